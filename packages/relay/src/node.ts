@@ -83,6 +83,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
   const given = {
     retention: settings.retention,
     onCommit: (milliseconds: number) => made.metrics?.committed(milliseconds),
+    onDamage: (err: unknown) => log.error({ err }, 'damaged rows in PostgreSQL: restore it, or promote the standby'),
   }
   const store = await openStore(options, given, (event) => made.runner?.event(event))
   const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0 }
@@ -202,13 +203,20 @@ function openBus(
 
 function openStore(
   { database, keyFile, onFatal = () => {} }: RelayOptions,
-  given: { readonly retention: Retention; readonly onCommit: (milliseconds: number) => void },
+  {
+    onDamage,
+    ...given
+  }: {
+    readonly retention: Retention
+    readonly onCommit: (milliseconds: number) => void
+    readonly onDamage: (error: unknown) => void
+  },
   listener: StoreListener,
 ): Promise<Store> {
   if (typeof database !== 'string') return database({ retention: given.retention, onDeath: onFatal }, listener)
   if (!isPostgresUrl(database)) return openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
   if (keyFile === undefined) throw StaticError.of('invalid_request', 'keyFile is required with PostgreSQL.')
-  return openPostgresStore({ ...given, url: database, keyFile }, listener)
+  return openPostgresStore({ ...given, onDamage, url: database, keyFile }, listener)
 }
 
 /** Free bytes where the database is; undefined if it is not a file. */

@@ -5,9 +5,22 @@ import { type TestContext, test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { Store, StoreEvent, StoreListener } from '../../src/ports.ts'
 import { checksum } from '../../src/store/sqlite/checksum.ts'
+import { parsePostgresUrl } from '@static/node/postgres-address'
+import { connect } from '../../src/store/postgres/connector.ts'
+import { statement } from '../../src/store/postgres/session.ts'
 import { type PostgresStore, openPostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, ask, emptyScratch, makeScratch, openScratch } from '../support/postgres.ts'
-import { ChannelFixture, RETENTION, accepted, agentId, assertChain, hex16, id16, member } from './channel-fixture.ts'
+import {
+  ChannelFixture,
+  DAY,
+  RETENTION,
+  accepted,
+  agentId,
+  assertChain,
+  hex16,
+  id16,
+  member,
+} from './channel-fixture.ts'
 
 const refusal =
   (code: string, message: RegExp) =>
@@ -140,6 +153,38 @@ test('a lost connection costs an answer at most, and a repeat gets the first one
   )
 })
 
+test('the server ends the transaction of a node that is cut off, and no call waits long for a lock', async (t) => {
+  const scratch = await emptyScratch()
+  await open(t, scratch)
+  const session = (await connect(parsePostgresUrl(scratch.url))).session
+  t.after(() => session.end())
+  const settings = [
+    'idle_in_transaction_session_timeout',
+    'lock_timeout',
+    'statement_timeout',
+    'tcp_user_timeout',
+    'synchronous_commit',
+  ]
+  const asked = settings.map((name) => `current_setting('${name}')`).join()
+  assert.deepEqual(await session.rows(statement(`SELECT ${asked}`)), [['5s', '2s', '10s', '10000', 'on']])
+})
+
+test('a node whose clock jumps deletes nothing, and a day whose ids were dropped is created again', async (t) => {
+  const scratch = await emptyScratch()
+  const store = await open(t, scratch)
+  const world = new ChannelFixture(store, [])
+  world.now = Date.now()
+  await world.found('alice')
+  accepted(await world.say('alice'))
+  const later = world.now + 9 * DAY
+  const clock = t.mock.method(Date, 'now', () => later)
+  assert.deepEqual(await store.run('sweep', { now: later }), { removed: 0 })
+  clock.mock.restore()
+  assert.equal((await world.read('alice', 0)).entries.length, 1)
+  await scratch.query(`drop table static_relay.ids_${Math.floor(world.now / DAY)}`)
+  accepted(await world.say('alice'))
+})
+
 test('a damaged row is noticed and never served, and other channels go on', async (t) => {
   const scratch = await emptyScratch()
   const store = await open(t, scratch)
@@ -156,10 +201,14 @@ test('a damaged row is noticed and never served, and other channels go on', asyn
   ]
   for (const flip of flips) {
     await scratch.query(flip)
-    const fresh = await open(t, scratch)
+    const damage: unknown[] = []
+    const options = { lanes: 2, onDamage: (error: unknown) => damage.push(error) }
+    const fresh = await openScratch(scratch, RETENTION, () => {}, options)
+    t.after(() => fresh.close())
     const damaged = new ChannelFixture(fresh, [])
     await assert.rejects(damaged.read('alice', 0), refusal('unavailable', /./), flip)
-    assert.equal(fresh.healthy(), false)
+    assert.equal(damage.length, 1, flip)
+    assert.equal(fresh.healthy(), true, 'other nodes have the same rows')
     const position = { channel: whole.channel, agent: agentId('alice'), after: 0, maxBytes: 1, maxEntries: 1 }
     assert.deepEqual((await fresh.run('read', position)).entries, [])
     assert.deepEqual(await fresh.run('check', { actor: member('alice'), channel: whole.channel }), { done: true })

@@ -68,7 +68,9 @@ async function connectTo(address: PostgresAddress, host: PostgresHost): Promise<
       await session.end()
       return undefined
     }
-    await session.run(`SET search_path = ${SCHEMA}; ${PLANS}`)
+    // Pinned: a reload of the configuration must not weaken a session that was examined.
+    const pin = `SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false)`
+    await session.run(`SET search_path = ${SCHEMA}; ${PLANS}; ${pin}`)
     return { session, ...state }
   } catch (error) {
     await session.end()

@@ -20,6 +20,11 @@ export class IdDays {
     return this.#known.has(Math.floor(at / DAY))
   }
 
+  /** Some of them may have been dropped. */
+  forget(): void {
+    this.#known.clear()
+  }
+
   /** Creates the tables for a time and the days after it. */
   async ensure(session: Session, at: Time): Promise<void> {
     for (let day = Math.floor(at / DAY); day <= Math.floor(at / DAY) + AHEAD; day++) {

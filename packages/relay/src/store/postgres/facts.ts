@@ -13,6 +13,15 @@ export class Missing extends Error {
   }
 }
 
+/** Another node has changed what this transaction reads without a lock: it is tried again, like after a conflict. */
+export class Stale extends Error {
+  readonly code = '40001'
+
+  constructor(what: string) {
+    super(`${what} was deleted meanwhile`)
+  }
+}
+
 /** Fetched rows by key. */
 export class Facts {
   readonly #known = new Map<string, unknown>()

@@ -1,6 +1,6 @@
 /** What all lanes of a node share: the way to the primary, its state and clock, the days of ids, and the census. */
 import { StaticError } from '@static/protocol'
-import type { Durability, StoreCensus, Time } from '../../ports.ts'
+import { type Durability, MAX_STORE_CLOCK_OFFSET_MS, type StoreCensus, type Time } from '../../ports.ts'
 import type { PostgresAddress } from '@static/node/postgres-address'
 import { type Connected, connect, examine } from './connector.ts'
 import { IdDays } from './days.ts'
@@ -26,8 +26,9 @@ export class Keeper {
   #census: StoreCensus | undefined
   #countedAt = -Infinity
   #expiredDay = 0
-  #isDamaged = false
   #failure: { readonly at: number; readonly error: unknown } | undefined
+  /** Whether the server could lose messages, as it was last examined. */
+  #isRefused = false
   /** One thing at a time: its connection is not for transactions of others. */
   #work: Promise<unknown> = Promise.resolve()
   #closed = false
@@ -41,7 +42,7 @@ export class Keeper {
   }
 
   get healthy(): boolean {
-    return !this.#isDamaged && this.#failure === undefined
+    return this.#failure === undefined && !this.#isRefused
   }
 
   get durability(): Durability {
@@ -72,11 +73,6 @@ export class Keeper {
     }
   }
 
-  /** Stored data is damaged. */
-  damaged(): void {
-    this.#isDamaged = true
-  }
-
   async ensureDay(at: Time): Promise<void> {
     if (!this.#days.has(at)) await this.#use((session) => this.#days.ensure(session, at))
   }
@@ -100,13 +96,35 @@ export class Keeper {
     await this.#session.end()
   }
 
+  /** Compares the clocks now. False if that is not possible. */
+  async isClockRight(): Promise<boolean> {
+    try {
+      await this.#use((session) => this.#examine(session))
+    } catch {
+      return false
+    }
+    return Math.abs(this.#clockOffsetMs) <= MAX_STORE_CLOCK_OFFSET_MS
+  }
+
+  /** Ids could not be stored: another node has dropped the table of their day. */
+  forgetDays(): void {
+    this.#days.forget()
+  }
+
+  async #examine(session: Session): Promise<void> {
+    const { durability, clockOffsetMs } = await examine(session)
+    this.#durability = durability
+    this.#clockOffsetMs = clockOffsetMs
+  }
+
   async #look(): Promise<void> {
     await this.#use(async (session) => {
-      const { durability, clockOffsetMs } = await examine(session)
-      this.#durability = durability
-      this.#clockOffsetMs = clockOffsetMs
+      await this.#examine(session)
       if (performance.now() - this.#countedAt >= CENSUS_MS) await this.#count(session)
-    }).catch(() => {})
+      this.#isRefused = false
+    }).catch((error: unknown) => {
+      if (StaticError.from(error).code === 'invalid_request') this.#isRefused = true
+    })
   }
 
   async #count(session: Session): Promise<void> {

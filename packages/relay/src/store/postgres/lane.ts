@@ -20,8 +20,10 @@ const BATCH_BYTES = 4_194_304
 /** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
 const MAX_DECISIONS = 10_000
 const MAX_TRIES = 5
-/** Serialization failure, deadlock, unique violation: another node was faster, and the next try sees what it did. */
-const CONFLICTS = new Set(['40001', '40P01', '23505'])
+/** No partition of a table is for a row. */
+const NO_PARTITION = '23514'
+/** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
+const CONFLICTS = new Set(['40001', '40P01', '23505', '55P03', NO_PARTITION])
 /** Damaged pages and indexes. */
 const DAMAGE = /^XX00[12]$/
 
@@ -42,10 +44,12 @@ export interface LaneParts {
   readonly connect: () => Promise<Session>
   /** Makes sure that ids of a time can be stored. */
   readonly ensureDay: (at: Time) => Promise<void>
+  /** The table of a day is gone. */
+  readonly onMissingDay: () => void
   readonly onCommit: (milliseconds: number) => void
   /** A sweep has found that ids from before this time have expired. */
   readonly onExpired: (since: Time) => Promise<void>
-  readonly onDamage: () => void
+  readonly onDamage: (error: unknown) => void
 }
 
 /** The connection was lost, or cannot be used any more. */
@@ -124,6 +128,7 @@ export class Lane {
         for (const { reject } of batch) reject(unavailable(error))
         return
       }
+      if (code === NO_PARTITION) this.#parts.onMissingDay()
       if (code !== undefined && CONFLICTS.has(code) && tries < MAX_TRIES) return this.#batch(batch, tries + 1)
       if (batch.length > 1) {
         for (const one of batch) await this.#batch([one])
@@ -175,7 +180,7 @@ export class Lane {
       rows.forget()
       const { code } = error as { code?: string }
       // An error of the server leaves the connection usable; everything else ends it.
-      if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P)/.test(code)) {
+      if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P|25P03)/.test(code)) {
         await session.run('ROLLBACK').catch(() => session.end())
         throw error
       }
@@ -228,7 +233,7 @@ export class Lane {
   }
 
   #blame(error: unknown): void {
-    if (isDamage(error)) this.#parts.onDamage()
+    if (isDamage(error)) this.#parts.onDamage(error)
   }
 }
 

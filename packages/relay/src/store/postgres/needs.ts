@@ -28,7 +28,7 @@ const LOCK_KEYS = statement('SELECT key FROM locks WHERE key = ANY($1::int[]) OR
 
 /** What a batch needs. */
 class Needs {
-  /** What is locked before the channels: names of accounts, and Welcomes of agents. */
+  /** What is locked before the channels: names of accounts, Welcomes of agents, and ids of new invites. */
   readonly keys = new Set<string>()
   readonly channels: ChannelId[] = []
   readonly acting: Acting[] = []
@@ -92,6 +92,8 @@ class Needs {
 
   #invite(channel: ChannelId, id: string): void {
     this.channels.push(channel)
+    // Two channels have two locks, and only one of them may have this id.
+    this.keys.add(`invite ${id}`)
     this.used.push(id)
   }
 

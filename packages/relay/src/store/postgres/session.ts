@@ -20,6 +20,14 @@ const STATEMENT_MS = 10_000
 /** If the network drops packets silently, no response ever arrives: the client needs its own timeout. */
 const ANSWER_MS = 12_000
 
+/**
+ * A node that is cut off in the middle of a transaction must not keep its locks: the server ends the session. Nor does a
+ * call wait long for a lock of another node; it is tried again.
+ */
+const LIMITS = `SET statement_timeout = ${STATEMENT_MS}; SET lock_timeout = 2000;
+  SET idle_in_transaction_session_timeout = 5000; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2;
+  SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000`
+
 /** Names a statement. */
 export function statement(text: string): Statement {
   return { name: `s${createHash('sha256').update(text).digest('hex').slice(0, 24)}`, text }
@@ -57,7 +65,7 @@ export class Session {
     })
     const session = new Session(client)
     await client.connect()
-    await session.run(`SET statement_timeout = ${STATEMENT_MS}`)
+    await session.run(LIMITS)
     return session
   }
 

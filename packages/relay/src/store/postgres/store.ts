@@ -31,6 +31,8 @@ export interface PostgresStoreOptions {
   readonly retention: Retention
   /** Called for each transaction with the time that its statements and its commit took. */
   readonly onCommit?: ((milliseconds: number) => void) | undefined
+  /** Called for each operation that found damaged data. The node stays healthy: all nodes have the same data. */
+  readonly onDamage?: ((error: unknown) => void) | undefined
   /** Number of connections whose transactions run beside each other. */
   readonly lanes?: number
   /** How long the sizes of accounts and the cursors of members count as known, while other nodes may change them. */
@@ -94,9 +96,10 @@ export async function openPostgresStore(
       cache: { cachedBytes: cachedBytes / lanes, freshMs, accounts: new Map() },
       connect: () => keeper.connect(),
       ensureDay: (at: number) => keeper.ensureDay(at),
+      onMissingDay: () => keeper.forgetDays(),
       onCommit: options.onCommit ?? (() => {}),
       onExpired: (since: number) => keeper.expired(since),
-      onDamage: () => keeper.damaged(),
+      onDamage: options.onDamage ?? (() => {}),
     }
     return new LanedStore(
       deployment,
@@ -163,6 +166,8 @@ class LanedStore implements PostgresStore {
 
   async #run(call: Call): Promise<object> {
     const { name, request } = call
+    // A node whose clock is wrong would delete what others still need.
+    if (name === 'sweep' && !(await this.#keeper.isClockRight())) return { removed: 0 }
     if (this.#lanes.length === 1) return this.#lane('').run(call)
     if (name === 'ack') return this.#ack(request)
     if (name === 'registerInvite') return this.#lane(request.invite.channel).run(call)

@@ -15,7 +15,7 @@ const PUT =
   statement(`INSERT INTO invites (id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at,
   max_uses = excluded.max_uses, uses = excluded.uses, revoked = excluded.revoked, checksum = excluded.checksum,
-  changed = excluded.changed`)
+  changed = excluded.changed WHERE invites.channel = excluded.channel AND invites.agent = excluded.agent`)
 const DROP = statement('DELETE FROM invites WHERE id = ANY($1::text[])')
 const EXPIRE = statement(`DELETE FROM invites WHERE id IN
   (SELECT id FROM invites WHERE expires_at <= $1 ORDER BY expires_at, changed LIMIT $2 FOR UPDATE SKIP LOCKED)`)

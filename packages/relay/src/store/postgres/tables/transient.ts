@@ -4,7 +4,7 @@ import type { AgentId, JoinRequest, StoreEvent, Time } from '../../../ports.ts'
 import type { JoinHeader, Notices, TransientRows } from '../../ledger/transient-rows.ts'
 import { intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
-import { Facts, Missing, type Table } from '../facts.ts'
+import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'
 
@@ -95,6 +95,8 @@ export class TransientTable implements TransientRows, Table {
     if (own) return own.join.box
     const rows = this.#facts.need(`boxes ${owner}`, () => ask(this.#transaction, BOX, [bytea(owner)]))
     const row = rows.find(([, id, joiner]) => id === invite && toHex(joiner as Uint8Array) === agent)
+    // The owner's other channels are not locked.
+    if (!row) throw new Stale('a join request')
     return (intact(row, 'a join request') as [Uint8Array, string, Uint8Array, Uint8Array])[3]
   }
 

@@ -5,7 +5,7 @@ import type { DroppedWelcome, NewWelcome } from '../../ledger/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { checksum, intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
-import { Facts, Missing, type Table } from '../facts.ts'
+import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
 import { Blob, type Transaction, ask, bytea, columns, send } from '../write.ts'
 
@@ -174,6 +174,7 @@ export class WelcomeTable implements Table {
   get(sequence: number): StoredWelcome {
     for (const row of this.#put.values()) if (row.sequence === sequence) return this.#delivered(row)
     const [row] = this.#facts.need(`welcome ${sequence}`, () => ask(this.#transaction, ONE, [sequence]))
+    this.#demand(row, 'a Welcome')
     const [channel, shared, record, secrets] = intact(row, `Welcome ${sequence}`) as WelcomeRow
     const welcome = shared === null ? secrets : Buffer.concat([secrets, this.#groupInfo(channel, shared)])
     return { ...(fromJson(record) as Omit<StoredWelcome, 'welcome' | 'sequence'>), welcome, sequence }
@@ -253,7 +254,13 @@ export class WelcomeTable implements Table {
     const [row] = this.#facts.need(`group info ${number} ${index}`, () =>
       ask(this.#transaction, GROUP_INFO, [number, index]),
     )
+    this.#demand(row, 'a GroupInfo')
     return (intact(row, `the GroupInfo of commit ${index}`) as [number, number, Uint8Array])[2]
+  }
+
+  /** A transaction that writes sees another moment with each statement: a missing row is damage only in one that does not. */
+  #demand(row: unknown, what: string): void {
+    if (row === undefined && this.#transaction.locks) throw new Stale(what)
   }
 
   #sizeOf({ channel, welcome: { welcome, shares, position } }: NewRow): number {

@@ -1,0 +1,125 @@
+/** What another node changes between two statements of a transaction is no damage. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { Session } from '../../src/store/postgres/session.ts'
+import type { PostgresStore } from '../../src/store/postgres/store.ts'
+import { emptyScratch, openScratch, type Scratch } from '../support/postgres.ts'
+import {
+  ChannelFixture,
+  RETENTION,
+  accepted,
+  agentId,
+  hex16,
+  id16,
+  member,
+  text,
+  welcomeFor,
+} from './channel-fixture.ts'
+
+interface Nodes {
+  readonly scratch: Scratch
+  readonly first: PostgresStore
+  readonly second: PostgresStore
+  /** What the first node took for damage. */
+  readonly damage: unknown[]
+}
+
+async function openNodes(t: TestContext): Promise<Nodes> {
+  const scratch = await emptyScratch()
+  const damage: unknown[] = []
+  const options = { lanes: 1, onDamage: (error: unknown) => damage.push(error) }
+  const first = await openScratch(scratch, RETENTION, () => {}, options)
+  const second = await openScratch(scratch, RETENTION, () => {}, { lanes: 1 })
+  t.after(() => Promise.all([first.close(), second.close()]))
+  return { scratch, first, second, damage }
+}
+
+/** Holds the next statement with this text. */
+function hold(t: TestContext, text: string): { readonly reached: Promise<void>; readonly open: () => void } {
+  const reached = Promise.withResolvers<void>()
+  const opened = Promise.withResolvers<void>()
+  const { rows } = Session.prototype
+  const mocked = t.mock.method(
+    Session.prototype,
+    'rows',
+    async function (this: Session, ...asked: Parameters<typeof rows>) {
+      if (!asked[0].text.includes(text)) return rows.apply(this, asked)
+      mocked.mock.restore()
+      reached.resolve()
+      await opened.promise
+      return rows.apply(this, asked)
+    },
+  )
+  return { reached: reached.promise, open: opened.resolve }
+}
+
+async function channelAt(store: PostgresStore, label: string): Promise<ChannelFixture> {
+  const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(label) })
+  await world.create('alice', { name: `acme/support/${label}` })
+  return world
+}
+
+test('an invite id that two nodes register at once is of one channel', async (t) => {
+  const { scratch, first, second, damage } = await openNodes(t)
+  const { now } = await channelAt(second, 'one')
+  await channelAt(second, 'two')
+  const id = hex16('invite')
+  const register = (store: PostgresStore, label: string): Promise<object> => {
+    const invite = { id, channel: hex16(label), admissionKey: text(label), expiresAt: now + 1000, maxUses: 5 }
+    return store.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now })
+  }
+  const held = hold(t, 'FROM invites\n  WHERE channel = $1')
+  const one = register(first, 'one')
+  await held.reached
+  let isDone = false
+  const two = register(second, 'two').finally(() => (isDone = true))
+  const waiting = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+  while (!isDone && (await scratch.query(waiting)).length === 0);
+  held.open()
+  const results = await Promise.all([one, two])
+  assert.equal(results.filter((result) => 'done' in result).length, 1, JSON.stringify(results))
+  for (const store of [first, second]) assert.equal((await store.run('invite', { id })).invite?.channel, hex16('one'))
+  assert.deepEqual(damage, [])
+})
+
+test('a join request that is deleted while another channel’s are taken is not damaged', async (t) => {
+  const { scratch, first, second, damage } = await openNodes(t)
+  const { now, channel } = await channelAt(second, 'one')
+  const owner = agentId('alice')
+  for (const name of ['bob', 'carol']) {
+    const join = { invite: hex16(name), channel, owner, agent: agentId(name), box: text(name), until: now + 1000 }
+    await second.run('requestJoin', { join, maxPerInvite: 9, maxPerOwner: 9, now })
+  }
+  const held = hold(t, 'agent, box, checksum FROM joins')
+  const taken = first.run('takeJoins', {
+    owner,
+    channel,
+    session: 's',
+    onlyIfNew: false,
+    maxRequests: 9,
+    maxBytes: 9999,
+    now,
+  })
+  await held.reached
+  await scratch.query(`delete from static_relay.joins where invite = '${hex16('bob')}'`)
+  held.open()
+  assert.equal((await taken).joins.length, 1)
+  assert.deepEqual(damage, [])
+})
+
+test('a Welcome that is acknowledged while it is read beside a write is not damaged', async (t) => {
+  const { first, second, damage } = await openNodes(t)
+  const world = new ChannelFixture(second, [])
+  await world.found('alice', 'bob')
+  const added = { adds: ['dave'], welcomes: [welcomeFor('dave')], groupInfo: text('g') }
+  const index = accepted(await world.commit('alice', added))
+  const held = hold(t, 'record, welcome, checksum FROM welcomes')
+  const nonce = first.run('useNonce', { nonce: id16('nonce'), until: world.now + 1000 })
+  const read = first.run('welcomes', { agent: agentId('dave'), after: 0, maxBytes: 9999 })
+  await held.reached
+  await world.ack('dave', index)
+  held.open()
+  assert.deepEqual((await read).welcomes, [])
+  assert.deepEqual(await nonce, { fresh: true })
+  assert.deepEqual(damage, [])
+})
