@@ -396,7 +396,7 @@ test('the next sweeps delete the entries of a deleted channel, and expired ids',
 test('the channel cache is limited by size, but always keeps the last channel', async (t) => {
   const db = openDatabase(temporaryFile(t))
   t.after(() => db.close())
-  const rows = new SqliteRows(db, sha256, RETENTION.entryMs, 200_000)
+  const rows = new SqliteRows(db, sha256, RETENTION.entryMs, { cachedBytes: 200_000 })
   const ledger = new Ledger(rows, sha256, RETENTION)
   const store = {
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },

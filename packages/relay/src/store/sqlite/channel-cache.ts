@@ -2,7 +2,7 @@
  * Channel records in memory: loaded on demand. What does not follow from entries is written once per transaction, just
  * before it commits; the rest later (`late-rows.ts`).
  */
-import { fromHex, type Hash } from '@static/protocol'
+import { fromHex, type Hash, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, Position, Time } from '../../ports.ts'
 import { senderOf } from '../ledger/context.ts'
 import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
@@ -16,7 +16,7 @@ import {
   placeMember,
   type Sender,
 } from '../ledger/state.ts'
-import { type Value, checksum, damaged, intact, isCorrupt, sealed } from './checksum.ts'
+import { type Value, checksum, damaged, intact, isDamage, sealed } from './checksum.ts'
 import { entryKey } from './keys.ts'
 import { follow, isSameSender, isSameState, type Recoverable, recoverable, stateOf } from './late-rows.ts'
 import {
@@ -34,7 +34,7 @@ import {
   readSender,
   senderRow,
 } from './records.ts'
-import type { Statements } from './statements.ts'
+import { type Statements, iterate } from './statements.ts'
 
 /** Approximate memory limit for channel records, and the approximate size of their parts. */
 const CACHED_BYTES = 64 * 1_048_576
@@ -49,10 +49,11 @@ function weigh({ members, former, senders, recent }: Channel): number {
   return CHANNEL_BYTES + people + recent.length * POSITION_BYTES
 }
 
-/** The hash of the chain, and how long entries are kept. */
+/** The hash of the chain, how long entries are kept, and what is called for damage that fails no call. */
 interface LogRules {
   readonly hash: Hash
   readonly entryMs: Time
+  readonly onDamage: ((error: unknown) => void) | undefined
 }
 
 /** The channels of a database that are in memory. */
@@ -66,9 +67,13 @@ export class ChannelCache {
   #weight = 0
   readonly #changed = new Set<Channel>()
   readonly #recoverable = new Map<ChannelId, Recoverable>()
-  /** The channels whose rows are behind their log, and those of them whose rows this transaction has written. */
+  /**
+   * The channels whose rows are behind their log, and those of them whose rows this transaction has written. Damaged
+   * ones are in neither, so that what they lack does not add up: they fail whenever they are used.
+   */
   readonly #late = new Set<ChannelId>()
   readonly #stored = new Set<ChannelId>()
+  #isSpoiled = false
 
   /** `limit` is the approximate memory limit in bytes. */
   constructor(statements: Statements, rules: LogRules, limit: number = CACHED_BYTES) {
@@ -92,13 +97,12 @@ export class ChannelCache {
 
   /** One agent in a channel, without loading the rest of it. */
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
-    const cached = this.#late.has(id) ? this.get(id) : this.#channels.get(id)
-    if (cached) {
-      const known = findMember(cached, agent)
-      return known && { channel: cached, member: known, sender: cached.senders.get(agent) }
-    }
-    const channel = this.#fields(id)
+    const channel = this.#current(id)
     if (!channel) return undefined
+    if ('members' in channel) {
+      const known = findMember(channel, agent)
+      return known && { channel, member: known, sender: channel.senders.get(agent) }
+    }
     const key = [channel.number, fromHex(agent)] as const
     const member = this.#statements.member.get(...key)
     const sender = this.#statements.sender.get(...key)
@@ -107,8 +111,7 @@ export class ChannelCache {
 
   /** Where the log of a channel ends, without loading the rest of it. */
   last(id: ChannelId): Position | undefined {
-    const cached = this.#late.has(id) ? this.get(id) : this.#channels.get(id)
-    return (cached ?? this.#fields(id))?.last
+    return this.#current(id)?.last
   }
 
   /** Adds a channel that has just been stored. */
@@ -118,7 +121,7 @@ export class ChannelCache {
     this.#reweigh(channel)
   }
 
-  /** Must be called with the channels whose rows may be behind their log, before anything else. */
+  /** Must be called with the channels whose rows are behind their log, before anything else. */
   behind(ids: readonly ChannelId[]): void {
     for (const id of ids) this.#late.add(id)
   }
@@ -147,20 +150,15 @@ export class ChannelCache {
     this.#changed.clear()
   }
 
-  /** Writes all changed records. Returns false if some are damaged, so that it is not known what follows. */
-  store(): boolean {
+  /** Writes all changed records, except those of damaged channels. */
+  store(): void {
     this.flush()
     for (const id of this.#late) {
-      try {
-        const channel = this.#channels.get(id) ?? this.#load(id)
-        if (channel) this.#writeLate(channel)
-        this.#noteStored(id)
-      } catch (error) {
-        // The others go on. It fails whenever it is used.
-        if (!isCorrupt(error)) throw error
-      }
+      const isUnused = !this.#channels.has(id)
+      this.#storeLate(id)
+      // Others may be in use.
+      if (isUnused && this.#weight > this.#limit) this.#evict(id)
     }
-    return this.#late.size === 0
   }
 
   /** Must be called once the transaction has been committed. */
@@ -174,17 +172,18 @@ export class ChannelCache {
     this.flush()
     for (const id of this.#channels.keys()) {
       if (this.#weight <= this.#limit || this.#channels.size === 1) return
-      const channel = this.#channels.get(id)
-      if (channel && this.#late.has(id)) {
-        this.#writeLate(channel)
-        this.#noteStored(id)
-      }
+      if (this.#late.has(id)) this.#storeLate(id)
       this.#evict(id)
     }
   }
 
-  /** Forgets everything, because the transaction was rolled back. What follows from earlier entries is read again. */
-  clear(): void {
+  /**
+   * Forgets everything, because the transaction was rolled back. What follows from earlier entries is read again.
+   * Returns whether it failed only because of a channel that was behind, which is left out from now on.
+   */
+  clear(): boolean {
+    const isSpoiled = this.#isSpoiled
+    this.#isSpoiled = false
     this.#channels.clear()
     this.#weights.clear()
     this.#weight = 0
@@ -192,12 +191,40 @@ export class ChannelCache {
     this.#recoverable.clear()
     for (const id of this.#stored) this.#late.add(id)
     this.#stored.clear()
+    return isSpoiled
   }
 
   #rowsOf({ id }: Channel): Recoverable {
     const rows = this.#recoverable.get(id)
     if (!rows) throw new Error(`channel ${id} is used after it was evicted`)
     return rows
+  }
+
+  /** Writes the rows of a channel that is behind, unless it is damaged: the others go on. */
+  #storeLate(id: ChannelId): void {
+    try {
+      const channel = this.#channels.get(id) ?? this.#load(id)
+      if (channel) this.#writeLate(channel)
+      this.#noteStored(id)
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      this.#late.delete(id)
+      this.#rules.onDamage?.(error)
+      if (error instanceof StaticError) return
+      // SQLite refuses to write in a transaction that met a page it cannot read.
+      this.#isSpoiled = true
+      throw error
+    }
+  }
+
+  /** A channel as its log leaves it: its row alone, unless it is in memory or its row is behind. */
+  #current(id: ChannelId): Channel | ChannelFields | undefined {
+    const cached = this.#channels.get(id)
+    if (cached) return cached
+    const fields = this.#fields(id)
+    if (!fields) return undefined
+    const { number, last } = fields
+    return this.#statements.isLate.get(entryKey(number, last.index), entryKey(number + 1, 0)) ? this.get(id) : fields
   }
 
   #noteStored(id: ChannelId): void {
@@ -240,7 +267,7 @@ export class ChannelCache {
     const { number, last } = channel
     const { hash, entryMs } = this.#rules
     const senders = new Set<AgentId>()
-    const rows = this.#statements.entries.iterate(entryKey(number, last.index), entryKey(number + 1, 0) - 1n)
+    const rows = iterate(this.#statements.entries, entryKey(number, last.index), entryKey(number + 1, 0) - 1n)
     for (const row of rows) {
       const { entry, size } = readEntry(hash, channel.last, row)
       follow(channel, senderOf(channel, entry.sender), entry, size + ENTRY_OVERHEAD, entryMs)

@@ -15,6 +15,7 @@ const NULL = 0
 const NUMBER = 1
 const TEXT = 2
 const BYTES = 3
+const SQLITE_CORRUPT = 11
 
 /** The checksum of a row's values, in order. */
 export function checksum(row: readonly Value[]): number {
@@ -61,9 +62,10 @@ export function intact(row: unknown, what: string): unknown {
   return values
 }
 
-/** Whether an error is one of `damaged`. */
-export function isCorrupt(error: unknown): boolean {
-  return error instanceof StaticError && error.code === 'store_corrupt'
+/** Whether stored data is damaged: an error of `damaged`, or SQLite cannot read a page. */
+export function isDamage(error: unknown): boolean {
+  if (error instanceof StaticError) return error.code === 'store_corrupt'
+  return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
 }
 
 /** The error for stored data that was changed. */

@@ -4,7 +4,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Hash } from '@static/protocol'
 import type { Retention, StoreOperation, Time } from '../../ports.ts'
 import { Ledger, type Decision } from '../ledger/ledger.ts'
-import { isCorrupt } from './checksum.ts'
+import { isDamage } from './checksum.ts'
 import type { Answer, Call } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
@@ -18,14 +18,8 @@ const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
 
 /** Operations that change nothing. */
 const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite', 'owned', 'heads', 'notices'])
-const SQLITE_CORRUPT = 11
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
-
-/** Whether stored data is damaged. */
-function isDamage(error: unknown): boolean {
-  return isCorrupt(error) || ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
-}
 
 /** Points in the engine's work at which a crash is tested. */
 export type EngineStep =
@@ -52,7 +46,7 @@ export class SqliteEngine {
 
   constructor(db: DatabaseSync, retention: Retention, onStep?: (step: EngineStep) => void) {
     this.#db = db
-    this.#rows = new SqliteRows(db, sha256, retention.entryMs)
+    this.#rows = new SqliteRows(db, sha256, retention.entryMs, { onDamage: (error) => this.#blame(error) })
     this.#ledger = new Ledger(this.#rows, sha256, retention)
     this.#onStep = onStep
     this.#begin = db.prepare('BEGIN IMMEDIATE')
@@ -90,11 +84,9 @@ export class SqliteEngine {
   /** Writes all that was left for later. Without it, the next start follows the entries again. */
   close(): void {
     try {
-      this.#begin.run()
-      this.#rows.store()
-      this.#commit.run()
-    } catch {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      this.#atomic(() => this.#rows.store())
+    } catch (error) {
+      this.#blame(error)
     }
   }
 
@@ -117,24 +109,34 @@ export class SqliteEngine {
   #transaction(calls: readonly Call[]): Answer[] {
     const before = this.#healthy ? 0 : this.#changes()
     this.#onStep?.('before_begin')
-    try {
-      this.#begin.run()
-      const answers = calls.map(({ name, request }) => this.#call(name, request))
+    const answers = this.#atomic(() => {
+      const decided = calls.map(({ name, request }) => this.#call(name, request))
       this.#rows.flush()
       this.#rows.settle()
       this.#onStep?.('after_insert_before_commit')
-      const started = performance.now()
-      this.#commit.run()
-      this.#commitMs.push(performance.now() - started)
-      this.#onStep?.('after_commit_before_answer')
-      this.#transactions += 1
-      this.#healthy ||= this.#changes() > before
-      this.#rows.committed()
-      return answers
-    } catch (error) {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
-      this.#rows.forget()
-      throw error
+      return decided
+    })
+    this.#onStep?.('after_commit_before_answer')
+    this.#transactions += 1
+    this.#healthy ||= this.#changes() > before
+    return answers
+  }
+
+  /** Does all of it or nothing. Damage to a channel that it does not need leaves that channel out. */
+  #atomic<Result>(work: () => Result): Result {
+    for (;;) {
+      try {
+        this.#begin.run()
+        const result = work()
+        const started = performance.now()
+        this.#commit.run()
+        this.#commitMs.push(performance.now() - started)
+        this.#rows.committed()
+        return result
+      } catch (error) {
+        if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+        if (!this.#rows.forget()) throw error
+      }
     }
   }
 

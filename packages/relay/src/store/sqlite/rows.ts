@@ -20,6 +20,7 @@ import {
 } from '../ledger/rows.ts'
 import { purgeDropped } from './dropped.ts'
 import { entryKey, idKey, LAST_ID } from './keys.ts'
+import { lastSequence, lateChannels } from './late-channels.ts'
 import {
   type InviteRow,
   channelRow,
@@ -31,7 +32,7 @@ import {
   readPosition,
   toJson,
 } from './records.ts'
-import { type Statements, prepareStatements } from './statements.ts'
+import { type Statements, iterate, prepareStatements } from './statements.ts'
 import { SqliteTransientRows } from './transient.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
@@ -55,6 +56,13 @@ type OwnedRow = [
   logBytes: number,
 ]
 
+interface RowsOptions {
+  /** Approximate memory limit for channel records. */
+  readonly cachedBytes?: number
+  /** Called for damage that fails no call. */
+  readonly onDamage?: (error: unknown) => void
+}
+
 /** The rows of an open database. */
 export class SqliteRows implements Rows {
   readonly transient: SqliteTransientRows
@@ -66,21 +74,19 @@ export class SqliteRows implements Rows {
   #round = { after: NOTHING, oldest: Infinity, start: 0 }
   /** Entries are numbered in the order of their arrival; the number of the last one. */
   #sequence: number
-  /** The one up to which all rows are stored, except damaged ones; undefined: not known. */
+  /** The one up to which all rows are stored, except those of damaged channels; undefined: not known. */
   #stored: number | undefined
 
   /** `entryMs` is how long entries are kept. */
-  constructor(db: DatabaseSync, hash: Hash, entryMs: number, cachedBytes?: number) {
+  constructor(db: DatabaseSync, hash: Hash, entryMs: number, { cachedBytes, onDamage }: RowsOptions = {}) {
     this.transient = new SqliteTransientRows(db)
     this.#statements = prepareStatements(db)
     this.#hash = hash
-    this.#cache = new ChannelCache(this.#statements, { hash, entryMs }, cachedBytes)
+    this.#cache = new ChannelCache(this.#statements, { hash, entryMs, onDamage }, cachedBytes)
     const [stored] = intact(this.#statements.stored.get(), 'stored') as [number]
-    const [last] = this.#statements.lastSequence.get() as unknown as [number | null]
     this.#stored = stored
-    this.#sequence = Math.max(stored, last ?? 0)
-    const late = this.#statements.lateChannels.all(stored) as unknown as [Uint8Array][]
-    this.#cache.behind(late.map(([id]) => toHex(id)))
+    this.#sequence = Math.max(stored, lastSequence(this.#statements, onDamage))
+    this.#cache.behind(lateChannels(this.#statements, stored, onDamage))
     this.#accounts = new AccountCache(this.#statements)
   }
 
@@ -97,8 +103,8 @@ export class SqliteRows implements Rows {
 
   /** Writes all changed records. */
   store(): void {
-    const isWhole = this.#cache.store()
-    if (isWhole && this.#sequence !== this.#stored) this.#statements.putStored.run(...sealed([this.#sequence]))
+    this.#cache.store()
+    if (this.#sequence !== this.#stored) this.#statements.putStored.run(...sealed([this.#sequence]))
     this.#stored = this.#sequence
   }
 
@@ -112,12 +118,16 @@ export class SqliteRows implements Rows {
     this.#cache.committed()
   }
 
-  /** Forgets everything in memory, because its transaction was rolled back. */
-  forget(): void {
-    this.#cache.clear()
+  /**
+   * Forgets everything in memory, because its transaction was rolled back. Returns whether another try is worth it: it
+   * failed because of a damaged channel that no call needs, which is left out from now on.
+   */
+  forget(): boolean {
+    const isSpoiled = this.#cache.clear()
     this.#accounts.clear()
     this.#stored = undefined
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
+    return isSpoiled
   }
 
   channel(id: ChannelId): Channel | undefined {
@@ -230,7 +240,7 @@ export class SqliteRows implements Rows {
 
   *entries({ number, id }: Channel, after: Position, through: number): Iterable<Entry> {
     let previous = after
-    for (const row of this.#statements.entries.iterate(entryKey(number, after.index), entryKey(number, through))) {
+    for (const row of iterate(this.#statements.entries, entryKey(number, after.index), entryKey(number, through))) {
       const { entry, position } = readEntry(this.#hash, previous, row)
       previous = position
       yield entry
@@ -239,9 +249,9 @@ export class SqliteRows implements Rows {
   }
 
   *weights({ number }: Channel, after: number, through: number): Iterable<Weight> {
-    const rows = this.#statements.weights.iterate(entryKey(number, after), entryKey(number, through))
+    const rows = iterate(this.#statements.weights, entryKey(number, after), entryKey(number, through))
     for (const row of rows) {
-      const [index, sender, length, at] = row as unknown as [number, Uint8Array, number, number]
+      const [index, sender, length, at] = row as [number, Uint8Array, number, number]
       yield { index, sender: toHex(sender), size: length + ENTRY_OVERHEAD, at }
     }
   }
@@ -279,7 +289,7 @@ export class SqliteRows implements Rows {
   }
 
   *turnsFrom({ number, settled }: Channel, agent: AgentId, index: number): Iterable<Turn> {
-    for (const row of this.#statements.turnsFrom.iterate(number, fromHex(agent), index, settled)) yield toTurn(row)
+    for (const row of iterate(this.#statements.turnsFrom, number, fromHex(agent), index, settled)) yield toTurn(row)
   }
 
   putTurn({ number }: Channel, turn: Turn): void {
@@ -347,8 +357,8 @@ export class SqliteRows implements Rows {
   }
 
   *welcomesOf(agent: AgentId, after: number): Iterable<{ readonly sequence: number; readonly size: number }> {
-    for (const row of this.#statements.welcomesOf.iterate(fromHex(agent), after)) {
-      const [sequence, size] = row as unknown as [number, number]
+    for (const row of iterate(this.#statements.welcomesOf, fromHex(agent), after)) {
+      const [sequence, size] = row as [number, number]
       yield { sequence, size }
     }
   }

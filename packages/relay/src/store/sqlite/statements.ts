@@ -2,7 +2,7 @@
  * Every statement of the SQLite engine, prepared once. They return arrays, because row objects of `node:sqlite` are
  * slow.
  */
-import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
 
 const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, earlier, ended_index, ended_hash,
   ended_slot, ended_at, notice, pending, checksum FROM members`
@@ -101,8 +101,13 @@ const SQL = {
   stored: 'SELECT sequence, checksum FROM stored',
   putStored: 'UPDATE stored SET sequence = ?, checksum = ?',
   lastSequence: 'SELECT max(sequence) FROM entries',
-  lateChannels: `SELECT id FROM channels
-    WHERE number IN (SELECT DISTINCT key >> 36 FROM entries WHERE sequence > ?)`,
+  lateNumbers: 'SELECT DISTINCT key >> 36 FROM entries WHERE sequence > ?',
+  idOf: 'SELECT id FROM channels WHERE number = ?',
+  isLate: 'SELECT 1 FROM entries WHERE key > ? AND key < ? LIMIT 1',
+  // The same from the index, which takes longer but does not read the table: for one with a damaged page.
+  lastSequenceByKey: 'SELECT max(sequence) FROM entries INDEXED BY sqlite_autoindex_entries_1',
+  lateNumbersByKey: `SELECT DISTINCT key >> 36 FROM entries INDEXED BY sqlite_autoindex_entries_1
+    WHERE sequence > ?`,
 
   // ---- Ids ----
   findId: 'SELECT key, entry, head, at, checksum FROM ids WHERE key = ?',
@@ -157,4 +162,19 @@ export function prepareStatements(db: DatabaseSync): Statements {
     return [name, statement]
   })
   return Object.fromEntries(prepared) as Statements
+}
+
+/** The rows of a query, one at a time. */
+export function* iterate(statement: StatementSync, ...values: readonly SQLInputValue[]): Iterable<unknown> {
+  try {
+    yield* statement.iterate(...values)
+  } catch (error) {
+    // `node:sqlite` does not reset a statement whose iteration fails: its next use, for other rows, would fail too.
+    try {
+      statement.get(...values)
+    } catch {
+      // The same error.
+    }
+    throw error
+  }
 }
