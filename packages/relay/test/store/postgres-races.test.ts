@@ -38,11 +38,11 @@ async function openNodes(t: TestContext): Promise<Nodes> {
 function hold(t: TestContext, text: string): { readonly reached: Promise<void>; readonly open: () => void } {
   const reached = Promise.withResolvers<void>()
   const opened = Promise.withResolvers<void>()
-  const { rows } = Session.prototype
+  const rows = Reflect.get(Session.prototype, 'rows') as Session['rows']
   const mocked = t.mock.method(
     Session.prototype,
     'rows',
-    async function (this: Session, ...asked: Parameters<typeof rows>) {
+    async function (this: Session, ...asked: Parameters<Session['rows']>) {
       if (!asked[0].text.includes(text)) return rows.apply(this, asked)
       mocked.mock.restore()
       reached.resolve()
