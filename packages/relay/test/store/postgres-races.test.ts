@@ -38,7 +38,7 @@ async function openNodes(t: TestContext): Promise<Nodes> {
 function hold(t: TestContext, text: string): { readonly reached: Promise<void>; readonly open: () => void } {
   const reached = Promise.withResolvers<void>()
   const opened = Promise.withResolvers<void>()
-  const rows = Reflect.get(Session.prototype, 'rows') as Session['rows']
+  const rows = Reflect.get(Session.prototype, 'rows')
   const mocked = t.mock.method(
     Session.prototype,
     'rows',
