@@ -144,3 +144,20 @@ test('writing what is behind does not fill the memory', async (t) => {
   assert.ok(rows.cached.bytes <= cachedBytes, `${rows.cached.bytes} bytes`)
   assert.equal(rows.owned('account of zoe', 0, 100).channels.filter(({ lastIndex }) => lastIndex === 1).length, 20)
 })
+
+test('the sweep goes on with the others when a channel that is due is damaged', async (t) => {
+  const path = temporaryFile(t)
+  const world = await settled(t, path)
+  accepted(await world.say('bob'))
+  world.now += 1
+  await sayThere(world, 1)
+  await world.store.close()
+  const db = new DatabaseSync(path)
+  db.exec(`UPDATE channels SET guest_count = 5 WHERE id = x'${world.channel}'`)
+  db.close()
+  const again = await open(t, path)
+  again.now = world.now + RETENTION.entryMs
+  assert.deepEqual(await sweep(again), { removed: 1 })
+  assert.equal(again.store.healthy(), false)
+  assert.deepEqual(await sweep(again), { removed: 0 })
+})

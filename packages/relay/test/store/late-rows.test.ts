@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import type { Store } from '../../src/ports.ts'
+import { copyDatabase } from '../../src/store/sqlite/copy.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   RETENTION,
@@ -142,6 +143,15 @@ test('a backup made in between holds everything', async (t) => {
   reopened(`${path}.copy`)
   await world.store.close()
   assert.deepEqual(rowsIn(`${path}.copy`), rowsIn(path))
+})
+
+test('a copy of a stopped relay leaves rows that are behind to the relay, which knows how long entries are kept', async (t) => {
+  const path = temporaryFile(t)
+  const world = await settled(t, path)
+  await world.chatter('bob', 20)
+  const left = await crashed(world.store, path, 'left')
+  await copyDatabase(left, `${left}.copy`)
+  assert.deepEqual([value(left, COUNTER), value(`${left}.copy`, COUNTER)], [1, 1])
 })
 
 test('a channel with a damaged entry whose effects were not stored fails alone, whenever it is used', async (t) => {

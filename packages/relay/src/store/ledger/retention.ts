@@ -96,10 +96,10 @@ export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreRe
   const { rows, retention } = context
   const budget: Budget = { entries: SWEEP_ENTRIES, records: SWEEP_RECORDS }
   for (const id of rows.dueChannels(now, SWEEP_CHANNELS)) {
+    if (budget.entries <= 0 || budget.records <= 0) continue
     const channel = rows.channel(id)
     if (channel) tidy(context, channel, now, budget)
     rows.settle()
-    if (budget.entries <= 0 || budget.records <= 0) break
   }
   rows.expireIds(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)

@@ -115,8 +115,8 @@ export interface Rows {
   dropChannel(channel: Channel): void
   /** Deletes a limited part of what deleted channels have left, and takes it off their accounts. */
   purge(): void
-  /** At most `limit` channels with `due` at or before that time. */
-  dueChannels(now: Time, limit: number): ChannelId[]
+  /** At most `limit` channels with `due` at or before that time. Must be read to the end, one after the other. */
+  dueChannels(now: Time, limit: number): Iterable<ChannelId>
 
   // ---- Log ----
 

@@ -1,13 +1,19 @@
 /** Copies the database file of a relay that is not running. */
-import { DEFAULT_SETTINGS } from '../../settings.ts'
-import { openSqliteStore } from './store.ts'
+import { StaticError } from '@static/protocol'
+import { Copier } from './copier.ts'
+import { openDatabase, readDeployment } from './schema.ts'
 
-/** Copies to a new file. Throws `store_locked` if the relay is running: then it must make the copy itself. */
+/**
+ * Copies to a new file. Throws `store_locked` if the relay is running: then it must make the copy itself. Writes no
+ * rows that are behind the log: what follows from entries depends on the settings of the relay.
+ */
 export async function copyDatabase(path: string, target: string): Promise<void> {
-  const store = await openSqliteStore({ path, retention: DEFAULT_SETTINGS.retention }, () => {})
+  const db = openDatabase(path)
   try {
-    await store.backup(target)
+    readDeployment(db)
+    const failed = await new Copier(db, () => {}).copy(target)
+    if (failed !== undefined) throw StaticError.of('unavailable', `The backup to ${target} failed (${failed}).`)
   } finally {
-    await store.close()
+    db.close()
   }
 }

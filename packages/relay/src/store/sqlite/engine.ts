@@ -135,7 +135,7 @@ export class SqliteEngine {
         return result
       } catch (error) {
         if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
-        if (!this.#rows.forget()) throw error
+        if (!this.#rows.forget(error)) throw error
       }
     }
   }

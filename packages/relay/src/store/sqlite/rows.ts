@@ -4,7 +4,7 @@ import { fromHex, type Hash, type Mode, toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Entry, Head, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
 import { AccountCache } from './account-cache.ts'
 import { ChannelCache } from './channel-cache.ts'
-import { checksum, damaged, intact, sealed } from './checksum.ts'
+import { checksum, damaged, intact, isDamage, sealed } from './checksum.ts'
 import {
   type Answered,
   type Behind,
@@ -40,6 +40,8 @@ import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } fr
 const SWEEP_ROWS = 2048
 /** Maximum number of entries whose effects are not stored: a crash follows them again. */
 const MAX_LATE = 4096
+/** Maximum number of damaged channels that the sweep leaves out. */
+const MAX_UNSOUND = 1000
 /** How long ids may outlive their expiry, so that a round through all of them finds many. */
 const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
@@ -76,12 +78,17 @@ export class SqliteRows implements Rows {
   #sequence: number
   /** The one up to which all rows are stored, except those of damaged channels; undefined: not known. */
   #stored: number | undefined
+  /** The channel that is being swept, and those that cannot be. */
+  #swept: ChannelId | undefined
+  readonly #unsound = new Set<ChannelId>()
+  readonly #onDamage: RowsOptions['onDamage']
 
   /** `entryMs` is how long entries are kept. */
   constructor(db: DatabaseSync, hash: Hash, entryMs: number, { cachedBytes, onDamage }: RowsOptions = {}) {
     this.transient = new SqliteTransientRows(db)
     this.#statements = prepareStatements(db)
     this.#hash = hash
+    this.#onDamage = onDamage
     this.#cache = new ChannelCache(this.#statements, { hash, entryMs, onDamage }, cachedBytes)
     const [stored] = intact(this.#statements.stored.get(), 'stored') as [number]
     this.#stored = stored
@@ -122,8 +129,9 @@ export class SqliteRows implements Rows {
    * Forgets everything in memory, because its transaction was rolled back. Returns whether another try is worth it: it
    * failed because of a damaged channel that no call needs, which is left out from now on.
    */
-  forget(): boolean {
-    const isSpoiled = this.#cache.clear()
+  forget(error: unknown): boolean {
+    const isSpoiled = this.#cache.clear() || this.#leaveOut(error)
+    this.#swept = undefined
     this.#accounts.clear()
     this.#stored = undefined
     this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
@@ -223,9 +231,16 @@ export class SqliteRows implements Rows {
     purgeDropped(this.#statements, (account, bytes) => (this.account(account).bytes -= bytes))
   }
 
-  dueChannels(now: Time, limit: number): ChannelId[] {
+  /** Without those that the sweep found damaged. */
+  *dueChannels(now: Time, limit: number): Iterable<ChannelId> {
     this.store()
-    return (this.#statements.dueChannels.all(now, limit) as unknown as [Uint8Array][]).map(([id]) => toHex(id))
+    const rows = this.#statements.dueChannels.all(now, limit + this.#unsound.size) as unknown as [Uint8Array][]
+    const ids = rows.map(([id]) => toHex(id)).filter((id) => !this.#unsound.has(id))
+    for (const id of ids.slice(0, limit)) {
+      this.#swept = id
+      yield id
+      this.#swept = undefined
+    }
   }
 
   addEntry(channel: Channel, entry: Entry, body: Uint8Array): void {
@@ -395,6 +410,14 @@ export class SqliteRows implements Rows {
 
   expireInvites(since: Time, limit: number): void {
     this.#statements.expireInvites.run(since, limit)
+  }
+
+  /** Leaves the channel that is being swept out of later sweeps, if it is damaged. */
+  #leaveOut(error: unknown): boolean {
+    if (this.#swept === undefined || !isDamage(error) || this.#unsound.size >= MAX_UNSOUND) return false
+    this.#unsound.add(this.#swept)
+    this.#onDamage?.(error)
+    return true
   }
 
   #groupInfo(channel: number, index: number): Uint8Array {
