@@ -143,6 +143,8 @@ test('a node that has more to say than is sent at once is heard again afterwards
     await delay(10)
   }
   const large = new Uint8Array(1_000_000)
+  // The flush that the first one starts does not count the others.
+  one.publish('large', new Uint8Array(1))
   for (let count = 0; count < 40; count++) one.publish('large', large)
   await until(() => {
     one.publish('after', new Uint8Array(1))
