@@ -60,7 +60,10 @@ function parseHost(text: string): PostgresHost {
   // A URL hides the default port of its scheme, so a port is read apart.
   const [, host = text, port] = /^(.*?):(\d{1,5})$/.exec(text) ?? []
   const address = URL.parse(`http://${host}`)
-  if (!address || Number(port ?? 0) > 65_535) throw invalid(`${text} in the database URL is not a host with a port.`)
+  if (!address || Number(port ?? 0) > 65_535) {
+    // Not repeated: with a password that is not percent-encoded, it may be part of that.
+    throw invalid('The database URL has a host that is none, or a port above 65535. Percent-encode the password.')
+  }
   return {
     host: address.hostname.replace(/^\[|\]$/g, ''),
     port: port === undefined ? DEFAULT_PORT : Number(port),

@@ -128,10 +128,13 @@ class NatsWire implements BusWire {
   /** The server has everything that was sent before a flush is answered. */
   async #flush(connection: NatsConnection): Promise<void> {
     this.#isFlushing = true
-    const bytes = this.#unsentBytes
     try {
-      await connection.flush()
-      this.#unsentBytes -= bytes
+      // Also what comes meanwhile: above the limit, no later message would start another flush.
+      while (this.#unsentBytes > 0) {
+        const bytes = this.#unsentBytes
+        await connection.flush()
+        this.#unsentBytes = Math.max(0, this.#unsentBytes - bytes)
+      }
     } catch {
       // The connection has ended, with all that was not sent.
       this.#unsentBytes = 0
@@ -160,7 +163,10 @@ class NatsWire implements BusWire {
   async #follow(connection: NatsConnection): Promise<void> {
     for await (const status of connection.status()) {
       if (status.type === 'disconnect') this.#state(false, new Error('the connection to NATS was lost'))
-      if (status.type === 'reconnect') this.#state(true)
+      if (status.type === 'reconnect') {
+        this.#unsentBytes = 0
+        this.#state(true)
+      }
       if (status.type === 'slowConsumer') this.#listener.changed()
     }
   }

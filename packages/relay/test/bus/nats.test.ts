@@ -127,6 +127,31 @@ test('a node without NATS, or with a wrong password, starts, says so once, and c
   assert.deepEqual(wrong.states, [false])
 })
 
+test('a node that has more to say than is sent at once is heard again afterwards', TIMEOUT, async (t) => {
+  await using server = await startNats()
+  const heard = new Set<string>()
+  const [one, two] = [() => {}, (subject: string) => heard.add(subject)].map((received) =>
+    natsWire({ servers: [server.url], ca: server.ca, onState: () => {} })({ received, changed: () => {} }),
+  )
+  assert.ok(one && two)
+  t.after(() => Promise.all([one.close(), two.close()]))
+  await until(() => one.connected && two.connected)
+  two.subscribe('small')
+  two.subscribe('after')
+  while (!heard.has('small')) {
+    one.publish('small', new Uint8Array(1))
+    await delay(10)
+  }
+  const large = new Uint8Array(1_000_000)
+  // The flush that the first one starts does not count the others.
+  one.publish('large', new Uint8Array(1))
+  for (let count = 0; count < 40; count++) one.publish('large', large)
+  await until(() => {
+    one.publish('after', new Uint8Array(1))
+    return heard.has('after')
+  })
+})
+
 test('a URL that is none is refused, without its password', () => {
   for (const url of ['localhost:4222', 'http://localhost', 'nats://']) {
     assert.throws(
