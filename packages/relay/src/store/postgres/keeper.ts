@@ -15,6 +15,17 @@ const RETRY_MS = 100
 const CENSUS = statement(`SELECT count(*), coalesce(sum(bytes), 0)::bigint, min(oldest_at),
   pg_database_size(current_database()) FROM channels`)
 
+/** How far the server's clock was ahead, and when that was, by our clock and by one that is never set. */
+interface Comparison {
+  readonly offsetMs: number
+  readonly at: Time
+  readonly steadyAt: number
+}
+
+function compared(offsetMs: number): Comparison {
+  return { offsetMs, at: Date.now(), steadyAt: performance.now() }
+}
+
 /** Watches the database with a connection of its own. */
 export class Keeper {
   readonly #address: PostgresAddress
@@ -22,7 +33,7 @@ export class Keeper {
   readonly #timer: NodeJS.Timeout
   #session: Session
   #durability: Durability
-  #clockOffsetMs: number
+  #compared: Comparison
   #census: StoreCensus | undefined
   #countedAt = -Infinity
   #expiredDay = 0
@@ -37,7 +48,7 @@ export class Keeper {
     this.#address = address
     this.#session = session
     this.#durability = durability
-    this.#clockOffsetMs = clockOffsetMs
+    this.#compared = compared(clockOffsetMs)
     this.#timer = setInterval(() => void this.#look(), EXAMINE_MS).unref()
   }
 
@@ -49,8 +60,15 @@ export class Keeper {
     return this.#durability
   }
 
+  /** How far the server's clock is ahead of ours. Ours may have been set since they were compared. */
   get clockOffsetMs(): number {
-    return this.#clockOffsetMs
+    const { offsetMs, at, steadyAt } = this.#compared
+    const jump = Date.now() - at - (performance.now() - steadyAt)
+    return Math.round(offsetMs - jump)
+  }
+
+  get isClockRight(): boolean {
+    return Math.abs(this.clockOffsetMs) <= MAX_STORE_CLOCK_OFFSET_MS
   }
 
   get census(): StoreCensus | undefined {
@@ -65,7 +83,7 @@ export class Keeper {
       const { session, durability, clockOffsetMs } = await connect(this.#address)
       this.#failure = undefined
       this.#durability = durability
-      this.#clockOffsetMs = clockOffsetMs
+      this.#compared = compared(clockOffsetMs)
       return session
     } catch (error) {
       this.#failure = { at: performance.now(), error }
@@ -96,16 +114,6 @@ export class Keeper {
     await this.#session.end()
   }
 
-  /** Compares the clocks now. False if that is not possible. */
-  async isClockRight(): Promise<boolean> {
-    try {
-      await this.#use((session) => this.#examine(session))
-    } catch {
-      return false
-    }
-    return Math.abs(this.#clockOffsetMs) <= MAX_STORE_CLOCK_OFFSET_MS
-  }
-
   /** Ids could not be stored: another node has dropped the table of their day. */
   forgetDays(): void {
     this.#days.forget()
@@ -114,7 +122,7 @@ export class Keeper {
   async #examine(session: Session): Promise<void> {
     const { durability, clockOffsetMs } = await examine(session)
     this.#durability = durability
-    this.#clockOffsetMs = clockOffsetMs
+    this.#compared = compared(clockOffsetMs)
   }
 
   async #look(): Promise<void> {
