@@ -5,6 +5,7 @@
 import { hash } from 'node:crypto'
 import { type Hash, StaticError } from '@static/protocol'
 import type { Retention, StoreListener, Time } from '../../ports.ts'
+import { batchLength, BATCH_CALLS } from '../batch.ts'
 import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
 import { Missing } from './facts.ts'
@@ -14,9 +15,6 @@ import type { Session } from './session.ts'
 import type { CacheOptions } from './tables/channels.ts'
 import type { Transaction } from './write.ts'
 
-/** Limits of one transaction. */
-const BATCH_CALLS = 256
-const BATCH_BYTES = 4_194_304
 /** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
 const MAX_DECISIONS = 10_000
 const MAX_TRIES = 5
@@ -113,7 +111,10 @@ export class Lane {
   }
 
   async #work(): Promise<void> {
-    while (this.#queue.length > 0) await this.#batch(this.#queue.splice(0, batchLength(this.#queue)))
+    while (this.#queue.length > 0) {
+      const calls = this.#queue.slice(0, BATCH_CALLS).map(({ call }) => call)
+      await this.#batch(this.#queue.splice(0, batchLength(calls, ALONE)))
+    }
     this.#working = undefined
   }
 
@@ -235,28 +236,6 @@ export class Lane {
   #blame(error: unknown): void {
     if (isDamage(error)) this.#parts.onDamage(error)
   }
-}
-
-/** How many of the calls make one batch: at least one. */
-function batchLength(queue: readonly Waiting[]): number {
-  let bytes = 0
-  let length = 0
-  for (const { call } of queue.slice(0, BATCH_CALLS)) {
-    if (ALONE.has(call.name)) return Math.max(1, length)
-    bytes += weigh(call)
-    if (length > 0 && bytes > BATCH_BYTES) break
-    length += 1
-  }
-  return length
-}
-
-/** The bytes that a call writes or asks for. */
-function weigh({ name, request }: Call): number {
-  if (name === 'append') return request.ciphertext.length
-  if (name === 'read' || name === 'welcomes') return request.maxBytes
-  if (name !== 'commit') return 0
-  const { commit, groupInfo, welcomes } = request
-  return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)
 }
 
 function isDamage(error: unknown): boolean {

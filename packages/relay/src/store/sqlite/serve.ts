@@ -5,6 +5,7 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
+import { batchLength } from '../batch.ts'
 import { Census } from './census.ts'
 import { Copier } from './copier.ts'
 import { type EngineStep, SqliteEngine } from './engine.ts'
@@ -17,10 +18,6 @@ import {
   unpackCalls,
 } from './worker-messages.ts'
 import { openDatabase, readDeployment } from './schema.ts'
-
-/** Limits of one transaction. */
-const BATCH_CALLS = 256
-const BATCH_BYTES = 4_194_304
 
 /** Opens the database and answers calls until it is closed; `onStep` is called at each step of the engine. */
 export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?: (step: EngineStep) => void): void {
@@ -82,25 +79,4 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
     serve()
   })
   post({ type: 'ready', deployment: readDeployment(db) })
-}
-
-/** How many of the calls make one batch: at least one. */
-function batchLength(queue: readonly Call[]): number {
-  let bytes = 0
-  let length = 0
-  for (const call of queue.slice(0, BATCH_CALLS)) {
-    bytes += weigh(call)
-    if (length > 0 && bytes > BATCH_BYTES) break
-    length += 1
-  }
-  return length
-}
-
-/** The bytes that a call writes or asks for. */
-function weigh({ name, request }: Call): number {
-  if (name === 'append') return request.ciphertext.length
-  if (name === 'read' || name === 'welcomes') return request.maxBytes
-  if (name !== 'commit') return 0
-  const { commit, groupInfo, welcomes } = request
-  return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)
 }

@@ -1,0 +1,28 @@
+/** How many of the waiting calls share one transaction. */
+import type { Call } from './sqlite/worker-messages.ts'
+
+/** The most calls of a batch. */
+export const BATCH_CALLS = 256
+const BATCH_BYTES = 4_194_304
+
+/** How many of the calls make one batch: at least one. Those in `alone` share it with no other. */
+export function batchLength(queue: readonly Call[], alone: ReadonlySet<Call['name']> = new Set()): number {
+  let bytes = 0
+  let length = 0
+  for (const call of queue.slice(0, BATCH_CALLS)) {
+    if (alone.has(call.name)) return Math.max(1, length)
+    bytes += weigh(call)
+    if (length > 0 && bytes > BATCH_BYTES) break
+    length += 1
+  }
+  return length
+}
+
+/** The bytes that a call writes or asks for. */
+function weigh({ name, request }: Call): number {
+  if (name === 'append') return request.ciphertext.length
+  if (name === 'read' || name === 'welcomes') return request.maxBytes
+  if (name !== 'commit') return 0
+  const { commit, groupInfo, welcomes } = request
+  return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)
+}
