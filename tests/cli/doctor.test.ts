@@ -55,7 +55,7 @@ void test('a suspended account is named as such, and signing in again is not sug
   const { stdout } = await sue.shell(`static doctor --relay ${relay} | grep -v "^ok"`)
   assert.equal(
     stdout,
-    'fix   API key      The account is suspended. Ask the operator of the service why it was suspended.\n',
+    'fix   API key            The account is suspended. Ask the operator of the service why it was suspended.\n',
   )
 })
 
