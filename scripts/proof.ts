@@ -72,6 +72,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) =>
       node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
   },
+  bugs: {
+    about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [NAMES…]',
+    prove: (words) => node('lab/bugs/proof.ts', words),
+  },
   examples: {
     about: 'run the examples with language models, installing their frameworks from lock files',
     prove: (words) => node('lab/examples/proof.ts', words),
