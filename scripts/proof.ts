@@ -1,6 +1,7 @@
 /** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
 import { join, resolve } from 'node:path'
 import { ensureCapture, unpackDebian } from './debian.ts'
+import { recordPromises } from './promises.ts'
 import { fail, run } from './step.ts'
 
 interface Proof {
@@ -9,8 +10,11 @@ interface Proof {
   readonly prove: (words: readonly string[]) => Promise<number>
 }
 
+let output = ''
 const node = (file: string, words: readonly string[], env: Record<string, string> = {}): Promise<number> =>
-  run(process.execPath, [file, ...words], env)
+  run(process.execPath, [file, ...words], env, (text) => {
+    output += text
+  })
 
 /** Tests that kill more often with STATIC_CRASH=all. */
 const CRASHES = [
@@ -115,4 +119,7 @@ else {
   const proof = Object.hasOwn(PROOFS, name) ? PROOFS[name] : undefined
   if (!proof) fail(`Unknown proof: ${name}. Known: ${Object.keys(PROOFS).join(', ')}.`)
   process.exitCode = await proof.prove(words)
+  // Only whole proofs count.
+  if (process.exitCode === 0 && words.length === 0)
+    recordPromises(`npm run proof -- ${name}`, output, new Date().toISOString().slice(0, 10))
 }

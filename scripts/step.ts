@@ -6,12 +6,22 @@ export function say(text: string): void {
   process.stderr.write(`→ ${text}\n`)
 }
 
-/** Runs a program with the output of this process; resolves to its exit code. */
-export function run(program: string, words: readonly string[], env: Record<string, string> = {}): Promise<number> {
-  const child = spawn(program, words, { stdio: ['ignore', 'inherit', 'inherit'], env: { ...process.env, ...env } })
+/** Runs a program with the output of this process; resolves to its exit code. `read` gets what it prints, too. */
+export function run(
+  program: string,
+  words: readonly string[],
+  env: Record<string, string> = {},
+  read?: (text: string) => void,
+): Promise<number> {
+  const stdio = ['ignore', read ? 'pipe' : 'inherit', 'inherit'] as const
+  const child = spawn(program, words, { stdio: [...stdio], env: { ...process.env, ...env } })
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    process.stdout.write(text)
+    read?.(text)
+  })
   return new Promise((resolve, reject) => {
     child.on('error', reject)
-    child.on('exit', (code) => resolve(code ?? 1))
+    child.on('close', (code) => resolve(code ?? 1))
   })
 }
 

@@ -3,7 +3,7 @@
  * it, and fails if it does not. First runs these test files without any bug: they must pass.
  */
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { fail, say } from '../../scripts/step.ts'
@@ -59,7 +59,7 @@ await shareOut(bugs, async (bug, copy) => {
   if (!run.passed && first === undefined) process.stdout.write(`${run.output}\n`)
 })
 rmSync(place, { recursive: true, force: true })
-process.stdout.write(`${bugs.length - survivors.length} of ${bugs.length} bugs caught\n`)
+process.stdout.write(`promise T14: ${bugs.length - survivors.length} of ${bugs.length} planted bugs caught\n`)
 if (survivors.length > 0) fail(`Not caught: ${survivors.join(', ')}. A bug that survives is a missing test.`)
 
 /** Works on items, one at a time in each copy of the checkout. */
@@ -79,7 +79,9 @@ async function shareOut<Item>(
 function makeCopy(copy: string): string {
   rmSync(copy, { recursive: true, force: true })
   mkdirSync(copy, { recursive: true })
-  cpSync(root, copy, { recursive: true, filter: (path) => !NOT_COPIED.has(basename(path)) })
+  const isCopied = (path: string): boolean => !NOT_COPIED.has(basename(path))
+  for (const name of readdirSync(root).filter(isCopied))
+    cpSync(join(root, name), join(copy, name), { recursive: true, filter: isCopied })
   const { status, stderr } = spawnSync('cp', ['-al', join(root, 'node_modules'), copy], { encoding: 'utf8' })
   if (status !== 0) fail(`Linking the packages into ${copy} failed: ${stderr}`)
   return copy

@@ -1,0 +1,78 @@
+/**
+ * The table of promises in docs/09-promises.md. A proof that passes writes its own rows: each line `promise T1: FIGURES`
+ * of its output becomes the last result of that promise and command.
+ */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+
+interface Row {
+  readonly id: string
+  readonly command: string
+  readonly result: string
+  readonly date: string
+}
+
+const PAGE = resolve(import.meta.dirname, '../docs/09-promises.md')
+const TABLE = /(<!-- promises -->\n)[^]*(\n<!-- \/promises -->)/
+const LINE = /\bpromise (T\d+): (.+)$/gm
+const ROW = /^\| (T\d+) \| .+? \| `(.+?)` \| (.+?) \| (.+?) \|$/gm
+
+/** What is promised, by number. */
+const PROMISES: Readonly<Record<string, string>> = {
+  T1: 'no acknowledged message is lost when a process dies',
+  T2: '… nor when the power goes',
+  T3: 'damage is noticed, never served',
+  T4: 'a message reaches the application exactly once',
+  T5: 'one commit per slot, one order for all',
+  T6: 'a relay that lies is refused or noticed',
+  T7: 'a member that lies is refused or noticed',
+  T8: 'plaintext never leaves the agent',
+  T9: 'a revoked key is refused at once',
+  T10: 'the quota is never exceeded',
+  T11: 'in `strict`, an idle agent looks like a busy one',
+  T12: 'no flood disturbs anyone else',
+  T13: 'a failed simulation can be replayed',
+  T14: 'the tests notice bugs',
+  T15: 'few dependencies, all of them known',
+}
+
+/** Writes the results that a proof has printed into the table. */
+export function recordPromises(command: string, output: string, date: string): void {
+  const found = [...output.matchAll(LINE)].map(([, id = '', result = '']): Row => ({ id, command, result, date }))
+  if (found.length === 0) return
+  const page = readFileSync(PAGE, 'utf8')
+  writeFileSync(PAGE, updatedPage(page, found))
+}
+
+/** The page with rows replaced or added. */
+export function updatedPage(page: string, found: readonly Row[]): string {
+  const rows = new Map(rowsOf(page).map((row) => [keyOf(row), row]))
+  for (const row of found) {
+    if (!(row.id in PROMISES)) throw new Error(`There is no promise ${row.id}.`)
+    rows.set(keyOf(row), { ...row, result: row.result.replaceAll('|', '\\|') })
+  }
+  const sorted = [...rows.values()].sort((a, b) => numberOf(a) - numberOf(b) || (a.command < b.command ? -1 : 1))
+  const lines = sorted.map(
+    ({ id, command, result, date }) => `| ${id} | ${PROMISES[id]} | \`${command}\` | ${result} | ${date} |`,
+  )
+  const head = ['| # | promise | command | last result | date |', '|---|---|---|---|---|']
+  if (!TABLE.test(page)) throw new Error('docs/09-promises.md has no table between `<!-- promises -->` and its end.')
+  return page.replace(TABLE, (_all, start: string, end: string) => `${start}${[...head, ...lines].join('\n')}${end}`)
+}
+
+function rowsOf(page: string): Row[] {
+  return [...page.matchAll(ROW)].map(([, id = '', command = '', result = '', date = '']) => ({
+    id,
+    command,
+    result,
+    date,
+  }))
+}
+
+function keyOf({ id, command }: Row): string {
+  return `${id} ${command}`
+}
+
+function numberOf({ id }: Row): number {
+  return Number(id.slice(1))
+}
