@@ -80,6 +80,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [NAMES…]',
     prove: (words) => node('lab/bugs/proof.ts', words),
   },
+  supply: {
+    about: 'check the lock file, list licences, ask for known vulnerabilities, and write a bill of materials',
+    prove: (words) => node('lab/supply/proof.ts', words),
+  },
   examples: {
     about: 'run the examples with language models, installing their frameworks from lock files',
     prove: (words) => node('lab/examples/proof.ts', words),

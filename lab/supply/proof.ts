@@ -1,0 +1,42 @@
+/**
+ * `npm run proof -- supply`: what the product is made of. Checks the lock file, asks the registry for known
+ * vulnerabilities, and writes a bill of materials (CycloneDX) to .cache/sbom.json.
+ */
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { fail, say } from '../../scripts/step.ts'
+import { lockedPackages, runtimePaths } from './lock-file.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+const packages = lockedPackages(root)
+const faults = packages.flatMap((each) => each.faults)
+if (faults.length > 0) fail(faults.join('\n'))
+
+const licenses = Object.entries(Object.groupBy(packages, ({ license }) => license))
+for (const [license, group = []] of licenses.sort((a, b) => (b[1]?.length ?? 0) - (a[1]?.length ?? 0)))
+  process.stdout.write(`${String(group.length).padStart(5)}  ${license}\n`)
+
+say('Writing .cache/sbom.json')
+const sbom = npm('sbom', '--sbom-format', 'cyclonedx', '--omit', 'dev')
+if (sbom.status !== 0) fail(`npm sbom failed: ${sbom.stderr}`)
+mkdirSync(join(root, '.cache'), { recursive: true })
+writeFileSync(join(root, '.cache/sbom.json'), sbom.stdout)
+
+say('Asking the registry for known vulnerabilities')
+const audit = npm('audit', '--omit', 'dev', '--json', '--audit')
+const answer = JSON.parse(audit.stdout || '{}') as { metadata?: { vulnerabilities?: Readonly<Record<string, number>> } }
+const known = answer.metadata?.vulnerabilities?.['total']
+if (known !== undefined && known > 0) fail(audit.stdout)
+
+// Vite builds the console and is not part of what is installed.
+const runtime = ['packages/cli', 'packages/relay', 'packages/sdk'].map((workspace) => {
+  const places = runtimePaths(root, workspace)
+  return `${packages.filter(({ path, isNative }) => places.has(path) && !isNative).length} for ${workspace.slice(9)}`
+})
+const audited = known === undefined ? 'the registry did not answer the audit' : 'no known vulnerability'
+process.stdout.write(`promise T15: runtime packages: ${runtime.join(', ')}; ${audited}; no install scripts run\n`)
+
+function npm(...words: string[]): { readonly status: number | null; readonly stdout: string; readonly stderr: string } {
+  return spawnSync('npm', words, { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 })
+}
