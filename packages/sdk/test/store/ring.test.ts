@@ -109,10 +109,13 @@ test('records of two copies of a ring cannot be mixed', async () => {
     [copyOf(crashed), copyOf(crashed)],
     ['one', 'other'],
   ]
+  const flushed: string[] = []
   for (const [at, directory] of copies.entries()) {
     const store = await openStore(directory)
     for (let n = 1; n <= 3; n++) store.write([put({ ownHash: bytesOf(`${names[at]} ${n}`) })])
     copies[at] = copyOf(directory)
+    store.load()
+    flushed[at] = copyOf(directory)
     store.close()
   }
   const [one, other] = copies as [string, string]
@@ -125,6 +128,10 @@ test('records of two copies of a ring cannot be mixed', async () => {
     'it is a record of the same agent, with the right number',
   )
   await assert.rejects(openStore(mixed), code('store_corrupt', /agent\.ring is damaged/))
+  // Its last record has the number and the place that the database knows, but is another one.
+  const [database, ring] = flushed as [string, string]
+  putBack(ring, database, ['agent.ring'])
+  await assert.rejects(openStore(database), code('store_rolled_back', /agent\.ring/))
 })
 
 test('a ring that is missing, of another agent, or without what the database knows of it is noticed', async () => {
