@@ -54,7 +54,7 @@ test('a leaf may list 32 extension types that no other member knows', async () =
   assert.equal((await owner.judge(commit, NOTHING, ann.agentId)).kind, 'accepted')
 })
 
-test('a commit with more Adds, Removes or path secrets than a group can have is refused', async () => {
+test('a commit with more Adds, Removes, path nodes or path secrets than a group can have is refused', async () => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner, ann, bob] = agents as [Agent, Agent, Agent]
   const removes: Proposal[] = Array.from({ length: 251 }, () => remove(ann, bob))
@@ -78,11 +78,17 @@ test('a commit with more Adds, Removes or path secrets than a group can have is 
       })),
     },
   }))
-  assert.deepEqual(await owner.judge(secrets, NOTHING, ann.agentId), {
-    kind: 'rejected',
-    reason: 'out_of_bounds',
-    sender: undefined,
-  })
+  const nodes = await forge(ann, (content) => ({
+    ...content,
+    path: content.path && { ...content.path, nodes: Array.from({ length: 9 }, () => content.path!.nodes[0]!) },
+  }))
+  for (const commit of [secrets, nodes]) {
+    assert.deepEqual(await owner.judge(commit, NOTHING, ann.agentId), {
+      kind: 'rejected',
+      reason: 'out_of_bounds',
+      sender: undefined,
+    })
+  }
 })
 
 test('a KeyPackage that lists 33 extension types is refused by the member that would add it', async () => {
