@@ -1,6 +1,6 @@
 /** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
 import { join, resolve } from 'node:path'
-import { ensureCapture, unpackDebian } from './debian.ts'
+import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
 import { recordPromises } from './promises.ts'
 import { fail, run } from './step.ts'
 
@@ -31,6 +31,9 @@ const CRASHES = [
 const WAYS = ['packages/sdk/test/scenario/*.test.ts']
 /** Tests of several relay nodes that go on longer with STATIC_LONG=1. */
 const CLUSTER = ['packages/relay/test/crash/cluster.test.ts', 'packages/relay/test/core/simulation.test.ts']
+
+/** Tests that run only with STATIC_TEST_STRACE. */
+const POWER = ['packages/{sdk,relay}/test/store/power.test.ts']
 
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
@@ -75,6 +78,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'kill hosts and commands fifty times each while a thousand messages arrive',
     prove: (words) =>
       node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
+  },
+  power: {
+    about: 'cut the power of agents and relays at hundreds of moments: what was not synced is lost, or any part of it',
+    prove: async (words) =>
+      node('scripts/test.ts', [...POWER, ...words], {
+        STATIC_TEST_STRACE: await ensureDebian('strace', '/usr/bin/strace', 'The power proof'),
+      }),
   },
   bugs: {
     about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [NAMES…]',

@@ -6,6 +6,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, join, resolve } from 'node:path'
+import { ensureDebian } from '../../scripts/debian.ts'
 import { fail, say } from '../../scripts/step.ts'
 import { setUpTests } from '../../scripts/test-set-up.ts'
 import { applyHunk, type PlantedBug, plantedBugs } from './planted-bug.ts'
@@ -32,6 +33,7 @@ const bugs = names.length > 0 ? all.filter(({ name }) => names.includes(name)) :
 
 await using setUp = await setUpTests({ freshCodeCache: false })
 void setUp
+process.env['STATIC_TEST_STRACE'] = await ensureDebian('strace', '/usr/bin/strace', 'The proof')
 // The bundles hold the code without the bug.
 delete process.env['STATIC_TEST_BUNDLES']
 const copies = Array.from({ length: availableParallelism() }, (_, at) => makeCopy(join(place, String(at))))

@@ -3,8 +3,8 @@
  * name, once its folder was. Before that, a power cut keeps any part of it: sectors of any write, and the first few
  * changes of names.
  */
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import type { DiskEvent } from './recording.ts'
 
 /** The unit that a disk writes as a whole. */
@@ -23,6 +23,17 @@ export class LossyDisk {
   /** Names as programs see them. */
   readonly #seen = new Map<string, Body>()
   #names: { readonly folders: readonly string[]; readonly apply: (names: Map<string, Body>) => void }[] = []
+
+  /** A disk that has the files of a folder, as if they were in another. */
+  static from(folder: string, place: string): LossyDisk {
+    const disk = new LossyDisk()
+    for (const name of readdirSync(folder)) {
+      const body: Body = { certain: readFileSync(join(folder, name)), pending: [] }
+      disk.#certain.set(join(place, name), body)
+      disk.#seen.set(join(place, name), body)
+    }
+    return disk
+  }
 
   /** Does what a program did. */
   apply(event: DiskEvent): void {
