@@ -86,6 +86,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
         STATIC_TEST_STRACE: await ensureDebian('strace', '/usr/bin/strace', 'The power proof'),
       }),
   },
+  canary: {
+    about: 'search memory, files, logs and packets of API, relay and proxy for what agents have sent',
+    prove: async (words) => {
+      await ensureCapture('The canary proof')
+      return node('lab/canary/proof.ts', words)
+    },
+  },
   bugs: {
     about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [NAMES…]',
     prove: (words) => node('lab/bugs/proof.ts', words),

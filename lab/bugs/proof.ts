@@ -21,7 +21,8 @@ interface Run {
 
 const TIMEOUT_MS = 300_000
 const root = resolve(import.meta.dirname, '../..')
-const place = join(root, '.cache/bugs')
+/** Of its own: two of these proofs may run at once. */
+const place = join(root, `.cache/bugs-${process.pid}`)
 const NOT_COPIED = new Set(['.git', '.cache', 'node_modules'])
 
 const names = process.argv.slice(2)
