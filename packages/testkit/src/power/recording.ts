@@ -70,16 +70,8 @@ export async function recordDisk(
   }
 }
 
-/** Whether processes may be traced here. */
-export async function canRecord(strace: string): Promise<boolean> {
-  const child = spawn(strace, ['-o', '/dev/null', 'true'], { stdio: 'ignore' })
-  return new Promise((resolve) => {
-    child.on('error', () => resolve(false)).on('close', (code) => resolve(code === 0))
-  })
-}
-
 /** The events in a log of strace, for files below a directory. */
-export function parseLog(log: string, directory: string): DiskEvent[] {
+function parseLog(log: string, directory: string): DiskEvent[] {
   const events: DiskEvent[] = []
   const unfinished = new Map<string, string>()
   const offsets = new Map<string, number>()
