@@ -21,6 +21,14 @@ export async function ensureDebian(name: string, probe: string, purpose: string)
   return found() ?? fail(`${name} is installed, but ${probe} does not exist.`)
 }
 
+/** Installs a Debian package that the tests can do without, if that is possible. */
+export async function tryDebian(name: string, probe: string): Promise<void> {
+  if (existsSync(probe) || !existsSync('/etc/debian_version') || process.getuid?.() !== 0) return
+  say(`Installing the Debian package ${name} (once; without it the tests take longer)`)
+  const words = ['install', '-y', '-qq', '--no-install-recommends', '--no-remove', '-oAcquire::http::Timeout=10', name]
+  await run('apt-get', words, { DEBIAN_FRONTEND: 'noninteractive' })
+}
+
 /**
  * Unpacks Debian packages into a folder, without installing them, and returns the file that matches `probe`: for servers
  * that a package would start at once.

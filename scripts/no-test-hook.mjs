@@ -3,6 +3,7 @@
 // the CPU time of tests with several agents. Here it follows only tests and suites. An uncaught error then fails its
 // file, with its stack; and what an async `describe` adds after an `await` would be outside of it.
 import hooks from 'node:async_hooks'
+import { writeSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 
 const { AsyncResource, createHook } = hooks
@@ -22,7 +23,16 @@ hooks.createHook = (callbacks) => {
   const { stack = '' } = new Error()
   if (!isUsed || !stack.includes('node:internal/test_runner/')) return createHook(callbacks)
   follow = (...words) => callbacks.init(...words)
-  process.on('uncaughtExceptionMonitor', (error) => process.stderr.write(`${error?.stack ?? error}\n`))
+  process.on('uncaughtExceptionMonitor', tell)
   return createHook({})
 }
 syncBuiltinESMExports()
+
+function tell(error) {
+  try {
+    // Not to the stream: when the parent is gone, each line would be the next uncaught error, for ever.
+    writeSync(2, `${error?.stack ?? error}\n`)
+  } catch {
+    // Nobody reads it.
+  }
+}

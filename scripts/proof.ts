@@ -42,6 +42,7 @@ const LIVES = [
   'packages/sdk/test/session/simulation.test.ts',
   'packages/sdk/test/invite/lives.test.ts',
   'packages/relay/test/core/simulation.test.ts',
+  'packages/relay/test/store/roster.test.ts',
   'packages/relay/test/abuse/crowd.test.ts',
 ]
 

@@ -6,15 +6,19 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { riskyTests } from './risky-tests.ts'
 
-/** Folders of tests that keep to memory: they share a process with the files beside them, and leave it as it was. */
+/** Folders of tests that share a process with the files beside them, and leave it as it was. */
 const FOLDERS: Readonly<Record<string, readonly string[]>> = {
+  api: ['packages/api/test/'],
+  cli: ['packages/cli/test/'],
   protocol: ['packages/protocol/test/', 'packages/node/test/'],
   'relay-core': ['packages/relay/test/core/'],
+  'relay-store': ['packages/relay/test/store/'],
   'sdk-core': ['packages/sdk/test/core/'],
   'sdk-invite': ['packages/sdk/test/invite/', 'packages/sdk/test/driver/'],
   'sdk-lies': ['packages/sdk/test/lies/'],
   'sdk-mls': ['packages/sdk/test/mls/'],
   'sdk-session': ['packages/sdk/test/session/'],
+  'sdk-store': ['packages/sdk/test/store/', 'packages/sdk/test/transport/'],
   'sdk-vectors': ['packages/sdk/test/vectors/'],
 }
 /** Real servers, and hooks outside of suites, which would run for the tests of the other files. */

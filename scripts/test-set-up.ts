@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:
 import { availableParallelism } from 'node:os'
 import { join, resolve } from 'node:path'
 import { makeCertificates } from '@static/testkit/certificates'
-import { ensureCapture, ensureDebian } from './debian.ts'
+import { ensureCapture, ensureDebian, tryDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
 import { startPostgres } from './postgres.ts'
 import { fail } from './step.ts'
@@ -25,7 +25,8 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
   await ensureDebian('python3-grpcio', `${python}/grpc/__init__.py`, 'The Python test')
   await ensureDebian('python3-protobuf', `${python}/google/protobuf/__init__.py`, 'The Python test')
   await ensureDebian('python3-cryptography', `${python}/cryptography/__init__.py`, 'The Python test')
-  // The whole Chromium does as well, if it is there.
+  // The whole Chromium does as well, if it is there, but needs half as much CPU time again.
+  await tryDebian('chromium-headless-shell', '/usr/lib/chromium/chromium-headless-shell')
   await ensureDebian('chromium-headless-shell', '/usr/bin/chromium{,-headless-shell}', 'The browser test')
   await ensureCapture('The traffic test')
   process.env['STATIC_TEST_NATS'] = await ensureNats(join(root, '.cache'))

@@ -19,7 +19,7 @@ import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 
 /** STATIC_REQUESTS=20000 asks more. */
-const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? 2_000)
+const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? 1_000)
 const AT_ONCE = 8
 const ROUND = 250
 /** How many requests of one operation are tried until one succeeds. */

@@ -12,7 +12,7 @@ import { burstsOf, onlyInOne, sizesOf } from '../../lab/traffic/sizes.ts'
 import { synthetic } from '../../lab/traffic/synthetic.ts'
 
 const SCHEDULE = { startsAt: 1_800_000_000_000, blockMs: 5000, blocks: 12 }
-const OPTIONS = { seed: 6, splits: 4, permutations: 199 }
+const OPTIONS = { seed: 6, splits: 4, permutations: 99 }
 const SIZE = { groups: 16, perGroup: 2 }
 
 test('ticks that are 15 ms late when an agent talks are detected', () => {

@@ -13,7 +13,7 @@ import { SimAgent } from '../support/sim-agent.ts'
 import { SimNetwork } from '../support/sim-network.ts'
 
 /** More with STATIC_LONG=1. */
-const RUNS = process.env['STATIC_LONG'] === '1' ? 200 : 60
+const RUNS = process.env['STATIC_LONG'] === '1' ? 200 : 30
 const KEYS = Array.from({ length: 5 }, makeKey)
 const STEPS = 300
 const LAST_STEPS = 60_000
@@ -152,7 +152,7 @@ test(`${RUNS} simulated channels survive lost connections, lost answers and fail
 })
 
 /** More with STATIC_LONG=1. */
-const CLUSTER_RUNS = process.env['STATIC_LONG'] === '1' ? 200 : 12
+const CLUSTER_RUNS = process.env['STATIC_LONG'] === '1' ? 200 : 8
 
 test(`${CLUSTER_RUNS} simulated channels over three nodes survive the same, and a bus at its worst`, async (t) => {
   let entries = 0

@@ -17,7 +17,7 @@ import { randomNumbers, SEED } from '@static/testkit/random'
 
 const MINUTE = 60_000
 /** More of them with STATIC_LONG=1. */
-const [ROUNDS, LIVES] = process.env['STATIC_LONG'] === '1' ? [50, 10] : [15, 4]
+const [ROUNDS, LIVES] = process.env['STATIC_LONG'] === '1' ? [50, 10] : [8, 3]
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 

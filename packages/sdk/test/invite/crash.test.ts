@@ -17,7 +17,7 @@ import { until } from '../crash/scene.ts'
 import { type AgentOptions, code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 /** How many points of each side are tried; `STATIC_CRASH=all`: all. */
-const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 8
+const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 5
 /** One point (`12 before`), to look at a failure. */
 const ONLY = process.env['STATIC_CRASH_ONLY']
 const SETTINGS = {

@@ -16,7 +16,7 @@ import { type Effect, FORMS, type Input, type Way } from '../../src/session/io.t
 import { RESUME } from './stage.ts'
 
 /** More with STATIC_LONG=1. */
-const LIVES = process.env['STATIC_LONG'] === '1' ? 200 : 60
+const LIVES = process.env['STATIC_LONG'] === '1' ? 200 : 30
 const LIFE_MS = 300_000
 const MAX_WAIT_MS = 62_000
 

@@ -18,7 +18,7 @@ import { lastWrite, numberedWrite } from './workload.ts'
 const AGENT = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
 const SEED = seedOf(20_261_103)
 /** More with STATIC_CRASH=all. */
-const [KILLS, IN_A_ROW] = process.env['STATIC_CRASH'] === 'all' ? [20, 40] : [8, 15]
+const [KILLS, IN_A_ROW] = process.env['STATIC_CRASH'] === 'all' ? [20, 40] : [5, 8]
 
 /** A write that was under way may be there, as a whole. */
 function checkFound(found: number, acknowledged: number): void {
