@@ -79,9 +79,7 @@ test('kills of the primary, and a standby in its place, lose nothing', { timeout
   await first
 
   const second = send()
-  await primary.kill()
-  standby.promote()
-  standby.waitForStandby(false)
+  await cluster.failOver()
   await second
   await send()
   for (const sender of senders) await sender.check()
