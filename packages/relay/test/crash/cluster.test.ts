@@ -79,7 +79,7 @@ class Nodes {
   }
 }
 
-test(`a cluster under load and faults, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
+test(`a cluster under load and faults, seed ${SEED}`, { timeout: IS_LONG ? 3_600_000 : 600_000 }, async (t) => {
   const random = randomNumbers(SEED)
   const home = await RelayHome.make()
   const scratch = await makeScratch()
