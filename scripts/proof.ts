@@ -27,6 +27,7 @@ const CRASHES = [
 const WAYS = ['packages/sdk/test/scenario/*.test.ts']
 /** Tests of several relay nodes that go on longer with STATIC_LONG=1. */
 const CLUSTER = [
+  'lab/cluster/channels.test.ts',
   'packages/relay/test/scenario/cluster.test.ts',
   'packages/relay/test/crash/{cluster,postgres}.test.ts',
   'packages/relay/test/store/postgres.test.ts',

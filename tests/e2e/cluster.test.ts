@@ -182,7 +182,8 @@ class Crowd implements AsyncDisposable {
   }
 
   async connect(identity: string, way: Way, apiKey: string): Promise<StaticChannelManager> {
-    const options = { ...this.#options(identity, way), apiKey, traffic: 'off' } as const
+    // On a busy machine the first attempts may take too long.
+    const options = { ...this.#options(identity, way), apiKey, traffic: 'off', wait: true } as const
     return this.#stack.use(await StaticChannelManager.connect(options))
   }
 
