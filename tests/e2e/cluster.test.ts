@@ -92,7 +92,6 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 /** The longest that agents should wait until their message is stored, in seconds. */
 const LIMITS: Readonly<Record<string, Readonly<Record<Way, number>>>> = {
   'relay node killed': { grpc: 2, quic: 11 },
-  'rolling restart': { grpc: 2, quic: 2 },
   'cut off from PostgreSQL': { grpc: 12, quic: 12 },
   'standby promoted': { grpc: 3, quic: 3 },
 }

@@ -20,7 +20,8 @@ import { type Bodies, hex, Member } from './member.ts'
 
 const IS_LONG = process.env['STATIC_LONG'] === '1'
 /** Rounds of faults, and answers between two faults. */
-const [ROUNDS, ANSWERS] = IS_LONG ? [30, 170] : [1, 40]
+const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? (IS_LONG ? 30 : 1))
+const ANSWERS = IS_LONG ? 170 : 40
 const SETTINGS = {
   rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
   retention: { freeCommitBytes: 2 ** 30, freeChannelCommitBytes: 2 ** 30 },
