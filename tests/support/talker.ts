@@ -29,7 +29,7 @@ export class Talker {
   readonly sent: string[] = []
   readonly received: string[] = []
   readonly #voice: Voice
-  readonly #wishes = new Set<() => void>()
+  readonly #wishes = new Map<string, PromiseWithResolvers<void>>()
   #count = 0
   #isOver = false
   #talking: Promise<void> = Promise.resolve()
@@ -40,7 +40,8 @@ export class Talker {
     this.#voice = voice
     voice.listen((text) => {
       this.received.push(text)
-      for (const wish of this.#wishes) wish()
+      this.#wishes.get(text)?.resolve()
+      this.#wishes.delete(text)
     })
   }
 
@@ -71,15 +72,10 @@ export class Talker {
 
   /** Resolves when a message has arrived. */
   async hears(text: string): Promise<void> {
-    if (text.startsWith(`${this.name} `)) return
-    const { promise, resolve: heard } = Promise.withResolvers<void>()
-    const wish = (): void => {
-      if (this.received.includes(text)) heard()
-    }
-    wish()
-    this.#wishes.add(wish)
-    await promise
-    this.#wishes.delete(wish)
+    if (text.startsWith(`${this.name} `) || this.received.includes(text)) return
+    const wish = this.#wishes.get(text) ?? Promise.withResolvers<void>()
+    this.#wishes.set(text, wish)
+    await wish.promise
   }
 
   async #talk(): Promise<void> {
