@@ -19,8 +19,6 @@ export interface Voice {
   listen(heard: (text: string) => void): void
 }
 
-const PAUSE_MS = 50
-
 /** A member that talks. */
 export class Talker {
   readonly name: string
@@ -53,10 +51,9 @@ export class Talker {
     return text
   }
 
-  /** Talks until `stop`. */
-  begin(): void {
-    this.#isOver = false
-    this.#talking = this.#talk()
+  /** Talks until `stop`, with a pause after each message. */
+  begin(pauseMs: number): void {
+    this.#talking = this.#talk(pauseMs)
     this.#talking.catch(() => {})
   }
 
@@ -78,10 +75,10 @@ export class Talker {
     await wish.promise
   }
 
-  async #talk(): Promise<void> {
+  async #talk(pauseMs: number): Promise<void> {
     while (!this.#isOver) {
       await this.say()
-      await delay(PAUSE_MS)
+      await delay(pauseMs)
     }
   }
 }
