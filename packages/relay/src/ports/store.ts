@@ -60,6 +60,8 @@ export interface Store {
   run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>>
   /** Whether the engine can write. */
   healthy(): boolean
+  /** For how long it has not answered, in milliseconds; 0 while it is healthy. */
+  readonly silentMs?: (() => number) | undefined
   durability(): Durability
   /** How far the store's clock was ahead of ours when last compared, in milliseconds; undefined if it is our own. */
   readonly clockOffsetMs?: (() => number | undefined) | undefined

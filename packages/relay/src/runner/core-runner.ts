@@ -171,7 +171,8 @@ export class CoreRunner implements CallHandler, BusListener {
   #checkStore(now: Time): void {
     if (!this.#options.bus || this.#store.healthy()) this.#brokenAt = undefined
     else {
-      this.#brokenAt ??= now
+      // It takes a while until its silence counts as an outage, in which agents wait, too.
+      this.#brokenAt ??= now - (this.#store.silentMs?.() ?? 0)
       if (now - this.#brokenAt < DISPERSE_MS) return
       this.#brokenAt = now
       this.#handle({ type: 'disperse' })

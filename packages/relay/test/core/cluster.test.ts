@@ -305,16 +305,26 @@ test('a node that has lost its store for ten seconds sends its sessions elsewher
   const cluster = await openMemoryCluster(t)
   const [one, two] = cluster.nodes
   const [here, there] = [await connect(one), await connect(two)]
-  cluster.broken.add(0)
+  cluster.broken.set(0, 0)
   for (let left = 9; left > 0; left--) await cluster.advance(1000)
   cluster.broken.delete(0)
   await cluster.advance(1000)
-  cluster.broken.add(0)
+  cluster.broken.set(0, 0)
   for (let left = 10; left > 0; left--) await cluster.advance(1000)
   assert.deepEqual([cases(here), cases(there)], [[], []])
   await cluster.advance(1000)
   assert.equal((await here.next('sessionClosing')).reason, CloseReason.SHUTDOWN)
   assert.deepEqual(cases(there), [])
+})
+
+test('the silence of a store before it counts as lost is a part of the ten seconds', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const here = await connect(cluster.nodes[0])
+  cluster.broken.set(0, 4000)
+  for (let left = 6; left > 0; left--) await cluster.advance(1000)
+  assert.deepEqual(cases(here), [])
+  await cluster.advance(1000)
+  assert.deepEqual(cases(here), ['sessionClosing'])
 })
 
 test('a late event of another node does not end a newer membership', async (t) => {

@@ -20,8 +20,12 @@ import { type Bodies, hex, Member } from './member.ts'
 
 const IS_LONG = process.env['STATIC_LONG'] === '1'
 /** Rounds of faults, and answers between two faults. */
-const [ROUNDS, ANSWERS] = IS_LONG ? [30, 170] : [1, 40]
-const SETTINGS = { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } }
+const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? (IS_LONG ? 30 : 1))
+const ANSWERS = IS_LONG ? 170 : 40
+const SETTINGS = {
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
+  retention: { freeCommitBytes: 2 ** 30, freeChannelCommitBytes: 2 ** 30 },
+}
 const NAMES = ['alice', 'bob', 'carol']
 
 /** A cluster of three. */
@@ -76,7 +80,7 @@ class Nodes {
   }
 }
 
-test(`a cluster under load and faults, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
+test(`a cluster under load and faults, seed ${SEED}`, { timeout: IS_LONG ? 3_600_000 : 600_000 }, async (t) => {
   const random = randomNumbers(SEED)
   const home = await RelayHome.make()
   const scratch = await makeScratch()

@@ -13,6 +13,7 @@ import { ChannelFixture, RETENTION, assertChain, hex16, id16 } from '../store/ch
 const CHANNELS = ['one', 'two', 'three']
 /** Messages of each channel: so many before, between and after the faults. */
 const PART = 25
+const PAGE_BYTES = 8192
 
 /** A sender that repeats each message under its id until it is acknowledged, and then goes on. */
 class Sender {
@@ -79,43 +80,55 @@ test('kills of the primary, and a standby in its place, lose nothing', { timeout
   await first
 
   const second = send()
-  await primary.kill()
-  standby.promote()
-  standby.waitForStandby(false)
+  await cluster.failOver()
   await second
   await send()
   for (const sender of senders) await sender.check()
+  await Promise.all(nodes.map((node) => node.close()))
 
-  await damageIndex(t, standby, keyFile, () => Promise.all(nodes.map((node) => node.close())))
+  // A flipped bit on the disk of the standby, which nobody reads until it is promoted; then one in an index.
+  await cluster.rebuildStandby()
+  const former = cluster.primary
+  await flipBit(cluster.standby, 'entries', 'first page')
+  await cluster.failOver()
+  await refuses(t, cluster.primary, keyFile)
+  await former.start()
+  await flipBit(former, 'entries_pkey', 'last page')
+  await refuses(t, former, keyFile)
 })
 
-/** A flipped bit in an index on disk: the server's page checksums notice it. */
-async function damageIndex(
-  t: TestContext,
-  server: PostgresServer,
-  keyFile: string,
-  closeAll: () => Promise<unknown>,
-): Promise<void> {
-  const file = server.ask(`select pg_relation_filepath('static_relay.entries_pkey')`)
-  await closeAll()
+/** Flips a bit in a row of a table or in a leaf of an index, while the server does not run. */
+async function flipBit(server: PostgresServer, relation: string, page: 'first page' | 'last page'): Promise<void> {
+  const file = server.ask(`select pg_relation_filepath('static_relay.${relation}')`)
+  // Otherwise a standby would write the page anew from the log when it starts.
+  server.ask('checkpoint')
   await server.stop()
   const path = join(server.data, file)
   const bytes = readFileSync(path)
-  // In the last page, which is a leaf; its rows are at the end.
-  const at = bytes.length - 40
+  // The rows of a page are at its end.
+  const at = (page === 'first page' ? PAGE_BYTES : bytes.length) - 40
   bytes[at] = (bytes[at] ?? 0) ^ 1
   writeFileSync(path, bytes)
   await server.start()
-  const store = await openNode(t, server.url, keyFile)
-  const failures = await Promise.all(
-    CHANNELS.map((label) => {
+}
+
+/** The page checksums of the server notice the damage: a read is refused, or has everything. */
+async function refuses(t: TestContext, server: PostgresServer, keyFile: string): Promise<void> {
+  const damaged: unknown[] = []
+  const options = { url: server.url, keyFile, retention: RETENTION, lanes: 2 }
+  const store = await openPostgresStore({ ...options, onDamage: (error) => damaged.push(error) }, () => {})
+  t.after(() => store.close())
+  const outcomes = await Promise.all(
+    CHANNELS.map(async (label) => {
       const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(label) })
-      return world.read('alice', 0).then(
-        ({ entries }) => assert.equal(entries.length, 4 * PART),
-        () => 'refused',
-      )
+      const read = await world.read('alice', 0).catch(() => undefined)
+      if (!read) return 'refused'
+      assert.equal(read.entries.length, 4 * PART)
+      assertChain(world.channel, read.entries)
+      return 'whole'
     }),
   )
-  assert.ok(failures.includes('refused'))
+  assert.ok(outcomes.includes('refused'))
+  assert.ok(damaged.length > 0)
   assert.equal(store.healthy(), true)
 }

@@ -11,13 +11,14 @@ import {
 } from '@static/protocol/relay'
 import { Agent, makeKey } from '@static/testkit/agent'
 import type { Way } from '@static/testkit/relay'
-import { code, freshName, Stage } from './stage.ts'
+import { code, freshName, Stage, type StageOptions } from './stage.ts'
 
-export function sessionScenarios(way: Way): void {
+export function sessionScenarios(way: Way, options: () => Promise<StageOptions> = async () => ({})): void {
   describe(`sessions over ${way}`, () => {
     let stage: Stage
     before(async () => {
       stage = await Stage.open(way, {
+        ...(await options()),
         settings: { guestLimit: 3, session: { pingMs: 1000, pongMs: 1000, graceMs: 1 } },
       })
     })
@@ -169,7 +170,8 @@ export function sessionScenarios(way: Way): void {
 
   describe(`a full channel over ${way}`, () => {
     test('drops entries that fewer than half wait for, notifies those, then names the lagging members', async () => {
-      const stage = await Stage.open(way, { settings: { retention: { channelEntries: 80 } } })
+      const settings = { retention: { channelEntries: 80 } }
+      const stage = await Stage.open(way, { ...(await options()), settings })
       try {
         const { channel, owner, members } = await stage.cast(2)
         const [bob, carol] = members as [Agent, Agent]

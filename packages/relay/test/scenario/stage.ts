@@ -1,7 +1,8 @@
 /** What the scenarios share: a relay, agents on it, channels among them. */
 import assert from 'node:assert/strict'
 import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
-import { startTestRelay, type TestRelay, type Way } from '@static/testkit/relay'
+import { startTestRelay, type TestRelay, type TestRelayOptions, type Way } from '@static/testkit/relay'
+import { startTestNodes } from '@static/testkit/relay/nodes'
 
 /** A refusal with this code. */
 export function code(expected: string): (error: unknown) => boolean {
@@ -30,7 +31,10 @@ export function freshName(): string {
 }
 
 /** How its relay is started. */
-export type StageOptions = NonNullable<Parameters<typeof startTestRelay>[1]>
+export interface StageOptions extends TestRelayOptions {
+  /** Number of nodes, which need a common database. Default: 1. */
+  nodes?: number
+}
 
 /** A relay and who is connected to it. */
 export class Stage {
@@ -42,7 +46,8 @@ export class Stage {
   }
 
   static async open(way: Way, options: StageOptions = {}): Promise<Stage> {
-    return new Stage(await startTestRelay(way, options))
+    const { nodes = 1, ...own } = options
+    return new Stage(await (nodes === 1 ? startTestRelay(way, own) : startTestNodes(way, nodes, own)))
   }
 
   /** An agent with a session: of an account, or a guest. */

@@ -83,15 +83,22 @@ test('a node is refused that would lose messages, or has another key', async (t)
   await assert.rejects(attempt(), refusal('invalid_request', /newer version/))
 })
 
+/** 1,000 with `npm run proof -- cluster`. */
+const SLOTS = process.env['STATIC_LONG'] === '1' ? 1000 : 8
+
 test('nine committers on three nodes: each slot has one winner', async (t) => {
   const scratch = await emptyScratch()
   const events: StoreEvent[] = []
-  const nodes = await Promise.all(Array.from({ length: 3 }, () => open(t, scratch, (event) => events.push(event))))
+  const retention = { ...RETENTION, freeCommitBytes: 2 ** 30, freeChannelCommitBytes: 2 ** 30 }
+  const nodes = await Promise.all(
+    Array.from({ length: 3 }, () => openScratch(scratch, retention, (event) => events.push(event), { lanes: 2 })),
+  )
+  t.after(() => Promise.all(nodes.map((node) => node.close())))
   const world = new ChannelFixture(nodes[0] as Store, events)
   const names = Array.from({ length: 9 }, (_, at) => `committer ${at}`)
   await world.found('alice', ...names)
   const first = world.head
-  for (let slot = first; slot < first + 8; slot++) {
+  for (let slot = first; slot < first + SLOTS; slot++) {
     const tries = names.map((name, at) => {
       const request = { ...world.commitRequest(name, { slot }), messageId: id16(`${name} ${slot}`) }
       return (nodes[at % 3] as Store).run('commit', request)
@@ -102,7 +109,7 @@ test('nine committers on three nodes: each slot has one winner', async (t) => {
   }
   const { entries } = await world.read('alice', 0)
   assertChain(world.channel, entries)
-  assert.equal(entries.length, first + 8)
+  assert.equal(entries.length, first + SLOTS)
   // Each node has told its own.
   const told = events.flatMap((event) => (event.type === 'appended' ? [event.entry.index] : []))
   assert.deepEqual(

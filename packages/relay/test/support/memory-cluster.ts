@@ -16,8 +16,8 @@ import { type MemoryRelay, quiet, startMemoryRelay } from './memory-relay.ts'
 export interface MemoryCluster {
   readonly nodes: readonly [MemoryRelay, MemoryRelay, MemoryRelay]
   readonly bus: MemoryBus
-  /** Nodes, counted from 0, that cannot write. */
-  readonly broken: Set<number>
+  /** Nodes, counted from 0, that cannot write, and how long their store was silent when that was noticed. */
+  readonly broken: Map<number, number>
   /** Lets time pass at all nodes and does what is due. */
   advance(ms: number): Promise<void>
 }
@@ -35,10 +35,14 @@ export async function openMemoryCluster(
   const listener = (at: number) => (event: StoreEvent) => made[at]?.driver?.event(event)
   const stores = openMemoryStores({ retention }, [listener(0), listener(1), listener(2)])
   const api = new FakeApi(now)
-  const broken = new Set<number>()
+  const broken = new Map<number, number>()
   const start = async (at: number): Promise<MemoryRelay> => {
     const own = made[at] ?? {}
-    const store = { ...(stores[at] ?? stores[0]), healthy: () => !broken.has(at) }
+    const store = {
+      ...(stores[at] ?? stores[0]),
+      healthy: () => !broken.has(at),
+      silentMs: () => broken.get(at) ?? 0,
+    }
     const { relayId, busKey = new Uint8Array() } = store.deployment
     const node = randomBytes(16).toString('hex')
     const end = new NodeBus(

@@ -1,10 +1,11 @@
 /** A PostgreSQL primary and its synchronous standby on loopback, for tests that kill them and for measurements. */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chownSync, globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { quietPort } from '../ports.ts'
 
 /** The primary and its standby. */
@@ -13,6 +14,10 @@ export interface PostgresCluster {
   readonly url: string
   readonly primary: PostgresServer
   readonly standby: PostgresServer
+  /** Kills the primary and promotes the standby, which is the primary from now on and waits for no standby. */
+  failOver(): Promise<void>
+  /** Makes a killed server the standby of the primary, from a fresh copy. Commits wait for it. */
+  rebuildStandby(): Promise<void>
   /** Stops both and deletes their data. */
   close(): Promise<void>
 }
@@ -21,6 +26,8 @@ export interface PostgresCluster {
 const user: { readonly uid?: number; readonly gid?: number } = process.getuid?.() === 0 ? idsOf('postgres') : {}
 const binary = globSync('/usr/lib/postgresql/*/bin/postgres').at(-1) ?? 'postgres'
 const bin = dirname(binary)
+/** Leaves this process free to work, unlike `execFileSync`. */
+const start = promisify(execFile)
 
 /** A server that can be killed and started again. */
 export class PostgresServer {
@@ -74,13 +81,14 @@ export class PostgresServer {
   }
 
   /** Whether commits wait until they are on a standby. */
-  waitForStandby(does: boolean): void {
-    this.ask(`alter system set synchronous_standby_names = '${does ? '*' : ''}'`)
-    this.ask('select pg_reload_conf()')
+  async waitForStandby(does: boolean): Promise<void> {
+    const setting = `alter system set synchronous_standby_names = '${does ? '*' : ''}'`
+    const words = [...this.#address(), '-U', 'static', '-d', 'postgres', '-q']
+    await start(join(bin, 'psql'), [...words, '-c', setting, '-c', 'select pg_reload_conf()'])
   }
 
-  promote(): void {
-    execFileSync(join(bin, 'pg_ctl'), ['promote', '-D', this.data, '-s', '-w'], { ...user, cwd: this.data })
+  async promote(): Promise<void> {
+    await start(join(bin, 'pg_ctl'), ['promote', '-D', this.data, '-s', '-w'], { ...user, cwd: this.data })
   }
 
   async stop(): Promise<void> {
@@ -105,28 +113,51 @@ export async function startCluster(isSynchronous = true): Promise<PostgresCluste
     return path
   }
   own(home)
-  const primary = new PostgresServer(folder('primary'), await quietPort())
-  const standby = new PostgresServer(folder('standby'), await quietPort())
+  let primary = new PostgresServer(folder('primary'), await quietPort())
+  let standby = new PostgresServer(folder('standby'), await quietPort())
+  const url = `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`
   const close = async (): Promise<void> => {
     await standby.stop()
     await primary.stop()
     rmSync(home, { recursive: true, force: true })
   }
-  const run = (program: string, ...words: string[]): void =>
-    void execFileSync(join(bin, program), words, { ...user, cwd: home, stdio: 'ignore' })
-  try {
-    run('initdb', '-D', primary.data, '-U', 'static', '-A', 'trust', '-E', 'UTF8', '--no-sync', '-k')
-    await primary.start()
+  const run = async (program: string, ...words: string[]): Promise<void> =>
+    void (await start(join(bin, program), words, { ...user, cwd: home }))
+  const copyToStandby = async (): Promise<void> => {
     const from = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'static']
-    run('pg_basebackup', ...from, '-D', standby.data, '-R', '-X', 'stream', '-c', 'fast', '--no-sync')
+    await run('pg_basebackup', ...from, '-D', standby.data, '-R', '-X', 'stream', '-c', 'fast', '--no-sync')
     await standby.start()
-    if (isSynchronous) primary.waitForStandby(true)
+  }
+  try {
+    await run('initdb', '-D', primary.data, '-U', 'static', '-A', 'trust', '-E', 'UTF8', '--no-sync', '-k')
+    await primary.start()
+    await copyToStandby()
+    if (isSynchronous) await primary.waitForStandby(true)
   } catch (error) {
     await close()
     throw error
   }
-  const url = `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`
-  return { url, primary, standby, close }
+  return {
+    url,
+    get primary() {
+      return primary
+    },
+    get standby() {
+      return standby
+    },
+    failOver: async () => {
+      await primary.kill()
+      await standby.promote()
+      ;[primary, standby] = [standby, primary]
+      await primary.waitForStandby(false)
+    },
+    rebuildStandby: async () => {
+      rmSync(standby.data, { recursive: true })
+      await copyToStandby()
+      await primary.waitForStandby(true)
+    },
+    close,
+  }
 }
 
 function own(path: string): void {

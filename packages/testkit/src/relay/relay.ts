@@ -41,12 +41,15 @@ export interface TestRelay {
 /** A healthy relay logs nothing above `warn`. */
 const LOG = { write: (line: string): void => void process.stderr.write(line), pretty: false, level: 'error' } as const
 
-interface TestRelayOptions {
+export interface TestRelayOptions {
+  /** Default: a new one. */
+  api?: FakeApi
   settings?: object
   guests?: boolean
   endpoints?: number
   database?: string
   keyFile?: string
+  nats?: { readonly servers: readonly string[]; readonly ca: string }
   traffic?: TrafficRange
   now?: () => number
   monotonic?: () => number
@@ -59,12 +62,13 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
   const directory = await mkdtemp(join(tmpdir(), 'static-relay-'))
   const { authority, named: certificate } = await certificates()
   const ca = authority.cert
-  const api = new FakeApi(Date.now)
+  const { api = new FakeApi(Date.now), nats } = options
   const start = (grpcPort: number, quicPort: number): ReturnType<typeof startRelay> =>
     startRelay({
       name: 'localhost',
       database: options.database ?? join(directory, 'relay.sqlite'),
       keyFile: options.keyFile ?? join(directory, 'relay.key'),
+      nats,
       host: 'localhost',
       grpcPort,
       quicPort,

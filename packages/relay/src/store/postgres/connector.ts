@@ -1,4 +1,5 @@
 /** Connects to the host that takes writes, and refuses servers that could lose what they have acknowledged. */
+import { setTimeout as wait } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { Durability } from '../../ports.ts'
 import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
@@ -9,6 +10,8 @@ const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_i
   current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
   (extract(epoch FROM clock_timestamp()) * 1000)::float8`)
 const MIN_VERSION = 150_000
+/** How long a host has before the next one is dialed beside it. */
+const HEAD_START_MS = 500
 
 /**
  * Every statement finds its rows by an index, and is planned once per connection. Left to itself, the planner would keep
@@ -26,23 +29,46 @@ export interface Connected {
 }
 
 /**
- * Tries the hosts in order. Throws `unavailable` if none can be reached or all are standbys, and `invalid_request` if
- * the server must not be used.
+ * Tries the hosts in order; one that is silent does not delay the next. Throws `unavailable` if none can be reached or
+ * all are standbys, and `invalid_request` if the server must not be used.
  */
 export async function connect(address: PostgresAddress): Promise<Connected> {
   const failures: unknown[] = []
-  for (const host of address.hosts) {
-    try {
-      const connected = await connectTo(address, host)
-      if (connected) return connected
-    } catch (error) {
-      if (StaticError.from(error).code === 'invalid_request') throw error
-      failures.push(error)
+  const dials: Promise<Connected | undefined>[] = []
+  let chosen: Connected | undefined
+  try {
+    for (const host of address.hosts) {
+      const dial = connectTo(address, host).catch((error: unknown) => {
+        if (StaticError.from(error).code === 'invalid_request') throw error
+        failures.push(error)
+        return undefined
+      })
+      dials.push(dial)
+      chosen = await Promise.race([firstOf(dials), wait(HEAD_START_MS, undefined, { ref: false })])
+      if (chosen) return chosen
     }
+    chosen = await firstOf(dials)
+    if (chosen) return chosen
+  } finally {
+    const close = (late: Connected | undefined): void => void (late !== chosen && late?.session.end())
+    for (const dial of dials) dial.then(close, () => {})
   }
   const names = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ')
   if (failures.length === 0) throw unavailable(`PostgreSQL at ${names} is a standby. Name the primary in the URL, too.`)
   throw unavailable(`PostgreSQL at ${names} cannot be reached (${messageOf(failures.at(-1))}).`, failures.at(-1))
+}
+
+/** The first that takes writes; undefined once none does. */
+function firstOf(dials: readonly Promise<Connected | undefined>[]): Promise<Connected | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<Connected | undefined>()
+  let left = dials.length
+  for (const dial of dials) {
+    dial.then((connected) => {
+      left -= 1
+      if (connected || left === 0) resolve(connected)
+    }, reject)
+  }
+  return promise
 }
 
 /** What a server says now. */

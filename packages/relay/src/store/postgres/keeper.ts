@@ -7,8 +7,13 @@ import { IdDays } from './days.ts'
 import { type Session, statement } from './session.ts'
 
 /** How often the server's state and clock are looked at, and everything is counted. */
-const EXAMINE_MS = 5000
+const EXAMINE_MS = 1000
 const CENSUS_MS = 60_000
+/**
+ * How often it may be time to look again before the server has said how it is: that needs no lock and no disk. Counted
+ * and not timed, because this process may have stood still itself.
+ */
+const MAX_UNANSWERED = 3
 /** After a failed attempt, the next one waits, and calls are refused meanwhile. */
 const RETRY_MS = 100
 
@@ -31,6 +36,8 @@ export class Keeper {
   readonly #address: PostgresAddress
   readonly #days = new IdDays()
   readonly #timer: NodeJS.Timeout
+  /** The connections of lanes. */
+  readonly #sessions = new Set<Session>()
   #session: Session
   #durability: Durability
   #compared: Comparison
@@ -40,20 +47,34 @@ export class Keeper {
   #failure: { readonly at: number; readonly error: unknown } | undefined
   /** Whether the server could lose messages, as it was last examined. */
   #isRefused = false
+  /** When the server last answered, by a clock that is never set, and how often it was too late since. */
+  #answeredAt = performance.now()
+  #unanswered = 0
+  #isLooking = false
+  #isExamining = false
   /** One thing at a time: its connection is not for transactions of others. */
   #work: Promise<unknown> = Promise.resolve()
   #closed = false
 
-  constructor(address: PostgresAddress, { session, durability, clockOffsetMs }: Connected) {
+  constructor(
+    address: PostgresAddress,
+    { session, durability, clockOffsetMs }: Connected,
+    examineMs: number = EXAMINE_MS,
+  ) {
     this.#address = address
     this.#session = session
     this.#durability = durability
     this.#compared = compared(clockOffsetMs)
-    this.#timer = setInterval(() => void this.#look(), EXAMINE_MS).unref()
+    this.#timer = setInterval(() => this.#tick(), examineMs).unref()
   }
 
   get healthy(): boolean {
     return this.#failure === undefined && !this.#isRefused
+  }
+
+  /** How long the server has not answered; 0 while it does. */
+  get silentMs(): number {
+    return this.healthy ? 0 : performance.now() - this.#answeredAt
   }
 
   get durability(): Durability {
@@ -81,9 +102,11 @@ export class Keeper {
     if (this.#failure && performance.now() - this.#failure.at < RETRY_MS) throw this.#failure.error
     try {
       const { session, durability, clockOffsetMs } = await connect(this.#address)
-      this.#failure = undefined
+      this.#answered()
       this.#durability = durability
       this.#compared = compared(clockOffsetMs)
+      for (const known of this.#sessions) if (known.lost) this.#sessions.delete(known)
+      this.#sessions.add(session)
       return session
     } catch (error) {
       this.#failure = { at: performance.now(), error }
@@ -120,9 +143,35 @@ export class Keeper {
   }
 
   async #examine(session: Session): Promise<void> {
-    const { durability, clockOffsetMs } = await examine(session)
-    this.#durability = durability
-    this.#compared = compared(clockOffsetMs)
+    this.#isExamining = true
+    try {
+      const { durability, clockOffsetMs } = await examine(session)
+      this.#durability = durability
+      this.#compared = compared(clockOffsetMs)
+    } finally {
+      this.#isExamining = false
+    }
+    this.#answered()
+  }
+
+  #tick(): void {
+    if (!this.#isLooking) {
+      this.#isLooking = true
+      void this.#look().finally(() => (this.#isLooking = false))
+    } else if (this.#isExamining && ++this.#unanswered === MAX_UNANSWERED) this.#abandon()
+  }
+
+  #answered(): void {
+    this.#failure = undefined
+    this.#unanswered = 0
+    this.#answeredAt = performance.now()
+  }
+
+  /** The server is gone, or the way to it: nobody waits for answers any longer. */
+  #abandon(): void {
+    this.#failure = { at: performance.now(), error: StaticError.of('unavailable', 'PostgreSQL does not answer.') }
+    for (const session of [this.#session, ...this.#sessions]) session.destroy()
+    this.#sessions.clear()
   }
 
   async #look(): Promise<void> {

@@ -19,6 +19,7 @@ const CONNECT_MS = 3000
 const STATEMENT_MS = 10_000
 /** If the network drops packets silently, no response ever arrives: the client needs its own timeout. */
 const ANSWER_MS = 12_000
+const END_MS = 1000
 
 /**
  * A node that is cut off in the middle of a transaction must not keep its locks: the server ends the session. Nor does a
@@ -87,7 +88,16 @@ export class Session {
 
   async end(): Promise<void> {
     this.#lost = true
+    // A server that is cut off does not say goodbye.
+    const timer = setTimeout(() => this.destroy(), END_MS)
     await this.#client.end().catch(() => {})
+    clearTimeout(timer)
+  }
+
+  /** Ends it without a word to the server, which does not answer. What is under way rejects. */
+  destroy(): void {
+    this.#lost = true
+    this.#client.connection.stream.destroy()
   }
 }
 

@@ -39,6 +39,8 @@ export interface PostgresStoreOptions {
   readonly freshMs?: number
   /** Approximate memory limit for channel records. */
   readonly cachedBytes?: number
+  /** How often the server is looked at; one that misses three of them is given up. */
+  readonly examineMs?: number | undefined
 }
 
 /** A store in PostgreSQL. */
@@ -89,7 +91,7 @@ export async function openPostgresStore(
       )
     }
     const deployment = await openDeployment(first.session, keyFile)
-    const keeper = new Keeper(address, first)
+    const keeper = new Keeper(address, first, options.examineMs)
     const parts = {
       retention,
       listener,
@@ -144,6 +146,10 @@ class LanedStore implements PostgresStore {
 
   healthy(): boolean {
     return this.#keeper.healthy
+  }
+
+  silentMs(): number {
+    return this.#keeper.silentMs
   }
 
   durability(): Durability {
