@@ -327,6 +327,37 @@ test('an error of the database stops the agent, and the ring has what it lacks',
   await failAt('COMMIT', (store) => store.load())
 })
 
+test('an error of the database is reported when it is written to in time, without another call', async (t) => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const failures: string[] = []
+  store.onFailure((error) => failures.push(String(error)))
+  store.write(numberedWrite(1))
+  const heal = failingStep('COMMIT')
+  t.mock.timers.tick(250)
+  heal()
+  assert.deepEqual(failures, ['Error: EIO: i/o error'])
+  assert.throws(() => store.load(), /EIO/)
+  assert.equal(failures.length, 1)
+  store.close()
+  t.mock.timers.reset()
+  assert.equal(await lastIn(directory), 1)
+})
+
+test('an error of reading alone is thrown, and the store goes on', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.onFailure((error) => assert.fail(String(error)))
+  store.write(numberedWrite(1))
+  const heal = failingStep('all')
+  assert.throws(() => store.inbox(CHANNEL, 0, 1), /EIO/)
+  heal()
+  store.write(numberedWrite(2))
+  store.close()
+  assert.equal(await lastIn(directory), 2)
+})
+
 test('a checkpoint leaves no key in the ring, and neither does a start after a crash', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)

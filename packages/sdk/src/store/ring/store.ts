@@ -47,6 +47,7 @@ export class RingStore implements AgentStore {
   #written = false
   /** Why the agent must stop. What only the ring has is written to the database at the next start. */
   #failure: unknown
+  #failed: ((error: unknown) => void) | undefined
 
   constructor(database: Database, path: string, counter: OpenCounter, ring: RingFile) {
     this.#database = database
@@ -91,6 +92,10 @@ export class RingStore implements AgentStore {
       if (++this.#behind >= BEHIND_TURNS) this.#writeBehind()
       else this.#timer ??= setTimeout(() => this.#writeInTime(), BEHIND_MS).unref()
     })
+  }
+
+  onFailure(listener: (error: unknown) => void): void {
+    this.#failed = listener
   }
 
   checkpoint(): void {
@@ -161,9 +166,9 @@ export class RingStore implements AgentStore {
 
   #writeInTime(): void {
     try {
-      this.#writeBehind()
+      this.#guard(() => this.#writeBehind())
     } catch {
-      // The next call throws it.
+      // The listener knows, and the next call throws it again.
     }
   }
 
@@ -209,8 +214,17 @@ export class RingStore implements AgentStore {
     try {
       if (this.#failure !== undefined) throw this.#failure
       return work()
-    } catch (error) {
-      throw storeError(error, this.#path)
+    } catch (cause) {
+      const error = storeError(cause, this.#path)
+      // Not after an error of reading alone: the database and the agent's memory still agree.
+      if (this.#failure !== undefined) this.#report(error)
+      throw error
     }
+  }
+
+  #report(error: unknown): void {
+    const failed = this.#failed
+    this.#failed = undefined
+    failed?.(error)
   }
 }
