@@ -142,9 +142,12 @@ export class RowBuffer {
   #drop(shape: TableShape, { values }: RowChange, at: number): RowStep {
     const isStart = values.length < shape.key.length
     const key = isStart ? keyStart(values) : keyAt(shape.keyParts, values)
+    // Otherwise all rows of the table would have to be looked at.
+    if (isStart && shape.children.length > 0 && shape.parent?.key.length !== values.length)
+      throw new RangeError(`Rows of ${shape.declaration.name} are dropped one by one, or all that belong to one row.`)
     const removed = isStart
-      ? this.#parents.drop(shape.number, (other) => other.startsWith(key))
-      : this.#parents.dropOne(shape.number, key)
+      ? this.#parents.dropAllOf(shape.number, keyAt(shape.keyParts.slice(0, values.length), values))
+      : this.#parents.drop(shape.number, key)
     return { kind: 'drop', table: shape.number, key, isStart, parent: '', removed, at }
   }
 }
