@@ -1,6 +1,7 @@
 /** What is only in the ring survives a crash, damage to it is noticed, and so is a ring or a database of another time. */
 import assert from 'node:assert/strict'
-import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { createDecipheriv, type DecipherGCM } from 'node:crypto'
+import { cpSync, readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { test } from 'node:test'
 import type { AgentStore, Change } from '../../src/ports.ts'
 import { readAgentIdentity } from '../../src/store/agent-directory.ts'
@@ -144,6 +145,76 @@ test('a ring that is missing, of another agent, or without what the database kno
     assert.equal(lastWrite(store), 2)
     store.close()
   }
+})
+
+test('a ring of another size, or behind a symbolic link, is refused before it is read', async () => {
+  const crashed = await crashedAfter(3, 2)
+  for (const size of [RING_BYTES - 64, RING_BYTES + 64, 2 ** 40]) {
+    const resized = copyOf(crashed)
+    truncateSync(ringFile(resized), size)
+    await assert.rejects(openStore(resized), code('store_rolled_back', /agent\.ring/), `${size} bytes`)
+    await assert.rejects(readAgentIdentity(resized), code('store_rolled_back'))
+    rmSync(ringFile(resized))
+  }
+  const linked = copyOf(crashed)
+  renameSync(ringFile(linked), `${linked}/elsewhere`)
+  symlinkSync('elsewhere', ringFile(linked))
+  await assert.rejects(openStore(linked), code('invalid_request', /agent\.ring is a symbolic link/))
+})
+
+/** What is decrypted while something is done, as it is afterwards. */
+async function decryptedBy(work: () => Promise<void>): Promise<readonly Buffer[]> {
+  const [key, nonce] = [Buffer.alloc(32), Buffer.alloc(12)]
+  const prototype = Object.getPrototypeOf(createDecipheriv('aes-256-gcm', key, nonce)) as DecipherGCM
+  const found: Buffer[] = []
+  const { update } = prototype
+  Object.defineProperty(prototype, 'update', {
+    configurable: true,
+    value(this: DecipherGCM, bytes: Uint8Array) {
+      found.push(Reflect.apply(update, this, [bytes]) as Buffer)
+      return found.at(-1)
+    },
+  })
+  try {
+    await work()
+  } finally {
+    Object.defineProperty(prototype, 'update', { configurable: true, value: update })
+  }
+  return found
+}
+
+test('decrypted records are wiped from memory, also those that are damaged or refused', async () => {
+  const crashed = await crashedAfter(4, 1)
+  const [, , third, last] = (await ringRecords(crashed)).slice(-4)
+  const damaged = changeRing(crashed, (ring) => (ring[third!.place + 50]! ^= 1))
+  const torn = changeRing(crashed, (ring) => (ring[last!.place + 50]! ^= 1))
+  const works = [
+    async () => void (await readAgentIdentity(copyOf(crashed))),
+    async () => (await openStore(copyOf(torn))).close(),
+    async () => assert.rejects(openStore(damaged), code('store_corrupt')),
+  ]
+  for (const work of works) {
+    const found = await decryptedBy(work)
+    assert.ok(found.length >= 4)
+    // All but the kind of the record, its first byte.
+    for (const bytes of found) assert.ok(bytes.subarray(1).every((byte) => byte === 0))
+  }
+})
+
+test('closing a store that has failed wipes what only the ring has', async (t) => {
+  const buffers: Buffer[] = []
+  const allocate = Buffer.allocUnsafeSlow
+  t.mock.method(Buffer, 'allocUnsafeSlow', (size: number) => buffers[buffers.push(allocate(size)) - 1])
+  const store = await openStore(makeDirectory())
+  const { messageKey } = inboxRecord(1)
+  store.write([put(), { type: 'putInbox', id: CHANNEL, record: inboxRecord(1) }])
+  const holding = (): number => buffers.filter((bytes) => bytes.includes(messageKey)).length
+  assert.equal(holding(), 1)
+  const heal = failingStep('COMMIT')
+  assert.throws(() => store.load(), /EIO/)
+  heal()
+  store.close()
+  assert.equal(holding(), 0)
 })
 
 test('an old ring with a newer database is noticed, and the other way round', async () => {

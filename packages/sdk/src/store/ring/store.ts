@@ -9,7 +9,7 @@ import { storeError } from '../connection.ts'
 import type { OpenCounter } from '../open-counter.ts'
 import { RING_BYTES, type RingFile } from './file.ts'
 import type { RingRecord } from './record.ts'
-import type { RingPosition } from './replay.ts'
+import { type RingPosition, wipeChanges } from './replay.ts'
 import { RowBuffer } from '../rows/buffer.ts'
 import { prepareInbox, preparePoison, readSnapshot } from '../snapshot.ts'
 import { openRows } from '../rows/sql.ts'
@@ -118,6 +118,8 @@ export class RingStore implements AgentStore {
     try {
       if (this.#failure === undefined) this.checkpoint()
     } finally {
+      // After a failure it holds what only the ring has.
+      this.#buffer.clear()
       this.#ring.close()
       this.#database.close()
     }
@@ -126,12 +128,15 @@ export class RingStore implements AgentStore {
   /** Completes what the database lacks, and removes what a crash left. */
   begin(following: readonly RingRecord[]): void {
     let last: RingPosition | undefined
-    for (const record of following) {
-      this.#buffer.replay(record.changes)
-      if (!this.#buffer.hasRoom) this.#writeBehind(last)
-      this.#buffer.keep()
-      record.changes.fill(0)
-      last = record
+    try {
+      for (const record of following) {
+        this.#buffer.replay(record.changes)
+        if (!this.#buffer.hasRoom) this.#writeBehind(last)
+        this.#buffer.keep()
+        last = record
+      }
+    } finally {
+      wipeChanges(following)
     }
     // Even if there is nothing to write. A `direct` record whose transaction was lost is noted before anything is
     // appended: with another record after it, it would look like one that was acknowledged.

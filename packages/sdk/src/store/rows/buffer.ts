@@ -8,7 +8,7 @@ import { Bodies } from '../bodies.ts'
 import { prepareChanges } from '../changes.ts'
 import { GatheredRows, type RowStep } from './gathered.ts'
 import { Parents } from './parents.ts'
-import type { RingContent } from '../ring/replay.ts'
+import { type RingContent, wipeChanges } from '../ring/replay.ts'
 import { readRowChange, type RowChange, RowChangeWriter } from './change.ts'
 import type { Database, Value } from '../sqlite.ts'
 import type { Key, RowWrites, Table } from './table.ts'
@@ -156,17 +156,18 @@ export class RowBuffer {
 export function readWithRing<Result>(database: Database, { following }: RingContent, read: () => Result): Result {
   const bytes = following.reduce((sum, { changes }) => sum + changes.length, 0)
   const buffer = new RowBuffer(database, new Bodies(database), bytes)
-  for (const { changes } of following) {
-    buffer.replay(changes)
-    buffer.keep()
-  }
-  database.exec('BEGIN IMMEDIATE')
   try {
+    for (const { changes } of following) {
+      buffer.replay(changes)
+      buffer.keep()
+    }
+    database.exec('BEGIN IMMEDIATE')
     buffer.write()
     return read()
   } finally {
+    wipeChanges(following)
     buffer.clear()
-    database.exec('ROLLBACK')
+    if (database.inTransaction) database.exec('ROLLBACK')
   }
 }
 
