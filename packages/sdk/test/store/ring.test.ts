@@ -167,11 +167,11 @@ async function decryptedBy(work: () => Promise<void>): Promise<readonly Buffer[]
   const [key, nonce] = [Buffer.alloc(32), Buffer.alloc(12)]
   const prototype = Object.getPrototypeOf(createDecipheriv('aes-256-gcm', key, nonce)) as DecipherGCM
   const found: Buffer[] = []
-  const { update } = prototype
+  const update = Reflect.get(prototype, 'update') as (bytes: Uint8Array) => Buffer
   Object.defineProperty(prototype, 'update', {
     configurable: true,
     value(this: DecipherGCM, bytes: Uint8Array) {
-      found.push(Reflect.apply(update, this, [bytes]) as Buffer)
+      found.push(Reflect.apply(update, this, [bytes]))
       return found.at(-1)
     },
   })
@@ -203,7 +203,7 @@ test('decrypted records are wiped from memory, also those that are damaged or re
 
 test('closing a store that has failed wipes what only the ring has', async (t) => {
   const buffers: Buffer[] = []
-  const allocate = Buffer.allocUnsafeSlow
+  const allocate = Buffer.allocUnsafeSlow.bind(Buffer)
   t.mock.method(Buffer, 'allocUnsafeSlow', (size: number) => buffers[buffers.push(allocate(size)) - 1])
   const store = await openStore(makeDirectory())
   const { messageKey } = inboxRecord(1)
