@@ -1,9 +1,10 @@
 /**
- * `npm run bench -- pairs OTHER_CHECKOUT [--hops] [--json]`: this checkout against another one (with its packages
- * installed). Both systems are alive and warm at once and get short bursts in turn, because the same code runs up to
- * twice as slow from one minute to the next. Prints medians of ratios, this one by the other: below 1, this one is
+ * `npm run bench -- pairs OTHER_CHECKOUT [--only=KIND] [--hops] [--json]`: this checkout against another one (with its
+ * packages installed). Both systems are alive and warm at once and get short bursts in turn, because the same code runs
+ * up to twice as slow from one minute to the next. Prints medians of ratios, this one by the other: below 1, this one is
  * cheaper. `--hops` stamps each hop of round trips instead and prints how long each took; the stamps cost time, so
- * nothing else is measured then. `--json` prints the figures as JSON.
+ * nothing else is measured then. `--only=rounds` (or `messages`, `fanOut`, `requests`) runs the bursts of one kind.
+ * `--json` prints the figures as JSON.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -32,9 +33,15 @@ const words = process.argv.slice(2)
 const [given] = words.filter((word) => !word.startsWith('--'))
 const withHops = words.includes('--hops')
 const asJson = words.includes('--json')
+const only = words.find((word) => word.startsWith('--only='))?.slice('--only='.length)
 if (given === undefined) {
   console.log('No other checkout to compare with. Run `npm run bench -- pairs PATH`.')
   process.exit(0)
+}
+const KINDS: readonly string[] = ['rounds', 'messages', 'fanOut', 'requests'] satisfies Burst['kind'][]
+if (only !== undefined && !KINDS.includes(only)) {
+  console.log(`Unknown kind of burst: ${only}. Known: ${KINDS.join(', ')}.`)
+  process.exit(1)
 }
 const say = (text: string): void => void process.stderr.write(`${text}\n`)
 const print = asJson ? say : (text: string): void => console.log(text)
@@ -115,13 +122,14 @@ function titleOf({ way, kind }: Burst): string {
   return way === undefined ? kind : `${way} ${kind}`
 }
 
-function* bursts(ways: readonly Way[]): Generator<Burst> {
-  for (const way of ways) {
-    yield { kind: 'rounds', way, count: 100 }
-    yield { kind: 'messages', way, count: 1000 }
-    yield { kind: 'fanOut', way, count: 300 }
-  }
-  yield { kind: 'requests', count: 1000 }
+function bursts(ways: readonly Way[]): readonly Burst[] {
+  const all: Burst[] = ways.flatMap((way): Burst[] => [
+    { kind: 'rounds', way, count: 100 },
+    { kind: 'messages', way, count: 1000 },
+    { kind: 'fanOut', way, count: 300 },
+  ])
+  all.push({ kind: 'requests', count: 1000 })
+  return only === undefined ? all : all.filter(({ kind }) => kind === only)
 }
 
 /** Each side gets the burst, and neither always goes first. */

@@ -44,6 +44,7 @@ class Secrets {
         for (const change of changes) secrets.#note(change)
         store.write(changes)
       },
+      onFailure: (listener) => store.onFailure(listener),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
     }

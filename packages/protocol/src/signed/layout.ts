@@ -11,11 +11,15 @@ export type Field = Uint8Array | string | bigint | readonly Field[]
 /** The fields, each prefixed with its length. */
 export function lengthPrefixed(fields: readonly Field[]): Uint8Array<ArrayBuffer> {
   const parts = fields.map(toBytes)
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + 4 + part.length, 0))
-  const view = new DataView(bytes.buffer)
+  let length = 0
+  for (const part of parts) length += 4 + part.length
+  const bytes = new Uint8Array(length)
   let at = 0
   for (const part of parts) {
-    view.setUint32(at, part.length)
+    bytes[at] = part.length >>> 24
+    bytes[at + 1] = part.length >>> 16
+    bytes[at + 2] = part.length >>> 8
+    bytes[at + 3] = part.length
     bytes.set(part, at + 4)
     at += 4 + part.length
   }

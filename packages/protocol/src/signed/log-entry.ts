@@ -47,7 +47,13 @@ export interface ChainEntry {
   readonly bodyHash: Uint8Array
 }
 
-const CHAIN = 'static log 1'
+// As bytes, because every message goes into a chain at the relay and at each member.
+const CHAIN: Uint8Array = utf8('static log 1')
+const KINDS: Readonly<Record<ChainEntry['kind'], Uint8Array>> = {
+  message: utf8('message'),
+  commit: utf8('commit'),
+  leave: utf8('leave'),
+}
 
 /**
  * The bytes that an agent signs to leave a channel. The keys bind them to its leaf as it is: they say nothing about the
@@ -91,7 +97,11 @@ export function chainStart(hash: Hash, channelId: Uint8Array): Uint8Array {
 
 /** h_i from h_{i−1} and the entry of index i. */
 export function chainNext(hash: Hash, previous: Uint8Array, entry: ChainEntry): Uint8Array {
-  return hash(lengthPrefixed([CHAIN, previous, entry.kind, entry.sender, entry.messageId, entry.bodyHash]))
+  return hash(lengthPrefixed([CHAIN, previous, KINDS[entry.kind], entry.sender, entry.messageId, entry.bodyHash]))
+}
+
+function utf8(text: string): Uint8Array {
+  return new TextEncoder().encode(text)
 }
 
 function rosterChange({ adds, removes, leaveNotices }: DeclarationFields): Field[] {

@@ -81,6 +81,32 @@ function fill(cells: Uint8Array, at: number, type: number, payload: Uint8Array):
   cells.set(payload, at + HEAD_BYTES)
 }
 
+/** Where an envelope of several cells begins to be joined: most fit. One is kept for the next, of whatever stream. */
+const SPARE_BYTES = 4 * CELL_BYTES
+let spare: Uint8Array<ArrayBuffer> | undefined
+
+function takeSpare(): Uint8Array<ArrayBuffer> {
+  const taken = spare ?? new Uint8Array(SPARE_BYTES)
+  spare = undefined
+  return taken
+}
+
+/** Whether all bytes of a range are zero. By words: most cells are mostly padding, and all of it is checked. */
+function isZero(bytes: Uint8Array, from: number, to: number): boolean {
+  let at = from
+  let found = 0
+  const offset = bytes.byteOffset
+  for (; at < to && (offset + at) % 4 !== 0; at++) found |= bytes[at] ?? 0
+  const count = (to - at) >>> 2
+  if (count > 0) {
+    const words = new Uint32Array(bytes.buffer, offset + at, count)
+    for (let word = 0; word < count; word++) found |= words[word] ?? 0
+    at += 4 * count
+  }
+  for (; at < to; at++) found |= bytes[at] ?? 0
+  return found === 0
+}
+
 /** Reassembles the cells of one direction of one stream, in whatever chunks they arrive. */
 export class CellJoiner {
   /** The longest envelope accepted. Raise it once the peer is authenticated; it applies from the next cell. */
@@ -147,7 +173,7 @@ export class CellJoiner {
     const length = (bytes[start + 1] ?? 0) * 0x100 + (bytes[start + 2] ?? 0)
     if (length > CELL_PAYLOAD_BYTES) throw this.#fail('cell-length')
     const end = start + HEAD_BYTES + length
-    for (let at = end; at < start + CELL_BYTES; at++) if (bytes[at] !== 0) throw this.#fail('cell-padding')
+    if (!isZero(bytes, end, start + CELL_BYTES)) throw this.#fail('cell-padding')
     const payload = bytes.subarray(start + HEAD_BYTES, end)
     if (this.#envelope === undefined || type >= CELL_TYPES.whole) this.steps++
     switch (type) {
@@ -198,7 +224,7 @@ export class CellJoiner {
   #append(payload: Uint8Array): void {
     const length = this.#envelopeBytes + payload.length
     this.#expect(length <= this.limit, 'too-large')
-    let envelope = (this.#envelope ??= new Uint8Array(4 * CELL_BYTES))
+    let envelope = (this.#envelope ??= takeSpare())
     if (length > envelope.length) {
       envelope = new Uint8Array(envelope.buffer.transfer(envelope.length * 2))
       this.#envelope = envelope
@@ -209,7 +235,8 @@ export class CellJoiner {
 
   #takeEnvelope(): Uint8Array {
     const bytes = this.#envelope ?? new Uint8Array()
-    const envelope = new Uint8Array(bytes.buffer.transfer(this.#envelopeBytes))
+    const envelope = bytes.slice(0, this.#envelopeBytes)
+    if (bytes.length === SPARE_BYTES) spare = bytes
     this.#envelope = undefined
     this.#envelopeBytes = 0
     return envelope

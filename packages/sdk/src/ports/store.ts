@@ -337,6 +337,11 @@ export interface AgentStore {
   poison(id: ChannelId): readonly PoisonRecord[]
   /** Writes all changes or none. They are on disk when it returns. */
   write(changes: readonly Change[]): void
+  /**
+   * Calls back once when changes that it has accepted cannot be written, also between two calls: the agent must stop. An
+   * error of reading alone is only thrown.
+   */
+  onFailure(listener: (error: unknown) => void): void
   /** Moves the write-ahead log into the database file and empties it, so that no deleted data stays readable there. */
   checkpoint(): void
   close(): void

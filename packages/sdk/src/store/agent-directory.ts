@@ -27,7 +27,7 @@ import { hasSchema } from './schema.ts'
 import { RELAY_FILE } from './relay-file.ts'
 import { readRingFile, ringFile } from './ring/file.ts'
 import { ringSecret } from './ring/record.ts'
-import { ringPosition } from './ring/replay.ts'
+import { notedRing } from './ring/replay.ts'
 import { readWithRing } from './rows/buffer.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './rows/sql.ts'
@@ -81,10 +81,8 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
     const database = connect(databaseFile(place), databaseKey)
     try {
       if (!hasSchema(database)) throw StaticError.of('not_found', `The agent in ${place} was never started.`)
-      return readWithRing(
-        database,
-        readRingFile(ringFile(place), ringSecret(databaseKey), ringPosition(database)),
-        () => describeAgent(openRows(database)),
+      return readWithRing(database, readRingFile(ringFile(place), ringSecret(databaseKey), notedRing(database)), () =>
+        describeAgent(openRows(database)),
       )
     } catch (error) {
       throw storeError(error, databaseFile(place))

@@ -63,7 +63,7 @@ function explain(code: string, path: string): [ErrorCode, string] {
     return ['store_corrupt', `${path} is damaged, or keys.json belongs to another database.`]
   }
   if (code === 'SQLITE_FULL') {
-    return ['internal_error', `The disk with ${path} is full. The last change was not stored.`]
+    return ['internal_error', `The disk with ${path} is full. Free some space, then restart the agent.`]
   }
   return ['internal_error', `Reading or writing ${path} failed (${code}).`]
 }

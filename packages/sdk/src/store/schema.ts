@@ -17,9 +17,13 @@ const OTHER_TABLES = `
 CREATE TABLE opens (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL) STRICT;
 INSERT INTO opens VALUES (1, 0);
 
--- The last record of the ring whose changes are here; see ring/replay.ts.
+-- The size of the ring, and its last record whose changes are here; see ring/replay.ts.
 CREATE TABLE ring (
-  one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, place INTEGER NOT NULL, tag BLOB NOT NULL
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  size INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  place INTEGER NOT NULL,
+  tag BLOB NOT NULL
 ) STRICT;
 
 -- Ciphertexts of messages, by number; see bodies.ts.

@@ -17,7 +17,7 @@ import type { KeySource } from './keys/sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory, ignoreInGit } from './private-files.ts'
 import { createRing, readRingFile, RING_BYTES, RingFile, ringFile } from './ring/file.ts'
-import { type RingContent, type RingPosition, ringPosition } from './ring/replay.ts'
+import { noteRing, type NotedRing, notedRing, type RingContent } from './ring/replay.ts'
 import { ringSecret } from './ring/record.ts'
 import { RingStore } from './ring/store.ts'
 import { createSchema, hasSchema } from './schema.ts'
@@ -92,13 +92,13 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
 }
 
 /** Creates tables and identity in one transaction: a crash leaves both or an empty database. */
-function create(database: Database, options: AgentStoreOptions, position: RingPosition): void {
+function create(database: Database, options: AgentStoreOptions, ring: NotedRing): void {
   const { publicKey, secretKey } = options.makeIdentity()
   // An error in between closes the database, which rolls the transaction back.
   database.exec('BEGIN IMMEDIATE')
   createSchema(database)
   new SqlTable(database, IDENTITY, undefined).put([1, options.identity, publicKey, secretKey])
-  database.prepare('INSERT INTO ring VALUES (1, ?, ?, ?)').run(position.number, position.place, position.tag)
+  noteRing(database, ring)
   database.exec('COMMIT')
 }
 
@@ -110,13 +110,13 @@ function ringContent(
   { acceptRolledBack, ringBytes }: AgentStoreOptions,
 ): RingContent {
   try {
-    return readRingFile(path, secret, ringPosition(database))
+    return readRingFile(path, secret, notedRing(database))
   } catch (error) {
     const isRolledBack = error instanceof StaticError && /^store_(rolled_back|corrupt)$/.test(error.code)
     if (acceptRolledBack !== true || !isRolledBack) throw error
-    const { number, place, tag } = createRing(path, secret, ringBytes ?? RING_BYTES)
-    database.prepare('UPDATE ring SET number = ?, place = ?, tag = ?').run(number, place, tag)
-    return readRingFile(path, secret, { number, place, tag })
+    const ring = createRing(path, secret, ringBytes ?? RING_BYTES)
+    noteRing(database, ring)
+    return readRingFile(path, secret, ring)
   }
 }
 

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
 import { handleMessages, type HandleOptions } from '../../src/core/channel/messages/handling.ts'
 import type { Entry } from '../../src/core/channel/messages/inbox.ts'
 import { type Player, Stage } from '../support/stage.ts'
@@ -311,4 +312,22 @@ test('a failure that repeats a large message is reported with the start of its t
     bob.told('handler_failed').map(({ reason }) => reason.length),
     [1000],
   )
+})
+
+test('what was put aside cannot be read: handling ends with the error, and the next one gets the message', async () => {
+  const { stage, bob, say } = await begin()
+  new Program(bob, { attempts: 1 }).fails = () => true
+  await say('first')
+  const again = bob.restart()
+  again.store.poison = () => {
+    throw StaticError.of('store_corrupt')
+  }
+  const program = new Program(again, { attempts: 1 })
+  program.fails = () => true
+  await say('second')
+  await assert.rejects(program.ended, { code: 'store_corrupt' })
+  Reflect.deleteProperty(again.store, 'poison')
+  const next = new Program(again)
+  await quiet(stage)
+  assert.deepEqual([next.calls, onDisk(again)], [['second'], 0])
 })

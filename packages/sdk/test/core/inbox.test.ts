@@ -12,6 +12,7 @@ class Scene {
   readonly disk: Map<number, InboxRecord> = new Map()
   readonly inbox: Inbox
   pages = 0
+  isDiskBroken = false
   /** When the inbox wanted to be written. */
   readonly asked: string[] = []
   /** As the channel's record says on disk. */
@@ -33,7 +34,7 @@ class Scene {
         if (this.#isTurnEnding) this.write()
       })
     }
-    const page = (after: number, limit: number): Incoming[] => this.#page(after, limit)
+    const page = (after: number, limit: number): Incoming[] | StaticError => this.#page(after, limit)
     const touch = (): void => void this.asked.push('now')
     const touchLater = (): void => void this.asked.push('later')
     this.inbox = new Inbox(ID, { touch, touchLater, touchRecord, page }, { messages: stored.length, bytes, givenUpTo })
@@ -76,8 +77,9 @@ class Scene {
     return index <= this.#before
   }
 
-  #page(after: number, limit: number): Incoming[] {
+  #page(after: number, limit: number): Incoming[] | StaticError {
     this.pages++
+    if (this.isDiskBroken) return StaticError.of('store_corrupt')
     this.write()
     const rows = [...this.disk.values()].filter(({ index }) => index > after).sort((a, b) => a.index - b.index)
     return rows
@@ -450,4 +452,32 @@ test('a settled payload is written with whatever is written next, an arrived one
   void reader.next()
   assert.deepEqual(scene.asked, ['now', 'later'])
   assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 1 }])
+})
+
+test('readers get the error of a disk that cannot be read, also of a channel that has ended', async () => {
+  for (const end of [undefined, StaticError.of('removed')]) {
+    const scene = new Scene(
+      upTo(2).map((index) => incoming(index).record),
+      2,
+    )
+    if (end) scene.inbox.end(end)
+    scene.isDiskBroken = true
+    const [reader, other] = [scene.inbox.read(indexOf), scene.inbox.read(indexOf)]
+    await assert.rejects(reader.next(), { code: 'store_corrupt' })
+    await assert.rejects(other.next(), { code: 'store_corrupt' })
+    // Nothing is lost.
+    assert.deepEqual([scene.write(), scene.disk.size, scene.inbox.isEmpty], [[], 2, false])
+  }
+})
+
+test('what is in memory is read before the error of a disk that cannot be read', async () => {
+  const scene = new Scene()
+  // More than memory keeps: the last ones are left on disk.
+  for (const index of upTo(300)) scene.arrive(index)
+  scene.write()
+  const reader = scene.inbox.read(indexOf)
+  for (const index of upTo(256)) assert.equal((await reader.next()).value, index)
+  scene.isDiskBroken = true
+  await assert.rejects(reader.next(), { code: 'store_corrupt' })
+  scene.write()
 })

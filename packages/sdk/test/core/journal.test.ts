@@ -13,10 +13,20 @@ class Scene {
   readonly writes: string[][] = []
   readonly failures: StaticError[] = []
   broken = false
+  unreadable = false
+  /** What the store calls when it fails between two calls. */
+  fail: (error: unknown) => void = () => assert.fail()
   readonly journal: Journal
 
   constructor() {
-    const store: Pick<AgentStore, 'write'> = {
+    const read = (): never[] => {
+      if (this.unreadable) throw StaticError.of('store_corrupt')
+      return []
+    }
+    const store: Pick<AgentStore, 'write' | 'inbox' | 'poison' | 'onFailure'> = {
+      inbox: read,
+      poison: read,
+      onFailure: (listener) => (this.fail = listener),
       write: (changes) => {
         if (this.broken) throw StaticError.of('store_corrupt')
         this.writes.push(refs(changes))
@@ -103,6 +113,31 @@ test('when the store fails no writer is called back, and nothing more is written
   assert.deepEqual(scene.writes, [])
   assert.equal(writer.told, 0)
   assert.equal(scene.failures.length, 1)
+})
+
+test('a store that fails between two calls stops everything, and those who wait get the error', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  const writer = scene.writer('a')
+  journal.touch(writer)
+  const waiting = assert.rejects(journal.written(), { code: 'store_corrupt' })
+  scene.fail(StaticError.of('store_corrupt'))
+  await waiting
+  journal.flush()
+  assert.throws(() => journal.inbox('id', 0, 1), { code: 'store_corrupt' })
+  assert.deepEqual([scene.writes, writer.told, scene.failures.length], [[], 0, 1])
+})
+
+test('what cannot be read is an error for the one who reads, and writing goes on', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  scene.unreadable = true
+  assert.throws(() => journal.inbox('id', 0, 1), { code: 'store_corrupt' })
+  assert.throws(() => journal.poison('id'), { code: 'store_corrupt' })
+  const writer = scene.writer('a')
+  journal.touch(writer)
+  await journal.written()
+  assert.deepEqual([scene.writes.at(-1), writer.told, scene.failures], [['a'], 1, []])
 })
 
 for (const at of [0, 1, 2]) {

@@ -1,7 +1,7 @@
 /** A channel whose state cannot be put into bytes, or read from them: it breaks alone, and can be left. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseChannelName } from '@static/protocol'
+import { parseChannelName, StaticError } from '@static/protocol'
 import { newChannel } from '../../src/core/agent/founding.ts'
 import { Membership } from '../../src/core/channel/membership.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
@@ -72,6 +72,38 @@ test('a group that cannot be encoded breaks only its channel: nothing of it is w
   await assert.rejects(reading.next(), { code: 'mls_error' })
   bob.journal.flush()
   assert.equal(stored(bob).inbox.messages, 0)
+})
+
+test('received messages that cannot be read end only their channel until the agent restarts, and stay on disk', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  const words = ann.send('before')
+  await stage.settle()
+  await words
+  const again = bob.restart()
+  await stage.settle()
+  // The last one on disk: a restart takes the first.
+  const other = beside(again, 'f')
+  const { store } = again
+  store.inbox = () => {
+    throw StaticError.of('store_corrupt', 'agent.db is damaged.')
+  }
+  const reading = again.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+  await assert.rejects(reading.next(), { code: 'store_corrupt' })
+  assert.deepEqual(
+    again.told('channel_failed').map(({ error }) => error.message),
+    ['agent.db is damaged.'],
+  )
+  await assert.rejects(again.send('x'), { code: 'store_corrupt' })
+  other.keepWelcome(new Uint8Array([1]))
+  await again.journal.written()
+  assert.equal(other.failure, undefined)
+  assert.equal(stored(again).record.broken, undefined)
+  Reflect.deleteProperty(store, 'inbox')
+  const healed = again.restart()
+  await stage.settle()
+  const texts = healed.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+  assert.equal((await texts.next()).value, 'before')
 })
 
 test('a turn that settles more messages than fit on the stack is written', async () => {

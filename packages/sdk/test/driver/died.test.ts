@@ -11,6 +11,7 @@ test('a manager whose listener dies reports it to every waiting caller', async (
       load: () => store.load(),
       inbox: (channel, after, limit) => store.inbox(channel, after, limit),
       poison: (id) => store.poison(id),
+      onFailure: (listener) => store.onFailure(listener),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

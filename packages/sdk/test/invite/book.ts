@@ -68,6 +68,7 @@ export class Book {
         store.write(changes)
         for (const change of changes) this.#see(change)
       },
+      onFailure: (listener) => store.onFailure(listener),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
     }

@@ -369,6 +369,7 @@ export class Life {
         }
         person.attempts = under.size
       },
+      onFailure: (listener) => store.onFailure(listener),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
     }

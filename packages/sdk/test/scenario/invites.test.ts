@@ -262,6 +262,7 @@ function bound(store: AgentStore): AgentStore {
     inbox: (...args) => store.inbox(...args),
     poison: (id) => store.poison(id),
     write: (changes) => store.write(changes),
+    onFailure: (listener) => store.onFailure(listener),
     checkpoint: () => store.checkpoint(),
     close: () => store.close(),
   }

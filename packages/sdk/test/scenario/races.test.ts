@@ -51,6 +51,7 @@ for (const way of waysFor('quic')) {
         load: () => store.load(),
         inbox: (...page) => store.inbox(...page),
         poison: (id) => store.poison(id),
+        onFailure: (listener) => store.onFailure(listener),
         checkpoint: () => store.checkpoint(),
         close: () => store.close(),
         write: (changes) => {

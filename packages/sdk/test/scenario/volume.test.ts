@@ -50,6 +50,7 @@ class Gate {
       load: () => store.load(),
       inbox: (...page) => store.inbox(...page),
       poison: (id) => store.poison(id),
+      onFailure: (listener) => store.onFailure(listener),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

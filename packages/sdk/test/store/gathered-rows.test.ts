@@ -114,3 +114,41 @@ test('a row that moved to another goes with it, and does not come back where it 
   assert.deepEqual(gathered.read(), single.read())
   for (const tables of [single, gathered]) tables.close()
 })
+
+/** The rows that are looked at while something is done, one by one. */
+function looks(work: () => void): number {
+  let rows = 0
+  const restore = [Map.prototype, Set.prototype].map((prototype: { [Symbol.iterator]: () => unknown }) => {
+    const original = prototype[Symbol.iterator]
+    prototype[Symbol.iterator] = function (this: { readonly size: number }) {
+      rows += this.size
+      return original.call(this)
+    }
+    return () => (prototype[Symbol.iterator] = original)
+  })
+  try {
+    work()
+  } finally {
+    for (const undo of restore) undo()
+  }
+  return rows
+}
+
+test('a new epoch, its end and the end of a channel take no longer with many channels', () => {
+  const tables = new Tables()
+  const epoch = { group: new Uint8Array(1), rows: new Map([[0, new Uint8Array(1)]]) }
+  const ids = Array.from({ length: 1000 }, (_, at) => at.toString(16).padStart(32, '0'))
+  for (const id of ids) assert.ok(tables.take([put({ id }), { type: 'putEpoch', id, epoch }]))
+  tables.write()
+  const id = ids[500] ?? assert.fail()
+  const changes: Change[] = [
+    { type: 'putEpoch', id, epoch },
+    { type: 'putPending', id, pending: undefined },
+    { type: 'putEpoch', id, epoch: undefined },
+    { type: 'dropChannel', id },
+  ]
+  const looked = looks(() => assert.ok(tables.take(changes)))
+  assert.ok(looked < 50, `${looked} rows`)
+  assert.ok(!tables.take([{ type: 'putEpoch', id, epoch }]))
+  tables.close()
+})

@@ -1,6 +1,7 @@
 /** What is only in the ring survives a crash, damage to it is noticed, and so is a ring or a database of another time. */
 import assert from 'node:assert/strict'
-import { cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { createDecipheriv, type DecipherGCM } from 'node:crypto'
+import { cpSync, readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { test } from 'node:test'
 import type { AgentStore, Change } from '../../src/ports.ts'
 import { readAgentIdentity } from '../../src/store/agent-directory.ts'
@@ -151,6 +152,76 @@ test('a ring that is missing, of another agent, or without what the database kno
     assert.equal(lastWrite(store), 2)
     store.close()
   }
+})
+
+test('a ring of another size, or behind a symbolic link, is refused before it is read', async () => {
+  const crashed = await crashedAfter(3, 2)
+  for (const size of [RING_BYTES - 64, RING_BYTES + 64, 2 ** 40]) {
+    const resized = copyOf(crashed)
+    truncateSync(ringFile(resized), size)
+    await assert.rejects(openStore(resized), code('store_rolled_back', /agent\.ring/), `${size} bytes`)
+    await assert.rejects(readAgentIdentity(resized), code('store_rolled_back'))
+    rmSync(ringFile(resized))
+  }
+  const linked = copyOf(crashed)
+  renameSync(ringFile(linked), `${linked}/elsewhere`)
+  symlinkSync('elsewhere', ringFile(linked))
+  await assert.rejects(openStore(linked), code('invalid_request', /agent\.ring is a symbolic link/))
+})
+
+/** What is decrypted while something is done, as it is afterwards. */
+async function decryptedBy(work: () => Promise<void>): Promise<readonly Buffer[]> {
+  const [key, nonce] = [Buffer.alloc(32), Buffer.alloc(12)]
+  const prototype = Object.getPrototypeOf(createDecipheriv('aes-256-gcm', key, nonce)) as DecipherGCM
+  const found: Buffer[] = []
+  const update = Reflect.get(prototype, 'update') as (bytes: Uint8Array) => Buffer
+  Object.defineProperty(prototype, 'update', {
+    configurable: true,
+    value(this: DecipherGCM, bytes: Uint8Array) {
+      found.push(Reflect.apply(update, this, [bytes]))
+      return found.at(-1)
+    },
+  })
+  try {
+    await work()
+  } finally {
+    Object.defineProperty(prototype, 'update', { configurable: true, value: update })
+  }
+  return found
+}
+
+test('decrypted records are wiped from memory, also those that are damaged or refused', async () => {
+  const crashed = await crashedAfter(4, 1)
+  const [, , third, last] = (await ringRecords(crashed)).slice(-4)
+  const damaged = changeRing(crashed, (ring) => (ring[third!.place + 50]! ^= 1))
+  const torn = changeRing(crashed, (ring) => (ring[last!.place + 50]! ^= 1))
+  const works = [
+    async () => void (await readAgentIdentity(copyOf(crashed))),
+    async () => (await openStore(copyOf(torn))).close(),
+    async () => assert.rejects(openStore(damaged), code('store_corrupt')),
+  ]
+  for (const work of works) {
+    const found = await decryptedBy(work)
+    assert.ok(found.length >= 4)
+    // All but the kind of the record, its first byte.
+    for (const bytes of found) assert.ok(bytes.subarray(1).every((byte) => byte === 0))
+  }
+})
+
+test('closing a store that has failed wipes what only the ring has', async (t) => {
+  const buffers: Buffer[] = []
+  // Zeroed: new memory may hold what another test has left.
+  t.mock.method(Buffer, 'allocUnsafeSlow', (size: number) => buffers[buffers.push(Buffer.alloc(size)) - 1])
+  const store = await openStore(makeDirectory())
+  const { messageKey } = inboxRecord(1)
+  store.write([put(), { type: 'putInbox', id: CHANNEL, record: inboxRecord(1) }])
+  const holding = (): number => buffers.filter((bytes) => bytes.includes(messageKey)).length
+  assert.equal(holding(), 1)
+  const heal = failingStep('COMMIT')
+  assert.throws(() => store.load(), /EIO/)
+  heal()
+  store.close()
+  assert.equal(holding(), 0)
 })
 
 test('an old ring with a newer database is noticed, and the other way round', async () => {
@@ -332,6 +403,37 @@ test('an error of the ring stops the agent, and nothing that was acknowledged is
 
 test('an error of the database stops the agent, and the ring has what it lacks', async () => {
   await failAt('COMMIT', (store) => store.load())
+})
+
+test('an error of the database is reported when it is written to in time, without another call', async (t) => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const failures: string[] = []
+  store.onFailure((error) => failures.push(String(error)))
+  store.write(numberedWrite(1))
+  const heal = failingStep('COMMIT')
+  t.mock.timers.tick(250)
+  heal()
+  assert.deepEqual(failures, ['Error: EIO: i/o error'])
+  assert.throws(() => store.load(), /EIO/)
+  assert.equal(failures.length, 1)
+  store.close()
+  t.mock.timers.reset()
+  assert.equal(await lastIn(directory), 1)
+})
+
+test('an error of reading alone is thrown, and the store goes on', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  store.onFailure((error) => assert.fail(String(error)))
+  store.write(numberedWrite(1))
+  const heal = failingStep('all')
+  assert.throws(() => store.inbox(CHANNEL, 0, 1), /EIO/)
+  heal()
+  store.write(numberedWrite(2))
+  store.close()
+  assert.equal(await lastIn(directory), 2)
 })
 
 test('a checkpoint leaves no key in the ring, and neither does a start after a crash', async () => {

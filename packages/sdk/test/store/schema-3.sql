@@ -196,6 +196,7 @@ CREATE TABLE relay (relay_name TEXT PRIMARY KEY, relay_id BLOB NOT NULL, grpc_po
 
 CREATE TABLE ring (
   one INTEGER PRIMARY KEY CHECK (one = 1),
+  size INTEGER NOT NULL,
   number INTEGER NOT NULL,
   place INTEGER NOT NULL,
   tag BLOB NOT NULL

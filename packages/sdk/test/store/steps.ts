@@ -26,7 +26,9 @@ export function beforeEveryStep(called: (() => void) | undefined): void {
 }
 
 /** Lets a call of the file system, or a statement, fail from now on, until the returned function is called. */
-export function failingStep(step: 'writeSync' | 'fdatasyncSync' | 'COMMIT' | 'wal_checkpoint(TRUNCATE)'): () => void {
+export function failingStep(
+  step: 'writeSync' | 'fdatasyncSync' | 'all' | 'COMMIT' | 'wal_checkpoint(TRUNCATE)',
+): () => void {
   failing = step
   return () => (failing = undefined)
 }

@@ -351,7 +351,10 @@ export class Player implements AgentContext {
     }
     const inbox: AgentStore['inbox'] = (id, after, limit) => this.store.inbox(id, after, limit)
     const poison: AgentStore['poison'] = (id) => this.store.poison(id)
-    this.journal = new Journal({ write, inbox, poison } as AgentStore, (error) => assert.fail(error))
+    const onFailure = (): void => {}
+    this.journal = new Journal({ write, inbox, poison, onFailure } as unknown as AgentStore, (error) =>
+      assert.fail(error),
+    )
     const { channels, pins } = this.store.load()
     this.pins = new Pins(pins, (change) => this.journal.add(change))
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)

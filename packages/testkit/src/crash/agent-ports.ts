@@ -68,6 +68,7 @@ export class CrashingPorts {
         // Nothing that would have followed happens.
         if (this.#isDead) throw dead()
       },
+      onFailure: (listener) => store.onFailure(listener),
       checkpoint: () => this.#checkpoint(() => this.#alive(() => store.checkpoint())),
       close: () =>
         this.#checkpoint(() => {

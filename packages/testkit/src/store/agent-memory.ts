@@ -71,6 +71,9 @@ class MemoryStore implements AgentStore {
     this.#checkOpen()
   }
 
+  /** It never does. */
+  onFailure(): void {}
+
   close(): void {
     this.#closed = true
   }

@@ -36,7 +36,7 @@ export class CatchUp {
 
   /** Everything up to here is processed. */
   reached(index: number): void {
-    if (this.#last === undefined || index < this.#last) return
+    if (this.#waiting.size === 0 || this.#last === undefined || index < this.#last) return
     for (const { resolve } of this.#take()) resolve()
   }
 

@@ -37,6 +37,7 @@ export class Journal {
   constructor(store: AgentStore, failed: (error: StaticError) => void) {
     this.#store = store
     this.#failed = failed
+    store.onFailure((error) => this.#fail(error))
   }
 
   /** Marks a writer as changed, so that it is drained at the end of the turn. */
@@ -66,15 +67,18 @@ export class Journal {
     await waiting.promise
   }
 
-  /** Writes pending changes, then returns the unsettled messages on disk after an index. */
+  /**
+   * Writes pending changes, then returns the unsettled messages on disk after an index. Throws if they cannot be read;
+   * by itself, that does not stop the agent.
+   */
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
-    this.flush()
+    this.#flushToRead()
     return this.#store.inbox(id, after, limit)
   }
 
-  /** Writes pending changes, then returns the messages of a channel that were put aside. */
+  /** The same for the messages of a channel that were put aside. */
   poison(id: ChannelId): readonly PoisonRecord[] {
-    this.flush()
+    this.#flushToRead()
     return this.#store.poison(id)
   }
 
@@ -86,16 +90,14 @@ export class Journal {
     this.#later = undefined
     if (this.#failure) return
     const { changes, writers } = this.#gather()
-    const waiting = this.#waiting
-    this.#waiting = []
     try {
       this.#store.write(changes)
     } catch (error) {
-      this.#failure = StaticError.from(error)
-      for (const { reject } of waiting) reject(this.#failure)
-      this.#failed(this.#failure)
+      this.#fail(error)
       return
     }
+    const waiting = this.#waiting
+    this.#waiting = []
     for (const writer of writers) writer.written()
     for (const { resolve } of waiting) resolve()
   }
@@ -124,6 +126,18 @@ export class Journal {
     clearImmediate(this.#scheduled)
     this.#scheduled = undefined
     return { changes, writers }
+  }
+
+  #flushToRead(): void {
+    this.flush()
+    if (this.#failure) throw this.#failure
+  }
+
+  #fail(error: unknown): void {
+    if (this.#failure) return
+    this.#failure = StaticError.from(error)
+    for (const { reject } of this.#waiting.splice(0)) reject(this.#failure)
+    this.#failed(this.#failure)
   }
 
   #schedule(): void {

@@ -272,6 +272,13 @@ export class Membership implements ChannelView {
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
+  /** Ends this channel alone, because its rows on disk cannot be read. They stay there, and a restart tries again. */
+  #unreadable(error: StaticError): void {
+    if (this.failure) return
+    this.end(error, error)
+    this.#context.emit({ type: 'channel_failed', channel: this.name, error })
+  }
+
   /** Breaks this channel alone, because its state cannot be serialized. The disk keeps its last written state. */
   #unstorable(cause: unknown): void {
     const error = StaticError.of('mls_error', `The state of channel ${this.name} cannot be stored.`, { cause })
@@ -342,12 +349,18 @@ export class Membership implements ChannelView {
     }
   }
 
-  #page(after: number, limit: number): readonly Incoming[] {
+  #page(after: number, limit: number): readonly Incoming[] | StaticError {
     const { journal, engine } = this.#context
-    return journal.inbox(this.id, after, limit).flatMap((record) => {
-      const payload = payloadOf(engine, record)
-      return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
-    })
+    try {
+      return journal.inbox(this.id, after, limit).flatMap((record) => {
+        const payload = payloadOf(engine, record)
+        return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
+      })
+    } catch (cause) {
+      const error = StaticError.from(cause)
+      this.#unreadable(error)
+      return error
+    }
   }
 
   #record(): ChannelRecord {

@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { checkPrivateFile, isErrno, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { ALIGNMENT, NO_TAG, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
-import { readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
+import { type NotedRing, readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
 
 /** Room for 700 messages of 1 KiB. */
 export const RING_BYTES: number = 1024 * 1024
@@ -26,29 +26,31 @@ export function ringFile(directory: string): string {
   return join(directory, 'agent.ring')
 }
 
-/** Creates the ring of a new agent, replacing any other. Returns where it begins. */
-export function createRing(path: string, secret: KeyObject, size: number): RingPosition {
+/** Creates the ring of a new agent, replacing any other. Returns what the database notes of it. */
+export function createRing(path: string, secret: KeyObject, size: number): NotedRing {
   const ring = Buffer.alloc(size)
   const tag = new RecordSealer(secret).seal(ring, 1, NO_TAG, 'changes', Buffer.alloc(0))
   replaceFile(path, ring, 0o600)
-  return { number: 1, place: 0, tag }
+  return { size, number: 1, place: 0, tag }
 }
 
 /**
- * Reads the ring of an agent whose database has the records up to a position. The database must be locked.
+ * Reads the ring that an agent's database has noted. The database must be locked.
  *
- * Throws `store_rolled_back`, `store_corrupt` or `store_permissions`.
+ * Throws `store_rolled_back`, `store_corrupt`, `store_permissions`, or `invalid_request` if it is not a regular file.
  */
-export function readRingFile(path: string, secret: KeyObject, position: RingPosition): RingContent {
+export function readRingFile(path: string, secret: KeyObject, noted: NotedRing): RingContent {
   const file = openRing(path)
   try {
-    const ring = Buffer.alloc(fstatSync(file).size)
+    // Before it is read into memory: a file of any size may be there.
+    if (fstatSync(file).size !== noted.size) throw ringFromAnotherTime(path)
+    const ring = Buffer.alloc(noted.size)
     for (let at = 0; at < ring.length;) {
       const count = readSync(file, ring, at, ring.length - at, at)
       if (count === 0) break
       at += count
     }
-    return readRing(ring, position, new RecordOpener(secret), path)
+    return readRing(ring, noted, new RecordOpener(secret), path)
   } finally {
     closeSync(file)
   }
@@ -189,9 +191,11 @@ function openRing(path: string): number {
   let file: number
   try {
     // Without O_NONBLOCK, a FIFO at this path would block forever.
-    file = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
+    file = openSync(path, constants.O_RDWR | constants.O_NONBLOCK | constants.O_NOFOLLOW)
   } catch (error) {
     if (isErrno(error, 'ENOENT')) throw ringFromAnotherTime(path)
+    // Its records are overwritten in place: not those of a file elsewhere.
+    if (isErrno(error, 'ELOOP')) throw new StaticError('invalid_request', `${path} is a symbolic link, not a file.`)
     throw error
   }
   try {

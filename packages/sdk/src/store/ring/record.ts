@@ -120,6 +120,7 @@ export class RecordOpener {
     try {
       decipher.final()
     } catch {
+      content.fill(0)
       return undefined
     }
     const kind = KINDS[content[0] ?? 0] ?? 'changes'

@@ -18,6 +18,12 @@ export interface RingPosition {
   readonly tag: Uint8Array
 }
 
+/** What the database notes of its ring. */
+export interface NotedRing extends RingPosition {
+  /** Bytes of the whole file. */
+  readonly size: number
+}
+
 /** The record at a position, and those after it, in order. */
 export interface RingContent {
   readonly last: RingRecord
@@ -33,6 +39,8 @@ export interface RingContent {
  */
 export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpener, path: string): RingContent {
   const last = opener.open(ring, position.place, position.number)
+  // The database has its changes.
+  last?.changes.fill(0)
   if (last === undefined || !last.tag.equals(position.tag)) throw ringFromAnotherTime(path)
   const following: RingRecord[] = []
   for (let before = last; ;) {
@@ -44,17 +52,27 @@ export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpe
     following.push(next)
     before = next
   }
-  checkNothingAfter(ring, following.at(-1) ?? last, opener, path)
-  // Another record follows a `direct` one only when the database has its turn.
-  const isLost = following.slice(0, -1).some(({ kind }) => kind === 'direct')
-  if (isLost) throw ringFromAnotherTime(path)
+  try {
+    checkNothingAfter(ring, following.at(-1) ?? last, opener, path)
+    // Another record follows a `direct` one only when the database has its turn.
+    const isLost = following.slice(0, -1).some(({ kind }) => kind === 'direct')
+    if (isLost) throw ringFromAnotherTime(path)
+  } catch (error) {
+    wipeChanges(following)
+    throw error
+  }
   const isWiped = following.length === 0 && isZero(ring.subarray(0, last.place)) && isZero(ring.subarray(endOf(last)))
   return { last, following, isWiped }
 }
 
-/** The position that the database has noted. */
-export function ringPosition(database: Database): RingPosition {
-  const found = database.prepare<RingPosition>('SELECT number, place, tag FROM ring').get()
+/** Notes a new ring. */
+export function noteRing(database: Database, { size, number, place, tag }: NotedRing): void {
+  database.prepare('INSERT OR REPLACE INTO ring VALUES (1, ?, ?, ?, ?)').run(size, number, place, tag)
+}
+
+/** The ring that the database has noted. */
+export function notedRing(database: Database): NotedRing {
+  const found = database.prepare<NotedRing>('SELECT size, number, place, tag FROM ring').get()
   if (found === undefined) throw new StaticError('store_corrupt', "The agent's database has no position in the ring.")
   return found
 }
@@ -65,6 +83,11 @@ export function ringFromAnotherTime(path: string): StaticError {
     'store_rolled_back',
     `${path} is missing, damaged or does not belong to the agent's database as it is: one of them may be an old copy.`,
   )
+}
+
+/** Wipes decrypted changes: they hold keys. */
+export function wipeChanges(records: readonly RingRecord[]): void {
+  for (const { changes } of records) changes.fill(0)
 }
 
 function endOf({ place, size }: RingRecord): number {
@@ -80,7 +103,9 @@ function checkNothingAfter(ring: Buffer, last: RingRecord, opener: RecordOpener,
   for (let place = 0; place < ring.length; place += ALIGNMENT) {
     const number = opener.numberAt(ring, place)
     if (number === undefined || number <= last.number || number > last.number + ring.length / ALIGNMENT) continue
-    if (opener.open(ring, place, number) === undefined) continue
+    const record = opener.open(ring, place, number)
+    if (record === undefined) continue
+    wipeChanges([record])
     throw new StaticError('store_corrupt', `${path} is damaged: record ${last.number + 1} is missing or changed.`)
   }
 }

@@ -9,7 +9,7 @@ import { storeError } from '../connection.ts'
 import type { OpenCounter } from '../open-counter.ts'
 import { RING_BYTES, type RingFile } from './file.ts'
 import type { RingRecord } from './record.ts'
-import type { RingPosition } from './replay.ts'
+import { type RingPosition, wipeChanges } from './replay.ts'
 import { RowBuffer } from '../rows/buffer.ts'
 import { prepareInbox, preparePoison, readSnapshot } from '../snapshot.ts'
 import { openRows } from '../rows/sql.ts'
@@ -47,6 +47,7 @@ export class RingStore implements AgentStore {
   #written = false
   /** Why the agent must stop. What only the ring has is written to the database at the next start. */
   #failure: unknown
+  #failed: ((error: unknown) => void) | undefined
 
   constructor(database: Database, path: string, counter: OpenCounter, ring: RingFile) {
     this.#database = database
@@ -93,6 +94,10 @@ export class RingStore implements AgentStore {
     })
   }
 
+  onFailure(listener: (error: unknown) => void): void {
+    this.#failed = listener
+  }
+
   checkpoint(): void {
     this.#guard(() => {
       if (!this.#written) return
@@ -113,6 +118,8 @@ export class RingStore implements AgentStore {
     try {
       if (this.#failure === undefined) this.checkpoint()
     } finally {
+      // After a failure it holds what only the ring has.
+      this.#buffer.clear()
       this.#ring.close()
       this.#database.close()
     }
@@ -121,12 +128,15 @@ export class RingStore implements AgentStore {
   /** Completes what the database lacks, and removes what a crash left. */
   begin(following: readonly RingRecord[]): void {
     let last: RingPosition | undefined
-    for (const record of following) {
-      this.#buffer.replay(record.changes)
-      if (!this.#buffer.hasRoom) this.#writeBehind(last)
-      this.#buffer.keep()
-      record.changes.fill(0)
-      last = record
+    try {
+      for (const record of following) {
+        this.#buffer.replay(record.changes)
+        if (!this.#buffer.hasRoom) this.#writeBehind(last)
+        this.#buffer.keep()
+        last = record
+      }
+    } finally {
+      wipeChanges(following)
     }
     // Even if there is nothing to write. A `direct` record whose transaction was lost is noted before anything is
     // appended: with another record after it, it would look like one that was acknowledged.
@@ -161,9 +171,9 @@ export class RingStore implements AgentStore {
 
   #writeInTime(): void {
     try {
-      this.#writeBehind()
+      this.#guard(() => this.#writeBehind())
     } catch {
-      // The next call throws it.
+      // The listener knows, and the next call throws it again.
     }
   }
 
@@ -209,8 +219,17 @@ export class RingStore implements AgentStore {
     try {
       if (this.#failure !== undefined) throw this.#failure
       return work()
-    } catch (error) {
-      throw storeError(error, this.#path)
+    } catch (cause) {
+      const error = storeError(cause, this.#path)
+      // Not after an error of reading alone: the database and the agent's memory still agree.
+      if (this.#failure !== undefined) this.#report(error)
+      throw error
     }
+  }
+
+  #report(error: unknown): void {
+    const failed = this.#failed
+    this.#failed = undefined
+    failed?.(error)
   }
 }

@@ -8,7 +8,7 @@ import { Bodies } from '../bodies.ts'
 import { prepareChanges } from '../changes.ts'
 import { GatheredRows, type RowStep } from './gathered.ts'
 import { Parents } from './parents.ts'
-import type { RingContent } from '../ring/replay.ts'
+import { type RingContent, wipeChanges } from '../ring/replay.ts'
 import { readRowChange, type RowChange, RowChangeWriter } from './change.ts'
 import type { Database, Value } from '../sqlite.ts'
 import type { Key, RowWrites, Table } from './table.ts'
@@ -142,9 +142,12 @@ export class RowBuffer {
   #drop(shape: TableShape, { values }: RowChange, at: number): RowStep {
     const isStart = values.length < shape.key.length
     const key = isStart ? keyStart(values) : keyAt(shape.keyParts, values)
+    // Otherwise all rows of the table would have to be looked at.
+    if (isStart && shape.children.length > 0 && shape.parent?.key.length !== values.length)
+      throw new RangeError(`Rows of ${shape.declaration.name} are dropped one by one, or all that belong to one row.`)
     const removed = isStart
-      ? this.#parents.drop(shape.number, (other) => other.startsWith(key))
-      : this.#parents.dropOne(shape.number, key)
+      ? this.#parents.dropAllOf(shape.number, keyAt(shape.keyParts.slice(0, values.length), values))
+      : this.#parents.drop(shape.number, key)
     return { kind: 'drop', table: shape.number, key, isStart, parent: '', removed, at }
   }
 }
@@ -153,17 +156,18 @@ export class RowBuffer {
 export function readWithRing<Result>(database: Database, { following }: RingContent, read: () => Result): Result {
   const bytes = following.reduce((sum, { changes }) => sum + changes.length, 0)
   const buffer = new RowBuffer(database, new Bodies(database), bytes)
-  for (const { changes } of following) {
-    buffer.replay(changes)
-    buffer.keep()
-  }
-  database.exec('BEGIN IMMEDIATE')
   try {
+    for (const { changes } of following) {
+      buffer.replay(changes)
+      buffer.keep()
+    }
+    database.exec('BEGIN IMMEDIATE')
     buffer.write()
     return read()
   } finally {
+    wipeChanges(following)
     buffer.clear()
-    database.exec('ROLLBACK')
+    if (database.inTransaction) database.exec('ROLLBACK')
   }
 }
 

@@ -14,46 +14,77 @@ export interface RemovedRow {
 
 const NONE: readonly RemovedRow[] = []
 
+/** The rows of one table, also by the row that each belongs to, so that no change takes longer in a large table. */
+class KnownRows {
+  readonly #parents = new Map<string, string>()
+  readonly #byParent = new Map<string, Set<string>>()
+
+  constructor(keys: ReadonlyMap<string, string>) {
+    for (const [key, parent] of keys) this.set(key, parent)
+  }
+
+  parentOf(key: string): string | undefined {
+    return this.#parents.get(key)
+  }
+
+  of(parent: string): readonly string[] {
+    return [...(this.#byParent.get(parent) ?? [])]
+  }
+
+  /** Adds a row, moves it to another parent or, without one, removes it. Returns its parent so far. */
+  set(key: string, parent: string | undefined): string | undefined {
+    const before = this.#parents.get(key)
+    if (before === parent) return before
+    if (before !== undefined) {
+      const rest = this.#byParent.get(before)
+      rest?.delete(key)
+      if (rest?.size === 0) this.#byParent.delete(before)
+      this.#parents.delete(key)
+    }
+    if (parent === undefined) return before
+    this.#parents.set(key, parent)
+    const rows = this.#byParent.get(parent)
+    if (rows) rows.add(key)
+    else this.#byParent.set(parent, new Set([key]))
+    return before
+  }
+}
+
 /** Follows the changes of a turn: `settle` when it is recorded, `revert` if it is not. */
 export class Parents {
-  /** By table: the key of the row that each row belongs to. */
-  readonly #rows = new Map<number, Map<string, string>>()
+  readonly #tables = new Map<number, KnownRows>()
   #undo: (() => void)[] = []
 
   constructor(database: Database) {
-    for (const shape of SHAPES) if (shape.children.length > 0) this.#rows.set(shape.number, readKeys(database, shape))
+    for (const shape of SHAPES)
+      if (shape.children.length > 0) this.#tables.set(shape.number, new KnownRows(readKeys(database, shape)))
   }
 
   has(table: number, key: string): boolean {
-    return this.#rows.get(table)?.has(key) === true
+    return this.#tables.get(table)?.parentOf(key) !== undefined
   }
 
   put(table: number, key: string, parent: string): void {
-    const rows = this.#rows.get(table)
-    if (rows === undefined || rows.get(key) === parent) return
-    const before = rows.get(key)
-    rows.set(key, parent)
-    this.#undo.push(() => (before === undefined ? rows.delete(key) : rows.set(key, before)))
+    const rows = this.#tables.get(table)
+    if (rows === undefined || rows.parentOf(key) === parent) return
+    const before = rows.set(key, parent)
+    this.#undo.push(() => rows.set(key, before))
   }
 
-  /** Removes rows with everything that belongs to them. Returns those that others belonged to. */
-  drop(table: number, isMeant: (key: string, parent: string) => boolean): readonly RemovedRow[] {
-    const rows = this.#rows.get(table)
-    if (rows === undefined) return NONE
-    const gone = [...rows].filter(([key, parent]) => isMeant(key, parent))
-    const removed: RemovedRow[] = []
-    for (const [key, parent] of gone) {
-      rows.delete(key)
-      this.#undo.push(() => rows.set(key, parent))
-      removed.push({ table, key })
-      for (const child of SHAPES[table]?.children ?? []) removed.push(...this.drop(child, (_, of) => of === key))
-    }
-    return removed
+  /** Removes a row with everything that belongs to it. Returns those of them that others belonged to. */
+  drop(table: number, key: string): readonly RemovedRow[] {
+    const rows = this.#tables.get(table)
+    const parent = rows?.set(key, undefined)
+    if (parent === undefined) return NONE
+    this.#undo.push(() => rows?.set(key, parent))
+    const children = SHAPES[table]?.children ?? []
+    return [{ table, key }, ...children.flatMap((child) => this.dropAllOf(child, key))]
   }
 
-  /** Removes one row by its key, like `drop`. */
-  dropOne(table: number, key: string): readonly RemovedRow[] {
-    return this.has(table, key) ? this.drop(table, (other) => other === key) : NONE
+  /** The same for all rows of a table that belong to one. */
+  dropAllOf(table: number, parent: string): readonly RemovedRow[] {
+    const keys = this.#tables.get(table)?.of(parent) ?? []
+    return keys.flatMap((key) => this.drop(table, key))
   }
 
   settle(): void {

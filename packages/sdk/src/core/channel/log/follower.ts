@@ -112,10 +112,11 @@ export class Follower {
     const expected = this.#channel.history.position.index + 1
     if (index < expected) return intake.repeated(index)
     if (index > expected) return intake.missing(expected)
-    const own = toHex(entry.value.sender) === this.#context.agentId
+    const sender = toHex(entry.value.sender)
+    const own = sender === this.#context.agentId
     switch (entry.case) {
       case 'deliverMessage':
-        return own ? this.#ownMessage(entry.value) : this.#message(entry.value)
+        return own ? this.#ownMessage(entry.value) : this.#message(entry.value, sender)
       case 'deliverCommit':
         return own ? this.#ownCommit(entry.value) : this.#host.exclusively(() => this.#commit(entry.value))
       case 'deliverLeave':
@@ -133,12 +134,11 @@ export class Follower {
     host.touchLater()
   }
 
-  #message(entry: DeliverMessage): void {
+  #message(entry: DeliverMessage, sender: AgentId): void {
     const host = this.#host
     const { history } = this.#channel
     const { intake, inbox, upkeep } = this.#parts
     const { messageId, ciphertext } = entry
-    const sender = toHex(entry.sender)
     const opened = this.#open(entry, sender)
     const repeated = opened !== undefined && history.repeats(sender, opened.frame)
     let difference: Difference | undefined

@@ -151,7 +151,7 @@ class Handling {
     try {
       let trial = before
       for (let entry: Entry | undefined = first; entry; trial = undefined) {
-        const delay: number | undefined = await this.#attempt(entry, (trial ??= newTrial(entry)))
+        const delay: number | undefined = await this.#attemptOrRelease(entry, (trial ??= newTrial(entry)))
         if (delay !== undefined) this.#start(this.#later(entry, trial, delay))
         const held = this.#held.get(sender)
         const isFree = held !== undefined && held.waiting < this.#concurrency && !this.#isStopped
@@ -178,6 +178,16 @@ class Handling {
     if (isDue && !this.#isStopped) return this.#handle(entry, trial)
     if (isDue) this.#places.leave()
     for (const each of [entry, ...held.queue.splice(0)]) this.#channel.inbox.release(each)
+  }
+
+  /** The same as `#attempt`. If the disk fails in it, another `handle` gets the message. */
+  async #attemptOrRelease(entry: Entry, trial: Trial): Promise<number | undefined> {
+    try {
+      return await this.#attempt(entry, trial)
+    } catch (error) {
+      this.#channel.inbox.release(entry)
+      throw error
+    }
   }
 
   /** Makes one attempt. Returns after how long the next one is due; undefined if the message is settled or put aside. */

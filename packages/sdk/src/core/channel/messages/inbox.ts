@@ -8,7 +8,7 @@
  * disk states up to which index payloads may have been delivered. That bound runs ahead, so that it needs no extra
  * write.
  */
-import type { StaticError } from '@static/protocol'
+import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, InboxRecord } from '../../../ports.ts'
 
 /** A payload on its way to the application. */
@@ -46,8 +46,8 @@ export interface InboxHost {
   touchLater(): void
   /** The same, including the channel's record. */
   touchRecord(): void
-  /** Writes pending changes, then returns decrypted rows on disk after an index. */
-  page(after: number, limit: number): readonly Incoming[]
+  /** Writes pending changes, then returns decrypted rows on disk after an index. After an error no more may arrive. */
+  page(after: number, limit: number): readonly Incoming[] | StaticError
 }
 
 /** The state of an inbox on disk when it is opened. */
@@ -356,6 +356,11 @@ export class Inbox {
   #refill(): void {
     if (this.#onDiskAfter === undefined) return
     const page = this.#host.page(this.#onDiskAfter, PAGE)
+    // Even if it has ended already: readers must not take what was read so far for all there is.
+    if (page instanceof StaticError) {
+      this.#end = { error: page }
+      return void (this.#onDiskAfter = undefined)
+    }
     this.#onDiskAfter = page.at(-1)?.record.index
     this.#last = this.#onDiskAfter ?? this.#last
     this.#ready = page.map((incoming) => ({ ...incoming, stored: true, settled: false, holder: undefined }))

@@ -38,6 +38,7 @@ export interface Outgoing {
 /** Limits of unanswered messages and their bytes. A single message of any size is always allowed. */
 const WINDOW = 64
 const WINDOW_BYTES = 1024 * 1024
+const NONE: readonly Outgoing[] = []
 
 /** The messages of one channel. */
 export class Outbox {
@@ -47,6 +48,8 @@ export class Outbox {
   #answered: AnsweredRecord[]
   #changes: Change[] = []
   #bytes: number
+  /** Whether a message may be `stored`. Asked for at every step of the channel, of which there are several a message. */
+  #mayTake = true
   /** A message was refused: nothing is sent until every answer has arrived. */
   #stalled = false
 
@@ -85,11 +88,13 @@ export class Outbox {
   /** Everything that was drained is on disk. */
   written(): void {
     for (const message of this.#unanswered) if (message.state === 'new') message.state = 'stored'
+    this.#mayTake = true
   }
 
   /** Returns the messages to send now and marks them as sent. */
   take(): readonly Outgoing[] {
-    if (this.#stalled) return []
+    if (this.#stalled || !this.#mayTake) return NONE
+    this.#mayTake = false
     const stored = this.#unanswered.filter(({ state }) => state === 'stored')
     for (const message of stored) message.state = 'sent'
     return stored
@@ -122,6 +127,7 @@ export class Outbox {
       if (message.state !== 'new') message.state = 'stored'
       message.error = undefined
     }
+    this.#mayTake = true
     this.#stalled = false
   }
 
@@ -149,6 +155,7 @@ export class Outbox {
       messageKey.fill(0)
       this.#changes.push({ type: 'putOutbox', id: this.#id, record: message.record })
     }
+    this.#mayTake = true
     this.#stalled = false
   }
 
@@ -202,8 +209,8 @@ export class Outbox {
   #settle(message: Outgoing): void {
     message.state = 'done'
     this.#bytes -= message.record.ciphertext.length
-    const at = this.#unanswered.indexOf(message)
-    // Not `filter`, which calls back for each: nearly always it is the first of many.
-    if (at >= 0) this.#unanswered = this.#unanswered.toSpliced(at, 1)
+    // Nearly always it is the first of many.
+    if (this.#unanswered[0] === message) this.#unanswered.shift()
+    else this.#unanswered = this.#unanswered.filter((other) => other !== message)
   }
 }

@@ -122,8 +122,8 @@ export class Poison {
 
   #shareOf(sender: AgentId): MessageTotals {
     if (!this.#shares) {
-      this.#shares = new Map()
       const stored = this.isEmpty ? [] : this.#context.journal.poison(this.#id)
+      this.#shares = new Map()
       for (const { sender: by, ciphertext } of stored) this.#share(by, 1, ciphertext.length)
     }
     return this.#shares.get(sender) ?? { messages: 0, bytes: 0 }
