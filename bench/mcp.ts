@@ -1,6 +1,8 @@
 /**
  * What `static mcp` adds to the bare SDK, in one run: from a call of `send` in one host to the answer of `receive` in
- * another, beside two processes with an agent each; memory and CPU until it is ready, beside such a process; and the
+ * another, beside two processes with an agent each. Each message starts when both agents have answered a ping: the clock
+ * of a host would otherwise count what an agent still has to do for the message before, such as a write to disk, and the
+ * clock in an agent's own process would not. Also memory and CPU until it is ready, beside such a process; and the
  * bytes that a model reads. `STATIC_BENCH_MCP=50` chooses the number of messages.
  */
 import { type ChildProcess, fork } from 'node:child_process'
@@ -111,6 +113,7 @@ async function bareTime(): Promise<number> {
   const [one, other] = [await Peer.start('bare-1'), await Peer.start('bare-2')]
   const times: number[] = []
   for (let at = 0; at < COUNT; at++) {
+    await Promise.all([one, other].map((peer) => peer.ask({ type: 'ping', name, text: '' })))
     const received = other.ask({ type: 'receive', name, text: '' })
     const sent = await one.ask({ type: 'send', name, text: SHORT })
     times.push(Math.max((await received).ended, sent.ended) - sent.began)
@@ -126,6 +129,7 @@ async function toolTime(): Promise<number> {
   await Promise.all([call(one, 'channels'), call(other, 'channels')])
   const times: number[] = []
   for (let at = 0; at < COUNT; at++) {
+    await Promise.all([one.client.ping(), other.client.ping()])
     const received = call(other, 'receive')
     const start = performance.now()
     await Promise.all([call(one, 'send', { channel, text: SHORT }), received])

@@ -3,7 +3,7 @@ import { type ClientOptions, StaticChannelManager } from '@static/sdk'
 
 /** What the bench asks for. */
 export interface Ask {
-  readonly type: 'send' | 'receive'
+  readonly type: 'send' | 'receive' | 'ping'
   readonly name: string
   readonly text: string
 }
@@ -17,10 +17,15 @@ export interface Told {
 const manager = await StaticChannelManager.connect(JSON.parse(process.argv[2] ?? '{}') as ClientOptions)
 const now = (): number => performance.timeOrigin + performance.now()
 
+const work: Record<Ask['type'], (name: string, text: string) => Promise<unknown>> = {
+  send: (name, text) => manager.send(name, text),
+  receive: (name) => manager.receive(name, 50),
+  ping: () => Promise.resolve(),
+}
+
 process.on('message', ({ type, name, text }: Ask) => {
   const began = now()
-  const done = type === 'send' ? manager.send(name, text) : manager.receive(name, 50)
-  void done.then(() => process.send?.({ began, ended: now() } satisfies Told))
+  void work[type](name, text).then(() => process.send?.({ began, ended: now() } satisfies Told))
 })
 process.on('disconnect', () => void manager.close())
 process.send?.('ready')

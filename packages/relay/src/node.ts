@@ -7,7 +7,6 @@ import packageJson from '../package.json' with { type: 'json' }
 import type { makeLog } from '@static/node/logger'
 import type { RepeatLog } from '@static/node/repeat-log'
 import { ALL_TRAFFIC, outsideRange, StaticError } from '@static/protocol'
-import { natsWire } from './bus/nats.ts'
 import { NO_WIRE } from './bus/no-wire.ts'
 import { NodeBus } from './bus/node-bus.ts'
 import { makeVerifier } from './api/token-verifier.ts'
@@ -21,7 +20,6 @@ import type { Bus, BusListener, Certificate, QuotaSource, Retention, Store, Stor
 import { CoreRunner } from './runner/core-runner.ts'
 import type { Settings } from './settings.ts'
 import { isPostgresUrl } from '@static/node/postgres-address'
-import { openPostgresStore } from './store/postgres/store.ts'
 import { openSqliteStore } from './store/sqlite/store.ts'
 import type { ConnectionLog } from './transport/http2/limits.ts'
 import type { GrpcTransport } from './transport/grpc/transport.ts'
@@ -88,7 +86,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
   const store = await openStore(options, given, (event) => made.runner?.event(event))
   const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0 }
   const { deployment } = store
-  const bus = openBus(parts, store, {
+  const bus = await openBus(parts, store, {
     news: (news, from) => made.runner?.news(news, from),
     doubt: () => made.runner?.doubt(),
   })
@@ -179,11 +177,11 @@ function startRunner(
 }
 
 /** The way to the nodes that share the store; undefined if it serves this one only. */
-function openBus(
+async function openBus(
   { options: { nats }, log, now, monotonic }: NodeParts,
   store: Store,
   listener: BusListener,
-): Bus | undefined {
+): Promise<Bus | undefined> {
   const { relayId, busKey: key } = store.deployment
   if (key === undefined) {
     if (nats === undefined) return undefined
@@ -196,12 +194,13 @@ function openBus(
     if (connected) log.info('connected to NATS')
     else log.warn({ err }, 'NATS is unreachable: news from other nodes comes up to a second late')
   }
-  const wire = nats ? natsWire({ ...nats, onState }) : NO_WIRE
+  // Its library is loaded only by those who use it.
+  const wire = nats ? (await import('./bus/nats.ts')).natsWire({ ...nats, onState }) : NO_WIRE
   const node = randomBytes(NODE_ID_BYTES).toString('hex')
   return new NodeBus({ relayId, key, node, wire, now, monotonic }, listener)
 }
 
-function openStore(
+async function openStore(
   { database, keyFile, onFatal = () => {} }: RelayOptions,
   {
     onDamage,
@@ -213,10 +212,12 @@ function openStore(
   },
   listener: StoreListener,
 ): Promise<Store> {
-  if (typeof database !== 'string') return database({ retention: given.retention, onDeath: onFatal }, listener)
-  if (!isPostgresUrl(database)) return openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
+  if (typeof database !== 'string') return await database({ retention: given.retention, onDeath: onFatal }, listener)
+  if (!isPostgresUrl(database)) return await openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
   if (keyFile === undefined) throw StaticError.of('invalid_request', 'keyFile is required with PostgreSQL.')
-  return openPostgresStore({ ...given, onDamage, url: database, keyFile }, listener)
+  // Its library is loaded only by those who use it.
+  const { openPostgresStore } = await import('./store/postgres/store.ts')
+  return await openPostgresStore({ ...given, onDamage, url: database, keyFile }, listener)
 }
 
 /** Free bytes where the database is; undefined if it is not a file. */

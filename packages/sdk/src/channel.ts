@@ -333,7 +333,7 @@ export class Channel implements AsyncDisposable {
     this.#edge.run(() => this.#membership.acceptFork())
   }
 
-  /** @internal Whether a payload can be read without waiting. */
+  /** @internal Whether a payload, or the end, can be read without waiting for the relay. */
   get hasNext(): boolean {
     return this.#membership.inbox.hasNext
   }

@@ -20,6 +20,8 @@ type Waiter = (message: QueuedMessage) => void
 
 /** Reads the messages of one channel. */
 export interface Follower {
+  /** Whether the agent has the next message, or the end of the channel: `next` need not wait for the relay. */
+  readonly hasNext: boolean
   /**
    * Settles the previous message and waits for the next. Rejects with the error that ended the channel. A message that
    * is fetched ahead counts as delivered only once `given` is called.
@@ -60,6 +62,9 @@ export class MessageQueue {
       settled?.envelope?.settle()
     }
     return {
+      get hasNext() {
+        return queue.hasNext
+      },
       next: async ({ ahead = false } = {}) => {
         settle()
         if (abandoned) throw StaticError.of('closed')
@@ -101,6 +106,10 @@ class ChannelQueue {
 
   constructor(channel: Channel) {
     this.#channel = channel
+  }
+
+  get hasNext(): boolean {
+    return this.#unclaimed.length > 0 || this.#channel.hasNext
   }
 
   request(waiter: Waiter): void {

@@ -225,6 +225,8 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
     identity,
     call: async (action, ...args) => (await client.request(action, args)) as ActionResult<typeof action>,
     follow: (channel) => ({
+      // Only its own process knows.
+      hasNext: false,
       next: async () => {
         try {
           return (await client.request('next', [channel])) as Message

@@ -2,6 +2,7 @@
  * The messages and notices of one channel on their way to a model, in their order. At most one message is fetched
  * ahead, so that it is known that one waits.
  */
+import { setImmediate as turn } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
 import type { Follower } from '../agent/message-queue.ts'
@@ -15,6 +16,14 @@ export type Item =
 /** Members can cause gaps and changed keys. The first ones are alarming enough. */
 const MOST_NOTICES = 20
 
+/** A message that was asked for. */
+interface Fetching {
+  /** Resolves when it is in the lane. */
+  readonly done: Promise<void>
+  /** Whether the agent has it. */
+  readonly isArriving: () => boolean
+}
+
 /** One channel. */
 export class Lane {
   readonly channel: string
@@ -22,7 +31,7 @@ export class Lane {
   readonly #arrived: () => void
   /** In the order in which they are delivered. */
   readonly #items: Item[] = []
-  #isFetching = false
+  #fetching: Fetching | undefined
   /** The end of the channel that was last reported. */
   #failure: (Notice & { readonly notice: 'failed' }) | undefined
 
@@ -42,13 +51,21 @@ export class Lane {
    * @throws {StaticError} `not_found` or `removed` if the agent is not in the channel
    */
   fetch(): void {
-    if (this.#isFetching || this.#items.some((item) => 'message' in item)) return
+    if (this.#fetching || this.#items.some((item) => 'message' in item)) return
     const follower = this.#follow()
-    this.#isFetching = true
-    follower.next({ ahead: true }).then(
+    const { hasNext } = follower
+    const done = follower.next({ ahead: true }).then(
       (message) => this.#take({ channel: this.channel, message, follower }),
       (error: unknown) => this.#fail(StaticError.from(error)),
     )
+    this.#fetching = { done, isArriving: () => hasNext || follower.hasNext }
+  }
+
+  /** Resolves when a message that the agent has is in its place. It may have to wait for the disk. */
+  async arrived(): Promise<void> {
+    // Messages before the notice may have been handed over in this turn.
+    if (this.first && 'notice' in this.first) await turn()
+    if (this.#fetching?.isArriving()) await this.#fetching.done
   }
 
   /** Adds a notice. Returns it, or the earlier one that says the same; undefined if there are too many. */
@@ -82,7 +99,7 @@ export class Lane {
   }
 
   #take(item: Item): void {
-    this.#isFetching = false
+    this.#fetching = undefined
     const isOver = this.#items.some((other) => 'notice' in other && other.notice === this.#failure)
     // The agent has joined again.
     if (!isOver) this.#failure = undefined
@@ -91,7 +108,7 @@ export class Lane {
   }
 
   #fail({ code, message }: StaticError): void {
-    this.#isFetching = false
+    this.#fetching = undefined
     if (code !== 'closed') this.addNotice({ notice: 'failed', code, message })
   }
 

@@ -1,6 +1,7 @@
 /**
  * What has arrived for a model. An answer of `receive` settles nothing: the next `receive` settles what earlier answers
- * contained, because only then has the host seen them. What it has not seen is delivered again.
+ * contained, because only then has the host seen them. What it has not seen is delivered again. A host may send requests
+ * without waiting for answers: a `receive` confirms only answers that were written before it arrived.
  */
 import { StaticError } from '@static/protocol'
 import type { OpenAgent } from '../agent/open.ts'
@@ -22,18 +23,25 @@ export interface Wanted {
   readonly add: (item: Item) => boolean
 }
 
+/** What an answer contained that is not settled. */
+interface Given {
+  readonly items: readonly Item[]
+  /** When the answer was written. */
+  written?: number
+}
+
 /** Models call in parallel, but one call reads every channel. */
 const MOST_WAITING = 16
-
-/** More than the promises between a channel and its lane. */
-const HAND_OVER_STEPS = 50
 
 /** The messages and notices of a session. */
 export class Mailbox {
   readonly #agent: Pick<OpenAgent, 'call' | 'follow'>
   readonly #lanes = new Map<string, Lane>()
-  /** What answers contained that are not settled. */
-  readonly #given = new Map<RequestId, readonly Item[]>()
+  readonly #given = new Map<RequestId, Given>()
+  /** When the requests arrived that are not answered. */
+  readonly #arrivals = new Map<RequestId, number>()
+  /** Counts arrivals of requests and writes of answers. */
+  #moment = 0
   readonly #wakes = new Set<() => void>()
   readonly #onArrival: (lane: Lane) => void
   readonly #kept: NoticeFile | undefined
@@ -84,7 +92,7 @@ export class Mailbox {
     }
     this.#calls.add(wanted)
     try {
-      this.#settle()
+      this.#settle(this.#arrivals.get(wanted.request) ?? 0)
       const until = performance.now() + wanted.waitMs
       let lanes = await this.#lanesOf(wanted.channel)
       while (!(await this.#collect(lanes, wanted))) {
@@ -97,18 +105,33 @@ export class Mailbox {
     }
   }
 
-  /** The host dropped the answer to a request: what it contained is delivered again. */
-  putBack(request: RequestId): void {
-    const items = this.#given.get(request)
-    this.#given.delete(request)
-    this.#return(items ?? [], true)
+  /** A request has arrived, of any tool. */
+  arrived(request: RequestId): void {
+    this.#arrivals.set(request, ++this.#moment)
   }
 
-  #settle(): void {
-    const given = [...this.#given.values()].flat()
-    this.#given.clear()
-    for (const item of given) if ('follower' in item) void item.follower.settle()
-    this.#kept?.remove(given.flatMap((item) => ('notice' in item ? [item.notice] : [])))
+  /** The answer to a request was written. */
+  answered(request: RequestId): void {
+    this.#arrivals.delete(request)
+    const given = this.#given.get(request)
+    if (given) given.written = ++this.#moment
+  }
+
+  /** The host dropped the answer to a request: what it contained is delivered again. */
+  putBack(request: RequestId): void {
+    this.#arrivals.delete(request)
+    const given = this.#given.get(request)
+    this.#given.delete(request)
+    this.#return(given?.items ?? [], true)
+  }
+
+  /** Settles what was in answers that were written before a request arrived. */
+  #settle(arrival: number): void {
+    const seen = [...this.#given].filter(([, { written = Infinity }]) => written < arrival)
+    for (const [request] of seen) this.#given.delete(request)
+    const items = seen.flatMap(([, given]) => given.items)
+    for (const item of items) if ('follower' in item) void item.follower.settle()
+    this.#kept?.remove(items.flatMap((item) => ('notice' in item ? [item.notice] : [])))
   }
 
   async #lanesOf(channel: string | undefined): Promise<readonly Lane[]> {
@@ -157,7 +180,6 @@ export class Mailbox {
     const { promise, resolve } = Promise.withResolvers<undefined>()
     this.#collecting = promise
     await before
-    await handedOver()
     const items: Item[] = []
     try {
       // Each answer starts with another channel, so that a busy one does not keep the others out.
@@ -178,23 +200,21 @@ export class Mailbox {
 
   #give(request: RequestId, items: readonly Item[]): void {
     for (const item of items) if ('follower' in item) item.follower.given()
-    this.#given.set(request, items)
+    this.#given.set(request, { items })
   }
 
   /** Moves items from a lane to the answer; false if the answer is full. */
   async #drain(lane: Lane, add: (item: Item) => boolean, items: Item[]): Promise<boolean> {
-    while (lane.first !== undefined) {
-      // Messages that the agent has may belong before a notice.
+    for (;;) {
+      // What the agent has belongs to this answer, and may belong before a notice.
       this.#fetch(lane)
-      if ('notice' in lane.first) await handedOver()
+      await lane.arrived()
       const { first } = lane
+      if (first === undefined) return true
       if (!add(first)) return false
       lane.shift()
       items.push(first)
-      this.#fetch(lane)
-      await handedOver()
     }
-    return true
   }
 
   #return(items: readonly Item[], isSeen: boolean): void {
@@ -224,12 +244,4 @@ export class Mailbox {
       signal.removeEventListener('abort', stop)
     }
   }
-}
-
-/**
- * Resolves when the agent has handed over the messages that it has in memory. They take some promises and no I/O; a turn of
- * the event loop would include a write to disk, and the answer would wait for it.
- */
-async function handedOver(): Promise<void> {
-  for (let step = 0; step < HAND_OVER_STEPS; step++) await Promise.resolve()
 }

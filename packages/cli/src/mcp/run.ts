@@ -31,6 +31,8 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
   // Hosts may close it: notes are then lost, but nothing else.
   process.stderr.on('error', () => {})
   const transport = new HostTransport({
+    arrived: (request) => session.arrived(request),
+    answered: (request) => session.answered(request),
     cancelled: (request) => session.putBack(request),
     closed: () => closed.resolve(undefined),
   })

@@ -9,7 +9,7 @@ import { HostClosed } from '../agent/host-client.ts'
 import { type AgentFlags, commandLineFor, openAgent, type OpenAgent } from '../agent/open.ts'
 import { agentPlace } from '../agent/place.ts'
 import type { Lane } from './lane.ts'
-import { Mailbox } from './mailbox.ts'
+import { Mailbox, type RequestId } from './mailbox.ts'
 import { NoticeFile } from './notice-file.ts'
 import { noticeOf } from './notices.ts'
 
@@ -93,8 +93,18 @@ export class Session {
     })
   }
 
+  /** A request has arrived from the host. */
+  arrived(request: RequestId): void {
+    this.#local?.mailbox.arrived(request)
+  }
+
+  /** Its answer was written. */
+  answered(request: RequestId): void {
+    this.#local?.mailbox.answered(request)
+  }
+
   /** If the agent is open here, the answer to this request was dropped by the host. */
-  putBack(request: string | number): void {
+  putBack(request: RequestId): void {
     this.#local?.mailbox.putBack(request)
   }
 

@@ -1,7 +1,7 @@
 /**
  * JSON-RPC on stdin and stdout. Adds to the library's transport: invisible characters are escaped, requests wait while
- * the host does not read the answers, and a request that is cancelled after it was answered is reported, because the host
- * drops that answer.
+ * the host does not read the answers, and it reports when requests arrive and when their answers are written, and a request
+ * that is cancelled after it was answered, because the host drops that answer.
  */
 import type { Readable, Writable } from 'node:stream'
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
@@ -12,6 +12,10 @@ type JsonRpc = Parameters<StdioServerTransport['send']>[0]
 
 /** What a transport tells its owner. */
 export interface TransportEvents {
+  /** A request was read from stdin. It may wait before it is handed over. */
+  readonly arrived: (request: RequestId) => void
+  /** The answer to a request was written to stdout. */
+  readonly answered: (request: RequestId) => void
   readonly cancelled: (request: RequestId) => void
   /** No more requests come: the host is gone, or sent what no honest host sends. */
   readonly closed: () => void
@@ -43,6 +47,7 @@ export class HostTransport extends StdioServerTransport {
     this.#deliver = this.onmessage
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- a transport is no EventTarget
     this.onmessage = (message) => {
+      if ('method' in message && 'id' in message) this.#events.arrived(message.id)
       if (this.#held.length === 0 && this.#stdout.writableLength <= MOST_UNREAD_BYTES) this.#handOver(message)
       else this.#hold(message)
     }
@@ -55,6 +60,7 @@ export class HostTransport extends StdioServerTransport {
     this.#stdout.write(`${plainJson(message)}\n`, (error) => {
       if (error) return reject(error)
       resolve(undefined)
+      if (!('method' in message) && message.id !== undefined) this.#events.answered(message.id)
       this.#handOverHeld()
     })
     await promise

@@ -25,7 +25,13 @@ function message(text: string | Uint8Array, { index = 1, identity = 'ann', id = 
   const sender = { agent_id: id, fingerprint: id, identity }
   const time = new Date(0).toISOString()
   const fields = { message_id: 'f'.repeat(32), epoch: 1, time, redelivered: false, sender, payload }
-  const follower = { next: () => Promise.reject(new Error()), given: () => {}, settle: () => {}, abandon: () => {} }
+  const follower = {
+    hasNext: false,
+    next: () => Promise.reject(new Error()),
+    given: () => {},
+    settle: () => {},
+    abandon: () => {},
+  }
   return { channel: 'acme/support/routing', message: { channel: 'acme/support/routing', index, ...fields }, follower }
 }
 

@@ -19,6 +19,8 @@ import { noticeOf } from '../../src/mcp/notices.ts'
 class Channels {
   readonly settled: string[] = []
   readonly given: string[] = []
+  /** Messages that are there are handed over after it. */
+  disk: Promise<void> = Promise.resolve()
   readonly #messages = new Map<string, Message[]>()
   readonly #waiting = new Map<string, ((message: Message) => void)[]>()
   readonly #errors = new Map<string, StaticError>()
@@ -50,9 +52,14 @@ class Channels {
     const messages = this.#messages.get(channel)
     if (!messages) throw StaticError.of('not_found')
     let held: Message | undefined
+    const hasError = (): boolean => this.#errors.has(channel)
     return {
+      get hasNext() {
+        return messages.length > 0 || hasError()
+      },
       next: async () => {
         const error = this.#errors.get(channel)
+        if (messages.length > 0) await this.disk
         held = messages.shift()
         if (!held && error) throw error
         const waiting = this.#waiting.get(channel) ?? []
@@ -81,7 +88,10 @@ async function receive(
 ): Promise<readonly string[]> {
   const items: Item[] = []
   const add = (item: Item): boolean => items.length < most && items.push(item) > 0
-  await mailbox.receive({ request: ++requests, channel, waitMs, signal, add })
+  const request = ++requests
+  mailbox.arrived(request)
+  await mailbox.receive({ request, channel, waitMs, signal, add })
+  mailbox.answered(request)
   return items.map((item) =>
     'message' in item
       ? `${item.channel} ${item.message.index}${item.message.redelivered ? ' again' : ''}`
@@ -100,6 +110,26 @@ test('an answer settles nothing, the next call settles it', async () => {
   assert.deepEqual(channels.settled, ['a 1', 'a 2'])
   channels.arrive('a', 3)
   assert.deepEqual(await next, ['a 3'])
+})
+
+test('a call that the host sent before an answer was written settles nothing of it', async () => {
+  const channels = new Channels('a')
+  const mailbox = channels.mailbox()
+  const call = (request: string, waitMs: number): Promise<void> =>
+    mailbox.receive({ request, channel: undefined, waitMs, signal: new AbortController().signal, add: () => true })
+  channels.arrive('a', 1)
+  mailbox.arrived('first')
+  await call('first', 50_000)
+  // Two were sent before the answer was written. One of them is served only afterwards.
+  mailbox.arrived('second')
+  mailbox.arrived('third')
+  await call('second', 1)
+  mailbox.answered('first')
+  await call('third', 1)
+  assert.deepEqual(channels.settled, [])
+  mailbox.arrived('fourth')
+  await call('fourth', 1)
+  assert.deepEqual(channels.settled, ['a 1'])
 })
 
 test('what does not fit waits for the next call, in order, and no channel keeps another out', async () => {
@@ -132,6 +162,23 @@ test('warnings come in their place', async () => {
   channels.fail('a', StaticError.of('removed'))
   assert.deepEqual(await receive(mailbox), ['a 11', 'a failed'])
   assert.deepEqual(await receive(mailbox, { waitMs: 1 }), [])
+})
+
+test('a gap that was kept comes after the messages before it, which have to be read from disk first', async (context) => {
+  const directory = mkdtempSync(join(tmpdir(), 'static-notices-'))
+  context.after(() => rmSync(directory, { recursive: true }))
+  const channel = 'acme/support/routing'
+  new Channels(channel)
+    .mailbox(undefined, new NoticeFile(directory))
+    .addNotice(channel, { notice: 'gap', first: 5, last: 8 })
+  const channels = new Channels(channel)
+  for (const index of [3, 4, 9]) channels.arrive(channel, index)
+  const disk = Promise.withResolvers<void>()
+  channels.disk = disk.promise
+  const answer = receive(channels.mailbox(undefined, new NoticeFile(directory)))
+  for (let turns = 0; turns < 3; turns++) await turn()
+  disk.resolve()
+  assert.deepEqual(await answer, [`${channel} 3`, `${channel} 4`, `${channel} gap`, `${channel} 9`])
 })
 
 test('a warning that no model has confirmed comes again in the next session', async (context) => {

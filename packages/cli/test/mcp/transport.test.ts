@@ -12,6 +12,7 @@ const MIB = 1024 * 1024
 async function serve(): Promise<{
   readonly stdin: PassThrough
   readonly got: unknown[]
+  readonly seen: readonly string[]
   readonly closed: Promise<undefined>
   readonly read: () => void
 }> {
@@ -19,7 +20,17 @@ async function serve(): Promise<{
   const reads: (() => void)[] = []
   const stdout = new Writable({ decodeStrings: false, write: (_chunk, _encoding, done) => void reads.push(done) })
   const closed = Promise.withResolvers<undefined>()
-  const transport = new HostTransport({ cancelled: () => {}, closed: () => closed.resolve(undefined) }, stdin, stdout)
+  const seen: string[] = []
+  const transport = new HostTransport(
+    {
+      arrived: (id) => seen.push(`asked ${id}`),
+      answered: (id) => seen.push(`answered ${id}`),
+      cancelled: () => {},
+      closed: () => closed.resolve(undefined),
+    },
+    stdin,
+    stdout,
+  )
   const got: unknown[] = []
   // oxlint-disable-next-line unicorn/prefer-add-event-listener -- a transport is no EventTarget
   transport.onmessage = (message) => {
@@ -29,7 +40,7 @@ async function serve(): Promise<{
     transport.send(answer).catch(() => {})
   }
   await transport.start()
-  return { stdin, got, closed: closed.promise, read: () => reads.shift()?.() }
+  return { stdin, got, seen, closed: closed.promise, read: () => reads.shift()?.() }
 }
 
 function request(id: number, text = ''): string {
@@ -37,14 +48,20 @@ function request(id: number, text = ''): string {
 }
 
 test('requests wait while the host does not read, in order, and the end of stdin is found at once', async () => {
-  const { stdin, got, closed, read } = await serve()
+  const { stdin, got, seen, closed, read } = await serve()
   for (let id = 0; id < 60; id++) stdin.write(request(id))
   await turn()
+  // They have arrived, those that wait, too; none is answered until the host has read it.
+  assert.deepEqual(
+    seen,
+    Array.from({ length: 60 }, (_, id) => `asked ${id}`),
+  )
   const before = got.length
   assert.ok(before >= 32 && before < 40, `${before} requests were taken`)
   for (let count = 0; count < 60; count++) {
     read()
     await turn()
+    assert.equal(seen.at(-1), `answered ${count}`)
   }
   assert.deepEqual(
     got,

@@ -127,9 +127,9 @@ export class Inbox {
     return this.#weight < FULL_BYTES / 2
   }
 
-  /** Whether a payload can be delivered now. */
+  /** Whether a reader gets a payload, or the end, without waiting for the relay. */
   get hasNext(): boolean {
-    return this.#ready.length > 0 || this.#onDiskAfter !== undefined
+    return this.#ready.length > 0 || this.#onDiskAfter !== undefined || this.#end !== undefined
   }
 
   /** Whether everything is settled. */
