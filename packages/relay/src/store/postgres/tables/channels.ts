@@ -31,11 +31,15 @@ import {
 } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
+import { SharedChannels } from './shared-channels.ts'
 
 /** What a lane may remember. */
 export interface CacheOptions {
   readonly cachedBytes: number
-  /** How long cursors of members that other nodes may have moved count as known, in a channel that holds entries. */
+  /**
+   * How long cursors of members that other nodes may have moved count as known, in a channel that holds entries, and how
+   * long a channel that another node was seen to change counts as shared.
+   */
   readonly freshMs: number
   readonly accounts: KnownAccounts
 }
@@ -52,6 +56,9 @@ export class ChannelTable implements Table {
   readonly #log: LogTable
   readonly #freshMs: number
   readonly #cache: ChannelCache
+  readonly #shared: SharedChannels
+  /** The versions that the last batch of messages took for current. */
+  readonly #assumed = new Map<ChannelId, number>()
   readonly #facts = new Facts()
   /** The channels of this transaction. Null: it does not exist, or was deleted. */
   readonly #present = new Map<ChannelId, Kept | null>()
@@ -66,6 +73,7 @@ export class ChannelTable implements Table {
     this.#log = log
     this.#freshMs = freshMs
     this.#cache = new ChannelCache(cachedBytes)
+    this.#shared = new SharedChannels(freshMs)
     this.#changes = noChanges()
   }
 
@@ -273,6 +281,8 @@ export class ChannelTable implements Table {
       const fresh = this.#guard(id, () => emptyChannel(readChannel(number as number, intactChannel(row))))
       if (!fresh) continue
       const known = this.#cache.get(id)
+      const before = known?.version ?? this.#assumed.get(id)
+      if (before !== undefined && before !== version) this.#shared.add(id)
       if (known && known.version === version && known.channel.number === number) {
         this.#present.set(id, known)
         if (now - known.membersAt >= this.#freshMs && holdsEntries(known.channel)) aged.push(known)
@@ -287,6 +297,25 @@ export class ChannelTable implements Table {
     await Promise.all([loadChannels(loading, stale), loadMembers(loading, aged), applied])
   }
 
+  /** The version that a channel was read at. */
+  versionOf({ id }: Channel): number {
+    return this.#present.get(id)?.version ?? 0
+  }
+
+  /**
+   * Takes what is remembered for current, until the statement that stores messages finds out. Returns false if one of
+   * the channels is not remembered, or if another node uses it, too.
+   */
+  assumeCurrent(ids: readonly ChannelId[]): boolean {
+    for (const id of ids) {
+      const known = this.#cache.get(id)
+      if (!known || this.#shared.has(id)) return false
+      this.#present.set(id, known)
+      this.#assumed.set(id, known.version)
+    }
+    return true
+  }
+
   write(): void {
     const keptOf = ({ id }: Channel): Kept | undefined => this.#present.get(id) ?? undefined
     writeChannels(this.#transaction, this.#changes, { keptOf, marksAcks: this.#freshMs > 0 })
@@ -295,6 +324,7 @@ export class ChannelTable implements Table {
   /** The transaction is committed: what is in memory is what is stored. */
   committed(): void {
     const { changed, raised, created } = this.#changes
+    this.#assumed.clear()
     for (const channel of [...changed, ...created.keys()]) {
       channel.changes.channel = false
       channel.changes.members.clear()

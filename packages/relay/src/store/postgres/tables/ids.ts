@@ -6,8 +6,8 @@ import type { Channel } from '../../ledger/state.ts'
 import { checksum, intact } from '../../sqlite/checksum.ts'
 import { KINDS } from '../../sqlite/records.ts'
 import { Missing, type Table } from '../facts.ts'
-import { type Row, statement } from '../session.ts'
-import { type Blob, type Transaction, ask } from '../write.ts'
+import { statement } from '../session.ts'
+import { type Blob, type NumberRow, type Transaction, ask } from '../write.ts'
 
 // One row per id: the newest, because an expired one may still be there.
 const FIND = statement(`
@@ -65,6 +65,11 @@ export class IdTable implements Table {
     return known
   }
 
+  /** Takes ids for new, until the statement that stores them finds out. */
+  assumeNew(asked: readonly ChannelIdKey[]): void {
+    for (const { channel, key } of asked) this.#known.set(textOf(channel, key), null)
+  }
+
   /** Reads ids that are not known. */
   async fetch(asked: readonly ChannelIdKey[]): Promise<void> {
     const unknown = asked.filter(({ channel, key }) => !this.#known.has(textOf(channel, key)))
@@ -89,7 +94,7 @@ export class IdTable implements Table {
   write(): void {}
 
   /** The rows of the added ids, with offsets in place of bytes. */
-  rows(blob: Blob, isLive: (channel: Channel) => boolean): Row[] {
+  rows(blob: Blob, isLive: (channel: Channel) => boolean): NumberRow[] {
     return [...this.#added.values()]
       .filter(({ channel }) => isLive(channel))
       .map(({ channel: { number }, key, answer: { index, head, at } }) => {
