@@ -56,6 +56,8 @@ export class Blob {
 const INT8 = 20
 const ARRAY_HEADER_BYTES = 20
 const ELEMENT_BYTES = 12
+/** Enough for a few messages. */
+const FIRST_BYTES = 4096
 /** Null in `Numbers`: with real ones, PostgreSQL would have to walk through the array to find an element. */
 const NONE: number = Number.MIN_SAFE_INTEGER
 
@@ -64,28 +66,37 @@ const NONE: number = Number.MIN_SAFE_INTEGER
  * array that it unnests, which takes longer than to store a row.
  */
 export class Numbers {
-  readonly #values: number[] = []
+  #bytes = new DataView(new ArrayBuffer(FIRST_BYTES))
+  #length = 0
 
   /** Number of values so far. */
   get length(): number {
-    return this.#values.length
+    return this.#length
   }
 
   add(row: NumberRow): void {
-    for (const value of row) this.#values.push(value ?? NONE)
+    let at = ARRAY_HEADER_BYTES + ELEMENT_BYTES * this.#length
+    if (at + ELEMENT_BYTES * row.length > this.#bytes.byteLength) this.#grow()
+    for (const value of row) {
+      const number = value ?? NONE
+      this.#bytes.setInt32(at, 8)
+      this.#bytes.setInt32(at + 4, Math.floor(number / 2 ** 32))
+      this.#bytes.setInt32(at + 8, number)
+      at += ELEMENT_BYTES
+    }
+    this.#length += row.length
   }
 
   finish(): Buffer {
-    const all = Buffer.allocUnsafe(ARRAY_HEADER_BYTES + ELEMENT_BYTES * this.#values.length)
     // Dimensions, whether there are nulls, the type of elements, their number, and the first index.
-    for (const [at, field] of [1, 0, INT8, this.#values.length, 1].entries()) all.writeInt32BE(field, 4 * at)
-    let at = ARRAY_HEADER_BYTES
-    for (const value of this.#values) {
-      at = all.writeInt32BE(8, at)
-      at = all.writeInt32BE(Math.floor(value / 2 ** 32), at)
-      at = all.writeUInt32BE(value >>> 0, at)
-    }
-    return all
+    for (const [at, field] of [1, 0, INT8, this.#length, 1].entries()) this.#bytes.setInt32(4 * at, field)
+    return Buffer.from(this.#bytes.buffer, 0, ARRAY_HEADER_BYTES + ELEMENT_BYTES * this.#length)
+  }
+
+  #grow(): void {
+    const larger = new Uint8Array(2 * this.#bytes.byteLength)
+    larger.set(new Uint8Array(this.#bytes.buffer))
+    this.#bytes = new DataView(larger.buffer)
   }
 }
 

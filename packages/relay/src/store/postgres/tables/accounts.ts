@@ -56,7 +56,11 @@ export class AccountTable implements Table {
     this.rewind()
     const since = performance.now() - this.#freshMs
     if (this.#known.size > MAX_ACCOUNTS) this.#known.clear()
-    for (const [key, { at }] of this.#known) if (at <= since) this.#known.delete(key)
+    // In the order in which they were read.
+    for (const [key, { at }] of this.#known) {
+      if (at > since) break
+      this.#known.delete(key)
+    }
   }
 
   rewind(): void {
@@ -81,8 +85,11 @@ export class AccountTable implements Table {
 
   /** Reads the accounts that are not known. */
   async fetch(accounts: readonly Account[]): Promise<void> {
-    const unknown = new Map(accounts.map((account) => [keyOf(account), account]))
-    for (const key of this.#known.keys()) unknown.delete(key)
+    const unknown = new Map<string, Account>()
+    for (const account of accounts) {
+      const key = keyOf(account)
+      if (!this.#known.has(key)) unknown.set(key, account)
+    }
     if (unknown.size === 0) return
     const asked = [...unknown.values()]
     const rows = await ask(this.#transaction, SIZES, [asked.map(({ id }) => id), asked.map(({ mode }) => mode)])
@@ -90,7 +97,10 @@ export class AccountTable implements Table {
       const account = { id, mode } as Account
       const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
       const record = { ...newAccount(account), ...(limits ? readLimits(limits) : {}), bytes: bytes as number }
-      this.#known.set(keyOf(account), { record, at: performance.now() })
+      const key = keyOf(account)
+      // At the end, also if another lane has read it meanwhile.
+      this.#known.delete(key)
+      this.#known.set(key, { record, at: performance.now() })
     }
   }
 

@@ -53,15 +53,17 @@ export class IdTable implements Table {
     this.#added.clear()
   }
 
-  find(channel: Channel, key: IdKey, since: Time): Answered | undefined {
-    const added = this.#added.get(textOf(channel.id, key))
-    const answer = added?.channel.number === channel.number ? added.answer : this.#stored(channel, key)
+  find(channel: Channel, key: IdKey, since: Time, text: string = textOf(channel.id, key)): Answered | undefined {
+    const added = this.#added.get(text)
+    const answer = added?.channel.number === channel.number ? added.answer : this.#stored(channel, key, text)
     return answer && answer.at > since ? { index: answer.index, head: answer.head } : undefined
   }
 
   add(channel: Channel, key: IdKey, answer: StoredAnswer, since: Time): Answered | undefined {
-    const known = this.find(channel, key, since)
-    if (!known) this.#added.set(textOf(channel.id, key), { channel, key: keyBytes(key), answer })
+    const bytes = keyBytes(key)
+    const text = channel.id + bytes.toString('latin1')
+    const known = this.find(channel, key, since, text)
+    if (!known) this.#added.set(text, { channel, key: bytes, answer })
     return known
   }
 
@@ -102,8 +104,8 @@ export class IdTable implements Table {
       })
   }
 
-  #stored({ id, number }: Channel, key: IdKey): StoredAnswer | undefined {
-    const known = this.#known.get(textOf(id, key))
+  #stored({ id, number }: Channel, key: IdKey, text: string): StoredAnswer | undefined {
+    const known = this.#known.get(text)
     if (known === undefined) throw new Missing(() => this.fetch([{ channel: id, key }]))
     return known?.number === number ? known : undefined
   }
