@@ -56,8 +56,8 @@ async function measure({ nodes, channels, senders, servers }: Setting, figures: 
     return (nodes[at] as StoreNode).append(own)
   }
   const before = serverCpuMs(servers)
-  const runs = await Promise.all(nodes.map((_, at) => load(at, Math.ceil(APPENDS / nodes.length), WINDOW)))
-  const appended = Math.ceil(APPENDS / nodes.length) * nodes.length
+  const runs = await Promise.all(nodes.map((_, at) => load(at, APPENDS, WINDOW)))
+  const appended = APPENDS * nodes.length
   figures.serverCpu.push(((serverCpuMs(servers) - before) * 1000) / appended)
   figures.nodeCpu.push(runs.reduce((sum, { cpu }) => sum + cpu, 0) / appended)
   figures.perSecond.push(appended / Math.max(...runs.map(({ seconds }) => seconds)))

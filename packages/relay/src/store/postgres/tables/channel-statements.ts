@@ -22,8 +22,8 @@ export const SENDERS: Statement = statement(
 )
 export const ENDS: Statement =
   statement(`SELECT e.channel, e.index, e.kind, e.slot, e.at, e.counter, e.control, e.sender, e.message_id,
-  e.hash, e.checksum FROM unnest($1::bigint[], $2::bigint[]) u (channel, index)
-  JOIN entries e ON e.channel = u.channel AND e.index = u.index`)
+  e.hash, e.checksum FROM channels c JOIN entries e ON e.channel = c.number AND e.index = c.last_index
+  WHERE c.number = ANY($1::bigint[])`)
 export const ACTING: Statement =
   statement(`SELECT m.channel, ${MEMBER} FROM unnest($1::bytea[], $2::bytea[]) u (id, agent)
   JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = u.agent`)

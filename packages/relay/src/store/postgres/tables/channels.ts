@@ -13,22 +13,8 @@ import type { Row } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { KnownAccounts } from './accounts.ts'
 import { ChannelCache, type Kept } from './channel-cache.ts'
-import { intactChannel, loadChannels, loadMembers, toMember, toSender } from './channel-loader.ts'
-import {
-  ACTING,
-  CHANNEL_COLUMNS,
-  COUNT,
-  DUE,
-  FOUNDING,
-  GLANCE,
-  HEADS,
-  LOCK,
-  MEMBER_COLUMNS,
-  NAMED,
-  NUMBERS,
-  OF_AGENT,
-  READ,
-} from './channel-statements.ts'
+import { intactChannel, loadChannels, loadMembers, readGlances, readParts, toMember } from './channel-loader.ts'
+import { ACTING, COUNT, DUE, FOUNDING, HEADS, LOCK, NAMED, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
 import { SharedChannels } from './shared-channels.ts'
@@ -127,7 +113,10 @@ export class ChannelTable implements Table {
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
     const kept = this.#present.get(id)
     if (kept === null) return undefined
-    if (!kept) return this.#facts.need(`glance ${id} ${agent}`, async () => (await this.#glances([id], agent)).get(id))
+    if (!kept)
+      return this.#facts.need(`glance ${id} ${agent}`, async () =>
+        (await readGlances(this.#transaction, [id], agent)).get(id),
+      )
     const member = findMember(kept.channel, agent)
     return member && { channel: kept.channel, member, sender: kept.channel.senders.get(agent) }
   }
@@ -167,7 +156,8 @@ export class ChannelTable implements Table {
     const stored = this.#facts.need(`channels of ${agent} ${after} ${enough}`, async () => {
       const rows = await ask(this.#transaction, OF_AGENT, [bytea(agent), bytea(after ?? ''), enough])
       const ids = rows.map(([id]) => toHex(id as Uint8Array))
-      for (const [id, glance] of await this.#glances(ids, agent)) this.#facts.set(`glance ${id} ${agent}`, glance)
+      for (const [id, glance] of await readGlances(this.#transaction, ids, agent))
+        this.#facts.set(`glance ${id} ${agent}`, glance)
       return ids
     })
     const found = new Set(stored)
@@ -256,7 +246,7 @@ export class ChannelTable implements Table {
   async fetchGlances(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
     const unknown = ids.filter((id) => !this.#facts.has(`glance ${id} ${agent}`))
     if (unknown.length === 0) return
-    const found = await this.#glances(unknown, agent)
+    const found = await readGlances(this.#transaction, unknown, agent)
     for (const id of unknown) this.#facts.set(`glance ${id} ${agent}`, found.get(id))
   }
 
@@ -269,8 +259,11 @@ export class ChannelTable implements Table {
     if (wanted.length === 0) return
     const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [wanted.map(bytea)])
     const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.includes(channel)))
-    // Awaited below, but the other may fail first.
-    refreshed.catch(() => {})
+    // Of channels that other nodes change, too, everything is read at once: what is remembered will not be current.
+    const numbers = wanted.flatMap((id) => (this.#shared.has(id) ? (this.#cache.get(id)?.channel.number ?? []) : []))
+    const early = readParts(this.#transaction, numbers)
+    // Awaited below, but the first may fail before.
+    for (const promise of [refreshed, early]) promise.catch(() => {})
     const rows = await reading
     const stale: Kept[] = []
     const aged: Kept[] = []
@@ -294,7 +287,7 @@ export class ChannelTable implements Table {
     }
     const loading = { transaction: this.#transaction, log: this.#log, guard: this.#guard.bind(this) }
     const applied = refreshed.then((found) => this.#apply(found, stale))
-    await Promise.all([loadChannels(loading, stale), loadMembers(loading, aged), applied])
+    await Promise.all([loadChannels(loading, stale, await early), loadMembers(loading, aged), applied])
   }
 
   /** The version that a channel was read at. */
@@ -339,18 +332,6 @@ export class ChannelTable implements Table {
 
   #isDropped(id: ChannelId): boolean {
     return [...this.#changes.dropped.values()].some((channel) => channel.id === id)
-  }
-
-  async #glances(ids: readonly ChannelId[], agent: AgentId): Promise<Map<ChannelId, Glance>> {
-    const rows = ids.length === 0 ? [] : await ask(this.#transaction, GLANCE, [ids.map(bytea), bytea(agent)])
-    return new Map(
-      rows.map(([number, ...row]) => {
-        const channel = readChannel(number as number, intactChannel(row.slice(0, CHANNEL_COLUMNS)))
-        const member = toMember(row.slice(CHANNEL_COLUMNS, CHANNEL_COLUMNS + MEMBER_COLUMNS))
-        const sender = row.slice(CHANNEL_COLUMNS + MEMBER_COLUMNS)
-        return [channel.id, { channel, member, sender: sender[0] === null ? undefined : toSender(sender) }]
-      }),
-    )
   }
 
   /** Damage makes only its own channel unusable. */
