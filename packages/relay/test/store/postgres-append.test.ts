@@ -65,6 +65,18 @@ test('messages to a channel that the node remembers take one statement', async (
   assert.equal((await indexes(world)).length, 23)
 })
 
+test('the size of an account that has aged is read beside the message', async (t) => {
+  const { world } = await openNodes(t, 1e-6)
+  const held = watch(t, 'LEFT JOIN accounts')
+  const message = world.say('alice')
+  await held.reached
+  await new Promise(setImmediate)
+  assert.ok(held.sent.at(-1)?.includes('is_current'), held.sent.join('\n'))
+  held.open()
+  assert.equal(accepted(await message), 3)
+  assert.equal(held.sent.length, 2, held.sent.join('\n'))
+})
+
 test('a message that another node stores first is noticed', async (t) => {
   const { world, twin } = await openNodes(t)
   const held = watch(t, 'is_current')

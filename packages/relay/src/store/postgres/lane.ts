@@ -166,14 +166,19 @@ export class Lane {
       await this.#ensureDays(calls)
       rows.begin()
       if (!assume(rows, calls)) return undefined
-      await rows.accounts.fetch(rows.channels.accounts())
+      const accounts = rows.channels.accounts()
+      const sizes = rows.accounts.fetch(accounts)
+      // Awaited below.
+      sizes.catch(() => {})
+      if (!rows.accounts.assumeKnown(accounts)) await sizes
       const answers = calls.map((call) => this.#call(call))
       const started = performance.now()
       // Who lags is read with the lock: other nodes move cursors without changing the version.
       const isPlain = answers.every((answer) => 'result' in answer && !('pressure' in answer.result))
       const storing = isPlain && rows.storeIfCurrent(calls.length)
       committing = true
-      if (!(await storing)) {
+      const [isStored] = await Promise.all([storing, sizes])
+      if (!isStored) {
         rows.rewind()
         return undefined
       }

@@ -15,7 +15,7 @@ import {
 import type { Row, Statement } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { Kept } from './channel-cache.ts'
-import { CHANNEL_COLUMNS, ENDS, GLANCE, MEMBERS, MEMBER_COLUMNS, SENDERS } from './channel-statements.ts'
+import { CHANNEL_COLUMNS, GLANCE, MEMBERS, MEMBER_COLUMNS, PARTS } from './channel-statements.ts'
 import type { LogTable } from './log.ts'
 
 /** What is needed to read channels. */
@@ -28,26 +28,27 @@ export interface Loading {
 
 /** The rows of members and senders, and of the last entries, of some channels. */
 export interface ChannelParts {
-  readonly numbers: ReadonlySet<number>
+  readonly ids: ReadonlySet<ChannelId>
   readonly members: readonly Row[]
   readonly senders: readonly Row[]
   readonly ends: readonly Row[]
 }
 
 /** Reads them. */
-export async function readParts(transaction: Transaction, numbers: readonly number[]): Promise<ChannelParts> {
-  const read = async (one: Statement): Promise<Row[]> => (numbers.length === 0 ? [] : ask(transaction, one, [numbers]))
-  const [members, senders, ends] = await Promise.all([read(MEMBERS), read(SENDERS), read(ENDS)])
-  return { numbers: new Set(numbers), members, senders, ends }
+export async function readParts(transaction: Transaction, ids: readonly ChannelId[]): Promise<ChannelParts> {
+  const values = [ids.map(bytea)]
+  const read = async (one: Statement): Promise<Row[]> => (ids.length === 0 ? [] : ask(transaction, one, values))
+  const [members, senders, ends] = await Promise.all([read(PARTS[0]), read(PARTS[1]), read(PARTS[2])])
+  return { ids: new Set(ids), members, senders, ends }
 }
 
 /** Completes channels; reads what is not among the parts that were read with the channels themselves. */
 export async function loadChannels(loading: Loading, stale: readonly Kept[], early: ChannelParts): Promise<void> {
-  const isRead = ({ channel: { number } }: Kept): boolean => early.numbers.has(number)
+  const isRead = ({ channel: { id } }: Kept): boolean => early.ids.has(id)
   complete(loading, stale.filter(isRead), early)
   const rest = stale.filter((kept) => !isRead(kept))
-  const numbers = rest.map(({ channel }) => channel.number)
-  complete(loading, rest, await readParts(loading.transaction, numbers))
+  const ids = rest.map(({ channel }) => channel.id)
+  complete(loading, rest, await readParts(loading.transaction, ids))
 }
 
 function complete({ log, guard }: Loading, stale: readonly Kept[], { members, senders, ends }: ChannelParts): void {

@@ -259,9 +259,11 @@ export class ChannelTable implements Table {
     if (wanted.length === 0) return
     const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [wanted.map(bytea)])
     const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.includes(channel)))
-    // Of channels that other nodes change, too, everything is read at once: what is remembered will not be current.
-    const numbers = wanted.flatMap((id) => (this.#shared.has(id) ? (this.#cache.get(id)?.channel.number ?? []) : []))
-    const early = readParts(this.#transaction, numbers)
+    // Everything at once, where what is remembered will not be current.
+    const early = readParts(
+      this.#transaction,
+      wanted.filter((id) => !this.#cache.get(id) || this.#shared.has(id)),
+    )
     // Awaited below, but the first may fail before.
     for (const promise of [refreshed, early]) promise.catch(() => {})
     const rows = await reading
