@@ -1,186 +1,170 @@
 /**
- * What PostgreSQL costs the relay: appends of 1 KiB through the store, by one node, over SQLite, over PostgreSQL, and with
- * a synchronous standby; in turns, so that all see the same machine. The measures are appends per second with 64 under
- * way, the time of a lone append, CPU per append (node and servers), and a lone append among 100,000 channels.
+ * What PostgreSQL costs the relay: appends of 1 KiB through the store, each node in a process of its own, in turns, so that
+ * all see the same machine: one node over SQLite, over PostgreSQL, and over PostgreSQL with a synchronous standby; three
+ * nodes over PostgreSQL, each with channels of its own, and all in one channel. The measures are appends per second with
+ * 64 under way at each node, the time of a lone append, CPU per append (node and servers), a lone append among many
+ * channels, and how long a message takes there and back between agents at two nodes. `STATIC_BENCH_ONLY` names parts.
  */
-import { randomBytes } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { startCluster } from '@static/testkit/postgres/cluster'
-import { openPostgresStore, openSqliteStore, type Retention, type Store } from '@static/testkit/store/relay-engines'
+import { ensureNats } from '../scripts/nats.ts'
 import { median } from './api/processor.ts'
+import { type StoreNode, serverCpuMs, startNode } from './cluster/process.ts'
+import { measureRoundTrips } from './cluster/round-trip.ts'
 
 const ROUNDS = Number(process.env['STATIC_BENCH_ROUNDS'] ?? 5)
-const APPENDS = 4000
+const MANY_CHANNELS = Number(process.env['STATIC_BENCH_CHANNELS'] ?? 20_000)
+const ONLY = process.env['STATIC_BENCH_ONLY']
+const APPENDS = 3000
 const WINDOW = 64
 const LONE = 200
-const MANY_CHANNELS = Number(process.env['STATIC_BENCH_CHANNELS'] ?? 100_000)
-const BODY = randomBytes(1024)
-const RETENTION: Retention = {
-  entryMs: 7 * 86_400_000,
-  messageIdMs: 7 * 86_400_000,
-  channelBytes: 2 ** 40,
-  channelEntries: 2 ** 40,
-  accountBytes: 2 ** 50,
-  freeControl: 120,
-  freeCommitBytes: 2 ** 40,
-  freeChannelCommitBytes: 2 ** 40,
-  memberAddsPerHour: 60,
-}
-const TARGETS = { appends: 0.6, lone: 2.2, manyChannels: 1.3 } as const
+const NODES = 3
+const ROUND_TRIPS = 60
+const TARGETS = { appends: 0.6, lone: 2.2, sharedChannel: 0.8, roundTrip: 2.5, manyChannels: 1.3 } as const
 
+/** One value for each round. */
 interface Figures {
-  perSecond: number[]
-  loneMs: number[]
-  nodeCpu: number[]
-  serverCpu: number[]
+  readonly perSecond: number[]
+  readonly loneMs: number[]
+  readonly nodeCpu: number[]
+  readonly serverCpu: number[]
 }
 
-/** One owner per channel; messages under way at once belong to different channels. */
-class Load {
-  readonly store: Store
-  readonly #counters = new Map<string, number>()
-
-  constructor(store: Store) {
-    this.store = store
-  }
-
-  async create(count: number, prefix: string): Promise<string[]> {
-    const channels = Array.from({ length: count }, (_, at) => idOf(`${prefix} ${at}`))
-    for (let at = 0; at < count; at += 256) {
-      await Promise.all(channels.slice(at, at + 256).map((channel) => this.#create(channel)))
-    }
-    return channels
-  }
-
-  async append(channel: string): Promise<void> {
-    const counter = (this.#counters.get(channel) ?? 0) + 1
-    this.#counters.set(channel, counter)
-    const request = { slot: 0, messageId: randomBytes(16), counter, control: false, ciphertext: BODY, paid: true }
-    const result = await this.store.run('append', { actor: actorOf(channel), channel, ...request, now: Date.now() })
-    if (!('index' in result)) throw new Error(JSON.stringify(result))
-  }
-
-  async #create(channel: string): Promise<void> {
-    const request = { actor: actorOf(channel), channel, name: `a/b/${channel}`, welcome: BODY, guestLimit: 0 }
-    const result = await this.store.run('create', { ...request, maxChannels: 1e9, now: Date.now() })
-    if ('refused' in result) throw new Error(result.refused)
-  }
+/** What is measured in turns. */
+interface Setting {
+  readonly nodes: readonly StoreNode[]
+  /** Of each node. */
+  readonly channels: readonly (readonly string[])[]
+  /** Of each node, in a channel that all share. */
+  readonly senders?: readonly string[]
+  /** The first processes of its servers. */
+  readonly servers: readonly number[]
 }
 
-function idOf(text: string): string {
-  return Buffer.from(text).toString('hex').padEnd(32, '0').slice(0, 32)
+const idOf = (text: string): string => Buffer.from(text).toString('hex').padEnd(32, '0').slice(0, 32)
+const idsOf = (count: number, prefix: string): string[] =>
+  Array.from({ length: count }, (_, at) => idOf(`${prefix} ${at}`))
+const rounded = (value: number): number => Number(value.toFixed(2))
+const isWanted = (part: string): boolean => ONLY === undefined || ONLY.split(',').includes(part)
+
+async function measure({ nodes, channels, senders, servers }: Setting, figures: Figures): Promise<void> {
+  const load = (at: number, count: number, window: number): ReturnType<StoreNode['append']> => {
+    const sender = senders?.[at]
+    const own = { channels: channels[at] ?? [], count, window, ...(sender === undefined ? {} : { sender }) }
+    return (nodes[at] as StoreNode).append(own)
+  }
+  const before = serverCpuMs(servers)
+  const runs = await Promise.all(nodes.map((_, at) => load(at, APPENDS, WINDOW)))
+  const appended = APPENDS * nodes.length
+  figures.serverCpu.push(((serverCpuMs(servers) - before) * 1000) / appended)
+  figures.nodeCpu.push(runs.reduce((sum, { cpu }) => sum + cpu, 0) / appended)
+  figures.perSecond.push(appended / Math.max(...runs.map(({ seconds }) => seconds)))
+  figures.loneMs.push((await load(0, LONE, 1)).medianMs)
 }
 
-/** An account for each channel: sizes of accounts are summed over their channels. */
-function actorOf(channel: string): { agent: string; account: { id: string; mode: 'live' } } {
-  return { agent: channel.repeat(2), account: { id: channel, mode: 'live' } }
-}
-
-/** CPU microseconds of all processes of PostgreSQL under these first processes. Ended ones count with their parent. */
-function serverCpu(parents: readonly (number | undefined)[]): number {
-  let ticks = 0
-  for (const name of readdirSync('/proc').filter((each) => /^\d+$/.test(each))) {
-    try {
-      const fields = readFileSync(`/proc/${name}/stat`, 'utf8')
-        .replace(/^.*\) /, '')
-        .split(' ')
-      if (!parents.includes(Number(name)) && !parents.includes(Number(fields[1]))) continue
-      for (const at of [11, 12]) ticks += Number(fields[at])
-    } catch {
-      // It has ended.
+/** Measures all settings in turns. */
+async function inTurns(settings: Readonly<Record<string, Setting>>): Promise<Map<string, Figures>> {
+  const all = new Map<string, Figures>()
+  const none = (): Figures => ({ perSecond: [], loneMs: [], nodeCpu: [], serverCpu: [] })
+  for (const name of Object.keys(settings)) all.set(name, none())
+  for (let round = -1; round < ROUNDS; round++) {
+    // The first round warms up.
+    for (const [name, setting] of Object.entries(settings)) {
+      await measure(setting, round < 0 ? none() : (all.get(name) ?? none()))
     }
   }
-  return ticks * 10_000
+  return all
 }
 
-async function measure(
-  load: Load,
-  channels: readonly string[],
-  pids: readonly (number | undefined)[],
-): Promise<Figures> {
-  const before = { node: process.cpuUsage(), servers: serverCpu(pids), at: performance.now() }
-  let next = 0
-  const work = async (): Promise<void> => {
-    while (next < APPENDS) await load.append(channels[next++ % channels.length] ?? '')
-  }
-  await Promise.all(Array.from({ length: WINDOW }, work))
-  const seconds = (performance.now() - before.at) / 1000
-  const { user, system } = process.cpuUsage(before.node)
-  const servers = serverCpu(pids) - before.servers
-  const lone = await loneMs(load, channels)
+/** The median of the ratios of each round. */
+function ratio(all: ReadonlyMap<string, Figures>, figure: keyof Figures, name: string, base: string): number {
+  const bases = all.get(base)?.[figure] ?? []
+  return rounded(median((all.get(name)?.[figure] ?? []).map((value, at) => value / (bases[at] ?? Number.NaN))))
+}
+
+async function stores(stack: AsyncDisposableStack, directory: string): Promise<Record<string, unknown>> {
+  const alone = await startCluster(false)
+  stack.defer(() => alone.close())
+  await alone.standby.stop()
+  const pair = await startCluster()
+  stack.defer(() => pair.close())
+  const open = async (place: Parameters<typeof startNode>[0]): Promise<StoreNode> => stack.use(await startNode(place))
+  const sqlite = await open({ path: join(directory, 'relay.sqlite') })
+  const three: StoreNode[] = []
+  for (let at = 0; at < NODES; at++)
+    three.push(await open({ url: alone.primary.url, keyFile: join(directory, 'a.key') }))
+  const [postgres] = three as [StoreNode]
+  const standby = await open({ url: pair.url, keyFile: join(directory, 'b.key') })
+  const few = idsOf(WINDOW, 'few')
+  for (const node of [sqlite, postgres, standby]) await node.create(few)
+  const own = three.map((_, at) => idsOf(WINDOW, `own ${at}`))
+  for (const [at, node] of three.entries()) await node.create(own[at] ?? [])
+  const senders = idsOf(NODES, 'sender').map((id) => id.repeat(2))
+  const [shared, single] = [idOf('shared'), idOf('single')]
+  for (const channel of [shared, single]) await postgres.found(channel, senders)
+
+  const servers = [alone.primary.pid ?? 0]
+  const all = await inTurns({
+    sqlite: { nodes: [sqlite], channels: [few], servers: [] },
+    postgres: { nodes: [postgres], channels: [few], servers },
+    'postgres with standby': {
+      nodes: [standby],
+      channels: [few],
+      servers: [pair.primary.pid ?? 0, pair.standby.pid ?? 0],
+    },
+    'three nodes, own channels': { nodes: three, channels: own, servers },
+    'one node, one channel': { nodes: [postgres], channels: [[single]], senders, servers },
+    'three nodes, one channel': { nodes: three, channels: three.map(() => [shared]), senders, servers },
+  })
+  const lone = async (channels: readonly string[]): Promise<number> =>
+    (await postgres.append({ channels, count: LONE, window: 1 })).medianMs
+  const many = idsOf(MANY_CHANNELS, 'many')
+  await postgres.create(many)
+  const spread = idsOf(LONE, 'many').map((_, at) => many[Math.floor((at * many.length) / LONE)] ?? '')
+  const [oneMs, manyMs] = [await lone(few.slice(0, 1)), await lone(spread)]
+  const medians = [...all].map(([name, figures]) => [
+    name,
+    Object.fromEntries(Object.entries(figures).map(([key, values]) => [key, rounded(median(values as number[]))])),
+  ])
   return {
-    perSecond: [APPENDS / seconds],
-    loneMs: [lone],
-    nodeCpu: [(user + system) / APPENDS],
-    serverCpu: [servers / APPENDS],
+    ...Object.fromEntries(medians),
+    ratios: {
+      appends: ratio(all, 'perSecond', 'postgres', 'sqlite'),
+      lone: ratio(all, 'loneMs', 'postgres', 'sqlite'),
+      appendsWithStandby: ratio(all, 'perSecond', 'postgres with standby', 'sqlite'),
+      loneWithStandby: ratio(all, 'loneMs', 'postgres with standby', 'sqlite'),
+      threeNodes: ratio(all, 'perSecond', 'three nodes, own channels', 'postgres'),
+      sharedChannel: ratio(all, 'perSecond', 'three nodes, one channel', 'one node, one channel'),
+      manyChannels: rounded(manyMs / oneMs),
+    },
+    manyChannels: { channels: MANY_CHANNELS, oneMs: rounded(oneMs), manyMs: rounded(manyMs) },
   }
 }
 
-async function loneMs(load: Load, channels: readonly string[]): Promise<number> {
-  const times: number[] = []
-  for (let at = 0; at < LONE; at++) {
-    const started = performance.now()
-    await load.append(channels[Math.floor((at * channels.length) / LONE)] ?? '')
-    times.push(performance.now() - started)
-  }
-  return median(times)
+async function roundTrips(stack: AsyncDisposableStack): Promise<Record<string, unknown>> {
+  process.env['STATIC_TEST_NATS'] ??= await ensureNats(resolve('.cache'))
+  const alone = await startCluster(false)
+  stack.defer(() => alone.close())
+  await alone.standby.stop()
+  const { sqlite, twoNodes } = await measureRoundTrips(alone.primary.url, ROUNDS, ROUND_TRIPS)
+  const ratios = twoNodes.map((value, at) => value / (sqlite[at] ?? Number.NaN))
+  return { sqliteMs: median(sqlite), twoNodesMs: median(twoNodes), ratio: rounded(median(ratios)) }
 }
 
 const directory = mkdtempSync(join(tmpdir(), 'static-bench-'))
-const alone = await startCluster(false)
-const pair = await startCluster()
-const open = (url: string, name: string): ReturnType<typeof openPostgresStore> =>
-  openPostgresStore({ url, keyFile: join(directory, name), retention: RETENTION }, () => {})
-const postgres = await open(alone.url, 'one.key')
-const sqlite = await openSqliteStore({ path: join(directory, 'relay.sqlite'), retention: RETENTION }, () => {})
-const standby = await open(pair.url, 'two.key')
-const engines = {
-  sqlite: { load: new Load(sqlite), pids: [] },
-  postgres: { load: new Load(postgres), pids: [alone.primary.pid] },
-  'postgres with standby': { load: new Load(standby), pids: [pair.primary.pid, pair.standby.pid] },
-} as const
-try {
-  const all = new Map<string, Figures>()
-  const channels = new Map<string, string[]>()
-  for (const [name, { load }] of Object.entries(engines)) channels.set(name, await load.create(WINDOW, 'few'))
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [name, { load, pids }] of Object.entries(engines)) {
-      const figures = await measure(load, channels.get(name) ?? [], pids)
-      const known = all.get(name)
-      if (!known) all.set(name, figures)
-      else for (const key of Object.keys(known) as (keyof Figures)[]) known[key].push(...figures[key])
-    }
-  }
-  const summary = Object.fromEntries(
-    [...all].map(([name, figures]) => [
-      name,
-      Object.fromEntries(Object.entries(figures).map(([key, values]) => [key, Number(median(values).toFixed(2))])),
-    ]),
-  )
-  const { load } = engines.postgres
-  const few = await loneMs(load, channels.get('postgres')?.slice(0, 1) ?? [])
-  const many = await loneMs(load, await load.create(MANY_CHANNELS, 'many'))
-  const ratio = (one: keyof Figures, name: string): number =>
-    Number(((summary[name]?.[one] ?? 0) / (summary['sqlite']?.[one] ?? 1)).toFixed(2))
-  const result = {
-    ...summary,
-    ratios: {
-      appends: ratio('perSecond', 'postgres'),
-      lone: ratio('loneMs', 'postgres'),
-      appendsWithStandby: ratio('perSecond', 'postgres with standby'),
-      loneWithStandby: ratio('loneMs', 'postgres with standby'),
-      manyChannels: Number((many / few).toFixed(2)),
-    },
-    targets: TARGETS,
-    manyChannels: { channels: MANY_CHANNELS, oneMs: few, manyMs: many, cached: postgres.cached },
-  }
+const result: Record<string, unknown> = {}
+/** One part after the other: what one has started does not run beside the next. */
+for (const [name, part] of Object.entries({ stores, roundTrips })) {
+  if (!isWanted(name)) continue
+  await using stack = new AsyncDisposableStack()
+  result[name] = await part(stack, directory)
+}
+rmSync(directory, { recursive: true, force: true })
+const text = `${JSON.stringify({ ...result, targets: TARGETS }, undefined, 2)}\n`
+process.stdout.write(text)
+if (ONLY === undefined) {
   mkdirSync('bench/results', { recursive: true })
-  writeFileSync('bench/results/cluster.json', `${JSON.stringify(result, undefined, 2)}\n`)
-  process.stdout.write(`${JSON.stringify(result, undefined, 2)}\n`)
-} finally {
-  await Promise.all([sqlite.close(), postgres.close(), standby.close()])
-  await Promise.all([alone.close(), pair.close()])
-  rmSync(directory, { recursive: true, force: true })
+  writeFileSync('bench/results/cluster.json', text)
 }

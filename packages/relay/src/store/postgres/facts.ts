@@ -13,6 +13,13 @@ export class Missing extends Error {
   }
 }
 
+/** Stops a batch of messages that turns out to change more than their rows: it needs a transaction of several statements. */
+export class Unforeseen extends Error {
+  constructor() {
+    super('the batch needs more than one statement')
+  }
+}
+
 /** Another node has changed what this transaction reads without a lock: it is tried again, like after a conflict. */
 export class Stale extends Error {
   readonly code = '40001'

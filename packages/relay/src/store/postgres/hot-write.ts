@@ -1,65 +1,104 @@
 /** The one statement that stores messages: their entries, ids, channels and senders. */
 import type { Channel } from '../ledger/state.ts'
 import { statement } from './session.ts'
-import type { ChannelChanges } from './tables/channel-writes.ts'
-import { hotRows } from './tables/channel-writes.ts'
+import { type ChannelChanges, hotRows } from './tables/channel-writes.ts'
 import type { IdTable } from './tables/ids.ts'
 import type { LogTable } from './tables/log.ts'
-import { Blob, type Transaction, columns, send } from './write.ts'
+import { Blob, Numbers, type Transaction, nullableAt, numberAt, send } from './write.ts'
 
-const CHANNEL_COLUMNS = 20
+const CHANNEL_COLUMNS = 21
 const ENTRY_COLUMNS = 14
 const ID_COLUMNS = 7
 const SENDER_COLUMNS = 12
 
-const WRITE = statement(`
-  WITH c AS (UPDATE channels SET last_index = u.last_index, last_hash = substr($1::bytea, u.last_hash, 32),
-      head = u.head, base_index = u.base_index, base_hash = substr($1, u.base_hash, 32), base_slot = u.base_slot,
-      bytes = u.bytes, oldest_at = u.oldest_at, guest_day = u.guest_day, guest_count = u.guest_count,
-      owner_commit = u.owner_commit, settled = u.settled, first_slot = u.first_slot, slot_at = u.slot_at,
-      hour = u.hour, adds = u.adds, commit_bytes = u.commit_bytes, due = u.due, checksum = u.checksum,
-      version = version + 1
-    FROM unnest($2::bigint[], $3::bigint[], $4::int[], $5::bigint[], $6::bigint[], $7::int[], $8::bigint[],
-      $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
-      $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[])
-      u (number, last_index, last_hash, head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day,
-      guest_count, owner_commit, settled, first_slot, slot_at, hour, adds, commit_bytes, due, checksum)
-    WHERE channels.number = u.number),
-  e AS (INSERT INTO entries SELECT channel, index, kind, slot, at, counter, control, substr($1, sender, 32),
-      substr($1, message_id, id_length), substr($1, hash, 32), checksum, substr($1, body, length)
-    FROM unnest($22::bigint[], $23::bigint[], $24::int[], $25::bigint[], $26::bigint[], $27::bigint[], $28::int[],
-      $29::int[], $30::int[], $31::int[], $32::int[], $33::bigint[], $34::int[], $35::int[])
-      u (channel, index, kind, slot, at, counter, control, sender, message_id, id_length, hash, checksum, body, length)),
-  i AS (INSERT INTO ids SELECT channel, substr($1, key, length), entry, head, at, checksum
-    FROM unnest($36::bigint[], $37::int[], $38::int[], $39::bigint[], $40::bigint[], $41::bigint[], $42::bigint[])
-      u (channel, key, length, entry, head, at, checksum))
-  INSERT INTO senders SELECT channel, substr($1, agent, 32), counter, barred, acted, seen, hour, free, commit_bytes,
-      bytes, entries, checksum
-    FROM unnest($43::bigint[], $44::int[], $45::bigint[], $46::int[], $47::int[], $48::bigint[], $49::bigint[],
-      $50::bigint[], $51::bigint[], $52::bigint[], $53::bigint[], $54::bigint[])
-      u (channel, agent, counter, barred, acted, seen, hour, free, commit_bytes, bytes, entries, checksum)
+/** The offsets of the rows of a kind: one kind follows the other, and `$3` to `$6` say where each ends. */
+const CHANNELS = `generate_series(0, $3::int - 1, ${CHANNEL_COLUMNS}) o`
+const ENTRIES = `generate_series($3::int, $4::int - 1, ${ENTRY_COLUMNS}) o`
+const IDS = `generate_series($4::int, $5::int - 1, ${ID_COLUMNS}) o`
+const SENDERS = `generate_series($5::int, $6::int - 1, ${SENDER_COLUMNS}) o`
+
+/** Bytes in `$1`, whose offset is in a column; with their length in another one. */
+const hashAt = (column: number): string => `substr($1::bytea, ${numberAt(column)}::int, 32)`
+const bytesAt = (column: number, length: number): string =>
+  `substr($1::bytea, ${numberAt(column)}::int, ${numberAt(length)}::int)`
+
+/**
+ * Locks the channels in the order that all nodes lock them in, and looks whether nothing has changed since the versions
+ * that the batch was decided on. What was committed before that version is in the snapshot of the statement, so an id
+ * that it does not find is new.
+ */
+const IS_CURRENT = `locked AS MATERIALIZED (SELECT c.number FROM ${CHANNELS}
+      JOIN channels c ON c.number = ${numberAt(1)} AND c.version = ${numberAt(2)} ORDER BY c.id FOR UPDATE OF c),
+  guard AS MATERIALIZED (SELECT (SELECT count(*) FROM locked) * ${CHANNEL_COLUMNS} = $3
+      AND NOT EXISTS (SELECT FROM ${IDS} JOIN ids i ON i.key = ${bytesAt(2, 3)} AND i.channel = ${numberAt(1)})
+      AS is_current),`
+
+const WRITE = statement(writing('', 'true'))
+const WRITE_IF_CURRENT = statement(writing(IS_CURRENT, '(SELECT is_current FROM guard)'))
+
+function writing(guard: string, condition: string): string {
+  return `WITH ${guard}
+  c AS (UPDATE channels SET last_index = ${numberAt(3)}, last_hash = ${hashAt(4)}, head = ${numberAt(5)},
+      base_index = ${numberAt(6)}, base_hash = ${hashAt(7)}, base_slot = ${numberAt(8)}, bytes = ${numberAt(9)},
+      oldest_at = ${nullableAt(10)}, guest_day = ${numberAt(11)}, guest_count = ${numberAt(12)},
+      owner_commit = ${numberAt(13)}, settled = ${numberAt(14)}, first_slot = ${numberAt(15)},
+      slot_at = ${nullableAt(16)}, hour = ${numberAt(17)}, adds = ${numberAt(18)}, commit_bytes = ${numberAt(19)},
+      due = ${nullableAt(20)}, checksum = ${numberAt(21)}, version = version + 1
+    FROM ${CHANNELS} WHERE ${condition} AND channels.number = ${numberAt(1)}),
+  e AS (INSERT INTO entries SELECT ${numberAt(1)}, ${numberAt(2)}, ${numberAt(3)}, ${numberAt(4)}, ${numberAt(5)},
+      ${numberAt(6)}, ${numberAt(7)}, ${hashAt(8)}, ${bytesAt(9, 10)}, ${hashAt(11)}, ${numberAt(12)}, ${bytesAt(13, 14)}
+    FROM ${ENTRIES} WHERE ${condition}),
+  i AS (INSERT INTO ids SELECT ${numberAt(1)}, ${bytesAt(2, 3)}, ${numberAt(4)}, ${numberAt(5)}, ${numberAt(6)},
+      ${numberAt(7)}
+    FROM ${IDS} WHERE ${condition}),
+  s AS (INSERT INTO senders SELECT ${numberAt(1)}, ${hashAt(2)}, ${numberAt(3)}, ${numberAt(4)}, ${numberAt(5)},
+      ${numberAt(6)}, ${numberAt(7)}, ${numberAt(8)}, ${numberAt(9)}, ${numberAt(10)}, ${numberAt(11)}, ${numberAt(12)}
+    FROM ${SENDERS} WHERE ${condition}
     ON CONFLICT (channel, agent) DO UPDATE SET counter = excluded.counter, barred = excluded.barred,
       acted = excluded.acted, seen = excluded.seen, hour = excluded.hour, free = excluded.free,
       commit_bytes = excluded.commit_bytes, bytes = excluded.bytes, entries = excluded.entries,
-      checksum = excluded.checksum`)
+      checksum = excluded.checksum)
+  SELECT ${condition}`
+}
+
+/** What the statement stores. */
+export interface HotTables {
+  readonly log: LogTable
+  readonly ids: IdTable
+  readonly channels: { readonly changes: ChannelChanges; versionOf(channel: Channel): number }
+}
 
 /** Sends it, if there is anything to store. */
-export function writeHot(
-  transaction: Transaction,
-  changes: ChannelChanges,
-  { log, ids }: { readonly log: LogTable; readonly ids: IdTable },
-): void {
+export function writeHot(transaction: Transaction, tables: HotTables): void {
+  const { values } = valuesOf(tables)
+  if (values) send(transaction, WRITE, values)
+}
+
+/**
+ * Stores `count` messages and commits, in one round trip, if nothing has changed since the batch was decided on. Returns
+ * whether it did; if not, nothing is stored. Also if the batch has fewer messages: then some were refused.
+ */
+export async function writeIfCurrent({ session }: Transaction, tables: HotTables, count: number): Promise<boolean> {
+  const { values, entries } = valuesOf(tables)
+  if (!values || entries !== count) return false
+  const [row] = await session.rows(WRITE_IF_CURRENT, values)
+  return row?.[0] === true
+}
+
+function valuesOf({ channels, log, ids }: HotTables): {
+  readonly values: readonly unknown[] | undefined
+  readonly entries: number
+} {
+  const { changes } = channels
   const blob = new Blob()
+  const numbers = new Numbers()
   const isLive = ({ number }: Channel): boolean => !changes.dropped.has(number)
-  const { channels, senders } = hotRows(blob, changes)
+  const hot = hotRows(blob, changes, (channel) => channels.versionOf(channel))
   const entries = log.rows(blob, isLive)
-  const added = ids.rows(blob, isLive)
-  if (channels.length + senders.length + entries.length + added.length === 0) return
-  send(transaction, WRITE, [
-    blob.finish(),
-    ...columns(channels, CHANNEL_COLUMNS),
-    ...columns(entries, ENTRY_COLUMNS),
-    ...columns(added, ID_COLUMNS),
-    ...columns(senders, SENDER_COLUMNS),
-  ])
+  const ends = [hot.channels, entries, ids.rows(blob, isLive), hot.senders].map((rows) => {
+    for (const row of rows) numbers.add(row)
+    return numbers.length
+  })
+  const values = numbers.length === 0 ? undefined : [blob.finish(), numbers.finish(), ...ends]
+  return { values, entries: entries.length }
 }

@@ -8,8 +8,8 @@ import type { Retention, StoreListener, Time } from '../../ports.ts'
 import { batchLength, BATCH_CALLS } from '../batch.ts'
 import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
-import { Missing } from './facts.ts'
-import { ALONE, READING, prefetch } from './needs.ts'
+import { Missing, Unforeseen } from './facts.ts'
+import { ALONE, READING, assume, prefetch } from './needs.ts'
 import { PostgresRows } from './rows.ts'
 import type { Session } from './session.ts'
 import type { CacheOptions } from './tables/channels.ts'
@@ -76,7 +76,7 @@ export class Lane {
   constructor(parts: LaneParts) {
     this.#parts = parts
     // Set by the first batch, before anything uses it.
-    this.#transaction = { session: undefined as never, locks: true, sent: [] }
+    this.#transaction = { session: undefined as never, locks: true, isSingle: false, sent: [] }
     this.#rows = new PostgresRows(this.#transaction, sha256, parts.cache)
     this.#ledger = new Ledger(this.#rows, sha256, parts.retention)
   }
@@ -114,6 +114,8 @@ export class Lane {
     while (this.#queue.length > 0) {
       const calls = this.#queue.slice(0, BATCH_CALLS).map(({ call }) => call)
       await this.#batch(this.#queue.splice(0, batchLength(calls, ALONE)))
+      // Who was answered may ask for more at once: that joins the next batch.
+      await new Promise(setImmediate)
     }
     this.#working = undefined
   }
@@ -121,7 +123,9 @@ export class Lane {
   async #batch(batch: readonly Waiting[], tries = 1): Promise<void> {
     let answers: Answer[]
     try {
-      answers = await this.#transact(batch.map(({ call }) => call))
+      const calls = batch.map(({ call }) => call)
+      const session = await this.#connected()
+      answers = (tries === 1 && (await this.#append(session, calls))) || (await this.#transact(session, calls))
     } catch (error) {
       const { code } = error as { code?: string }
       if (error instanceof Disconnected) {
@@ -149,14 +153,55 @@ export class Lane {
     }
   }
 
-  async #transact(calls: readonly Call[]): Promise<Answer[]> {
-    const session = await this.#connected()
+  /**
+   * Stores messages in one round trip: decides on what is remembered, without a lock, and has PostgreSQL look whether that
+   * is current. Returns undefined if it is not, or if the batch needs anything else: then nothing is stored.
+   */
+  async #append(session: Session, calls: readonly Call[]): Promise<Answer[] | undefined> {
     const rows = this.#rows
-    const locks = !calls.every(({ name }) => READING.has(name))
-    Object.assign(this.#transaction, { session, locks, sent: [] })
+    if (!calls.every(({ name }) => name === 'append')) return undefined
+    Object.assign(this.#transaction, { session, locks: true, isSingle: true, sent: [] })
     let committing = false
     try {
-      for (const { request } of calls) if ('now' in request) await this.#parts.ensureDay(request.now)
+      await this.#ensureDays(calls)
+      rows.begin()
+      if (!assume(rows, calls)) return undefined
+      const accounts = rows.channels.accounts()
+      const sizes = rows.accounts.fetch(accounts)
+      // Awaited below.
+      sizes.catch(() => {})
+      if (!rows.accounts.assumeKnown(accounts)) await sizes
+      const answers = calls.map((call) => this.#call(call))
+      const started = performance.now()
+      // Who lags is read with the lock: other nodes move cursors without changing the version.
+      const isPlain = answers.every((answer) => 'result' in answer && !('pressure' in answer.result))
+      const storing = isPlain && rows.storeIfCurrent(calls.length)
+      committing = true
+      const [isStored] = await Promise.all([storing, sizes])
+      if (!isStored) {
+        rows.rewind()
+        return undefined
+      }
+      this.#parts.onCommit(performance.now() - started)
+      this.#transactions += 1
+      rows.committed()
+      return answers
+    } catch (error) {
+      if (error instanceof Missing || error instanceof Unforeseen) {
+        rows.rewind()
+        return undefined
+      }
+      return this.#fail(session, error, committing)
+    }
+  }
+
+  async #transact(session: Session, calls: readonly Call[]): Promise<Answer[]> {
+    const rows = this.#rows
+    const locks = !calls.every(({ name }) => READING.has(name))
+    Object.assign(this.#transaction, { session, locks, isSingle: false, sent: [] })
+    let committing = false
+    try {
+      await this.#ensureDays(calls)
       // A transaction that only reads sees one moment of all tables, without a lock.
       const begun = session.run(locks ? 'BEGIN' : 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
       begun.catch(() => {})
@@ -177,21 +222,30 @@ export class Lane {
       if (rows.expired !== undefined) await this.#parts.onExpired(rows.expired)
       return answers
     } catch (error) {
-      rows.rewind()
-      rows.forget()
-      const { code } = error as { code?: string }
-      // An error of the server leaves the connection usable; everything else ends it.
-      if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P|25P03)/.test(code)) {
-        await session.run('ROLLBACK').catch(() => session.end())
-        throw error
-      }
-      if (!session.lost && !isDisconnection(error)) {
-        await session.run('ROLLBACK').catch(() => session.end())
-        throw error
-      }
-      await session.end()
-      throw new Disconnected(committing, error)
+      return this.#fail(session, error, committing)
     }
+  }
+
+  /** Ends a transaction that failed. */
+  async #fail(session: Session, error: unknown, committing: boolean): Promise<never> {
+    this.#rows.rewind()
+    this.#rows.forget()
+    const { code } = error as { code?: string }
+    // An error of the server leaves the connection usable; everything else ends it.
+    if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P|25P03)/.test(code)) {
+      await session.run('ROLLBACK').catch(() => session.end())
+      throw error
+    }
+    if (!session.lost && !isDisconnection(error)) {
+      await session.run('ROLLBACK').catch(() => session.end())
+      throw error
+    }
+    await session.end()
+    throw new Disconnected(committing, error)
+  }
+
+  async #ensureDays(calls: readonly Call[]): Promise<void> {
+    for (const { request } of calls) if ('now' in request) await this.#parts.ensureDay(request.now)
   }
 
   /** Decides all calls, from the start again whenever rows are missing. Nothing has been written yet. */

@@ -113,6 +113,14 @@ class Needs {
   }
 }
 
+/** Takes what is remembered for all that messages need. Returns false if something is not remembered. */
+export function assume({ channels, ids }: PostgresRows, calls: readonly Call[]): boolean {
+  const needs = new Needs()
+  for (const call of calls) needs.add(call)
+  ids.assumeNew(needs.ids)
+  return channels.assumeCurrent(needs.channels)
+}
+
 /** Locks and reads what the calls need. Again after a rewind: what is known is not read twice. */
 export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Promise<void> {
   const needs = new Needs()

@@ -15,7 +15,7 @@ import type {
 } from '../ledger/rows.ts'
 import type { AccountRecord, Channel, Slot, Turn } from '../ledger/state.ts'
 import { Facts } from './facts.ts'
-import { writeHot } from './hot-write.ts'
+import { writeHot, writeIfCurrent } from './hot-write.ts'
 import { statement } from './session.ts'
 import { AccountTable } from './tables/accounts.ts'
 import { type CacheOptions, ChannelTable } from './tables/channels.ts'
@@ -89,10 +89,19 @@ export class PostgresRows implements Rows {
   write(): void {
     // Deletes the rows of deleted channels before others with their names and ids are stored.
     this.channels.write()
-    writeHot(this.transaction, this.channels.changes, this)
-    for (const table of [this.log, this.accounts, this.slots, this.welcomes, this.invites, this.transient])
-      table.write()
+    writeHot(this.transaction, this)
+    this.#writeOthers()
     if (this.#swept.length > 0) send(this.transaction, SWEPT, [this.#swept.map((id) => Buffer.from(id, 'hex'))])
+  }
+
+  /**
+   * Stores a batch of `count` messages and commits, if nothing has changed since it was decided on. Returns whether it
+   * did. Throws `Unforeseen` if the batch has changed more than these messages do.
+   */
+  storeIfCurrent(count: number): Promise<boolean> {
+    this.channels.write()
+    this.#writeOthers()
+    return writeIfCurrent(this.transaction, this, count)
   }
 
   committed(): void {
@@ -318,6 +327,11 @@ export class PostgresRows implements Rows {
 
   expireInvites(since: Time, limit: number): void {
     this.invites.expire(since, limit)
+  }
+
+  #writeOthers(): void {
+    for (const table of [this.log, this.accounts, this.slots, this.welcomes, this.invites, this.transient])
+      table.write()
   }
 
   #tables(): readonly { begin(): void; rewind(): void }[] {

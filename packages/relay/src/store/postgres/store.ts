@@ -1,5 +1,5 @@
 /** The engine for several nodes: PostgreSQL holds the channels, and any node serves any of them. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { StaticError } from '@static/protocol'
 import {
   type ChannelId,
@@ -51,7 +51,7 @@ export interface PostgresStore extends Store {
   readonly cached: { readonly channels: number; readonly bytes: number }
 }
 
-const LANES = 4
+const LANES = 2
 const FRESH_MS = 1000
 
 /** Operations of one channel: they may run beside those of others. */
@@ -192,7 +192,7 @@ class LanedStore implements PostgresStore {
 
   #lane(channel: ChannelId): Lane {
     // Hashed, because agents choose channel ids. What belongs to no channel has the empty one.
-    const place = channel === '' ? 0 : createHash('sha256').update(channel).digest().readUInt32BE(0)
+    const place = channel === '' ? 0 : hash('sha256', channel, 'buffer').readUInt32BE(0)
     const lane = this.#lanes[place % this.#lanes.length]
     if (!lane) throw StaticError.of('internal_error', 'The store has no lane.')
     return lane

@@ -10,7 +10,9 @@ export type Value = number | string | Uint8Array | null
 
 /** Longer values are checksummed in place instead of being copied. */
 const SMALL = 256
-const scratch = Buffer.allocUnsafe(4096)
+const scratch = Buffer.alloc(4096)
+/** Writes numbers several times as fast as the methods of a Buffer. */
+const view = new DataView(scratch.buffer, scratch.byteOffset, scratch.length)
 const NULL = 0
 const NUMBER = 1
 const TEXT = 2
@@ -31,11 +33,13 @@ export function checksum(row: readonly Value[]): number {
       scratch[at++] = NULL
     } else if (typeof value === 'number') {
       scratch[at++] = NUMBER
-      at = scratch.writeDoubleLE(value, at)
+      view.setFloat64(at, value, true)
+      at += 8
     } else {
       const bytes = typeof value === 'string' ? Buffer.from(value) : value
       scratch[at++] = typeof value === 'string' ? TEXT : BYTES
-      at = scratch.writeUInt32LE(bytes.length, at)
+      view.setUint32(at, bytes.length, true)
+      at += 4
       if (bytes.length <= SMALL) {
         scratch.set(bytes, at)
         at += bytes.length

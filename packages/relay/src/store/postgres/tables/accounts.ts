@@ -44,6 +44,9 @@ export class AccountTable implements Table {
   /** Copies of the records that the batch may change. */
   readonly #live = new Map<string, { readonly record: AccountRecord; readonly bytes: number }>()
   readonly #allotted = new Set<AccountRecord>()
+  /** Sizes from before do not count as known. */
+  #since = -Infinity
+  #isAgedEnough = false
 
   /** `freshMs`: for how long a size counts as known. */
   constructor(transaction: Transaction, freshMs: number, known: KnownAccounts) {
@@ -54,9 +57,13 @@ export class AccountTable implements Table {
 
   begin(): void {
     this.rewind()
-    const since = performance.now() - this.#freshMs
-    if (this.#known.size > MAX_ACCOUNTS) this.#known.clear()
-    for (const [key, { at }] of this.#known) if (at <= since) this.#known.delete(key)
+    this.#since = performance.now() - this.#freshMs
+    this.#isAgedEnough = false
+    // In the order in which they were read.
+    for (const key of this.#known.keys()) {
+      if (this.#known.size <= MAX_ACCOUNTS) break
+      this.#known.delete(key)
+    }
   }
 
   rewind(): void {
@@ -64,12 +71,21 @@ export class AccountTable implements Table {
     this.#allotted.clear()
   }
 
+  /**
+   * Takes aged sizes for current while new ones are read, for this batch: other nodes can add more than that before they
+   * are read again. Returns false if one is not known at all, or if sizes must be current.
+   */
+  assumeKnown(accounts: readonly Account[]): boolean {
+    this.#isAgedEnough = this.#freshMs > 0 && accounts.every((account) => this.#known.has(keyOf(account)))
+    return this.#isAgedEnough
+  }
+
   get(account: Account): AccountRecord {
     const key = keyOf(account)
     const live = this.#live.get(key)
     if (live) return live.record
     const known = this.#known.get(key)
-    if (!known) throw new Missing(() => this.fetch([account]))
+    if (!known || !(this.#isAgedEnough || this.#isFresh(known))) throw new Missing(() => this.fetch([account]))
     const record = { ...known.record }
     this.#live.set(key, { record, bytes: record.bytes })
     return record
@@ -79,10 +95,14 @@ export class AccountTable implements Table {
     this.#allotted.add(record)
   }
 
-  /** Reads the accounts that are not known. */
+  /** Reads the accounts that are not known, or not any more. */
   async fetch(accounts: readonly Account[]): Promise<void> {
-    const unknown = new Map(accounts.map((account) => [keyOf(account), account]))
-    for (const key of this.#known.keys()) unknown.delete(key)
+    const unknown = new Map<string, Account>()
+    for (const account of accounts) {
+      const key = keyOf(account)
+      const known = this.#known.get(key)
+      if (!known || !this.#isFresh(known)) unknown.set(key, account)
+    }
     if (unknown.size === 0) return
     const asked = [...unknown.values()]
     const rows = await ask(this.#transaction, SIZES, [asked.map(({ id }) => id), asked.map(({ mode }) => mode)])
@@ -90,7 +110,10 @@ export class AccountTable implements Table {
       const account = { id, mode } as Account
       const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
       const record = { ...newAccount(account), ...(limits ? readLimits(limits) : {}), bytes: bytes as number }
-      this.#known.set(keyOf(account), { record, at: performance.now() })
+      const key = keyOf(account)
+      // At the end, also if another lane has read it meanwhile.
+      this.#known.delete(key)
+      this.#known.set(key, { record, at: performance.now() })
     }
   }
 
@@ -113,6 +136,10 @@ export class AccountTable implements Table {
       if (known) known.record.bytes += record.bytes - bytes
       if (known && this.#allotted.has(record)) this.#known.delete(key)
     }
+  }
+
+  #isFresh({ at }: Known): boolean {
+    return at > this.#since
   }
 }
 

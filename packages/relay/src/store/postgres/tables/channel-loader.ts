@@ -1,13 +1,21 @@
 /** Reads channels with their members and senders, and checks them. */
 import { toHex } from '@static/protocol'
-import type { ChannelId } from '../../../ports.ts'
+import type { AgentId, ChannelId } from '../../../ports.ts'
+import type { Glance } from '../../ledger/rows.ts'
 import { type Channel, type Member, type Sender, lowestCursor, placeMember } from '../../ledger/state.ts'
 import { damaged, intact } from '../../sqlite/checksum.ts'
-import { type ChannelRow, type MemberRow, type SenderRow, readMember, readSender } from '../../sqlite/records.ts'
+import {
+  type ChannelRow,
+  type MemberRow,
+  type SenderRow,
+  readChannel,
+  readMember,
+  readSender,
+} from '../../sqlite/records.ts'
 import type { Row, Statement } from '../session.ts'
-import { type Transaction, ask } from '../write.ts'
+import { type Transaction, ask, bytea } from '../write.ts'
 import type { Kept } from './channel-cache.ts'
-import { ENDS, MEMBERS, SENDERS } from './channel-statements.ts'
+import { CHANNEL_COLUMNS, GLANCE, MEMBERS, MEMBER_COLUMNS, PARTS } from './channel-statements.ts'
 import type { LogTable } from './log.ts'
 
 /** What is needed to read channels. */
@@ -18,25 +26,36 @@ export interface Loading {
   readonly guard: (id: ChannelId, read: () => void) => void
 }
 
-/** Reads members, senders and the end of the log of channels. */
-export async function loadChannels({ transaction, log, guard }: Loading, stale: readonly Kept[]): Promise<void> {
-  if (stale.length === 0) return
-  const byNumber = new Map(stale.map(({ channel }) => [channel.number, channel]))
-  const ended = [...byNumber.values()].filter(({ last, base }) => last.index > base.index)
-  const read = (one: Statement, ...values: unknown[][]): Promise<Row[]> => ask(transaction, one, values)
-  const [members, senders, ends] = await Promise.all([
-    read(MEMBERS, [...byNumber.keys()]),
-    read(SENDERS, [...byNumber.keys()]),
-    read(
-      ENDS,
-      ended.map(({ number }) => number),
-      ended.map(({ last }) => last.index),
-    ),
-  ])
+/** The rows of members and senders, and of the last entries, of some channels. */
+export interface ChannelParts {
+  readonly ids: ReadonlySet<ChannelId>
+  readonly members: readonly Row[]
+  readonly senders: readonly Row[]
+  readonly ends: readonly Row[]
+}
+
+/** Reads them. */
+export async function readParts(transaction: Transaction, ids: readonly ChannelId[]): Promise<ChannelParts> {
+  const values = [ids.map(bytea)]
+  const read = async (one: Statement): Promise<Row[]> => (ids.length === 0 ? [] : ask(transaction, one, values))
+  const [members, senders, ends] = await Promise.all([read(PARTS[0]), read(PARTS[1]), read(PARTS[2])])
+  return { ids: new Set(ids), members, senders, ends }
+}
+
+/** Completes channels; reads what is not among the parts that were read with the channels themselves. */
+export async function loadChannels(loading: Loading, stale: readonly Kept[], early: ChannelParts): Promise<void> {
+  const isRead = ({ channel: { id } }: Kept): boolean => early.ids.has(id)
+  complete(loading, stale.filter(isRead), early)
+  const rest = stale.filter((kept) => !isRead(kept))
+  const ids = rest.map(({ channel }) => channel.id)
+  complete(loading, rest, await readParts(loading.transaction, ids))
+}
+
+function complete({ log, guard }: Loading, stale: readonly Kept[], { members, senders, ends }: ChannelParts): void {
   const endOf = new Map(ends.map((row) => [row[0] as number, row]))
   const membersOf = Map.groupBy(members, ([number]) => number as number)
   const sendersOf = Map.groupBy(senders, ([number]) => number as number)
-  for (const channel of byNumber.values()) {
+  for (const { channel } of stale) {
     const { id, number } = channel
     guard(id, () => {
       if (!log.isEnd(channel, endOf.get(number))) throw damaged(`the end of channel ${id}`)
@@ -81,4 +100,21 @@ export function toMember(row: Row): Member {
 /** A sender's row. */
 export function toSender(row: Row): Sender {
   return readSender(intact(row, 'a sender') as SenderRow)
+}
+
+/** Reads what an agent asks about channels of its own, without the rest of these channels. */
+export async function readGlances(
+  transaction: Transaction,
+  ids: readonly ChannelId[],
+  agent: AgentId,
+): Promise<Map<ChannelId, Glance>> {
+  const rows = ids.length === 0 ? [] : await ask(transaction, GLANCE, [ids.map(bytea), bytea(agent)])
+  return new Map(
+    rows.map(([number, ...row]) => {
+      const channel = readChannel(number as number, intactChannel(row.slice(0, CHANNEL_COLUMNS)))
+      const member = toMember(row.slice(CHANNEL_COLUMNS, CHANNEL_COLUMNS + MEMBER_COLUMNS))
+      const sender = row.slice(CHANNEL_COLUMNS + MEMBER_COLUMNS)
+      return [channel.id, { channel, member, sender: sender[0] === null ? undefined : toSender(sender) }]
+    }),
+  )
 }

@@ -17,13 +17,15 @@ export const LOCK: Statement =
 export const MEMBERS: Statement = statement(
   `SELECT m.channel, ${MEMBER} FROM members m WHERE m.channel = ANY($1::bigint[])`,
 )
-export const SENDERS: Statement = statement(
-  `SELECT s.channel, ${SENDER} FROM senders s WHERE s.channel = ANY($1::bigint[])`,
-)
-export const ENDS: Statement =
-  statement(`SELECT e.channel, e.index, e.kind, e.slot, e.at, e.counter, e.control, e.sender, e.message_id,
-  e.hash, e.checksum FROM unnest($1::bigint[], $2::bigint[]) u (channel, index)
-  JOIN entries e ON e.channel = u.channel AND e.index = u.index`)
+const NUMBERED = `ANY(ARRAY(SELECT number FROM channels WHERE id = ANY($1::bytea[])))`
+/** Members, senders and last entries of channels, by the ids of these. */
+export const PARTS: readonly [Statement, Statement, Statement] = [
+  statement(`SELECT m.channel, ${MEMBER} FROM members m WHERE m.channel = ${NUMBERED}`),
+  statement(`SELECT s.channel, ${SENDER} FROM senders s WHERE s.channel = ${NUMBERED}`),
+  statement(`SELECT e.channel, e.index, e.kind, e.slot, e.at, e.counter, e.control, e.sender, e.message_id, e.hash,
+    e.checksum FROM channels c JOIN entries e ON e.channel = c.number AND e.index = c.last_index
+    WHERE c.id = ANY($1::bytea[])`),
+]
 export const ACTING: Statement =
   statement(`SELECT m.channel, ${MEMBER} FROM unnest($1::bytea[], $2::bytea[]) u (id, agent)
   JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = u.agent`)

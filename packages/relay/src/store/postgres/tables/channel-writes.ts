@@ -2,9 +2,9 @@
 import type { AgentId } from '../../../ports.ts'
 import { type Channel, findMember } from '../../ledger/state.ts'
 import { checksum, sealed } from '../../sqlite/checksum.ts'
-import { FIXED_COLUMNS, channelRow, memberRow, senderRow } from '../../sqlite/records.ts'
+import { type ChannelRow, channelRow, memberRow, senderRow } from '../../sqlite/records.ts'
 import { type Row, statement } from '../session.ts'
-import { Blob, type Transaction, bytea, columns, send } from '../write.ts'
+import { Blob, type NumberRow, type Transaction, bytea, columns, send } from '../write.ts'
 import type { Kept } from './channel-cache.ts'
 
 const ADD = statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, last_index, last_hash,
@@ -128,15 +128,17 @@ function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
 export function hotRows(
   blob: Blob,
   { changed, raised, created, dropped }: ChannelChanges,
-): { readonly channels: Row[]; readonly senders: Row[] } {
+  versionOf: (channel: Channel) => number,
+): { readonly channels: NumberRow[]; readonly senders: NumberRow[] } {
   const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
   return {
     channels: live
       .filter((channel) => raised.has(channel) && !created.has(channel))
       .map((channel) => {
         const row = channelRow(channel)
-        const columns = row.slice(FIXED_COLUMNS).map((value) => (value instanceof Uint8Array ? blob.put(value) : value))
-        return [channel.number, ...columns, checksum(row)]
+        const [lastIndex, lastHash, head, baseIndex, baseHash, ...rest] = changingColumns(row)
+        const ends = [lastIndex, blob.put(lastHash), head, baseIndex, blob.put(baseHash)]
+        return [channel.number, versionOf(channel), ...ends, ...rest, checksum(row)]
       }),
     senders: live.flatMap((channel) =>
       [...channel.changes.senders].flatMap((agent) => {
@@ -148,4 +150,9 @@ export function hotRows(
       }),
     ),
   }
+}
+
+/** Without the first `FIXED_COLUMNS`. */
+function changingColumns([, , , , , , ...rest]: ChannelRow): typeof rest {
+  return rest
 }

@@ -13,29 +13,19 @@ import type { Row } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { KnownAccounts } from './accounts.ts'
 import { ChannelCache, type Kept } from './channel-cache.ts'
-import { intactChannel, loadChannels, loadMembers, toMember, toSender } from './channel-loader.ts'
-import {
-  ACTING,
-  CHANNEL_COLUMNS,
-  COUNT,
-  DUE,
-  FOUNDING,
-  GLANCE,
-  HEADS,
-  LOCK,
-  MEMBER_COLUMNS,
-  NAMED,
-  NUMBERS,
-  OF_AGENT,
-  READ,
-} from './channel-statements.ts'
+import { intactChannel, loadChannels, loadMembers, readGlances, readParts, toMember } from './channel-loader.ts'
+import { ACTING, COUNT, DUE, FOUNDING, HEADS, LOCK, NAMED, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
+import { SharedChannels } from './shared-channels.ts'
 
 /** What a lane may remember. */
 export interface CacheOptions {
   readonly cachedBytes: number
-  /** How long cursors of members that other nodes may have moved count as known, in a channel that holds entries. */
+  /**
+   * How long cursors of members that other nodes may have moved count as known, in a channel that holds entries, and how
+   * long a channel that another node was seen to change counts as shared.
+   */
   readonly freshMs: number
   readonly accounts: KnownAccounts
 }
@@ -52,6 +42,9 @@ export class ChannelTable implements Table {
   readonly #log: LogTable
   readonly #freshMs: number
   readonly #cache: ChannelCache
+  readonly #shared: SharedChannels
+  /** The versions that the last batch of messages took for current. */
+  readonly #assumed = new Map<ChannelId, number>()
   readonly #facts = new Facts()
   /** The channels of this transaction. Null: it does not exist, or was deleted. */
   readonly #present = new Map<ChannelId, Kept | null>()
@@ -66,6 +59,7 @@ export class ChannelTable implements Table {
     this.#log = log
     this.#freshMs = freshMs
     this.#cache = new ChannelCache(cachedBytes)
+    this.#shared = new SharedChannels(freshMs)
     this.#changes = noChanges()
   }
 
@@ -119,7 +113,10 @@ export class ChannelTable implements Table {
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
     const kept = this.#present.get(id)
     if (kept === null) return undefined
-    if (!kept) return this.#facts.need(`glance ${id} ${agent}`, async () => (await this.#glances([id], agent)).get(id))
+    if (!kept)
+      return this.#facts.need(`glance ${id} ${agent}`, async () =>
+        (await readGlances(this.#transaction, [id], agent)).get(id),
+      )
     const member = findMember(kept.channel, agent)
     return member && { channel: kept.channel, member, sender: kept.channel.senders.get(agent) }
   }
@@ -159,7 +156,8 @@ export class ChannelTable implements Table {
     const stored = this.#facts.need(`channels of ${agent} ${after} ${enough}`, async () => {
       const rows = await ask(this.#transaction, OF_AGENT, [bytea(agent), bytea(after ?? ''), enough])
       const ids = rows.map(([id]) => toHex(id as Uint8Array))
-      for (const [id, glance] of await this.#glances(ids, agent)) this.#facts.set(`glance ${id} ${agent}`, glance)
+      for (const [id, glance] of await readGlances(this.#transaction, ids, agent))
+        this.#facts.set(`glance ${id} ${agent}`, glance)
       return ids
     })
     const found = new Set(stored)
@@ -248,7 +246,7 @@ export class ChannelTable implements Table {
   async fetchGlances(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
     const unknown = ids.filter((id) => !this.#facts.has(`glance ${id} ${agent}`))
     if (unknown.length === 0) return
-    const found = await this.#glances(unknown, agent)
+    const found = await readGlances(this.#transaction, unknown, agent)
     for (const id of unknown) this.#facts.set(`glance ${id} ${agent}`, found.get(id))
   }
 
@@ -261,8 +259,13 @@ export class ChannelTable implements Table {
     if (wanted.length === 0) return
     const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [wanted.map(bytea)])
     const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.includes(channel)))
-    // Awaited below, but the other may fail first.
-    refreshed.catch(() => {})
+    // Everything at once, where what is remembered will not be current.
+    const early = readParts(
+      this.#transaction,
+      wanted.filter((id) => !this.#cache.get(id) || this.#shared.has(id)),
+    )
+    // Awaited below, but the first may fail before.
+    for (const promise of [refreshed, early]) promise.catch(() => {})
     const rows = await reading
     const stale: Kept[] = []
     const aged: Kept[] = []
@@ -273,6 +276,8 @@ export class ChannelTable implements Table {
       const fresh = this.#guard(id, () => emptyChannel(readChannel(number as number, intactChannel(row))))
       if (!fresh) continue
       const known = this.#cache.get(id)
+      const before = known?.version ?? this.#assumed.get(id)
+      if (before !== undefined && before !== version) this.#shared.add(id)
       if (known && known.version === version && known.channel.number === number) {
         this.#present.set(id, known)
         if (now - known.membersAt >= this.#freshMs && holdsEntries(known.channel)) aged.push(known)
@@ -284,7 +289,26 @@ export class ChannelTable implements Table {
     }
     const loading = { transaction: this.#transaction, log: this.#log, guard: this.#guard.bind(this) }
     const applied = refreshed.then((found) => this.#apply(found, stale))
-    await Promise.all([loadChannels(loading, stale), loadMembers(loading, aged), applied])
+    await Promise.all([loadChannels(loading, stale, await early), loadMembers(loading, aged), applied])
+  }
+
+  /** The version that a channel was read at. */
+  versionOf({ id }: Channel): number {
+    return this.#present.get(id)?.version ?? 0
+  }
+
+  /**
+   * Takes what is remembered for current, until the statement that stores messages finds out. Returns false if one of
+   * the channels is not remembered, or if another node uses it, too.
+   */
+  assumeCurrent(ids: readonly ChannelId[]): boolean {
+    for (const id of ids) {
+      const known = this.#cache.get(id)
+      if (!known || this.#shared.has(id)) return false
+      this.#present.set(id, known)
+      this.#assumed.set(id, known.version)
+    }
+    return true
   }
 
   write(): void {
@@ -295,6 +319,7 @@ export class ChannelTable implements Table {
   /** The transaction is committed: what is in memory is what is stored. */
   committed(): void {
     const { changed, raised, created } = this.#changes
+    this.#assumed.clear()
     for (const channel of [...changed, ...created.keys()]) {
       channel.changes.channel = false
       channel.changes.members.clear()
@@ -309,18 +334,6 @@ export class ChannelTable implements Table {
 
   #isDropped(id: ChannelId): boolean {
     return [...this.#changes.dropped.values()].some((channel) => channel.id === id)
-  }
-
-  async #glances(ids: readonly ChannelId[], agent: AgentId): Promise<Map<ChannelId, Glance>> {
-    const rows = ids.length === 0 ? [] : await ask(this.#transaction, GLANCE, [ids.map(bytea), bytea(agent)])
-    return new Map(
-      rows.map(([number, ...row]) => {
-        const channel = readChannel(number as number, intactChannel(row.slice(0, CHANNEL_COLUMNS)))
-        const member = toMember(row.slice(CHANNEL_COLUMNS, CHANNEL_COLUMNS + MEMBER_COLUMNS))
-        const sender = row.slice(CHANNEL_COLUMNS + MEMBER_COLUMNS)
-        return [channel.id, { channel, member, sender: sender[0] === null ? undefined : toSender(sender) }]
-      }),
-    )
   }
 
   /** Damage makes only its own channel unusable. */

@@ -6,8 +6,8 @@ import type { Channel } from '../../ledger/state.ts'
 import { checksum, intact } from '../../sqlite/checksum.ts'
 import { KINDS } from '../../sqlite/records.ts'
 import { Missing, type Table } from '../facts.ts'
-import { type Row, statement } from '../session.ts'
-import { type Blob, type Transaction, ask } from '../write.ts'
+import { statement } from '../session.ts'
+import { type Blob, type NumberRow, type Transaction, ask } from '../write.ts'
 
 // One row per id: the newest, because an expired one may still be there.
 const FIND = statement(`
@@ -53,16 +53,23 @@ export class IdTable implements Table {
     this.#added.clear()
   }
 
-  find(channel: Channel, key: IdKey, since: Time): Answered | undefined {
-    const added = this.#added.get(textOf(channel.id, key))
-    const answer = added?.channel.number === channel.number ? added.answer : this.#stored(channel, key)
+  find(channel: Channel, key: IdKey, since: Time, text: string = textOf(channel.id, key)): Answered | undefined {
+    const added = this.#added.get(text)
+    const answer = added?.channel.number === channel.number ? added.answer : this.#stored(channel, key, text)
     return answer && answer.at > since ? { index: answer.index, head: answer.head } : undefined
   }
 
   add(channel: Channel, key: IdKey, answer: StoredAnswer, since: Time): Answered | undefined {
-    const known = this.find(channel, key, since)
-    if (!known) this.#added.set(textOf(channel.id, key), { channel, key: keyBytes(key), answer })
+    const bytes = keyBytes(key)
+    const text = channel.id + bytes.toString('latin1')
+    const known = this.find(channel, key, since, text)
+    if (!known) this.#added.set(text, { channel, key: bytes, answer })
     return known
+  }
+
+  /** Takes ids for new, until the statement that stores them finds out. */
+  assumeNew(asked: readonly ChannelIdKey[]): void {
+    for (const { channel, key } of asked) this.#known.set(textOf(channel, key), null)
   }
 
   /** Reads ids that are not known. */
@@ -89,7 +96,7 @@ export class IdTable implements Table {
   write(): void {}
 
   /** The rows of the added ids, with offsets in place of bytes. */
-  rows(blob: Blob, isLive: (channel: Channel) => boolean): Row[] {
+  rows(blob: Blob, isLive: (channel: Channel) => boolean): NumberRow[] {
     return [...this.#added.values()]
       .filter(({ channel }) => isLive(channel))
       .map(({ channel: { number }, key, answer: { index, head, at } }) => {
@@ -97,8 +104,8 @@ export class IdTable implements Table {
       })
   }
 
-  #stored({ id, number }: Channel, key: IdKey): StoredAnswer | undefined {
-    const known = this.#known.get(textOf(id, key))
+  #stored({ id, number }: Channel, key: IdKey, text: string): StoredAnswer | undefined {
+    const known = this.#known.get(text)
     if (known === undefined) throw new Missing(() => this.fetch([{ channel: id, key }]))
     return known?.number === number ? known : undefined
   }

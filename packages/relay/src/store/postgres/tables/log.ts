@@ -7,7 +7,7 @@ import { checksum, damaged } from '../../sqlite/checksum.ts'
 import { type HeaderRow, headerRow, readEntry, readPosition } from '../../sqlite/records.ts'
 import { Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
-import { type Blob, type Transaction, ask, send } from '../write.ts'
+import { type Blob, type NumberRow, type Transaction, ask, send } from '../write.ts'
 
 const HEADER = 'index, kind, slot, at, counter, control, sender, message_id, hash, checksum'
 const HEADERS = statement(`SELECT ${HEADER}, octet_length(body)::bigint FROM entries
@@ -117,7 +117,7 @@ export class LogTable implements Table {
   }
 
   /** The rows of the appended entries, with offsets in place of bytes. */
-  rows(blob: Blob, isLive: (channel: Channel) => boolean): Row[] {
+  rows(blob: Blob, isLive: (channel: Channel) => boolean): NumberRow[] {
     const all = [...this.#ranges.values()].flatMap(({ appended }) => [...appended.values()])
     return all
       .filter(({ channel, header: [index] }) => isLive(channel) && index > (this.#cuts.get(channel.number) ?? 0))

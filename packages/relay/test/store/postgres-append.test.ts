@@ -1,0 +1,147 @@
+/** Messages that a node stores in one round trip, on what it remembers, and what other nodes do meanwhile. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import { Session } from '../../src/store/postgres/session.ts'
+import type { PostgresStore } from '../../src/store/postgres/store.ts'
+import { emptyScratch, openScratch, type Scratch } from '../support/postgres.ts'
+import { ChannelFixture, RETENTION, accepted, assertChain, id16 } from './channel-fixture.ts'
+
+interface Nodes {
+  readonly scratch: Scratch
+  /** A channel of alice and bob, which the first node remembers. */
+  readonly world: ChannelFixture
+  /** The same channel on another node. */
+  readonly twin: ChannelFixture
+}
+
+async function openNodes(t: TestContext, freshMs = 60_000): Promise<Nodes> {
+  const scratch = await emptyScratch()
+  const open = (): Promise<PostgresStore> => openScratch(scratch, RETENTION, () => {}, { lanes: 1, freshMs })
+  const [first, second] = [await open(), await open()]
+  t.after(() => Promise.all([first.close(), second.close()]))
+  const world = new ChannelFixture(first, [])
+  await world.found('alice', 'bob')
+  accepted(await world.say('alice'))
+  const twin = Object.assign(new ChannelFixture(second, []), { head: world.head })
+  return { scratch, world, twin }
+}
+
+/** Notes the statements that are sent, in order; `text` of the first one waits until it is opened. */
+function watch(t: TestContext, text?: string): { sent: string[]; reached: Promise<void>; open: () => void } {
+  const sent: string[] = []
+  const reached = Promise.withResolvers<void>()
+  const opened = Promise.withResolvers<void>()
+  const rows = Reflect.get(Session.prototype, 'rows')
+  const run = Reflect.get(Session.prototype, 'run')
+  t.mock.method(Session.prototype, 'rows', async function (this: Session, ...asked: Parameters<Session['rows']>) {
+    sent.push(asked[0].text)
+    if (text !== undefined && asked[0].text.includes(text)) {
+      reached.resolve()
+      await opened.promise
+    }
+    return rows.apply(this, asked)
+  })
+  t.mock.method(Session.prototype, 'run', function (this: Session, ...asked: Parameters<Session['run']>) {
+    sent.push(asked[0])
+    return run.apply(this, asked)
+  })
+  return { sent, reached: reached.promise, open: opened.resolve }
+}
+
+async function indexes(world: ChannelFixture): Promise<number[]> {
+  const { entries } = await world.read('alice', 0)
+  assertChain(world.channel, entries)
+  return entries.map(({ index }) => index)
+}
+
+test('messages to a channel that the node remembers take one statement', async (t) => {
+  const { world } = await openNodes(t)
+  const { sent } = watch(t)
+  accepted(await world.say('alice'))
+  assert.equal(sent.length, 1, sent.join('\n'))
+  for (const result of await world.chatter('bob', 20)) accepted(result)
+  assert.equal(sent.length, 2, sent.join('\n'))
+  assert.equal((await indexes(world)).length, 23)
+})
+
+test('the size of an account that has aged is read beside the message', async (t) => {
+  const { world } = await openNodes(t, 1e-6)
+  const held = watch(t, 'LEFT JOIN accounts')
+  const message = world.say('alice')
+  await held.reached
+  await new Promise(setImmediate)
+  assert.ok(held.sent.at(-1)?.includes('is_current'), held.sent.join('\n'))
+  held.open()
+  assert.equal(accepted(await message), 3)
+  assert.equal(held.sent.length, 2, held.sent.join('\n'))
+})
+
+test('a message that another node stores first is noticed', async (t) => {
+  const { world, twin } = await openNodes(t)
+  const held = watch(t, 'is_current')
+  const message = world.say('alice')
+  await held.reached
+  const other = twin.run('append', twin.message('bob', { messageId: id16('of the other node') }))
+  // The other node remembers nothing of the channel, and does not use the statement that is held.
+  assert.equal(accepted(await other), 3)
+  held.open()
+  assert.equal(accepted(await message), 4)
+  // For a while, the node asks with the lock.
+  const before = held.sent.length
+  accepted(await world.say('alice'))
+  assert.ok(held.sent.slice(before).includes('BEGIN'))
+  assert.deepEqual(await indexes(world), [1, 2, 3, 4, 5])
+})
+
+test('a change of another node that stores no message is noticed', async (t) => {
+  const { world, scratch } = await openNodes(t)
+  const held = watch(t, 'is_current')
+  const message = world.say('alice')
+  await held.reached
+  await scratch.query('update static_relay.channels set version = version + 1')
+  held.open()
+  assert.equal(accepted(await message), 3)
+  assert.ok(held.sent.includes('BEGIN'))
+  assert.deepEqual(await indexes(world), [1, 2, 3])
+})
+
+test('nothing is refused because of what another node has changed', async (t) => {
+  const { world, twin } = await openNodes(t, 0)
+  accepted(await twin.commit('alice', { adds: ['carol'], messageId: id16('of the other node') }))
+  // To the node that remembers the channel without this commit, its slot is wrong, and carol unknown.
+  accepted(await world.say('alice', { slot: twin.head }))
+  accepted(await world.say('carol', { slot: twin.head }))
+  const refused = await world.say('alice', { slot: twin.head - 1 })
+  assert.deepEqual(refused, { refused: 'epoch_mismatch', head: twin.head })
+})
+
+test('a repeated message gets its first answer from a node that remembers the channel', async (t) => {
+  const { world, scratch } = await openNodes(t)
+  const request = world.message('alice')
+  const index = accepted(await world.run('append', request))
+  accepted(await world.say('bob'))
+  // Later, and its counter is the next one, so that only the id can tell.
+  const again = { ...request, counter: request.counter + 1, now: request.now + 1 }
+  assert.deepEqual(await world.run('append', again), { index, charged: false })
+  assert.deepEqual(await indexes(world), [1, 2, 3, 4])
+  assert.deepEqual(await scratch.query('select count(*) from static_relay.ids'), [['4']])
+})
+
+test('an acknowledgement on another node at the same time is kept', async (t) => {
+  const { world, scratch } = await openNodes(t)
+  const client = new pg.Client({ connectionString: scratch.url })
+  await client.connect()
+  t.after(() => client.end())
+  // As `ack` does: it marks the channel, without changing its version.
+  await client.query('begin; update static_relay.channels set acked = true')
+  const { sent } = watch(t)
+  const message = world.say('alice')
+  const waiting = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+  while ((await scratch.query(waiting)).length === 0);
+  await client.query('commit')
+  assert.equal(accepted(await message), 3)
+  assert.equal(sent.length, 1, sent.join('\n'))
+  assert.deepEqual(await scratch.query('select acked, last_index from static_relay.channels'), [[true, '3']])
+  assert.deepEqual(await indexes(world), [1, 2, 3])
+})
