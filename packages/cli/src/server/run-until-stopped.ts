@@ -1,6 +1,5 @@
 /** Runs servers in the foreground: renews certificates and shuts down cleanly. */
 import { watchFile } from 'node:fs'
-import { collectLessOften } from '@static/node/heap'
 import { StaticError } from '@static/protocol'
 import type { Certificate } from './certificate.ts'
 import { notifyManager } from './notify.ts'
@@ -25,7 +24,6 @@ export function runUntilStopped(
   certificate: () => Promise<Certificate | undefined>,
   files: readonly (string | undefined)[],
 ): void {
-  collectLessOften()
   const say = (error: unknown): void => {
     process.stderr.write(`static: certificate renewal failed: ${StaticError.from(error).message}\n`)
   }

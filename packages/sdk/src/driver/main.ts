@@ -7,7 +7,6 @@ import { Console } from 'node:console'
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { Worker } from 'node:worker_threads'
-import { collectLessOften } from '@static/node/heap'
 import { Connections } from './connections.ts'
 
 const CLOSE_MS = 5000
@@ -22,7 +21,6 @@ const WATCH = `
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), endMs)
   }, lookMs)`
 
-collectLessOften()
 // Stdout is the program's own, so everything goes to stderr.
 globalThis.console = new Console(process.stderr)
 const [, , listener, directory] = process.argv
