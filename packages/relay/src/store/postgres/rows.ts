@@ -14,6 +14,7 @@ import type {
   Weight,
 } from '../ledger/rows.ts'
 import type { AccountRecord, Channel, Slot, Turn } from '../ledger/state.ts'
+import type { Proof } from './doubt.ts'
 import { Facts } from './facts.ts'
 import { writeHot } from './hot-write.ts'
 import { statement } from './session.ts'
@@ -93,6 +94,16 @@ export class PostgresRows implements Rows {
     for (const table of [this.log, this.accounts, this.slots, this.welcomes, this.invites, this.transient])
       table.write()
     if (this.#swept.length > 0) send(this.transaction, SWEPT, [this.#swept.map((id) => Buffer.from(id, 'hex'))])
+  }
+
+  /** What tells later whether the batch was committed; undefined if nothing does. */
+  proof(): Proof | undefined {
+    return this.log.proof((channel) => this.channels.isLive(channel))
+  }
+
+  /** The current operation was stopped. */
+  suspect(): void {
+    this.channels.suspect()
   }
 
   committed(): void {
