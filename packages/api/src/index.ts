@@ -1,5 +1,6 @@
 export { type AccountPage, Admin, type OperatorLink } from './rules/admin.ts'
 export { copyDatabase } from './db/backup.ts'
+export { type ApiCopy, type ApiCopyProgress, copyToPostgres } from './db/copy.ts'
 export { openStore } from './db/store.ts'
 export { type Api, type ApiOptions, startApi } from './main.ts'
 export { MASTER_KEY_BYTES } from './secrets/seal.ts'

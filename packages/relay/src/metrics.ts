@@ -2,6 +2,7 @@
 import { collectDefaultMetrics, Counter, Histogram, Registry } from 'prom-client'
 import type { StreamLimit } from './core/limits.ts'
 import { BUCKETS } from './metrics/buckets.ts'
+import { type BusSources, makeBusMetrics } from './metrics/bus.ts'
 import { type LoadSources, makeLoadMetrics } from './metrics/load.ts'
 import { type CountMessage, makeMessageMetrics } from './metrics/messages.ts'
 import { makeStoreMetrics, type StoreSources } from './metrics/store.ts'
@@ -18,7 +19,7 @@ export interface Metrics {
 }
 
 /** Creates the metrics. */
-export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources): Metrics {
+export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources & BusSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const sent = makeMessageMetrics(registry)
@@ -37,6 +38,7 @@ export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources
   makeLoadMetrics(registry, sources)
   makeTrafficMetrics(registry, sources)
   makeStoreMetrics(registry, sources)
+  makeBusMetrics(registry, sources)
   return {
     sent,
     committed: (milliseconds) => commits.observe(milliseconds / 1000),

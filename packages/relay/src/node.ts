@@ -109,6 +109,10 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     durability: () => store.durability(),
     storeClockOffsetMs: () => store.clockOffsetMs?.(),
     diskFree: () => diskFree(options.database),
+    bus: () => {
+      const { catchUps } = relay
+      return bus && catchUps && options.nats && { state: bus.state, counts: bus.counts, catchUps }
+    },
     now,
     version: packageJson.version,
   })

@@ -6,7 +6,18 @@ export {
   type QuotaSource,
   type TokenVerifier,
 } from './ports/api.ts'
-export type { Bus, BusListener, BusState, BusWire, News, NodeId, OpenWire, Topic, WireListener } from './ports/bus.ts'
+export type {
+  Bus,
+  BusCounts,
+  BusListener,
+  BusState,
+  BusWire,
+  News,
+  NodeId,
+  OpenWire,
+  Topic,
+  WireListener,
+} from './ports/bus.ts'
 export type {
   AgentId,
   ChannelId,

@@ -26,7 +26,7 @@ const LEASE_LIFE = 7 * DAY
  * Opens `postgres://…` or a SQLite file path and migrates it. Throws `unavailable` if the database cannot be reached
  * or trusted, `store_corrupt` if a file is not a database.
  */
-export async function openStore(database: string): Promise<Store> {
+export async function openEngine(database: string): Promise<Engine> {
   const remote = isPostgresUrl(database)
   let engine: Engine
   try {
@@ -42,6 +42,13 @@ export async function openStore(database: string): Promise<Store> {
     await engine.close()
     throw openingError(error, remote ? 'The database' : database)
   }
+  return engine
+}
+
+/** Opens a database and creates the stores. Throws like `openEngine`. */
+export async function openStore(database: string): Promise<Store> {
+  const engine = await openEngine(database)
+  const { db } = engine
   return {
     accounts: accountStore(db),
     keys: keyStore(engine),

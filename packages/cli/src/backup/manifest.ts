@@ -2,9 +2,9 @@
  * The manifest of a backup: which files it has, with their checksums. It is written last, so a directory without one is
  * an interrupted backup. The checksums find damage, not forgery: whoever can write the backup can write the manifest.
  */
-import { createHash } from 'node:crypto'
-import { createReadStream, readFileSync, statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { digestFile } from '@static/node/digest'
 import { isErrno } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
@@ -41,7 +41,7 @@ export async function describeFiles(
   about: Pick<Manifest, 'version' | 'api_database'>,
 ): Promise<Manifest> {
   const described: BackupFile[] = []
-  for (const { name, mode } of files) described.push({ name, mode, ...(await digest(join(directory, name))) })
+  for (const { name, mode } of files) described.push({ name, mode, ...(await digestFile(join(directory, name))) })
   return { format: FORMAT, ...about, created_at: new Date().toISOString(), files: described }
 }
 
@@ -56,7 +56,7 @@ export async function verifyBackup(directory: string): Promise<Manifest> {
   for (const { name, bytes, sha256 } of manifest.files) {
     const path = join(directory, name)
     if (!statSync(path, { throwIfNoEntry: false })?.isFile()) throw damaged(`${path} is missing`)
-    const found = await digest(path)
+    const found = await digestFile(path)
     if (found.bytes !== bytes || found.sha256 !== sha256) throw damaged(`${path} is not what the manifest describes`)
   }
   return manifest
@@ -106,16 +106,6 @@ function isManifest(value: unknown): value is Manifest {
       (mode === '600' || mode === '644')
     )
   })
-}
-
-async function digest(path: string): Promise<Pick<BackupFile, 'bytes' | 'sha256'>> {
-  const hash = createHash('sha256')
-  let bytes = 0
-  for await (const chunk of createReadStream(path)) {
-    bytes += (chunk as Buffer).length
-    hash.update(chunk as Buffer)
-  }
-  return { bytes, sha256: hash.digest('hex') }
 }
 
 function damaged(problem: string): StaticError {

@@ -1,4 +1,4 @@
-/** `static admin`: administration of accounts, directly in the database, of backups and of certificates. */
+/** `static admin`: administration of accounts, directly in the database, of backups, databases and certificates. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Argument, Command } from 'commander'
@@ -10,6 +10,7 @@ import { examples } from '../terminal/examples.ts'
 import { accountsCommand } from './admin/accounts.ts'
 import { auditCommand } from './admin/audit.ts'
 import { backupCommand, restoreCommand } from './admin/backup.ts'
+import { copyCommand } from './admin/copy.ts'
 import { accountArgument, addYesFlag, changeAccount, type ChangeFlags } from './admin/change.ts'
 import { addDatabaseFlags, type DatabaseFlags, openDatabase } from './admin/database.ts'
 
@@ -19,6 +20,7 @@ export function adminCommand(): Command {
     .addCommand(auditCommand())
     .addCommand(backupCommand())
     .addCommand(restoreCommand())
+    .addCommand(copyCommand())
     .addCommand(
       addYesFlag(addDatabaseFlags(new Command('plan')))
         .description('change the plan of an account')

@@ -1,18 +1,27 @@
 /** A spinner on the terminal for slow operations. */
-import { styled } from './output.ts'
+import { note, styled } from './output.ts'
 
 const AFTER_MS = 500
 const EVERY_MS = 100
+/** How often a line is written where there is no terminal. */
+const LINE_MS = 10_000
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 const CLEAR_LINE = '\r\u001B[K'
 
-/** Waits for the work; after half a second, shows on a terminal what it is waiting for. */
-export async function withProgress<Result>(what: string, work: Promise<Result>): Promise<Result> {
+/**
+ * Waits for the work; after half a second, shows on a terminal what it is waiting for. A function says how far it has
+ * come, on other streams too, in a line every ten seconds.
+ */
+export async function withProgress<Result>(what: string | (() => string), work: Promise<Result>): Promise<Result> {
   const { stderr } = process
-  if (!stderr.isTTY) return await work
+  const text = typeof what === 'string' ? (): string => what : what
+  if (!stderr.isTTY) {
+    const lines = typeof what === 'string' ? undefined : setInterval(() => note(what()), LINE_MS)
+    return await work.finally(() => clearInterval(lines))
+  }
   let frame = 0
   const show = (): void => {
-    stderr.write(`${CLEAR_LINE}${styled('cyan', FRAMES[frame++ % FRAMES.length] ?? '', stderr)} ${what} …`)
+    stderr.write(`${CLEAR_LINE}${styled('cyan', FRAMES[frame++ % FRAMES.length] ?? '', stderr)} ${text()} …`)
   }
   let ticking: NodeJS.Timeout | undefined
   const start = setTimeout(() => {

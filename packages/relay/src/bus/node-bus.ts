@@ -4,7 +4,7 @@
  */
 import { hash } from 'node:crypto'
 import { toHex } from '@static/protocol'
-import type { Bus, BusListener, BusState, BusWire, News, NodeId, OpenWire, Time, Topic } from '../ports.ts'
+import type { Bus, BusCounts, BusListener, BusState, BusWire, News, NodeId, OpenWire, Time, Topic } from '../ports.ts'
 import { encodeItem, FRAME_OVERHEAD, openFrame, sealFrame } from './frame.ts'
 import { Senders } from './senders.ts'
 
@@ -44,6 +44,11 @@ export class NodeBus implements Bus {
   #bad = { count: 0, since: 0 }
   #deafUntil: Time = -Infinity
   #isFlushing = false
+  #wasConnected = false
+  /** Whether there was a connection before. */
+  #isKnown = false
+  readonly #counts = { received: 0, reconnects: 0, doubts: 0 }
+  readonly #dropped = { mac: 0, replay: 0, stale: 0, deaf: 0 }
 
   constructor(options: NodeBusOptions, listener: BusListener) {
     this.#options = options
@@ -52,14 +57,22 @@ export class NodeBus implements Bus {
     this.#prefix = `static.${toHex(hash('sha256', options.relayId, 'buffer').subarray(0, 16))}.`
     this.#wire = options.wire({
       received: (subject, bytes) => this.#received(subject, bytes),
-      changed: () => this.#changed(),
+      changed: () => {
+        this.#noteConnection()
+        this.#changed()
+      },
     })
+    this.#noteConnection()
     this.#wire.subscribe(`${this.#prefix}beat`)
     this.#wire.subscribe(`${this.#prefix}n.${options.node}`)
   }
 
   get state(): BusState {
     return { connected: this.#isHearing, nodes: this.#senders.size }
+  }
+
+  get counts(): BusCounts {
+    return { ...this.#counts, dropped: { ...this.#dropped } }
   }
 
   publish(topic: Topic, news: News): void {
@@ -86,7 +99,7 @@ export class NodeBus implements Bus {
 
   tick(): void {
     const now = this.#options.monotonic()
-    if (this.#senders.forgetSilent(now - SILENT_MS)) this.#listener.doubt()
+    if (this.#senders.forgetSilent(now - SILENT_MS)) this.#doubt()
     if (now - this.#beatAt < BEAT_MS) return
     this.#beatAt = now
     this.#send(`${this.#prefix}beat`, [])
@@ -104,7 +117,19 @@ export class NodeBus implements Bus {
   #changed(): void {
     // What others said meanwhile was missed, and others must hear of this node at once.
     this.#beatAt = -Infinity
+    this.#doubt()
+  }
+
+  #doubt(): void {
+    this.#counts.doubts += 1
     this.#listener.doubt()
+  }
+
+  #noteConnection(): void {
+    const { connected } = this.#wire
+    if (connected && !this.#wasConnected && this.#isKnown) this.#counts.reconnects += 1
+    this.#wasConnected = connected
+    this.#isKnown ||= connected
   }
 
   #flush(): void {
@@ -136,23 +161,26 @@ export class NodeBus implements Bus {
   #received(subject: string, bytes: Uint8Array): void {
     const { key, node, now, monotonic } = this.#options
     const at = monotonic()
-    if (at < this.#deafUntil) return
+    if (at < this.#deafUntil) return void (this.#dropped.deaf += 1)
     const frame = openFrame(key, subject, bytes)
     if (frame === undefined) return this.#noteBad(at)
-    if (frame.node === node || Math.abs(frame.time - now()) > FRESH_MS) return
+    if (frame.node === node) return
+    if (Math.abs(frame.time - now()) > FRESH_MS) return void (this.#dropped.stale += 1)
     const known = this.#senders.size
-    if (!this.#senders.isNew(frame.node, frame.number, at)) return
+    if (!this.#senders.isNew(frame.node, frame.number, at)) return void (this.#dropped.replay += 1)
+    this.#counts.received += 1
     // A node that is new here has not heard of this one either, and may have written before it could tell.
     if (this.#senders.size > known) this.#changed()
     for (const news of frame.items()) this.#listener.news(news, frame.node)
   }
 
   #noteBad(at: Time): void {
+    this.#dropped.mac += 1
     if (at - this.#bad.since > 1000) this.#bad = { count: 0, since: at }
     if (++this.#bad.count < MAX_BAD) return
     this.#bad = { count: 0, since: at }
     this.#deafUntil = at + DEAF_MS
-    this.#listener.doubt()
+    this.#doubt()
   }
 }
 

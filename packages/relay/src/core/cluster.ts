@@ -3,7 +3,16 @@
  * missed. The bus only makes this faster. Everything that must not be lost is in the store: where logs end (`heads`)
  * and what else happened (`notices`). The store is asked at once on doubt, and regularly in any case.
  */
-import type { AgentId, BusState, ChannelId, News, NodeId, StoreEvent, Time } from '../ports.ts'
+import {
+  type AgentId,
+  type BusState,
+  type ChannelId,
+  MAX_STORE_CLOCK_OFFSET_MS,
+  type News,
+  type NodeId,
+  type StoreEvent,
+  type Time,
+} from '../ports.ts'
 import type { KeyPackages } from './channels/key-packages.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
@@ -55,6 +64,15 @@ export interface Claimed {
   readonly waitMs: number
 }
 
+/** What was asked of the store because messages may have been missed, for the metrics. */
+export interface CatchUpCounts {
+  /** Questions for the ends of logs, and for other events. */
+  readonly heads: number
+  readonly notices: number
+  /** Channels whose log was longer than this node was told. */
+  readonly gaps: number
+}
+
 interface Claim {
   readonly settle: (claimed: Claimed) => void
   /** By the monotonic clock. */
@@ -83,12 +101,17 @@ export class Cluster {
   /** By the monotonic clock. */
   #heardAt: Time | undefined
   #roundAt: Time = -Infinity
+  readonly #catchUps = { heads: 0, notices: 0, gaps: 0 }
   #isReadingNotices = false
   #isReadingHeads = false
 
   constructor(options: ClusterOptions, parts: ClusterParts) {
     this.#options = options
     this.#parts = parts
+  }
+
+  get catchUps(): CatchUpCounts {
+    return this.#catchUps
   }
 
   // ---- What happens here ----
@@ -131,6 +154,11 @@ export class Cluster {
     return this.#parts.effects.now + this.#options.clockOffsetMs()
   }
 
+  /** Whether this node's clock agrees with the store's: tokens, invites and leases of all nodes end by the clock. */
+  get isClockRight(): boolean {
+    return Math.abs(this.#options.clockOffsetMs()) <= MAX_STORE_CLOCK_OFFSET_MS
+  }
+
   /** Hears what concerns an agent, as long as it has a session or KeyPackages here. */
   follow(agent: AgentId): void {
     if (this.#agents.has(agent)) return
@@ -155,7 +183,7 @@ export class Cluster {
       case 'event':
         return this.#eventOf(news, from)
       case 'reached':
-        return this.#parts.delivery.reached(news.channel, news.index)
+        return void this.#parts.delivery.reached(news.channel, news.index)
       case 'entered':
         return this.#enteredElsewhere(news.agent, news.at, from)
       case 'claim':
@@ -262,6 +290,7 @@ export class Cluster {
   #askNotices(): void {
     if (this.#isReadingNotices) return
     this.#isReadingNotices = true
+    this.#catchUps.notices += 1
     const { effects, delivery, restart } = this.#parts
     const asked = effects.monotonic
     effects.store('notices', { after: this.#position, limit: MAX_NOTICES }, (outcome) => {
@@ -283,6 +312,7 @@ export class Cluster {
     const channels = [...this.#unsure].slice(0, HEADS_AT_ONCE)
     for (const channel of channels) this.#unsure.delete(channel)
     this.#isReadingHeads = true
+    this.#catchUps.heads += 1
     this.#parts.effects.store('heads', { channels }, (outcome) => {
       this.#isReadingHeads = false
       if (!outcome.ok) {
@@ -296,7 +326,7 @@ export class Cluster {
         if (index === undefined) this.#gone(channel)
         else {
           this.#missing.delete(channel)
-          delivery.reached(channel, index)
+          if (delivery.reached(channel, index)) this.#catchUps.gaps += 1
         }
       }
       this.#askHeads()

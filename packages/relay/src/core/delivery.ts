@@ -109,14 +109,20 @@ export class Delivery {
     this.#pull(session)
   }
 
-  /** A channel's log is known to reach this index; its entries are read from it. */
-  reached(channel: ChannelId, index: number): void {
+  /**
+   * A channel's log is known to reach this index; its entries are read from it. Returns whether that was news for a
+   * reader.
+   */
+  reached(channel: ChannelId, index: number): boolean {
+    let isNews = false
     this.#noteReached(channel, index)
     for (const reading of this.#readings.get(channel) ?? []) {
       if (index <= reading.last) continue
+      isNews = true
       reading.last = index
       this.#catchUp(reading)
     }
+    return isNews
   }
 
   /** The session's stream can take more. */

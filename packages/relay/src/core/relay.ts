@@ -9,7 +9,7 @@ import type { Deployment, StoreEvent, StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { BlockedAccounts } from './blocked-accounts.ts'
 import { Channels } from './channels/channels.ts'
-import { Cluster, type ClusterOptions } from './cluster.ts'
+import { type CatchUpCounts, Cluster, type ClusterOptions } from './cluster.ts'
 import { Delivery } from './delivery.ts'
 import { Effects } from './effects.ts'
 import type { CoreCrypto, Effect, Input, SessionNotice } from './io.ts'
@@ -158,6 +158,11 @@ export class Relay {
     const transports = { quic: 0, grpc: 0, proxy: 0 }
     for (const { stream } of this.#delivery.sessions()) transports[transportOf(stream)]++
     return transports
+  }
+
+  /** For metrics; undefined if there is one node only. */
+  get catchUps(): CatchUpCounts | undefined {
+    return this.#cluster?.catchUps
   }
 
   /** For metrics. */

@@ -30,6 +30,7 @@ import type { Caller, SessionTokens, TokenCaller } from './session-token.ts'
 import type { Session, Stream } from './stream.ts'
 import type { Streams } from './streams.ts'
 
+const WRONG_CLOCK = "This relay node's clock is wrong, so that it takes no new sessions. Connect to another node."
 const NO_CLOCK =
   'The relay has no capacity for another session with a clock now. Retry later, or use another traffic profile.'
 
@@ -93,6 +94,11 @@ export class Sessions {
     const unary = value.purpose === Purpose.UNARY
     const allowed = unary ? stream.kind === 'call' || stream.proxyRevision !== undefined : stream.kind === 'session'
     if (!allowed) throw wrong('`purpose` must be SESSION on a session stream and UNARY in a call')
+    const { cluster } = this.#options
+    // Open sessions stay: only what ends by the clock would be judged differently here than elsewhere.
+    if (cluster && !cluster.isClockRight) {
+      return this.refuseOpening(request, refusalOf(StaticError.of('unavailable', WRONG_CLOCK, { retryAfter: 5 })))
+    }
     stream.opening = true
     this.#options.opening.open(stream, value, (outcome) => {
       if (!outcome.ok) this.refuseOpening(request, refusalOf(outcome.error))

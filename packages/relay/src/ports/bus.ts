@@ -53,10 +53,23 @@ export interface BusState {
   readonly nodes: number
 }
 
+/** What a bus has done, for the metrics. */
+export interface BusCounts {
+  /** Messages that were taken. */
+  readonly received: number
+  /** Messages that were not: a wrong MAC, seen before, too old or ahead, or while it listens to none. */
+  readonly dropped: Readonly<Record<'mac' | 'replay' | 'stale' | 'deaf', number>>
+  /** How often the connection was made again. */
+  readonly reconnects: number
+  /** How often messages may have been missed. */
+  readonly doubts: number
+}
+
 /** The way to the other nodes. */
 export interface Bus {
   readonly node: NodeId
   readonly state: BusState
+  readonly counts: BusCounts
   /** Sends without waiting. Nothing is sent while no other node is known. */
   publish(topic: Topic, news: News): void
   watch(topic: Topic): void

@@ -376,8 +376,8 @@ export interface StoreOperations {
   /** Where the logs of channels end, in any order. Deleted and unknown channels are missing. Changes nothing. */
   heads: [{ readonly channels: readonly ChannelId[] }, { readonly heads: readonly Head[] }]
   /**
-   * Events other than `appended` of any node since a position, in no particular order, kept for a minute. None is
-   * missing, but some may come twice. Without a position: none, and the current one.
+   * Events other than `appended` of any node since a position, in no particular order, kept for a minute: each
+   * once. Without a position: none, and the current one.
    */
   notices: [
     { readonly after: string | undefined; readonly limit: number },

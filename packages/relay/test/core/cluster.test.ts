@@ -76,6 +76,10 @@ test('what the bus loses is found within ten seconds, and within one without a b
   assert.deepEqual(indexes(bob), [])
   for (let left = 10; left > 0; left--) await cluster.advance(1000)
   assert.deepEqual(indexes(bob), [2])
+  assert.deepEqual(
+    cluster.nodes.map((node) => node.catchUps()?.gaps),
+    [0, 1, 1],
+  )
   cluster.bus.connect(false)
   await cluster.advance(200)
   await owner.send(channelId, 1n, 2n)
@@ -344,4 +348,18 @@ test('a late event of another node does not end a newer membership', async (t) =
   await owner.send(channelId, 3n, 1n)
   await quiet()
   assert.equal(indexes(bob).at(-1), 4)
+})
+
+test('a node whose clock is wrong takes no new session, and keeps those it has', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const { owner, bob, channelId } = await channelOver(cluster)
+  const [one] = cluster.nodes
+  cluster.clockOffsets.set(0, -2001)
+  await assert.rejects(connect(one, 'acme'), refusal('unavailable'))
+  await owner.send(channelId, 1n, 1n)
+  await cluster.advance(10_000)
+  assert.deepEqual(indexes(bob), [2])
+  assert.equal(cases(owner).includes('sessionClosing'), false)
+  cluster.clockOffsets.set(0, 2000)
+  await connect(one, 'acme')
 })

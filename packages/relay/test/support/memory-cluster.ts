@@ -18,6 +18,8 @@ export interface MemoryCluster {
   readonly bus: MemoryBus
   /** Nodes, counted from 0, that cannot write, and how long their store was silent when that was noticed. */
   readonly broken: Map<number, number>
+  /** How far the store's clock is ahead of those of nodes, counted from 0. */
+  readonly clockOffsets: Map<number, number>
   /** Lets time pass at all nodes and does what is due. */
   advance(ms: number): Promise<void>
 }
@@ -36,12 +38,14 @@ export async function openMemoryCluster(
   const stores = openMemoryStores({ retention }, [listener(0), listener(1), listener(2)])
   const api = new FakeApi(now)
   const broken = new Map<number, number>()
+  const clockOffsets = new Map<number, number>()
   const start = async (at: number): Promise<MemoryRelay> => {
     const own = made[at] ?? {}
     const store = {
       ...(stores[at] ?? stores[0]),
       healthy: () => !broken.has(at),
       silentMs: () => broken.get(at) ?? 0,
+      clockOffsetMs: () => clockOffsets.get(at),
     }
     const { relayId, busKey = new Uint8Array() } = store.deployment
     const node = randomBytes(16).toString('hex')
@@ -69,5 +73,5 @@ export async function openMemoryCluster(
   await advance(0)
   await advance(1000)
   await advance(1000)
-  return { nodes, bus, broken, advance }
+  return { nodes, bus, broken, clockOffsets, advance }
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { ALL_TRAFFIC } from '@static/protocol'
 import { FakeApi } from '@static/testkit/relay/api'
+import type { CatchUpCounts } from '../../src/core/cluster.ts'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { CoreRunner } from '../../src/runner/core-runner.ts'
@@ -19,6 +20,8 @@ export interface MemoryRelay {
   readonly store: Store
   readonly transport: MemoryTransport
   readonly errors: unknown[]
+  /** What it has asked the store because it may have missed messages of other nodes. */
+  readonly catchUps: () => CatchUpCounts | undefined
   readonly now: () => number
   /** Lets time pass and does what is due, in a world whose clock stands still. */
   advance(ms: number): Promise<void>
@@ -81,7 +84,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
   const store =
     node?.store ?? (await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event)))
   const bus = node?.bus
-  const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, bus: () => bus.state }
+  const cluster = bus && { node: bus.node, clockOffsetMs: () => store.clockOffsetMs?.() ?? 0, bus: () => bus.state }
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto(), cluster })
   driver = new CoreRunner({
@@ -108,6 +111,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     store,
     transport,
     errors,
+    catchUps: () => relay.catchUps,
     now,
     skew: (ms) => {
       skewMs = ms

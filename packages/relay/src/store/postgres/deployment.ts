@@ -38,15 +38,19 @@ export async function openDeployment(session: Session, keyFile: string): Promise
     const { relayId } = stored
     return { relayId, tokenKey: deriveKey(key, relayId, 'token'), busKey: deriveKey(key, relayId, 'bus') }
   } catch (error) {
-    const { code, message } = error as { code?: string; message?: string }
-    if (code !== RIGHTS_MISSING) throw error
-    throw refused(
-      `The role of the database URL has not all rights it needs (${message}). Grant CREATE on the database.`,
-    )
+    throw lackingRights(error) ?? error
   }
 }
 
-async function refuseForeign(session: Session): Promise<void> {
+/** The error for a role that may not create or use the tables; undefined for other errors. */
+export function lackingRights(error: unknown): StaticError | undefined {
+  const { code, message } = error as { code?: string; message?: string }
+  if (code !== RIGHTS_MISSING) return undefined
+  return refused(`The role of the database URL has not all rights it needs (${message}). Grant CREATE on the database.`)
+}
+
+/** Throws if the role can read the API's tables. */
+export async function refuseForeign(session: Session): Promise<void> {
   const [row] = await session.rows(FOREIGN)
   const [role, mayRead] = (row ?? ['', false]) as [string, boolean]
   if (!mayRead) return
@@ -78,6 +82,8 @@ async function findOrMake(session: Session, keyFile: string): Promise<Stored> {
 
 async function read(session: Session): Promise<Stored> {
   const [row] = await session.rows(READ)
+  // Stored last by a copy, and together with the tables otherwise.
+  if (!row) throw refused('The copy into this database is not complete. Run `static admin copy` again.')
   const [relayId, print, version] = intact(row, 'deployment') as [Uint8Array, Uint8Array, number]
   if (version > VERSION) {
     throw refused('The tables were created by a newer version of Static. Update Static on this node.')

@@ -3,11 +3,13 @@
  * transaction, so that one flush to disk serves many.
  */
 import { hash } from 'node:crypto'
+import { setTimeout as wait } from 'node:timers/promises'
 import { type Hash, StaticError } from '@static/protocol'
 import type { Retention, StoreListener, Time } from '../../ports.ts'
 import { batchLength, BATCH_CALLS } from '../batch.ts'
 import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
+import { type Proof, wasCommitted } from './doubt.ts'
 import { Missing, Unforeseen } from './facts.ts'
 import { ALONE, READING, assume, prefetch } from './needs.ts'
 import { PostgresRows } from './rows.ts'
@@ -18,6 +20,9 @@ import type { Transaction } from './write.ts'
 /** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
 const MAX_DECISIONS = 10_000
 const MAX_TRIES = 5
+/** How long a lane tries to find out whether a transaction was committed, and the pause between two tries. */
+const DOUBT_MS = 5000
+const DOUBT_PAUSE_MS = 250
 /** No partition of a table is for a row. */
 const NO_PARTITION = '23514'
 /** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
@@ -50,16 +55,25 @@ export interface LaneParts {
   readonly onDamage: (error: unknown) => void
 }
 
+/** A batch whose COMMIT was sent: its answers, if it was committed, and what tells. */
+interface Doubt {
+  readonly answers: readonly Answer[]
+  readonly proof: Proof | undefined
+}
+
 /** The connection was lost, or cannot be used any more. */
 class Disconnected extends Error {
-  /** Whether the transaction may have been committed. */
-  readonly isUnknown: boolean
+  /** Set if the transaction may have been committed. */
+  readonly doubt: Doubt | undefined
 
-  constructor(isUnknown: boolean, cause: unknown) {
+  constructor(doubt: Doubt | undefined, cause: unknown) {
     super('the connection to PostgreSQL was lost', { cause })
-    this.isUnknown = isUnknown
+    this.doubt = doubt
   }
 }
+
+/** There is no connection at the moment. */
+class Unreachable extends Disconnected {}
 
 /** Runs calls one batch after the other. */
 export class Lane {
@@ -121,7 +135,7 @@ export class Lane {
   }
 
   async #batch(batch: readonly Waiting[], tries = 1): Promise<void> {
-    let answers: Answer[]
+    let answers: readonly Answer[]
     try {
       const calls = batch.map(({ call }) => call)
       const session = await this.#connected()
@@ -129,7 +143,11 @@ export class Lane {
     } catch (error) {
       const { code } = error as { code?: string }
       if (error instanceof Disconnected) {
-        if (!error.isUnknown && tries < 2) return this.#batch(batch, tries + 1)
+        const { doubt } = error
+        const isCommitted = doubt ? await this.#wasCommitted(doubt) : false
+        if (doubt && isCommitted) return this.#answer(batch, doubt.answers)
+        const isWorthIt = isCommitted === false && !(error instanceof Unreachable)
+        if (isWorthIt && tries < 2) return this.#batch(batch, tries + 1)
         for (const { reject } of batch) reject(unavailable(error))
         return
       }
@@ -143,12 +161,31 @@ export class Lane {
       batch[0]?.reject(unavailable(error))
       return
     }
+    this.#answer(batch, answers)
+  }
+
+  #answer(batch: readonly Waiting[], answers: readonly Answer[]): void {
     for (const [at, { resolve, reject }] of batch.entries()) {
       const answer = answers[at]
       if (!answer || 'failed' in answer) reject(unavailable(new Error(answer?.failed)))
       else {
         for (const event of answer.events) this.#parts.listener(event)
         resolve(answer.result)
+      }
+    }
+  }
+
+  /** Asks on a new connection; undefined if it cannot be found out. */
+  async #wasCommitted({ proof }: Doubt): Promise<boolean | undefined> {
+    if (!proof) return undefined
+    const until = performance.now() + DOUBT_MS
+    for (;;) {
+      try {
+        return await wasCommitted(await this.#connected(), proof)
+      } catch {
+        // The primary is not there yet, or the transaction is still under way.
+        if (performance.now() >= until) return undefined
+        await wait(DOUBT_PAUSE_MS)
       }
     }
   }
@@ -161,7 +198,7 @@ export class Lane {
     const rows = this.#rows
     if (!calls.every(({ name }) => name === 'append')) return undefined
     Object.assign(this.#transaction, { session, locks: true, isSingle: true, sent: [] })
-    let committing = false
+    let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
       rows.begin()
@@ -171,12 +208,12 @@ export class Lane {
       // Awaited below.
       sizes.catch(() => {})
       if (!rows.accounts.assumeKnown(accounts)) await sizes
-      const answers = calls.map((call) => this.#call(call))
+      const answers = calls.map((call) => this.#call(call, true))
       const started = performance.now()
       // Who lags is read with the lock: other nodes move cursors without changing the version.
       const isPlain = answers.every((answer) => 'result' in answer && !('pressure' in answer.result))
       const storing = isPlain && rows.storeIfCurrent(calls.length)
-      committing = true
+      if (storing) doubt = { answers, proof: rows.proof() }
       const [isStored] = await Promise.all([storing, sizes])
       if (!isStored) {
         rows.rewind()
@@ -191,7 +228,7 @@ export class Lane {
         rows.rewind()
         return undefined
       }
-      return this.#fail(session, error, committing)
+      return this.#fail(session, error, doubt)
     }
   }
 
@@ -199,7 +236,7 @@ export class Lane {
     const rows = this.#rows
     const locks = !calls.every(({ name }) => READING.has(name))
     Object.assign(this.#transaction, { session, locks, isSingle: false, sent: [] })
-    let committing = false
+    let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
       // A transaction that only reads sees one moment of all tables, without a lock.
@@ -211,7 +248,7 @@ export class Lane {
       const answers = await this.#decide(calls)
       rows.write()
       const started = performance.now()
-      committing = true
+      doubt = { answers, proof: rows.proof() }
       const committed = session.run('COMMIT')
       const results = await Promise.allSettled([...this.#transaction.sent, committed])
       for (const result of results) if (result.status === 'rejected') throw result.reason
@@ -222,12 +259,12 @@ export class Lane {
       if (rows.expired !== undefined) await this.#parts.onExpired(rows.expired)
       return answers
     } catch (error) {
-      return this.#fail(session, error, committing)
+      return this.#fail(session, error, doubt)
     }
   }
 
   /** Ends a transaction that failed. */
-  async #fail(session: Session, error: unknown, committing: boolean): Promise<never> {
+  async #fail(session: Session, error: unknown, doubt: Doubt | undefined): Promise<never> {
     this.#rows.rewind()
     this.#rows.forget()
     const { code } = error as { code?: string }
@@ -241,7 +278,7 @@ export class Lane {
       throw error
     }
     await session.end()
-    throw new Disconnected(committing, error)
+    throw new Disconnected(doubt, error)
   }
 
   async #ensureDays(calls: readonly Call[]): Promise<void> {
@@ -251,25 +288,40 @@ export class Lane {
   /** Decides all calls, from the start again whenever rows are missing. Nothing has been written yet. */
   async #decide(calls: readonly Call[]): Promise<Answer[]> {
     for (let decisions = 0; decisions < MAX_DECISIONS; decisions++) {
-      try {
-        return calls.map((call) => this.#call(call))
-      } catch (error) {
-        if (!(error instanceof Missing)) throw error
-        this.#rows.rewind()
-        await error.fetch()
-        await prefetch(this.#rows, calls)
-      }
+      const missing: Missing[] = []
+      const answers = calls.flatMap((call) => this.#tried(call, missing) ?? [])
+      if (missing.length === 0) return answers
+      this.#rows.rewind()
+      const [first] = await Promise.allSettled(missing.map(({ fetch }) => fetch()))
+      // The others asked on what may not be so.
+      if (first?.status === 'rejected') throw first.reason
+      await prefetch(this.#rows, calls)
     }
     throw new Error('the batch asks for more rows every time')
   }
 
-  #call({ name, request }: Call): Answer {
+  /**
+   * Decides a call, or adds what it misses. Those after it are tried all the same, so that what all of them miss is
+   * fetched at once: what they decide does not count, nor how they fail.
+   */
+  #tried(call: Call, missing: Missing[]): Answer | undefined {
+    try {
+      return this.#call(call, missing.length === 0)
+    } catch (error) {
+      if (error instanceof Missing) missing.push(error)
+      else if (missing.length === 0) throw error
+      this.#rows.suspect()
+      return undefined
+    }
+  }
+
+  #call({ name, request }: Call, isSure: boolean): Answer {
     try {
       this.#rows.enter(name === 'ack')
       return this.#ledger.run(name, request)
     } catch (error) {
       // Nothing has changed, so repeated requests for damaged data do not slow down the others.
-      if (!READING.has(name) || !isDamage(error)) throw error
+      if (!isSure || !READING.has(name) || !isDamage(error)) throw error
       this.#blame(error)
       return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) }
     }
@@ -283,7 +335,7 @@ export class Lane {
       this.#session = await this.#parts.connect()
       return this.#session
     } catch (error) {
-      throw new Disconnected(true, error)
+      throw new Unreachable(undefined, error)
     }
   }
 

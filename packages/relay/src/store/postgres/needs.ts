@@ -21,8 +21,13 @@ export const READING: ReadonlySet<StoreOperation> = new Set<StoreOperation>([
   'heads',
   'notices',
 ])
-/** Operations that share a transaction with no others: they look at many channels. */
-export const ALONE: ReadonlySet<StoreOperation> = new Set<StoreOperation>(['sweep', 'owned'])
+/**
+ * Operations that share a transaction with no others: they look at many channels, or must not see what their own
+ * transaction writes.
+ */
+export const ALONE: ReadonlySet<StoreOperation> = new Set<StoreOperation>(['sweep', 'owned', 'notices'])
+
+const CHANGING_ROSTERS = new Set<StoreOperation>(['commit', 'leave', 'welcome', 'reject', 'resetRoster'])
 
 const LOCK_KEYS = statement('SELECT key FROM locks WHERE key = ANY($1::int[]) ORDER BY key FOR UPDATE')
 
@@ -32,6 +37,8 @@ class Needs {
   readonly keys = new Set<string>()
   readonly channels: ChannelId[] = []
   readonly acting: Acting[] = []
+  /** Channels of which any member may be changed: the cursors that other nodes have moved must be known. */
+  readonly rosters = new Set<ChannelId>()
   readonly ids: ChannelIdKey[] = []
   /** Invites whose channels must be locked. */
   readonly invites: string[] = []
@@ -61,6 +68,7 @@ class Needs {
     else if (name === 'resume') this.glances.push({ ids: request.channels ?? [], agent: request.agent })
     else if (name === 'sweep') this.purges = true
     else if ('channel' in request && request.channel !== undefined) this.channels.push(request.channel)
+    if (CHANGING_ROSTERS.has(name)) this.rosters.add((request as { channel: ChannelId }).channel)
     if (name === 'welcome') this.#welcome(request.channel, [request.welcome])
     if (name === 'resetRoster') this.resets.push(request)
     if (name === 'resetRoster' || name === 'reject')
@@ -140,7 +148,7 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   const invited = needs.invites.flatMap((id) => invites.channelOf(id) ?? [])
   // An invite that is only read needs no channel.
   const locked = transaction.locks ? [...needs.channels, ...invited] : needs.channels
-  waiting.push(channels.fetch(locked, needs.acting), ids.fetch(needs.ids))
+  waiting.push(channels.fetch(locked, needs), ids.fetch(needs.ids))
   waiting.push(channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
   for (const { ids: asked, agent } of needs.glances) waiting.push(channels.fetchGlances(asked, agent))
   await settled(waiting)

@@ -14,6 +14,7 @@ import type {
   Weight,
 } from '../ledger/rows.ts'
 import type { AccountRecord, Channel, Slot, Turn } from '../ledger/state.ts'
+import type { Proof } from './doubt.ts'
 import { Facts } from './facts.ts'
 import { writeHot, writeIfCurrent } from './hot-write.ts'
 import { statement } from './session.ts'
@@ -102,6 +103,16 @@ export class PostgresRows implements Rows {
     this.channels.write()
     this.#writeOthers()
     return writeIfCurrent(this.transaction, this, count)
+  }
+
+  /** What tells later whether the batch was committed; undefined if nothing does. */
+  proof(): Proof | undefined {
+    return this.log.proof((channel) => this.channels.isLive(channel))
+  }
+
+  /** The current operation was stopped. */
+  suspect(): void {
+    this.channels.suspect()
   }
 
   committed(): void {

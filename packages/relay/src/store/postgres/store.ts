@@ -174,8 +174,8 @@ class LanedStore implements PostgresStore {
     const { name, request } = call
     // A node whose clock is wrong would delete what others still need.
     if (name === 'sweep' && !this.#keeper.isClockRight) return { removed: 0 }
-    if (this.#lanes.length === 1) return this.#lane('').run(call)
     if (name === 'ack') return this.#ack(request)
+    if (this.#lanes.length === 1) return this.#lane('').run(call)
     if (name === 'registerInvite') return this.#lane(request.invite.channel).run(call)
     if (name === 'requestJoin') return this.#lane(request.join.channel).run(call)
     if (OF_CHANNEL.has(name)) return this.#lane((request as { channel: ChannelId }).channel).run(call)
@@ -185,8 +185,11 @@ class LanedStore implements PostgresStore {
   }
 
   async #ack({ agent, positions }: StoreRequest<'ack'>): Promise<StoreResult<'ack'>> {
-    const parts = Map.groupBy(positions, ({ channel }) => this.#lane(channel))
-    await Promise.all([...parts].map(([lane, some]) => lane.run({ name: 'ack', request: { agent, positions: some } })))
+    // One call for each channel: what all of them miss is fetched at once (lane.ts).
+    const calls = positions.map((position) =>
+      this.#lane(position.channel).run({ name: 'ack', request: { agent, positions: [position] } }),
+    )
+    await Promise.all(calls)
     return { done: true }
   }
 

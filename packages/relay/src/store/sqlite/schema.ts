@@ -246,12 +246,30 @@ export function openDatabase(path: string): DatabaseSync {
   }
 }
 
+/** Opens a file to read it, alone, and without a change to a single byte of it. Throws like `openDatabase`. */
+export function holdDatabase(path: string): DatabaseSync {
+  let db: DatabaseSync | undefined
+  try {
+    db = new DatabaseSync(path)
+    db.exec('PRAGMA locking_mode=EXCLUSIVE; BEGIN IMMEDIATE')
+    if (readVersion(db, path) === 0) throw StaticError.of('store_corrupt', `${path} is not the database of a relay.`)
+    db.exec('COMMIT')
+    return db
+  } catch (error) {
+    db?.close()
+    throw openingError(error, path)
+  }
+}
+
+function readVersion(db: DatabaseSync, path: string): number {
+  const version = db.prepare('PRAGMA user_version').get()?.['user_version']
+  if (typeof version === 'number' && version <= VERSION) return version
+  throw StaticError.of('store_corrupt', `${path} was created by a newer version of Static. Update Static.`)
+}
+
 function makeTables(db: DatabaseSync, path: string): void {
   db.exec('BEGIN IMMEDIATE')
-  const version = db.prepare('PRAGMA user_version').get()?.['user_version']
-  if (typeof version !== 'number' || version > VERSION) {
-    throw StaticError.of('store_corrupt', `${path} was created by a newer version of Static. Update Static.`)
-  }
+  const version = readVersion(db, path)
   if (version === 0) {
     db.exec(TABLES)
     const secrets = [randomBytes(RELAY_ID_BYTES), randomBytes(32)]

@@ -36,6 +36,14 @@ export interface Acting {
   readonly agent: AgentId
 }
 
+/** Whose cursors must be current, because other nodes may have moved them: some members, and all of some channels. */
+export interface CurrentMembers {
+  readonly acting: readonly Acting[]
+  readonly rosters: ReadonlySet<ChannelId>
+}
+
+const NO_MEMBERS: CurrentMembers = { acting: [], rosters: new Set() }
+
 /** The channels of a lane. */
 export class ChannelTable implements Table {
   readonly #transaction: Transaction
@@ -50,6 +58,8 @@ export class ChannelTable implements Table {
   readonly #present = new Map<ChannelId, Kept | null>()
   /** The channels that the current operation has used. */
   readonly #used = new Set<ChannelId>()
+  /** The channels that operations have used which were stopped. */
+  readonly #suspect = new Set<ChannelId>()
   readonly #damaged = new Map<ChannelId, unknown>()
   #numbers: number[] = []
   #changes: ChannelChanges
@@ -75,6 +85,7 @@ export class ChannelTable implements Table {
     this.#facts.clear()
     this.#present.clear()
     this.#used.clear()
+    this.#suspect.clear()
     this.#damaged.clear()
     this.#numbers = []
     this.#changes = noChanges()
@@ -84,12 +95,18 @@ export class ChannelTable implements Table {
   rewind(): void {
     const { changed, created, dropped } = this.#changes
     const doubtful = [...changed, ...created.keys(), ...dropped.values()].map(({ id }) => id)
-    for (const id of [...doubtful, ...this.#used]) {
+    for (const id of [...doubtful, ...this.#used, ...this.#suspect]) {
       this.#present.delete(id)
       this.#cache.drop(id)
     }
     this.#used.clear()
+    this.#suspect.clear()
     this.#changes = noChanges()
+  }
+
+  /** The current operation was stopped: the channels that it has used may be half changed. */
+  suspect(): void {
+    for (const id of this.#used) this.#suspect.add(id)
   }
 
   /** Nothing remembered can be trusted: another server may have another history, with the same versions. */
@@ -106,7 +123,7 @@ export class ChannelTable implements Table {
     this.#used.add(id)
     if (this.#damaged.has(id)) throw this.#damaged.get(id)
     const kept = this.#present.get(id)
-    if (kept === undefined) throw new Missing(() => this.fetch([id], []))
+    if (kept === undefined) throw new Missing(() => this.fetch([id], NO_MEMBERS))
     return kept?.channel
   }
 
@@ -213,7 +230,7 @@ export class ChannelTable implements Table {
       const ids = rows.map(([id]) => toHex(id as Uint8Array))
       // Read anew: other nodes and lanes may have moved cursors.
       for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
-      await this.fetch(ids, [])
+      await this.fetch(ids, NO_MEMBERS)
       const channels = ids.flatMap((id) => this.#present.get(id)?.channel ?? [])
       await this.#log.fetchHeaders(channels)
       return ids
@@ -251,23 +268,22 @@ export class ChannelTable implements Table {
   }
 
   /**
-   * Reads channels, locked if the transaction changes anything, and the members that act in them: their cursors may
-   * have been moved by another node.
+   * Reads channels, locked if the transaction changes anything, and the members whose cursors must be current.
    */
-  async fetch(ids: readonly ChannelId[], acting: readonly Acting[]): Promise<void> {
-    const wanted = [...new Set(ids)].filter((id) => !this.#present.has(id))
-    if (wanted.length === 0) return
-    const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [wanted.map(bytea)])
-    const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.includes(channel)))
+  async fetch(ids: readonly ChannelId[], { acting, rosters }: CurrentMembers): Promise<void> {
+    const wanted = new Set(ids.filter((id) => !this.#present.has(id)))
+    if (wanted.size === 0) return
+    const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [[...wanted].map(bytea)])
+    const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.has(channel)))
     // Everything at once, where what is remembered will not be current.
     const early = readParts(
       this.#transaction,
-      wanted.filter((id) => !this.#cache.get(id) || this.#shared.has(id)),
+      [...wanted].filter((id) => !this.#cache.get(id) || this.#shared.has(id)),
     )
     // Awaited below, but the first may fail before.
     for (const promise of [refreshed, early]) promise.catch(() => {})
     const rows = await reading
-    const stale: Kept[] = []
+    const stale = new Set<Kept>()
     const aged: Kept[] = []
     for (const id of wanted) this.#present.set(id, null)
     const now = performance.now()
@@ -280,16 +296,17 @@ export class ChannelTable implements Table {
       if (before !== undefined && before !== version) this.#shared.add(id)
       if (known && known.version === version && known.channel.number === number) {
         this.#present.set(id, known)
-        if (now - known.membersAt >= this.#freshMs && holdsEntries(known.channel)) aged.push(known)
+        const isAged = now - known.membersAt >= this.#freshMs && holdsEntries(known.channel)
+        if (isAged || rosters.has(id)) aged.push(known)
       } else {
         const kept = { channel: fresh, version: version as number, membersAt: now }
         this.#present.set(id, kept)
-        stale.push(kept)
+        stale.add(kept)
       }
     }
     const loading = { transaction: this.#transaction, log: this.#log, guard: this.#guard.bind(this) }
     const applied = refreshed.then((found) => this.#apply(found, stale))
-    await Promise.all([loadChannels(loading, stale, await early), loadMembers(loading, aged), applied])
+    await Promise.all([loadChannels(loading, [...stale], await early), loadMembers(loading, aged), applied])
   }
 
   /** The version that a channel was read at. */
@@ -354,11 +371,11 @@ export class ChannelTable implements Table {
     return ask(this.#transaction, ACTING, values)
   }
 
-  #apply(rows: readonly Row[], stale: readonly Kept[]): void {
+  #apply(rows: readonly Row[], stale: ReadonlySet<Kept>): void {
     for (const [, ...row] of rows) {
       const { agent, cursor } = toMember(row)
       const kept = this.#present.get(toHex(row[0] as Uint8Array))
-      const member = kept && !stale.includes(kept) ? findMember(kept.channel, agent) : undefined
+      const member = kept && !stale.has(kept) ? findMember(kept.channel, agent) : undefined
       if (!kept || !member || member.cursor.index >= cursor.index) continue
       const { channel } = kept
       member.cursor = cursor

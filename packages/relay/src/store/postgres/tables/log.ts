@@ -5,6 +5,7 @@ import { ENTRY_OVERHEAD, type Weight } from '../../ledger/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { checksum, damaged } from '../../sqlite/checksum.ts'
 import { type HeaderRow, headerRow, readEntry, readPosition } from '../../sqlite/records.ts'
+import type { Proof } from '../doubt.ts'
 import { Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { type Blob, type NumberRow, type Transaction, ask, send } from '../write.ts'
@@ -110,6 +111,18 @@ export class LogTable implements Table {
         .filter(({ base, last }) => last.index > base.index)
         .map((channel) => this.#fetchHeaders(channel, channel.base.index + 1)),
     )
+  }
+
+  /** One of the entries that the batch stores; undefined if it stores none. */
+  proof(isLive: (channel: Channel) => boolean): Proof | undefined {
+    for (const { appended } of this.#ranges.values()) {
+      for (const { channel, header } of appended.values()) {
+        const [index, , , , , , , , hash] = header
+        const isStored = isLive(channel) && index > (this.#cuts.get(channel.number) ?? 0)
+        if (isStored) return { channel: channel.number, index, hash }
+      }
+    }
+    return undefined
   }
 
   write(): void {

@@ -28,17 +28,22 @@ const EXPIRE_NONCES = statement(`DELETE FROM nonces WHERE nonce IN
 const PUT_NOTICES = statement('INSERT INTO notices (event) SELECT * FROM unnest($1::text[])')
 const EXPIRE_NOTICES = statement(`DELETE FROM notices WHERE (xid, number) IN (SELECT xid, number FROM notices
   WHERE at < clock_timestamp() - interval '1 minute' LIMIT $1 FOR UPDATE SKIP LOCKED)`)
-const POSITION = statement('SELECT pg_snapshot_xmin(pg_current_snapshot())::text')
-// All that committed since the position's snapshot was taken are from transactions that it could not see.
-const NOTICES = statement(`SELECT xid::text, number, event FROM notices
-  WHERE (xid, number) > ($1::xid8, $2::bigint) ORDER BY xid, number LIMIT $3`)
+const POSITION = statement('SELECT pg_current_snapshot()::text')
+// A round finds what the snapshot of the round before could not see, and the snapshot of its first page can: each notice
+// once, however long other transactions run. In one statement, so that the snapshot is that of the rows.
+const NOTICES = statement(`SELECT s.now::text, n.xid::text, n.number, n.event
+  FROM (SELECT pg_current_snapshot() AS now) s
+  LEFT JOIN LATERAL (SELECT xid, number, event FROM notices
+    WHERE xid >= pg_snapshot_xmin($1::pg_snapshot) AND NOT pg_visible_in_snapshot(xid, $1::pg_snapshot)
+      AND pg_visible_in_snapshot(xid, coalesce($2::pg_snapshot, s.now)) AND (xid, number) > ($3::xid8, $4::bigint)
+    ORDER BY xid, number LIMIT $5) n ON true ORDER BY n.xid, n.number`)
 
-/** A position: everything before `xid` is known, and on this page the notices up to the given one. */
+/** A position between two rounds, or between two pages of a round. Snapshots are in PostgreSQL's own form. */
 interface NoticePosition {
-  /** Where the next round starts. */
-  readonly next: string
-  readonly xid: string
-  readonly number: number
+  /** What this snapshot could see is known. */
+  readonly known: string
+  /** The snapshot of the round's first page, and the last notice of the page before. */
+  readonly page?: { readonly now: string; readonly xid: string; readonly number: number }
 }
 
 type JoinRow = [string, Uint8Array, Uint8Array, Time, number, string | null]
@@ -145,27 +150,22 @@ export class TransientTable implements TransientRows, Table {
   }
 
   notices(after: string | undefined, limit: number): Notices {
-    // The snapshot is older than the page, so what commits in between is found again by the next round.
-    const [row] = this.#facts.need('position', () => ask(this.#transaction, POSITION, []))
-    const now = String(row?.[0])
-    if (after === undefined)
-      return { events: [], position: positionText({ next: now, xid: now, number: 0 }), more: false }
-    const { next, xid, number } = readPosition(after)
+    if (after === undefined) {
+      const [row] = this.#facts.need('position', () => ask(this.#transaction, POSITION, []))
+      return { events: [], position: toJson({ known: String(row?.[0]) } satisfies NoticePosition), more: false }
+    }
+    const { known, page } = JSON.parse(after) as NoticePosition
     const rows = this.#facts.need(`notices ${after} ${limit}`, () =>
-      ask(this.#transaction, NOTICES, [xid, number, limit]),
+      ask(this.#transaction, NOTICES, [known, page?.now ?? null, page?.xid ?? '0', page?.number ?? 0, limit]),
     )
-    const events = rows.map(([, , event]) => fromJson(event as string) as StoreEvent)
-    const last = rows.at(-1)
-    // `next` is that of the first page of a round; 0 begins one.
-    const round = number === 0 ? now : next
-    if (rows.length < limit || !last) {
-      return { events, position: positionText({ next: round, xid: round, number: 0 }), more: false }
-    }
-    return {
-      events,
-      position: positionText({ next: round, xid: String(last[0]), number: last[1] as number }),
-      more: true,
-    }
+    const now = page?.now ?? String(rows[0]?.[0])
+    const found = rows.filter(([, xid]) => xid !== null)
+    const last = found.at(-1)
+    const more = last !== undefined && found.length === limit
+    const next: NoticePosition = more
+      ? { known, page: { now, xid: String(last[1]), number: last[2] as number } }
+      : { known: now }
+    return { events: found.map((row) => fromJson(row[3] as string) as StoreEvent), position: toJson(next), more }
   }
 
   expire(now: Time): void {
@@ -194,13 +194,4 @@ function joinRow({ invite, channel, owner, agent, box, until }: JoinRequest): Ro
 
 function keyOf(invite: string, agent: AgentId): string {
   return `${invite} ${agent}`
-}
-
-function positionText({ next, xid, number }: NoticePosition): string {
-  return `${next}.${xid}.${number}`
-}
-
-function readPosition(text: string): NoticePosition {
-  const [next = '0', xid = '0', number = '0'] = text.split('.')
-  return { next, xid, number: Number(number) }
 }

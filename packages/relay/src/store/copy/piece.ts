@@ -1,0 +1,24 @@
+/** What the copy of a database consists of. */
+import type { Value } from '../sqlite/checksum.ts'
+import type { CopiedTable } from './tables.ts'
+
+/** A row for a table of the target. */
+export interface CopiedRow {
+  readonly table: CopiedTable
+  readonly values: readonly Value[]
+}
+
+/** Rows that are stored together, and where the copy goes on after them. */
+export interface Piece {
+  readonly rows: readonly CopiedRow[]
+  readonly mark: Mark
+}
+
+/** How far a copy has come: the part of the source, and the key of what was last stored of it. */
+export interface Mark {
+  readonly part: number
+  readonly key: readonly Value[]
+}
+
+/** Where every copy starts. */
+export const START: Mark = { part: 0, key: [] }

@@ -1,0 +1,148 @@
+/** Nodes over one PostgreSQL: answers to COMMIT that are lost, long transactions, cursors, and large acknowledgements. */
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import pg from 'pg'
+import type { StoreEvent } from '../../src/ports.ts'
+import { Session } from '../../src/store/postgres/session.ts'
+import type { PostgresStore } from '../../src/store/postgres/store.ts'
+import { type Scratch, emptyScratch, openScratch } from '../support/postgres.ts'
+import { ChannelFixture, RETENTION, accepted, agentId, assertChain, hex16, member } from './channel-fixture.ts'
+
+/** A node that trusts what it remembers of cursors. */
+async function add(t: TestContext, scratch: Scratch, events: StoreEvent[] = []): Promise<PostgresStore> {
+  const store = await openScratch(scratch, RETENTION, (event) => events.push(event), { lanes: 1, freshMs: 1e9 })
+  t.after(() => store.close())
+  return store
+}
+
+/** The next COMMIT of a transaction that writes loses its connection, before or after it is done. */
+function loseCommit(t: TestContext, isDone: boolean): void {
+  const run = Reflect.get(Session.prototype, 'run')
+  let writes = false
+  const mocked = t.mock.method(Session.prototype, 'run', async function (this: Session, text: string) {
+    if (text === 'BEGIN') writes = true
+    if (text !== 'COMMIT' || !writes) return run.call(this, text)
+    mocked.mock.restore()
+    if (isDone) await run.call(this, text)
+    await this.end()
+    throw new Error('Connection terminated unexpectedly')
+  })
+}
+
+for (const isDone of [true, false]) {
+  test(`a message whose COMMIT lost its connection ${isDone ? 'after' : 'before'} it was done is answered and told once`, async (t) => {
+    const events: StoreEvent[] = []
+    const world = new ChannelFixture(await add(t, await emptyScratch(), events), events)
+    await world.found('alice', 'bob')
+    await world.say('alice')
+    world.told()
+    loseCommit(t, isDone)
+    const request = world.message('alice', { counter: 2 })
+    const result = await world.run('append', request)
+    assert.equal(accepted(result), 3)
+    assert.equal('repeated' in result, false)
+    assert.deepEqual(
+      world.told().map((event) => event.type === 'appended' && event.entry.index),
+      [3],
+    )
+    assert.equal(accepted(await world.run('append', request)), 3)
+    const { entries } = await world.read('bob', 1)
+    assert.deepEqual(
+      entries.map(({ index }) => index),
+      [2, 3],
+    )
+    assertChain(world.channel, (await world.read('alice', 0)).entries)
+  })
+}
+
+test('a message whose COMMIT lost its connection while another node took its place is stored after that', async (t) => {
+  const scratch = await emptyScratch()
+  const [one, other] = [await add(t, scratch), await add(t, scratch)]
+  const [world, twin] = [new ChannelFixture(one, []), new ChannelFixture(other, [])]
+  await world.found('alice', 'bob')
+  twin.head = world.head
+  const run = Reflect.get(Session.prototype, 'run')
+  const mocked = t.mock.method(Session.prototype, 'run', async function (this: Session, text: string) {
+    if (text !== 'COMMIT') return run.call(this, text)
+    mocked.mock.restore()
+    await this.end()
+    assert.equal(accepted(await twin.say('bob', { messageId: new Uint8Array(16).fill(9) })), 2)
+    throw new Error('Connection terminated unexpectedly')
+  })
+  assert.equal(accepted(await world.say('alice')), 3)
+})
+
+test('a notice comes once, however long another transaction runs', async (t) => {
+  const scratch = await emptyScratch()
+  const store = await add(t, scratch)
+  const world = new ChannelFixture(store, [])
+  await world.found('alice', 'bob')
+  let { position } = await store.run('notices', { after: undefined, limit: 10 })
+  const slow = new pg.Client({ connectionString: scratch.url })
+  await slow.connect()
+  t.after(() => slow.end())
+  await slow.query('begin; select pg_current_xact_id()')
+  const next = async (limit = 10): Promise<readonly string[]> => {
+    const types: string[] = []
+    for (let more = true; more;) {
+      const page = await store.run('notices', { after: position, limit })
+      types.push(...page.events.map(({ type }) => type))
+      ;({ position, more } = page)
+    }
+    return types
+  }
+  accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
+  await world.reject(member('alice'), world.head - 1)
+  assert.deepEqual(await next(), ['rejected'])
+  assert.deepEqual(await next(), [], 'told again while the transaction runs')
+  // What the slow one wrote comes when it is committed, on pages of one.
+  await slow.query(`insert into static_relay.notices (event) values ('{"type":"slow 1"}'), ('{"type":"slow 2"}')`)
+  await world.run('liftBar', { actor: member('alice'), channel: world.channel, agent: agentId('bob') })
+  assert.deepEqual(await next(1), ['barLifted'])
+  await slow.query('commit')
+  assert.deepEqual(await next(1), ['slow 1', 'slow 2'])
+  assert.deepEqual(await next(1), [])
+})
+
+test('a commit on one node does not set back a cursor that another node has moved', async (t) => {
+  const scratch = await emptyScratch()
+  const [one, other] = [await add(t, scratch), await add(t, scratch)]
+  const [world, twin] = [new ChannelFixture(one, []), new ChannelFixture(other, [])]
+  await world.found('alice', 'bob', 'carol')
+  await world.chatter('alice', 5)
+  await twin.ack('bob', 6)
+  // The first node remembers bob's cursor from before that.
+  accepted(await world.commit('alice', { removes: ['bob'] }))
+  assert.equal((await twin.stand('bob')).cursor.index, 6)
+  assert.deepEqual(
+    (await twin.read('bob', 6)).entries.map(({ index }) => index),
+    [7],
+  )
+})
+
+test('an acknowledgement of many channels asks PostgreSQL no more often than of a few', async (t) => {
+  const scratch = await emptyScratch()
+  const store = await add(t, scratch)
+  const worlds: ChannelFixture[] = []
+  const CHANNELS = 40
+  for (let at = 0; at < CHANNELS; at++) {
+    const label = `channel ${at}`
+    const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(label) })
+    accepted({ index: 0, ...(await world.create('alice', { name: `acme/support/c${at}` })) })
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    await world.chatter('alice', 3)
+    worlds.push(world)
+  }
+  const second = await add(t, scratch)
+  const asked: string[] = []
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', function (this: Session, ...parts: Parameters<Session['rows']>) {
+    asked.push(parts[0].text)
+    return rows.apply(this, parts)
+  })
+  const positions = worlds.map(({ channel }) => ({ channel, index: 2 }))
+  await second.run('ack', { agent: agentId('bob'), positions })
+  const locks = asked.filter((text) => text.includes('FOR UPDATE')).length
+  assert.ok(locks <= 4, `the channels were locked ${locks} times`)
+  for (const world of worlds) assert.equal((await world.stand('bob')).cursor.index, 2)
+})
