@@ -8,11 +8,13 @@ export {
 } from './ports/api.ts'
 export type { Bus, BusListener, BusState, BusWire, News, NodeId, OpenWire, Topic, WireListener } from './ports/bus.ts'
 export type {
+  AckedPosition,
   AgentId,
   ChannelId,
   CommitEntry,
   Entry,
   LeaveEntry,
+  MemberReceipt,
   MessageEntry,
   Position,
   SignedDeclaration,

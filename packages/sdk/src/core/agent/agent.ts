@@ -151,7 +151,7 @@ export class Agent implements SessionListener, AgentServices {
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
     const wanted = [...this.memberships].filter(({ intake }) => intake.isWanted)
-    this.#deliveries.begin(wanted.map(({ intake }) => intake.question()))
+    this.#deliveries.resume(wanted.map(({ intake }) => intake.question()))
     for (const membership of this.memberships) {
       if (membership.state === 'leaving') finishLeaving(this, membership).catch(() => {})
     }

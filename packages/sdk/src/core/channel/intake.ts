@@ -4,7 +4,7 @@
  * entries are dropped; they are requested again once there is room.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { ChannelState } from '@static/protocol/relay'
+import { type ChannelState, ReceiptDemand } from '@static/protocol/relay'
 import type { ChannelRecord, PositionRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { ResumeQuestion } from '../agent/deliveries.ts'
@@ -154,6 +154,7 @@ export class Intake {
     this.#forgetInbound()
     return {
       id: this.#channel.id,
+      receipts: ReceiptDemand.UNSPECIFIED,
       isOpen: () => number === this.#questions && this.isWanted,
       answer: (state) => this.resumed(state),
     }
