@@ -66,9 +66,12 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     pending: undefined,
     senders: [],
     leavers: [],
+    chain: [],
+    ownReceipt: undefined,
+    stays: [],
     outbox: [],
     answered: [],
-    inbox: { messages: 0, bytes: 0 },
+    inbox: { messages: 0, bytes: 0, first: 0 },
     poison: { messages: 0, bytes: 0 },
     ...fields,
   }
@@ -396,7 +399,7 @@ for (const [name, make] of Object.entries(engines)) {
         leavers: [leaverRecord(AGENT)],
         outbox: [outboxRecord(1)],
         answered: [{ messageId: outboxRecord(2).messageId, counter: 2, bodyHash: bytesOf('body') }],
-        inbox: { messages: 1, bytes: 1330 },
+        inbox: { messages: 1, bytes: 1330, first: 0 },
       })
       await check([all(CHANNEL), all(OTHER), [{ type: 'dropChannel', id: CHANNEL }]], [full])
       // Made again under the same id it starts empty.

@@ -3,7 +3,7 @@
  * send after the turn's transaction. Calls with more than one step are in founding.ts, joining.ts, adding.ts and
  * leaving.ts.
  */
-import { StaticError, toHex } from '@static/protocol'
+import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, DeliverWelcome, RosterReset } from '@static/protocol/relay'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type {
@@ -49,6 +49,8 @@ export interface AgentParts {
   chance(): number
   /** Whose offers are accepted. Default: `anyone`. */
   readonly offers?: OfferPolicy | undefined
+  /** What the agent's receipts tell others. Default: `settled`. */
+  readonly receipts?: ReceiptMode | undefined
   /** The API that the agent uses. Its pages explain errors. */
   readonly apiUrl?: string | undefined
 }
@@ -191,6 +193,9 @@ export class Agent implements SessionListener, AgentServices {
       case 'channelDeleted':
         this.memberships.get(toHex(body.value.channelId))?.over('not_found')
         return
+      case 'receipts':
+        this.memberships.get(toHex(body.value.channelId))?.receipts.take(body.value)
+        return
       case 'keyPackagesLow':
         this.#supply.topUp(body.value.held)
         return
@@ -221,6 +226,7 @@ export class Agent implements SessionListener, AgentServices {
       engine,
       journal,
       pins: new Pins(pins, (change) => journal.add(change)),
+      receipts: parts.receipts ?? 'settled',
       session,
       get offline() {
         return agent.#offline
