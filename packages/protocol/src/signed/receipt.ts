@@ -8,8 +8,9 @@ import { signedBytes } from './layout.ts'
 import { ALPN } from './session.ts'
 
 /** What a member tells: nothing, what it has received, or also what its application has settled. */
-export const RECEIPT_MODES = ['off', 'delivered', 'settled'] as const
-export type ReceiptMode = (typeof RECEIPT_MODES)[number]
+export const RECEIPT_MODES: readonly ReceiptMode[] = ['off', 'delivered', 'settled']
+/** What the receipts of an agent tell, the least first. */
+export type ReceiptMode = 'off' | 'delivered' | 'settled'
 
 /** What a receipt says. Indexes are positions in the log. */
 export interface ReceiptClaim {

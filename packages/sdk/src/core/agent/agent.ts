@@ -132,6 +132,10 @@ export class Agent implements SessionListener, AgentServices {
   }
 
   async #close(): Promise<void> {
+    this.context.journal.flush()
+    for (const membership of this.memberships) membership.signOff()
+    // Acknowledgements of a turn are sent together, at its end.
+    await Promise.resolve()
     this.#stop(StaticError.of('closed', 'The client is closed. Create a new one.'), undefined)
     for (const membership of this.memberships) await membership.idle()
     this.context.journal.flush()

@@ -133,15 +133,14 @@ export type AgentEvent =
     }
   /**
    * A member's receipt was verified: it has processed the log up to entry `delivered` and, if its mode is `settled`, its
-   * application has settled everything up to `settled`. It missed nothing after `since`. Emitted in channels whose
-   * receipts the application has asked for (`Channel.receipts`, `Channel.reached`).
+   * application has settled everything up to `settled`. Emitted in channels whose receipts the application has asked for
+   * (`Channel.receipts`, `Channel.reached`).
    */
   | {
       readonly type: 'receipt'
       readonly channel: string
       readonly member: AgentId
       readonly mode: ReceiptMode
-      readonly since: number
       readonly delivered: number
       readonly settled: number
     }

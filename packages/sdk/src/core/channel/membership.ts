@@ -168,6 +168,12 @@ export class Membership implements ChannelView {
     this.receipts.lose()
   }
 
+  /** The agent closes: others learn what was processed, as far as it is on disk. */
+  signOff(): void {
+    const receipt = this.receipts.next(true)
+    if (receipt) this.intake.sendReceipt(receipt)
+  }
+
   /** Ends the membership. Received messages can still be read. */
   over(code: 'removed' | 'not_found' = 'removed'): void {
     // Leaving ends the membership itself, without an event.

@@ -192,9 +192,9 @@ export class Receipts {
     this.#fetching.clear()
   }
 
-  /** The receipt to send with the next acknowledgement, if there is one. */
-  next(): Uint8Array | undefined {
-    return this.#signer.next()
+  /** The receipt to send with the next acknowledgement, if there is one. The last one does not wait for its time. */
+  next(isLast = false): Uint8Array | undefined {
+    return this.#signer.next(isLast)
   }
 
   /** Everything that was drained is on disk. */
@@ -238,16 +238,8 @@ export class Receipts {
     const { receipt } = this.#stays.of(agent)
     this.#host.touchLater()
     if (receipt) {
-      const { mode, since, index: delivered, settled } = receipt
-      this.#context.emit({
-        type: 'receipt',
-        channel: this.#channel.name,
-        member: agent,
-        mode,
-        since,
-        delivered,
-        settled,
-      })
+      const { mode, index: delivered, settled } = receipt
+      this.#context.emit({ type: 'receipt', channel: this.#channel.name, member: agent, mode, delivered, settled })
     }
     this.#waits.changed()
   }

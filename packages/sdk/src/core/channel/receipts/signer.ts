@@ -95,8 +95,8 @@ export class ReceiptSigner {
     this.#host.send()
   }
 
-  /** The receipt to send now, if there is one. Otherwise one is sent when its time has come. */
-  next(): Uint8Array | undefined {
+  /** The receipt to send now, if there is one. Otherwise one is sent when its time has come, unless it is the last. */
+  next(isLast: boolean): Uint8Array | undefined {
     const claim = this.#stored
     const { group, channelId } = this.#channel
     // Alone, there is no one to tell.
@@ -104,7 +104,7 @@ export class ReceiptSigner {
     const now = this.#context.now()
     const wait = this.#sentAt + INTERVAL_MS - now
     // A longer wait is from before the clock was set back.
-    if (wait > 0 && wait <= INTERVAL_MS) {
+    if (wait > 0 && wait <= INTERVAL_MS && !isLast) {
       this.#cancel ??= this.#context.later(wait, () => {
         this.#cancel = undefined
         this.#host.send()
