@@ -183,10 +183,10 @@ export class Channel implements AsyncDisposable {
    */
   async receipts(): Promise<readonly MemberReceipt[]> {
     return await this.#edge.wait(async () => {
-      this.#checkMember()
-      const stays = await this.#membership.receipts.current()
-      const members = this.#membership.group?.members
-      return stays.map((stay) => memberReceiptOf(stay, members?.get(stay.agent)?.identity ?? new Uint8Array()))
+      const { group, failure, receipts } = this.#membership
+      if (!group) throw failure ?? StaticError.of('closed')
+      const stays = await receipts.current()
+      return stays.map((stay) => memberReceiptOf(stay, group.members.get(stay.agent)?.identity ?? new Uint8Array()))
     })
   }
 
