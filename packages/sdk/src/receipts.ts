@@ -71,7 +71,7 @@ export function questionOf(
     throw StaticError.of('invalid_request', '`sent` must be what `send` returned: `messageId` and `index`.')
   }
   if (!LEVELS.includes(level)) {
-    throw StaticError.of('invalid_request', `The level is ${String(level)}. It must be delivered or settled.`)
+    throw StaticError.of('invalid_request', `The level is ${level}. It must be delivered or settled.`)
   }
   const named = by && [...new Set(by.map(parseAgentId))]
   if (named?.includes(own)) throw StaticError.of('invalid_request', '`by` names this agent. Name other members.')

@@ -136,7 +136,7 @@ export class Receipts {
     try {
       const index = await Promise.race([this.#place(sent), ended.promise])
       const question: Question = { index, level, by }
-      return await this.#waits.wait(question, (fail) => ended.promise.catch(fail))
+      return await this.#waits.wait(question, (fail) => void ended.promise.catch(fail))
     } finally {
       forget?.()
     }
