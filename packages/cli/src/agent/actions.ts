@@ -3,14 +3,7 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type {
-  Channel,
-  ChannelMember,
-  Envelope,
-  PoisonMessage,
-  ReceiptLevel,
-  StaticChannelManager,
-} from '@static/sdk'
+import type { Channel, ChannelMember, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
 import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
 
 /** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */

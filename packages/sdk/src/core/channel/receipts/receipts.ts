@@ -16,7 +16,7 @@ import { ReceiptSigner } from './signer.ts'
 import { Stays } from './stays.ts'
 
 /** What receipts ask of their agent. */
-type ReceiptsContext = Pick<AgentContext, 'agentId' | 'sign' | 'now' | 'later' | 'emit' | 'receipts'>
+type ReceiptsContext = Pick<AgentContext, 'agentId' | 'sign' | 'now' | 'later' | 'emit' | 'receipts' | 'offline'>
 
 /** What receipts ask of their channel. */
 export interface ReceiptsHost {
@@ -58,7 +58,8 @@ export class Receipts {
   readonly #waits: ReachedWaits
   /** Callers that wait for a message of this agent to be in the log. */
   readonly #placing = new Set<() => void>()
-  /** Whether the relay has given all receipts in this session, and who waits for that. */
+  /** Whether the relay gives all receipts next, whether it has in this session, and who waits for that. */
+  #isFetching = false
   #hasFetched = false
   readonly #fetching = new Set<() => void>()
 
@@ -112,7 +113,7 @@ export class Receipts {
   /** The members other than this agent with their last verified receipts, after the relay has given what it has. */
   async current(): Promise<readonly StayRecord[]> {
     this.#use()
-    if (this.#host.isOnline && !this.#hasFetched) await this.#fetched()
+    if (!this.#hasFetched && this.#context.offline === undefined) await this.#fetched()
     const members = this.#channel.group?.members.keys() ?? []
     return [...members].filter((agent) => agent !== this.#context.agentId).map((agent) => this.#stays.of(agent))
   }
@@ -147,7 +148,9 @@ export class Receipts {
   /** The relay gives receipts of others. */
   take(batch: ReceiptBatch): void {
     this.#reader.take(batch)
-    if (!this.#reader.isUsed) return
+    // Before the answer to Resume, it is a sample.
+    if (!this.#isFetching) return
+    this.#isFetching = false
     this.#hasFetched = true
     for (const done of this.#fetching) done()
     this.#fetching.clear()
@@ -183,11 +186,14 @@ export class Receipts {
 
   /** The relay delivers from now on. */
   resumed(): void {
+    this.#isFetching = this.#reader.isUsed
     this.#hasFetched = false
     this.#signer.resumed()
   }
 
   lose(): void {
+    this.#isFetching = false
+    this.#hasFetched = false
     for (const done of this.#fetching) done()
     this.#fetching.clear()
   }
@@ -222,7 +228,8 @@ export class Receipts {
   #use(): void {
     if (this.#reader.isUsed) return
     this.#reader.isUsed = true
-    if (this.#host.isOnline) this.#host.resume()
+    // Also while an answer is pending: that one is for samples.
+    this.#host.resume()
   }
 
   async #fetched(): Promise<void> {
