@@ -38,7 +38,18 @@ A duration is in seconds, and a `datetime` is in UTC. Where bytes are sent, `Pay
 
 #: The classes with methods, then those that only hold values.
 MAIN = ("StaticClient", "StaticChannelManager", "Channel", "Reading", "Listening", "PoisonMessages", "JoinOffer")
-VALUES = ("Envelope", "ChannelMember", "Receipt", "PoisonMessage", "IssuedInvite", "KeyFile", "Passphrase")
+VALUES = (
+    "Envelope",
+    "ChannelMember",
+    "SentMessage",
+    "MemberReceipt",
+    "Reached",
+    "Unreached",
+    "PoisonMessage",
+    "IssuedInvite",
+    "KeyFile",
+    "Passphrase",
+)
 ERRORS = ("StaticError", "AuthError", "TransportError", "ChannelError", "QuotaExceededError", "MlsError")
 
 

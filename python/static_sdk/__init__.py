@@ -8,7 +8,16 @@
 """
 
 from ._options import KeyFile, Passphrase
-from ._values import ChannelMember, Envelope, IssuedInvite, PoisonMessage, Receipt
+from ._values import (
+    ChannelMember,
+    Envelope,
+    IssuedInvite,
+    MemberReceipt,
+    PoisonMessage,
+    Reached,
+    SentMessage,
+    Unreached,
+)
 from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
@@ -32,7 +41,10 @@ __all__ = [
     "PoisonMessages",
     "QuotaExceededError",
     "Reading",
-    "Receipt",
+    "MemberReceipt",
+    "Reached",
+    "SentMessage",
+    "Unreached",
     "StaticChannelManager",
     "StaticClient",
     "StaticError",

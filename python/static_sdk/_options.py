@@ -76,6 +76,9 @@ class Configured:
         cells_per_second: Cells per second of the profile ``strict``, 1 to 64. Default: 4.
         offers: Whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has met
             in a channel) or ``"none"``.
+        receipts: What this agent's signed receipts tell the other members of a channel: ``"settled"`` (the default), how
+            far the application has settled messages; ``"delivered"``, only how far they were received; or ``"off"``,
+            that there are none.
         key: What unlocks the agent's database: a ``KeyFile`` or a ``Passphrase``. Default: the file ``agent.key`` in
             ``data_dir``.
         fallback: Use gRPC if QUIC cannot connect.
@@ -100,6 +103,7 @@ class Configured:
         traffic: Optional[Literal["standard", "private", "strict"]] = None,
         cells_per_second: Optional[int] = None,
         offers: Optional[Literal["anyone", "known", "none"]] = None,
+        receipts: Optional[Literal["settled", "delivered", "off"]] = None,
         key: Union[KeyFile, Passphrase, None] = None,
         fallback: bool = True,
         accept_rolled_back: bool = False,
@@ -118,6 +122,7 @@ class Configured:
             "traffic": traffic,
             "cellsPerSecond": cells_per_second,
             "offers": offers,
+            "receipts": receipts,
             "key": None if key is None else _key_source(key),
             "fallback": fallback,
             "acceptRolledBack": accept_rolled_back,

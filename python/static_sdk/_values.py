@@ -58,12 +58,50 @@ class ChannelMember:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class SentMessage:
     """Where a message is that was sent."""
 
     message_id: str
     #: Position in the channel's log, as the relay says.
     index: int
+
+
+@dataclass(frozen=True)
+class MemberReceipt(ChannelMember):
+    """How far a member has processed the channel, as it has signed. Numbers are positions in the channel's log."""
+
+    #: What the member tells: ``settled``, only ``delivered``, ``off`` for nothing, or ``unknown`` before its first receipt.
+    mode: str
+    #: It has received everything after ``since`` and up to here.
+    delivered: int
+    #: Its application has settled everything after ``since`` and ``aside`` and up to here; 0 unless the mode is
+    #: ``settled``.
+    settled: int
+    #: The entry that added it, or the last one that it missed.
+    since: int
+    #: The last message that it has put aside, because its handler failed too often; 0: none.
+    aside: int
+    #: When this agent got the receipt; None if there is none.
+    at: Optional[datetime]
+
+
+@dataclass(frozen=True)
+class Unreached:
+    """A member that is not waited for."""
+
+    agent_id: str
+    #: It ``left`` or was ``removed``, ``missed`` the message, put it or a later one ``aside``, has receipts (of this
+    #: kind) ``off``, or was ``not_member`` when it was sent.
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Who has a message, and who is not waited for."""
+
+    #: The agent ids of the members that have signed that they have it.
+    reached: List[str]
+    unreached: List[Unreached]
 
 
 @dataclass(frozen=True)
@@ -184,6 +222,35 @@ def time_of(milliseconds: float) -> datetime:
 
 def member_of(told: Mapping[str, Any]) -> ChannelMember:
     return ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]))
+
+
+def receipt_of(told: Mapping[str, Any]) -> MemberReceipt:
+    """Converts a receipt."""
+    return MemberReceipt(
+        agent_id=told["agentId"],
+        fingerprint=told["fingerprint"],
+        identity=bytes.fromhex(told["identity"]),
+        mode=told["mode"],
+        delivered=told["delivered"],
+        settled=told["settled"],
+        since=told["since"],
+        aside=told["aside"],
+        at=None if told["at"] is None else time_of(told["at"]),
+    )
+
+
+def reached_fields(sent: SentMessage, level: str, by: Optional[Sequence[str]]) -> Mapping[str, Any]:
+    """The fields of a call that waits for receipts."""
+    named = {} if by is None else {"by": list(by)}
+    return {"messageId": sent.message_id, "index": sent.index, "level": level, **named}
+
+
+def reached_of(told: Mapping[str, Any]) -> Reached:
+    """Converts who has a message."""
+    return Reached(
+        reached=list(told["reached"]),
+        unreached=[Unreached(each["agentId"], each["reason"]) for each in told["unreached"]],
+    )
 
 
 def poison_of(told: Sequence[Mapping[str, Any]], data: bytes) -> List[PoisonMessage]:

@@ -30,6 +30,7 @@ __all__ = [
     "LaggingMember",
     "MembersChanged",
     "Poison",
+    "ReceiptConfirmed",
     "Rekeyed",
     "RosterLie",
     "SenderUnreadable",
@@ -298,6 +299,23 @@ class Poison:
 
 
 @dataclass(frozen=True)
+class ReceiptConfirmed:
+    """A member's receipt was verified: it has processed the log up to ``delivered``.
+
+    If its mode is ``settled``, its application has settled everything up to ``settled``. Emitted in channels whose
+    receipts the application has asked for (``receipts``, ``reached``).
+    """
+
+    type: Literal["receipt"] = field(default="receipt", init=False)
+    channel: str
+    member: str
+    #: ``settled``, ``delivered`` or ``off``.
+    mode: str
+    delivered: int
+    settled: int
+
+
+@dataclass(frozen=True)
 class InboxFull:
     """The inbox is full. No more messages are fetched until the application reads some."""
 
@@ -336,6 +354,7 @@ Event = Union[
     Throttled,
     HandlerFailed,
     Poison,
+    ReceiptConfirmed,
     InboxFull,
     WelcomeRefused,
 ]

@@ -85,7 +85,7 @@ async function figures(port: number): Promise<string> {
 async function callsBy(port: number): Promise<GrpcStatus[]> {
   const grpc = await connectGrpc({ host: '127.0.0.1', port, ca: workspace.ca })
   const failure: unknown = await grpc
-    .unary('GetChallenge', GetChallengeRequestSchema, { revision: 1 }, GetChallengeResponseSchema)
+    .unary('GetChallenge', GetChallengeRequestSchema, { revision: 2 }, GetChallengeResponseSchema)
     .catch((error: unknown) => error)
   assert.ok(failure instanceof GrpcFailure)
   const closed = await new Promise<GrpcStatus>((resolve) => {

@@ -47,7 +47,7 @@ async function visit(url: string): Promise<unknown> {
     fetch(`${url}/static.relay.v1.Relay/${method}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'static-session': 'no token' },
-      body: method === 'GetChallenge' ? '{"revision":1}' : '{}',
+      body: method === 'GetChallenge' ? '{"revision":2}' : '{}',
     })
   const challenge = await post('GetChallenge')
   const refused = await post('Ack')
@@ -65,7 +65,7 @@ test('a page of a configured origin reads /health and calls the relay', async ()
   const [healthStatus, { status: health, name }] = seen['health']
   assert.deepEqual([healthStatus, health, name], [200, 'ok', 'localhost'])
   const [status, { nonce, relayName, revision }] = seen['challenge']
-  assert.deepEqual([status, relayName, revision], [200, 'localhost', 1])
+  assert.deepEqual([status, relayName, revision], [200, 'localhost', 2])
   assert.equal(Buffer.from(nonce, 'base64').length, 32)
   assert.deepEqual(seen['refused'], [401, 'unauthenticated'])
   assert.equal(seen['details'], true)

@@ -102,7 +102,7 @@ const openings: readonly Opening[] = [
 ]
 
 const sessions = openings.map((opening) => {
-  const place = { revision: 1, relay_name: 'relay.example', relay_id: run(1, 32) }
+  const place = { revision: 2, relay_name: 'relay.example', relay_id: run(1, 32) }
   const nonces = { relay_nonce: run(0x80, 32), agent_nonce: run(0xc0, 32) }
   const jwtHash = opening.jwt === '' ? Buffer.alloc(32) : sha256(Buffer.from(opening.jwt))
   const rate = opening.cells_per_second === 0 ? '' : `/${opening.cells_per_second}`
@@ -201,6 +201,27 @@ const rosters = [
   const inputs = { channel_id: channelId, slot: 12, index: 300, hash: start, agent_ids }
   const bytes = signedBytes('static-relay/1 roster', [channelId, inputs.slot, inputs.index, start, agent_ids])
   return { about, ...inputs, ...signed(owner, bytes) }
+})
+
+// ---- Receipts (3.11) ----
+
+const MODES = ['off', 'delivered', 'settled']
+const receipts = [
+  { about: 'no receipts from this member', mode: 'off', since: 1, index: 300, aside: 0, settled: 0 },
+  { about: 'everything since the add is received', mode: 'delivered', since: 1, index: 300, aside: 0, settled: 0 },
+  { about: 'a message is not settled yet', mode: 'settled', since: 1, index: 300, aside: 0, settled: 290 },
+  { about: 'after a gap, with a message put aside', mode: 'settled', since: 250, index: 300, aside: 280, settled: 300 },
+].map(({ about, mode, since, index, aside, settled }) => {
+  const fields = [channelId, mode, since, index, start, aside, settled]
+  const result = signed(guest, signedBytes('static-relay/1 receipt', fields))
+  const numbers = [since, index, aside, settled].map((value) => {
+    const bytes = Buffer.alloc(8)
+    bytes.writeBigUInt64BE(BigInt(value))
+    return bytes
+  })
+  const [first = Buffer.alloc(0), second = Buffer.alloc(0), ...rest] = numbers
+  const receipt = Buffer.concat([Buffer.of(MODES.indexOf(mode)), first, second, start, ...rest, result.signature])
+  return { about, channel_id: channelId, mode, since, index, hash: start, aside, settled, ...result, receipt }
 })
 
 // ---- Frames (5.1) ----
@@ -377,6 +398,7 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['commit.json', text(commits)],
   ['chain.json', text(chain)],
   ['roster.json', text(rosters)],
+  ['receipt.json', text(receipts)],
   ['frame.json', text(frames)],
   ['invite.json', text(invite)],
   ['link.json', text(links)],

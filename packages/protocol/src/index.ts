@@ -85,6 +85,16 @@ export {
 export { signedBytes } from './signed/layout.ts'
 export { type RosterClaim, rosterBytes } from './signed/roster.ts'
 export {
+  decodeReceipt,
+  encodeReceipt,
+  RECEIPT_BYTES,
+  RECEIPT_MODES,
+  type ReceiptClaim,
+  type ReceiptMode,
+  receiptBytes,
+  type SignedReceipt,
+} from './signed/receipt.ts'
+export {
   type ChainEntry,
   type CommitPlace,
   type DeclarationFields,
@@ -105,6 +115,7 @@ export {
   ALL_TRAFFIC,
   ALPN,
   ERROR_METADATA,
+  OLDEST_REVISION,
   PURPOSES,
   REVISION,
   SESSION_METADATA,

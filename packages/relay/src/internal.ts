@@ -8,6 +8,7 @@ export type {
   Head,
   Invite,
   JoinRequest,
+  MemberReceipt,
   OpenWire,
   Position,
   Retention,
@@ -42,6 +43,7 @@ export {
   newAccount,
   newChannel,
   onRoster,
+  receiptsOf,
   type Slot,
   type Turn,
 } from './store/ledger/state.ts'

@@ -19,11 +19,13 @@ export type {
   WireListener,
 } from './ports/bus.ts'
 export type {
+  AckedPosition,
   AgentId,
   ChannelId,
   CommitEntry,
   Entry,
   LeaveEntry,
+  MemberReceipt,
   MessageEntry,
   Position,
   SignedDeclaration,

@@ -9,13 +9,22 @@ import { resetRoster } from './core/agent/roster-reset.ts'
 import { waitForMember } from './core/agent/waiting.ts'
 import { handleMessages, type HandleOptions } from './core/channel/messages/handling.ts'
 import type { Membership } from './core/channel/membership.ts'
-import type { Receipt } from './core/channel/messages/outbox.ts'
+import type { SentMessage } from './core/channel/messages/outbox.ts'
 import type { SendLimits } from './core/channel/messages/send-wait.ts'
+import type { ReceiptLevel } from './core/channel/receipts/reached.ts'
 import { type ChannelMember, Envelope, memberOf, type PoisonMessage, poisonMessageOf } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
 import type { AgentId, RequestBody } from './ports.ts'
+import {
+  type MemberReceipt,
+  memberReceiptOf,
+  questionOf,
+  type Reached,
+  type ReachedOptions,
+  reachedOf,
+} from './receipts.ts'
 import { verificationWords } from './verification.ts'
 
 /** Options for adding a member. */
@@ -92,7 +101,7 @@ export class Channel implements AsyncDisposable {
    *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`; with `signal` or `timeout`, `cancelled` if the
    *   message will not be sent, and `send_pending` if it may still arrive
    */
-  async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<Receipt> {
+  async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<SentMessage> {
     return await this.#edge.wait(() =>
       this.#membership.sender.send('payload', payloadBytes(payload), limitsOf(options)),
     )
@@ -103,7 +112,7 @@ export class Channel implements AsyncDisposable {
    *
    * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
    */
-  async sendJson(value: unknown, options: SendOptions = {}): Promise<Receipt> {
+  async sendJson(value: unknown, options: SendOptions = {}): Promise<SentMessage> {
     return await this.#edge.wait(async () => await this.send(jsonText(value), options))
   }
 
@@ -165,6 +174,37 @@ export class Channel implements AsyncDisposable {
   readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#membership
     return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
+  }
+
+  /**
+   * How far the other members have processed the channel, as each has signed and this agent has verified. Also while a
+   * member is offline: the relay keeps its last receipt. Later ones are reported by the event `receipt`. Without a
+   * connection it returns what is known.
+   */
+  async receipts(): Promise<readonly MemberReceipt[]> {
+    return await this.#edge.wait(async () => {
+      const { group, failure, receipts } = this.#membership
+      if (!group) throw failure ?? StaticError.of('closed')
+      const stays = await receipts.current()
+      return stays.map((stay) => memberReceiptOf(stay, group.members.get(stay.agent)?.identity ?? new Uint8Array()))
+    })
+  }
+
+  /**
+   * Resolves once every other member has signed that it has received a message (`delivered`) or that its application has
+   * settled it (`settled`, the default), even if it was never online together with this agent. Members that left, were
+   * removed, missed the message, put it aside or have receipts off are returned in `unreached`, not waited for.
+   *
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, `not_found` if this agent has sent no
+   * such message, `invalid_request`, or the error that ended the channel
+   * @example
+   * const { unreached } = await channel.reached(await channel.send('deploy'), 'settled', { timeout: 30 })
+   */
+  async reached(sent: SentMessage, level: ReceiptLevel = 'settled', options: ReachedOptions = {}): Promise<Reached> {
+    return await this.#edge.wait(async () => {
+      const question = questionOf(sent, level, options.by, this.#agent.agentId)
+      return reachedOf(await this.#membership.receipts.reached(question, limitsOf(options)))
+    })
   }
 
   /** The members of the channel, including this agent. */

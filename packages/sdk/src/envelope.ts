@@ -29,7 +29,7 @@ export class Envelope {
   readonly payload: Uint8Array
   /** Verified by the signature on the message. */
   readonly sender: ChannelMember
-  /** 32 hexadecimal digits, the same as in the sender's `Receipt`. */
+  /** 32 hexadecimal digits, the same as `send` returned to the sender. */
   readonly messageId: string
   /** Position in the channel's log. */
   readonly index: number

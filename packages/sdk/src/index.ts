@@ -6,6 +6,7 @@ export {
   type ErrorJson,
   MlsError,
   QuotaExceededError,
+  type ReceiptMode,
   StaticError,
   type TrafficProfileName,
   TransportError,
@@ -15,12 +16,14 @@ export { type JoinOffer, StaticClient } from './client.ts'
 export type { AgentEvent } from './core/agent/events.ts'
 export type { OfferPolicy } from './core/agent/offer-limits.ts'
 export type { HandleOptions } from './core/channel/messages/handling.ts'
-export type { Receipt } from './core/channel/messages/outbox.ts'
+export type { SentMessage } from './core/channel/messages/outbox.ts'
+export type { ReceiptLevel, UnreachedReason } from './core/channel/receipts/reached.ts'
 export { type ChannelMember, Envelope, type PoisonMessage } from './envelope.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './invite/link.ts'
 export type { IssuedInvite } from './invite/issued.ts'
 export { type InviteOptions, type LinkOptions, StaticChannelManager } from './manager.ts'
 export type { AgentId } from './ports.ts'
+export type { MemberReceipt, Reached, ReachedOptions } from './receipts.ts'
 export type { ClientOptions } from './settings.ts'
 export { type AgentIdentity, deleteAgent, readAgentIdentity } from './store/agent-directory.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'

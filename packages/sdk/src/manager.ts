@@ -4,7 +4,7 @@ import type { Channel, SendOptions } from './channel.ts'
 import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
 import type { Envelope } from './envelope.ts'
-import type { Receipt } from './core/channel/messages/outbox.ts'
+import type { SentMessage } from './core/channel/messages/outbox.ts'
 import { parseEndpoint } from './endpoint.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
@@ -200,7 +200,7 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /** Sends a string or bytes. See `Channel.send`. */
-  async send(name: string, payload: Uint8Array | string, options: SendOptions = {}): Promise<Receipt> {
+  async send(name: string, payload: Uint8Array | string, options: SendOptions = {}): Promise<SentMessage> {
     return await this.client.channel(name).send(payload, options)
   }
 

@@ -99,6 +99,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     },
     apiUrl,
     offers: settings.offers,
+    receipts: settings.receipts,
     now: Date.now,
     random: makeRandom(),
     chance: Math.random,

@@ -13,6 +13,7 @@ export type {
   AgentStore,
   AnsweredRecord,
   AttemptRecord,
+  ChainRecord,
   Change,
   ChannelId,
   ChannelRecord,
@@ -25,6 +26,7 @@ export type {
   KeyPackageRecord,
   LeaverRecord,
   OutboxRecord,
+  OwnReceiptRecord,
   PendingCommitRecord,
   PoisonRecord,
   MessageTotals,
@@ -32,6 +34,7 @@ export type {
   RemovedRecord,
   SenderRecord,
   Snapshot,
+  StayRecord,
   StoredChannel,
   Time,
 } from './ports/store.ts'

@@ -8,7 +8,14 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { inspect } from 'node:util'
-import { fromHex, StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
+import {
+  fromHex,
+  RECEIPT_MODES,
+  type ReceiptMode,
+  StaticError,
+  TRAFFIC_PROFILES,
+  type TrafficProfileName,
+} from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from './endpoint.ts'
 import { OFFER_POLICIES, type OfferPolicy } from './core/agent/offer-limits.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from './invite/link.ts'
@@ -52,6 +59,11 @@ export interface ClientOptions {
   readonly cellsPerSecond?: number
   /** Whose offers to join a channel to accept: `anyone` (default), `known` agents, or `none`. */
   readonly offers?: OfferPolicy
+  /**
+   * What this agent's signed receipts tell the other members of a channel: `settled` (default), how far the application
+   * has settled messages; `delivered`, only how far they were received; or `off`, that there are none.
+   */
+  readonly receipts?: ReceiptMode
   /** What unlocks the agent's database. Default: a key file in `dataDir`. */
   readonly key?: KeySource
   /** Whether to use gRPC if QUIC cannot connect. Default: true. */
@@ -97,6 +109,7 @@ export interface Settings {
   /** 0: the default of the profile. */
   readonly cellsPerSecond: number
   readonly offers: OfferPolicy
+  readonly receipts: ReceiptMode
   readonly key: KeySource
   /** Id of a relay to accept in place of the known one. */
   readonly acceptRelay: Uint8Array | undefined
@@ -216,6 +229,7 @@ function commonSettings(
     traffic: checkTraffic(options.traffic),
     cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
     offers: checkOffers(options.offers),
+    receipts: checkReceipts(options.receipts),
     key: options.key ?? { type: 'file' },
     acceptRelay: checkRelayId(options.acceptRelay),
     acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
@@ -322,6 +336,11 @@ function checkTraffic(given: TrafficProfileName = 'standard'): TrafficProfileNam
 function checkOffers(given: OfferPolicy = 'anyone'): OfferPolicy {
   if (OFFER_POLICIES.includes(given)) return given
   throw invalid(`\`offers\` is ${shown(given)}. It must be one of ${OFFER_POLICIES.join(', ')}.`)
+}
+
+function checkReceipts(given: ReceiptMode = 'settled'): ReceiptMode {
+  if (RECEIPT_MODES.includes(given)) return given
+  throw invalid(`\`receipts\` is ${shown(given)}. It must be one of ${RECEIPT_MODES.join(', ')}.`)
 }
 
 function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {

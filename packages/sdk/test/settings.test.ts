@@ -64,6 +64,7 @@ void test('options alone are sufficient', () => {
     ca: undefined,
     traffic: 'standard',
     offers: 'anyone',
+    receipts: 'settled',
     cellsPerSecond: 0,
     key: { type: 'file' },
     acceptRelay: undefined,

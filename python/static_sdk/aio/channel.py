@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Generic, List, Literal, Mapping, Optional, Sequence, TypeVar, Union
 
 from .._values import (
     Arrival,
     ChannelMember,
     Envelope,
+    MemberReceipt,
     Payload,
     PoisonMessage,
-    Receipt,
+    Reached,
+    SentMessage,
     envelope_of,
     json_text,
     limit,
@@ -19,6 +21,9 @@ from .._values import (
     payload_bytes,
     payload_of,
     poison_of,
+    reached_fields,
+    reached_of,
+    receipt_of,
     welcomes_of,
 )
 from ._closing import Closing
@@ -150,12 +155,12 @@ class Channel(Closing):
         """
         await self.send_envelope(payload, timeout=timeout)
 
-    async def send_envelope(self, payload: Payload, *, timeout: Optional[float] = None) -> Receipt:
+    async def send_envelope(self, payload: Payload, *, timeout: Optional[float] = None) -> SentMessage:
         """Like ``send``; returns where the message is."""
         told, _ = await self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
-        return Receipt(told["messageId"], told["index"])
+        return SentMessage(told["messageId"], told["index"])
 
-    async def send_json(self, value: Any, *, timeout: Optional[float] = None) -> Receipt:
+    async def send_json(self, value: Any, *, timeout: Optional[float] = None) -> SentMessage:
         """Sends a value as JSON. The receiver gets it with ``envelope.json()``. Returns where the message is.
 
         Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
@@ -220,6 +225,34 @@ class Channel(Closing):
         fields = {} if agent_id is None else {"agentId": agent_id}
         told, _ = await self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))
         return member_of(told)
+
+    async def receipts(self) -> List[MemberReceipt]:
+        """How far the other members have processed the channel, as each has signed and this agent has verified.
+
+        Also while a member is offline: the relay keeps its last receipt. The event ``ReceiptConfirmed`` reports later
+        ones. Without a connection it returns what is known.
+        """
+        told, _ = await self._connection.call("receipts", on=self._on)
+        return [receipt_of(receipt) for receipt in told]
+
+    async def reached(
+        self,
+        sent: SentMessage,
+        level: Literal["delivered", "settled"] = "settled",
+        *,
+        by: Optional[Sequence[str]] = None,
+        timeout: Optional[float] = None,
+    ) -> Reached:
+        """Waits until every other member has signed that it has a message, or its application has settled it.
+
+        Works even if a member was never online together with this agent. ``by`` names the agent ids to wait for.
+        Members that left, were removed, missed the message, put it aside or have receipts off are returned in
+        ``unreached``, not waited for. Raises ``cancelled`` after ``timeout`` seconds, ``not_found`` if this agent has
+        sent no such message, or the error that ended the channel.
+        """
+        fields = reached_fields(sent, level, by)
+        told, _ = await self._connection.call("reached", on=self._on, **fields, **limit(timeout))
+        return reached_of(told)
 
     async def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
         """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.

@@ -132,7 +132,7 @@ class Relay:
 
     def open(self, key, jwt=""):
         """Gets a session token for unary calls."""
-        challenge = self.call("GetChallenge", revision=1)
+        challenge = self.call("GetChallenge", revision=2)
         answer = self.call("OpenSession", **self.proof("unary", challenge, key, jwt))
         self.token = answer.session_token
         return answer
@@ -149,7 +149,7 @@ class Relay:
         )
         return {
             "purpose": PURPOSES[purpose],
-            "revision": 1,
+            "revision": 2,
             "public_key": public_bytes(key),
             "relay_nonce": challenge.nonce,
             "agent_nonce": agent_nonce,
@@ -186,7 +186,7 @@ class Session:
         self.pushes = []
 
     def open(self, key, jwt=""):
-        challenge = self.request("get_challenge", revision=1).get_challenge
+        challenge = self.request("get_challenge", revision=2).get_challenge
         return self.request("open_session", **self._relay.proof("session", challenge, key, jwt)).open_session
 
     def request(self, field, **fields):

@@ -20,6 +20,7 @@ def main():
     checked["leave"] = sum(check_signed(item, leave(item)) for item in read("leave.json"))
     checked["commit"] = sum(check_signed(item, commit(item)) for item in read("commit.json"))
     checked["roster"] = sum(check_signed(item, roster(item)) for item in read("roster.json"))
+    checked["receipt"] = sum(check_signed(item, receipt(item)) for item in read("receipt.json"))
     checked["chain"] = check_chain(read("chain.json"))
     checked["invite"] = check_invite(read("invite.json"))
     json.dump(checked, sys.stdout)
@@ -62,6 +63,11 @@ def commit(item):
     assert length_prefixed([body, *change, unhex(item["signature"])]).hex() == item["body"], item["about"]
     place = [unhex(item["channel_id"]), item["slot"], unhex(item["message_id"]), sha256(body)]
     return signed_bytes("static-relay/1 commit", [*place, *change])
+
+
+def receipt(item):
+    claim = [item["mode"], item["since"], item["index"], unhex(item["hash"]), item["aside"], item["settled"]]
+    return signed_bytes("static-relay/1 receipt", [unhex(item["channel_id"]), *claim])
 
 
 def roster(item):

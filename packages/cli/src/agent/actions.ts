@@ -3,7 +3,8 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type { Channel, ChannelMember, Envelope, PoisonMessage, StaticChannelManager } from '@static/sdk'
+import type { Channel, ChannelMember, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
+import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
 
 /** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */
 const LIST_TIMEOUT_MS = 3000
@@ -202,6 +203,21 @@ export const ACTIONS = {
     const limit = timeout > 0 ? { timeout } : {}
     const sent = await Promise.all(payloads.map((payload) => channel.send(Buffer.from(payload, 'base64'), limit)))
     return sent.map(({ messageId, index }) => ({ message_id: messageId, index }))
+  },
+
+  async receipts(manager: StaticChannelManager, name: string): Promise<readonly ReceiptSummary[]> {
+    return await receiptsOf(manager, name)
+  },
+
+  async reached(
+    manager: StaticChannelManager,
+    name: string,
+    messageId: string,
+    index: number,
+    level: ReceiptLevel,
+    timeout: number,
+  ): Promise<ReachedSummary> {
+    return await reachedBy(manager, name, { messageId, index }, level, timeout)
   },
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {

@@ -15,6 +15,7 @@ import {
 } from './channel/manage.ts'
 import { membersCommand, removeCommand } from './channel/members.ts'
 import { poisonCommand } from './channel/poison.ts'
+import { receiptsCommand } from './channel/receipts.ts'
 import { sendCommand } from './channel/send.ts'
 
 export function channelCommand(): Command {
@@ -28,6 +29,7 @@ export function channelCommand(): Command {
     .addCommand(joinCommand())
     .addCommand(sendCommand())
     .addCommand(listenCommand())
+    .addCommand(receiptsCommand())
     .addCommand(poisonCommand())
     .addCommand(verifyCommand())
     .addCommand(rotateCommand())

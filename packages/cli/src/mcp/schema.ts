@@ -7,6 +7,7 @@ export interface Field {
   readonly description?: string
   readonly minimum?: number
   readonly maximum?: number
+  readonly enum?: readonly string[]
 }
 
 /** The input of a tool: named fields, of which some are required. */
@@ -43,9 +44,13 @@ export function checkArguments({ properties, required = [] }: InputSchema, given
   return given as Arguments
 }
 
-function checkField(name: string, { type, minimum = -Infinity, maximum = Infinity }: Field, value: unknown): void {
+function checkField(name: string, field: Field, value: unknown): void {
+  const { type, minimum = -Infinity, maximum = Infinity, enum: words } = field
   if (type === 'string') {
     if (typeof value !== 'string') throw invalid(`\`${name}\` is ${shown(value)}. It must be a string.`)
+    if (words && !words.includes(value)) {
+      throw invalid(`\`${name}\` is ${shown(value)}. It must be ${words.join(' or ')}.`)
+    }
     // It has no UTF-8 encoding: another text would be sent.
     if (!value.isWellFormed()) throw invalid(`\`${name}\` contains a lone surrogate, so it is not valid Unicode.`)
     return

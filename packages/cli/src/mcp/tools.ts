@@ -1,5 +1,6 @@
 /** The tools that every session has. */
 import { isChannelName, StaticError } from '@static/protocol'
+import type { ReceiptLevel } from '@static/sdk'
 import { printable } from '../terminal/output.ts'
 import { Answer } from './answer.ts'
 import { pageOf } from './page.ts'
@@ -110,20 +111,47 @@ const members: Tool = {
 const send: Tool = {
   name: 'send',
   description:
-    'Send a text to all other members of a channel, at most 262,144 bytes. Done once the relay has stored it. After the error send_pending it may still arrive: do not send it again.',
-  inputSchema: inputOf({ channel: CHANNEL, text: TEXT }, 'channel', 'text'),
-  outputSchema: outputOf({ index: INTEGER, id: TEXT }),
+    'Send a text to all other members of a channel, at most 262,144 bytes. Done once the relay has stored it; with `confirm`, waits up to 20 s more for signed receipts of the others: `confirmed` says whether all have it, `unreached` who cannot confirm and why. After the error send_pending it may still arrive: do not send it again.',
+  inputSchema: inputOf(
+    { channel: CHANNEL, text: TEXT, confirm: { type: 'string', enum: ['delivered', 'settled'] } },
+    'channel',
+    'text',
+  ),
+  outputSchema: {
+    ...outputOf({ index: INTEGER, id: TEXT }),
+    properties: {
+      index: INTEGER,
+      id: TEXT,
+      confirmed: FLAG,
+      unreached: listOf({ agent_id: TEXT, reason: TEXT }),
+    },
+  },
   annotations: { destructiveHint: false },
   run: async (args, { session }) => {
     const channel = channelOf(args)
     const payload = Buffer.from(String(args['text']))
     if (payload.length === 0) throw StaticError.of('invalid_request', '`text` is empty.')
     checkSize(payload.length)
-    const [sent] = await session.use((agent) => agent.call('send', channel, [payload.toString('base64')], LONGEST_WAIT))
+    const level = args['confirm'] as ReceiptLevel | undefined
+    const limit = level === undefined ? LONGEST_WAIT : LONGEST_WAIT - CONFIRM_WAIT
+    const [sent] = await session.use((agent) => agent.call('send', channel, [payload.toString('base64')], limit))
     if (!sent) throw StaticError.of('internal_error')
-    return { index: sent.index, id: sent.message_id }
+    const { index, message_id: id } = sent
+    if (level === undefined) return { index, id }
+    try {
+      const { unreached } = await session.use((agent) => {
+        return agent.call('reached', channel, id, index, level, CONFIRM_WAIT)
+      })
+      return { index, id, confirmed: true, unreached }
+    } catch (error) {
+      if (error instanceof StaticError && error.code === 'cancelled') return { index, id, confirmed: false }
+      throw error
+    }
   },
 }
+
+/** How long `send` waits for receipts, in seconds. */
+const CONFIRM_WAIT = 20
 
 const MOST_BYTES = 262_144
 

@@ -4,7 +4,9 @@ import { signedBytes } from './layout.ts'
 /** The TLS application protocol (ALPN) on the QUIC port. */
 export const ALPN = 'static-relay/1'
 /** The revision of the schema. Every new field increments it; a session uses the lower revision of its two ends. */
-export const REVISION = 1
+export const REVISION = 2
+/** The lowest revision of a peer that is accepted. */
+export const OLDEST_REVISION = 2
 /** The metadata that carries the session token of unary calls. */
 export const SESSION_METADATA = 'static-session'
 /** The trailer of a refused unary call that carries the encoded Error, whose fields do not fit in gRPC's status. */

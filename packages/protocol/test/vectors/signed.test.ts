@@ -9,12 +9,17 @@ import {
   chainStart,
   commitBody,
   declarationBytes,
+  decodeReceipt,
+  encodeReceipt,
   fromHex,
   joinProofBytes,
   leaveBody,
   leaveBytes,
   type LeaveNoticeFields,
   PURPOSES,
+  RECEIPT_MODES,
+  receiptBytes,
+  type ReceiptMode,
   rosterBytes,
   sessionBytes,
   type SessionPurpose,
@@ -170,6 +175,29 @@ test('vectors: the roster that the owner signs', () => {
       agentIds: roster.agent_ids.map(fromHex),
     }
     check(roster, rosterBytes(claim))
+  }
+})
+
+test('vectors: receipts, signed and as they travel', () => {
+  interface Receipt extends Signed {
+    readonly channel_id: string
+    readonly mode: ReceiptMode
+    readonly since: number
+    readonly index: number
+    readonly hash: string
+    readonly aside: number
+    readonly settled: number
+    readonly receipt: string
+  }
+  const receipts = read('receipt.json') as Receipt[]
+  assert.deepEqual(new Set(receipts.map(({ mode }) => mode)), new Set(RECEIPT_MODES))
+  for (const vector of receipts) {
+    const { mode, since, index, aside, settled } = vector
+    const claim = { mode, since, index, hash: fromHex(vector.hash), aside, settled }
+    check(vector, receiptBytes(fromHex(vector.channel_id), claim))
+    const receipt = { ...claim, signature: fromHex(vector.signature) }
+    assert.equal(toHex(encodeReceipt(receipt)), vector.receipt)
+    assert.deepEqual(decodeReceipt(fromHex(vector.receipt)), receipt)
   }
 })
 

@@ -14,6 +14,7 @@ import {
   type Time,
 } from '../ports.ts'
 import type { KeyPackages } from './channels/key-packages.ts'
+import type { Receipts } from './channels/receipts.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import { EventTally } from './event-tally.ts'
@@ -33,6 +34,7 @@ export interface ClusterParts {
   readonly effects: Effects
   readonly delivery: Delivery
   readonly keyPackages: KeyPackages
+  readonly receipts: Receipts
   /** Handles an event like one of this node. */
   readonly apply: (event: StoreEvent) => void
   /** Ends a session because the agent has a newer one elsewhere. */
@@ -184,6 +186,8 @@ export class Cluster {
         return this.#eventOf(news, from)
       case 'reached':
         return void this.#parts.delivery.reached(news.channel, news.index)
+      case 'receipts':
+        return this.#parts.receipts.told(news.channel, news.receipts)
       case 'entered':
         return this.#enteredElsewhere(news.agent, news.at, from)
       case 'claim':

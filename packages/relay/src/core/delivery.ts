@@ -3,6 +3,7 @@
  * session that is behind, or reads slowly, is served from the log at its own pace.
  */
 import { fromHex, toHex } from '@static/protocol'
+import type { ReceiptDemand } from '@static/protocol/relay'
 import type { AgentId, ChannelId, Entry, StoreResult, Standing, StoreEvent } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import {
@@ -73,6 +74,11 @@ export class Delivery {
     for (const { session } of this.#readings.get(channel) ?? []) yield session
   }
 
+  /** The deliveries of a channel. */
+  readings(channel: ChannelId): Iterable<Reading> {
+    return this.#readings.get(channel) ?? []
+  }
+
   /** Must be called before the store is asked for an agent's standings. */
   resuming(agent: AgentId): Meanwhile {
     const meanwhile = { agent, added: false, reached: new Map() }
@@ -86,12 +92,14 @@ export class Delivery {
   }
 
   /** Starts the deliveries of a channel after the agent's cursor; `reached` is the last index seen since. */
-  start(session: Session, standing: Standing, reached = 0): void {
+  start(session: Session, standing: Standing, receipts: ReceiptDemand, reached = 0): Reading {
     const { channel, cursor, lastIndex, addedIndex } = standing
     const known = session.subscriptions.get(channel)
     if (known) this.#finish(known)
     const last = Math.max(lastIndex, reached)
-    const reading = { session, channel, channelBytes: fromHex(channel), from: addedIndex, sent: cursor.index, last }
+    const place = { from: addedIndex, sent: cursor.index, last }
+    const receiving = { receipts, sampledAt: 0, unsent: new Map<AgentId, Uint8Array>() }
+    const reading = { session, channel, channelBytes: fromHex(channel), ...place, ...receiving }
     session.subscriptions.set(channel, reading)
     const readings = this.#readings.get(channel)
     if (readings) readings.add(reading)
@@ -100,6 +108,7 @@ export class Delivery {
       this.onReading(channel, true)
     }
     this.#catchUp(reading)
+    return reading
   }
 
   /** The store has a Welcome for a connected agent. Agents that are not connected find theirs when they resume. */

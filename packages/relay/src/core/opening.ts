@@ -6,6 +6,7 @@
 import {
   message,
   NONCE_BYTES,
+  OLDEST_REVISION,
   outsideRange,
   PUBLIC_KEY_BYTES,
   REVISION,
@@ -93,7 +94,7 @@ export class Opening {
    * The nonce of a unary challenge contains its own time, so nothing is stored that a flood of requests could evict.
    */
   challenge(stream: Stream, { revision }: GetChallengeRequest): Body {
-    if (revision < 1) throw wrong('`revision` must be at least 1')
+    if (revision < OLDEST_REVISION) throw tooOld('agent', revision)
     if (stream.proxyRevision !== undefined && stream.proxyRevision < revision) {
       throw StaticError.of(
         'connection_error',
@@ -282,6 +283,15 @@ export class Opening {
       then({ ok: true, value: { account, key: claims.key, expiresAt: claims.exp * 1000 } })
     })
   }
+}
+
+/** The error for a peer of an earlier version. */
+export function tooOld(who: 'agent' | 'proxy', revision: number): StaticError {
+  const needed = `this relay needs revision ${OLDEST_REVISION} or later`
+  return StaticError.of(
+    'connection_error',
+    `The ${who} uses protocol revision ${revision}, and ${needed}. Update the ${who}.`,
+  )
 }
 
 function unknownProfile(profile: number): StaticError {

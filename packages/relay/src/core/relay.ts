@@ -92,6 +92,7 @@ export class Relay {
         effects,
         delivery,
         keyPackages: channels.keyPackages,
+        receipts: channels.receipts,
         apply: (event) => this.#apply(event),
         replace: ({ stream }) => streams.close(stream, 'replaced'),
         restart: (sessions) => this.#restart(sessions),

@@ -14,6 +14,8 @@ import {
   LaggardSchema,
   type LeaveNotice,
   LeaveNoticeSchema,
+  MemberReceiptSchema,
+  ReceiptBatchSchema,
   type ServerMessage,
   ServerMessageSchema,
   SessionClosingSchema,
@@ -24,6 +26,7 @@ import type {
   Entry,
   Gap,
   Laggard,
+  MemberReceipt,
   Position,
   Refusal,
   Standing,
@@ -219,6 +222,12 @@ export function rejectedMessage(event: Extract<StoreEvent, { type: 'rejected' }>
       },
     },
   })
+}
+
+/** Receipts of members of a channel. */
+export function receiptsMessage(channelId: Uint8Array, receipts: readonly MemberReceipt[]): ServerMessage {
+  const list = receipts.map(({ agent, receipt }) => message(MemberReceiptSchema, { agentId: fromHex(agent), receipt }))
+  return serverMessage({ case: 'receipts', value: message(ReceiptBatchSchema, { channelId, receipts: list }) })
 }
 
 /** An agent may commit again. */

@@ -1,5 +1,5 @@
 /** Sessions after authentication: they begin, are refreshed, resume, and end with their token. */
-import { ENVELOPE_LIMITS, fromHex, message, StaticError } from '@static/protocol'
+import { ENVELOPE_LIMITS, fromHex, message, OLDEST_REVISION, StaticError } from '@static/protocol'
 import {
   type AckRequest,
   type OpenSessionRequest,
@@ -21,7 +21,7 @@ import { Clocks } from './clocks.ts'
 import type { Cluster } from './cluster.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
-import type { Opening } from './opening.ts'
+import { type Opening, tooOld } from './opening.ts'
 import type { PendingRequest } from './pending-request.ts'
 import type { Presence } from './presence.ts'
 import { wrong } from './request-fields.ts'
@@ -73,7 +73,7 @@ export class Sessions {
         'Only a proxy with a trusted certificate may send ProxyHello, once per stream.',
       )
     }
-    if (revision < 1) throw wrong('`revision` must be at least 1')
+    if (revision < OLDEST_REVISION) throw tooOld('proxy', revision)
     const address = addressText(agentAddress)
     if (address === undefined) throw wrong(`\`agent_address\` must be 4 or 16 bytes, not ${agentAddress.length}`)
     streams.proxied(stream, revision, address)

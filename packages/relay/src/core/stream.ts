@@ -1,5 +1,6 @@
 /** Streams and the sessions on them. */
-import type { ChannelId, Peer, StreamId, Time } from '../ports.ts'
+import type { ReceiptDemand } from '@static/protocol/relay'
+import type { AckedPosition, AgentId, ChannelId, Peer, StreamId, Time } from '../ports.ts'
 import type { StreamKind } from './io.ts'
 import type { Caller } from './session-token.ts'
 
@@ -51,7 +52,7 @@ export interface Session extends Caller {
   reading: boolean
   resumed: boolean
   /** Acknowledgements to store at the next tick. */
-  readonly acknowledged: Map<ChannelId, number>
+  readonly acknowledged: Map<ChannelId, AckedPosition>
   /** Whether Welcomes are pending in the store, and the last one sent. */
   readonly welcomes: { waiting: boolean; more: boolean; after: number }
 }
@@ -66,4 +67,9 @@ export interface Reading {
   /** The last index sent, and the last one in the log. */
   sent: number
   last: number
+  /** Which receipts of other members it gets, and when it last got one if these are samples. */
+  readonly receipts: ReceiptDemand
+  sampledAt: Time
+  /** Receipts that it has yet to get: it does not read now, or has had its sample. At most one of each member. */
+  readonly unsent: Map<AgentId, Uint8Array>
 }

@@ -2,7 +2,7 @@
  * News between the nodes of a deployment. It only makes deliveries faster: messages may be lost, doubled, delayed and
  * reordered, and whoever misses one finds it in the store.
  */
-import type { AgentId, ChannelId, Time } from './log.ts'
+import type { AgentId, ChannelId, MemberReceipt, Time } from './log.ts'
 import type { Account } from './operations.ts'
 import type { StoreEvent } from './store.ts'
 
@@ -26,6 +26,8 @@ export type News =
   | { readonly type: 'event'; readonly number: number; readonly event: StoreEvent }
   /** A log has grown; the entry is too large for a message. */
   | { readonly type: 'reached'; readonly channel: ChannelId; readonly index: number }
+  /** Members at the sender have sent receipts. Not in the events: what is lost, an agent gets with its next Resume. */
+  | { readonly type: 'receipts'; readonly channel: ChannelId; readonly receipts: readonly MemberReceipt[] }
   /** An agent has opened a session at the sender. `at`: by the store's clock. */
   | { readonly type: 'entered'; readonly agent: AgentId; readonly at: Time }
   /** A member at the sender wants one KeyPackage of an agent. */

@@ -21,6 +21,19 @@ export interface Position {
   readonly slot: number
 }
 
+/** How far an agent has read a channel, and its receipt if it sent one. */
+export interface AckedPosition {
+  readonly channel: ChannelId
+  readonly index: number
+  readonly receipt?: Uint8Array | undefined
+}
+
+/** The last receipt of a member, as it sent it. The relay trusts nothing in it. */
+export interface MemberReceipt {
+  readonly agent: AgentId
+  readonly receipt: Uint8Array
+}
+
 interface EntryCommon {
   readonly index: number
   /** Hash chain after this entry. */

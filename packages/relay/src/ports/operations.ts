@@ -1,9 +1,11 @@
 /** The operations of a store: what they take, what they return, and why they are refused. */
 import type { ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
 import type {
+  AckedPosition,
   AgentId,
   ChannelId,
   Entry,
+  MemberReceipt,
   Position,
   SignedDeclaration,
   StoredWelcome,
@@ -42,6 +44,8 @@ export interface Standing {
   readonly payer: Account
   /** No longer on the roster. It may see entries up to `lastIndex`. */
   readonly removed: boolean
+  /** Of other members, as many as were asked for. */
+  readonly receipts?: readonly MemberReceipt[]
 }
 
 /** Entries that were deleted before an agent fetched them. */
@@ -257,6 +261,8 @@ export interface StoreOperations {
       readonly channels: readonly ChannelId[] | undefined
       readonly after: ChannelId | undefined
       readonly limit: number
+      /** How many receipts of other members to return for each channel. Default: none. */
+      readonly receipts?: number
     },
     {
       /** In the requested order. An entry with `refused` has nothing to resume. */
@@ -279,7 +285,7 @@ export interface StoreOperations {
   ack: [
     {
       readonly agent: AgentId
-      readonly positions: readonly { readonly channel: ChannelId; readonly index: number }[]
+      readonly positions: readonly AckedPosition[]
     },
     Done,
   ]

@@ -178,7 +178,7 @@ describe('nothing', { concurrency: true }, () => {
   const silent: Readonly<Record<string, (by: By) => Promise<Agent>>> = {
     'asks for the challenge and is silent': async (by) => {
       const agent = await scene.dial(by)
-      await agent.request('getChallenge', { revision: 1 })
+      await agent.request('getChallenge', { revision: 2 })
       return agent
     },
     'pings and is nobody': async (by) => {

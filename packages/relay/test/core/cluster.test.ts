@@ -260,7 +260,7 @@ test('the challenge of a call works at any node, and only once', async (t) => {
   const [one, two] = cluster.nodes
   const key = makeKey()
   const [here, there] = [new UnaryAgent(one, key), new UnaryAgent(two, key)]
-  const challenge = await here.request('getChallenge', { revision: 1 })
+  const challenge = await here.request('getChallenge', { revision: 2 })
   await there.answer(challenge)
   await assert.rejects(here.answer(challenge), refusal('auth_failed'))
   await assert.rejects(there.answer(challenge), refusal('auth_failed'))

@@ -1,6 +1,7 @@
 /** Events that arrive after the agents they are about have moved on, as from another node. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { ReceiptDemand } from '@static/protocol/relay'
 import { Delivery } from '../../src/core/delivery.ts'
 import { Effects } from '../../src/core/effects.ts'
 import type { Entry, Standing } from '../../src/ports.ts'
@@ -40,7 +41,7 @@ function resumed(): { readonly effects: Effects; readonly delivery: Delivery } {
     payer: { id: 'x', mode: 'live' },
     removed: false,
   }
-  delivery.start(session, standing)
+  delivery.start(session, standing, ReceiptDemand.UNSPECIFIED)
   return { effects, delivery }
 }
 

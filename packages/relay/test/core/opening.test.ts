@@ -363,7 +363,10 @@ test('only a known proxy can send ProxyHello, and only once', async (t) => {
   const stranger = await Agent.dial(world.transport.wire('cbor'), makeKey())
   await assert.rejects(stranger.request('proxyHello', HELLO), refusal('not_allowed'))
   const proxy = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
-  await assert.rejects(proxy.request('proxyHello', { ...HELLO, revision: 0 }), refusal('invalid_request'))
+  await assert.rejects(
+    proxy.request('proxyHello', { ...HELLO, revision: 1 }),
+    refusal('connection_error', /The proxy uses/u),
+  )
   const odd = { ...HELLO, agentAddress: new Uint8Array(5) }
   await assert.rejects(proxy.request('proxyHello', odd), refusal('invalid_request'))
   await proxy.request('proxyHello', HELLO)

@@ -40,7 +40,7 @@ export function sessionScenarios(way: Way, options: () => Promise<StageOptions> 
         if (kind !== 'quic') {
           const client = await relay.grpc(kind)
           const [wanted, challenge] = [GetChallengeRequestSchema, GetChallengeResponseSchema]
-          const asked = await client.unary('GetChallenge', wanted, { revision: 1 }, challenge)
+          const asked = await client.unary('GetChallenge', wanted, { revision: 2 }, challenge)
           const answer = agent.answer('unary', asked.message, '')
           const [opening, opened] = [OpenSessionRequestSchema, OpenSessionResponseSchema]
           assert.equal(
@@ -55,15 +55,15 @@ export function sessionScenarios(way: Way, options: () => Promise<StageOptions> 
 
     test('a response to a challenge is valid once, on its stream, for its key', async () => {
       const first = await stage.dial()
-      const challenge = await first.request('getChallenge', { revision: 1 })
+      const challenge = await first.request('getChallenge', { revision: 2 })
       const answer = first.answer('session', challenge, '')
       const second = await stage.dial(first.key)
-      await second.request('getChallenge', { revision: 1 })
+      await second.request('getChallenge', { revision: 2 })
       await assert.rejects(second.request('openSession', answer), code('auth_failed'))
       await second.ended
       await first.request('openSession', answer)
       const third = await stage.dial(first.key)
-      await third.request('getChallenge', { revision: 1 })
+      await third.request('getChallenge', { revision: 2 })
       await assert.rejects(third.request('openSession', answer), code('auth_failed'))
       const forger = await stage.dial()
       await assert.rejects(forger.open('', { publicKey: first.key.publicKey }), code('auth_failed'))

@@ -247,6 +247,8 @@ class Knowledge {
             channels: step.twist > 4 ? CHANNELS.map(hex16) : undefined,
             after: step.twist === 3 ? channel : undefined,
             limit: step.twist === 2 ? 1 : 10,
+            // All of them: which of several with one cursor comes first is up to the engine.
+            receipts: step.twist % 2 === 0 ? 250 : 0,
           },
         ]
       case 'welcomes':
@@ -256,7 +258,13 @@ class Knowledge {
           'ack',
           {
             agent: agentId(name),
-            positions: [{ channel, index: Math.max(0, (this.lasts.get(channel) ?? 0) - (step.size % 12)) }],
+            positions: [
+              {
+                channel,
+                index: Math.max(0, (this.lasts.get(channel) ?? 0) - (step.size % 12)),
+                receipt: step.twist > 2 ? new Uint8Array(129).fill(step.size % 256) : undefined,
+              },
+            ],
           },
         ]
       case 'read':
@@ -347,7 +355,14 @@ function comparable(value: unknown): string {
         .sort(([one], [another]) => (one < another ? -1 : 1))
         .map(([key, item]) => [
           key,
-          ['members', 'dropped', 'returned'].includes(key) ? [...(item as string[])].sort() : walk(item),
+          ['members', 'dropped', 'returned'].includes(key)
+            ? [...(item as string[])].sort()
+            : key === 'receipts' && Array.isArray(item)
+              ? (item as { agent: string }[])
+                  .map(walk)
+                  .map((each) => JSON.stringify(each))
+                  .sort()
+              : walk(item),
         ]),
     )
   }

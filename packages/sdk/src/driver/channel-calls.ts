@@ -2,7 +2,7 @@
 import type { Channel } from '../channel.ts'
 import type { Answer, ChannelAsk } from './messages.ts'
 import type { PendingCalls } from './pending-calls.ts'
-import { plainMember } from './plain.ts'
+import { plainMember, plainReceipt } from './plain.ts'
 
 export async function answerChannelCall(
   channel: Channel,
@@ -22,6 +22,14 @@ export async function answerChannelCall(
     }
     case 'members':
       return { result: channel.members().map(plainMember) }
+    case 'receipts':
+      return { result: (await channel.receipts()).map(plainReceipt) }
+    case 'reached': {
+      const { messageId, index, level, by } = ask
+      const named = by === undefined ? {} : { by }
+      const wait = pending.run(ask, (limits) => channel.reached({ messageId, index }, level, { ...named, ...limits }))
+      return { result: await wait }
+    }
     case 'removeMember':
       await channel.removeMember(ask.agentId)
       return {}

@@ -1,4 +1,5 @@
 /** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
+import type { ReceiptLevel } from '../core/channel/receipts/reached.ts'
 import type { ClientOptions, Environment } from '../settings.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
@@ -48,8 +49,18 @@ export type ChannelAsk =
   | { readonly do: 'removeMember' | 'liftBar'; readonly on: number; readonly agentId: string }
   | { readonly do: 'rejectCommit'; readonly on: number; readonly slot: number }
   | {
+      readonly do: 'reached'
+      readonly on: number
+      readonly messageId: string
+      readonly index: number
+      readonly level: ReceiptLevel
+      readonly by?: readonly string[]
+      readonly timeout?: number
+    }
+  | {
       readonly do:
         | 'members'
+        | 'receipts'
         | 'rotate'
         | 'resetRoster'
         | 'leave'
@@ -99,7 +110,7 @@ export type Word =
   | { readonly do: 'recall'; readonly on: number; readonly tokens: readonly number[]; readonly before: number }
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
   | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
-  /** Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `catchUp` or `handle`, which is still answered. */
+  /** Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `reached`, `catchUp` or `handle`, which is still answered. */
   | { readonly do: 'cancel'; readonly call: number }
 
 /** An error for the program to raise. */

@@ -3,10 +3,15 @@ import { StaticError, toHex } from '@static/protocol'
 import type { AgentEvent } from '../core/agent/events.ts'
 import type { ChannelMember } from '../envelope.ts'
 import type { IssuedInvite } from '../invite/issued.ts'
+import type { MemberReceipt } from '../receipts.ts'
 import { failureOf } from './failure.ts'
 
 export function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
   return { agentId, fingerprint, identity: toHex(identity) }
+}
+
+export function plainReceipt({ at, identity, ...receipt }: MemberReceipt): unknown {
+  return { ...receipt, identity: toHex(identity), at: at?.getTime() ?? null }
 }
 
 export function plainInvite({ expiresAt, ...invite }: IssuedInvite): unknown {

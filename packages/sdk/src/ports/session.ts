@@ -50,7 +50,7 @@ export interface RelaySession {
   /** Sends a request. `done` is called once, never before `request` has returned, and in order with pushes. */
   request(body: RequestBody, done: (outcome: Outcome) => void): void
   /** Acknowledges entries; does nothing if no session is open. */
-  ack(positions: readonly Pick<AckPosition, 'channelId' | 'index'>[]): void
+  ack(positions: readonly (Pick<AckPosition, 'channelId' | 'index'> & Partial<Pick<AckPosition, 'receipt'>>)[]): void
   /** Until `release`, pongs are withheld: the relay does not learn what was read and sends at most 256 KiB more. */
   hold(): void
   release(): void

@@ -4,6 +4,7 @@
  * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so a crash
  * leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
  */
+import type { ReceiptClaim } from '@static/protocol'
 import type { KnownRelay } from './session.ts'
 
 /** Milliseconds since the Unix epoch. */
@@ -137,6 +138,39 @@ export interface SenderRecord {
   readonly accepted: boolean
 }
 
+/** Hashes of consecutive entries of the chain, the last of which the disk has. */
+export interface ChainRecord {
+  /** The index of the first one. */
+  readonly first: number
+  /** 32 bytes each. */
+  readonly hashes: Uint8Array
+  /** This agent's own messages among them: for each, its distance from the first (2 bytes) and its id. */
+  readonly own: Uint8Array
+}
+
+/** What this agent's receipts in a channel say besides its position: what it missed, and what was put aside. */
+export interface OwnReceiptRecord {
+  readonly since: number
+  readonly aside: number
+}
+
+/** A member's stay in a channel, as this agent's log says, and its last receipt that was verified. */
+export interface StayRecord {
+  readonly agent: AgentId
+  /** The entry that added it; 0 if it was there before this agent. */
+  readonly addedAt: number
+  /** How it ended; undefined for a member. */
+  readonly ending: 'left' | 'removed' | undefined
+  /** The entry that removed it; 0 for a member. */
+  readonly endedAt: number
+  readonly receipt:
+    | (Omit<ReceiptClaim, 'hash'> & {
+        /** When this agent got it. */
+        readonly heardAt: Time
+      })
+    | undefined
+}
+
 /** An agent that has left a channel, with its signed notice. */
 export interface LeaverRecord {
   readonly agent: AgentId
@@ -244,6 +278,11 @@ export type Change =
   | { readonly type: 'putPending'; readonly id: ChannelId; readonly pending: PendingCommitRecord | undefined }
   | { readonly type: 'putSender'; readonly id: ChannelId; readonly sender: SenderRecord }
   | { readonly type: 'dropSender'; readonly id: ChannelId; readonly agent: AgentId }
+  | { readonly type: 'putChain'; readonly id: ChannelId; readonly chain: ChainRecord }
+  | { readonly type: 'dropChain'; readonly id: ChannelId; readonly first: number }
+  | { readonly type: 'putOwnReceipt'; readonly id: ChannelId; readonly own: OwnReceiptRecord }
+  | { readonly type: 'putStay'; readonly id: ChannelId; readonly stay: StayRecord }
+  | { readonly type: 'dropStay'; readonly id: ChannelId; readonly agent: AgentId; readonly addedAt: number }
   | { readonly type: 'putOutbox'; readonly id: ChannelId; readonly record: OutboxRecord }
   /** The relay has stored the message: only the hash of its body is kept, until the entry has come back in the log. */
   | {
@@ -292,12 +331,18 @@ export interface StoredChannel {
   readonly pending: PendingCommitRecord | undefined
   readonly senders: readonly SenderRecord[]
   readonly leavers: readonly LeaverRecord[]
+  readonly chain: readonly ChainRecord[]
+  readonly ownReceipt: OwnReceiptRecord | undefined
+  readonly stays: readonly StayRecord[]
   /** Ordered by counter. */
   readonly outbox: readonly OutboxRecord[]
   /** Ordered by counter. */
   readonly answered: readonly AnsweredRecord[]
   /** The messages that are not settled yet. */
-  readonly inbox: MessageTotals
+  readonly inbox: MessageTotals & {
+    /** The index of the first one; 0 if there is none. */
+    readonly first: number
+  }
   readonly poison: MessageTotals
 }
 

@@ -1,21 +1,32 @@
 /** Acknowledgements, sent in separate cells so that a long envelope does not delay them. */
-import { makeCell, message } from '@static/protocol'
+import { CELL_PAYLOAD_BYTES, makeCell, message } from '@static/protocol'
 import { encodeEnvelope, type WireForm } from '@static/protocol/envelope'
-import { AckPositionSchema, AckRequestSchema } from '@static/protocol/relay'
+import { type AckPosition, AckPositionSchema, AckRequestSchema } from '@static/protocol/relay'
 import type { Position } from './io.ts'
 
-/** A position takes at most 31 bytes in protobuf and 29 in CBOR; a cell carries 1,021. */
-const POSITIONS_PER_CELL = 32
+/** The most bytes of a position, in protobuf; in CBOR it takes two less. */
+const POSITION_BYTES = 31
+/** What a receipt adds to it: its own bytes, its field and two lengths of two bytes. */
+const RECEIPT_OVERHEAD = 4
+const NO_RECEIPT = new Uint8Array()
 
 /** Packs positions into as few cells as possible. */
 export function ackCells(form: WireForm, positions: readonly Position[]): Uint8Array[] {
   const cells: Uint8Array[] = []
-  for (let at = 0; at < positions.length; at += POSITIONS_PER_CELL) {
-    const some = positions
-      .slice(at, at + POSITIONS_PER_CELL)
-      .map(({ channelId, index }) => message(AckPositionSchema, { channelId, index }))
+  let some: AckPosition[] = []
+  let bytes = 0
+  const finish = (): void => {
     const ack = message(AckRequestSchema, { positions: some })
     cells.push(makeCell('ack', encodeEnvelope(form, AckRequestSchema, ack)))
+    some = []
+    bytes = 0
   }
+  for (const { channelId, index, receipt = NO_RECEIPT } of positions) {
+    const size = POSITION_BYTES + (receipt.length === 0 ? 0 : receipt.length + RECEIPT_OVERHEAD)
+    if (bytes + size > CELL_PAYLOAD_BYTES) finish()
+    some.push(message(AckPositionSchema, { channelId, index, receipt }))
+    bytes += size
+  }
+  if (some.length > 0) finish()
   return cells
 }

@@ -1,5 +1,5 @@
 /** Why a dial or a session ended, and what that means for the next dial. */
-import { AuthError, ERRORS, StaticError, toHex } from '@static/protocol'
+import { AuthError, ERRORS, OLDEST_REVISION, StaticError, toHex } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
 import type { ExpectedRelay } from './io.ts'
 import { refusalError } from './refusal.ts'
@@ -69,6 +69,13 @@ export function brokenProtocol(what: string, cause?: unknown): Failure {
     kind: 'unreachable',
     error: StaticError.of('connection_error', `The relay violated the protocol: ${what}.`, details),
   }
+}
+
+/** The relay is of an earlier version. */
+export function oldRelay(revision: number): Failure {
+  return unreachable(
+    `The relay uses protocol revision ${revision}, and this agent needs ${OLDEST_REVISION} or later. Update the relay.`,
+  )
 }
 
 /** The peer is not the expected relay. */

@@ -3,15 +3,14 @@
  */
 import type { Hash, Pace, StaticError, TrafficProfileName } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
-import type { AckPosition } from '@static/protocol/relay'
-import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
+import type { KnownRelay, Outcome, RelaySession, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
 
 /** A transport. */
 export type Way = SessionInfo['way']
 /** Number of a dialed stream, counted from 1. */
 export type StreamNumber = number
-/** How far a channel has been read. */
-export type Position = Pick<AckPosition, 'channelId' | 'index'>
+/** How far a channel has been read, and the receipt for it if there is one. */
+export type Position = Parameters<RelaySession['ack']>[0][number]
 
 /** The wire form of each transport. */
 export const FORMS: Readonly<Record<Way, WireForm>> = { quic: 'cbor', grpc: 'protobuf' }

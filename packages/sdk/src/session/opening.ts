@@ -1,5 +1,13 @@
 /** How an agent answers a challenge (SPEC.md, "Sessions"): what it checks first, and what it signs. */
-import { message, NONCE_BYTES, RELAY_ID_BYTES, REVISION, sessionBytes, type SessionPurpose } from '@static/protocol'
+import {
+  message,
+  NONCE_BYTES,
+  OLDEST_REVISION,
+  RELAY_ID_BYTES,
+  REVISION,
+  sessionBytes,
+  type SessionPurpose,
+} from '@static/protocol'
 import {
   type GetChallengeResponse,
   type OpenSessionRequest,
@@ -9,7 +17,7 @@ import {
   RefreshSessionRequestSchema,
   TrafficProfile,
 } from '@static/protocol/relay'
-import { brokenProtocol, type Failure, relayChanged, untrusted } from './failure.ts'
+import { brokenProtocol, type Failure, oldRelay, relayChanged, untrusted } from './failure.ts'
 import type { CoreOptions, ExpectedRelay } from './io.ts'
 import { isSame } from './outgoing.ts'
 
@@ -32,9 +40,10 @@ const encoder = new TextEncoder()
 export function challengeFault(challenge: GetChallengeResponse, expected: ExpectedRelay): Failure | undefined {
   const { nonce, relayName, relayId, revision } = challenge
   const { serverName, known, accepted } = expected
-  if (nonce.length !== NONCE_BYTES || relayId.length !== RELAY_ID_BYTES || revision < 1) {
+  if (nonce.length !== NONCE_BYTES || relayId.length !== RELAY_ID_BYTES) {
     return brokenProtocol('its challenge is incomplete')
   }
+  if (revision < OLDEST_REVISION) return oldRelay(revision)
   if (relayName !== serverName) {
     return untrusted(`The relay calls itself ${JSON.stringify(relayName)}, but its certificate is for ${serverName}.`)
   }

@@ -14,4 +14,5 @@ export const PUSHES: ReadonlySet<ServerBody['case']> = new Set([
   'channelDeleted',
   'joinAnswered',
   'keyPackagesLow',
+  'receipts',
 ])

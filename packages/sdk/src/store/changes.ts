@@ -17,6 +17,7 @@ import {
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
 import { INBOX, OUTBOX, POISON } from './tables/messages.ts'
+import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipts.ts'
 
 /** The handler of each type of change. */
 type Steps = { readonly [Type in Change['type']]: (change: Extract<Change, { readonly type: Type }>) => void }
@@ -30,6 +31,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...channelSteps(rowsOf),
     ...epochSteps(rowsOf),
     ...messageSteps(rowsOf),
+    ...receiptSteps(rowsOf),
     ...inviteSteps(rowsOf),
   }
   return (change) => (steps[change.type] as (change: Change) => void)(change)
@@ -118,6 +120,19 @@ function messageSteps(rowsOf: WritesOf): Pick<Steps, MessageStep> {
       poison.put({ ...record, channel: id, bytes: record.ciphertext.length })
     },
     dropPoison: ({ id, index }) => poison.drop(id, index),
+  }
+}
+
+function receiptSteps(
+  rowsOf: WritesOf,
+): Pick<Steps, 'putChain' | 'dropChain' | 'putOwnReceipt' | 'putStay' | 'dropStay'> {
+  const [chains, ownReceipts, stays] = [rowsOf(CHAIN), rowsOf(OWN_RECEIPT), rowsOf(STAY)]
+  return {
+    putChain: ({ id, chain }) => chains.put({ ...chain, channel: id }),
+    dropChain: ({ id, first }) => chains.drop(id, first),
+    putOwnReceipt: ({ id, own }) => ownReceipts.put({ ...own, channel: id }),
+    putStay: ({ id, stay }) => stays.put({ ...stayRow(stay), channel: id }),
+    dropStay: ({ id, agent, addedAt }) => stays.drop(id, agent, addedAt),
   }
 }
 

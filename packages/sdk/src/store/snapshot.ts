@@ -28,6 +28,7 @@ import {
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
 import { INBOX, OUTBOX, type OutboxRow, POISON } from './tables/messages.ts'
+import { CHAIN, OWN_RECEIPT, STAY, stayRecord } from './tables/receipts.ts'
 
 /** Reads the agent's identity. */
 export function readIdentity(rowsOf: ReadsOf): IdentityRecord {
@@ -81,6 +82,9 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const commits = byChannel(rowsOf(PENDING_COMMIT).all())
   const senders = byChannel(rowsOf(SENDER).all())
   const leavers = byChannel(rowsOf(LEAVER).all())
+  const chains = byChannel(rowsOf(CHAIN).all())
+  const ownReceipts = byChannel(rowsOf(OWN_RECEIPT).all())
+  const stays = byChannel(rowsOf(STAY).all())
   const messages = byChannel(rowsOf(OUTBOX).all())
   const inbox = rowsOf(INBOX).totals('bytes')
   const poison = rowsOf(POISON).totals('bytes')
@@ -109,9 +113,16 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
         pending: readPending(row.id),
         senders: senders(row.id),
         leavers: leavers(row.id),
+        chain: chains(row.id),
+        ownReceipt: ownReceipts(row.id)[0],
+        stays: stays(row.id).map(stayRecord),
         outbox: sent.flatMap(unanswered),
         answered: sent.flatMap(answered),
-        inbox: { messages: inbox.get(row.id)?.rows ?? 0, bytes: inbox.get(row.id)?.sum ?? 0 },
+        inbox: {
+          messages: inbox.get(row.id)?.rows ?? 0,
+          bytes: inbox.get(row.id)?.sum ?? 0,
+          first: inbox.has(row.id) ? (rowsOf(INBOX).page([row.id], 0, 1)[0]?.index ?? 0) : 0,
+        },
         poison: { messages: poison.get(row.id)?.rows ?? 0, bytes: poison.get(row.id)?.sum ?? 0 },
       }
     })

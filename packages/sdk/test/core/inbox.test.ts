@@ -37,7 +37,8 @@ class Scene {
     const page = (after: number, limit: number): Incoming[] | StaticError => this.#page(after, limit)
     const touch = (): void => void this.asked.push('now')
     const touchLater = (): void => void this.asked.push('later')
-    this.inbox = new Inbox(ID, { touch, touchLater, touchRecord, page }, { messages: stored.length, bytes, givenUpTo })
+    const found = { messages: stored.length, bytes, first: stored[0]?.index ?? 0, givenUpTo }
+    this.inbox = new Inbox(ID, { touch, touchLater, touchRecord, page }, found)
     this.givenUpTo = givenUpTo
     this.#before = givenUpTo
     if (stored.length > 0) return

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { StaticError } from '@static/protocol'
-import { ChannelStateSchema, ErrorSchema } from '@static/protocol/relay'
+import { ChannelStateSchema, ErrorSchema, ReceiptDemand } from '@static/protocol/relay'
 import { Deliveries } from '../../src/core/agent/deliveries.ts'
 import type { Timers } from '../../src/core/agent/timers.ts'
 import type { Outcome, RelaySession } from '../../src/ports.ts'
@@ -90,7 +90,7 @@ test('a channel is requested again unless it has already asked or has ended', ()
   let answers = 0
   const id = '00'.repeat(16)
   const refused = { type: 'refused', error: create(ErrorSchema, { code: 'rate_limited' }) } as const
-  deliveries.resume([{ id, isOpen: () => isOpen, answer: () => answers++ }])
+  deliveries.resume([{ id, receipts: ReceiptDemand.SAMPLE, isOpen: () => isOpen, answer: () => answers++ }])
   asked[0]?.done(refused)
   timers[0]?.()
   assert.deepEqual(
@@ -102,7 +102,7 @@ test('a channel is requested again unless it has already asked or has ended', ()
   timers[1]?.()
   assert.equal(asked.length, 2)
   // What makes the relay deliver Welcomes is asked until it is answered.
-  deliveries.begin([])
+  deliveries.resume([])
   asked[2]?.done(refused)
   timers[2]?.()
   assert.equal(asked.length, 4)

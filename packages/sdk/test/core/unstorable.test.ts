@@ -57,7 +57,9 @@ test('a group that cannot be encoded breaks only its channel: nothing of it is w
   bob.journal.flush()
   assert.equal(writes.length, 1)
   assert.deepEqual(
-    writes[0]!.map((change) => ('id' in change ? `${change.type} ${change.id[0]}` : change.type)),
+    writes[0]!
+      .filter(({ type }) => type !== 'putChain')
+      .map((change) => ('id' in change ? `${change.type} ${change.id[0]}` : change.type)),
     ['putChannel', 'putWelcome a', 'putChannel', 'putWelcome b', 'putChannel'],
   )
   assert.deepEqual(stored(bob), { ...before, record: { ...before.record, broken: 'mls_error' } })

@@ -53,7 +53,7 @@ class Relay {
     const { requestId, body } = decodeEnvelope('protobuf', ClientMessageSchema, bytes, bytes.length)
     this.asked.push(body.case ?? '')
     if (body.case === 'getChallenge') {
-      const value = { nonce: NONCE, relayName: 'relay.test', relayId: RELAY_ID, revision: 1 }
+      const value = { nonce: NONCE, relayName: 'relay.test', relayId: RELAY_ID, revision: 2 }
       return say(stream, requestId, { case: 'getChallenge', value })
     }
     if (body.case === 'openSession') {

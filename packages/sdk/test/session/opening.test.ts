@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ENVELOPE_LIMITS, sessionBytes, toHex } from '@static/protocol'
 import { CloseReason, Purpose, TrafficProfile } from '@static/protocol/relay'
+import { oldRelay } from '../../src/session/failure.ts'
 import { NONCE, RELAY_ID, Stage } from './stage.ts'
 
 const OTHER_RELAY = new Uint8Array(32).fill(1)
@@ -15,20 +16,20 @@ for (const way of ['quic', 'grpc'] as const) {
     stage.dialled(1)
     assert.deepEqual(stage.asked(1).body, {
       case: 'getChallenge',
-      value: { $typeName: 'static.relay.v1.GetChallengeRequest', revision: 1 },
+      value: { $typeName: 'static.relay.v1.GetChallengeRequest', revision: 2 },
     })
     stage.challenge(1, { revision: 7 })
     const { body } = stage.asked(1)
     assert.ok(body.case === 'openSession')
     assert.equal(body.value.purpose, Purpose.SESSION)
-    assert.equal(body.value.revision, 1, 'the lower one of both')
+    assert.equal(body.value.revision, 2, 'the lower one of both')
     assert.equal(body.value.trafficProfile, TrafficProfile.STRICT)
     assert.equal(body.value.cellsPerSecond, 9)
     assert.equal(body.value.jwt, '')
     assert.deepEqual(new Uint8Array(body.value.relayNonce), NONCE)
     const claim = {
       purpose: 'session',
-      revision: 1,
+      revision: 2,
       relayName: 'relay.test',
       relayId: RELAY_ID,
       relayNonce: NONCE,
@@ -113,7 +114,7 @@ test('a relay that changed its id while the agent was away is retried only once 
 })
 
 test('an incomplete challenge violates the protocol', () => {
-  for (const changes of [{ nonce: new Uint8Array(31) }, { relayId: new Uint8Array(1) }, { revision: 0 }]) {
+  for (const changes of [{ nonce: new Uint8Array(31) }, { relayId: new Uint8Array(1) }]) {
     const stage = new Stage()
     stage.do({ type: 'start' })
     stage.dialled(1)
@@ -121,6 +122,15 @@ test('an incomplete challenge violates the protocol', () => {
     assert.deepEqual(stage.signed, [])
     assert.ok(stage.ended.has(1))
   }
+})
+
+test('a relay of revision 1 is refused with a sentence that says so', () => {
+  const stage = new Stage()
+  stage.do({ type: 'start' })
+  stage.dialled(1)
+  stage.challenge(1, { revision: 1 })
+  assert.deepEqual(stage.signed, [])
+  assert.match(oldRelay(1).error.message, /The relay uses protocol revision 1, and this agent needs 2 or later/u)
 })
 
 test('before the session is open no long envelope is accepted, afterwards a commit of 4 MiB is', () => {

@@ -281,7 +281,7 @@ class Life {
             nonce: new Uint8Array(32).fill(1),
             relayName: 'relay.test',
             relayId: new Uint8Array(32).fill(2),
-            revision: 1,
+            revision: 2,
           },
         })
       case 'openSession':

@@ -10,6 +10,7 @@ import {
   type ClientMessage,
   ClientMessageSchema,
   type CloseReason,
+  ReceiptDemand,
   ServerMessageSchema,
 } from '@static/protocol/relay'
 import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo } from '../../src/ports.ts'
@@ -40,7 +41,12 @@ export const RELAY_ID: Uint8Array = new Uint8Array(32).fill(7)
 export const NONCE: Uint8Array = new Uint8Array(32).fill(9)
 export const RESUME: RequestBody = {
   case: 'resume',
-  value: { $typeName: 'static.relay.v1.ResumeRequest', channelIds: [], after: new Uint8Array() },
+  value: {
+    $typeName: 'static.relay.v1.ResumeRequest',
+    channelIds: [],
+    after: new Uint8Array(),
+    receipts: ReceiptDemand.UNSPECIFIED,
+  },
 }
 
 export class Stage {
@@ -189,7 +195,7 @@ export class Stage {
   }
 
   challenge(stream: number, changes: object = {}): void {
-    const value = { nonce: NONCE, relayName: 'relay.test', relayId: RELAY_ID, revision: 1, ...changes }
+    const value = { nonce: NONCE, relayName: 'relay.test', relayId: RELAY_ID, revision: 2, ...changes }
     this.answer(stream, { case: 'getChallenge', value })
   }
 

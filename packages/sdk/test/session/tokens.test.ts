@@ -54,7 +54,7 @@ test('after 80 % of its lifetime a token is renewed on the open session', () => 
   assert.equal(body.value.jwt, 'new')
   const signed = sessionBytes({
     purpose: 'refresh',
-    revision: 1,
+    revision: 2,
     relayName: 'relay.test',
     relayId: RELAY_ID,
     relayNonce: new Uint8Array(32).fill(4),

@@ -1,7 +1,16 @@
 /** What both engines must do, change by change. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import type { AgentStore, Change, PoisonRecord, SenderRecord, Snapshot, StoredChannel } from '../../src/ports.ts'
+import type {
+  AgentStore,
+  Change,
+  PoisonRecord,
+  SenderRecord,
+  Snapshot,
+  StoredChannel,
+  ChainRecord,
+  StayRecord,
+} from '../../src/ports.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import {
   AGENT,
@@ -66,9 +75,12 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     pending: undefined,
     senders: [],
     leavers: [],
+    chain: [],
+    ownReceipt: undefined,
+    stays: [],
     outbox: [],
     answered: [],
-    inbox: { messages: 0, bytes: 0 },
+    inbox: { messages: 0, bytes: 0, first: 0 },
     poison: { messages: 0, bytes: 0 },
     ...fields,
   }
@@ -217,6 +229,35 @@ for (const [name, make] of Object.entries(engines)) {
       )
     })
 
+    test('keeps the last hashes of the chain, the stays of members, and what receipts say', async () => {
+      const chain = (first: number): ChainRecord => ({ first, hashes: bytesOf(`hashes ${first}`), own: bytesOf('own') })
+      const member: StayRecord = { agent: AGENT, addedAt: 0, ending: undefined, endedAt: 0, receipt: undefined }
+      const receipt = { mode: 'settled', since: 1, index: 9, aside: 3, settled: 8, heardAt: 7 } as const
+      const ended: StayRecord = { ...member, addedAt: 5, ending: 'left', endedAt: 6, receipt }
+      await check(
+        [
+          [
+            put(),
+            { type: 'putChain', id: CHANNEL, chain: chain(2) },
+            { type: 'putChain', id: CHANNEL, chain: chain(1) },
+          ],
+          [
+            { type: 'dropChain', id: CHANNEL, first: 1 },
+            { type: 'putChain', id: CHANNEL, chain: chain(3) },
+            { type: 'putOwnReceipt', id: CHANNEL, own: { since: 1, aside: 0 } },
+            { type: 'putOwnReceipt', id: CHANNEL, own: { since: 4, aside: 2 } },
+          ],
+          [
+            { type: 'putStay', id: CHANNEL, stay: member },
+            { type: 'putStay', id: CHANNEL, stay: ended },
+            { type: 'putStay', id: CHANNEL, stay: { ...ended, addedAt: 6 } },
+            { type: 'dropStay', id: CHANNEL, agent: AGENT, addedAt: 6 },
+          ],
+        ],
+        [stored({ chain: [chain(2), chain(3)], ownReceipt: { since: 4, aside: 2 }, stays: [member, ended] })],
+      )
+    })
+
     test('keeps the members that have left, by agent, until they are removed', async () => {
       const [a, b, c] = ['0a', '0b', '0c'].map((pair) => pair.repeat(32)) as [string, string, string]
       const later = leaverRecord(a, { slot: 9, signature: bytesOf('again', 64) })
@@ -337,7 +378,7 @@ for (const [name, make] of Object.entries(engines)) {
       ])
       const again = await reopen()
       assert.deepEqual(again.inbox(CHANNEL, 0, 10), [inboxRecord(5), inboxRecord(7), longer, inboxRecord(12)])
-      assert.deepEqual(again.load().channels[0]?.inbox, { messages: 4, bytes: 1330 + 1330 + 5000 + 1330 })
+      assert.deepEqual(again.load().channels[0]?.inbox, { messages: 4, bytes: 1330 + 1330 + 5000 + 1330, first: 5 })
       again.close()
     })
 
@@ -396,7 +437,7 @@ for (const [name, make] of Object.entries(engines)) {
         leavers: [leaverRecord(AGENT)],
         outbox: [outboxRecord(1)],
         answered: [{ messageId: outboxRecord(2).messageId, counter: 2, bodyHash: bytesOf('body') }],
-        inbox: { messages: 1, bytes: 1330 },
+        inbox: { messages: 1, bytes: 1330, first: 8 },
       })
       await check([all(CHANNEL), all(OTHER), [{ type: 'dropChannel', id: CHANNEL }]], [full])
       // Made again under the same id it starts empty.

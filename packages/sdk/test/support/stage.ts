@@ -5,7 +5,16 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import { chainNext, chainStart, commitBody, leaveBody, leaveBytes, StaticError, toHex } from '@static/protocol'
+import {
+  chainNext,
+  chainStart,
+  commitBody,
+  leaveBody,
+  leaveBytes,
+  type ReceiptMode,
+  StaticError,
+  toHex,
+} from '@static/protocol'
 import {
   ChannelStateSchema,
   DeliverCommitSchema,
@@ -13,6 +22,8 @@ import {
   DeliverMessageSchema,
   ErrorSchema,
   type LeaveNotice,
+  ReceiptBatchSchema,
+  ReceiptDemand,
   ResumeRequestSchema,
   type SendCommitRequest,
   type SendMessageRequest,
@@ -24,7 +35,7 @@ import { newChannel } from '../../src/core/agent/founding.ts'
 import { sha256 } from '../../src/core/channel/log/history.ts'
 import { Journal } from '../../src/core/channel/journal.ts'
 import type { Intake } from '../../src/core/channel/intake.ts'
-import type { Receipt } from '../../src/core/channel/messages/outbox.ts'
+import type { SentMessage } from '../../src/core/channel/messages/outbox.ts'
 import type { SendLimits } from '../../src/core/channel/messages/send-wait.ts'
 import type { LogEntry } from '../../src/core/channel/log/log-entry.ts'
 import { Membership } from '../../src/core/channel/membership.ts'
@@ -49,6 +60,8 @@ export interface PlayerOptions {
   readonly chance?: () => number
   /** Its timers fire so much before their time, as those of Node do by a millisecond. */
   readonly early?: number
+  /** What its receipts tell. Default: nothing, so that it sends heartbeats. */
+  readonly receipts?: ReceiptMode
 }
 
 /** How a stage differs from an ordinary one. */
@@ -56,6 +69,8 @@ export interface StageOptions {
   readonly seed?: number
   readonly players?: Readonly<Record<string, PlayerOptions>>
   readonly apart?: readonly string[]
+  /** What everybody's receipts tell who is not among the players. */
+  readonly receipts?: ReceiptMode
 }
 
 /** The library looks at the real clock when it adds a KeyPackage. */
@@ -79,6 +94,8 @@ export class Stage {
   refuse: (player: Player, body: RequestBody) => Refusal | undefined = () => undefined
   /** What the relay adds to its answers when a channel fills up. */
   pressing: (player: Player) => MessageInitShape<typeof SendMessageResponseSchema> = () => ({})
+  /** The last receipt of each agent. */
+  readonly receipts: Map<AgentId, Uint8Array> = new Map()
   readonly #random: () => number
   readonly #roster = new Map<AgentId, { since: number; until: number; counter: number }>()
   readonly #answers = new Map<string, Outcome>()
@@ -93,7 +110,7 @@ export class Stage {
   /** A channel of these agents, of which the first owns it. Those apart are members whom the test plays itself. */
   static async start(
     names: readonly string[],
-    { seed = 1, players = {}, apart = [] }: StageOptions = {},
+    { seed = 1, players = {}, apart = [], receipts = 'off' }: StageOptions = {},
   ): Promise<Stage> {
     const { channelId, agents } = await channelOf(...names)
     const stage = new Stage(channelId, toHex(agents[0]?.agentId ?? new Uint8Array()), seed)
@@ -104,7 +121,11 @@ export class Stage {
       // As if the last one had added all: no one knows that the epoch is the owner's.
       else {
         const signer = engine.facts(agent.group).members.at(-1) ?? assert.fail()
-        new Player(stage, agent, players[name]).enter({ group: agent.group, rows: [...agent.rows.values()], signer })
+        new Player(stage, agent, { receipts, ...players[name] }).enter({
+          group: agent.group,
+          rows: [...agent.rows.values()],
+          signer,
+        })
       }
     }
     await stage.settle()
@@ -130,9 +151,15 @@ export class Stage {
     for (;;) {
       for (const { membership } of players) await membership.idle()
       for (const { journal } of players) journal.flush()
-      const able = players.filter((player) => player.requests.length > 0 || this.#delivery(player) !== undefined)
+      const able = players.filter(
+        (player) => player.requests.length > 0 || player.hasMail || this.#delivery(player) !== undefined,
+      )
       const player = able[Math.floor(this.#random() * able.length)]
       if (!player) return
+      if (player.hasMail && this.#random() < 0.5) {
+        player.give()
+        continue
+      }
       const delivery = this.#delivery(player)
       const request = player.requests[0]
       if (delivery && (!request || this.#random() < 0.5)) {
@@ -266,6 +293,8 @@ export class Stage {
       case 'resume':
         player.delivered = Math.max(player.cursor, this.#roster.get(player.agentId)?.since ?? 0)
         player.online = true
+        player.demand = body.value.receipts
+        player.mail = new Map(this.receipts)
         return answered('resume')
       default:
         return refused({ code: 'invalid_request' })
@@ -323,11 +352,15 @@ export class Player implements AgentContext {
   online = false
   /** Its clock is ahead by this. */
   skew = 0
+  /** Which receipts it asked for, and those that it has yet to get. */
+  demand: ReceiptDemand = ReceiptDemand.UNSPECIFIED
+  mail: Map<AgentId, Uint8Array> = new Map()
   /** The last index that was delivered, and that was acknowledged. */
   delivered = 0
   cursor = 0
   /** Called before an entry is delivered, which may get lost. */
   hearing: (entry: LogEntry) => 'lost' | undefined = () => undefined
+  readonly receipts: ReceiptMode
   readonly #agent: MlsAgent
   readonly #options: PlayerOptions
   #isOver = false
@@ -337,6 +370,7 @@ export class Player implements AgentContext {
     this.stage = stage
     this.#agent = agent
     this.#options = options
+    this.receipts = options.receipts ?? 'off'
     this.key = agent.key
     this.identity = agent.identity
     this.name = Buffer.from(agent.identity).toString()
@@ -436,8 +470,14 @@ export class Player implements AgentContext {
   }
 
   readonly deliveries: AgentContext['deliveries'] = {
-    acknowledge: (_id, index) => {
+    acknowledge: (_id, index, receipt) => {
+      if (this.#isOver) return
       this.cursor = Math.max(this.cursor, index)
+      if (!receipt) return
+      this.stage.receipts.set(this.agentId, receipt)
+      for (const player of this.stage.players) {
+        if (player.online && player.demand !== ReceiptDemand.UNSPECIFIED) player.mail.set(this.agentId, receipt)
+      }
     },
     resume: (questions) => this.#ask(questions),
     queued: () => {},
@@ -452,16 +492,30 @@ export class Player implements AgentContext {
   }
 
   #ask(questions: readonly ResumeQuestion[]): void {
-    const value = create(ResumeRequestSchema, { channelIds: [this.stage.channelId] })
+    const receipts = questions[0]?.receipts ?? ReceiptDemand.UNSPECIFIED
+    const value = create(ResumeRequestSchema, { channelIds: [this.stage.channelId], receipts })
     this.session.request({ case: 'resume', value }, (outcome) => {
       if (outcome.type !== 'answered') return
       for (const question of questions) if (question.isOpen()) question.answer(this.stage.stateOf(this))
     })
   }
 
+  get hasMail(): boolean {
+    return this.online && this.mail.size > 0
+  }
+
+  /** Gets the receipts that wait for it. */
+  give(): void {
+    const list = [...this.mail].map(([agent, receipt]) => ({ agentId: Buffer.from(agent, 'hex'), receipt }))
+    this.mail.clear()
+    const { channelId } = this.stage
+    this.membership.receipts.take(create(ReceiptBatchSchema, { channelId, receipts: list }))
+  }
+
   #cut(arrived: number): void {
     for (const { body } of this.requests.slice(0, arrived)) this.stage.handle(this, body)
     this.online = false
+    this.mail.clear()
   }
 
   /** Epoch and place: the same in all that have followed the same log. */
@@ -475,7 +529,7 @@ export class Player implements AgentContext {
     return Number(this.membership.group?.facts.epoch ?? -1n)
   }
 
-  send(words: string, limits: SendLimits = {}): Promise<Receipt> {
+  send(words: string, limits: SendLimits = {}): Promise<SentMessage> {
     return this.membership.sender.send('payload', Buffer.from(words), limits)
   }
 

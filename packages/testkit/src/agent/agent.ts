@@ -181,9 +181,9 @@ export class Agent {
     this.#stream?.write(bytes)
   }
 
-  /** Acknowledges in a separate cell. */
-  ack(channelId: Uint8Array, index: bigint): void {
-    const ack = create(AckRequestSchema, { positions: [{ channelId, index }] })
+  /** Acknowledges in a separate cell, with a receipt if there is one. */
+  ack(channelId: Uint8Array, index: bigint, receipt: Uint8Array = new Uint8Array()): void {
+    const ack = create(AckRequestSchema, { positions: [{ channelId, index, receipt }] })
     this.write(makeCell('ack', encodeEnvelope(this.form, AckRequestSchema, ack)))
   }
 

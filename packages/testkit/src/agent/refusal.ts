@@ -13,10 +13,10 @@ export class Refused extends Error {
   }
 }
 
-/** For `assert.rejects`: a refusal with this code. */
-export function refusal(code: string): (error: unknown) => boolean {
+/** For `assert.rejects`: a refusal with this code, and a message like this one. */
+export function refusal(code: string, message: RegExp = /./u): (error: unknown) => boolean {
   return (error) => {
-    if (error instanceof Refused && error.code === code) return true
+    if (error instanceof Refused && error.code === code && message.test(error.message)) return true
     throw error
   }
 }

@@ -16,6 +16,7 @@ import {
   type Head,
   type IdKey,
   type Invite,
+  type MemberReceipt,
   type NewChannel,
   newAccount,
   newChannel,
@@ -23,6 +24,7 @@ import {
   type Owned,
   onRoster,
   type Position,
+  receiptsOf,
   type Rows,
   type Slot,
   type StoredWelcome,
@@ -112,6 +114,11 @@ export class MemoryRows implements Rows {
       .map(({ agent, cursor }) => ({ agent, cursor: cursor.index }))
       .sort((one, other) => one.cursor - other.cursor || (one.agent < other.agent ? -1 : 1))
     return { count: members.length, members: members.slice(0, limit) }
+  }
+
+  receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[] {
+    const channel = this.channel(id)
+    return channel ? receiptsOf(channel, agent, limit) : []
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {

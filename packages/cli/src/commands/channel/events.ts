@@ -65,6 +65,8 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
     case 'disconnected':
       return `connection lost, reconnecting: ${event.error.message}`
     case 'rekeyed':
+    // Asked for, so shown by the command that asks.
+    case 'receipt':
       return undefined
     case 'identity_changed':
       return `${event.channel}: ${printable(Buffer.from(event.identity).toString())} has a different key than before. Verify its fingerprint with its owner out of band.`

@@ -1,11 +1,13 @@
 /** `static channel send`: messages from arguments or stdin. */
-import { Argument, Command } from 'commander'
+import { Argument, Command, Option } from 'commander'
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import type { ReceiptLevel } from '@static/sdk'
 import type { SentMessage } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
+import type { ReachedSummary } from '../../agent/receipt-actions.ts'
 import { readInput } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
-import { note, printJson } from '../../terminal/output.ts'
+import { note, print, printable, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
 import { channelArgument, seconds } from './arguments.ts'
@@ -14,6 +16,7 @@ import { printDelays } from './events.ts'
 interface Flags extends AgentFlags {
   readonly lines?: boolean
   readonly timeout?: number
+  readonly wait?: ReceiptLevel
 }
 
 /** Most lines in one request to the host socket; their bytes are limited to one maximum payload. */
@@ -26,6 +29,12 @@ export function sendCommand(): Command {
       .addArgument(channelArgument())
       .addArgument(new Argument('[text...]', 'the message, visible in the process list; prefer stdin'))
       .option('--lines', 'send each line of stdin as a message, as it arrives (default: all of stdin is one message)')
+      .addOption(
+        new Option('--wait <level>', 'then wait until every other member has signed that it has the message').choices([
+          'delivered',
+          'settled',
+        ]),
+      )
       .option(
         '--timeout <seconds>',
         'fail if a message takes longer; the error says whether it may still arrive',
@@ -38,6 +47,7 @@ export function sendCommand(): Command {
         'echo hello | static channel send acme/support/routing',
         'static channel send acme/support/routing < picture.png',
         'tail -f app.log | static channel send acme/support/routing --lines',
+        'echo deploy | static channel send acme/support/routing --wait settled --timeout 30',
       ),
     )
     .action(send)
@@ -50,19 +60,55 @@ async function send(name: string, words: readonly string[], flags: Flags): Promi
       'Both a text argument and --lines are given. Pass the text as arguments, or use --lines with stdin.',
     )
   }
+  if (flags.wait && flags.lines) {
+    throw StaticError.of('invalid_request', 'Both --wait and --lines are given. Wait for one message at a time.')
+  }
   const result = flags.lines
     ? { sent: await sendLines(name, flags) }
     : { sent: 1, ...(await sendOne(name, words, flags)) }
   if (flags.json) printJson({ channel: name, ...result })
 }
 
-async function sendOne(name: string, words: readonly string[], flags: Flags): Promise<SentMessage | undefined> {
+async function sendOne(
+  name: string,
+  words: readonly string[],
+  flags: Flags,
+): Promise<(SentMessage & Partial<ReachedSummary>) | undefined> {
   const payload = words.length > 0 ? argument(words) : await wholeInput()
   if (payload.length === 0)
     throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
   if (payload.length > MAX_PAYLOAD_BYTES) throw tooLarge('message', payload.length)
-  const [sent] = await withAgent(flags, { share: false }, (agent) => sendAll(agent, name, [payload], flags))
-  return sent
+  const { wait } = flags
+  return await withAgent(flags, { share: false }, async (agent) => {
+    const [sent] = await sendAll(agent, name, [payload], flags)
+    return sent && wait ? { ...sent, ...(await confirmed(agent, name, sent, { ...flags, wait })) } : sent
+  })
+}
+
+/** Waits until the members have confirmed a message, and says who has not. */
+async function confirmed(
+  agent: OpenAgent,
+  name: string,
+  { message_id: id, index }: SentMessage,
+  { wait, timeout = 0, json }: Flags & Required<Pick<Flags, 'wait'>>,
+): Promise<ReachedSummary> {
+  const reached = await withProgress('Waiting for receipts', agent.call('reached', name, id, index, wait, timeout))
+  if (json) return reached
+  const names = new Map((await agent.call('members', name)).map(({ agent_id: of, identity }) => [of, identity]))
+  print(`${wait === 'settled' ? 'Settled' : 'Delivered'}: ${reached.reached.length} member(s).`)
+  for (const { agent_id: of, reason } of reached.unreached) {
+    print(`${printable(names.get(of) ?? '')} (${of.slice(0, 8)}…): ${REASONS[reason]}.`)
+  }
+  return reached
+}
+
+const REASONS: Readonly<Record<ReachedSummary['unreached'][number]['reason'], string>> = {
+  left: 'left the channel',
+  removed: 'was removed',
+  missed: 'missed it',
+  aside: 'put it or a later message aside',
+  off: 'sends no such receipts',
+  not_member: 'was not a member',
 }
 
 function argument(words: readonly string[]): Buffer {

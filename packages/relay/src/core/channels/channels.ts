@@ -8,6 +8,7 @@ import { Commits } from './commits.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { KeyPackages } from './key-packages.ts'
 import { Messages } from './messages.ts'
+import { Receipts } from './receipts.ts'
 import { Resumes } from './resume.ts'
 import { createChannel, deleteChannel, leaveChannel } from './roster.ts'
 
@@ -34,6 +35,7 @@ export type ChannelRequest = Extract<
 /** The channel operations of one node. */
 export class Channels {
   readonly keyPackages: KeyPackages
+  readonly receipts: Receipts
   readonly #context: ChannelContext
   readonly #commits: Commits
   readonly #messages: Messages
@@ -44,7 +46,10 @@ export class Channels {
     this.keyPackages = new KeyPackages(context)
     this.#commits = new Commits(context, quota)
     this.#messages = new Messages(context, quota)
-    this.#resumes = new Resumes(context, (channel, account) => this.#messages.rememberPayer(channel, account))
+    this.receipts = new Receipts(context)
+    this.#resumes = new Resumes(context, this.receipts, (channel, account) =>
+      this.#messages.rememberPayer(channel, account),
+    )
   }
 
   /** Number of commits refused by rate limits so far. */
@@ -110,6 +115,7 @@ export class Channels {
 
   tick(): void {
     this.#resumes.tick()
+    this.receipts.tick()
     this.#commits.tick()
   }
 }

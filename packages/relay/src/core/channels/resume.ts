@@ -1,23 +1,30 @@
 /** The cursors of agents in their channels: agents resume from them, and acknowledgements advance them. */
-import { message, type StaticError } from '@static/protocol'
+import { message, RECEIPT_BYTES, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
-import type { Account, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Account, AckedPosition, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates, takeFor } from '../rates.ts'
-import { channelIdOf, numberOf, wrong } from '../request-fields.ts'
+import { channelIdOf, checkLength, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
 import type { Session } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
+import { type Receipts, receiptsWanted } from './receipts.ts'
 
 /** The cursors of one node's agents. */
 export class Resumes {
   readonly #context: ChannelContext
   readonly #rememberPayer: (channel: ChannelId, account: Account) => void
   readonly #rates: Rates
+  readonly #receipts: Receipts
 
   /** `rememberPayer` gets the account that pays for a guest's messages. */
-  constructor(context: ChannelContext, rememberPayer: (channel: ChannelId, account: Account) => void) {
+  constructor(
+    context: ChannelContext,
+    receipts: Receipts,
+    rememberPayer: (channel: ChannelId, account: Account) => void,
+  ) {
     this.#context = context
+    this.#receipts = receipts
     this.#rememberPayer = rememberPayer
     const { resumedPerMinute } = context.settings.rates
     this.#rates = new Rates(resumedPerMinute / 60, resumedPerMinute)
@@ -25,13 +32,13 @@ export class Resumes {
 
   /** Returns the agent's standings and starts deliveries from its cursors. */
   resume(request: PendingRequest, session: Session, value: ResumeRequest): void {
-    const query = this.#query(request, value)
-    if (query) this.#resume(request, session, query)
+    const query = this.#query(request, value, receiptsWanted(value.receipts))
+    if (query) this.#resume(request, session, query, value.receipts)
   }
 
   /** Returns the caller's standings without starting deliveries, for unary calls. */
   standings(request: PendingRequest, value: ResumeRequest): void {
-    const query = this.#query(request, value)
+    const query = this.#query(request, value, 0)
     if (!query) return
     this.#context.effects.store('resume', query, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
@@ -52,16 +59,24 @@ export class Resumes {
    * Advances cursors at the next tick, without a response: flushing each one to disk would cost more than the messages,
    * and a lost acknowledgement only causes a repeated delivery.
    */
-  acknowledgeLater({ acknowledged: waiting }: Session, { positions }: AckRequest): void {
-    for (const { channel, index } of acknowledged(positions)) {
-      waiting.set(channel, Math.max(index, waiting.get(channel) ?? 0))
+  acknowledgeLater({ agent, acknowledged: waiting, subscriptions }: Session, { positions }: AckRequest): void {
+    for (const { channel, index, receipt } of acknowledged(positions)) {
+      const before = waiting.get(channel)
+      // Only in a channel that it reads, so only of a member; and copied, because the bytes are a view of a cell.
+      const fresh = receipt && subscriptions.has(channel) ? Uint8Array.from(receipt) : undefined
+      if (fresh) this.#receipts.take(channel, agent, fresh)
+      waiting.set(channel, {
+        channel,
+        index: Math.max(index, before?.index ?? 0),
+        receipt: fresh ?? before?.receipt,
+      })
     }
   }
 
   /** Stores the acknowledgements of a session. */
   storeAcknowledged({ agent, acknowledged }: Session): void {
     if (acknowledged.size === 0) return
-    const positions = [...acknowledged].map(([channel, index]) => ({ channel, index }))
+    const positions = [...acknowledged.values()]
     acknowledged.clear()
     // If the store fails, the next acknowledgement advances the cursor.
     this.#context.effects.store('ack', { agent, positions }, () => {})
@@ -71,7 +86,12 @@ export class Resumes {
     for (const session of this.#context.delivery.sessions()) this.storeAcknowledged(session)
   }
 
-  #resume(request: PendingRequest, session: Session, query: StoreRequest<'resume'>): void {
+  #resume(
+    request: PendingRequest,
+    session: Session,
+    query: StoreRequest<'resume'>,
+    demand: ResumeRequest['receipts'],
+  ): void {
     const { effects, delivery } = this.#context
     const { agent } = session
     this.storeAcknowledged(session)
@@ -80,7 +100,7 @@ export class Resumes {
       delivery.answered(meanwhile)
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       // The result is outdated: the agent would take the end of an earlier membership for the end of the new one.
-      if (meanwhile.added) return this.#resume(request, session, query)
+      if (meanwhile.added) return this.#resume(request, session, query, demand)
       const { standings, member } = outcome.value
       if (member) allowMemberEnvelopes(this.#context, agent)
       request.answer(standingsAnswer(outcome.value))
@@ -93,13 +113,18 @@ export class Resumes {
       for (const standing of standings) {
         if ('refused' in standing) continue
         if (!session.account) this.#rememberPayer(standing.channel, standing.payer)
-        delivery.start(session, standing, meanwhile.reached.get(standing.channel))
+        const reading = delivery.start(session, standing, demand, meanwhile.reached.get(standing.channel))
+        this.#receipts.resumed(reading, standing.receipts ?? [])
       }
     })
   }
 
   /** The query for the store; undefined if the request was refused. Every channel named counts towards the rate. */
-  #query(request: PendingRequest, { channelIds, after }: ResumeRequest): StoreRequest<'resume'> | undefined {
+  #query(
+    request: PendingRequest,
+    { channelIds, after }: ResumeRequest,
+    receipts: number,
+  ): StoreRequest<'resume'> | undefined {
     const { resumedChannels: limit } = this.#context.settings.counts
     if (channelIds.length > limit) throw tooMany(channelIds.length, limit)
     const { agent } = request.caller
@@ -112,13 +137,18 @@ export class Resumes {
       return undefined
     }
     const channels = channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]
-    return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit }
+    return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit, receipts }
   }
 }
 
 /** Another node may have delivered them. The store takes what lies beyond the log's end as its end. */
-function acknowledged(positions: AckRequest['positions']): { channel: ChannelId; index: number }[] {
-  return positions.map(({ channelId, index }) => ({ channel: channelIdOf(channelId), index: numberOf(index, 'index') }))
+function acknowledged(positions: AckRequest['positions']): AckedPosition[] {
+  return positions.map(({ channelId, index, receipt }) => {
+    const position = { channel: channelIdOf(channelId), index: numberOf(index, 'index') }
+    if (receipt.length === 0) return position
+    checkLength(receipt, RECEIPT_BYTES, 'receipt')
+    return { ...position, receipt }
+  })
 }
 
 function tooMany(count: number, limit: number): StaticError {

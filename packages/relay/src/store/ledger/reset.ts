@@ -67,8 +67,8 @@ function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean
   const known = findMember(channel, agent)
   const { from, cursor, ended } = known ?? lastStay(context, channel, agent)
   const left = ended?.notice ? { ...ended, pending: true } : undefined
-  const welcome = known?.welcome
-  const fields = { adder: undefined, welcomed: true, ended: left, cursor, welcome, earlier: undefined }
+  const { welcome, receipt } = known ?? {}
+  const fields = { adder: undefined, welcomed: true, ended: left, cursor, receipt, welcome, earlier: undefined }
   const member: Member = { agent, from, ...fields }
   placeMember(channel, member)
   touchMember(context, channel, member)

@@ -5,29 +5,36 @@ import { positionAt } from './log.ts'
 import { letGo } from './retention.ts'
 import { readableStay } from './roster.ts'
 import { type Glance, type Rows, WELCOME_OVERHEAD } from './rows.ts'
-import { type Channel, type Member, findMember, isUnwelcomed } from './state.ts'
+import { type Channel, type Member, findMember, isUnwelcomed, onRoster } from './state.ts'
 import { dropWelcome } from './welcomes.ts'
 
 /** An agent's standings in its channels. */
 export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {
-  const { agent, channels, after, limit } = request
+  const { agent, channels, after, limit, receipts = 0 } = request
   const found = channels ?? rows.channelsOf(agent, after, limit + 1)
   const asked = channels ?? found.slice(0, limit)
   return {
-    standings: asked.map((id) => standing(rows, id, agent)),
+    standings: asked.map((id) => standing(rows, id, agent, receipts)),
     more: found.length > asked.length,
     member: rows.isMember(agent),
   }
 }
 
-function standing(rows: Rows, id: ChannelId, agent: AgentId): StoreResult<'resume'>['standings'][number] {
+function standing(
+  rows: Rows,
+  id: ChannelId,
+  agent: AgentId,
+  receipts: number,
+): StoreResult<'resume'>['standings'][number] {
   const glance = rows.glance(id, agent)
   const member = glance && stayOf(rows, id, glance.member)
   if (!glance || !member) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = member
   // It has read everything it may see. If some of it was dropped, it gets the gap first.
   if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
-  return describe({ ...glance, member })
+  // Who was removed gets none: it could not tell who of them is still a member.
+  const standing = describe({ ...glance, member })
+  return receipts > 0 && !ended ? { ...standing, receipts: rows.receipts(id, agent, receipts) } : standing
 }
 
 /** Loads the rest of the channel only for an agent that was added without a Welcome. */
@@ -70,9 +77,9 @@ export function welcomes(
   return { welcomes: taken, more: false }
 }
 
-/** Advances an agent's cursors and deletes the Welcomes that it has used. */
+/** Advances an agent's cursors, keeps its receipts, and deletes the Welcomes that it has used. */
 export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>): Done {
-  for (const { channel: id, index } of positions) {
+  for (const { channel: id, index, receipt } of positions) {
     const channel = context.rows.channel(id)
     const member = channel && findMember(channel, agent)
     if (!channel || !member || isUnwelcomed(member)) continue
@@ -86,6 +93,11 @@ export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>)
       }
     }
     moveCursor(context, channel, member, index)
+    if (receipt && onRoster(member)) {
+      // Copied: the bytes are a view of a whole batch.
+      member.receipt = Uint8Array.from(receipt)
+      touchMember(context, channel, member)
+    }
     context.rows.settle()
   }
   return { done: true }

@@ -125,7 +125,7 @@ function ending({ member, counter }: Snapshot, ended: Ending): Snapshot {
 
 function snapshot(channel: Channel, agent: AgentId): Snapshot | undefined {
   const member = findMember(channel, agent)
-  return member && { member: { ...member }, counter: channel.senders.get(agent)?.counter ?? 0 }
+  return member && { member: { ...member, receipt: undefined }, counter: channel.senders.get(agent)?.counter ?? 0 }
 }
 
 /** Whether both are the same membership with the same end. */
@@ -145,9 +145,12 @@ function latest(replayed: Snapshot | undefined, stored: Snapshot | undefined): S
 
 function become(context: Context, channel: Channel, agent: AgentId, after: Snapshot | undefined): void {
   // A Welcome for another membership, or for one that has ended, is useless.
-  const keeps = findMember(channel, agent)?.from === after?.member.from && !after?.member.ended
+  const current = findMember(channel, agent)
+  const isSameStay = current?.from === after?.member.from
+  const keeps = isSameStay && !after?.member.ended
+  const receipt = isSameStay ? current?.receipt : undefined
   if (!keeps) dropWelcome(context, channel, agent)
-  if (after) placeMember(channel, { ...after.member, welcome: keeps ? after.member.welcome : undefined })
+  if (after) placeMember(channel, { ...after.member, welcome: keeps ? after.member.welcome : undefined, receipt })
   else forgetMember(channel, agent)
   touchMember(context, channel, { agent })
   const counter = after?.counter ?? 0

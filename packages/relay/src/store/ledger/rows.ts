@@ -3,7 +3,18 @@
  * becomes durable together with the changed records, or not at all.
  */
 import type { Mode } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Entry, Head, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
+import type {
+  Account,
+  AgentId,
+  ChannelId,
+  Entry,
+  Head,
+  Invite,
+  MemberReceipt,
+  Position,
+  StoredWelcome,
+  Time,
+} from '../../ports.ts'
 import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
 import type { TransientRows } from './transient-rows.ts'
 
@@ -101,6 +112,8 @@ export interface Rows {
   owned(account: string, skip: number, limit: number): { readonly total: number; readonly channels: readonly Owned[] }
   /** The roster of a channel: how many, and at most `limit` of them, the lowest cursors first. */
   furthestBehind(channel: Pick<Owned, 'number' | 'id'>, limit: number): Behind
+  /** The last receipts of at most `limit` members on the roster other than the agent, the furthest first. */
+  receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[]
   /** At most `limit` channels whose roster includes the agent, ordered by id, starting after `after`. */
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[]
   /** Whether any roster includes the agent. */

@@ -3,7 +3,7 @@
  * decides how and when to write it.
  */
 import type { LeaveNoticeFields } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Position, Time } from '../../ports.ts'
+import type { Account, AgentId, ChannelId, MemberReceipt, Position, Time } from '../../ports.ts'
 
 /** How a membership ended. */
 export interface Ending {
@@ -28,6 +28,8 @@ export interface Member {
   /** Undefined while it is on the roster. */
   ended: Ending | undefined
   cursor: Position
+  /** The last receipt that it sent, unread. Lives beside the cursor; snapshots of a membership do not have it. */
+  receipt?: Uint8Array | undefined
   /** The index at which the log starts for its pending Welcome. */
   welcome: number | undefined
   /**
@@ -274,6 +276,17 @@ export function forgetMember(channel: Channel, agent: AgentId): void {
 /** The current members. */
 export function roster(channel: Channel): Member[] {
   return [...channel.members.values()].filter(onRoster)
+}
+
+/** The last receipts of at most `limit` current members other than an agent, the furthest first. */
+export function receiptsOf({ members }: Channel, agent: AgentId, limit: number): readonly MemberReceipt[] {
+  const found: (MemberReceipt & { readonly cursor: number })[] = []
+  for (const member of members.values()) {
+    if (member.agent === agent || !member.receipt || !onRoster(member)) continue
+    found.push({ agent: member.agent, receipt: member.receipt, cursor: member.cursor.index })
+  }
+  const sorted = found.length > limit ? found.sort((one, other) => other.cursor - one.cursor) : found
+  return sorted.slice(0, limit).map(({ agent: of, receipt }) => ({ agent: of, receipt }))
 }
 
 /** Whether this is a current member. */

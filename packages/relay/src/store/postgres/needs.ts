@@ -48,7 +48,7 @@ class Needs {
   readonly accounts: Account[] = []
   /** Channels whose pending Welcomes may be replaced or deleted, and for whom new ones come. */
   readonly welcomed = new Map<ChannelId, AgentId[]>()
-  readonly glances: { readonly ids: readonly ChannelId[]; readonly agent: AgentId }[] = []
+  readonly glances: { readonly ids: readonly ChannelId[]; readonly agent: AgentId; readonly receipts: number }[] = []
   readonly resets: { readonly channel: ChannelId; readonly agents: readonly AgentId[] }[] = []
   newChannels = 0
   newWelcomes = 0
@@ -65,7 +65,7 @@ class Needs {
     else if (name === 'requestJoin') this.channels.push(request.join.channel)
     else if (name === 'useNonce') this.nonces.push(request)
     else if (name === 'allot') this.accounts.push(request.account)
-    else if (name === 'resume') this.glances.push({ ids: request.channels ?? [], agent: request.agent })
+    else if (name === 'resume') this.#resume(request)
     else if (name === 'sweep') this.purges = true
     else if ('channel' in request && request.channel !== undefined) this.channels.push(request.channel)
     if (CHANGING_ROSTERS.has(name)) this.rosters.add((request as { channel: ChannelId }).channel)
@@ -96,6 +96,10 @@ class Needs {
       this.channels.push(channel)
       this.acting.push({ channel, agent: request.agent })
     }
+  }
+
+  #resume({ channels = [], agent, receipts = 0 }: Extract<Call, { name: 'resume' }>['request']): void {
+    this.glances.push({ ids: channels, agent, receipts })
   }
 
   #invite(channel: ChannelId, id: string): void {
@@ -133,7 +137,7 @@ export function assume({ channels, ids }: PostgresRows, calls: readonly Call[]):
 export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Promise<void> {
   const needs = new Needs()
   for (const call of calls) needs.add(call)
-  const { transaction, channels, invites, ids, welcomes, accounts, transient } = rows
+  const { transaction, channels, invites, ids, welcomes, accounts, transient, receiptReads } = rows
   const locks = lockKeys(needs.keys)
   const waiting: Promise<unknown>[] = []
   const start = (promise: Promise<unknown>): void => {
@@ -150,7 +154,9 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   const locked = transaction.locks ? [...needs.channels, ...invited] : needs.channels
   waiting.push(channels.fetch(locked, needs), ids.fetch(needs.ids))
   waiting.push(channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
-  for (const { ids: asked, agent } of needs.glances) waiting.push(channels.fetchGlances(asked, agent))
+  for (const { ids: asked, agent, receipts } of needs.glances) {
+    waiting.push(channels.fetchGlances(asked, agent), receiptReads.fetch(asked, agent, receipts))
+  }
   await settled(waiting)
   // What was read before the lock may have changed.
   await settled([

@@ -1,6 +1,17 @@
 /** Rows in PostgreSQL, for the synchronous ledger: what a transaction has read, and what its batch has changed. */
 import { type Hash, type Mode, toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Entry, Head, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
+import type {
+  Account,
+  AgentId,
+  ChannelId,
+  Entry,
+  Head,
+  Invite,
+  MemberReceipt,
+  Position,
+  StoredWelcome,
+  Time,
+} from '../../ports.ts'
 import type {
   Answered,
   Behind,
@@ -23,6 +34,7 @@ import { type CacheOptions, ChannelTable } from './tables/channels.ts'
 import { IdTable } from './tables/ids.ts'
 import { InviteTable } from './tables/invites.ts'
 import { LogTable } from './tables/log.ts'
+import { ReceiptReads } from './tables/receipts.ts'
 import { SlotTable } from './tables/slots.ts'
 import { TransientTable } from './tables/transient.ts'
 import { WelcomeTable } from './tables/welcomes.ts'
@@ -49,6 +61,7 @@ export class PostgresRows implements Rows {
   readonly welcomes: WelcomeTable
   readonly invites: InviteTable
   readonly transient: TransientTable
+  readonly receiptReads: ReceiptReads
   readonly #facts = new Facts()
   /** Whether the current operation is an acknowledgement, which does not raise a channel's version. */
   #isAck = false
@@ -65,11 +78,13 @@ export class PostgresRows implements Rows {
     this.welcomes = new WelcomeTable(transaction)
     this.invites = new InviteTable(transaction)
     this.transient = new TransientTable(transaction)
+    this.receiptReads = new ReceiptReads(transaction)
   }
 
   /** A transaction begins. */
   begin(): void {
     this.#facts.clear()
+    this.receiptReads.begin()
     this.#swept = []
     this.#expired = undefined
     for (const table of this.#tables()) table.begin()
@@ -189,6 +204,10 @@ export class PostgresRows implements Rows {
       count: (rows[0]?.[2] as number | undefined) ?? 0,
       members: members.map(([agent, cursor]) => ({ agent: toHex(agent), cursor })),
     }
+  }
+
+  receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[] {
+    return this.receiptReads.of(id, agent, limit, this.channels.find(id))
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {

@@ -75,6 +75,7 @@ export const TABLES: string = `
     cursor_index bigint NOT NULL,
     cursor_hash bytea NOT NULL,
     cursor_slot bigint NOT NULL,
+    receipt bytea,
     welcome bigint,
     earlier bigint,
     ended_index bigint,

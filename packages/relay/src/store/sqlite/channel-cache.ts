@@ -2,8 +2,8 @@
  * Channel records in memory: loaded on demand. What does not follow from entries is written once per transaction, just
  * before it commits; the rest later (`late-rows.ts`).
  */
-import { fromHex, type Hash, StaticError } from '@static/protocol'
-import type { AgentId, ChannelId, Entry, Position, Time } from '../../ports.ts'
+import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
+import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../ports.ts'
 import { senderOf } from '../ledger/context.ts'
 import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
 import {
@@ -12,6 +12,7 @@ import {
   emptyChannel,
   findMember,
   lowestCursor,
+  receiptsOf,
   type Member,
   placeMember,
   type Sender,
@@ -107,6 +108,15 @@ export class ChannelCache {
     const member = this.#statements.member.get(...key)
     const sender = this.#statements.sender.get(...key)
     return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
+  }
+
+  /** The last receipts of members, without loading the rest of the channel. */
+  receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[] {
+    const channel = this.#current(id)
+    if (!channel) return []
+    if ('members' in channel) return receiptsOf(channel, agent, limit)
+    const rows = this.#statements.receipts.all(channel.number, fromHex(agent), limit)
+    return (rows as unknown as [Uint8Array, Uint8Array][]).map(([of, receipt]) => ({ agent: toHex(of), receipt }))
   }
 
   /** Where the log of a channel ends, without loading the rest of it. */

@@ -56,6 +56,7 @@ export type MemberRow = readonly [
   cursorIndex: number,
   cursorHash: Bytes,
   cursorSlot: number,
+  receipt: Bytes | null,
   welcome: number | null,
   earlier: number | null,
   ...ending: EndingRow,
@@ -171,13 +172,15 @@ export function channelRow(channel: ChannelFields): ChannelRow {
 
 /** A member. */
 export function readMember(row: MemberRow): Member {
-  const [, agent, from, adder, welcomed, cursorIndex, cursorHash, cursorSlot, welcome, earlier, ...ending] = row
+  const [, agent, from, adder, welcomed, cursorIndex, cursorHash, cursorSlot, receipt, ...rest] = row
+  const [welcome, earlier, ...ending] = rest
   return {
     agent: toHex(agent),
     from,
     adder: adder === null ? undefined : toHex(adder),
     welcomed: welcomed === 1,
     cursor: { index: cursorIndex, hash: cursorHash, slot: cursorSlot },
+    receipt: receipt ?? undefined,
     welcome: welcome ?? undefined,
     earlier: earlier ?? undefined,
     ended: readEnding(ending),
@@ -196,7 +199,7 @@ function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending
 
 /** A member's row. */
 export function memberRow(channelId: string, member: Member): MemberRow {
-  const { agent, from, adder, welcomed, cursor, welcome, earlier, ended } = member
+  const { agent, from, adder, welcomed, cursor, receipt, welcome, earlier, ended } = member
   return [
     fromHex(channelId),
     fromHex(agent),
@@ -206,6 +209,7 @@ export function memberRow(channelId: string, member: Member): MemberRow {
     cursor.index,
     cursor.hash,
     cursor.slot,
+    receipt ?? null,
     welcome ?? null,
     earlier ?? null,
     ended?.position.index ?? null,

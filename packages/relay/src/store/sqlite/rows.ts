@@ -1,7 +1,18 @@
 /** Rows in SQLite. For the records of channels, see channel-cache.ts. */
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex, type Hash, type Mode, toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Entry, Head, Invite, Position, StoredWelcome, Time } from '../../ports.ts'
+import type {
+  Account,
+  AgentId,
+  ChannelId,
+  Entry,
+  Head,
+  Invite,
+  MemberReceipt,
+  Position,
+  StoredWelcome,
+  Time,
+} from '../../ports.ts'
 import { AccountCache } from './account-cache.ts'
 import { ChannelCache } from './channel-cache.ts'
 import { checksum, damaged, intact, isDamage, sealed } from './checksum.ts'
@@ -193,6 +204,10 @@ export class SqliteRows implements Rows {
     const [count] = this.#statements.countRoster.get(number) as unknown as [number]
     const rows = this.#statements.furthestBehind.all(number, limit) as unknown as [Uint8Array, number][]
     return { count, members: rows.map(([agent, cursor]) => ({ agent: toHex(agent), cursor })) }
+  }
+
+  receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[] {
+    return this.#cache.receipts(id, agent, limit)
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {

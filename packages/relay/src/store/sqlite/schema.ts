@@ -84,6 +84,7 @@ const TABLES = `
     cursor_index INTEGER NOT NULL,
     cursor_hash BLOB NOT NULL,
     cursor_slot INTEGER NOT NULL,
+    receipt BLOB,
     welcome INTEGER,
     earlier INTEGER,
     ended_index INTEGER,

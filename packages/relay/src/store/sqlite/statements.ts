@@ -4,7 +4,7 @@
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
 
-const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, earlier, ended_index, ended_hash,
+const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, receipt, welcome, earlier, ended_index, ended_hash,
   ended_slot, ended_at, notice, pending, checksum FROM members`
 const SENDER =
   'SELECT agent, counter, barred, acted, seen, hour, free, commit_bytes, bytes, entries, checksum FROM senders'
@@ -33,6 +33,9 @@ const SQL = {
   furthestBehind: `SELECT agent, cursor_index FROM members
     WHERE channel = ? AND ended_index IS NULL AND welcomed = 1 ORDER BY cursor_index, agent LIMIT ?`,
   countRoster: 'SELECT count(*) FROM members WHERE channel = ? AND ended_index IS NULL AND welcomed = 1',
+  receipts: `SELECT agent, receipt FROM members
+    WHERE channel = ? AND agent != ? AND receipt IS NOT NULL AND ended_index IS NULL AND welcomed = 1
+    ORDER BY cursor_index DESC LIMIT ?`,
   channelsOf: `SELECT channel_id FROM members
     WHERE agent = ? AND channel_id > ? AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT ?`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
@@ -45,10 +48,10 @@ const SQL = {
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
     base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, owner_commit = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
-  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET added = excluded.added, adder = excluded.adder, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
-    cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, welcome = excluded.welcome,
-    earlier = excluded.earlier,
+    cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, receipt = excluded.receipt,
+    welcome = excluded.welcome, earlier = excluded.earlier,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
     ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`,
   dropMember: 'DELETE FROM members WHERE channel = ? AND agent = ?',

@@ -3,7 +3,7 @@
  * send after the turn's transaction. Calls with more than one step are in founding.ts, joining.ts, adding.ts and
  * leaving.ts.
  */
-import { StaticError, toHex } from '@static/protocol'
+import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, DeliverWelcome, RosterReset } from '@static/protocol/relay'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type {
@@ -49,6 +49,8 @@ export interface AgentParts {
   chance(): number
   /** Whose offers are accepted. Default: `anyone`. */
   readonly offers?: OfferPolicy | undefined
+  /** What the agent's receipts tell others. Default: `settled`. */
+  readonly receipts?: ReceiptMode | undefined
   /** The API that the agent uses. Its pages explain errors. */
   readonly apiUrl?: string | undefined
 }
@@ -130,6 +132,10 @@ export class Agent implements SessionListener, AgentServices {
   }
 
   async #close(): Promise<void> {
+    this.context.journal.flush()
+    for (const membership of this.memberships) membership.signOff()
+    // Acknowledgements of a turn are sent together, at its end.
+    await Promise.resolve()
     this.#stop(StaticError.of('closed', 'The client is closed. Create a new one.'), undefined)
     for (const membership of this.memberships) await membership.idle()
     this.context.journal.flush()
@@ -151,7 +157,7 @@ export class Agent implements SessionListener, AgentServices {
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
     const wanted = [...this.memberships].filter(({ intake }) => intake.isWanted)
-    this.#deliveries.begin(wanted.map(({ intake }) => intake.question()))
+    this.#deliveries.resume(wanted.map(({ intake }) => intake.question()))
     for (const membership of this.memberships) {
       if (membership.state === 'leaving') finishLeaving(this, membership).catch(() => {})
     }
@@ -191,6 +197,9 @@ export class Agent implements SessionListener, AgentServices {
       case 'channelDeleted':
         this.memberships.get(toHex(body.value.channelId))?.over('not_found')
         return
+      case 'receipts':
+        this.memberships.get(toHex(body.value.channelId))?.receipts.take(body.value)
+        return
       case 'keyPackagesLow':
         this.#supply.topUp(body.value.held)
         return
@@ -221,6 +230,7 @@ export class Agent implements SessionListener, AgentServices {
       engine,
       journal,
       pins: new Pins(pins, (change) => journal.add(change)),
+      receipts: parts.receipts ?? 'settled',
       session,
       get offline() {
         return agent.#offline

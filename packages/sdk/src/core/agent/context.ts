@@ -1,5 +1,5 @@
 /** What the channels of an agent share. */
-import type { StaticError } from '@static/protocol'
+import type { ReceiptMode, StaticError } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../../ports.ts'
 import type { InviteHandler } from '../../invite/handler.ts'
@@ -16,6 +16,8 @@ export interface AgentContext {
   readonly engine: MlsEngine
   readonly journal: Journal
   readonly pins: Pins
+  /** What this agent's receipts tell others. */
+  readonly receipts: ReceiptMode
   readonly session: Pick<RelaySession, 'request'>
   /** Why there is no session, if there is none and the reason is known. */
   readonly offline: StaticError | undefined

@@ -2,7 +2,7 @@
  * Controls the relay's deliveries for all channels of an agent: where to start, what is acknowledged, when to pause.
  */
 import { fromHex, message, toHex } from '@static/protocol'
-import { type AckPosition, type ChannelState, ResumeRequestSchema } from '@static/protocol/relay'
+import { type ChannelState, ReceiptDemand, ResumeRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, RelaySession, RequestBody } from '../../ports.ts'
 import { retryDelay } from '../../session/refusal.ts'
 import type { Timers } from './timers.ts'
@@ -22,6 +22,8 @@ export interface DeliveriesHost {
 /** A Resume request for one channel. */
 export interface ResumeQuestion {
   readonly id: ChannelId
+  /** Which receipts of other members the session gets. */
+  readonly receipts: ReceiptDemand
   /** Whether the channel still needs this answer: it has neither asked again nor ended. */
   isOpen(): boolean
   /** Called with the relay's answer. */
@@ -31,7 +33,7 @@ export interface ResumeQuestion {
 /** The deliveries to one agent. */
 export class Deliveries {
   readonly #host: DeliveriesHost
-  #acks: Pick<AckPosition, 'channelId' | 'index'>[] = []
+  #acks: Parameters<RelaySession['ack']>[0][number][] = []
   #queuedBytes = 0
   #isHolding = false
 
@@ -40,15 +42,28 @@ export class Deliveries {
   }
 
   /** Acknowledges entries that are on disk. All acknowledgements of a turn are sent together. */
-  acknowledge(id: ChannelId, index: number): void {
+  acknowledge(id: ChannelId, index: number, receipt?: Uint8Array): void {
     if (this.#acks.length === 0) queueMicrotask(() => this.#sendAcks())
-    this.#acks.push({ channelId: fromHex(id), index: BigInt(index) })
+    this.#acks.push({ channelId: fromHex(id), index: BigInt(index), ...(receipt && { receipt }) })
   }
 
   /** Asks the relay to deliver channels from this agent's cursor. Requests lost with the session get no answer. */
   resume(questions: readonly ResumeQuestion[]): void {
+    const demands = new Set(questions.map(({ receipts }) => receipts))
+    // Even without channels, because Resume makes the relay deliver Welcomes.
+    if (demands.size === 0) this.#resume([], ReceiptDemand.UNSPECIFIED)
+    for (const demand of demands) {
+      const some = questions.filter(({ receipts }) => receipts === demand)
+      for (let at = 0; at < some.length; at += RESUMED_AT_ONCE) {
+        this.#resume(some.slice(at, at + RESUMED_AT_ONCE), demand)
+      }
+    }
+  }
+
+  #resume(questions: readonly ResumeQuestion[], demand: ReceiptDemand): void {
     const { session } = this.#host
-    session.request(resumeOf(questions.map(({ id }) => fromHex(id))), (outcome) => {
+    const channelIds = questions.map(({ id }) => fromHex(id))
+    session.request(resumeOf(channelIds, demand), (outcome) => {
       if (outcome.type === 'refused') this.#resumeLater(questions, outcome.error.retryAfterMs)
       if (outcome.type !== 'answered' || outcome.body.case !== 'resume') return
       const states = new Map(outcome.body.value.channels.map((state) => [toHex(state.channelId), state]))
@@ -60,15 +75,6 @@ export class Deliveries {
       const missing = questions.filter(({ id }) => !states.has(id))
       if (missing.length > 0) this.#resumeLater(missing, undefined)
     })
-  }
-
-  /** A session is open: requests these channels. */
-  begin(questions: readonly ResumeQuestion[]): void {
-    // Even without channels, because Resume makes the relay deliver Welcomes.
-    if (questions.length === 0) this.resume([])
-    for (let at = 0; at < questions.length; at += RESUMED_AT_ONCE) {
-      this.resume(questions.slice(at, at + RESUMED_AT_ONCE))
-    }
   }
 
   /** Adds to the number of bytes queued for processing; negative when they are processed. */
@@ -99,6 +105,9 @@ export class Deliveries {
 }
 
 /** The request that starts deliveries for channels. */
-export function resumeOf(channelIds: Uint8Array[]): Extract<RequestBody, { readonly case: 'resume' }> {
-  return { case: 'resume', value: message(ResumeRequestSchema, { channelIds, after: new Uint8Array() }) }
+export function resumeOf(
+  channelIds: Uint8Array[],
+  receipts: ReceiptDemand = ReceiptDemand.UNSPECIFIED,
+): Extract<RequestBody, { readonly case: 'resume' }> {
+  return { case: 'resume', value: message(ResumeRequestSchema, { channelIds, after: new Uint8Array(), receipts }) }
 }

@@ -1,5 +1,5 @@
 /** Events: notifications for the application that it does not have to wait for. */
-import type { StaticError } from '@static/protocol'
+import type { ReceiptMode, StaticError } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 
 /** An event of the agent or one of its channels. Listen with `client.events()`. */
@@ -130,6 +130,19 @@ export type AgentEvent =
       readonly attempts: number
       readonly reason: string
       readonly isPutAside: boolean
+    }
+  /**
+   * A member's receipt was verified: it has processed the log up to entry `delivered` and, if its mode is `settled`, its
+   * application has settled everything up to `settled`. Emitted in channels whose receipts the application has asked for
+   * (`Channel.receipts`, `Channel.reached`).
+   */
+  | {
+      readonly type: 'receipt'
+      readonly channel: string
+      readonly member: AgentId
+      readonly mode: ReceiptMode
+      readonly delivered: number
+      readonly settled: number
     }
   /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }

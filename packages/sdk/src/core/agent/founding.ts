@@ -140,9 +140,12 @@ export function newChannel(
     pending: undefined,
     senders: [],
     leavers: [],
+    chain: [],
+    ownReceipt: undefined,
+    stays: [],
     outbox: [],
     answered: [],
-    inbox: { messages: 0, bytes: 0 },
+    inbox: { messages: 0, bytes: 0, first: 0 },
     poison: { messages: 0, bytes: 0 },
   }
 }

@@ -10,6 +10,7 @@ import type { History } from './log/history.ts'
 import type { Inbox } from './messages/inbox.ts'
 import type { Journal, Writer } from './journal.ts'
 import type { Poison } from './messages/poison.ts'
+import type { Receipts } from './receipts/receipts.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './messages/sender.ts'
 
@@ -23,6 +24,7 @@ export interface WrittenParts {
   readonly sender: Sender
   readonly inbox: Inbox
   readonly poison: Poison
+  readonly receipts: Receipts
 }
 
 /** What a writer asks of its membership. */
@@ -94,7 +96,7 @@ export class ChannelWriter implements Writer {
   }
 
   drain(): readonly Change[] {
-    const { id, group, committer, history, roster, sender, inbox, poison } = this.#parts
+    const { id, group, committer, history, roster, sender, inbox, poison, receipts } = this.#parts
     if (this.#dropped) {
       // Only once: the agent may have rejoined by the time the last reader settles.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
@@ -115,6 +117,7 @@ export class ChannelWriter implements Writer {
       ...sender.drain(),
       ...inbox.drain(),
       ...poison.drain(),
+      ...receipts.drain(),
     ]
     this.#changes = []
     this.#recordChanged = false

@@ -4,7 +4,7 @@
  * entries are dropped; they are requested again once there is room.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { ChannelState } from '@static/protocol/relay'
+import type { ChannelState, ReceiptDemand } from '@static/protocol/relay'
 import type { ChannelRecord, PositionRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { ResumeQuestion } from '../agent/deliveries.ts'
@@ -37,6 +37,8 @@ export interface IntakeHost extends Pick<Turn, 'touch' | 'work' | 'break'> {
   readonly counter: number
   /** Whether no task holds the group. */
   readonly isFree: boolean
+  /** Which receipts of others the relay should give. */
+  readonly receiptDemand: ReceiptDemand
   /** Processes the next entry. */
   take(entry: LogEntry): void
   /** The relay delivers from now on. */
@@ -154,6 +156,7 @@ export class Intake {
     this.#forgetInbound()
     return {
       id: this.#channel.id,
+      receipts: this.#host.receiptDemand,
       isOpen: () => number === this.#questions && this.isWanted,
       answer: (state) => this.resumed(state),
     }
@@ -265,12 +268,20 @@ export class Intake {
     this.#host.touch()
   }
 
-  /** Acknowledges entries that are on disk, to the session that delivered them, even while a Resume is unanswered. */
-  acknowledge(): void {
+  /**
+   * Acknowledges entries that are on disk, to the session that delivered them, even while a Resume is unanswered. With
+   * the receipt for them, if there is one.
+   */
+  acknowledge(receipt: Uint8Array | undefined): void {
     const index = Math.min(this.#position.index, this.#delivered)
-    if (index <= this.#acknowledged) return
-    this.#acknowledged = index
-    this.#context.deliveries.acknowledge(this.#channel.id, index)
+    if (index <= this.#acknowledged && !receipt) return
+    this.#acknowledged = Math.max(this.#acknowledged, index)
+    this.#context.deliveries.acknowledge(this.#channel.id, this.#acknowledged, receipt)
+  }
+
+  /** Sends a receipt for what was acknowledged before. */
+  sendReceipt(receipt: Uint8Array): void {
+    this.#context.deliveries.acknowledge(this.#channel.id, this.#acknowledged, receipt)
   }
 
   /** Requests dropped entries again once the application has made room. */

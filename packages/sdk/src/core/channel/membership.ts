@@ -18,6 +18,7 @@ import type { ChannelView } from './host.ts'
 import { Inbox, type InboxHost, type Incoming } from './messages/inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
 import { Poison } from './messages/poison.ts'
+import { Receipts, type ReceiptsHost } from './receipts/receipts.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './messages/sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
@@ -36,6 +37,7 @@ export class Membership implements ChannelView {
   readonly owner: AgentId
   readonly inbox: Inbox
   readonly poison: Poison
+  readonly receipts: Receipts
   readonly intake: Intake
   readonly sender: Sender
   readonly committer: Committer
@@ -53,13 +55,13 @@ export class Membership implements ChannelView {
   readonly #ended: () => void
 
   constructor(context: AgentContext, stored: StoredChannel, ended: () => void) {
-    const { record, welcome, senders, leavers, poison } = stored
+    const { record, welcome, senders, chain, leavers, poison } = stored
     this.#context = context
     this.id = record.id
     this.channelId = fromHex(record.id)
     this.name = parseChannelName(record.name)
     this.owner = record.owner
-    this.#history = new History(record.position, senders)
+    this.#history = new History(record.position, senders, chain)
     this.#writer = new ChannelWriter(context.journal, this, Membership.#writerHostOf(this), record)
     this.#standing = new Standing(record, () => this.#writer.touch())
     this.#welcome = welcome
@@ -72,13 +74,16 @@ export class Membership implements ChannelView {
     const { givenUpTo } = record
     this.inbox = new Inbox(record.id, inboxHost, { ...stored.inbox, givenUpTo })
     const { inbox } = this
-    this.poison = new Poison(context, record.id, { inbox, touch: () => this.#writer.touchPart() }, poison)
+    this.receipts = new Receipts(context, this, Membership.#receiptsHostOf(this), stored)
+    const { receipts } = this
+    const aside = (index: number): void => receipts.putAside(index)
+    this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.intake = new Intake(context, this, host, { inbox, standing }, record)
     this.sender = new Sender(context, this, host, standing, stored)
     this.committer = new Committer(context, this, host, standing, pending)
     this.roster = new Roster(context, this, this.committer, leavers)
     const { intake, sender, committer } = this
-    this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing })
+    this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing, receipts })
     this.#follower = new Follower(context, this, host, this)
     if (!this.failure) return
     this.intake.end(this.failure)
@@ -142,6 +147,7 @@ export class Membership implements ChannelView {
     const hasHeardOwner = toHex(joined.signer.agentId) === this.owner
     this.#group = this.#begin(joined, { isProven: false, hasHeardOwner, leftOutBefore: [] })
     this.intake.start(position.index)
+    this.receipts.start(position.index)
     this.#writer.touchEpoch()
     this.keepWelcome(used)
     this.#standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys: [this.#group.leafKey] })
@@ -159,6 +165,13 @@ export class Membership implements ChannelView {
     this.intake.lose()
     this.sender.lose()
     this.committer.lose()
+    this.receipts.lose()
+  }
+
+  /** The agent closes: others learn what was processed, as far as it is on disk. */
+  signOff(): void {
+    const receipt = this.receipts.next(true)
+    if (receipt) this.intake.sendReceipt(receipt)
   }
 
   /** Ends the membership. Received messages can still be read. */
@@ -180,6 +193,7 @@ export class Membership implements ChannelView {
     this.sender.fail(error)
     this.committer.fail(error)
     this.roster.stop()
+    this.receipts.end(error)
     this.intake.end(error)
     this.inbox.end(forReaders)
   }
@@ -203,7 +217,8 @@ export class Membership implements ChannelView {
   #written(): void {
     this.sender.written()
     this.committer.written()
-    this.intake.acknowledge()
+    this.receipts.written()
+    this.intake.acknowledge(this.receipts.next())
     this.#turn.transmit()
     this.inbox.written()
     this.intake.unpause()
@@ -253,6 +268,7 @@ export class Membership implements ChannelView {
     const { fork } = this.#standing.record
     for (const agent of [...removed, ...added]) this.#history.forget(agent)
     if (fork !== undefined && removed.includes(fork)) this.#standing.set({ fork: undefined })
+    this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
   }
 
@@ -308,8 +324,29 @@ export class Membership implements ChannelView {
     }
   }
 
+  static #receiptsHostOf(membership: Membership): ReceiptsHost {
+    return {
+      get isOnline() {
+        return membership.intake.isOnline
+      },
+      get failure() {
+        return membership.failure
+      },
+      settledUpTo: (after) => membership.inbox.settledUpTo(membership.#history.position.index, after),
+      touchLater: () => membership.#writer.touchPartLater(),
+      acknowledge: (receipt) => membership.intake.sendReceipt(receipt),
+      resume: () => membership.intake.resume(),
+      forked: (member, difference) => membership.#forked(member, difference),
+      isLeaving: (agent) => membership.roster.notice(agent) !== undefined,
+      isPending: (messageId) => membership.sender.isPending(messageId),
+    }
+  }
+
   static #hostOf(membership: Membership): Host {
     return {
+      get receiptDemand() {
+        return membership.receipts.demand
+      },
       get counter() {
         return membership.sender.counter
       },

@@ -9,6 +9,7 @@ import { GroupLock } from './group-lock.ts'
 import type { GroupState } from './group-state.ts'
 import type { Intake } from './intake.ts'
 import { asMlsError } from './mls-error.ts'
+import type { Receipts } from './receipts/receipts.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './messages/sender.ts'
 import type { Standing } from './standing.ts'
@@ -22,6 +23,7 @@ export interface TurnParts {
   readonly committer: Committer
   readonly roster: Roster
   readonly upkeep: Upkeep
+  readonly receipts: Receipts
 }
 
 /** The turn of one membership. */
@@ -87,6 +89,7 @@ export class ChannelTurn {
   resume(): void {
     this.#parts.roster.resume()
     this.#parts.upkeep.retry()
+    this.#parts.receipts.resumed()
     this.work()
     this.transmit()
   }

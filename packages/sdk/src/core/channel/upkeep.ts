@@ -1,6 +1,6 @@
 /**
- * Automatic tasks of a member: it replaces its keys after a time or a number of messages, and sends a heartbeat with
- * what it has seen if no other member has. Each member adds a random share to these times, so that not all act at once.
+ * Automatic tasks of a member: it replaces its keys after a time or a number of messages, and, if it signs no receipts,
+ * sends a heartbeat with what it has seen if no other member has. Each member adds a random share to these times, so that not all act at once.
  */
 import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports.ts'
@@ -8,6 +8,7 @@ import type { AgentContext } from '../agent/context.ts'
 import type { Committer } from './commits/committer.ts'
 import type { ChannelView } from './host.ts'
 import type { Intake } from './intake.ts'
+import type { Receipts } from './receipts/receipts.ts'
 import type { Sender } from './messages/sender.ts'
 import type { Standing } from './standing.ts'
 
@@ -17,6 +18,7 @@ export interface UpkeepParts {
   readonly committer: Committer
   readonly standing: Standing
   readonly intake: Intake
+  readonly receipts: Receipts
 }
 
 /** The keys are replaced after this time or this many messages. */
@@ -116,10 +118,12 @@ export class Upkeep {
 
   /** Does what is due. Called regularly. */
   tick(now: Time): void {
-    const { intake, standing, sender } = this.#parts
+    const { intake, standing, sender, receipts } = this.#parts
     if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
     if (!this.#failure && now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
+    // Receipts tell the same, at no one's cost.
+    if (receipts.mode !== 'off') return
     if (this.#unreportedSince === undefined || this.#channel.group?.members.size === 1) return
     if (now - this.#unreportedSince < HEARTBEAT_MS + this.#share * HEARTBEAT_SPREAD_MS) return
     this.#unreportedSince = undefined

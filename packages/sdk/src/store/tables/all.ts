@@ -4,6 +4,7 @@ import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './invites.ts'
 import { INBOX, OUTBOX, POISON } from './messages.ts'
+import { CHAIN, OWN_RECEIPT, STAY } from './receipts.ts'
 
 export const TABLES: readonly TableDeclaration[] = [
   IDENTITY,
@@ -16,6 +17,9 @@ export const TABLES: readonly TableDeclaration[] = [
   PENDING_COMMIT,
   SENDER,
   LEAVER,
+  CHAIN,
+  OWN_RECEIPT,
+  STAY,
   OUTBOX,
   INBOX,
   POISON,

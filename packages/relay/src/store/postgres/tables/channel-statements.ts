@@ -5,7 +5,7 @@ const CHANNEL = `c.id, c.name, c.account, c.mode, c.owner, c.guest_limit, c.last
   c.base_index, c.base_hash, c.base_slot, c.bytes, c.oldest_at, c.guest_day, c.guest_count, c.owner_commit, c.settled,
   c.first_slot, c.slot_at, c.hour, c.adds, c.commit_bytes, c.due, c.checksum`
 const MEMBER = `m.channel_id, m.agent, m.added, m.adder, m.welcomed, m.cursor_index, m.cursor_hash, m.cursor_slot,
-  m.welcome, m.earlier, m.ended_index, m.ended_hash, m.ended_slot, m.ended_at, m.notice, m.pending, m.checksum`
+  m.receipt, m.welcome, m.earlier, m.ended_index, m.ended_hash, m.ended_slot, m.ended_at, m.notice, m.pending, m.checksum`
 const SENDER = `s.agent, s.counter, s.barred, s.acted, s.seen, s.hour, s.free, s.commit_bytes, s.bytes, s.entries,
   s.checksum`
 export const READ: Statement = statement(
@@ -35,7 +35,7 @@ export const GLANCE: Statement =
   LEFT JOIN senders s ON s.channel = c.number AND s.agent = $2`)
 /** Numbers of columns in GLANCE. */
 export const CHANNEL_COLUMNS = 25
-export const MEMBER_COLUMNS = 17
+export const MEMBER_COLUMNS = 18
 export const NAMED: Statement = statement('SELECT id FROM channels WHERE account = $1 AND mode = $2 AND name = $3')
 export const COUNT: Statement = statement('SELECT count(*) FROM channels WHERE account = $1 AND mode = $2')
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members

@@ -1,4 +1,5 @@
 /** Stores new, deleted and changed channels. Members and senders come with their channel. */
+import { RECEIPT_BYTES } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import { type Channel, findMember } from '../../ledger/state.ts'
 import { checksum, sealed } from '../../sqlite/checksum.ts'
@@ -22,19 +23,19 @@ const DROP_INVITES = statement('DELETE FROM invites WHERE channel = $1')
 const ADD_DROPPED = statement('INSERT INTO dropped VALUES ($1, $2, $3, $4)')
 const PUT_MEMBERS = statement(`INSERT INTO members SELECT channel, substr($1::bytea, channel_id, 16),
     substr($1, agent, 32), added, substr($1, adder, 32), welcomed, cursor_index, substr($1, cursor_hash, 32),
-    cursor_slot, welcome, earlier, ended_index, substr($1, ended_hash, 32), ended_slot, ended_at,
-    substr($1, notice, notice_length), pending, checksum
+    cursor_slot, substr($1, receipt, ${RECEIPT_BYTES}), welcome, earlier, ended_index, substr($1, ended_hash, 32),
+    ended_slot, ended_at, substr($1, notice, notice_length), pending, checksum
   FROM unnest($2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::int[], $7::int[], $8::bigint[], $9::int[],
-    $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::int[], $15::bigint[], $16::bigint[], $17::int[],
-    $18::int[], $19::int[], $20::bigint[])
-    u (channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome, earlier,
-    ended_index, ended_hash, ended_slot, ended_at, notice, notice_length, pending, checksum)
+    $10::bigint[], $11::int[], $12::bigint[], $13::bigint[], $14::bigint[], $15::int[], $16::bigint[], $17::bigint[],
+    $18::int[], $19::int[], $20::int[], $21::bigint[])
+    u (channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, receipt, welcome,
+    earlier, ended_index, ended_hash, ended_slot, ended_at, notice, notice_length, pending, checksum)
   ON CONFLICT (channel, agent) DO UPDATE SET added = excluded.added, adder = excluded.adder,
     welcomed = excluded.welcomed, cursor_index = excluded.cursor_index, cursor_hash = excluded.cursor_hash,
-    cursor_slot = excluded.cursor_slot, welcome = excluded.welcome, earlier = excluded.earlier,
+    cursor_slot = excluded.cursor_slot, receipt = excluded.receipt, welcome = excluded.welcome, earlier = excluded.earlier,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
     ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`)
-const MEMBER_COLUMNS = 19
+const MEMBER_COLUMNS = 20
 const DROP_MEMBERS = statement(`DELETE FROM members USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
   WHERE members.channel = u.channel AND members.agent = u.agent`)
 const DROP_SENDERS = statement(`DELETE FROM senders USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
@@ -102,7 +103,7 @@ function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
   if (!member) return []
   const row = memberRow(channel.id, member)
   const [channelId, agentBytes, added, adder, welcomed, cursorIndex, cursorHash, cursorSlot, ...rest] = row
-  const [welcome, earlier, endedIndex, endedHash, endedSlot, endedAt, notice, pending] = rest
+  const [receipt, welcome, earlier, endedIndex, endedHash, endedSlot, endedAt, notice, pending] = rest
   const put = (bytes: Uint8Array | null): number | null => (bytes === null ? null : blob.put(bytes))
   const cursor = [cursorIndex, blob.put(cursorHash), cursorSlot]
   const ending = [endedIndex, put(endedHash), endedSlot, endedAt, put(notice), notice?.length ?? null]
@@ -115,6 +116,7 @@ function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
       put(adder),
       welcomed,
       ...cursor,
+      put(receipt),
       welcome,
       earlier,
       ...ending,

@@ -373,9 +373,10 @@ export class ChannelTable implements Table {
 
   #apply(rows: readonly Row[], stale: ReadonlySet<Kept>): void {
     for (const [, ...row] of rows) {
-      const { agent, cursor } = toMember(row)
+      const { agent, cursor, receipt } = toMember(row)
       const kept = this.#present.get(toHex(row[0] as Uint8Array))
       const member = kept && !stale.has(kept) ? findMember(kept.channel, agent) : undefined
+      if (member) member.receipt = receipt
       if (!kept || !member || member.cursor.index >= cursor.index) continue
       const { channel } = kept
       member.cursor = cursor

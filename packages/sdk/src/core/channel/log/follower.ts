@@ -34,6 +34,7 @@ import type { Inbox } from '../messages/inbox.ts'
 import type { Intake } from '../intake.ts'
 import type { LogEntry } from './log-entry.ts'
 import { decodeFrame, type DecodedFrame, VERSION } from '../messages/message-frame.ts'
+import type { Receipts } from '../receipts/receipts.ts'
 import type { Roster } from '../roster.ts'
 import type { Sender } from '../messages/sender.ts'
 import type { Upkeep } from '../upkeep.ts'
@@ -49,6 +50,7 @@ export interface FollowerParts {
   readonly committer: Committer
   readonly roster: Roster
   readonly upkeep: Upkeep
+  readonly receipts: Receipts
 }
 
 /** What a follower asks of its membership. */
@@ -130,6 +132,7 @@ export class Follower {
     if (bodyHash === undefined) return host.break(StaticError.of('store_rolled_back'))
     const { history, group } = this.#channel
     history.advance({ kind: 'message', sender, messageId, bodyHash })
+    history.sentHere(messageId)
     if (group?.isOwner === true) group.confirm()
     host.touchLater()
   }
@@ -137,7 +140,7 @@ export class Follower {
   #message(entry: DeliverMessage, sender: AgentId): void {
     const host = this.#host
     const { history } = this.#channel
-    const { intake, inbox, upkeep } = this.#parts
+    const { intake, inbox, receipts, upkeep } = this.#parts
     const { messageId, ciphertext } = entry
     const opened = this.#open(entry, sender)
     const repeated = opened !== undefined && history.repeats(sender, opened.frame)
@@ -151,6 +154,7 @@ export class Follower {
     host.touch()
     if (difference) host.forked(sender, difference)
     if (!entry.control) upkeep.saw()
+    if (!opened || opened.frame.version !== VERSION) receipts.missed(history.position.index)
     if (!opened || repeated) return
     const { member, frame, messageKey } = opened
     if (frame.version !== VERSION) return this.#unknownVersion(sender, frame.version)
@@ -395,6 +399,7 @@ export class Follower {
       return host.break(StaticError.of('fork_detected', 'The relay hides a group change in a gap.'))
     }
     if (this.#channel.history.skipTo(to).length > 0) this.#parts.upkeep.heard()
+    this.#parts.receipts.missed(to.index)
     host.touch()
   }
 }

@@ -6,17 +6,18 @@
  * It cannot detect that the last message is withheld, or that two sides are kept apart forever. `verify` can.
  */
 import { hash } from 'node:crypto'
-import { type ChainEntry, chainNext, HASH_BYTES } from '@static/protocol'
-import type { AgentId, Change, ChannelId, PositionRecord, SenderRecord } from '../../../ports.ts'
+import { type ChainEntry, chainNext, HASH_BYTES, toHex } from '@static/protocol'
+import type { AgentId, Change, ChannelId, ChainRecord, PositionRecord, SenderRecord } from '../../../ports.ts'
+import { ChainRows } from './chain-rows.ts'
 import type { Frame } from '../messages/message-frame.ts'
 
-/** The number of past hashes kept for comparison: a sender may be this far behind. */
+/** The number of past hashes kept for comparison, also over a restart: a sender may be this far behind. */
 const KEPT = 1024
 /** Replaces the hash of a sender's last frame if that frame may be in a gap. */
 const UNKNOWN = new Uint8Array(HASH_BYTES)
 
 /** How a sender's view of the log differs from this agent's. */
-export type Difference = 'seen' | 'counter' | 'own chain'
+export type Difference = 'seen' | 'counter' | 'own chain' | 'receipt'
 
 export const sha256 = (bytes: Uint8Array): Uint8Array => hash('sha256', bytes, 'buffer')
 
@@ -32,12 +33,48 @@ export class History {
   readonly #changed = new Set<AgentId>()
   /** The last index that another member has confirmed. */
   confirmed = 0
+  /** The indexes of this agent's own messages among the last entries, by their ids. */
+  readonly #own = new Map<string, number>()
+  readonly #rows: ChainRows
 
-  constructor(position: PositionRecord, senders: readonly SenderRecord[] = []) {
+  constructor(position: PositionRecord, senders: readonly SenderRecord[] = [], chain: readonly ChainRecord[] = []) {
     this.#position = position
-    this.#since = position.index
     this.#hashes[position.index % KEPT] = position.hash
     this.#senders = new Map(senders.map((sender) => [sender.agent, sender]))
+    this.#rows = new ChainRows(KEPT, position, chain)
+    this.#since = this.#rows.restore((index, hash, messageId) => {
+      this.#hashes[index % KEPT] = hash
+      if (messageId) this.#own.set(messageId, index)
+    })
+  }
+
+  /** The first index that can be compared. */
+  get since(): number {
+    return Math.max(this.#since, this.#position.index - KEPT + 1)
+  }
+
+  /** Whether this agent's chain has this hash at an index; undefined if it does not know. */
+  compare(index: number, hash: Uint8Array): boolean | undefined {
+    if (index > this.#position.index || index < this.since) return undefined
+    const own = this.#hashes[index % KEPT]
+    return own && Buffer.compare(own, hash) === 0
+  }
+
+  /** Where a message of this agent is in the log, if it is among the last entries. */
+  ownIndex(messageId: Uint8Array): number | undefined {
+    return this.#own.get(toHex(messageId))
+  }
+
+  /** The last entry is a message of this agent. */
+  sentHere(messageId: Uint8Array): void {
+    const { index } = this.#position
+    const id = toHex(messageId)
+    this.#own.set(id, index)
+    this.#rows.own(index, id)
+    for (const [old, at] of this.#own) {
+      if (at > index - KEPT) break
+      this.#own.delete(old)
+    }
   }
 
   /** The last entry. */
@@ -64,6 +101,7 @@ export class History {
   skipTo(position: PositionRecord): AgentId[] {
     this.#since = position.index
     this.#move(position)
+    this.#rows.restart(position.index)
     // How far senders got in the gap is unknown, only that they do not go back. Earlier differences lie before it.
     for (const [agent, { counter }] of this.#senders) {
       this.#put({ agent, counter, ownHash: UNKNOWN, accepted: false })
@@ -120,14 +158,13 @@ export class History {
       return sender ? { type: 'putSender', id, sender } : { type: 'dropSender', id, agent }
     })
     this.#changed.clear()
+    changes.push(...this.#rows.drain(id, this.#position.index, (index) => this.#hashes[index % KEPT] ?? UNKNOWN))
     return changes
   }
 
   #agrees({ index, hash }: Frame['seen']): boolean {
     if (index > this.#position.index) return false
-    if (index < this.#since || index <= this.#position.index - KEPT) return true
-    const own = this.#hashes[index % KEPT]
-    return own !== undefined && Buffer.compare(own, hash) === 0
+    return this.compare(index, hash) ?? true
   }
 
   #put(sender: SenderRecord): void {

@@ -55,6 +55,8 @@ export interface StoredInbox {
   readonly messages: number
   /** Bytes of ciphertext. */
   readonly bytes: number
+  /** The index of the first one; 0 if there is none. */
+  readonly first: number
   readonly givenUpTo: number
 }
 
@@ -85,6 +87,10 @@ export class Inbox {
   #fresh: Entry[] = []
   #changes: Change[] = []
   #weight: number
+  /** Those in memory that are not settled, mostly in order. */
+  readonly #unsettled = new Set<Entry>()
+  /** No unsettled payload on disk has a lower index when the agent starts. */
+  readonly #firstOnDisk: number
   /** The disk holds more payloads after this index. */
   #onDiskAfter: number | undefined
   /** The last index that was loaded into memory. */
@@ -106,11 +112,12 @@ export class Inbox {
   constructor(
     id: ChannelId,
     host: InboxHost,
-    { messages, bytes, givenUpTo }: StoredInbox = { messages: 0, bytes: 0, givenUpTo: 0 },
+    { messages, bytes, first, givenUpTo }: StoredInbox = { messages: 0, bytes: 0, first: 0, givenUpTo: 0 },
   ) {
     this.#id = id
     this.#host = host
     this.#weight = bytes + messages * OVERHEAD
+    this.#firstOnDisk = first
     this.#givenBefore = givenUpTo
     this.#drainedBound = givenUpTo
     this.#storedBound = givenUpTo
@@ -137,6 +144,16 @@ export class Inbox {
     return this.#weight === 0
   }
 
+  /**
+   * The last index before the first unsettled payload; `position` if there is none. Payloads up to `after` are left out.
+   */
+  settledUpTo(position: number, after: number): number {
+    // Those on disk alone are all later than what was loaded.
+    const onDisk = this.#onDiskAfter === undefined ? position : Math.max(this.#onDiskAfter, this.#firstOnDisk - 1)
+    for (const { record } of this.#unsettled) if (record.index > after) return Math.min(record.index - 1, onDisk)
+    return onDisk
+  }
+
   /** Adds a payload that has arrived. */
   arrive(incoming: Incoming): void {
     const entry = this.#hold(incoming)
@@ -146,6 +163,7 @@ export class Inbox {
       return
     }
     this.#last = index
+    this.#unsettled.add(entry)
     if (this.#ready.length > 0 || this.#waiting.length === 0 || index > this.#storedBound) {
       this.#ready.push(entry)
       return
@@ -161,6 +179,7 @@ export class Inbox {
     if (this.#onDiskAfter !== undefined && index > this.#onDiskAfter) return
     // What arrives next may be left on disk, and is looked for after this index.
     this.#last = Math.max(this.#last, index)
+    this.#unsettled.add(entry)
     this.#queue(entry)
   }
 
@@ -364,6 +383,7 @@ export class Inbox {
     this.#onDiskAfter = page.at(-1)?.record.index
     this.#last = this.#onDiskAfter ?? this.#last
     this.#ready = page.map((incoming) => ({ ...incoming, stored: true, settled: false, holder: undefined }))
+    for (const entry of this.#ready) this.#unsettled.add(entry)
     if (page.length < PAGE) this.#onDiskAfter = undefined
   }
 
@@ -384,6 +404,7 @@ export class Inbox {
   #remove(entry: Entry): void {
     if (entry.settled) return
     entry.settled = true
+    this.#unsettled.delete(entry)
     this.#weight -= weightOf(entry)
     if (entry.holder === undefined) this.#ready = this.#ready.filter((other) => other !== entry)
     entry.holder = undefined

@@ -12,7 +12,7 @@ import { same } from '../../bytes.ts'
 import { sha256 } from '../log/history.ts'
 
 /** Returned by `send` once the relay has stored the message. */
-export interface Receipt {
+export interface SentMessage {
   /** 32 hexadecimal digits. */
   readonly messageId: string
   /** Position in the channel's log, as reported by the relay. */
@@ -21,7 +21,7 @@ export interface Receipt {
 
 /** A call of `send` that waits until the message is durable at the relay. */
 export interface Sending {
-  resolve(receipt: Receipt): void
+  resolve(sent: SentMessage): void
   reject(error: StaticError): void
 }
 
@@ -171,6 +171,14 @@ export class Outbox {
     }
     this.#answered = rest
     return passed.bodyHash
+  }
+
+  /** Whether a message is on its way into the log. */
+  has(messageId: Uint8Array): boolean {
+    return (
+      this.#answeredOf(messageId) !== undefined ||
+      this.#unanswered.some(({ record }) => same(record.messageId, messageId))
+    )
   }
 
   /** Rejects all messages. Nothing more is sent. */

@@ -15,6 +15,8 @@ type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
 /** What it asks of the channel. */
 export interface PoisonChannel {
   readonly inbox: Inbox
+  /** A message is put aside. */
+  aside(index: number): void
   /** Marks the channel as changed, so that it is written at the end of the turn. */
   touch(): void
 }
@@ -65,6 +67,7 @@ export class Poison {
     const { messages, bytes } = this.#shareOf(sender)
     if (messages >= MOST_MESSAGES * SHARE || bytes + length > MOST_BYTES * SHARE) return false
     this.#channel.inbox.remove(entry)
+    this.#channel.aside(entry.record.index)
     const putAsideAt = this.#context.now()
     const record = { ...entry.record, reason: reason.slice(0, MOST_REASON_CHARACTERS), putAsideAt }
     this.#count(sender, 1, length)

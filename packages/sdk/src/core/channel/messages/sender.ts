@@ -14,7 +14,7 @@ import type { GroupState } from '../group-state.ts'
 import { sha256 } from '../log/history.ts'
 import type { ChannelView, Turn } from '../host.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
-import { Outbox, type Outgoing, type Receipt, type Sending } from './outbox.ts'
+import { Outbox, type Outgoing, type SentMessage, type Sending } from './outbox.ts'
 import { Pace } from './pace.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
 import type { Standing } from '../standing.ts'
@@ -97,14 +97,14 @@ export class Sender {
    *
    * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
-  async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}): Promise<Receipt> {
+  async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}): Promise<SentMessage> {
     const refusal = this.#standing.refusal()
     if (refusal) throw refusal
     if (limits.signal?.aborted) {
       const text = 'The message was not sent and will not be. The signal was aborted before the call.'
       throw StaticError.of('cancelled', text, { cause: limits.signal.reason })
     }
-    const { promise, resolve, reject } = Promise.withResolvers<Receipt>()
+    const { promise, resolve, reject } = Promise.withResolvers<SentMessage>()
     const waiting: Waiting = { kind, payload, resolve, reject }
     if (this.#waiting.length === 0 && this.#outbox.unanswered.length === 0) this.#watch.progress()
     this.#waiting.push(waiting)
@@ -178,6 +178,11 @@ export class Sender {
     this.#blockedBy = undefined
     this.#refusal = undefined
     this.#outbox.lose()
+  }
+
+  /** Whether a message is on its way into the log. */
+  isPending(messageId: Uint8Array): boolean {
+    return this.#outbox.has(messageId)
   }
 
   /** Handles this agent's entry in the log. Returns the hash of its body; undefined if there is no such message. */

@@ -201,3 +201,35 @@ CREATE TABLE ring (
   place INTEGER NOT NULL,
   tag BLOB NOT NULL
 ) STRICT;
+
+-- The last hashes of the chain, with the own messages among them.
+CREATE TABLE chain (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  first INTEGER NOT NULL,
+  hashes BLOB NOT NULL,
+  own BLOB NOT NULL,
+  PRIMARY KEY (channel, first)
+) STRICT, WITHOUT ROWID;
+
+-- What this agent's receipts say besides its position.
+CREATE TABLE own_receipt (
+  channel TEXT PRIMARY KEY REFERENCES channel ON DELETE CASCADE,
+  since INTEGER NOT NULL,
+  aside INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The stays of members, with their last receipts.
+CREATE TABLE stay (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  agent TEXT NOT NULL,
+  added_at INTEGER NOT NULL,
+  ending TEXT NOT NULL,
+  ended_at INTEGER NOT NULL,
+  mode TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  log_index INTEGER NOT NULL,
+  aside INTEGER NOT NULL,
+  settled INTEGER NOT NULL,
+  heard_at INTEGER NOT NULL,
+  PRIMARY KEY (channel, agent, added_at)
+) STRICT, WITHOUT ROWID;

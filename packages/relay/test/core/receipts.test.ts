@@ -1,0 +1,157 @@
+/** Who is given which receipt, and how often. */
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { toHex } from '@static/protocol'
+import { ReceiptDemand } from '@static/protocol/relay'
+import { Agent, makeKey, refusal } from '@static/testkit/agent'
+import { openMemoryCluster } from '../support/memory-cluster.ts'
+import { type MemoryRelay, openMemoryRelay, quiet } from '../support/memory-relay.ts'
+
+const receipt = (byte: number): Uint8Array => new Uint8Array(129).fill(byte)
+
+/** A channel of an owner and two members, connected to these nodes. */
+async function channelOf(nodes: readonly [MemoryRelay, MemoryRelay, MemoryRelay]): Promise<{
+  readonly agents: readonly [Agent, Agent, Agent]
+  readonly channelId: Uint8Array
+}> {
+  const [one, two, three] = nodes
+  const owner = await Agent.connect(one.transport.wire('cbor'), { jwt: one.api.token('acme') })
+  const channelId = await owner.createChannel('acme/x/y')
+  const bob = await Agent.connect(two.transport.wire('protobuf'), { key: makeKey() })
+  const eve = await Agent.connect(three.transport.wire('cbor'), { key: makeKey() })
+  await owner.commit(channelId, 0n, { adds: [bob.id, eve.id] })
+  await quiet()
+  return { agents: [owner, bob, eve], channelId }
+}
+
+/** What an agent was pushed since the last call: for each push, who sent which receipt, by their first byte. */
+function taken(agent: Agent, others: readonly Agent[]): string[] {
+  const names = new Map(others.map(({ id }, at) => [toHex(id), ['owner', 'bob', 'eve'][at]]))
+  const texts = agent.pushes.flatMap(({ body }) => {
+    if (body.case !== 'receipts') return []
+    const { receipts } = body.value
+    return [receipts.map((each) => `${names.get(toHex(each.agentId))} ${each.receipt[0]}`).join(', ')]
+  })
+  agent.pushes.splice(0)
+  return texts
+}
+
+test('a session that asked gets all receipts at Resume, later ones at most four times a second', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob, eve] = agents
+  for (const agent of [bob, eve]) await agent.request('resume', { channelIds: [channelId] })
+  bob.ack(channelId, 1n, receipt(1))
+  await world.advance(300)
+  await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  await quiet()
+  assert.deepEqual(taken(owner, agents), ['bob 1'])
+  bob.ack(channelId, 1n, receipt(2))
+  bob.ack(channelId, 1n, receipt(3))
+  eve.ack(channelId, 1n, receipt(4))
+  await world.advance(250)
+  assert.deepEqual(taken(owner, agents), ['bob 3, eve 4'], 'one push with the last of each')
+  bob.ack(channelId, 1n, receipt(5))
+  await world.advance(200)
+  assert.deepEqual(taken(owner, agents), [])
+  await world.advance(50)
+  assert.deepEqual(taken(owner, agents), ['bob 5'])
+  await world.advance(1000)
+  assert.deepEqual(taken(owner, agents), [], 'nothing new, nothing sent')
+  assert.deepEqual(taken(bob, agents), [], 'it did not ask')
+  // None of it is in the log.
+  const { channels } = await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  assert.equal(channels[0]?.lastIndex, 1n)
+})
+
+test('a session that asked for samples gets one receipt a second, and the last one when it is quiet', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob, eve] = agents
+  for (const agent of [bob, eve]) await agent.request('resume', { channelIds: [channelId] })
+  await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.SAMPLE })
+  await world.advance(1000)
+  const seen: string[] = []
+  for (let round = 1; round <= 12; round++) {
+    bob.ack(channelId, 1n, receipt(2 * round))
+    eve.ack(channelId, 1n, receipt(2 * round + 1))
+    await world.advance(250)
+    seen.push(...taken(owner, agents))
+  }
+  assert.deepEqual(seen, ['eve 3', 'eve 11', 'eve 19'])
+  await world.advance(1000)
+  assert.deepEqual(taken(owner, agents), ['eve 25'])
+})
+
+test('a reader that does not read gets the last receipt of each when it does', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob, eve] = agents
+  for (const agent of [bob, eve]) await agent.request('resume', { channelIds: [channelId] })
+  await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  taken(owner, agents)
+  owner.deaf = true
+  for (let counter = 1n; counter <= 3n; counter++) await bob.send(channelId, 1n, counter, new Uint8Array(200_000))
+  await quiet()
+  for (let round = 1; round <= 4; round++) {
+    bob.ack(channelId, 1n, receipt(round))
+    if (round === 1) eve.ack(channelId, 1n, receipt(9))
+    await world.advance(250)
+  }
+  assert.equal(owner.pushes.filter(({ body }) => body.case === 'receipts').length, 0)
+  owner.hear()
+  await owner.until(() => owner.pushes.filter(({ body }) => body.case === 'deliverMessage').length === 3)
+  await world.advance(250)
+  assert.deepEqual(taken(owner, agents), ['bob 4, eve 9'])
+})
+
+test('only members have receipts in a channel, of the right size, and only those of members are passed on', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob, eve] = agents
+  for (const agent of [bob, eve]) await agent.request('resume', { channelIds: [channelId] })
+  await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  const stranger = await Agent.connect(world.transport.wire('cbor'), { key: makeKey() })
+  stranger.ack(channelId, 1n, receipt(7))
+  await owner.commit(channelId, 1n, { removes: [eve.id] })
+  await quiet()
+  taken(owner, agents)
+  eve.ack(channelId, 2n, receipt(8))
+  await world.advance(300)
+  assert.deepEqual(taken(owner, agents), [])
+  await assert.rejects(
+    bob.request('ack', { positions: [{ channelId, index: 1n, receipt: new Uint8Array(128) }] }),
+    refusal('invalid_request'),
+  )
+  await assert.rejects(owner.request('resume', { receipts: 9 as ReceiptDemand }), refusal('invalid_request'))
+  bob.ack(channelId, 1n, new Uint8Array(1))
+  await quiet()
+  assert.equal(bob.pushes.at(-1)?.body.case, 'sessionClosing')
+})
+
+test('receipts of a member reach readers at other nodes', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const { agents, channelId } = await channelOf(cluster.nodes)
+  const [owner, bob, eve] = agents
+  for (const agent of agents) await agent.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  for (const agent of agents) taken(agent, agents)
+  bob.ack(channelId, 1n, receipt(1))
+  await cluster.advance(250)
+  await cluster.advance(250)
+  assert.deepEqual([taken(owner, agents), taken(eve, agents)], [['bob 1'], ['bob 1']])
+  cluster.bus.faults.drop = 1
+  bob.ack(channelId, 1n, receipt(2))
+  await cluster.advance(500)
+  await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  await quiet()
+  assert.deepEqual(taken(owner, agents).at(-1), 'bob 2', 'what the bus lost is in the store')
+})
+
+test('a peer of revision 1 is refused with a sentence that says so', async (t) => {
+  const world = await openMemoryRelay(t)
+  const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
+  await assert.rejects(
+    agent.request('getChallenge', { revision: 1 }),
+    refusal('connection_error', /agent uses protocol revision 1, and this relay needs revision 2 or later/u),
+  )
+})
