@@ -72,6 +72,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) =>
       node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
   },
+  ask: {
+    about: 'kill asker and server a hundred times each in five hundred requests',
+    prove: (words) =>
+      node('scripts/test.ts', ['packages/sdk/test/asks/kills.test.ts', ...words], {
+        STATIC_ASKS: '500',
+        STATIC_KILLS: '100',
+      }),
+  },
   examples: {
     about: 'run the examples with language models, installing their frameworks from lock files',
     prove: (words) => node('lab/examples/proof.ts', words),

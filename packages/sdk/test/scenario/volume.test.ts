@@ -50,6 +50,8 @@ class Gate {
       load: () => store.load(),
       inbox: (...page) => store.inbox(...page),
       poison: (id) => store.poison(id),
+      requests: (id, after, limit) => store.requests(id, after, limit),
+      answers: (id) => store.answers(id),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

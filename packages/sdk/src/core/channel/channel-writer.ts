@@ -10,6 +10,8 @@ import type { History } from './log/history.ts'
 import type { Inbox } from './messages/inbox.ts'
 import type { Journal, Writer } from './journal.ts'
 import type { Poison } from './messages/poison.ts'
+import type { Asks } from './asks/asks.ts'
+import type { Requests } from './asks/requests.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './messages/sender.ts'
 
@@ -23,6 +25,8 @@ export interface WrittenParts {
   readonly sender: Sender
   readonly inbox: Inbox
   readonly poison: Poison
+  readonly requests: Requests
+  readonly asks: Asks
 }
 
 /** What a writer asks of its membership. */
@@ -94,7 +98,7 @@ export class ChannelWriter implements Writer {
   }
 
   drain(): readonly Change[] {
-    const { id, group, committer, history, roster, sender, inbox, poison } = this.#parts
+    const { id, group, committer, history, roster, sender, inbox, poison, requests, asks } = this.#parts
     if (this.#dropped) {
       // Only once: the agent may have rejoined by the time the last reader settles.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
@@ -115,6 +119,8 @@ export class ChannelWriter implements Writer {
       ...sender.drain(),
       ...inbox.drain(),
       ...poison.drain(),
+      ...requests.inbox.drain(),
+      ...asks.drain(),
     ]
     this.#changes = []
     this.#recordChanged = false
@@ -139,8 +145,8 @@ export class ChannelWriter implements Writer {
     const { id, group, inbox, poison } = this.#parts
     const changes: Change[] = []
     if (this.#recordChanged) {
-      const { state, broken, givenUpTo } = this.#host.record()
-      this.#drained = { ...this.#stored, state, broken, givenUpTo }
+      const { state, broken, givenUpTo, servedUpTo } = this.#host.record()
+      this.#drained = { ...this.#stored, state, broken, givenUpTo, servedUpTo }
       changes.push({ type: 'putChannel', record: this.#drained })
     }
     if (this.#epochChanged && group === undefined) {
