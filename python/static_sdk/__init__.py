@@ -7,8 +7,10 @@
         channel.send(b"hello")
 """
 
+from ._asking import Answer, ChannelRequest
 from ._options import KeyFile, Passphrase
 from ._values import ChannelMember, Envelope, IssuedInvite, PoisonMessage, Receipt
+from .asks import Ask
 from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
@@ -16,10 +18,13 @@ from .events import Event
 from .manager import StaticChannelManager
 
 __all__ = [
+    "Answer",
+    "Ask",
     "AuthError",
     "Channel",
     "ChannelError",
     "ChannelMember",
+    "ChannelRequest",
     "Envelope",
     "Event",
     "IssuedInvite",
