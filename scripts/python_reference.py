@@ -37,8 +37,18 @@ A duration is in seconds, and a `datetime` is in UTC. Where bytes are sent, `Pay
 """
 
 #: The classes with methods, then those that only hold values.
-MAIN = ("StaticClient", "StaticChannelManager", "Channel", "Reading", "Listening", "PoisonMessages", "JoinOffer")
-VALUES = ("Envelope", "ChannelMember", "Receipt", "PoisonMessage", "IssuedInvite", "KeyFile", "Passphrase")
+MAIN = ("StaticClient", "StaticChannelManager", "Channel", "Reading", "Ask", "Listening", "PoisonMessages", "JoinOffer")
+VALUES = (
+    "Envelope",
+    "Answer",
+    "ChannelRequest",
+    "ChannelMember",
+    "Receipt",
+    "PoisonMessage",
+    "IssuedInvite",
+    "KeyFile",
+    "Passphrase",
+)
 ERRORS = ("StaticError", "AuthError", "TransportError", "ChannelError", "QuotaExceededError", "MlsError")
 
 

@@ -44,7 +44,7 @@ void test('every command of the contract has a help page with an example, and ev
     'admin accounts': 'list find create invite reset-password close help',
     'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',
-    channel: 'create list members remove invite join send listen poison verify rotate reset-roster leave delete help',
+    channel: 'create list members remove invite join send listen ask serve poison verify rotate reset-roster leave delete help',
     'channel invite': 'list revoke',
     'channel poison': 'list retry drop help',
     agent: 'list export-fingerprint delete accept-relay slots help',
