@@ -56,10 +56,11 @@ export class ChannelPushNotifications implements PushNotificationSender {
     await requestHandler.getTaskPushNotificationConfig(wanted, context)
     const { taskId } = wanted
     let woken = Promise.withResolvers<void>()
-    const subscription: Subscription = { queue: [], wake: () => woken.resolve() }
+    const wake = (): void => woken.resolve()
+    const subscription: Subscription = { queue: [], wake }
     const all = this.#subscriptions.get(taskId) ?? new Set()
     this.#subscriptions.set(taskId, all.add(subscription))
-    signal.addEventListener('abort', subscription.wake)
+    signal.addEventListener('abort', wake)
     try {
       const task = await requestHandler.getTask(GetTaskRequest.fromJSON({ id: taskId }), context)
       yield StreamResponse.toJSON({ payload: { $case: 'task', value: task } })
@@ -74,7 +75,7 @@ export class ChannelPushNotifications implements PushNotificationSender {
         woken = Promise.withResolvers()
       }
     } finally {
-      signal.removeEventListener('abort', subscription.wake)
+      signal.removeEventListener('abort', wake)
       all.delete(subscription)
       if (all.size === 0) this.#subscriptions.delete(taskId)
     }

@@ -162,7 +162,8 @@ test('what is no call gets an error of JSON-RPC, and the channel lives on', asyn
   const parameters = { 'A2A-Version': '1.0' }
   const answerTo = async (payload: string): Promise<unknown> => {
     const [answer] = await Array.fromAsync(asking!.ask(payload, { to }))
-    return (answer?.json() as { error?: { code: number } }).error?.code
+    const response = answer?.json() as { error?: { code: number } } | undefined
+    return response?.error?.code
   }
   assert.equal(await answerTo('not JSON'), -32_700)
   assert.equal(await answerTo('[]'), -32_602)

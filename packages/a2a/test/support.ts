@@ -146,7 +146,7 @@ export function makeAgent(channel: string, agentId: string): A2AAgent {
 export async function serveHttp({ handler }: A2AAgent): Promise<{ readonly url: string; close(): void }> {
   const load = createRequire(import.meta.url)
   const { jsonRpcHandler } = (await import('@a2a-js/sdk/server/express')) as unknown as {
-    jsonRpcHandler(options: object): unknown
+    readonly jsonRpcHandler: (options: object) => unknown
   }
   const app = (load('express') as () => RequestListener & { use(router: unknown): void })()
   const user = { isAuthenticated: true, userName: 'http' }
