@@ -11,10 +11,6 @@
 import { AGENT_ID_BYTES, fromHex, MAX_PAYLOAD_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
 import { peerText } from '@static/node/peer-text'
 import type { AgentId } from '../../../ports.ts'
-import type { FrameKind } from '../messages/message-frame.ts'
-
-/** Kinds of frames that carry requests and answers. */
-export type AskKind = Extract<FrameKind, 'request' | 'answer' | 'answer_end' | 'cancel' | 'more'>
 
 /** The largest payload of a request or an answer: that of a message, less what goes before it. */
 export const MOST_ASK_BYTES: number = MAX_PAYLOAD_BYTES - 64
