@@ -113,6 +113,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'check the lock file, list licences, ask for known vulnerabilities, and write a bill of materials',
     prove: (words) => node('lab/supply/proof.ts', words),
   },
+  ask: {
+    about: 'kill asker and server a hundred times each in five hundred requests',
+    prove: (words) =>
+      node('scripts/test.ts', ['packages/sdk/test/asks/kills.test.ts', ...words], {
+        STATIC_ASKS: '500',
+        STATIC_KILLS: '100',
+      }),
+  },
   examples: {
     about: 'run the examples with language models, installing their frameworks from lock files',
     prove: (words) => node('lab/examples/proof.ts', words),

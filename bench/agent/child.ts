@@ -46,6 +46,27 @@ async function roundTrips(count: number): Promise<number[]> {
   return times
 }
 
+/** Asks the other members so often, a window of requests at a time. How long each took, in milliseconds. */
+async function requests(count: number, window: number): Promise<number[]> {
+  const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
+  const times: number[] = []
+  const to = joined()
+    .members()
+    .find(({ agentId }) => agentId !== client.agentId)?.agentId
+  if (to === undefined) throw new Error('There is nobody to ask.')
+  let left = count
+  const lane = async (): Promise<void> => {
+    while (left-- > 0) {
+      const start = performance.now()
+      for await (const answer of joined().ask(payload, { to }))
+        if (answer.payload.length === 0) throw new Error('Empty')
+      times.push(performance.now() - start)
+    }
+  }
+  await Promise.all(Array.from({ length: window }, lane))
+  return times
+}
+
 async function answer(ask: Ask): Promise<Told> {
   const before = ownCpu()
   switch (ask.type) {
@@ -74,6 +95,11 @@ async function answer(ask: Ask): Promise<Told> {
       joined().close()
       await echoing
       return { type: 'done', cpu: 0 }
+    case 'serve':
+      echoing = joined().serve(async (request) => request.payload, { perAsker: 64 })
+      return { type: 'done', cpu: 0 }
+    case 'requests':
+      return { type: 'times', times: await requests(ask.count, ask.window) }
     case 'roundTrips':
       return { type: 'times', times: await roundTrips(ask.count) }
   }

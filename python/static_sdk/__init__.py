@@ -7,6 +7,7 @@
         channel.send(b"hello")
 """
 
+from ._asking import Answer, ChannelRequest
 from ._options import KeyFile, Passphrase
 from ._values import (
     ChannelMember,
@@ -18,6 +19,7 @@ from ._values import (
     SentMessage,
     Unreached,
 )
+from .asks import Ask
 from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
 from .errors import AuthError, ChannelError, MlsError, QuotaExceededError, StaticError, TransportError
@@ -25,10 +27,13 @@ from .events import Event
 from .manager import StaticChannelManager
 
 __all__ = [
+    "Answer",
+    "Ask",
     "AuthError",
     "Channel",
     "ChannelError",
     "ChannelMember",
+    "ChannelRequest",
     "Envelope",
     "Event",
     "IssuedInvite",

@@ -198,7 +198,7 @@ class BaseConnection(Generic[AnyCall]):
                 call.succeed((header.get("result"), data))
             else:
                 call.fail(lambda: self.error(header["error"]))
-        elif header["event"] == "handle":
+        elif header["event"] in ("handle", "serve", "cancelled"):
             hear = self._hearers.get(header["call"])
             if hear is not None:
                 hear(header, data)

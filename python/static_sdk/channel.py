@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Generic, List, Literal, Mapping, Optional, Sequence, TypeVar, Union
 
+from ._asking import Answers, ChannelRequest, ask_fields
 from ._closing import Closing
 from ._connection import Connection
 from ._handling import handle
 from ._inbox import Inbox
+from .asks import CONCURRENCY, Ask, serve
 from ._values import (
     Arrival,
     ChannelMember,
@@ -201,6 +203,39 @@ class Channel(Closing):
             concurrency,
             attempts,
         )
+
+    def ask(self, payload: Payload, *, to: Optional[str] = None, timeout: Optional[float] = None) -> Ask:
+        """Asks a member, or all of them: an iterator over the answers as they arrive, with their verified senders.
+
+        Bytes or a string, at most 262,080 bytes. ``to`` is an agent id; only that member is believed. ``timeout`` is in
+        seconds (300 if you pass none, at most a week). The request is sent like a message and outlives the program:
+        ``asked`` returns it after a restart. Raises ``too_large``, ``not_found`` if ``to`` is not a member,
+        ``invalid_request``, or ``queue_full`` if 256 requests are open. The iterator raises ``ask_timeout`` if the
+        member asked has not ended its answer in time.
+        """
+        told, _ = self._connection.call("ask", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
+        return Ask(self, self._connection, told)
+
+    def asked(self) -> List[Ask]:
+        """The requests of this agent that are open: not answered completely, or with answers that were not read."""
+        told, _ = self._connection.call("asked", on=self._on)
+        return [Ask(self, self._connection, each) for each in told]
+
+    def serve(
+        self,
+        handler: Callable[[ChannelRequest], Answers],
+        *,
+        concurrency: int = CONCURRENCY,
+        per_asker: int = 1,
+    ) -> None:
+        """Calls a function for each request of another member, in a thread of its own, and sends its answers. Blocks.
+
+        The function returns the only answer, or yields one after the other. Of an error that it raises, the asker gets
+        the code and message if it is a ``StaticError``, otherwise ``internal_error`` without details. A request is
+        settled when the relay has accepted its last answer: after a crash it is served again (``redelivered``). Returns
+        when the channel or the client is closed; raises the error that ended the channel.
+        """
+        serve(self._connection, self._on, handler, concurrency, per_asker)
 
     @property
     def poison(self) -> PoisonMessages:

@@ -96,6 +96,8 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "channel_exists": (ChannelError, 409, "runtime error:", False),
     "not_found": (ChannelError, 404, "runtime error:", False),
     "removed": (ChannelError, 410, "runtime error:", False),
+    "ask_timeout": (ChannelError, 504, "runtime error:", False),
+    "ask_failed": (ChannelError, 502, "runtime error:", False),
     "group_full": (ChannelError, 409, "runtime error:", False),
     "too_large": (ChannelError, 413, "runtime error:", False),
     "queue_full": (ChannelError, 429, "runtime error:", True),

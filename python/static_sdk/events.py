@@ -316,6 +316,47 @@ class ReceiptConfirmed:
 
 
 @dataclass(frozen=True)
+class RequestFailed:
+    """The handler of ``Channel.serve`` failed on a request. The asker gets an error as the answer."""
+
+    type: Literal["request_failed"] = field(default="request_failed", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+    #: The handler's error.
+    reason: str
+
+
+@dataclass(frozen=True)
+class RequestIgnored:
+    """A request was not accepted: it is malformed, or too many wait for this agent."""
+
+    type: Literal["request_ignored"] = field(default="request_ignored", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+    #: ``malformed`` or ``too_many``.
+    reason: str
+
+
+@dataclass(frozen=True)
+class AnswerIgnored:
+    """An answer was ignored, for instance because another member was asked."""
+
+    type: Literal["answer_ignored"] = field(default="answer_ignored", init=False)
+    channel: str
+    #: An agent id.
+    sender: str
+    index: int
+    #: The id of the request that it names.
+    request: str
+    #: ``not_asked``, ``ended``, ``not_open``, ``repeated``, ``out_of_order``, ``too_many`` or ``malformed``.
+    reason: str
+
+
+@dataclass(frozen=True)
 class InboxFull:
     """The inbox is full. No more messages are fetched until the application reads some."""
 
@@ -355,6 +396,9 @@ Event = Union[
     HandlerFailed,
     Poison,
     ReceiptConfirmed,
+    RequestFailed,
+    RequestIgnored,
+    AnswerIgnored,
     InboxFull,
     WelcomeRefused,
 ]

@@ -18,6 +18,10 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/01-quickstart.md#A program sh 2': 'tests/pack/installed.ts runs it',
   'docs/06-self-hosting.md#As a service sh 1':
     'needs systemd; the command of the unit is compared with the one that is run',
+  'docs/a2a-binding.md#A2A over a channel json 1':
+    'what a command prints; packages/cli/test/help.test.ts has the command',
+  'docs/a2a-binding.md#Use it ts 1': 'packages/a2a/test/binding.test.ts does the same',
+  'docs/a2a-binding.md#Calls json 1': 'a message, not a command',
   'docs/11-mcp.md#Configure a host json 1': 'tests/mcp/talk.test.ts starts what it configures',
   'docs/11-mcp.md#Configure a host json 2': 'the same',
   'docs/11-mcp.md#Configure a host json 3': 'the same',

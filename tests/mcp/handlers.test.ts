@@ -24,7 +24,11 @@ const ORDERS = 'acme/shop/orders'
 await place.channel(owner, ORDERS, 'worker')
 
 function start(env: Record<string, string>, ...flags: readonly string[]): ChildProcess {
-  const { command, args, env: own } = place.command('worker', 'channel', 'listen', ORDERS, ...flags)
+  return startCommand(env, 'listen', ...flags)
+}
+
+function startCommand(env: Record<string, string>, name: string, ...flags: readonly string[]): ChildProcess {
+  const { command, args, env: own } = place.command('worker', 'channel', name, ORDERS, ...flags)
   const child = spawn(command, args, { env: { ...own, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
   children.push(child)
   return child
@@ -68,6 +72,35 @@ test('a command gets the payload on stdin and the rest in its environment, and c
     new RegExp(`\`static channel listen\` \\(process ${running.pid}\\) reads the messages of this agent`),
   )
   await end(running)
+})
+
+test('a command answers requests with what it prints, and another one asks', async () => {
+  const serving = startCommand(
+    {},
+    'serve',
+    '--exec',
+    'read -r word; test "$word" != bad && echo "$word, $STATIC_SENDER_IDENTITY"',
+  )
+  await shows(serving.stderr!, 'answering requests in')
+  const channel = owner.client.channel(ORDERS)
+  const to = channel.members().find(({ agentId }) => agentId !== owner.client.agentId)!.agentId
+  const [answer] = await Array.fromAsync(channel.ask('hello\n', { to }))
+  assert.equal(answer?.text(), 'hello, owner\n')
+  const [bad] = await Array.fromAsync(channel.ask('bad\n', { to }))
+  assert.equal(bad?.error?.details.answer?.code, 'internal_error')
+
+  // The same agent asks meanwhile, through the process that serves.
+  const stop = new AbortController()
+  const served = channel.serve(async (request) => `you said ${request.text()}`, { signal: stop.signal })
+  const asking = startCommand({}, 'ask', 'hi', '--to', 'owner')
+  assert.equal(await text(asking.stdout!), 'you said hi\n')
+  stop.abort()
+  await served
+  const late = startCommand({}, 'ask', 'hi', '--to', 'owner', '--timeout', '0.1', '--json')
+  const [said, [code]] = await Promise.all([text(late.stderr!), once(late, 'exit') as Promise<[number | null]>])
+  assert.equal(code, 1)
+  assert.match(said, /did not answer in time/)
+  await end(serving)
 })
 
 test('a message is settled by exit code 0 only, tried again, and put aside after the last attempt', async () => {

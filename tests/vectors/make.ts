@@ -27,6 +27,12 @@ function toBytes(field: Field): Buffer {
   return Buffer.isBuffer(field) ? field : lengthPrefixed(field)
 }
 
+function number4(value: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32BE(value)
+  return bytes
+}
+
 function number8(value: number): Buffer {
   const bytes = Buffer.alloc(8)
   bytes.writeBigUInt64BE(BigInt(value))
@@ -226,6 +232,7 @@ const receipts = [
 
 // ---- Frames (5.1) ----
 
+const KINDS = ['payload', 'heartbeat', 'hello', 'greeting', 'request', 'answer', 'answer_end', 'cancel', 'more']
 let previous: Buffer = Buffer.alloc(32)
 const frames = [
   { about: 'a first message', kind: 'payload', counter: 1, payload: Buffer.from('hello') },
@@ -233,10 +240,48 @@ const frames = [
   { about: 'a heartbeat', kind: 'heartbeat', counter: 3, payload: Buffer.alloc(0) },
   { about: "a joiner's hello", kind: 'hello', counter: 4, payload: run(0x70, 16) },
   { about: "the owner's greeting", kind: 'greeting', counter: 5, payload: run(0x70, 16) },
+  {
+    about: 'a request to one member, which waits a minute',
+    kind: 'request',
+    counter: 6,
+    payload: Buffer.concat([run(0x80, 32), number8(60_000), Buffer.from('status?')]),
+  },
+  { about: 'a request to all', kind: 'request', counter: 7, payload: Buffer.concat([Buffer.alloc(32), number8(1)]) },
+  {
+    about: 'a first answer',
+    kind: 'answer',
+    counter: 8,
+    payload: Buffer.concat([run(6, 16), number4(0), Buffer.from('wait')]),
+  },
+  {
+    about: 'the last answer, with the end',
+    kind: 'answer_end',
+    counter: 9,
+    payload: Buffer.concat([run(6, 16), number4(1), Buffer.of(1), Buffer.from('fine')]),
+  },
+  {
+    about: 'an end and nothing else',
+    kind: 'answer_end',
+    counter: 10,
+    payload: Buffer.concat([run(6, 16), number4(2), Buffer.of(0)]),
+  },
+  {
+    about: 'an error',
+    kind: 'answer_end',
+    counter: 11,
+    payload: Buffer.concat([run(7, 16), number4(0), Buffer.of(2, 9), Buffer.from('not_foundNo such order.')]),
+  },
+  { about: 'a cancelled request', kind: 'cancel', counter: 12, payload: run(7, 16) },
+  {
+    about: 'three answers are read',
+    kind: 'more',
+    counter: 13,
+    payload: Buffer.concat([run(6, 16), number4(3)]),
+  },
 ].map((frame) => {
   const place = { message_id: run(frame.counter, 16), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([
-    Buffer.of(1, ['payload', 'heartbeat', 'hello', 'greeting'].indexOf(frame.kind)),
+    Buffer.of(1, KINDS.indexOf(frame.kind)),
     place.message_id,
     number8(frame.counter),
     place.previous,

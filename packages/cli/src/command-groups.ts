@@ -75,6 +75,10 @@ export const GROUPS: readonly Group[] = [
         'list and delete the agents on this machine, and manage the keys that unlock them',
         async () => (await import('./commands/agent.ts')).agentCommand(),
       ],
+      a2a: [
+        'serve A2A over a channel: the entry for an Agent Card',
+        async () => (await import('./commands/a2a.ts')).a2aCommand(),
+      ],
       mcp: [
         'serve an agent to a language model, as an MCP server on stdin and stdout',
         async () => (await import('./commands/mcp.ts')).mcpCommand(),

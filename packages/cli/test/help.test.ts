@@ -33,21 +33,22 @@ function help(path: string): string {
 function listed(page: string): string[] {
   const lists = page.split(/\n(?:Servers|Account|Channels|Help|Commands):\n/).slice(1)
   return lists.flatMap((list) =>
-    [...(list.split('\n\n')[0] ?? '').matchAll(/^ {2}([a-z][a-z-]*)/gm)].map(([, name = '']) => name),
+    [...(list.split('\n\n')[0] ?? '').matchAll(/^ {2}([a-z][a-z0-9-]*)/gm)].map(([, name = '']) => name),
   )
 }
 
 void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
   const expected = {
-    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent mcp doctor completion help',
+    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent a2a mcp doctor completion help',
     admin: 'accounts audit backup restore copy plan suspend resume migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
     'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',
     channel:
-      'create list members remove invite join send listen receipts poison verify rotate reset-roster leave delete help',
+      'create list members remove invite join send listen ask serve receipts poison verify rotate reset-roster leave delete help',
     'channel invite': 'list revoke',
     'channel poison': 'list retry drop help',
+    a2a: 'card help',
     agent: 'list export-fingerprint delete accept-relay slots help',
     'agent slots': 'list add remove change-passphrase help',
   }

@@ -10,9 +10,12 @@ import { waitForMember } from './core/agent/waiting.ts'
 import { handleMessages, type HandleOptions } from './core/channel/messages/handling.ts'
 import type { Membership } from './core/channel/membership.ts'
 import type { SentMessage } from './core/channel/messages/outbox.ts'
-import type { SendLimits } from './core/channel/messages/send-wait.ts'
 import type { ReceiptLevel } from './core/channel/receipts/reached.ts'
-import { type ChannelMember, Envelope, memberOf, type PoisonMessage, poisonMessageOf } from './envelope.ts'
+import { type Answers, type ServeOptions, serveRequests } from './core/channel/asks/serving.ts'
+import { MOST_ASK_BYTES } from './core/channel/asks/ask-frame.ts'
+import { Ask } from './ask.ts'
+import { type AskOptions, lifetimeOf, limitsOf, type PoisonMessages, type SendOptions } from './channel-options.ts'
+import { type ChannelMember, ChannelRequest, Envelope, memberOf, poisonMessageOf } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
@@ -31,34 +34,6 @@ import { verificationWords } from './verification.ts'
 export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
   readonly acceptNewKey?: boolean
-}
-
-/** How long a call waits. */
-export interface SendOptions {
-  /** Ends the wait when it is aborted. */
-  readonly signal?: AbortSignal
-  /** In seconds. Default: no limit. */
-  readonly timeout?: number
-}
-
-const MS = 1000
-
-/** Messages of a channel that a handler has failed on too often. */
-export interface PoisonMessages {
-  /** Everything that was put aside, in the order of the log. */
-  list(): readonly PoisonMessage[]
-  /**
-   * Delivers a message again, before those that have arrived since, and with all its attempts.
-   *
-   * @throws {StaticError} `not_found` if no message with this index was put aside
-   */
-  retry(index: number): Promise<void>
-  /**
-   * Deletes a message for good.
-   *
-   * @throws {StaticError} `not_found` if no message with this index was put aside
-   */
-  drop(index: number): Promise<void>
 }
 
 /**
@@ -155,6 +130,54 @@ export class Channel implements AsyncDisposable {
     const { inbox } = this.#membership
     await this.#edge.wait(() =>
       handleMessages(this.#agent.context, this.#membership, (entry) => handler(new Envelope(entry, inbox)), options),
+    )
+  }
+
+  /**
+   * Asks a member, or all of them, and returns the answers as they arrive, with their verified senders. A string or
+   * bytes, at most 262,080 bytes. Only the member asked is believed. The request is sent like a message and outlives the
+   * program: `asked` returns it after a restart, with the answers that were not read.
+   *
+   * @throws {StaticError} `invalid_request`, `too_large`, `not_found` if `to` is not a member, `queue_full` if 256
+   *   requests of this agent are open; the iterator throws what happens later
+   * @example
+   * for await (const answer of channel.ask('status?', { to: agentId })) console.log(answer.text())
+   */
+  ask(payload: Uint8Array | string, options: AskOptions = {}): Ask {
+    return this.#edge.run(() => {
+      const to = options.to === undefined ? undefined : parseAgentId(options.to)
+      const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
+      return new Ask(this.#membership.asks.ask({ ...question, signal: options.signal }), this.#edge)
+    })
+  }
+
+  /** The requests of this agent that are open: not answered completely, or with answers that were not read. */
+  asked(): readonly Ask[] {
+    return this.#membership.asks.list().map((ask) => new Ask(ask, this.#edge))
+  }
+
+  /**
+   * Answers the requests of other members: what the handler yields or returns are the answers. An error that it throws
+   * is the answer, too: the code and message of a `StaticError`, otherwise `internal_error` without details. A request
+   * is settled when the relay has accepted its last answer, so one that a killed program had not finished is served
+   * again (`redelivered`); the asker takes each answer once.
+   *
+   * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
+   *
+   * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
+   * @example
+   * await channel.serve(async function* (request) {
+   *   yield `You asked ${request.text()}`
+   * })
+   */
+  async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
+    await this.#edge.wait(() =>
+      serveRequests(
+        this.#agent.context,
+        this.#membership,
+        (entry, signal) => handler(new ChannelRequest(entry, signal)),
+        options,
+      ),
     )
   }
 
@@ -378,9 +401,9 @@ export class Channel implements AsyncDisposable {
     return this.#membership.inbox.hasNext
   }
 
-  /** Ends this channel's iterators and `handle` calls. The client stays a member: `channel(name)` opens it again. */
+  /** Ends this channel's iterators, `handle` and `serve` calls. The client stays a member: `channel(name)` opens it again. */
   close(): void {
-    this.#membership.inbox.stop()
+    this.#membership.stopReaders()
   }
 
   async #ask(body: Extract<RequestBody, { readonly case: 'rejectCommit' | 'liftBar' }>): Promise<void> {
@@ -408,11 +431,4 @@ export function removedFrom(name: string): StaticError {
     'removed',
     `This agent is no longer a member of channel ${name}: it was removed. Ask the owner to add it again.`,
   )
-}
-
-function limitsOf({ signal, timeout }: SendOptions): SendLimits {
-  if (timeout === undefined) return { signal }
-  if (!(timeout > 0))
-    throw StaticError.of('invalid_request', `\`timeout\` is ${timeout}. It must be a number of seconds above 0.`)
-  return { signal, timeoutMs: timeout * MS }
 }

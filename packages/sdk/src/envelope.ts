@@ -1,5 +1,7 @@
 /** Received messages, as the application gets them. */
 import { StaticError, toHex } from '@static/protocol'
+import { type AnswerError, decodeRequest } from './core/channel/asks/ask-frame.ts'
+import type { AnswerEntry } from './core/channel/asks/open-ask.ts'
 import type { Inbox, Entry } from './core/channel/messages/inbox.ts'
 import type { PutAside } from './core/channel/messages/poison.ts'
 import { fingerprintOf } from './fingerprint.ts'
@@ -23,10 +25,8 @@ export function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember 
   return { agentId, fingerprint: fingerprintOf(agentId), identity }
 }
 
-/** A received payload with its metadata. */
-export class Envelope {
-  /** The bytes that were sent. */
-  readonly payload: Uint8Array
+/** What a message, a request and an answer have in common. */
+export abstract class ReceivedMessage {
   /** Verified by the signature on the message. */
   readonly sender: ChannelMember
   /** 32 hexadecimal digits, the same as `send` returned to the sender. */
@@ -37,6 +37,51 @@ export class Envelope {
   readonly epoch: number
   /** When the relay accepted the message, by the relay's clock. */
   readonly time: Date
+
+  /** @internal */
+  constructor({ sender, identity, messageId, index, epoch, receivedAt }: InboxRecord) {
+    this.sender = memberOf(sender, identity)
+    this.messageId = toHex(messageId)
+    this.index = index
+    this.epoch = epoch
+    this.time = timeOf(receivedAt)
+  }
+
+  /** The bytes that were sent. */
+  abstract readonly payload: Uint8Array
+
+  /**
+   * The payload as text.
+   *
+   * @throws {StaticError} `invalid_request` if it is not UTF-8
+   */
+  text(): string {
+    const { payload } = this
+    try {
+      return textOf(payload)
+    } catch (cause) {
+      throw StaticError.of('invalid_request', `The payload of message ${this.index} is not UTF-8 text.`, { cause })
+    }
+  }
+
+  /**
+   * The value in a payload of JSON, as `Channel.sendJson` sends it.
+   *
+   * @throws {StaticError} `invalid_json`
+   */
+  json(): unknown {
+    const { payload } = this
+    try {
+      return JSON.parse(textOf(payload))
+    } catch (cause) {
+      throw StaticError.of('invalid_json', `The payload of message ${this.index} is not JSON.`, { cause })
+    }
+  }
+}
+
+/** A received payload with its metadata. */
+export class Envelope extends ReceivedMessage {
+  readonly payload: Uint8Array
   /** True if the message may have been delivered before without being settled. */
   readonly redelivered: boolean
   readonly #entry: Entry
@@ -44,13 +89,8 @@ export class Envelope {
 
   /** @internal Get envelopes from a channel. */
   constructor(entry: Entry, inbox: Inbox) {
-    const { sender, identity, messageId, index, epoch, receivedAt } = entry.record
+    super(entry.record)
     this.payload = entry.payload
-    this.sender = memberOf(sender, identity)
-    this.messageId = toHex(messageId)
-    this.index = index
-    this.epoch = epoch
-    this.time = timeOf(receivedAt)
     this.redelivered = entry.redelivered
     this.#entry = entry
     this.#inbox = inbox
@@ -65,32 +105,60 @@ export class Envelope {
   markGiven(): void {
     this.#inbox.given(this.#entry)
   }
+}
 
-  /**
-   * The payload as text.
-   *
-   * @throws {StaticError} `invalid_request` if it is not UTF-8
-   */
-  text(): string {
-    try {
-      return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(this.payload)
-    } catch (cause) {
-      throw StaticError.of('invalid_request', `The payload of message ${this.index} is not UTF-8 text.`, { cause })
-    }
+/** A request of another member, for the handler of `Channel.serve`. */
+export class ChannelRequest extends ReceivedMessage {
+  readonly payload: Uint8Array
+  /** Whether this agent was asked by name. Otherwise all members were. */
+  readonly isToMe: boolean
+  /** When the asker stops waiting. */
+  readonly deadline: Date
+  /** True if the request may have been served before, completely or in part. */
+  readonly redelivered: boolean
+  /** Aborted when the asker cancels the request, leaves, or stops waiting. */
+  readonly signal: AbortSignal
+
+  /** @internal Handlers get requests. */
+  constructor(entry: Entry, signal: AbortSignal) {
+    super(entry.record)
+    const body = decodeRequest(entry.payload)
+    this.payload = body?.payload ?? new Uint8Array()
+    this.isToMe = body?.to !== undefined
+    this.deadline = timeOf(entry.record.receivedAt + (body?.lifetimeMs ?? 0))
+    this.redelivered = entry.redelivered
+    this.signal = signal
+  }
+}
+
+/** An answer to a request (`Channel.ask`). */
+export class Answer extends ReceivedMessage {
+  /** Why the member did not answer, if so: `ask_failed`, with the member's own code in `details.answer`. */
+  readonly error: StaticError | undefined
+  readonly #payload: Uint8Array
+
+  /** @internal Get answers from `Channel.ask`. */
+  constructor({ record, content }: AnswerEntry) {
+    super(record)
+    const isError = 'error' in content
+    this.#payload = isError ? new Uint8Array() : content.payload
+    this.error = isError ? askFailed(record.sender, content.error) : undefined
   }
 
   /**
-   * The value in a payload of JSON, as `Channel.sendJson` sends it.
+   * The bytes of the answer.
    *
-   * @throws {StaticError} `invalid_json`
+   * @throws {StaticError} `error`, if there is one
    */
-  json(): unknown {
-    try {
-      return JSON.parse(this.text())
-    } catch (cause) {
-      throw StaticError.of('invalid_json', `The payload of message ${this.index} is not JSON.`, { cause })
-    }
+  get payload(): Uint8Array {
+    if (this.error) throw this.error
+    return this.#payload
   }
+}
+
+function askFailed(sender: AgentId, answer: AnswerError): StaticError {
+  const text = `Agent ${sender.slice(0, 8)}… answered with the error ${answer.code}: ${answer.message}`
+  return StaticError.of('ask_failed', text, { answer })
 }
 
 /** A message that a handler has failed on too often, and that was put aside (`Channel.poison`). */
@@ -117,6 +185,11 @@ export function poisonMessageOf({ record, payload }: PutAside): PoisonMessage {
     reason,
     putAsideAt: new Date(putAsideAt),
   }
+}
+
+/** Throws unless it is UTF-8. */
+function textOf(payload: Uint8Array): string {
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload)
 }
 
 function timeOf(receivedAt: InboxRecord['receivedAt']): Date {

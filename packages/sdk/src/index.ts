@@ -11,14 +11,24 @@ export {
   type TrafficProfileName,
   TransportError,
 } from '@static/protocol'
-export { type AddOptions, Channel, type PoisonMessages, type SendOptions } from './channel.ts'
+export { Ask } from './ask.ts'
+export { type AddOptions, Channel } from './channel.ts'
+export type { AskOptions, PoisonMessages, SendOptions } from './channel-options.ts'
 export { type JoinOffer, StaticClient } from './client.ts'
 export type { AgentEvent } from './core/agent/events.ts'
 export type { OfferPolicy } from './core/agent/offer-limits.ts'
+export type { Answers, ServeOptions } from './core/channel/asks/serving.ts'
 export type { HandleOptions } from './core/channel/messages/handling.ts'
 export type { SentMessage } from './core/channel/messages/outbox.ts'
 export type { ReceiptLevel, UnreachedReason } from './core/channel/receipts/reached.ts'
-export { type ChannelMember, Envelope, type PoisonMessage } from './envelope.ts'
+export {
+  Answer,
+  type ChannelMember,
+  ChannelRequest,
+  Envelope,
+  type PoisonMessage,
+  type ReceivedMessage,
+} from './envelope.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './invite/link.ts'
 export type { IssuedInvite } from './invite/issued.ts'
 export { type InviteOptions, type LinkOptions, StaticChannelManager } from './manager.ts'

@@ -30,7 +30,7 @@ export type {
 } from './ports.ts'
 export { openSession } from './session/session.ts'
 export { prepareChanges } from './store/changes.ts'
-export { prepareInbox, preparePoison, readSnapshot } from './store/snapshot.ts'
+export { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from './store/snapshot.ts'
 export type { Value } from './store/sqlite.ts'
 export type { Key, RowReads, RowWrites, Table, Totals } from './store/rows/table.ts'
 export { IDENTITY } from './store/tables/agent.ts'

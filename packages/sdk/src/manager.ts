@@ -1,6 +1,7 @@
 /** Channels by name, with invites: the simple way to use an agent. */
 import { parseChannelName, StaticError, toHex } from '@static/protocol'
-import type { Channel, SendOptions } from './channel.ts'
+import type { Channel } from './channel.ts'
+import type { SendOptions } from './channel-options.ts'
 import { StaticClient } from './client.ts'
 import type { AgentParts } from './core/agent/agent.ts'
 import type { Envelope } from './envelope.ts'

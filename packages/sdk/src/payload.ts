@@ -7,7 +7,7 @@ import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
  *
  * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`
  */
-export function payloadBytes(payload: unknown): Uint8Array {
+export function payloadBytes(payload: unknown, most: number = MAX_PAYLOAD_BYTES): Uint8Array {
   const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
   // Also one of another realm. Views of wider elements are refused: which bytes they stand for depends on the machine.
   if (!types.isUint8Array(bytes)) {
@@ -16,8 +16,8 @@ export function payloadBytes(payload: unknown): Uint8Array {
       `A payload must be a string or a Uint8Array, not ${typeOf(payload)}. ${remedyFor(payload)}`,
     )
   }
-  if (bytes.length > MAX_PAYLOAD_BYTES) {
-    throw StaticError.of('too_large', `The payload has ${bytes.length} bytes; the limit is ${MAX_PAYLOAD_BYTES}.`)
+  if (bytes.length > most) {
+    throw StaticError.of('too_large', `The payload has ${bytes.length} bytes; the limit is ${most}.`)
   }
   return bytes === payload ? Uint8Array.from(bytes) : bytes
 }

@@ -11,7 +11,9 @@ export type {
 export type {
   AgentId,
   AgentStore,
+  AnswererRecord,
   AnsweredRecord,
+  AskRecord,
   AttemptRecord,
   ChainRecord,
   Change,

@@ -40,6 +40,8 @@ class Secrets {
       load: () => store.load(),
       inbox: (id, after, limit) => store.inbox(id, after, limit),
       poison: (id) => store.poison(id),
+      requests: (id, after, limit) => store.requests(id, after, limit),
+      answers: (id) => store.answers(id),
       write: (changes) => {
         for (const change of changes) secrets.#note(change)
         store.write(changes)

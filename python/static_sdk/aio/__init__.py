@@ -17,11 +17,13 @@ A task that waits in a call can be cancelled at any time. What it called may sti
 encrypted yet is not sent any more, and a message that has not been returned stays unsettled for the next reader.
 """
 
+from .asks import Ask
 from .channel import Channel, PoisonMessages, Reading
 from .client import JoinOffer, Listening, StaticClient
 from .manager import StaticChannelManager
 
 __all__ = [
+    "Ask",
     "Channel",
     "JoinOffer",
     "Listening",

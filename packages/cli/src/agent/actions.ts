@@ -3,7 +3,9 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type { Channel, ChannelMember, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
+import type { Channel, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
+import { type AnswerSummary, nextAnswer, startAsk } from './ask-actions.ts'
+import { findMember, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
 import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
 
 /** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */
@@ -12,8 +14,6 @@ const LIST_TIMEOUT_MS = 3000
 const VERIFY_TIMEOUT_MS = 10_000
 /** How long `watchMembers` waits for a change before it answers anyway. */
 const WATCH_MS = 20_000
-/** The fewest digits of an agent id that name a member. */
-const MIN_ID_DIGITS = 8
 
 /** A channel in a list. */
 export interface ChannelSummary {
@@ -27,16 +27,6 @@ export interface ChannelSummary {
   readonly members: number | null
   /** The error code of that failure. */
   readonly error?: string
-}
-
-/** A member of a channel. */
-export interface MemberSummary {
-  readonly agent_id: string
-  readonly fingerprint: string
-  readonly identity: string
-  readonly owner: boolean
-  /** Whether the member is this agent. */
-  readonly self: boolean
 }
 
 /** An invite to a channel. */
@@ -56,7 +46,7 @@ export interface Message {
   readonly epoch: number
   readonly time: string
   readonly redelivered: boolean
-  readonly sender: { readonly agent_id: string; readonly fingerprint: string; readonly identity: string }
+  readonly sender: SenderSummary
   /** Base64. */
   readonly payload: string
 }
@@ -91,6 +81,22 @@ const MOST_REASON_LETTERS = 200
 
 /** The actions by name; each takes the agent, then the arguments of the command. */
 export const ACTIONS = {
+  /** Asks the member with this identity, agent id or beginning of one, or all (''). Resolves to the request's id. */
+  async ask(
+    manager: StaticChannelManager,
+    name: string,
+    payload: string,
+    member: string,
+    timeout: number,
+  ): Promise<string> {
+    return startAsk(manager, name, { payload: Buffer.from(payload, 'base64'), member, timeout })
+  },
+
+  /** The next answer to a request of this agent; null at the end. */
+  async nextAnswer(manager: StaticChannelManager, name: string, id: string): Promise<AnswerSummary | null> {
+    return await nextAnswer(manager, name, id)
+  },
+
   async create(manager: StaticChannelManager, name: string): Promise<ChannelSummary> {
     return summary(manager, await manager.create(name))
   },
@@ -319,37 +325,6 @@ export function messageOf(channel: string, envelope: Envelope): Message {
   }
 }
 
-function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
-  return channel.members().map(({ agentId, fingerprint, identity }) => ({
-    agent_id: agentId,
-    fingerprint,
-    identity: Buffer.from(identity).toString(),
-    owner: fingerprint === channel.owner,
-    self: agentId === manager.client.agentId,
-  }))
-}
-
-/**
- * Members choose their identities, so an identity can look like the agent id of somebody else: only a whole agent id
- * is certain, everything else must fit one member only.
- */
-function findMember(members: readonly MemberSummary[], channel: string, wanted: string): MemberSummary {
-  const digits = wanted.replaceAll(/[\s:]/g, '').toLowerCase()
-  const byId = members.find(({ agent_id: id }) => id === digits)
-  if (byId !== undefined) return byId
-  const isPrefix = digits.length >= MIN_ID_DIGITS && /^[0-9a-f]+$/.test(digits)
-  const fitting = members.filter(
-    ({ agent_id: id, identity }) => identity === wanted || (isPrefix && id.startsWith(digits)),
-  )
-  const [found] = fitting
-  if (found !== undefined && fitting.length === 1) return found
-  const problem = found === undefined ? 'has no member' : `has ${fitting.length} members that fit`
-  throw StaticError.of(
-    found === undefined ? 'not_found' : 'invalid_request',
-    `Channel ${channel} ${problem} ${JSON.stringify(wanted)}. Use a fingerprint from the list of members.`,
-  )
-}
-
 function poisonSummary(message: PoisonMessage): PoisonSummary {
   const { index, messageId, time, sender, payload, attempts, reason, putAsideAt } = message
   return {
@@ -362,10 +337,6 @@ function poisonSummary(message: PoisonMessage): PoisonSummary {
     reason: reason.slice(0, MOST_REASON_LETTERS),
     put_aside_at: putAsideAt.toISOString(),
   }
-}
-
-function senderOf({ agentId, fingerprint, identity }: ChannelMember): Message['sender'] {
-  return { agent_id: agentId, fingerprint, identity: Buffer.from(identity).toString() }
 }
 
 /** Waits until the agent has processed everything on the relay; resolves to the reason if it cannot. */

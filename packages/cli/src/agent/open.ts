@@ -5,7 +5,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
-import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } from '@static/sdk'
+import type {
+  AgentEvent,
+  ClientOptions,
+  ChannelRequest,
+  HandleOptions,
+  ServeOptions,
+  StaticChannelManager,
+} from '@static/sdk'
 import { readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
@@ -80,6 +87,12 @@ export interface OpenAgent {
   follow(channel: string): Follower
   /** Runs a handler for each message, as `Channel.handle`. Fails if another process has the agent open. */
   handle(channel: string, handler: (message: Message) => Promise<void>, options: HandleOptions): Promise<void>
+  /** Answers each request, as `Channel.serve`. Fails if another process has the agent open. */
+  serve(
+    channel: string,
+    handler: (request: ChannelRequest) => Promise<Uint8Array>,
+    options: ServeOptions,
+  ): Promise<void>
   /** Events other than messages; undefined if another process has the agent open. */
   events(): AsyncIterableIterator<AgentEvent> | undefined
   close(): Promise<void>
@@ -210,6 +223,7 @@ async function localAgent(
     follow: (channel) => queue.follow(channel),
     handle: (channel, handler, handling) =>
       manager.client.channel(channel).handle((envelope) => handler(messageOf(channel, envelope)), handling),
+    serve: (channel, handler, serving) => manager.client.channel(channel).serve(handler, serving),
     events: () => manager.client.events(),
     close: async () => {
       // Close the socket first: new commands then wait for the database.
@@ -220,6 +234,13 @@ async function localAgent(
 }
 
 function remoteAgent(client: HostClient, identity: string): OpenAgent {
+  const isOpenElsewhere = async (): Promise<never> => {
+    const holder = (await client.request('holder', [])) as Holder
+    throw StaticError.of(
+      'store_locked',
+      `Agent ${identity} is open in ${holderWords(holder)}, which reads its messages. Stop it, or use another agent (--as).`,
+    )
+  }
   return {
     remote: true,
     identity,
@@ -240,13 +261,8 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
       settle: async () => void (await client.request('settle', [channel])),
       abandon: () => client.close(),
     }),
-    handle: async () => {
-      const holder = (await client.request('holder', [])) as Holder
-      throw StaticError.of(
-        'store_locked',
-        `Agent ${identity} is open in ${holderWords(holder)}, which reads its messages. Stop it, or use another agent (--as).`,
-      )
-    },
+    handle: isOpenElsewhere,
+    serve: isOpenElsewhere,
     events: () => undefined,
     close: () => {
       client.close()

@@ -1,6 +1,7 @@
 /** `static channel`: encrypted channels, used by an agent on this machine. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
+import { askCommand, serveCommand } from './channel/ask.ts'
 import { inviteCommand } from './channel/invite.ts'
 import { joinCommand } from './channel/join.ts'
 import { listenCommand } from './channel/listen.ts'
@@ -30,6 +31,8 @@ export function channelCommand(): Command {
     .addCommand(sendCommand())
     .addCommand(listenCommand())
     .addCommand(receiptsCommand())
+    .addCommand(askCommand())
+    .addCommand(serveCommand())
     .addCommand(poisonCommand())
     .addCommand(verifyCommand())
     .addCommand(rotateCommand())

@@ -2,8 +2,9 @@
  * Runs a command for each message (`listen --exec`): the payload on stdin, the rest in the environment. Exit code 0
  * means that the message is handled.
  */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { Writable } from 'node:stream'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
 import { printable } from '../terminal/output.ts'
@@ -30,25 +31,60 @@ export function parseCommand(line: string): string {
 /** A handler that runs a shell command. When `signal` is aborted, the command gets SIGTERM. */
 export function commandHandler(line: string, agent: HandlingAgent, signal: AbortSignal): MessageHandler {
   return async (message) => {
-    // In a process group of its own, which is ended with all that the shell has started.
-    const child = spawn('/bin/sh', ['-c', line], {
-      env: { ...process.env, ...variablesOf(message, agent) },
-      stdio: ['pipe', 'inherit', 'inherit'],
-      detached: true,
-    })
-    const ended = once(child, 'exit')
-    const stop = (): void => endGroup(child.pid)
-    signal.addEventListener('abort', stop)
-    try {
-      // The command need not read its input.
-      child.stdin.on('error', () => {})
-      child.stdin.end(Buffer.from(message.payload, 'base64'))
-      const [code, killedBy] = (await ended) as [number | null, NodeJS.Signals | null]
-      if (code === null) throw new Error(`The command was ended by ${killedBy}.`)
-      if (code !== 0) throw new Error(`The command exited with ${code}.`)
-    } finally {
-      signal.removeEventListener('abort', stop)
-    }
+    const env = { ...process.env, ...variablesOf(message, agent) }
+    const child = spawn('/bin/sh', ['-c', line], { env, stdio: ['pipe', 'inherit', 'inherit'], detached: true })
+    await ended(child, Buffer.from(message.payload, 'base64'), signal)
+  }
+}
+
+/**
+ * Runs a shell command for a request and returns what it prints to stdout. When `signal` is aborted, the command gets
+ * SIGTERM; also when it prints more than `most` bytes, which is `too_large`.
+ */
+export async function answerOfCommand(
+  line: string,
+  request: Message,
+  agent: HandlingAgent,
+  { signal, most }: { readonly signal: AbortSignal; readonly most: number },
+): Promise<Buffer> {
+  const env = { ...process.env, ...variablesOf(request, agent) }
+  const child = spawn('/bin/sh', ['-c', line], { env, stdio: ['pipe', 'pipe', 'inherit'], detached: true })
+  const printed: Buffer[] = []
+  let bytes = 0
+  child.stdout.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+    if (bytes <= most) printed.push(chunk)
+    else endGroup(child.pid)
+  })
+  const closed = once(child, 'close')
+  try {
+    await ended(child, Buffer.from(request.payload, 'base64'), signal)
+  } catch (error) {
+    if (bytes > most) throw StaticError.of('too_large', `The answer has more than ${most} bytes, the limit.`)
+    throw error
+  }
+  await closed
+  return Buffer.concat(printed)
+}
+
+/** The command is in a process group of its own, which is ended with all that the shell has started. */
+async function ended(
+  child: ChildProcess & { readonly stdin: Writable },
+  input: Uint8Array,
+  signal: AbortSignal,
+): Promise<void> {
+  const exit = once(child, 'exit')
+  const stop = (): void => endGroup(child.pid)
+  signal.addEventListener('abort', stop)
+  try {
+    // The command need not read its input.
+    child.stdin.on('error', () => {})
+    child.stdin.end(input)
+    const [code, killedBy] = (await exit) as [number | null, NodeJS.Signals | null]
+    if (code === null) throw new Error(`The command was ended by ${killedBy}.`)
+    if (code !== 0) throw new Error(`The command exited with ${code}.`)
+  } finally {
+    signal.removeEventListener('abort', stop)
   }
 }
 

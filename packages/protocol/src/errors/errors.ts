@@ -11,6 +11,8 @@ export interface ErrorDetails {
   readonly errors?: readonly { readonly field: string; readonly message: string }[]
   /** With `queue_full`: members that have not fetched so many entries, the furthest behind first. */
   readonly lagging?: readonly { readonly agent: string; readonly waiting: number }[]
+  /** With `ask_failed`: the code and text that the member asked has sent. */
+  readonly answer?: { readonly code: string; readonly message: string }
   /** The resource that already exists. */
   readonly resourceId?: string
   /** With `relay_changed`: the relay that the agent knows, if any, and the one that answers under its name. */
@@ -69,7 +71,7 @@ export class StaticError extends Error {
 
   /** What `JSON.stringify` writes, for logs and other processes. The cause is included without its stack. */
   toJSON(): ErrorJson {
-    const { retryAfter, errors, resourceId, relay } = this.details
+    const { retryAfter, errors, answer, resourceId, relay } = this.details
     return {
       name: this.name,
       code: this.code,
@@ -78,6 +80,7 @@ export class StaticError extends Error {
       ...(this.docUrl !== undefined && { docUrl: this.docUrl }),
       ...(retryAfter !== undefined && { retryAfter }),
       ...(errors !== undefined && { errors }),
+      ...(answer !== undefined && { answer }),
       ...(resourceId !== undefined && { resourceId }),
       ...(relay !== undefined && { relay }),
       ...(this.cause !== undefined && { cause: causeJson(this.cause) }),

@@ -39,6 +39,10 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   not_found:
     'No such key, account, channel, member or commit is visible to this caller. A resource of another account looks the same as one that does not exist.',
   removed: 'This agent is no longer a member of the channel: the owner removed it, or it left.',
+  ask_timeout:
+    'A request to a member (`channel.ask`) was not answered completely before its timeout. The member may be offline, may not serve requests, or is slow.',
+  ask_failed:
+    'The handler of the member that was asked has thrown an error. `details.answer` has the code and text that it sent.',
   group_full: 'The channel has the maximum number of members.',
   too_large: 'The payload or commit is larger than one message can be.',
   queue_full:

@@ -30,6 +30,8 @@ export type ErrorCode =
   | 'not_found'
   | 'removed'
   | 'group_full'
+  | 'ask_timeout'
+  | 'ask_failed'
   | 'too_large'
   | 'queue_full'
   | 'invite_invalid'
@@ -298,6 +300,21 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Removed from the channel',
     ['This agent is no longer a member of the channel.', NEW_INVITE],
     GRPC.permissionDenied,
+  ),
+  ask_timeout: channel(
+    504,
+    'No answer in time',
+    [
+      'The member asked did not answer in time. It may still have carried out the request.',
+      'Ask again only if that is safe, or with a longer timeout.',
+    ],
+    GRPC.deadlineExceeded,
+  ),
+  ask_failed: channel(
+    502,
+    'Answered with an error',
+    ['The member asked answered with an error.', 'The error’s code and text say why.'],
+    GRPC.failedPrecondition,
   ),
   group_full: channel(
     409,

@@ -8,6 +8,7 @@ import { type JoinOffer, StaticClient } from '../client.ts'
 import type { AgentEvent } from '../core/agent/events.ts'
 import { StaticChannelManager } from '../manager.ts'
 import { resolveSettings } from '../settings.ts'
+import { Asking } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
 import { failureOf } from './failure.ts'
 import { HeldOffers } from './held-offers.ts'
@@ -36,12 +37,14 @@ export class Driver {
   readonly #listenings = new Map<number, Listening>()
   readonly #offers = new HeldOffers<JoinOffer>()
   readonly #pending = new PendingCalls()
+  readonly #asking: Asking
   #connecting: Promise<unknown> | undefined
   #isClosed = false
   #numbers = 0
 
   constructor(tell: Tell) {
     this.#tell = tell
+    this.#asking = new Asking(tell)
   }
 
   /** Handles a frame from the program. */
@@ -79,6 +82,8 @@ export class Driver {
         return this.#held(word.on).reading.given(word.upTo)
       case 'handled':
         return this.#held(word.on).reading.handled(word.token, word.error)
+      case 'answered':
+        return this.#asking.answered(word.token, word.error)
       case 'cancel':
         return this.#pending.cancel(word.call)
     }
@@ -112,6 +117,19 @@ export class Driver {
         )
         return {}
       }
+      case 'serve': {
+        const { id, on, concurrency, perAsker } = ask
+        await this.#pending.run(ask, ({ signal }) =>
+          this.#asking.serve(this.#held(on).channel, id, { concurrency, perAsker, signal }),
+        )
+        return {}
+      }
+      case 'ask':
+      case 'asked':
+      case 'nextAnswer':
+      case 'cancelAsk':
+      case 'answer':
+        return this.#asking.answer((on) => this.#held(on).channel, ask, bytes)
       case 'events':
         return { result: this.#listen(this.#open().events()) }
       case 'joins':

@@ -29,6 +29,8 @@ type ClientAsk =
   | { readonly do: 'sendTo'; readonly name: string; readonly timeout?: number }
   /** Answered when the channel ends. */
   | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
+  /** Answered when the channel ends. */
+  | { readonly do: 'serve'; readonly on: number; readonly concurrency: number; readonly perAsker: number }
   | { readonly do: 'next' | 'return' | 'accept' | 'decline'; readonly on: number }
 
 /** Calls of a channel. */
@@ -78,6 +80,16 @@ export type PoisonAsk =
   | { readonly do: 'poison'; readonly on: number; readonly after: number }
   | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
 
+/** Calls about requests and answers. */
+export type AskCall =
+  /** Bytes: the payload. */
+  | { readonly do: 'ask'; readonly on: number; readonly to?: string; readonly timeout?: number }
+  | { readonly do: 'asked'; readonly on: number }
+  /** `on` is the number of a request. Bytes of the answer to `nextAnswer`: the payload. */
+  | { readonly do: 'nextAnswer' | 'cancelAsk'; readonly on: number }
+  /** An answer to a request of another member. Bytes: the payload. Answered with whether the asker wants more. */
+  | { readonly do: 'answer'; readonly token: number }
+
 /** Calls about invites. */
 export type InviteAsk =
   | { readonly do: 'invite'; readonly name: string; readonly maxUses: number; readonly ttl: number }
@@ -94,7 +106,7 @@ export type InviteAsk =
   | { readonly do: 'revokeInvite'; readonly token: string }
 
 /** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
-export type Ask = ClientAsk | ChannelAsk | PoisonAsk | InviteAsk
+export type Ask = ClientAsk | ChannelAsk | PoisonAsk | AskCall | InviteAsk
 
 /** What a call returns. */
 export interface Answer {
@@ -110,7 +122,16 @@ export type Word =
   | { readonly do: 'recall'; readonly on: number; readonly tokens: readonly number[]; readonly before: number }
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
   | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
-  /** Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `reached`, `catchUp` or `handle`, which is still answered. */
+  /** A request is answered completely. The code of an error is for the asker, an error without one is not. */
+  | {
+      readonly do: 'answered'
+      readonly token: number
+      readonly error?: { readonly code?: string; readonly message: string }
+    }
+  /**
+   * Ends the wait of a pending `send`, `sendTo`, `waitForMember`, `reached`, `catchUp`, `handle` or `serve`, which is
+   * still answered.
+   */
   | { readonly do: 'cancel'; readonly call: number }
 
 /** An error for the program to raise. */
@@ -121,15 +142,19 @@ export interface Failure {
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 
-/** A message without its payload; `token` settles it. */
-export interface MessageFields {
-  readonly on: number
-  readonly token: number
+/** What messages, requests and answers have in common. */
+export interface ReceivedFields {
   readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
   readonly messageId: string
   readonly index: number
   readonly epoch: number
   readonly time: number
+}
+
+/** A message without its payload; `token` settles it. */
+export interface MessageFields extends ReceivedFields {
+  readonly on: number
+  readonly token: number
   readonly redelivered: boolean
 }
 
@@ -140,6 +165,17 @@ export type Told =
   | (MessageFields & { readonly event: 'payload'; readonly run: number })
   /** Bytes: the payload, for the handler of a `handle` call. */
   | (MessageFields & { readonly event: 'handle'; readonly call: number })
+  /** Bytes: the payload of a request, for the handler of a `serve` call. */
+  | (ReceivedFields & {
+      readonly event: 'serve'
+      readonly call: number
+      readonly token: number
+      readonly isToMe: boolean
+      readonly deadline: number
+      readonly redelivered: boolean
+    })
+  /** The asker wants no more answers to a request. */
+  | { readonly event: 'cancelled'; readonly call: number; readonly token: number }
   /** A payload that was asked for will not come. */
   | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: Failure }
   /** The manager no longer answers join requests. */

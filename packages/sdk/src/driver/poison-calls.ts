@@ -1,5 +1,5 @@
 /** Calls about the messages that a channel has put aside. */
-import type { PoisonMessages } from '../channel.ts'
+import type { PoisonMessages } from '../channel-options.ts'
 import type { PoisonMessage } from '../envelope.ts'
 import type { Answer, PoisonAsk } from './messages.ts'
 import { plainMember } from './plain.ts'

@@ -102,6 +102,8 @@ export interface ChannelRecord {
    * No message beyond this index was delivered to the application. Exact after an orderly close, else an upper bound.
    */
   readonly givenUpTo: number
+  /** The same for requests. */
+  readonly servedUpTo: number
   /** For an offer: the agent that created the Welcome, and when it arrived. */
   readonly offeredBy: AgentId | undefined
   readonly offeredAt: Time
@@ -258,6 +260,23 @@ export interface PoisonRecord extends InboxRecord {
   readonly putAsideAt: Time
 }
 
+/** A request of this agent that is open: not answered completely, or its answers are not all read. */
+export interface AskRecord {
+  readonly messageId: Uint8Array
+  /** Undefined: all members may answer. */
+  readonly to: AgentId | undefined
+  readonly deadline: Time
+}
+
+/** What a member has answered to a request of this agent. */
+export interface AnswererRecord {
+  /** Of the request. */
+  readonly messageId: Uint8Array
+  readonly agent: AgentId
+  readonly answers: number
+  readonly ended: boolean
+}
+
 /** One change in a transaction. */
 export type Change =
   | { readonly type: 'putKeyPackage'; readonly record: KeyPackageRecord }
@@ -298,6 +317,16 @@ export type Change =
   /** Moves a message out of the inbox. */
   | { readonly type: 'putPoison'; readonly id: ChannelId; readonly record: PoisonRecord }
   | { readonly type: 'dropPoison'; readonly id: ChannelId; readonly index: number }
+  /** A request that this agent has not answered completely. */
+  | { readonly type: 'putRequest'; readonly id: ChannelId; readonly record: InboxRecord }
+  | { readonly type: 'dropRequest'; readonly id: ChannelId; readonly index: number }
+  | { readonly type: 'putAsk'; readonly id: ChannelId; readonly record: AskRecord }
+  /** With its answerers. Its answers are dropped one by one. */
+  | { readonly type: 'dropAsk'; readonly id: ChannelId; readonly messageId: Uint8Array }
+  | { readonly type: 'putAnswerer'; readonly id: ChannelId; readonly record: AnswererRecord }
+  /** An answer that the application has not read. */
+  | { readonly type: 'putAnswer'; readonly id: ChannelId; readonly record: InboxRecord }
+  | { readonly type: 'dropAnswer'; readonly id: ChannelId; readonly index: number }
   /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
   | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
   | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
@@ -339,17 +368,24 @@ export interface StoredChannel {
   /** Ordered by counter. */
   readonly answered: readonly AnsweredRecord[]
   /** The messages that are not settled yet. */
-  readonly inbox: MessageTotals & {
-    /** The index of the first one; 0 if there is none. */
-    readonly first: number
-  }
+  readonly inbox: WaitingTotals
   readonly poison: MessageTotals
+  readonly requests: WaitingTotals
+  readonly answers: MessageTotals
+  readonly asks: readonly AskRecord[]
+  readonly answerers: readonly AnswererRecord[]
 }
 
 /** How many messages there are, and their bytes of ciphertext. */
 export interface MessageTotals {
   readonly messages: number
   readonly bytes: number
+}
+
+/** The same for messages that wait for the application. */
+export interface WaitingTotals extends MessageTotals {
+  /** The index of the first one; 0 if there is none. */
+  readonly first: number
 }
 
 /** A channel that this agent was removed from. */
@@ -380,6 +416,10 @@ export interface AgentStore {
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
   /** The messages of a channel that were put aside, in order. */
   poison(id: ChannelId): readonly PoisonRecord[]
+  /** Like `inbox`, for requests that are not answered completely. */
+  requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
+  /** The unread answers of a channel, in order. */
+  answers(id: ChannelId): readonly InboxRecord[]
   /** Writes all changes or none. They are on disk when it returns. */
   write(changes: readonly Change[]): void
   /**

@@ -4,7 +4,9 @@
  * each of which is wiped and written. Wiping the message key, which is in the small row, touches no ciphertext. A
  * leftover ciphertext is useless without that key and is deleted at the next checkpoint.
  */
+import { columnName } from './rows/table.ts'
 import type { Database, Statement } from './sqlite.ts'
+import { TABLES } from './tables/all.ts'
 
 /**
  * Enough for a burst in each direction. More would only make the next checkpoint slow, since every deleted row is
@@ -77,9 +79,9 @@ export class Bodies {
 
 /** Deletes rows left over by a crash. */
 export function deleteLeftovers(database: Database): void {
-  database.exec(`
-    DELETE FROM body WHERE number NOT IN (
-      SELECT body FROM outbox WHERE body_hash IS NULL UNION ALL SELECT body FROM inbox UNION ALL SELECT body FROM poison
-    )
-  `)
+  const used = TABLES.filter(({ body }) => body).map((table) => {
+    const until = table.body?.until === undefined ? '' : ` WHERE ${columnName(table, table.body.until)} IS NULL`
+    return `SELECT body FROM ${table.name}${until}`
+  })
+  database.exec(`DELETE FROM body WHERE number NOT IN (${used.join(' UNION ALL ')})`)
 }

@@ -16,7 +16,7 @@ import {
   WELCOME,
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
-import { INBOX, OUTBOX, POISON } from './tables/messages.ts'
+import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/messages.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipts.ts'
 
 /** The handler of each type of change. */
@@ -32,6 +32,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...epochSteps(rowsOf),
     ...messageSteps(rowsOf),
     ...receiptSteps(rowsOf),
+    ...askSteps(rowsOf),
     ...inviteSteps(rowsOf),
   }
   return (change) => (steps[change.type] as (change: Change) => void)(change)
@@ -56,14 +57,12 @@ type ChannelStep = 'putChannel' | 'dropChannel' | 'putWelcome' | 'putSender' | '
 function channelSteps(rowsOf: WritesOf): Pick<Steps, ChannelStep> {
   const [channels, welcomes] = [rowsOf(CHANNEL), rowsOf(WELCOME)]
   const [senders, leavers] = [rowsOf(SENDER), rowsOf(LEAVER)]
-  const [outbox, inbox, poison] = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON)]
+  const messages = [rowsOf(OUTBOX), rowsOf(INBOX), rowsOf(POISON), rowsOf(REQUEST), rowsOf(ANSWER)]
   return {
     putChannel: ({ record }) => channels.put(channelRow(record)),
     dropChannel: ({ id }) => {
       // Not left to the foreign key, because their ciphertexts are stored apart.
-      outbox.drop(id)
-      inbox.drop(id)
-      poison.drop(id)
+      for (const rows of messages) rows.drop(id)
       channels.drop(id)
     },
     putWelcome: ({ id, welcome }) => {
@@ -133,6 +132,21 @@ function receiptSteps(
     putOwnReceipt: ({ id, own }) => ownReceipts.put({ ...own, channel: id }),
     putStay: ({ id, stay }) => stays.put({ ...stayRow(stay), channel: id }),
     dropStay: ({ id, agent, addedAt }) => stays.drop(id, agent, addedAt),
+  }
+}
+
+type AskStep = 'putRequest' | 'dropRequest' | 'putAsk' | 'dropAsk' | 'putAnswerer' | 'putAnswer' | 'dropAnswer'
+
+function askSteps(rowsOf: WritesOf): Pick<Steps, AskStep> {
+  const [requests, answers, asks, answerers] = [rowsOf(REQUEST), rowsOf(ANSWER), rowsOf(ASK), rowsOf(ANSWERER)]
+  return {
+    putRequest: ({ id, record }) => requests.put({ ...record, channel: id, bytes: record.ciphertext.length }),
+    dropRequest: ({ id, index }) => requests.drop(id, index),
+    putAsk: ({ id, record }) => asks.put({ ...record, channel: id }),
+    dropAsk: ({ id, messageId }) => asks.drop(id, messageId),
+    putAnswerer: ({ id, record }) => answerers.put({ ...record, channel: id }),
+    putAnswer: ({ id, record }) => answers.put({ ...record, channel: id, bytes: record.ciphertext.length }),
+    dropAnswer: ({ id, index }) => answers.drop(id, index),
   }
 }
 

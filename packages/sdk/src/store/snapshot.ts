@@ -6,12 +6,13 @@ import type {
   ChannelId,
   EpochRecord,
   IdentityRecord,
+  MessageTotals,
   OutboxRecord,
   PendingCommitRecord,
   Snapshot,
   StoredChannel,
 } from '../ports.ts'
-import type { ReadsOf } from './rows/table.ts'
+import type { ReadsOf, Table, Totals } from './rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {
   CHANNEL,
@@ -27,7 +28,17 @@ import {
   WELCOME,
 } from './tables/channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
-import { INBOX, OUTBOX, type OutboxRow, POISON } from './tables/messages.ts'
+import {
+  ANSWER,
+  ANSWERER,
+  ASK,
+  INBOX,
+  type InboxRow,
+  OUTBOX,
+  type OutboxRow,
+  POISON,
+  REQUEST,
+} from './tables/messages.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRecord } from './tables/receipts.ts'
 
 /** Reads the agent's identity. */
@@ -63,9 +74,24 @@ export function readSnapshot(rowsOf: ReadsOf): Snapshot {
 
 /** Prepares reading the inbox of a channel after an index, in order. */
 export function prepareInbox(rowsOf: ReadsOf): AgentStore['inbox'] {
-  const inbox = rowsOf(INBOX)
+  return prepareReceived(rowsOf, INBOX)
+}
+
+/** Prepares reading the requests of a channel after an index, in order. */
+export function prepareRequests(rowsOf: ReadsOf): AgentStore['requests'] {
+  return prepareReceived(rowsOf, REQUEST)
+}
+
+/** Prepares reading the unread answers of a channel, in order. */
+export function prepareAnswers(rowsOf: ReadsOf): AgentStore['answers'] {
+  const answers = prepareReceived(rowsOf, ANSWER)
+  return (id) => answers(id, 0, Number.MAX_SAFE_INTEGER)
+}
+
+function prepareReceived(rowsOf: ReadsOf, table: Table<InboxRow>): AgentStore['inbox'] {
+  const rows = rowsOf(table)
   return (id, after, limit) =>
-    inbox.page([id], after, limit).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
+    rows.page([id], after, limit).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
 }
 
 /** Prepares reading what was put aside of a channel, in order. */
@@ -86,9 +112,12 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const ownReceipts = byChannel(rowsOf(OWN_RECEIPT).all())
   const stays = byChannel(rowsOf(STAY).all())
   const messages = byChannel(rowsOf(OUTBOX).all())
-  const inbox = rowsOf(INBOX).totals('bytes')
-  const poison = rowsOf(POISON).totals('bytes')
+  const asks = byChannel(rowsOf(ASK).all())
+  const answerers = byChannel(rowsOf(ANSWERER).all())
+  const [inbox, poison] = [rowsOf(INBOX).totals('bytes'), rowsOf(POISON).totals('bytes')]
+  const [requests, answers] = [rowsOf(REQUEST).totals('bytes'), rowsOf(ANSWER).totals('bytes')]
 
+  const first = (table: Table<InboxRow>, id: ChannelId): number => rowsOf(table).page([id], 0, 1)[0]?.index ?? 0
   const readEpoch = (id: ChannelId, which: number): EpochRecord | undefined => {
     const found = epochs(id).find(({ pending }) => pending === which)
     if (!found) return undefined
@@ -118,14 +147,18 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
         stays: stays(row.id).map(stayRecord),
         outbox: sent.flatMap(unanswered),
         answered: sent.flatMap(answered),
-        inbox: {
-          messages: inbox.get(row.id)?.rows ?? 0,
-          bytes: inbox.get(row.id)?.sum ?? 0,
-          first: inbox.has(row.id) ? (rowsOf(INBOX).page([row.id], 0, 1)[0]?.index ?? 0) : 0,
-        },
-        poison: { messages: poison.get(row.id)?.rows ?? 0, bytes: poison.get(row.id)?.sum ?? 0 },
+        inbox: { ...messagesOf(inbox.get(row.id)), first: inbox.has(row.id) ? first(INBOX, row.id) : 0 },
+        poison: messagesOf(poison.get(row.id)),
+        requests: { ...messagesOf(requests.get(row.id)), first: requests.has(row.id) ? first(REQUEST, row.id) : 0 },
+        answers: messagesOf(answers.get(row.id)),
+        asks: asks(row.id),
+        answerers: answerers(row.id),
       }
     })
+}
+
+function messagesOf(totals: Totals | undefined): MessageTotals {
+  return { messages: totals?.rows ?? 0, bytes: totals?.sum ?? 0 }
 }
 
 function unanswered({ ciphertext, bodyHash, ...rest }: Omit<OutboxRow, 'channel'>): readonly OutboxRecord[] {

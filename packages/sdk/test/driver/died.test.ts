@@ -12,6 +12,8 @@ test('a manager whose listener dies reports it to every waiting caller', async (
       inbox: (channel, after, limit) => store.inbox(channel, after, limit),
       poison: (id) => store.poison(id),
       onFailure: (listener) => store.onFailure(listener),
+      requests: (id, after, limit) => store.requests(id, after, limit),
+      answers: (id) => store.answers(id),
       checkpoint: () => store.checkpoint(),
       close: () => store.close(),
       write: (changes) => {

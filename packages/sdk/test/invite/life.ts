@@ -361,6 +361,8 @@ export class Life {
       load: () => store.load(),
       inbox: (id, after, limit) => store.inbox(id, after, limit),
       poison: (id) => store.poison(id),
+      requests: (id, after, limit) => store.requests(id, after, limit),
+      answers: (id) => store.answers(id),
       write: (changes) => {
         store.write(changes)
         for (const change of changes) {

@@ -261,6 +261,8 @@ function bound(store: AgentStore): AgentStore {
     load: () => store.load(),
     inbox: (...args) => store.inbox(...args),
     poison: (id) => store.poison(id),
+    requests: (id, after, limit) => store.requests(id, after, limit),
+    answers: (id) => store.answers(id),
     write: (changes) => store.write(changes),
     onFailure: (listener) => store.onFailure(listener),
     checkpoint: () => store.checkpoint(),

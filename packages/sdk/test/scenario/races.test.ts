@@ -52,6 +52,8 @@ for (const way of waysFor('quic')) {
         inbox: (...page) => store.inbox(...page),
         poison: (id) => store.poison(id),
         onFailure: (listener) => store.onFailure(listener),
+        requests: (id, after, limit) => store.requests(id, after, limit),
+        answers: (id) => store.answers(id),
         checkpoint: () => store.checkpoint(),
         close: () => store.close(),
         write: (changes) => {

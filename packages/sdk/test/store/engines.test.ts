@@ -82,6 +82,10 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     answered: [],
     inbox: { messages: 0, bytes: 0, first: 0 },
     poison: { messages: 0, bytes: 0 },
+    requests: { messages: 0, bytes: 0, first: 0 },
+    answers: { messages: 0, bytes: 0 },
+    asks: [],
+    answerers: [],
     ...fields,
   }
 }
@@ -331,6 +335,37 @@ for (const [name, make] of Object.entries(engines)) {
         ],
         [stored({ answered: [{ messageId: ids[1]!, counter: 2, bodyHash: bytesOf('body 2') }] })],
       )
+    })
+
+    test('requests, open asks and unread answers are found again', async () => {
+      const { store, reopen } = await make()
+      const { messageId } = outboxRecord(1)
+      const agent = '0a'.repeat(32)
+      const ask = { messageId, to: agent, deadline: 9 }
+      const answerer = { messageId, agent, answers: 2, ended: true }
+      store.write([
+        { type: 'putChannel', record: channelRecord() },
+        { type: 'putRequest', id: CHANNEL, record: inboxRecord(4) },
+        { type: 'putAsk', id: CHANNEL, record: ask },
+        { type: 'putAnswerer', id: CHANNEL, record: answerer },
+        ...[6, 5].map((n): Change => ({ type: 'putAnswer', id: CHANNEL, record: inboxRecord(n) })),
+      ])
+      const again = await reopen()
+      assert.deepEqual(again.load().channels[0]?.asks, [ask])
+      assert.deepEqual(again.load().channels[0]?.answerers, [answerer])
+      assert.deepEqual(again.requests(CHANNEL, 0, 9), [inboxRecord(4)])
+      assert.deepEqual(again.answers(CHANNEL), [inboxRecord(5), inboxRecord(6)])
+      again.write([
+        { type: 'dropAsk', id: CHANNEL, messageId },
+        { type: 'dropRequest', id: CHANNEL, index: 4 },
+        { type: 'dropAnswer', id: CHANNEL, index: 5 },
+      ])
+      assert.deepEqual(again.load().channels[0]?.answerers, [])
+      assert.deepEqual(again.load().channels[0]?.answers, { messages: 1, bytes: 1330 })
+      assert.deepEqual(again.requests(CHANNEL, 0, 9), [])
+      again.write([{ type: 'dropChannel', id: CHANNEL }])
+      assert.deepEqual(again.answers(CHANNEL), [])
+      again.close()
     })
 
     test('moves a message out of the inbox and keeps it until it is dropped, with its body', async () => {

@@ -47,6 +47,7 @@ CREATE TABLE channel (
   broken TEXT,
   leaf_keys BLOB NOT NULL,
   given_up_to INTEGER NOT NULL,
+  served_up_to INTEGER NOT NULL,
   offered_by TEXT,
   offered_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -150,6 +151,54 @@ CREATE TABLE poison (
   reason TEXT NOT NULL,
   put_aside_at INTEGER NOT NULL,
   PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE request (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  log_index INTEGER NOT NULL,
+  message_id BLOB NOT NULL,
+  sender TEXT NOT NULL,
+  identity BLOB NOT NULL,
+  epoch INTEGER NOT NULL,
+  received_at INTEGER NOT NULL,
+  message_key BLOB NOT NULL,
+  body INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE answer (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  log_index INTEGER NOT NULL,
+  message_id BLOB NOT NULL,
+  sender TEXT NOT NULL,
+  identity BLOB NOT NULL,
+  epoch INTEGER NOT NULL,
+  received_at INTEGER NOT NULL,
+  message_key BLOB NOT NULL,
+  body INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (channel, log_index)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE ask (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  message_id BLOB NOT NULL,
+  asked TEXT,
+  deadline INTEGER NOT NULL,
+  PRIMARY KEY (channel, message_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE answerer (
+  channel TEXT NOT NULL,
+  message_id BLOB NOT NULL,
+  agent TEXT NOT NULL,
+  answers INTEGER NOT NULL,
+  ended INTEGER NOT NULL,
+  PRIMARY KEY (channel, message_id, agent),
+  FOREIGN KEY (channel, message_id) REFERENCES ask ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE invite (

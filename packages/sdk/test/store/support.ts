@@ -73,6 +73,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     broken: undefined,
     leafKeys: [bytesOf('leaf'), bytesOf('next leaf')],
     givenUpTo: 6,
+    servedUpTo: 5,
     offeredBy: undefined,
     offeredAt: 0,
     ...fields,

@@ -63,6 +63,8 @@ export class CrashingPorts {
       load: () => this.#alive(() => store.load()),
       inbox: (id, after, limit) => this.#alive(() => store.inbox(id, after, limit)),
       poison: (id) => this.#alive(() => store.poison(id)),
+      requests: (id, after, limit) => this.#alive(() => store.requests(id, after, limit)),
+      answers: (id) => this.#alive(() => store.answers(id)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
         // Nothing that would have followed happens.

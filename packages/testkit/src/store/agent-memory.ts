@@ -14,7 +14,9 @@ import {
   prepareChanges,
   type PoisonRecord,
   prepareInbox,
+  prepareAnswers,
   preparePoison,
+  prepareRequests,
   readSnapshot,
   type RowReads,
   type RowWrites,
@@ -35,6 +37,8 @@ class MemoryStore implements AgentStore {
   readonly #apply: (change: Change) => void
   readonly #inbox: AgentStore['inbox']
   readonly #poison: AgentStore['poison']
+  readonly #requests: AgentStore['requests']
+  readonly #answers: AgentStore['answers']
   #closed = false
 
   constructor(identity: IdentityRecord) {
@@ -42,6 +46,8 @@ class MemoryStore implements AgentStore {
     this.#apply = prepareChanges(this.#tables.rowsOf)
     this.#inbox = prepareInbox(this.#tables.rowsOf)
     this.#poison = preparePoison(this.#tables.rowsOf)
+    this.#requests = prepareRequests(this.#tables.rowsOf)
+    this.#answers = prepareAnswers(this.#tables.rowsOf)
   }
 
   load(): Snapshot {
@@ -58,6 +64,16 @@ class MemoryStore implements AgentStore {
   poison(id: ChannelId): readonly PoisonRecord[] {
     this.#checkOpen()
     return structuredClone(this.#poison(id))
+  }
+
+  requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    this.#checkOpen()
+    return structuredClone(this.#requests(id, after, limit))
+  }
+
+  answers(id: ChannelId): readonly InboxRecord[] {
+    this.#checkOpen()
+    return structuredClone(this.#answers(id))
   }
 
   write(changes: readonly Change[]): void {

@@ -102,6 +102,12 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
       return event.isPutAside
         ? `${event.channel}: message ${event.index} failed ${event.attempts} times and was put aside: ${printable(event.reason)} See \`static channel poison list\`.`
         : `${event.channel}: message ${event.index} failed ${event.attempts} times and cannot be put aside, because too many are. Retry or drop some: \`static channel poison list\`.`
+    case 'request_failed':
+      return `${event.channel}: the handler failed on request ${event.index} of ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
+    case 'request_ignored':
+      return `${event.channel}: ignored request ${event.index} of ${event.sender.slice(0, 8)}…: ${event.reason === 'malformed' ? 'it is malformed.' : 'too many wait for this agent.'}`
+    case 'answer_ignored':
+      return `${event.channel}: ignored answer ${event.index} of ${event.sender.slice(0, 8)}… (${event.reason}).`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

@@ -1,7 +1,7 @@
 /** `static channel members|remove`: who is in a channel. */
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import type { MemberSummary } from '../../agent/actions.ts'
+import type { MemberSummary } from '../../agent/members.ts'
 import { HostClosed } from '../../agent/host-client.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, runOnAgent, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'

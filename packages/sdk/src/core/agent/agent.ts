@@ -327,7 +327,7 @@ export class Agent implements SessionListener, AgentServices {
     this.timers.stop(error)
     for (const membership of this.memberships) {
       membership.end(error, forReaders)
-      membership.inbox.seal()
+      membership.seal()
     }
     this.requests.stop(error)
     this.events.close()

@@ -144,6 +144,39 @@ export type AgentEvent =
       readonly delivered: number
       readonly settled: number
     }
+  /** The handler of `Channel.serve` failed on a request. The asker gets an error as the answer. */
+  | {
+      readonly type: 'request_failed'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly reason: string
+    }
+  /**
+   * A request was not accepted: it is malformed, or its sender (or all members together) have too many that wait for
+   * this agent.
+   */
+  | {
+      readonly type: 'request_ignored'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      readonly reason: 'malformed' | 'too_many'
+    }
+  /**
+   * An answer was ignored. `not_asked`: another member was asked. `ended`: its sender had ended its answer. `not_open`:
+   * no such request is open; it was answered, cancelled, timed out or never made. `repeated`: its sender started again
+   * with its first answer, as after a crash. `too_many`: its sender does not wait until its answers are read.
+   */
+  | {
+      readonly type: 'answer_ignored'
+      readonly channel: string
+      readonly sender: AgentId
+      readonly index: number
+      /** The id of the request that it names. */
+      readonly request: string
+      readonly reason: 'malformed' | 'not_open' | 'not_asked' | 'ended' | 'repeated' | 'out_of_order' | 'too_many'
+    }
   /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }
   /** A Welcome arrived that cannot be used. */

@@ -132,6 +132,7 @@ export function newChannel(
       leafKeys: [],
       offeredBy: undefined,
       givenUpTo: 0,
+      servedUpTo: 0,
       offeredAt: 0,
       ...offer,
     },
@@ -147,5 +148,9 @@ export function newChannel(
     answered: [],
     inbox: { messages: 0, bytes: 0, first: 0 },
     poison: { messages: 0, bytes: 0 },
+    requests: { messages: 0, bytes: 0, first: 0 },
+    answers: { messages: 0, bytes: 0 },
+    asks: [],
+    answerers: [],
   }
 }

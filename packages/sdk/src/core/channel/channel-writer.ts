@@ -11,6 +11,8 @@ import type { Inbox } from './messages/inbox.ts'
 import type { Journal, Writer } from './journal.ts'
 import type { Poison } from './messages/poison.ts'
 import type { Receipts } from './receipts/receipts.ts'
+import type { Asks } from './asks/asks.ts'
+import type { Requests } from './asks/requests.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './messages/sender.ts'
 
@@ -25,6 +27,8 @@ export interface WrittenParts {
   readonly inbox: Inbox
   readonly poison: Poison
   readonly receipts: Receipts
+  readonly requests: Requests
+  readonly asks: Asks
 }
 
 /** What a writer asks of its membership. */
@@ -96,7 +100,7 @@ export class ChannelWriter implements Writer {
   }
 
   drain(): readonly Change[] {
-    const { id, group, committer, history, roster, sender, inbox, poison, receipts } = this.#parts
+    const { id, group, committer, history, roster, sender, inbox, poison, receipts, requests, asks } = this.#parts
     if (this.#dropped) {
       // Only once: the agent may have rejoined by the time the last reader settles.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
@@ -118,6 +122,8 @@ export class ChannelWriter implements Writer {
       ...inbox.drain(),
       ...poison.drain(),
       ...receipts.drain(),
+      ...requests.inbox.drain(),
+      ...asks.drain(),
     ]
     this.#changes = []
     this.#recordChanged = false
@@ -142,8 +148,8 @@ export class ChannelWriter implements Writer {
     const { id, group, inbox, poison } = this.#parts
     const changes: Change[] = []
     if (this.#recordChanged) {
-      const { state, broken, givenUpTo } = this.#host.record()
-      this.#drained = { ...this.#stored, state, broken, givenUpTo }
+      const { state, broken, givenUpTo, servedUpTo } = this.#host.record()
+      this.#drained = { ...this.#stored, state, broken, givenUpTo, servedUpTo }
       changes.push({ type: 'putChannel', record: this.#drained })
     }
     if (this.#epochChanged && group === undefined) {

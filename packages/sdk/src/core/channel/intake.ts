@@ -50,6 +50,13 @@ export interface IntakeHost extends Pick<Turn, 'touch' | 'work' | 'break'> {
 /** How often missing entries are requested again. */
 const MOST_HOLES = 3
 
+/** The parts of a channel that it fills. */
+interface IntakeParts {
+  readonly inbox: Inbox
+  readonly requests: Pick<Inbox, 'limitGivenBefore'>
+  readonly standing: Standing
+}
+
 /** The delay before a channel that the relay does not deliver is requested again. */
 const RESUME_AGAIN_MS = 5000
 
@@ -61,6 +68,7 @@ export class Intake {
   readonly #channel: ChannelView
   readonly #host: IntakeHost
   readonly #inbox: Inbox
+  readonly #requests: Pick<Inbox, 'limitGivenBefore'>
   readonly #standing: Standing
   readonly #catchUp = new CatchUp()
   #link: Link = WAITING
@@ -85,13 +93,14 @@ export class Intake {
     context: IntakeContext,
     channel: ChannelView,
     host: IntakeHost,
-    { inbox, standing }: { readonly inbox: Inbox; readonly standing: Standing },
+    { inbox, requests, standing }: IntakeParts,
     { position: { index }, givenUpTo }: Pick<ChannelRecord, 'position' | 'givenUpTo'>,
   ) {
     this.#context = context
     this.#channel = channel
     this.#host = host
     this.#inbox = inbox
+    this.#requests = requests
     this.#standing = standing
     this.#acknowledged = index
     this.#redeliveredUpTo = Math.min(index, givenUpTo)
@@ -189,6 +198,7 @@ export class Intake {
     if (!this.#hasResumed) {
       this.#redeliveredUpTo = Math.min(Number(state.lastIndex), this.#givenUpTo)
       this.#inbox.limitGivenBefore(this.#redeliveredUpTo)
+      this.#requests.limitGivenBefore(Number(state.lastIndex))
     }
     this.#hasResumed = true
     this.#acknowledged = cursor

@@ -82,6 +82,17 @@ export class Journal {
     return this.#store.poison(id)
   }
 
+  /** Writes pending changes, then returns the open requests on disk after an index. */
+  requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    this.flush()
+    return this.#store.requests(id, after, limit)
+  }
+
+  /** The unread answers on disk. Only for a channel that is being loaded and has nothing to write. */
+  answers(id: ChannelId): readonly InboxRecord[] {
+    return this.#store.answers(id)
+  }
+
   /** Writes now. */
   flush(): void {
     clearImmediate(this.#scheduled)

@@ -15,6 +15,8 @@ import { Follower, type FollowerHost } from './log/follower.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
 import { type Difference, History } from './log/history.ts'
 import type { ChannelView } from './host.ts'
+import { Asks } from './asks/asks.ts'
+import { Requests } from './asks/requests.ts'
 import { Inbox, type InboxHost, type Incoming } from './messages/inbox.ts'
 import { Intake, type IntakeHost } from './intake.ts'
 import { Poison } from './messages/poison.ts'
@@ -38,6 +40,8 @@ export class Membership implements ChannelView {
   readonly inbox: Inbox
   readonly poison: Poison
   readonly receipts: Receipts
+  readonly requests: Requests
+  readonly asks: Asks
   readonly intake: Intake
   readonly sender: Sender
   readonly committer: Committer
@@ -78,8 +82,10 @@ export class Membership implements ChannelView {
     const { receipts } = this
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
-    this.intake = new Intake(context, this, host, { inbox, standing }, record)
     this.sender = new Sender(context, this, host, standing, stored)
+    this.requests = new Requests(context, this, inboxHost, this.sender, stored)
+    this.asks = new Asks(context, this, inboxHost, this.sender, stored)
+    this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
     this.committer = new Committer(context, this, host, standing, pending)
     this.roster = new Roster(context, this, this.committer, leavers)
     const { intake, sender, committer } = this
@@ -88,6 +94,8 @@ export class Membership implements ChannelView {
     if (!this.failure) return
     this.intake.end(this.failure)
     this.inbox.end(this.failure)
+    this.requests.inbox.end(this.failure)
+    this.asks.end(this.failure)
   }
 
   // ---- State ----
@@ -196,12 +204,27 @@ export class Membership implements ChannelView {
     this.receipts.end(error)
     this.intake.end(error)
     this.inbox.end(forReaders)
+    this.requests.inbox.end(forReaders)
+    this.asks.end(error)
+  }
+
+  /** The agent stops: nothing more is delivered to the application. */
+  seal(): void {
+    this.inbox.seal()
+    this.requests.inbox.seal()
+    this.asks.seal()
+  }
+
+  /** Ends the iterators of the application. */
+  stopReaders(): void {
+    this.inbox.stop()
+    this.requests.inbox.stop()
   }
 
   /** Deletes everything about the channel. */
   drop(error: StaticError | undefined): void {
     this.end(error ?? StaticError.of('closed', `This agent has left channel ${this.name}.`), error)
-    this.inbox.seal()
+    this.seal()
     this.#group?.wipe()
     this.#group = undefined
     this.#writer.drop()
@@ -221,6 +244,7 @@ export class Membership implements ChannelView {
     this.intake.acknowledge(this.receipts.next())
     this.#turn.transmit()
     this.inbox.written()
+    this.requests.inbox.written()
     this.intake.unpause()
     if (this.state === 'ended' && this.inbox.isEmpty && this.poison.isEmpty) this.#ended()
   }
@@ -270,6 +294,8 @@ export class Membership implements ChannelView {
     if (fork !== undefined && removed.includes(fork)) this.#standing.set({ fork: undefined })
     this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
+    this.requests.removed(removed)
+    this.asks.removed(removed)
   }
 
   #forked(member: AgentId, difference: Difference): void {
@@ -332,7 +358,7 @@ export class Membership implements ChannelView {
       get failure() {
         return membership.failure
       },
-      settledUpTo: (after) => membership.inbox.settledUpTo(membership.#history.position.index, after),
+      settledUpTo: (after) => membership.#settledUpTo(after),
       touchLater: () => membership.#writer.touchPartLater(),
       acknowledge: (receipt) => membership.intake.sendReceipt(receipt),
       resume: () => membership.intake.resume(),
@@ -400,12 +426,26 @@ export class Membership implements ChannelView {
     }
   }
 
+  /** The last index before the first payload, request or answer that is not settled. */
+  #settledUpTo(after: number): number {
+    const { index } = this.#history.position
+    const { inbox, requests, asks } = this
+    return Math.min(
+      inbox.settledUpTo(index, after),
+      requests.inbox.settledUpTo(index, after),
+      asks.settledUpTo(index, after),
+    )
+  }
+
   #record(): ChannelRecord {
     const { id, name, owner } = this
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
     const epoch = this.#group?.place ?? NO_EPOCH
-    const givenUpTo = this.inbox.boundAt(position.index)
-    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey, givenUpTo }
+    const given = {
+      givenUpTo: this.inbox.boundAt(position.index),
+      servedUpTo: this.requests.inbox.boundAt(position.index),
+    }
+    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey, ...given }
   }
 }

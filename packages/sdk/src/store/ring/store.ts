@@ -11,7 +11,7 @@ import { RING_BYTES, type RingFile } from './file.ts'
 import type { RingRecord } from './record.ts'
 import { type RingPosition, wipeChanges } from './replay.ts'
 import { RowBuffer } from '../rows/buffer.ts'
-import { prepareInbox, preparePoison, readSnapshot } from '../snapshot.ts'
+import { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from '../snapshot.ts'
 import { openRows } from '../rows/sql.ts'
 import type { Database, Statement } from '../sqlite.ts'
 import type { ReadsOf } from '../rows/table.ts'
@@ -36,6 +36,8 @@ export class RingStore implements AgentStore {
   readonly #rows: ReadsOf
   readonly #inbox: AgentStore['inbox']
   readonly #poison: AgentStore['poison']
+  readonly #requests: AgentStore['requests']
+  readonly #answers: AgentStore['answers']
   readonly #begin: Statement
   readonly #commit: Statement
   readonly #rollback: Statement
@@ -59,6 +61,8 @@ export class RingStore implements AgentStore {
     this.#rows = openRows(database)
     this.#inbox = prepareInbox(this.#rows)
     this.#poison = preparePoison(this.#rows)
+    this.#requests = prepareRequests(this.#rows)
+    this.#answers = prepareAnswers(this.#rows)
     this.#begin = database.prepare('BEGIN IMMEDIATE')
     this.#commit = database.prepare('COMMIT')
     this.#rollback = database.prepare('ROLLBACK')
@@ -75,6 +79,14 @@ export class RingStore implements AgentStore {
 
   poison(id: ChannelId): readonly PoisonRecord[] {
     return this.#read(() => this.#poison(id))
+  }
+
+  requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
+    return this.#read(() => this.#requests(id, after, limit))
+  }
+
+  answers(id: ChannelId): readonly InboxRecord[] {
+    return this.#read(() => this.#answers(id))
   }
 
   write(changes: readonly Change[]): void {

@@ -3,7 +3,7 @@ import type { TableDeclaration } from '../rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
 import { ATTEMPT, INVITE, JOINER } from './invites.ts'
-import { INBOX, OUTBOX, POISON } from './messages.ts'
+import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './messages.ts'
 import { CHAIN, OWN_RECEIPT, STAY } from './receipts.ts'
 
 export const TABLES: readonly TableDeclaration[] = [
@@ -23,6 +23,10 @@ export const TABLES: readonly TableDeclaration[] = [
   OUTBOX,
   INBOX,
   POISON,
+  REQUEST,
+  ANSWER,
+  ASK,
+  ANSWERER,
   INVITE,
   JOINER,
   ATTEMPT,

@@ -66,6 +66,7 @@ export const CHANNEL: Table<ChannelRow> = {
     broken: OPTIONAL_TEXT,
     leafKeys: KEYS,
     givenUpTo: INTEGER,
+    servedUpTo: INTEGER,
     offeredBy: OPTIONAL_TEXT,
     offeredAt: INTEGER,
   },

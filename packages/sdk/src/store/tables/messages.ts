@@ -1,8 +1,8 @@
 /**
  * Tables of messages. Ciphertexts are stored apart, in the table `body` (bodies.ts); the row holds the number there.
  */
-import type { InboxRecord, OutboxRecord, PoisonRecord } from '../../ports.ts'
-import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, type Table, TEXT } from '../rows/table.ts'
+import type { AnswererRecord, AskRecord, InboxRecord, OutboxRecord, PoisonRecord } from '../../ports.ts'
+import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, OPTIONAL_TEXT, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 
 /**
@@ -66,4 +66,26 @@ export const POISON: Table<InboxRow & InChannel<PoisonRecord>> = {
   key: ['channel', 'index'],
   parent: { table: 'channel', by: ['channel'] },
   body: { field: 'ciphertext' },
+}
+
+/** Requests that this agent has not answered completely. */
+export const REQUEST: Table<InboxRow> = { ...INBOX, name: 'request' }
+
+/** Unread answers to requests of this agent. */
+export const ANSWER: Table<InboxRow> = { ...INBOX, name: 'answer' }
+
+/** Open requests of this agent. Their payloads are not kept. */
+export const ASK: Table<InChannel<AskRecord>> = {
+  name: 'ask',
+  columns: { channel: TEXT, messageId: BYTES, to: { ...OPTIONAL_TEXT, name: 'asked' }, deadline: INTEGER },
+  key: ['channel', 'messageId'],
+  parent: { table: 'channel', by: ['channel'] },
+}
+
+/** The members that have answered them. */
+export const ANSWERER: Table<InChannel<AnswererRecord>> = {
+  name: 'answerer',
+  columns: { channel: TEXT, messageId: BYTES, agent: TEXT, answers: INTEGER, ended: FLAG },
+  key: ['channel', 'messageId', 'agent'],
+  parent: { table: 'ask', by: ['channel', 'messageId'] },
 }

@@ -30,9 +30,9 @@ import { Disputes } from './disputes.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
 import { type Difference, sha256 } from './history.ts'
 import type { ChannelView, Exclusive, Turn } from '../host.ts'
-import type { Inbox } from '../messages/inbox.ts'
 import type { Intake } from '../intake.ts'
 import type { LogEntry } from './log-entry.ts'
+import { type DeliveryParts, deliverFrame } from '../messages/delivery.ts'
 import { decodeFrame, type DecodedFrame, VERSION } from '../messages/message-frame.ts'
 import type { Receipts } from '../receipts/receipts.ts'
 import type { Roster } from '../roster.ts'
@@ -43,9 +43,8 @@ import type { Upkeep } from '../upkeep.ts'
 type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'session' | 'invites' | 'emit'>
 
 /** The parts that log entries affect. */
-export interface FollowerParts {
+export interface FollowerParts extends DeliveryParts {
   readonly intake: Intake
-  readonly inbox: Inbox
   readonly sender: Sender
   readonly committer: Committer
   readonly roster: Roster
@@ -140,7 +139,7 @@ export class Follower {
   #message(entry: DeliverMessage, sender: AgentId): void {
     const host = this.#host
     const { history } = this.#channel
-    const { intake, inbox, receipts, upkeep } = this.#parts
+    const { receipts, upkeep } = this.#parts
     const { messageId, ciphertext } = entry
     const opened = this.#open(entry, sender)
     const repeated = opened !== undefined && history.repeats(sender, opened.frame)
@@ -162,22 +161,16 @@ export class Follower {
       this.#context.invites?.greeted(this.#channel.id, frame.kind, sender, Uint8Array.from(frame.payload))
       return
     }
-    if (frame.kind !== 'payload') return
-    const { index } = history.position
-    inbox.arrive({
-      record: {
-        index,
-        messageId: Uint8Array.from(messageId),
-        sender,
-        identity: member.identity,
-        epoch: Number(this.#channel.group?.facts.epoch ?? 0n),
-        receivedAt: Number(entry.acceptedAtMs),
-        ciphertext,
-        messageKey,
-        attempts: 0,
-      },
-      payload: frame.payload,
-      redelivered: intake.isRedelivered(index),
+    deliverFrame(this.#parts, frame, {
+      index: history.position.index,
+      messageId: Uint8Array.from(messageId),
+      sender,
+      identity: member.identity,
+      epoch: Number(this.#channel.group?.facts.epoch ?? 0n),
+      receivedAt: Number(entry.acceptedAtMs),
+      ciphertext,
+      messageKey,
+      attempts: 0,
     })
   }
 

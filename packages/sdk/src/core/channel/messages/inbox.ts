@@ -60,6 +60,17 @@ export interface StoredInbox {
   readonly givenUpTo: number
 }
 
+/** The rows of an inbox on disk. */
+export interface InboxRows {
+  put(id: ChannelId, record: InboxRecord): Change
+  drop(id: ChannelId, index: number): Change
+}
+
+const PAYLOADS: InboxRows = {
+  put: (id, record) => ({ type: 'putInbox', id, record }),
+  drop: (id, index) => ({ type: 'dropInbox', id, index }),
+}
+
 /** Options of a reader. */
 export interface ReadOptions {
   /** Payloads count as delivered only when `given` is called: a reader that reads ahead may never pass them on. */
@@ -80,6 +91,7 @@ const AHEAD = 256
 export class Inbox {
   readonly #id: ChannelId
   readonly #host: InboxHost
+  readonly #rows: InboxRows
   /** In order of their indexes. */
   #ready: Entry[] = []
   #waiting: Waiting[] = []
@@ -113,9 +125,11 @@ export class Inbox {
     id: ChannelId,
     host: InboxHost,
     { messages, bytes, first, givenUpTo }: StoredInbox = { messages: 0, bytes: 0, first: 0, givenUpTo: 0 },
+    rows: InboxRows = PAYLOADS,
   ) {
     this.#id = id
     this.#host = host
+    this.#rows = rows
     this.#weight = bytes + messages * OVERHEAD
     this.#firstOnDisk = first
     this.#givenBefore = givenUpTo
@@ -236,13 +250,23 @@ export class Inbox {
     this.#givenBefore = Math.min(this.#givenBefore, index)
   }
 
+  /** Whether a payload may have been delivered before the agent started. */
+  wasGiven(index: number): boolean {
+    return index <= this.#givenBefore
+  }
+
+  /** A payload in memory that no reader has. */
+  find(matches: (entry: Entry) => boolean): Entry | undefined {
+    return this.#ready.find(matches)
+  }
+
   /** Settles a payload: the application is done with it. */
   settle(entry: Entry): void {
     if (entry.settled) return
     this.#remove(entry)
     entry.record.messageKey.fill(0)
     if (!entry.stored) return
-    this.#changes.push({ type: 'dropInbox', id: this.#id, index: entry.record.index })
+    this.#changes.push(this.#rows.drop(this.#id, entry.record.index))
     // If a crash undoes this, the payload is delivered again.
     this.#host.touchLater()
   }
@@ -260,7 +284,7 @@ export class Inbox {
   count(entry: Entry, attempts: number): void {
     if (entry.settled) return
     entry.record = { ...entry.record, attempts }
-    if (entry.stored) this.#changes.push({ type: 'putInbox', id: this.#id, record: entry.record })
+    if (entry.stored) this.#changes.push(this.#rows.put(this.#id, entry.record))
     this.#host.touch()
   }
 
@@ -315,7 +339,7 @@ export class Inbox {
     for (const entry of this.#fresh) {
       if (entry.settled) continue
       entry.stored = true
-      changes.push({ type: 'putInbox', id: this.#id, record: entry.record })
+      changes.push(this.#rows.put(this.#id, entry.record))
     }
     this.#fresh = []
     return changes

@@ -16,10 +16,25 @@ const SEEN_INDEX_AT: number = PREVIOUS_AT + HASH_BYTES
 const SEEN_HASH_AT: number = SEEN_INDEX_AT + 8
 const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 
-/** The purpose of a message. Only a payload reaches the application. */
-const KINDS = { payload: 0, heartbeat: 1, hello: 2, greeting: 3 } as const
+/** The purpose of a message. Only a payload is given by `messages()`. */
+const KINDS = {
+  payload: 0,
+  heartbeat: 1,
+  hello: 2,
+  greeting: 3,
+  request: 4,
+  answer: 5,
+  answer_end: 6,
+  cancel: 7,
+  more: 8,
+} as const
 export type FrameKind = keyof typeof KINDS
-const NAMES: readonly FrameKind[] = ['payload', 'heartbeat', 'hello', 'greeting']
+const NAMES = Object.keys(KINDS) as readonly FrameKind[]
+
+/** Whether the agent sends frames of a kind on its own account. All others are charged like payloads. */
+export function isControl(kind: FrameKind): boolean {
+  return kind === 'heartbeat' || kind === 'hello' || kind === 'greeting'
+}
 
 /** A position in the log and the hash chain at that position. */
 export interface Seen {

@@ -13,7 +13,7 @@ import { relayRolledBack, rolledBack } from '../log/contradiction.ts'
 import type { GroupState } from '../group-state.ts'
 import { sha256 } from '../log/history.ts'
 import type { ChannelView, Turn } from '../host.ts'
-import { decodeFrame, encodeFrame, type Frame, type FrameKind } from './message-frame.ts'
+import { decodeFrame, encodeFrame, type Frame, type FrameKind, isControl } from './message-frame.ts'
 import { Outbox, type Outgoing, type SentMessage, type Sending } from './outbox.ts'
 import { Pace } from './pace.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
@@ -23,6 +23,14 @@ import type { Standing } from '../standing.ts'
 interface Waiting extends Sending {
   readonly kind: FrameKind
   readonly payload: Uint8Array
+  readonly as: NamedMessage | undefined
+}
+
+/** A message whose id is known before it is sent. */
+export interface NamedMessage {
+  readonly messageId: Uint8Array
+  /** Called when it is encrypted: what changes now is written together with it. */
+  sealed(): void
 }
 
 /** What a sender asks of its agent. */
@@ -97,7 +105,7 @@ export class Sender {
    *
    * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
-  async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}): Promise<SentMessage> {
+  async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}, as?: NamedMessage): Promise<SentMessage> {
     const refusal = this.#standing.refusal()
     if (refusal) throw refusal
     if (limits.signal?.aborted) {
@@ -105,10 +113,10 @@ export class Sender {
       throw StaticError.of('cancelled', text, { cause: limits.signal.reason })
     }
     const { promise, resolve, reject } = Promise.withResolvers<SentMessage>()
-    const waiting: Waiting = { kind, payload, resolve, reject }
+    const waiting: Waiting = { kind, payload, as, resolve, reject }
     if (this.#waiting.length === 0 && this.#outbox.unanswered.length === 0) this.#watch.progress()
     this.#waiting.push(waiting)
-    if (kind === 'payload') this.#watch.begin()
+    if (!isControl(kind)) this.#watch.begin()
     this.#host.work()
     const forget = limitSend(this.#context, limits, (cause, reason) => this.#cancelSend(waiting, cause, reason))
     return await (forget === undefined ? promise : promise.finally(forget))
@@ -224,7 +232,7 @@ export class Sender {
   /** Whether a message of the application is pending. The agent's own heartbeats do not count. */
   get #isPayloadWaiting(): boolean {
     return (
-      this.#waiting.some(({ kind }) => kind === 'payload') ||
+      this.#waiting.some(({ kind }) => !isControl(kind)) ||
       this.#outbox.unanswered.some(({ record }) => !record.control)
     )
   }
@@ -235,7 +243,7 @@ export class Sender {
   }
 
   #encrypt(group: GroupState, waiting: Waiting): void {
-    const messageId = newMessageId(this.#context)
+    const messageId = waiting.as?.messageId ?? newMessageId(this.#context)
     let record: OutboxRecord
     try {
       record = this.#seal(group, { kind: waiting.kind, messageId, payload: waiting.payload })
@@ -244,6 +252,7 @@ export class Sender {
       return
     }
     this.#outbox.add(record, waiting)
+    waiting.as?.sealed()
     this.#host.touch()
   }
 
@@ -256,7 +265,7 @@ export class Sender {
     this.sentSinceRekey++
     this.ownHash = sha256(plaintext)
     plaintext.fill(0)
-    const control = message.kind !== 'payload'
+    const control = isControl(message.kind)
     return { messageId: message.messageId, counter, control, slot: position.slot, ciphertext, messageKey }
   }
 

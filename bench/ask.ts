@@ -1,0 +1,47 @@
+/**
+ * What a request costs beside bare messages, in one run: the time of `ask` until its only answer has ended beside a
+ * message there and one back, and messages a second with 50 requests at a time beside 50 round trips at a time. 1 KiB
+ * payloads. Rounds take turns, so that the machine is the same for both.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { makeWorkspace } from '@static/testkit/server/workspace'
+import { percentile, roundTrips, stream } from './agent/group.ts'
+import { startSystem } from './agent/system.ts'
+import { median } from './api/processor.ts'
+
+const ROUNDS = Number(process.env['STATIC_BENCH_ROUNDS'] ?? 5)
+const REQUESTS = 200
+const AT_ONCE = 50
+const MANY = 2000
+const MOST_RATIO = 1.15
+const LEAST_SHARE = 0.9
+
+using workspace = await makeWorkspace()
+await using system = await startSystem(workspace)
+await using pair = await system.group('quic', 'bench/ask/pair', 1)
+const { sender } = pair
+const [server] = pair.receivers
+if (!server) throw new Error('There is no server.')
+
+const rounds: { readonly sends: number; readonly ask: number; readonly bare: number; readonly asked: number }[] = []
+for (let round = 0; round < ROUNDS; round++) {
+  const sends = percentile(await roundTrips(pair, REQUESTS), 0.5)
+  const { perSecond: bare } = await stream(pair, MANY)
+  await server.ask({ type: 'serve' }, 'done')
+  const { times } = await sender.ask({ type: 'requests', count: REQUESTS, window: 1 }, 'times')
+  const start = performance.now()
+  await sender.ask({ type: 'requests', count: MANY / 2, window: AT_ONCE }, 'times')
+  const asked = Math.round((MANY * 1000) / (performance.now() - start))
+  await server.ask({ type: 'stopEcho' }, 'done')
+  rounds.push({ sends, ask: percentile(times, 0.5), bare, asked })
+  console.log(JSON.stringify(rounds.at(-1)))
+}
+const ratio = median(rounds.map(({ sends, ask }) => ask / sends))
+const share = median(rounds.map(({ bare, asked }) => asked / bare))
+console.log(`ask p50: ${ratio.toFixed(2)} of two sends (target ≤ ${MOST_RATIO})`)
+console.log(
+  `${AT_ONCE} requests at once: ${share.toFixed(2)} of the messages a second of bare sends (target ≥ ${LEAST_SHARE})`,
+)
+if (ratio > MOST_RATIO || share < LEAST_SHARE) process.exitCode = 1
+writeFileSync(join(import.meta.dirname, 'results/ask.json'), `${JSON.stringify({ ratio, share, rounds }, null, 2)}\n`)

@@ -1,0 +1,106 @@
+/** The server's end: the JSON-RPC handler of `@a2a-js/sdk`, with requests of a channel in place of HTTP. */
+import { A2A_VERSION_HEADER, Extensions, HTTP_EXTENSION_HEADER } from '@a2a-js/sdk'
+import { RequestMalformedError } from '@a2a-js/sdk/errors'
+import {
+  type A2ARequestHandler,
+  JsonRpcTransportHandler,
+  ServerCallContext,
+  STATE_HEADERS_KEY,
+  validateVersion,
+} from '@a2a-js/sdk/server'
+import { A2A_BINDING } from '@static/protocol'
+import type { Channel, ChannelRequest, ServeOptions } from '@static/sdk'
+import { decodeEnvelope, type Envelope } from './envelope.ts'
+import { type ChannelPushNotifications, PUSH_METHOD } from './push.ts'
+
+/** Options of `serveA2A`. */
+export interface ServeA2AOptions extends ServeOptions {
+  /** Delivers push notifications as answers. Pass the same one to the request handler, as its sender. */
+  readonly push?: ChannelPushNotifications
+}
+
+/** In the `state` of a call's context: true if the call may have been made before, completely or in part. */
+export const STATE_REDELIVERED_KEY = 'static.redelivered'
+/** In the `state` of a call's context: the request's message id. The same for a call that is made again. */
+export const STATE_REQUEST_ID_KEY = 'static.requestId'
+
+/** Streams and push notifications are open for long, so an asker may have as many as it may ask. */
+const CONCURRENCY = 1000
+const PER_ASKER = 256
+const PARSE_ERROR = -32_700
+
+/**
+ * Serves A2A to the other members of a channel, until the channel or client is closed or `signal` is aborted. The user
+ * of each call is its verified sender: `context.user.userName` is the agent id. Service parameters are in the context's
+ * `state`, as headers are over HTTP. The Agent Card must list the binding (`a2aInterface`).
+ *
+ * @throws {StaticError} as `Channel.serve`
+ */
+export async function serveA2A(
+  channel: Channel,
+  requestHandler: A2ARequestHandler,
+  { push, ...options }: ServeA2AOptions = {},
+): Promise<void> {
+  const transport = new JsonRpcTransportHandler(requestHandler)
+  const handler = (request: ChannelRequest): AsyncGenerator<string, void> =>
+    answers(request, { requestHandler, transport, push })
+  await channel.serve(handler, { concurrency: CONCURRENCY, perAsker: PER_ASKER, ...options })
+}
+
+interface Served {
+  readonly requestHandler: A2ARequestHandler
+  readonly transport: JsonRpcTransportHandler
+  readonly push: ChannelPushNotifications | undefined
+}
+
+async function* answers(request: ChannelRequest, served: Served): AsyncGenerator<string, void> {
+  let id: unknown = null
+  try {
+    const envelope = decodeEnvelope(request.text())
+    if (!envelope) throw new RequestMalformedError('Invalid JSON-RPC Request.')
+    id = idOf(envelope.call)
+    const context = contextOf(request, envelope)
+    validateVersion(context.requestedVersion, await served.requestHandler.getAgentCard(), A2A_BINDING)
+    if (envelope.call['method'] === PUSH_METHOD && served.push) {
+      for await (const event of served.push.subscribe(
+        served.requestHandler,
+        envelope.call['params'],
+        request,
+        context,
+      )) {
+        yield JSON.stringify({ jsonrpc: '2.0', id, result: event })
+      }
+      return
+    }
+    const response = await served.transport.handle({ ...envelope.call }, context)
+    if (!(Symbol.asyncIterator in response)) yield JSON.stringify(response)
+    else for await (const each of response) yield JSON.stringify(each)
+  } catch (error) {
+    yield JSON.stringify({ jsonrpc: '2.0', id, error: errorOf(error) })
+  }
+}
+
+/** As over HTTP, what is not JSON has an error of its own. */
+function errorOf(error: unknown): unknown {
+  if (error instanceof SyntaxError) return { code: PARSE_ERROR, message: 'Invalid JSON payload.' }
+  return JsonRpcTransportHandler.mapToJSONRPCError(error)
+}
+
+function idOf({ id }: Envelope['call']): unknown {
+  return typeof id === 'string' || typeof id === 'number' ? id : null
+}
+
+function contextOf({ sender, redelivered, messageId }: ChannelRequest, { parameters }: Envelope): ServerCallContext {
+  const requestedVersion = parameters[A2A_VERSION_HEADER.toLowerCase()]
+  const extensions = Extensions.parseServiceParameter(parameters[HTTP_EXTENSION_HEADER.toLowerCase()])
+  return new ServerCallContext({
+    user: { isAuthenticated: true, userName: sender.agentId },
+    ...(requestedVersion === undefined ? {} : { requestedVersion }),
+    requestedExtensions: extensions,
+    state: new Map<string, unknown>([
+      [STATE_HEADERS_KEY, parameters],
+      [STATE_REDELIVERED_KEY, redelivered],
+      [STATE_REQUEST_ID_KEY, messageId],
+    ]),
+  })
+}

@@ -1,0 +1,157 @@
+/** Agents of a real server in one channel, and an A2A agent that both bindings serve. */
+import { createServer, type RequestListener } from 'node:http'
+import { createRequire } from 'node:module'
+import type { AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { AgentCard, Message, Task, TaskStatusUpdateEvent } from '@a2a-js/sdk'
+import {
+  AgentEvent,
+  type AgentExecutor,
+  DefaultRequestHandler,
+  InMemoryPushNotificationStore,
+  InMemoryTaskStore,
+} from '@a2a-js/sdk/server'
+import { type Channel, type ClientOptions, StaticClient } from '@static/sdk'
+import { startServer } from '@static/testkit/server'
+import { signUp } from '@static/testkit/server/accounts'
+import { makeClient } from '@static/testkit/server/client'
+import { QUICK } from '@static/testkit/server/settings'
+import { makeWorkspace } from '@static/testkit/server/workspace'
+import { a2aInterface, ChannelPushNotifications } from '../src/index.ts'
+
+/** A server and agents on it. */
+export interface Place extends AsyncDisposable {
+  agent(identity: string): Promise<StaticClient>
+}
+
+export async function openPlace(): Promise<Place> {
+  await using started = new AsyncDisposableStack()
+  const workspace = started.use(await makeWorkspace())
+  const dataDir = join(workspace.path, 'data')
+  const settings = { argon2: QUICK['argon2'] }
+  const server = started.use(await startServer({ workspace, dataDir, command: 'up', settings, logLevel: 'silent' }))
+  const caFile = join(dataDir, 'ca.pem')
+  using client = makeClient(server.url, readFileSync(caFile, 'utf8'))
+  const { api_key: key } = await signUp(client)
+  const endpoint = `quic://localhost:${server.relay.quicPort}`
+  const options: ClientOptions = { endpoint, ca: caFile, apiUrl: server.url, apiKey: key.key }
+  const running = started.move()
+  return {
+    agent: async (identity) => {
+      const agent = await StaticClient.connect({
+        ...options,
+        identity,
+        dataDir: join(workspace.path, 'agents', identity),
+      })
+      running.use({ [Symbol.asyncDispose]: () => agent.close() })
+      return agent
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  }
+}
+
+/** A channel of these agents, the first of which owns it. */
+export async function channelOf(name: string, owner: StaticClient, ...others: StaticClient[]): Promise<Channel[]> {
+  const channel = await owner.createChannel(name)
+  const channels = [channel]
+  for (const other of others) {
+    channels.push(await other.joinChannel(name, await channel.addMember(await other.generateKeyPackage())))
+  }
+  return channels
+}
+
+/** What the agent is asked for decides what it does: a message, a task, one that stays open, one that is large. */
+export class Executor implements AgentExecutor {
+  /** Who called, and with which `traceparent`. */
+  readonly calls: { readonly user: string; readonly trace: unknown }[] = []
+  readonly #open = new Map<string, () => void>()
+
+  execute: AgentExecutor['execute'] = async ({ userMessage, taskId, contextId, context }, bus) => {
+    const headers = context.state.get('headers') as Readonly<Record<string, unknown>> | undefined
+    this.calls.push({ user: context.user?.userName ?? '', trace: headers?.['traceparent'] })
+    const [part] = userMessage.parts
+    const words = part?.content?.$case === 'text' ? part.content.value : ''
+    if (words === 'message' || words === 'large') {
+      const text = words === 'large' ? 'x'.repeat(300_000) : `you said ${words}`
+      bus.publish(AgentEvent.message(messageOf(text, 'ROLE_AGENT')))
+      return bus.finished()
+    }
+    if (words === 'throw') throw new Error('The executor failed.')
+    const status = (state: string): unknown => ({ state, timestamp: '2026-01-01T00:00:00Z' })
+    const task = {
+      id: taskId,
+      contextId,
+      status: status('TASK_STATE_SUBMITTED'),
+      history: [Message.toJSON(userMessage)],
+    }
+    bus.publish(AgentEvent.task(Task.fromJSON(task)))
+    const update = (state: string): void =>
+      bus.publish(AgentEvent.statusUpdate(TaskStatusUpdateEvent.fromJSON({ taskId, contextId, status: status(state) })))
+    update('TASK_STATE_WORKING')
+    if (words === 'wait') await new Promise<void>((resolve) => this.#open.set(taskId, resolve))
+    update('TASK_STATE_COMPLETED')
+    bus.finished()
+  }
+
+  cancelTask: AgentExecutor['cancelTask'] = async (taskId, bus) => {
+    const status = { state: 'TASK_STATE_CANCELED', timestamp: '2026-01-01T00:00:00Z' }
+    bus.publish(AgentEvent.statusUpdate(TaskStatusUpdateEvent.fromJSON({ taskId, contextId: '', status })))
+    bus.finished()
+  }
+
+  /** Lets a task that waits go on. */
+  finish(taskId: string): void {
+    this.#open.get(taskId)?.()
+  }
+}
+
+export function messageOf(text: string, role = 'ROLE_USER'): Message {
+  return Message.fromJSON({ messageId: crypto.randomUUID(), role, parts: [{ text }] })
+}
+
+/** An A2A agent. */
+export interface A2AAgent {
+  readonly executor: Executor
+  readonly push: ChannelPushNotifications
+  readonly handler: DefaultRequestHandler
+  readonly card: AgentCard
+}
+
+export function makeAgent(channel: string, agentId: string): A2AAgent {
+  const card = AgentCard.fromJSON({
+    name: 'Test agent',
+    description: 'Does what it is asked',
+    version: '1.0.0',
+    supportedInterfaces: [
+      { url: 'http://localhost/', protocolBinding: 'JSONRPC', protocolVersion: '1.0' },
+      a2aInterface(channel, agentId),
+    ],
+    capabilities: { streaming: true, pushNotifications: true, extendedAgentCard: true },
+    defaultInputModes: ['text'],
+    defaultOutputModes: ['text'],
+    skills: [],
+  })
+  const executor = new Executor()
+  const push = new ChannelPushNotifications()
+  const store = new InMemoryPushNotificationStore()
+  const extended = { ...card, name: 'Extended' }
+  const tasks = new InMemoryTaskStore()
+  const handler = new DefaultRequestHandler(card, tasks, executor, undefined, store, push, extended)
+  return { executor, push, handler, card }
+}
+
+/** The same agent over HTTP, as the SDK serves it. */
+export async function serveHttp({ handler }: A2AAgent): Promise<{ readonly url: string; close(): void }> {
+  const load = createRequire(import.meta.url)
+  const { jsonRpcHandler } = (await import('@a2a-js/sdk/server/express')) as unknown as {
+    readonly jsonRpcHandler: (options: object) => unknown
+  }
+  const app = (load('express') as () => RequestListener & { use(router: unknown): void })()
+  const user = { isAuthenticated: true, userName: 'http' }
+  app.use(jsonRpcHandler({ requestHandler: handler, userBuilder: () => Promise.resolve(user) }))
+  const server = createServer(app).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, close: () => void server.close() }
+}

@@ -1,0 +1,60 @@
+/** Members of a channel, as commands show and find them. */
+import { StaticError } from '@static/protocol'
+import type { Channel, ChannelMember, StaticChannelManager } from '@static/sdk'
+
+/** The fewest digits of an agent id that name a member. */
+const MIN_ID_DIGITS = 8
+
+/** A member of a channel. */
+export interface MemberSummary {
+  readonly agent_id: string
+  readonly fingerprint: string
+  readonly identity: string
+  readonly owner: boolean
+  /** Whether the member is this agent. */
+  readonly self: boolean
+}
+
+/** The sender of a message. */
+export interface SenderSummary {
+  readonly agent_id: string
+  readonly fingerprint: string
+  readonly identity: string
+}
+
+/** The members of a channel. */
+export function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
+  return channel.members().map(({ agentId, fingerprint, identity }) => ({
+    agent_id: agentId,
+    fingerprint,
+    identity: Buffer.from(identity).toString(),
+    owner: fingerprint === channel.owner,
+    self: agentId === manager.client.agentId,
+  }))
+}
+
+/**
+ * Members choose their identities, so an identity can look like the agent id of somebody else: only a whole agent id
+ * is certain, everything else must fit one member only.
+ */
+export function findMember(members: readonly MemberSummary[], channel: string, wanted: string): MemberSummary {
+  const digits = wanted.replaceAll(/[\s:]/g, '').toLowerCase()
+  const byId = members.find(({ agent_id: id }) => id === digits)
+  if (byId !== undefined) return byId
+  const isPrefix = digits.length >= MIN_ID_DIGITS && /^[0-9a-f]+$/.test(digits)
+  const fitting = members.filter(
+    ({ agent_id: id, identity }) => identity === wanted || (isPrefix && id.startsWith(digits)),
+  )
+  const [found] = fitting
+  if (found !== undefined && fitting.length === 1) return found
+  const problem = found === undefined ? 'has no member' : `has ${fitting.length} members that fit`
+  throw StaticError.of(
+    found === undefined ? 'not_found' : 'invalid_request',
+    `Channel ${channel} ${problem} ${JSON.stringify(wanted)}. Use a fingerprint from the list of members.`,
+  )
+}
+
+/** The sender of a message as JSON. */
+export function senderOf({ agentId, fingerprint, identity }: ChannelMember): SenderSummary {
+  return { agent_id: agentId, fingerprint, identity: Buffer.from(identity).toString() }
+}

@@ -1,0 +1,371 @@
+/**
+ * The open requests of this agent in one channel. A request's id, addressee and deadline are on disk from the turn in
+ * which it is encrypted until it is answered and read, cancelled or timed out; its payload is not. Only the member that
+ * was asked is believed: all other answers are reported and ignored.
+ *
+ * A server that was killed starts again with its first answer. Answers are numbered, so each number is taken once.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import type { AgentId, AskRecord, Change, InboxRecord, StoredChannel } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { AgentEvent } from '../../agent/events.ts'
+import { newMessageId } from '../../agent/message-id.ts'
+import type { ChannelView } from '../host.ts'
+import { decodeFrame } from '../messages/message-frame.ts'
+import type { Sender } from '../messages/sender.ts'
+import {
+  type AnswerBody,
+  decodeAnswer,
+  encodeCancel,
+  encodeMore,
+  encodeRequest,
+  MOST_ASK_BYTES,
+  MOST_OPEN,
+  WINDOW_BYTES,
+} from './ask-frame.ts'
+import { type AnswerEntry, type AskHost, OpenAsk, sizeOfEntry } from './open-ask.ts'
+
+/** What it asks of the agent. */
+type AsksContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'random' | 'later' | 'emit'>
+
+/** What it asks of the channel. */
+export interface AsksHost {
+  /** Marks the channel as changed, so that it is written at the end of the turn. */
+  touch(): void
+  /** The same for a change that may be written later, because a crash may undo it. */
+  touchLater(): void
+}
+
+/** A question to the channel. */
+export interface Question {
+  readonly payload: Uint8Array
+  /** Undefined: all members. */
+  readonly to: AgentId | undefined
+  readonly lifetimeMs: number
+  /** Cancels it. */
+  readonly signal: AbortSignal | undefined
+}
+
+/** Why an answer is ignored. */
+type IgnoredReason = Extract<AgentEvent, { readonly type: 'answer_ignored' }>['reason']
+
+/** Unread answers to all requests: one of the largest for each, or a full window. */
+const MOST_UNREAD_BYTES: number = MOST_OPEN * (MOST_ASK_BYTES + 1024)
+/** The delay before a failed notice to an answering member is sent again. */
+const RETRY_MS = 5000
+
+/** The requests of one membership. */
+export class Asks {
+  readonly #context: AsksContext
+  readonly #channel: ChannelView
+  readonly #host: AsksHost
+  readonly #sender: Pick<Sender, 'send'>
+  readonly #open = new Map<string, OpenAsk>()
+  /** Ends the timer of each, and its wait to be sent. */
+  readonly #stops = new Map<OpenAsk, (() => void)[]>()
+  /** The members that each expects answers of, if it asked all. */
+  readonly #expected = new Map<OpenAsk, ReadonlySet<AgentId>>()
+  /** Requests that are on disk, or will be with the changes so far. */
+  readonly #stored = new Set<OpenAsk>()
+  /** Arrived since the last write. */
+  #fresh: AnswerEntry[] = []
+  readonly #changed = new Map<OpenAsk, Set<AgentId>>()
+  #changes: Change[] = []
+  /** Answers that are not settled, in order. */
+  readonly #unsettled = new Set<AnswerEntry>()
+  #unreadBytes = 0
+  #ended: StaticError | undefined
+
+  constructor(
+    context: AsksContext,
+    channel: ChannelView,
+    host: AsksHost,
+    sender: Pick<Sender, 'send'>,
+    stored: Pick<StoredChannel, 'asks' | 'answerers' | 'answers'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#host = host
+    this.#sender = sender
+    for (const record of stored.asks) this.#stored.add(this.#hold(record))
+    for (const { messageId, agent, answers, ended } of stored.answerers) {
+      const answerer = this.#open.get(toHex(messageId))?.answererOf(agent)
+      if (answerer) Object.assign(answerer, { answers, ended, read: answers })
+    }
+    if (stored.answers.messages > 0) this.#load()
+  }
+
+  /** The open requests, the oldest first. */
+  list(): readonly OpenAsk[] {
+    for (const ask of this.#open.values()) this.#check(ask)
+    return [...this.#open.values()]
+  }
+
+  /**
+   * Asks. The request is sent in the background; if that fails, its reader gets the error.
+   *
+   * @throws {StaticError} what ended the channel, `not_found`, `invalid_request`, `queue_full`
+   */
+  ask({ payload, to, lifetimeMs, signal }: Question): OpenAsk {
+    const { group, name } = this.#channel
+    if (this.#ended) throw this.#ended
+    if (to === this.#context.agentId) throw StaticError.of('invalid_request', '`to` is this agent. Ask another member.')
+    if (to !== undefined && !group?.members.has(to))
+      throw StaticError.of('not_found', `Agent ${to} is not a member of channel ${name}.`)
+    if (this.#open.size >= MOST_OPEN) {
+      const text = `This agent has ${MOST_OPEN} open requests in channel ${name}, the limit. Read or cancel some of them (\`channel.asked()\`).`
+      throw StaticError.of('queue_full', text)
+    }
+    const record = { messageId: newMessageId(this.#context), to, deadline: this.#context.now() + lifetimeMs }
+    const ask = this.#hold(record)
+    if (to === undefined) this.#expected.set(ask, new Set(group?.members.keys()))
+    const unsent = new AbortController()
+    const abort = (): void => {
+      const text = 'The request was cancelled: its signal was aborted.'
+      this.#cancel(ask, StaticError.of('cancelled', text, { cause: signal?.reason }))
+    }
+    this.#stops.get(ask)?.push(
+      () => unsent.abort(),
+      () => signal?.removeEventListener('abort', abort),
+    )
+    signal?.addEventListener('abort', abort)
+    const sealed = (): void => {
+      if (!this.#open.has(ask.id)) return
+      this.#stored.add(ask)
+      this.#changes.push({ type: 'putAsk', id: this.#channel.id, record })
+    }
+    const body = encodeRequest({ to, lifetimeMs, payload })
+    this.#sender
+      .send('request', body, { signal: unsent.signal }, { messageId: record.messageId, sealed })
+      .catch((error: unknown) => {
+        ask.finish(StaticError.from(error))
+        if (!this.#ended) this.#close(ask)
+      })
+    if (signal?.aborted === true) abort()
+    this.#check(ask)
+    return ask
+  }
+
+  /** The last index before the first unsettled answer; `position` if there is none. Those up to `after` are left out. */
+  settledUpTo(position: number, after: number): number {
+    for (const { record } of this.#unsettled) if (record.index > after) return Math.min(record.index - 1, position)
+    return position
+  }
+
+  /** Handles an answer, or the end of one. */
+  arrive(kind: 'answer' | 'answer_end', record: InboxRecord, bytes: Uint8Array): void {
+    const body = decodeAnswer(kind, bytes)
+    const ask = body && this.#open.get(toHex(body.requestId))
+    const reason = body ? this.#take(kind, record, body, ask) : 'malformed'
+    if (reason === undefined) return
+    const { sender, index } = record
+    const request = body ? toHex(body.requestId) : ''
+    this.#context.emit({ type: 'answer_ignored', channel: this.#channel.name, sender, index, request, reason })
+  }
+
+  /** These agents are no longer members. */
+  removed(agents: readonly AgentId[]): void {
+    if (agents.length === 0) return
+    for (const ask of this.#open.values()) {
+      if (ask.to !== undefined && agents.includes(ask.to) && !ask.isFinished && !this.#isComplete(ask)) {
+        ask.finish(StaticError.of('not_found', `Agent ${ask.to} left the channel before it had answered.`))
+      }
+      this.#check(ask)
+    }
+  }
+
+  /** Ends all requests in memory. They stay on disk unless the channel is deleted. */
+  end(error: StaticError): void {
+    if (this.#ended) return
+    this.#ended = error
+    for (const ask of this.#open.values()) ask.finish(error)
+    for (const stops of this.#stops.values()) for (const stop of stops) stop()
+  }
+
+  /** The agent stops: gives nothing more to the application. Unread answers stay on disk. */
+  seal(): void {
+    for (const ask of this.#open.values()) ask.clear(this.#ended)
+  }
+
+  /** Returns the changes since the last call. */
+  drain(): readonly Change[] {
+    const { id } = this.#channel
+    const changes = this.#changes
+    this.#changes = []
+    for (const [ask, agents] of this.#changed) {
+      if (!this.#stored.has(ask)) continue
+      for (const agent of agents) {
+        const { answers, ended } = ask.answererOf(agent)
+        changes.push({ type: 'putAnswerer', id, record: { messageId: ask.messageId, agent, answers, ended } })
+      }
+    }
+    this.#changed.clear()
+    for (const entry of this.#fresh) {
+      if (entry.settled) continue
+      entry.stored = true
+      changes.push({ type: 'putAnswer', id, record: entry.record })
+    }
+    this.#fresh = []
+    return changes
+  }
+
+  /** Takes an answer. Returns why it is ignored, if so. */
+  #take(
+    kind: 'answer' | 'answer_end',
+    record: InboxRecord,
+    { number, content }: AnswerBody,
+    ask: OpenAsk | undefined,
+  ): IgnoredReason | undefined {
+    const { sender } = record
+    if (!ask || ask.isFinished) return 'not_open'
+    if (ask.to !== undefined && ask.to !== sender) return 'not_asked'
+    const answerer = ask.answererOf(sender)
+    if (answerer.ended) return 'ended'
+    if (number > answerer.answers) return 'out_of_order'
+    const isRepeated = number < answerer.answers && content !== undefined
+    const size = content ? sizeOfEntry({ content }) : 0
+    if (isRepeated) answerer.consumed += size
+    else if (answerer.unreadBytes > 0 && answerer.unreadBytes + size > WINDOW_BYTES) return 'too_many'
+    else if (this.#unreadBytes + size > MOST_UNREAD_BYTES) return 'too_many'
+    else if (content) {
+      answerer.answers++
+      this.#push(ask, { record, number, content, stored: false, settled: false })
+    }
+    answerer.ended = kind === 'answer_end'
+    const changed = this.#changed.get(ask) ?? new Set()
+    this.#changed.set(ask, changed.add(sender))
+    this.#host.touch()
+    this.#notify(ask, sender)
+    this.#check(ask)
+    return isRepeated ? 'repeated' : undefined
+  }
+
+  #push(ask: OpenAsk, entry: AnswerEntry): void {
+    this.#keep(entry)
+    this.#fresh.push(entry)
+    ask.push(entry)
+  }
+
+  #keep(entry: AnswerEntry): void {
+    this.#unsettled.add(entry)
+    this.#unreadBytes += sizeOfEntry(entry)
+  }
+
+  /** Loads the unread answers of an earlier run. */
+  #load(): void {
+    const { id } = this.#channel
+    for (const record of this.#context.journal.answers(id)) {
+      const frame = decodeFrame(this.#context.engine.reopen(record.ciphertext, record.messageKey))
+      const isEnd = frame?.kind === 'answer_end'
+      const body = frame && decodeAnswer(isEnd ? 'answer_end' : 'answer', frame.payload)
+      const ask = body && this.#open.get(toHex(body.requestId))
+      if (!ask || !body.content) {
+        this.#changes.push({ type: 'dropAnswer', id, index: record.index })
+        this.#host.touchLater()
+        continue
+      }
+      const entry = { record, number: body.number, content: body.content, stored: true, settled: false }
+      this.#keep(entry)
+      const answerer = ask.answererOf(record.sender)
+      answerer.read = Math.min(answerer.read, body.number)
+      ask.push(entry)
+    }
+  }
+
+  #hold(record: AskRecord): OpenAsk {
+    const ask = new OpenAsk(this.#askHost, record)
+    this.#open.set(ask.id, ask)
+    const wait = Math.max(0, record.deadline - this.#context.now())
+    this.#stops.set(ask, [this.#context.later(wait, () => this.#expire(ask))])
+    return ask
+  }
+
+  readonly #askHost: AskHost = {
+    settled: (ask, entry) => {
+      this.#settle(entry)
+      this.#notify(ask, entry.record.sender)
+      this.#check(ask)
+    },
+    attach: (ask) => {
+      // What was read before a crash may not have been reported.
+      for (const [agent, answerer] of ask.answerers) {
+        if (answerer.unreadBytes === 0 && answerer.answers > 0) answerer.consumed = WINDOW_BYTES
+        this.#notify(ask, agent)
+      }
+      this.#check(ask)
+    },
+    cancel: (ask) => this.#cancel(ask),
+  }
+
+  #cancel(ask: OpenAsk, error?: StaticError): void {
+    if (!this.#open.has(ask.id) || this.#ended) return ask.clear()
+    const isDone = ask.isFinished || this.#isComplete(ask)
+    const isSent = this.#stored.has(ask)
+    ask.finish(error)
+    this.#close(ask)
+    if (isDone || !isSent) return
+    // If it is lost, the answers are ignored.
+    this.#sender.send('cancel', encodeCancel(ask.messageId)).catch(() => {})
+  }
+
+  #expire(ask: OpenAsk): void {
+    if (ask.to !== undefined) {
+      const text = `Agent ${ask.to} did not answer in time. The request may still have been carried out.`
+      ask.finish(StaticError.of('ask_timeout', text))
+    } else ask.finish(undefined)
+    if (ask.isEmpty) this.#close(ask)
+  }
+
+  /** Ends a request that is answered, and forgets it once everything is read. */
+  #check(ask: OpenAsk): void {
+    if (this.#ended) return
+    if (!ask.isFinished && this.#isComplete(ask)) ask.finish(undefined)
+    if (ask.isFinished && ask.isSettled) this.#close(ask)
+  }
+
+  #isComplete(ask: OpenAsk): boolean {
+    const hasEnded = (agent: AgentId): boolean => ask.answerers.get(agent)?.ended === true
+    if (ask.to !== undefined) return hasEnded(ask.to)
+    const expected = this.#expected.get(ask)
+    const members = [...(this.#channel.group?.members.keys() ?? [])]
+    return members.every(
+      (agent) => agent === this.#context.agentId || hasEnded(agent) || expected?.has(agent) === false,
+    )
+  }
+
+  #close(ask: OpenAsk): void {
+    if (!this.#open.delete(ask.id)) return
+    for (const stop of this.#stops.get(ask) ?? []) stop()
+    this.#stops.delete(ask)
+    this.#expected.delete(ask)
+    this.#changed.delete(ask)
+    for (const entry of ask.unsettled) this.#settle(entry)
+    ask.clear()
+    if (!this.#stored.delete(ask)) return
+    this.#changes.push({ type: 'dropAsk', id: this.#channel.id, messageId: ask.messageId })
+    this.#host.touchLater()
+  }
+
+  #settle(entry: AnswerEntry): void {
+    if (entry.settled) return
+    entry.settled = true
+    entry.record.messageKey.fill(0)
+    this.#unsettled.delete(entry)
+    this.#unreadBytes -= sizeOfEntry(entry)
+    if (!entry.stored) return
+    this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, index: entry.record.index })
+    // If a crash undoes this, the answer is given again.
+    this.#host.touchLater()
+  }
+
+  /** Lets a member send more answers once half a window is read. */
+  #notify(ask: OpenAsk, agent: AgentId): void {
+    const answerer = ask.answererOf(agent)
+    if (answerer.consumed < WINDOW_BYTES / 2 || answerer.ended || ask.isFinished || this.#ended) return
+    answerer.consumed = 0
+    this.#sender.send('more', encodeMore(ask.messageId, answerer.read)).catch(() => {
+      answerer.consumed = WINDOW_BYTES
+      this.#context.later(RETRY_MS, () => this.#notify(ask, agent))
+    })
+  }
+}

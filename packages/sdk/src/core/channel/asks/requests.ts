@@ -1,0 +1,219 @@
+/**
+ * Requests of other members that this agent has not answered completely. They wait on disk until a server (serving.ts)
+ * takes them, also for a restart, until they expire or are cancelled. Each asker may use a share of the room, so none can
+ * fill it; beyond that its requests are refused at once. They never hold back messages.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import type { AgentId, InboxRecord, MessageTotals, StoredChannel } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { ChannelView } from '../host.ts'
+import { type Entry, Inbox, type InboxHost, type InboxRows } from '../messages/inbox.ts'
+import type { Sender } from '../messages/sender.ts'
+import { payloadOf } from '../messages/stored-message.ts'
+import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_OPEN } from './ask-frame.ts'
+
+/** What it asks of the agent. */
+type RequestsContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'later' | 'emit'>
+
+/** A request that a server has taken. */
+export interface TakenRequest {
+  /** The asker wants no more answers. */
+  cancel(): void
+  /** The asker has read so many answers. */
+  more(read: number): void
+}
+
+/** The most requests of all askers, and their bytes of ciphertext. */
+const MOST_REQUESTS = 4096
+const MOST_BYTES = 32 * 1024 * 1024
+/** What one asker may use of the bytes. */
+const MOST_ASKER_BYTES: number = MOST_BYTES / 4
+/** Refusals that are being sent. Beyond that, requests are dropped without an answer. */
+const MOST_REFUSALS = 16
+/** The minimum time between two searches for requests that have expired. */
+const SWEEP_MS = 60_000
+const PAGE = 64
+
+const ROWS: InboxRows = {
+  put: (id, record) => ({ type: 'putRequest', id, record }),
+  drop: (id, index) => ({ type: 'dropRequest', id, index }),
+}
+
+/** The requests that one membership has received. */
+export class Requests {
+  readonly inbox: Inbox
+  readonly #context: RequestsContext
+  readonly #channel: ChannelView
+  readonly #sender: Pick<Sender, 'send'>
+  readonly #shares = new Map<AgentId, MessageTotals>()
+  #total: MessageTotals = { messages: 0, bytes: 0 }
+  readonly #taken = new Map<string, TakenRequest>()
+  /** Cancelled while they were not in memory. */
+  readonly #cancelled = new Set<string>()
+  #refusals = 0
+  #sweptAt = -SWEEP_MS
+
+  constructor(
+    context: RequestsContext,
+    channel: ChannelView,
+    host: Omit<InboxHost, 'page'>,
+    sender: Pick<Sender, 'send'>,
+    { record, requests }: Pick<StoredChannel, 'record' | 'requests'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#sender = sender
+    const page: InboxHost['page'] = (after, limit) =>
+      context.journal.requests(record.id, after, limit).flatMap((stored) => {
+        const payload = payloadOf(context.engine, stored)
+        return payload ? [{ record: stored, payload, redelivered: this.inbox.wasGiven(stored.index) }] : []
+      })
+    this.inbox = new Inbox(record.id, { ...host, page }, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
+    if (requests.messages === 0) return
+    for (const { sender: asker, ciphertext } of this.#stored()) this.#count(asker, 1, ciphertext.length)
+  }
+
+  /** Handles a request. */
+  arrive(record: InboxRecord, bytes: Uint8Array): void {
+    const request = decodeRequest(bytes)
+    if (!request) return this.#ignore(record, 'malformed')
+    const { to } = request
+    if (to !== undefined && to !== this.#context.agentId) return
+    if (!this.#hasRoom(record)) {
+      this.#sweepSoon()
+      this.#ignore(record, 'too_many')
+      if (to !== undefined) this.#refuse(record)
+      return
+    }
+    this.#count(record.sender, 1, record.ciphertext.length)
+    this.inbox.arrive({ record, payload: bytes, redelivered: this.inbox.wasGiven(record.index) })
+  }
+
+  /** Handles the asker's word about one of its requests. */
+  heed(kind: 'cancel' | 'more', asker: AgentId, bytes: Uint8Array): void {
+    if (kind === 'more') {
+      const more = decodeMore(bytes)
+      if (more) this.#taken.get(keyOf(asker, more.requestId))?.more(more.read)
+      return
+    }
+    const requestId = decodeCancel(bytes)
+    if (!requestId) return
+    const key = keyOf(asker, requestId)
+    const taken = this.#taken.get(key)
+    const queued = this.inbox.find(({ record }) => keyOf(record.sender, record.messageId) === key)
+    if (taken) taken.cancel()
+    else if (queued) this.settle(queued)
+    else if (this.#cancelled.size < MOST_REQUESTS && this.inbox.hasNext) this.#cancelled.add(key)
+  }
+
+  /** A server has taken a request. Returns false if it was cancelled meanwhile. */
+  take({ record }: Entry, taken: TakenRequest): boolean {
+    const key = keyOf(record.sender, record.messageId)
+    if (this.#cancelled.delete(key)) return false
+    this.#taken.set(key, taken)
+    return true
+  }
+
+  /** Returns a request that a server has taken, so that it is served again. */
+  release(entry: Entry): void {
+    this.#taken.delete(keyOf(entry.record.sender, entry.record.messageId))
+    this.inbox.release(entry)
+  }
+
+  /** A request is done with: answered, cancelled or expired. */
+  settle(entry: Entry): void {
+    if (entry.settled) return
+    const { sender, messageId, ciphertext } = entry.record
+    this.#taken.delete(keyOf(sender, messageId))
+    this.#count(sender, -1, -ciphertext.length)
+    this.inbox.settle(entry)
+  }
+
+  /** These agents are no longer members: no one waits for answers to their requests. */
+  removed(agents: readonly AgentId[]): void {
+    for (const agent of agents) {
+      for (const [key, taken] of this.#taken) if (key.startsWith(agent)) taken.cancel()
+      for (;;) {
+        const queued = this.inbox.find(({ record }) => record.sender === agent)
+        if (!queued) break
+        this.settle(queued)
+      }
+    }
+  }
+
+  #hasRoom({ sender, ciphertext: { length } }: InboxRecord): boolean {
+    const { messages, bytes } = this.#shares.get(sender) ?? { messages: 0, bytes: 0 }
+    return (
+      messages < MOST_OPEN &&
+      bytes + length <= MOST_ASKER_BYTES &&
+      this.#total.messages < MOST_REQUESTS &&
+      this.#total.bytes + length <= MOST_BYTES
+    )
+  }
+
+  #count(asker: AgentId, messages: number, bytes: number): void {
+    const share = this.#shares.get(asker) ?? { messages: 0, bytes: 0 }
+    const now = { messages: share.messages + messages, bytes: share.bytes + bytes }
+    if (now.messages > 0) this.#shares.set(asker, now)
+    else this.#shares.delete(asker)
+    this.#total = { messages: this.#total.messages + messages, bytes: this.#total.bytes + bytes }
+  }
+
+  /** Drops queued requests that have expired. Not in the middle of a turn, because it reads from disk. */
+  #sweepSoon(): void {
+    const now = this.#context.now()
+    if (Math.abs(now - this.#sweptAt) < SWEEP_MS) return
+    this.#sweptAt = now
+    this.#context.later(0, () => void this.#sweep(now).catch(() => {}))
+  }
+
+  async #sweep(now: number): Promise<void> {
+    const reader = this.inbox.read((entry) => entry, { ahead: true })
+    const kept: Entry[] = []
+    while (this.inbox.hasNext) {
+      const { value: entry } = await reader.next()
+      if (!entry) break
+      // Otherwise the reader would settle it with the next one.
+      entry.holder = kept
+      if (isExpired(entry, now)) this.settle(entry)
+      else kept.push(entry)
+    }
+    for (const entry of kept) this.inbox.release(entry)
+    await reader.return?.()
+  }
+
+  *#stored(): Iterable<InboxRecord> {
+    for (let after = 0; ;) {
+      const page = this.#context.journal.requests(this.#channel.id, after, PAGE)
+      yield* page
+      const last = page.at(-1)
+      if (!last || page.length < PAGE) return
+      after = last.index
+    }
+  }
+
+  #refuse({ messageId }: InboxRecord): void {
+    if (this.#refusals >= MOST_REFUSALS) return
+    this.#refusals++
+    const { code, message } = StaticError.of('queue_full', 'Too many requests wait for this agent. Retry later.')
+    const body = encodeAnswerEnd({ requestId: messageId, number: 0, content: { error: { code, message } } })
+    this.#sender
+      .send('answer_end', body)
+      .catch(() => {})
+      .finally(() => this.#refusals--)
+  }
+
+  #ignore({ sender, index }: InboxRecord, reason: 'malformed' | 'too_many'): void {
+    this.#context.emit({ type: 'request_ignored', channel: this.#channel.name, sender, index, reason })
+  }
+}
+
+/** Whether the asker no longer waits, by the relay's time of acceptance. */
+export function isExpired({ record, payload }: Pick<Entry, 'record' | 'payload'>, now: number): boolean {
+  const lifetimeMs = decodeRequest(payload)?.lifetimeMs ?? 0
+  return record.receivedAt + lifetimeMs <= now
+}
+
+function keyOf(asker: AgentId, requestId: Uint8Array): string {
+  return `${asker}${toHex(requestId)}`
+}

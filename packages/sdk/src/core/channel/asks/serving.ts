@@ -1,0 +1,347 @@
+/**
+ * Runs an application's handler for each request and sends what it yields as answers. The requests of one asker are
+ * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are places.
+ * A request is settled when the relay has accepted its last answer. If the process ends before that, it is served again,
+ * as `redelivered`.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import { payloadBytes } from '../../../payload.ts'
+import type { AgentId } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { Entry } from '../messages/inbox.ts'
+import { MOST_REASON_CHARACTERS } from '../messages/poison.ts'
+import type { Sender } from '../messages/sender.ts'
+import { Answering } from './answering.ts'
+import { decodeRequest, MOST_ASK_BYTES } from './ask-frame.ts'
+import { isExpired, type Requests } from './requests.ts'
+
+/** Options of `Channel.serve`. */
+export interface ServeOptions {
+  /** The number of requests served at the same time. Default: 64. */
+  readonly concurrency?: number
+  /** The number of requests of the same asker served at the same time. Default: 1. */
+  readonly perAsker?: number
+  /** Stops serving: requests in progress are finished, and no others are started. */
+  readonly signal?: AbortSignal
+}
+
+/** What a handler gives: answers one by one, or a promise of the only one. */
+export type Answers =
+  | AsyncIterable<Uint8Array | string, Uint8Array | string | void>
+  | Promise<Uint8Array | string | void>
+
+/** Serves one request. The signal is aborted when the asker wants no more answers. */
+export type RequestHandler = (entry: Entry, signal: AbortSignal) => Answers
+
+/** What serving asks of its agent. */
+type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
+
+/** What serving needs of its channel. */
+interface ServingChannel {
+  readonly name: string
+  readonly requests: Requests
+  readonly sender: Pick<Sender, 'send'>
+}
+
+const CONCURRENCY = 64
+const PER_ASKER = 1
+const MOST_CONCURRENCY = 1000
+/** The delays before a request is served again whose answers could not be sent. The last one repeats. */
+const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000]
+
+const STOPPED: StaticError = StaticError.of('closed', 'The server has stopped.')
+
+/** A request on its way. */
+interface Job {
+  readonly entry: Entry
+  readonly abort: AbortController
+  answering: Answering | undefined
+  failures: number
+}
+
+/** The requests of one asker. */
+interface Lane {
+  running: number
+  readonly queue: Job[]
+}
+
+/**
+ * Serves the requests of a channel until the channel ends or the signal is aborted.
+ *
+ * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
+ */
+export async function serveRequests(
+  context: ServingContext,
+  channel: ServingChannel,
+  handler: RequestHandler,
+  { concurrency = CONCURRENCY, perAsker = PER_ASKER, signal }: ServeOptions,
+): Promise<void> {
+  checkCount('concurrency', concurrency)
+  checkCount('perAsker', perAsker)
+  await new Serving(context, channel, handler, { concurrency, perAsker, signal }).run()
+}
+
+interface Limits {
+  readonly concurrency: number
+  readonly perAsker: number
+  readonly signal: AbortSignal | undefined
+}
+
+/** A running `serve`. */
+class Serving {
+  readonly #context: ServingContext
+  readonly #channel: ServingChannel
+  readonly #handler: RequestHandler
+  readonly #options: Limits
+  readonly #lanes = new Map<AgentId, Lane>()
+  readonly #active = new Set<Job>()
+  readonly #tasks = new Set<Promise<void>>()
+  /** Each ends a wait. */
+  readonly #wakes = new Set<() => void>()
+  #running = 0
+  #isStopped = false
+
+  constructor(context: ServingContext, channel: ServingChannel, handler: RequestHandler, options: Limits) {
+    this.#context = context
+    this.#channel = channel
+    this.#handler = handler
+    this.#options = options
+  }
+
+  async run(): Promise<void> {
+    const { inbox } = this.#channel.requests
+    const { signal } = this.#options
+    const reader = inbox.read((entry) => entry, { ahead: true })
+    const stop = (): void => this.#stop()
+    this.#wakes.add(() => void reader.return?.())
+    const forget = inbox.onStop(stop)
+    signal?.addEventListener('abort', stop)
+    if (signal?.aborted === true) stop()
+    try {
+      await this.#read(reader)
+    } finally {
+      this.#stop()
+      while (this.#tasks.size > 0) await Promise.all(this.#tasks)
+      signal?.removeEventListener('abort', stop)
+      forget()
+    }
+  }
+
+  #stop(): void {
+    if (this.#isStopped) return
+    this.#isStopped = true
+    for (const { queue } of this.#lanes.values()) {
+      for (const { entry } of queue.splice(0)) this.#channel.requests.release(entry)
+    }
+    // An asker that reads nothing must not keep this from ending.
+    for (const { answering } of this.#active) answering?.hurry(STOPPED)
+    for (const wake of this.#wakes) wake()
+  }
+
+  /** Reads ahead, so that an asker with many requests does not hold back others. Bounded by the requests' room. */
+  async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
+    const { requests } = this.#channel
+    while (!this.#isStopped) {
+      const { value: entry } = await reader.next()
+      if (!entry) return
+      // Otherwise the reader would settle it with the next one.
+      entry.holder = this
+      const job: Job = { entry, abort: new AbortController(), answering: undefined, failures: 0 }
+      const taken = { cancel: () => this.#cancel(job), more: (read: number) => job.answering?.more(read) }
+      if (this.#isStopped) requests.release(entry)
+      else if (requests.take(entry, taken)) this.#queue(job)
+      else requests.settle(entry)
+    }
+  }
+
+  #queue(job: Job): void {
+    const { sender } = job.entry.record
+    const lane = this.#lanes.get(sender) ?? { running: 0, queue: [] }
+    this.#lanes.set(sender, lane)
+    lane.queue.push(job)
+    this.#next()
+  }
+
+  /** Starts what there are places for, the askers in turn. */
+  #next(): void {
+    const { concurrency, perAsker } = this.#options
+    for (const [asker, lane] of this.#lanes) {
+      if (this.#running >= concurrency || this.#isStopped) return
+      const job = lane.running < perAsker ? lane.queue.shift() : undefined
+      if (!job) continue
+      lane.running++
+      this.#running++
+      // Behind the others.
+      this.#lanes.delete(asker)
+      this.#lanes.set(asker, lane)
+      const task = this.#serve(job).finally(() => {
+        this.#tasks.delete(task)
+        this.#running--
+        lane.running--
+        if (lane.running === 0 && lane.queue.length === 0 && this.#lanes.get(asker) === lane) this.#lanes.delete(asker)
+        this.#next()
+      })
+      this.#tasks.add(task)
+    }
+  }
+
+  #cancel(job: Job): void {
+    const error = StaticError.of('cancelled', 'The asker has cancelled the request.')
+    job.abort.abort(error)
+    job.answering?.stop(error)
+    const queue = this.#lanes.get(job.entry.record.sender)?.queue ?? []
+    const at = queue.indexOf(job)
+    if (at < 0) return
+    queue.splice(at, 1)
+    this.#channel.requests.settle(job.entry)
+  }
+
+  /** Serves a request until its last answer is accepted, it is cancelled, it expires, or serving stops. */
+  async #serve(job: Job): Promise<void> {
+    const { requests, sender } = this.#channel
+    const { entry, abort } = job
+    const expiry = this.#expire(job)
+    this.#active.add(job)
+    try {
+      while (!abort.signal.aborted && !isExpired(entry, this.#context.now())) {
+        requests.inbox.given(entry)
+        const isHeld = (held: boolean): void => this.#hold(held)
+        job.answering = new Answering(entry.record.messageId, sender, isHeld)
+        if (this.#isStopped) job.answering.hurry(STOPPED)
+        try {
+          await this.#answer(job, job.answering)
+          break
+        } catch {
+          // Its answers could not be sent. They are numbered, so the asker takes none of them twice.
+        }
+        entry.redelivered = true
+        const delay = DELAYS_MS[Math.min(job.failures++, DELAYS_MS.length - 1)] ?? 0
+        if (!abort.signal.aborted && !(await this.#wait(delay, abort.signal))) return requests.release(entry)
+      }
+      requests.settle(entry)
+    } finally {
+      this.#active.delete(job)
+      expiry()
+    }
+  }
+
+  /** Runs the handler and sends what it gives. Throws if that cannot be sent. */
+  async #answer(job: Job, answering: Answering): Promise<void> {
+    let last: Uint8Array | undefined
+    let failure: StaticError | undefined
+    try {
+      last = await this.#run(job, answering)
+    } catch (error) {
+      if (error instanceof Unsent) throw error.cause
+      failure = this.#failed(job.entry, error)
+    }
+    if (job.abort.signal.aborted) return
+    if (failure) await answering.end({ error: { code: failure.code, message: failure.message } })
+    else await answering.end(last && { payload: last })
+  }
+
+  /** Returns the last answer, so that it goes with the end. */
+  async #run(job: Job, answering: Answering): Promise<Uint8Array | undefined> {
+    const { entry, abort } = job
+    const answers = this.#handler(entry, abort.signal)
+    // A handler that ignores the signal is left alone.
+    const aborted = new Promise<undefined>((resolve) =>
+      abort.signal.addEventListener('abort', () => resolve(undefined)),
+    )
+    if (!(Symbol.asyncIterator in answers)) return bytesOf(await Promise.race([answers, aborted]))
+    const iterator = answers[Symbol.asyncIterator]()
+    let held: Uint8Array | undefined
+    const send = async (): Promise<void> => {
+      const bytes = held
+      held = undefined
+      if (bytes) await answering.send(bytes).catch((cause: unknown) => Promise.reject(new Unsent(cause)))
+    }
+    try {
+      for (;;) {
+        const step = iterator.next()
+        // Most handlers end right after their last answer.
+        if (held && !(await isSoon(step))) await send()
+        const result = await Promise.race([step, aborted])
+        if (!result) return undefined
+        const { done, value } = result
+        const bytes = bytesOf(value)
+        if (done !== true || bytes) await send()
+        if (done === true) return bytes ?? held
+        held = bytes
+      }
+    } finally {
+      // Not awaited: it may ignore this as well.
+      iterator.return?.().catch(() => {})
+    }
+  }
+
+  /** Reports an error of the handler to the application, and returns what the asker gets of it. */
+  #failed(entry: Entry, error: unknown): StaticError {
+    const { index, sender } = entry.record
+    const reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
+    this.#context.emit({ type: 'request_failed', channel: this.#channel.name, sender, index, reason })
+    if (error instanceof StaticError) return error
+    return StaticError.of('internal_error', 'The handler of the request failed.')
+  }
+
+  /** While an asker reads nothing, others get its place. */
+  #hold(isHeld: boolean): void {
+    this.#running += isHeld ? -1 : 1
+    if (isHeld) this.#next()
+  }
+
+  /** Cancels a request when it expires. Returns a function that stops this. */
+  #expire(job: Job): () => void {
+    const { record, payload } = job.entry
+    const left = record.receivedAt + (decodeRequest(payload)?.lifetimeMs ?? 0) - this.#context.now()
+    return this.#context.later(Math.max(0, left), () => {
+      const error = StaticError.of('ask_timeout', `Request ${toHex(record.messageId)} has expired.`)
+      job.abort.abort(error)
+      job.answering?.stop(error)
+    })
+  }
+
+  /** Waits. Returns false if serving stops first. */
+  async #wait(milliseconds: number, signal: AbortSignal): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const cancel = this.#context.later(milliseconds, () => resolve(true))
+    const abort = (): void => resolve(true)
+    const wake = (): void => resolve(false)
+    this.#wakes.add(wake)
+    signal.addEventListener('abort', abort)
+    if (this.#isStopped) wake()
+    const isOver = await promise
+    signal.removeEventListener('abort', abort)
+    this.#wakes.delete(wake)
+    cancel()
+    return isOver
+  }
+}
+
+/** The answers could not be sent; as opposed to an error of the handler. */
+class Unsent extends Error {
+  constructor(cause: unknown) {
+    super('The answers could not be sent.', { cause })
+  }
+}
+
+function bytesOf(value: unknown): Uint8Array | undefined {
+  return value === undefined ? undefined : payloadBytes(value, MOST_ASK_BYTES)
+}
+
+/** Whether a promise settles before anything else happens. */
+async function isSoon(promise: Promise<unknown>): Promise<boolean> {
+  const settled = promise.then(
+    () => true,
+    () => true,
+  )
+  return await Promise.race([settled, new Promise<boolean>((resolve) => setImmediate(resolve, false))])
+}
+
+function checkCount(name: string, value: number): void {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= MOST_CONCURRENCY) return
+  throw StaticError.of(
+    'invalid_request',
+    `\`${name}\` is ${value}. It must be a whole number from 1 to ${MOST_CONCURRENCY}.`,
+  )
+}

@@ -1,0 +1,36 @@
+/** Gives a received frame to the part of the channel that its kind is for. */
+import type { InboxRecord } from '../../../ports.ts'
+import type { Asks } from '../asks/asks.ts'
+import type { Requests } from '../asks/requests.ts'
+import type { Intake } from '../intake.ts'
+import type { Inbox } from './inbox.ts'
+import type { DecodedFrame } from './message-frame.ts'
+
+/** The parts of a channel that frames of other members are for. */
+export interface DeliveryParts {
+  readonly intake: Pick<Intake, 'isRedelivered'>
+  readonly inbox: Inbox
+  readonly requests: Requests
+  readonly asks: Asks
+}
+
+/** Delivers a frame with this record. Unknown kinds are ignored. */
+export function deliverFrame(
+  { intake, inbox, requests, asks }: DeliveryParts,
+  { kind, payload }: DecodedFrame,
+  record: InboxRecord,
+): void {
+  switch (kind) {
+    case 'payload':
+      return inbox.arrive({ record, payload, redelivered: intake.isRedelivered(record.index) })
+    case 'request':
+      return requests.arrive(record, payload)
+    case 'answer':
+    case 'answer_end':
+      return asks.arrive(kind, record, payload)
+    case 'cancel':
+    case 'more':
+      return requests.heed(kind, record.sender, payload)
+    default:
+  }
+}

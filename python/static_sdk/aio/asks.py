@@ -1,0 +1,115 @@
+"""Requests to members of a channel, and serving theirs, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from datetime import datetime
+from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, Union
+
+from .._asking import Answer, ChannelRequest, answer_of, deadline_of, failure_of
+from .._values import Payload, payload_bytes
+from ..errors import StaticError
+from ._closing import Closing
+from ._connection import Connection
+
+#: What the handler of ``serve`` returns: answers one by one, or a coroutine of the only one.
+Answers = Union[AsyncIterable[Payload], Awaitable[Optional[Payload]]]
+
+
+class Ask(Closing):
+    """A request, and its answers as they arrive: an asynchronous iterator.
+
+    It ends when the member asked has ended its answer; if all were asked, when all have, or when the time is over. Asking
+    for the next answer settles the current one. An iterator that is closed cancels the request: call ``close()``, or use
+    an ``async with`` block, if you leave the loop early.
+    """
+
+    def __init__(self, channel: object, connection: Connection, told: Mapping[str, Any]) -> None:
+        # Keeps the channel, and so the client, alive while it is read.
+        self._channel = channel
+        self._connection = connection
+        self._on: int = told["ask"]
+        #: The request's message id, 32 hexadecimal digits.
+        self.id: str = told["id"]
+        #: The agent id of the member that was asked. None: all.
+        self.to: Optional[str] = told["to"]
+        #: When the request times out.
+        self.deadline: datetime = deadline_of(told)
+
+    def __aiter__(self) -> "Ask":
+        return self
+
+    async def __anext__(self) -> Answer:
+        told, data = await self._connection.call("nextAnswer", on=self._on)
+        answer = answer_of(told, data, self._connection.api_url)
+        if answer is None:
+            raise StopAsyncIteration
+        return answer
+
+    async def close(self) -> None:
+        """Ends the request and forgets its answers. The members asked are notified, unless they are done."""
+        await self._connection.call("cancelAsk", on=self._on)
+
+
+async def serve(
+    connection: Connection, on: int, handler: Callable[[ChannelRequest], Answers], concurrency: int, per_asker: int
+) -> None:
+    """Calls the handler for each request until the channel ends, in a task for each request."""
+    tasks: Dict[int, "asyncio.Task[None]"] = {}
+
+    async def work(token: int, request: ChannelRequest) -> None:
+        try:
+            async for payload in _answers(handler(request)):
+                if not (await connection.call("answer", payload, token=token))[0]:
+                    break
+        except BaseException as error:
+            if not connection.is_over:
+                connection.say("answered", token=token, error=failure_of(error))
+            if not isinstance(error, Exception) and not request.is_cancelled:
+                raise
+        else:
+            if not connection.is_over:
+                connection.say("answered", token=token)
+        finally:
+            tasks.pop(token, None)
+
+    cancelled: Dict[int, ChannelRequest] = {}
+
+    def hear(header: Mapping[str, Any], data: bytes) -> None:
+        token = header["token"]
+        if header["event"] == "cancelled":
+            if token in tasks:
+                cancelled[token].is_cancelled = True
+                tasks[token].cancel()
+            return
+        request = cancelled[token] = ChannelRequest(header, data)
+        task = tasks[token] = asyncio.get_running_loop().create_task(work(token, request))
+        task.add_done_callback(lambda _: cancelled.pop(token, None))
+
+    call = connection.begin_hearing(
+        "serve", hear, lambda: None, on=on, concurrency=concurrency, perAsker=per_asker
+    )
+    try:
+        await call.wait()
+    except asyncio.CancelledError:
+        connection.cancel(call)
+        for task in list(tasks.values()):
+            task.cancel()
+        with contextlib.suppress(StaticError):
+            await call.wait()
+        raise
+    finally:
+        if tasks:
+            await asyncio.wait(set(tasks.values()))
+
+
+async def _answers(given: Answers) -> AsyncIterator[bytes]:
+    if inspect.isawaitable(given):
+        payload = await given
+        if payload is not None:
+            yield payload_bytes(payload)
+        return
+    async for payload in given:  # type: ignore[union-attr]
+        yield payload_bytes(payload)

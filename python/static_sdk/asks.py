@@ -1,0 +1,105 @@
+"""Requests to members of a channel, and serving theirs."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+
+from ._asking import Answer, Answers, ChannelRequest, answer_of, deadline_of, failure_of, is_payload
+from ._connection import Connection
+from ._closing import Closing
+from ._values import payload_bytes
+
+#: The number of requests served at the same time, unless the caller says otherwise.
+CONCURRENCY = 64
+
+
+class Ask(Closing):
+    """A request, and its answers as they arrive: a blocking iterator.
+
+    It ends when the member asked has ended its answer; if all were asked, when all have, or when the time is over. Asking
+    for the next answer settles the current one. An iterator that is closed cancels the request: call ``close()``, or use
+    a ``with`` block, if you leave the loop early.
+    """
+
+    def __init__(self, channel: object, connection: Connection, told: Mapping[str, Any]) -> None:
+        # Keeps the channel, and so the client, alive while it is read.
+        self._channel = channel
+        self._connection = connection
+        self._on: int = told["ask"]
+        #: The request's message id, 32 hexadecimal digits.
+        self.id: str = told["id"]
+        #: The agent id of the member that was asked. None: all.
+        self.to: Optional[str] = told["to"]
+        #: When the request times out.
+        self.deadline: datetime = deadline_of(told)
+
+    def __iter__(self) -> "Ask":
+        return self
+
+    def __next__(self) -> Answer:
+        told, data = self._connection.call("nextAnswer", on=self._on)
+        answer = answer_of(told, data, self._connection.api_url)
+        if answer is None:
+            raise StopIteration
+        return answer
+
+    def close(self) -> None:
+        """Ends the request and forgets its answers. The members asked are notified, unless they are done."""
+        self._connection.call("cancelAsk", on=self._on)
+
+
+def serve(
+    connection: Connection, on: int, handler: Callable[[ChannelRequest], Answers], concurrency: int, per_asker: int
+) -> None:
+    """Calls the handler for each request until the channel ends, each in a thread of its own."""
+    requests: Dict[int, ChannelRequest] = {}
+    threads: Set[threading.Thread] = set()
+    ended = threading.Event()
+
+    def work(token: int, request: ChannelRequest) -> None:
+        try:
+            for payload in _answers(handler(request)):
+                if not connection.call("answer", payload, token=token)[0]:
+                    break
+        except Exception as error:
+            connection.say("answered", token=token, error=failure_of(error))
+        else:
+            connection.say("answered", token=token)
+        finally:
+            requests.pop(token, None)
+            threads.discard(threading.current_thread())
+
+    def hear(header: Mapping[str, Any], data: bytes) -> None:
+        token = header["token"]
+        if header["event"] == "cancelled":
+            request = requests.get(token)
+            if request is not None:
+                request.is_cancelled = True
+            return
+        requests[token] = ChannelRequest(header, data)
+        thread = threading.Thread(
+            target=work, args=(token, requests[token]), name="static-server", daemon=True
+        )
+        threads.add(thread)
+        thread.start()
+
+    call = connection.begin_hearing(
+        "serve", hear, ended.set, on=on, concurrency=concurrency, perAsker=per_asker
+    )
+    try:
+        call.wait()
+    except KeyboardInterrupt:
+        connection.say("cancel", call=call.number)
+        raise
+    for thread in list(threads):
+        thread.join()
+
+
+def _answers(given: Answers) -> "Tuple[bytes, ...] | Any":
+    if given is None:
+        return ()
+    if is_payload(given):
+        return (payload_bytes(given),)  # type: ignore[arg-type]
+    return (payload_bytes(payload) for payload in given)  # type: ignore[union-attr]
