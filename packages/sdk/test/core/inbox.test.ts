@@ -482,3 +482,25 @@ test('what is in memory is read before the error of a disk that cannot be read',
   await assert.rejects(reader.next(), { code: 'store_corrupt' })
   scene.write()
 })
+
+test('a sweep settles what is over, in memory and on disk, and leaves the rest in order', async () => {
+  const scene = new Scene()
+  for (const index of upTo(400)) scene.arrive(index)
+  scene.write()
+  const isEarly = ({ record }: Incoming): boolean => record.index <= 300
+  assert.equal(scene.inbox.settledUpTo(400, 0), 0)
+  assert.deepEqual(
+    scene.inbox.sweep(isEarly).map(({ index }) => index),
+    upTo(300),
+  )
+  assert.equal(scene.inbox.settledUpTo(400, 0), 300)
+  scene.write()
+  assert.deepEqual([...scene.disk.keys()], upTo(400, 301))
+  scene.arrive(401)
+  const reader = scene.inbox.read(indexOf)
+  assert.deepEqual(await takeAll(reader, 101), upTo(401, 301))
+  await reader.return?.()
+  scene.inbox.sweep(() => true)
+  assert.equal(scene.inbox.isEmpty, true, 'nothing counts twice')
+  assert.equal(scene.inbox.settledUpTo(401, 0), 401)
+})

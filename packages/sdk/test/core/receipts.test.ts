@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { decodeReceipt, encodeReceipt, type ReceiptClaim, receiptBytes, type SignedReceipt } from '@static/protocol'
+import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
+import { serveRequests } from '../../src/core/channel/asks/serving.ts'
 import type { Judgement, ReceiptLevel } from '../../src/core/channel/receipts/reached.ts'
 import type { SentMessage } from '../../src/core/channel/messages/outbox.ts'
 import { type Player, Stage } from '../support/stage.ts'
@@ -427,4 +429,58 @@ test('a wait ends with its signal, its time, or the channel', async () => {
   ann.membership.over()
   await Promise.all(checks)
   await assert.rejects(ann.membership.receipts.reached(question, {}), { code: 'removed' })
+})
+
+/** Asks everybody, for a minute and a half. */
+async function asked(stage: Stage, player: Player): Promise<OpenAsk> {
+  const question = { payload: Buffer.from('how?'), to: undefined, lifetimeMs: 90_000, signal: undefined }
+  const ask = player.membership.asks.ask(question)
+  await stage.settle()
+  return ask
+}
+
+test('a request that is not answered and an answer that is not read hold back what is settled', async () => {
+  const stage = await stageOf('ann', 'bob')
+  let [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  await asked(stage, ann)
+  await sent(stage, ann)
+  assert.deepEqual(await bob.take(), ['hello'])
+  await moment(stage)
+  assert.equal(claimOf(stage, bob).settled, 0)
+  bob = bob.restart()
+  await moment(stage)
+  assert.equal(claimOf(stage, bob).settled, 0, 'also after a restart')
+
+  const { membership } = bob
+  const stop = new AbortController()
+  const serving = serveRequests(bob, membership, async () => 'well', { signal: stop.signal })
+  await moment(stage)
+  await moment(stage)
+  stop.abort()
+  await serving
+  assert.equal(claimOf(stage, bob).settled, 3, 'the request, the message and the answer')
+
+  assert.equal(claimOf(stage, ann).settled, 2, 'the answer is not read')
+  ann = ann.restart()
+  await moment(stage)
+  assert.equal(claimOf(stage, ann).settled, 2, 'also after a restart')
+  const [again] = ann.membership.asks.list()
+  assert.ok(await again?.next())
+  await moment(stage)
+  assert.equal(claimOf(stage, ann).settled, 2, 'it is being read')
+  assert.equal(await again?.next(), undefined)
+  await moment(stage)
+  assert.equal(claimOf(stage, ann).settled, 3)
+})
+
+test('a request that no one serves holds back what is settled until it has expired', async () => {
+  const stage = await stageOf('ann', 'bob', 'cy')
+  const [ann, bob, cy] = [stage.player('ann'), stage.player('bob'), stage.player('cy')]
+  await asked(stage, ann)
+  await stage.advance(60_000)
+  assert.equal(claimOf(stage, bob).settled, 0)
+  cy.restart()
+  await stage.advance(100_000)
+  assert.equal(claimOf(stage, bob).settled, 1)
+  assert.equal(claimOf(stage, cy).settled, 1, 'also after a restart')
 })

@@ -385,9 +385,12 @@ export class Player implements AgentContext {
     }
     const inbox: AgentStore['inbox'] = (id, after, limit) => this.store.inbox(id, after, limit)
     const poison: AgentStore['poison'] = (id) => this.store.poison(id)
+    const requests: AgentStore['requests'] = (id, after, limit) => this.store.requests(id, after, limit)
+    const answers: AgentStore['answers'] = (id) => this.store.answers(id)
     const onFailure = (): void => {}
-    this.journal = new Journal({ write, inbox, poison, onFailure } as unknown as AgentStore, (error) =>
-      assert.fail(error),
+    this.journal = new Journal(
+      { write, inbox, poison, requests, answers, onFailure } as unknown as AgentStore,
+      (error) => assert.fail(error),
     )
     const { channels, pins } = this.store.load()
     this.pins = new Pins(pins, (change) => this.journal.add(change))

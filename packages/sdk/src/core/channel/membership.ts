@@ -74,7 +74,7 @@ export class Membership implements ChannelView {
     this.#turn = new ChannelTurn(context, this, standing, (error) => this.#break(error))
     const pending = this.#load(stored)
     const host = Membership.#hostOf(this)
-    const inboxHost = Membership.#inboxHostOf(this)
+    const inboxHost = Membership.#inboxHostOf(this, 'inbox')
     const { givenUpTo } = record
     this.inbox = new Inbox(record.id, inboxHost, { ...stored.inbox, givenUpTo })
     const { inbox } = this
@@ -83,7 +83,8 @@ export class Membership implements ChannelView {
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
-    this.requests = new Requests(context, this, inboxHost, this.sender, stored)
+    const requestsHost = Membership.#inboxHostOf(this, 'requests')
+    this.requests = new Requests(context, this, requestsHost, this.sender, stored)
     this.asks = new Asks(context, this, inboxHost, this.sender, stored)
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
     this.committer = new Committer(context, this, host, standing, pending)
@@ -94,7 +95,7 @@ export class Membership implements ChannelView {
     if (!this.failure) return
     this.intake.end(this.failure)
     this.inbox.end(this.failure)
-    this.requests.inbox.end(this.failure)
+    this.requests.end(this.failure)
     this.asks.end(this.failure)
   }
 
@@ -204,7 +205,7 @@ export class Membership implements ChannelView {
     this.receipts.end(error)
     this.intake.end(error)
     this.inbox.end(forReaders)
-    this.requests.inbox.end(forReaders)
+    this.requests.end(forReaders)
     this.asks.end(error)
   }
 
@@ -341,12 +342,12 @@ export class Membership implements ChannelView {
     }
   }
 
-  static #inboxHostOf(membership: Membership): InboxHost {
+  static #inboxHostOf(membership: Membership, table: 'inbox' | 'requests'): InboxHost {
     return {
       touch: () => membership.#writer.touchPart(),
       touchLater: () => membership.#writer.touchPartLater(),
       touchRecord: () => membership.#writer.touch(),
-      page: (after, limit) => membership.#page(after, limit),
+      page: (after, limit) => membership.#page(table, after, limit),
     }
   }
 
@@ -412,12 +413,14 @@ export class Membership implements ChannelView {
     }
   }
 
-  #page(after: number, limit: number): readonly Incoming[] | StaticError {
+  #page(table: 'inbox' | 'requests', after: number, limit: number): readonly Incoming[] | StaticError {
     const { journal, engine } = this.#context
+    const isRedelivered = (index: number): boolean =>
+      table === 'inbox' ? this.intake.isRedelivered(index) : this.requests.inbox.wasGiven(index)
     try {
-      return journal.inbox(this.id, after, limit).flatMap((record) => {
+      return journal[table](this.id, after, limit).flatMap((record) => {
         const payload = payloadOf(engine, record)
-        return payload ? [{ record, payload, redelivered: this.intake.isRedelivered(record.index) }] : []
+        return payload ? [{ record, payload, redelivered: isRedelivered(record.index) }] : []
       })
     } catch (cause) {
       const error = StaticError.from(cause)

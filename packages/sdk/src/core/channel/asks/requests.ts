@@ -4,16 +4,15 @@
  * fill it; beyond that its requests are refused at once. They never hold back messages.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { AgentId, InboxRecord, MessageTotals, StoredChannel } from '../../../ports.ts'
+import type { AgentId, InboxRecord, MessageTotals, StoredChannel, Time } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
-import { type Entry, Inbox, type InboxHost, type InboxRows } from '../messages/inbox.ts'
+import { type Entry, Inbox, type InboxHost, type InboxRows, type Incoming } from '../messages/inbox.ts'
 import type { Sender } from '../messages/sender.ts'
-import { payloadOf } from '../messages/stored-message.ts'
-import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_OPEN } from './ask-frame.ts'
+import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_LIFETIME_MS, MOST_OPEN } from './ask-frame.ts'
 
 /** What it asks of the agent. */
-type RequestsContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'later' | 'emit'>
+type RequestsContext = Pick<AgentContext, 'agentId' | 'journal' | 'now' | 'later' | 'emit'>
 
 /** A request that a server has taken. */
 export interface TakenRequest {
@@ -51,26 +50,25 @@ export class Requests {
   /** Cancelled while they were not in memory. */
   readonly #cancelled = new Set<string>()
   #refusals = 0
-  #sweptAt = -SWEEP_MS
+  /** When requests that are over were last searched for, when they are next, and what prevents that. */
+  #sweptAt: Time = -Infinity
+  #sweepAt: Time = Infinity
+  #cancelSweep: (() => void) | undefined
 
   constructor(
     context: RequestsContext,
     channel: ChannelView,
-    host: Omit<InboxHost, 'page'>,
+    host: InboxHost,
     sender: Pick<Sender, 'send'>,
     { record, requests }: Pick<StoredChannel, 'record' | 'requests'>,
   ) {
     this.#context = context
     this.#channel = channel
     this.#sender = sender
-    const page: InboxHost['page'] = (after, limit) =>
-      context.journal.requests(record.id, after, limit).flatMap((stored) => {
-        const payload = payloadOf(context.engine, stored)
-        return payload ? [{ record: stored, payload, redelivered: this.inbox.wasGiven(stored.index) }] : []
-      })
-    this.inbox = new Inbox(record.id, { ...host, page }, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
+    this.inbox = new Inbox(record.id, host, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
     if (requests.messages === 0) return
     for (const { sender: asker, ciphertext } of this.#stored()) this.#count(asker, 1, ciphertext.length)
+    this.#sweepBy(context.now() + SWEEP_MS)
   }
 
   /** Handles a request. */
@@ -80,13 +78,14 @@ export class Requests {
     const { to } = request
     if (to !== undefined && to !== this.#context.agentId) return
     if (!this.#hasRoom(record)) {
-      this.#sweepSoon()
+      this.#sweepBy(this.#context.now())
       this.#ignore(record, 'too_many')
       if (to !== undefined) this.#refuse(record)
       return
     }
     this.#count(record.sender, 1, record.ciphertext.length)
     this.inbox.arrive({ record, payload: bytes, redelivered: this.inbox.wasGiven(record.index) })
+    this.#sweepBy(record.receivedAt + request.lifetimeMs)
   }
 
   /** Handles the asker's word about one of its requests. */
@@ -141,6 +140,12 @@ export class Requests {
     }
   }
 
+  /** No more requests will arrive. */
+  end(error: StaticError | undefined): void {
+    this.#cancelSweep?.()
+    this.inbox.end(error)
+  }
+
   #hasRoom({ sender, ciphertext: { length } }: InboxRecord): boolean {
     const { messages, bytes } = this.#shares.get(sender) ?? { messages: 0, bytes: 0 }
     return (
@@ -159,27 +164,33 @@ export class Requests {
     this.#total = { messages: this.#total.messages + messages, bytes: this.#total.bytes + bytes }
   }
 
-  /** Drops queued requests that have expired. Not in the middle of a turn, because it reads from disk. */
-  #sweepSoon(): void {
+  /**
+   * Drops queued requests that are over, at this time or soon after: no one waits for them, and they hold back this
+   * agent's receipts.
+   */
+  #sweepBy(at: Time): void {
+    if (at >= this.#sweepAt) return
+    this.#sweepAt = at
+    this.#cancelSweep?.()
     const now = this.#context.now()
-    if (Math.abs(now - this.#sweptAt) < SWEEP_MS) return
-    this.#sweptAt = now
-    this.#context.later(0, () => void this.#sweep(now).catch(() => {}))
+    // The clock may have been set back, and `at` is what others say.
+    const wait = Math.max(0, SWEEP_MS - Math.abs(now - this.#sweptAt), Math.min(at - now, MOST_LIFETIME_MS))
+    this.#cancelSweep = this.#context.later(wait, () => this.#sweep())
   }
 
-  async #sweep(now: number): Promise<void> {
-    const reader = this.inbox.read((entry) => entry, { ahead: true })
-    const kept: Entry[] = []
-    while (this.inbox.hasNext) {
-      const { value: entry } = await reader.next()
-      if (!entry) break
-      // Otherwise the reader would settle it with the next one.
-      entry.holder = kept
-      if (isExpired(entry, now)) this.settle(entry)
-      else kept.push(entry)
+  #sweep(): void {
+    const now = this.#context.now()
+    this.#sweptAt = now
+    this.#sweepAt = Infinity
+    let next = Infinity
+    const isOver = (incoming: Incoming): boolean => {
+      const { sender, messageId } = incoming.record
+      if (isExpired(incoming, now) || this.#cancelled.delete(keyOf(sender, messageId))) return true
+      next = Math.min(next, expiryOf(incoming))
+      return false
     }
-    for (const entry of kept) this.inbox.release(entry)
-    await reader.return?.()
+    for (const { sender, ciphertext } of this.inbox.sweep(isOver)) this.#count(sender, -1, -ciphertext.length)
+    if (next < Infinity) this.#sweepBy(next)
   }
 
   *#stored(): Iterable<InboxRecord> {
@@ -209,9 +220,12 @@ export class Requests {
 }
 
 /** Whether the asker no longer waits, by the relay's time of acceptance. */
-export function isExpired({ record, payload }: Pick<Entry, 'record' | 'payload'>, now: number): boolean {
-  const lifetimeMs = decodeRequest(payload)?.lifetimeMs ?? 0
-  return record.receivedAt + lifetimeMs <= now
+export function isExpired(request: Pick<Entry, 'record' | 'payload'>, now: Time): boolean {
+  return expiryOf(request) <= now
+}
+
+function expiryOf({ record, payload }: Pick<Entry, 'record' | 'payload'>): Time {
+  return record.receivedAt + (decodeRequest(payload)?.lifetimeMs ?? 0)
 }
 
 function keyOf(asker: AgentId, requestId: Uint8Array): string {

@@ -293,6 +293,16 @@ export class Inbox {
     this.#remove(entry)
   }
 
+  /**
+   * Settles what waits for a reader and is over, in memory and on disk, and returns it. Not in the middle of a turn,
+   * because it reads from disk.
+   */
+  sweep(isOver: (incoming: Incoming) => boolean): readonly InboxRecord[] {
+    const over = this.#ready.filter(isOver)
+    for (const entry of over) this.settle(entry)
+    return [...over.map(({ record }) => record), ...this.#sweepDisk(isOver)]
+  }
+
   /** Calls back when the iterators are ended, until the returned function is called. */
   onStop(listener: () => void): () => void {
     this.#stopListeners.add(listener)
@@ -411,6 +421,31 @@ export class Inbox {
     if (page.length < PAGE) this.#onDiskAfter = undefined
   }
 
+  #sweepDisk(isOver: (incoming: Incoming) => boolean): readonly InboxRecord[] {
+    const start = this.#onDiskAfter
+    const over: InboxRecord[] = []
+    let firstKept: number | undefined
+    for (let after = start; after !== undefined;) {
+      const page = this.#host.page(after, PAGE)
+      // The disk cannot be read, or a reader waited for the write and has loaded some of these.
+      if (page instanceof StaticError || this.#onDiskAfter !== start) return over
+      for (const incoming of page) {
+        if (isOver(incoming)) over.push(this.#dropStored(incoming))
+        else firstKept ??= incoming.record.index
+      }
+      after = page.length < PAGE ? undefined : page.at(-1)?.record.index
+    }
+    this.#onDiskAfter = firstKept === undefined ? undefined : firstKept - 1
+    return over
+  }
+
+  #dropStored(incoming: Incoming): InboxRecord {
+    this.#weight -= weightOf(incoming)
+    this.#changes.push(this.#rows.drop(this.#id, incoming.record.index))
+    this.#host.touchLater()
+    return incoming.record
+  }
+
   /** Queues a payload by its index. */
   #queue(entry: Entry): void {
     if (this.#isSealed) return
@@ -440,6 +475,6 @@ export class Inbox {
   }
 }
 
-function weightOf({ record }: Entry): number {
+function weightOf({ record }: Incoming): number {
   return record.ciphertext.length + OVERHEAD
 }
