@@ -15,28 +15,46 @@ async function add(t: TestContext, scratch: Scratch, events: StoreEvent[] = []):
   return store
 }
 
-/** The next COMMIT of a transaction that writes loses its connection, before or after it is done. */
-function loseCommit(t: TestContext, isDone: boolean): void {
-  const run = Reflect.get(Session.prototype, 'run')
-  let writes = false
-  const mocked = t.mock.method(Session.prototype, 'run', async function (this: Session, text: string) {
-    if (text === 'BEGIN') writes = true
-    if (text !== 'COMMIT' || !writes) return run.call(this, text)
-    mocked.mock.restore()
-    if (isDone) await run.call(this, text)
-    await this.end()
+/** How a message is committed: by the one statement for messages, or by the COMMIT of a transaction. */
+const WAYS = ['statement', 'COMMIT'] as const
+
+/**
+ * The next message's commit loses its connection: `meanwhile` says what happens before that, and may let it be done.
+ */
+function loseCommit(
+  t: TestContext,
+  way: (typeof WAYS)[number],
+  meanwhile: (commit: () => Promise<unknown>, session: Session) => Promise<unknown>,
+): void {
+  const [run, rows] = [Reflect.get(Session.prototype, 'run'), Reflect.get(Session.prototype, 'rows')]
+  const lose = async (session: Session, commit: () => Promise<unknown>): Promise<never> => {
+    for (const mocked of [runs, statements]) mocked.mock.restore()
+    await meanwhile(commit, session)
+    await session.end()
     throw new Error('Connection terminated unexpectedly')
+  }
+  const runs = t.mock.method(Session.prototype, 'run', async function (this: Session, text: string) {
+    return text === 'COMMIT' ? lose(this, () => run.call(this, text)) : run.call(this, text)
   })
+  const statements = t.mock.method(
+    Session.prototype,
+    'rows',
+    async function (this: Session, ...words: Parameters<Session['rows']>) {
+      if (!words[0].text.includes('is_current')) return rows.call(this, ...words)
+      // As if what the node remembers were not current.
+      return way === 'COMMIT' ? [[false]] : lose(this, () => rows.call(this, ...words))
+    },
+  )
 }
 
-for (const isDone of [true, false]) {
-  test(`a message whose COMMIT lost its connection ${isDone ? 'after' : 'before'} it was done is answered and told once`, async (t) => {
+for (const [way, isDone] of WAYS.flatMap((each) => [[each, true] as const, [each, false] as const])) {
+  test(`a message whose ${way} lost its connection ${isDone ? 'after' : 'before'} it was done is answered and told once`, async (t) => {
     const events: StoreEvent[] = []
     const world = new ChannelFixture(await add(t, await emptyScratch(), events), events)
     await world.found('alice', 'bob')
     await world.say('alice')
     world.told()
-    loseCommit(t, isDone)
+    loseCommit(t, way, async (commit) => isDone && (await commit()))
     const request = world.message('alice', { counter: 2 })
     const result = await world.run('append', request)
     assert.equal(accepted(result), 3)
@@ -55,22 +73,21 @@ for (const isDone of [true, false]) {
   })
 }
 
-test('a message whose COMMIT lost its connection while another node took its place is stored after that', async (t) => {
-  const scratch = await emptyScratch()
-  const [one, other] = [await add(t, scratch), await add(t, scratch)]
-  const [world, twin] = [new ChannelFixture(one, []), new ChannelFixture(other, [])]
-  await world.found('alice', 'bob')
-  twin.head = world.head
-  const run = Reflect.get(Session.prototype, 'run')
-  const mocked = t.mock.method(Session.prototype, 'run', async function (this: Session, text: string) {
-    if (text !== 'COMMIT') return run.call(this, text)
-    mocked.mock.restore()
-    await this.end()
-    assert.equal(accepted(await twin.say('bob', { messageId: new Uint8Array(16).fill(9) })), 2)
-    throw new Error('Connection terminated unexpectedly')
+for (const way of WAYS) {
+  test(`a message whose ${way} lost its connection while another node took its place is stored after that`, async (t) => {
+    const scratch = await emptyScratch()
+    const [one, other] = [await add(t, scratch), await add(t, scratch)]
+    const [world, twin] = [new ChannelFixture(one, []), new ChannelFixture(other, [])]
+    await world.found('alice', 'bob')
+    twin.head = world.head
+    loseCommit(t, way, async (_commit, session) => {
+      // Its locks go with its connection.
+      await session.end()
+      assert.equal(accepted(await twin.say('bob', { messageId: new Uint8Array(16).fill(9) })), 2)
+    })
+    assert.equal(accepted(await world.say('alice')), 3)
   })
-  assert.equal(accepted(await world.say('alice')), 3)
-})
+}
 
 test('a notice comes once, however long another transaction runs', async (t) => {
   const scratch = await emptyScratch()

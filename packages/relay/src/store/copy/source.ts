@@ -49,8 +49,8 @@ const PARTS: readonly Part[] = [
   },
   {
     table: 'members',
-    sql: `SELECT channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, welcome,
-      earlier, ended_index, ended_hash, ended_slot, ended_at, notice, pending, checksum FROM members
+    sql: `SELECT channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, receipt,
+      welcome, earlier, ended_index, ended_hash, ended_slot, ended_at, notice, pending, checksum FROM members
       WHERE (channel, agent) > (?, ?) ORDER BY channel, agent`,
     first: [0, NOTHING],
     key: ([channel, , agent]) => [channel ?? 0, agent ?? NOTHING],

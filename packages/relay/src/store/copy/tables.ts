@@ -14,7 +14,7 @@ const COLUMNS = {
   entries: `channel bigint, index bigint, kind int, slot bigint, at bigint, counter bigint, control int, sender bytea,
     message_id bytea, hash bytea, checksum bigint, body bytea`,
   members: `channel bigint, channel_id bytea, agent bytea, added bigint, adder bytea, welcomed int, cursor_index bigint,
-    cursor_hash bytea, cursor_slot bigint, welcome bigint, earlier bigint, ended_index bigint, ended_hash bytea,
+    cursor_hash bytea, cursor_slot bigint, receipt bytea, welcome bigint, earlier bigint, ended_index bigint, ended_hash bytea,
     ended_slot bigint, ended_at bigint, notice bytea, pending int, checksum bigint`,
   slots: 'channel bigint, slot bigint, entry bigint, record text, checksum bigint',
   turns: 'channel bigint, agent bytea, entry bigint, slot bigint, record text, checksum bigint',
