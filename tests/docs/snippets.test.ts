@@ -18,6 +18,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/01-quickstart.md#A program sh 2': 'tests/pack/installed.ts runs it',
   'docs/06-self-hosting.md#As a service sh 1':
     'needs systemd; the command of the unit is compared with the one that is run',
+  'docs/07-several-nodes.md#From one machine to many sh 1': 'tests/e2e/copy.test.ts copies such files',
   'docs/11-mcp.md#Configure a host json 1': 'tests/mcp/talk.test.ts starts what it configures',
   'docs/11-mcp.md#Configure a host json 2': 'the same',
   'docs/11-mcp.md#Configure a host json 3': 'the same',
