@@ -12,7 +12,6 @@ const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   cli: ['packages/cli/test/'],
   protocol: ['packages/protocol/test/', 'packages/node/test/'],
   'relay-core': ['packages/relay/test/core/'],
-  'relay-store': ['packages/relay/test/store/'],
   'sdk-core': ['packages/sdk/test/core/'],
   'sdk-invite': ['packages/sdk/test/invite/', 'packages/sdk/test/driver/'],
   'sdk-lies': ['packages/sdk/test/lies/'],

@@ -22,6 +22,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
     'what a command prints; packages/cli/test/help.test.ts has the command',
   'docs/a2a-binding.md#Use it ts 1': 'packages/a2a/test/binding.test.ts does the same',
   'docs/a2a-binding.md#Calls json 1': 'a message, not a command',
+  'docs/07-several-nodes.md#From one machine to many sh 1': 'tests/e2e/copy.test.ts copies such files',
   'docs/11-mcp.md#Configure a host json 1': 'tests/mcp/talk.test.ts starts what it configures',
   'docs/11-mcp.md#Configure a host json 2': 'the same',
   'docs/11-mcp.md#Configure a host json 3': 'the same',

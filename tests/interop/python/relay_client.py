@@ -145,7 +145,7 @@ class Relay:
         jwt_hash = sha256(jwt.encode()) if jwt else bytes(32)
         signed = signed_bytes(
             "static-relay/1 session",
-            [purpose, 1, challenge.relay_name, challenge.relay_id, challenge.nonce, agent_nonce, jwt_hash, "standard"],
+            [purpose, 2, challenge.relay_name, challenge.relay_id, challenge.nonce, agent_nonce, jwt_hash, "standard"],
         )
         return {
             "purpose": PURPOSES[purpose],

@@ -203,6 +203,7 @@ export function gapMessage(channel: Uint8Array, gap: Gap): ServerMessage {
         position: wirePosition(gap.position),
         commitLost: gap.commitLost,
         ended: gap.ended,
+        last: gap.last,
       },
     },
   })

@@ -54,8 +54,9 @@ export interface Gap {
   /** After the last deleted entry. */
   readonly position: Position
   readonly commitLost: boolean
-  /** Whether the agent's membership has ended. */
+  /** Whether the agent's membership has ended, and whether it did so at this position. */
   readonly ended: boolean
+  readonly last: boolean
 }
 
 /** An invite that joiners may use to ask for admission. */

@@ -218,8 +218,8 @@ forEachEngine((open) => {
     const { gap, entries, last, ended } = await world.read('bob', 1)
     assert.ok(gap)
     assert.deepEqual(
-      [gap.first, gap.position.index, gap.position.slot, gap.commitLost, gap.ended],
-      [2, 2, 2, true, true],
+      [gap.first, gap.position.index, gap.position.slot, gap.commitLost, gap.ended, gap.last],
+      [2, 2, 2, true, true, true],
     )
     assert.deepEqual([entries, last, ended], [[], 2, true])
     const { removed, lastIndex } = await world.stand('bob')

@@ -50,6 +50,10 @@ export async function ask(url: string, sql: string): Promise<unknown[][]> {
 
 const TABLES = `channels, accounts, foundings, dropped, members, senders, slots, turns, entries, ids, welcomes,
   group_infos, invites, joins, nonces, notices`
+/** A store makes the tables, and not every test opens one. */
+const EMPTY = `set search_path = static_relay; do $$ begin
+  if to_regclass('channels') is not null then truncate ${TABLES} restart identity; end if;
+end $$`
 let shared: Promise<Scratch> | undefined
 after(async () => (await shared)?.remove())
 
@@ -58,7 +62,7 @@ export async function emptyScratch(): Promise<Scratch> {
   const isNew = shared === undefined
   shared ??= makeScratch()
   const scratch = await shared
-  if (!isNew) await scratch.query(`set search_path = static_relay; truncate ${TABLES} restart identity`)
+  if (!isNew) await scratch.query(EMPTY)
   return scratch
 }
 

@@ -92,6 +92,16 @@ test('after a gap of 1,100 messages of one sender, its next messages are readabl
   assert.equal(bob.view, alice.view)
 })
 
+test('a gap that hides the end of a membership ends it, with or without a commit', async () => {
+  const stage = await Stage.start(['alice', 'bob'])
+  const bob = stage.player('bob')
+  const { index, slot } = bob.membership.history.position
+  const position = { index: BigInt(index + 1), hash: new Uint8Array(32), slot: BigInt(slot) }
+  const gap = { channelId: stage.channelId, firstIndex: BigInt(index + 1), position, ended: true, last: true }
+  bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+  assert.equal(bob.membership.failure?.code, 'removed')
+})
+
 test("a gap that begins before this agent's position counts only beyond it", async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]

@@ -92,7 +92,8 @@ function gapAfter(context: Context, channel: Channel, member: Member, start: num
   const position = end.index < channel.base.index ? end : channel.base
   if (start >= position.index) return undefined
   const commitLost = isCommitLost(context, channel, member, start, position)
-  return { first: start + 1, position, commitLost, ended: member.ended !== undefined }
+  const ended = member.ended !== undefined
+  return { first: start + 1, position, commitLost, ended, last: ended && position.index === end.index }
 }
 
 /** Whether there is a commit after `start`, up to the position. True if that is no longer known. */

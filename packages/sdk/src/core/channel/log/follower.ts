@@ -363,7 +363,7 @@ export class Follower {
    * an acknowledgement was lost. So only entries beyond the position are missing here, and the slots show whether a
    * commit is among them, not the notice's flag.
    */
-  #gap({ firstIndex, position, commitLost, ended }: GapNotice): void {
+  #gap({ firstIndex, position, commitLost, ended, last }: GapNotice): void {
     const host = this.#host
     const { intake } = this.#parts
     const { index, slot } = this.#channel.history.position
@@ -376,7 +376,7 @@ export class Follower {
     if (to.index <= index) return intake.repeated(first)
     if (first > index + 1) return intake.missing(index + 1)
     this.#context.emit({ type: 'gap', channel: this.#channel.name, first: index + 1, last: to.index })
-    if (to.slot !== slot && ended) {
+    if (ended && (last || to.slot !== slot)) {
       this.#channel.history.skipTo(to)
       return host.over()
     }
