@@ -38,10 +38,12 @@ const PROMISES: Readonly<Record<string, string>> = {
 
 /** Writes the results that a proof has printed into the table. */
 export function recordPromises(command: string, output: string, date: string): void {
-  const found = [...output.matchAll(LINE)].map(([, id = '', result = '']): Row => ({ id, command, result, date }))
-  if (found.length === 0) return
-  const page = readFileSync(PAGE, 'utf8')
-  writeFileSync(PAGE, updatedPage(page, found))
+  const results = Map.groupBy(output.matchAll(LINE), ([, id = '']) => id)
+  if (results.size === 0) return
+  const found = [...results].map(([id, lines]): Row => {
+    return { id, command, result: lines.map(([, , result = '']) => result).join('; '), date }
+  })
+  writeFileSync(PAGE, updatedPage(readFileSync(PAGE, 'utf8'), found))
 }
 
 /** The page with rows replaced or added. */

@@ -256,5 +256,7 @@ test(`agents go on while a cluster fails around them, seed ${SEED}`, { timeout: 
   const spent = (await Promise.all(spenders)).reduce((sum, count) => sum + count, 0)
   assert.ok(spent <= TEST_QUOTA, `${spent} of ${TEST_QUOTA} messages were stored`)
   for (const line of report(waits)) t.diagnostic(line)
-  t.diagnostic(`${stored()} messages, ${faults.length} faults; ${spent} of a quota of ${TEST_QUOTA} spent`)
+  t.diagnostic(`promise T1: cluster: ${stored()} messages over ${faults.length} faults, 0 lost`)
+  t.diagnostic(`promise T4: cluster: ${stored()} messages over ${faults.length} faults, 0 doubled, one order`)
+  t.diagnostic(`promise T10: ${spent} of a quota of ${TEST_QUOTA} spent`)
 })

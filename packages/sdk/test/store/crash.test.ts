@@ -58,6 +58,7 @@ test(`killed ${KILLS} times, at random moments and at random steps: acknowledged
     }
   }
   assert.ok(acknowledged > 5 * KILLS, `only ${acknowledged} writes`)
+  t.diagnostic(`promise T1: agent's store: ${acknowledged} writes over ${KILLS} kills, 0 lost`)
   const store = await openStore(directory)
   checkFound(lastWrite(store), acknowledged)
   store.close()
