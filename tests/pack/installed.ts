@@ -25,6 +25,7 @@ export interface Manifest {
   readonly version: string
   readonly exports?: Readonly<Record<string, unknown>>
   readonly dependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
 }
 
 /** A project with the packages. */

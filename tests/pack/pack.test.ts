@@ -65,7 +65,7 @@ test('the packages contain what runs and nothing else', (t) => {
   const names = project.packages.map(({ manifest }) => manifest.name)
   assert.deepEqual(
     names,
-    ['api', 'cli', 'console', 'node', 'protocol', 'relay', 'sdk'].map((name) => `@static/${name}`),
+    ['a2a', 'api', 'cli', 'console', 'node', 'protocol', 'relay', 'sdk'].map((name) => `@static/${name}`),
   )
   for (const { path, manifest, files } of project.packages) {
     assert.ok(files.includes('README.md'))
@@ -90,7 +90,7 @@ test('one line installs the SDK, without the servers', () => {
 
 test('a package depends on exactly what its files import', () => {
   for (const { path, manifest, files } of project.packages) {
-    const { dependencies = {}, ...rest } = manifest
+    const { dependencies = {}, peerDependencies = {}, ...rest } = manifest
     assert.ok(!('devDependencies' in rest) && !('scripts' in rest))
     assert.deepEqual(
       Object.values(dependencies).filter((version) => !/^\d+\.\d+\.\d+$/.test(version)),
@@ -107,7 +107,7 @@ test('a package depends on exactly what its files import', () => {
     const foreign = new Set(found.filter((name) => !name.startsWith('node:')))
     // Loaded by the MLS library, which does not ask for them itself.
     if (manifest.name === '@static/sdk') for (const name of ['@hpke/core', '@noble/hashes']) foreign.add(name)
-    assert.deepEqual([...foreign].sort(), Object.keys(dependencies).sort(), manifest.name)
+    assert.deepEqual([...foreign].sort(), Object.keys({ ...dependencies, ...peerDependencies }).sort(), manifest.name)
   }
 })
 

@@ -82,6 +82,7 @@ const WRONG: Readonly<Record<string, readonly unknown[]>> = {
 /** Do not fail on a closed agent, or are no doors: `@internal`. */
 const HARMLESS = new Set([
   'acceptFork',
+  'asked',
   'catchUp',
   'channelOf',
   'channels',

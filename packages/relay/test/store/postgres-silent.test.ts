@@ -16,8 +16,8 @@ after(() => gate[Symbol.asyncDispose]())
 const gated = new URL(url)
 gated.port = String(gate.port)
 
-/** Long after the silence is noticed, long before an answer is given up. */
-const LATE_MS = 9000
+/** Long after the silence is noticed and nobody says whether the message was stored, long before an answer is given up. */
+const LATE_MS = 18_000
 
 test('a silent server is given up soon, and used again when it answers', async (t) => {
   const store = await openScratch({ url: gated.href, keyFile }, RETENTION, () => {}, { examineMs: 200 })
