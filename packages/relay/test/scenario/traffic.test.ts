@@ -100,9 +100,9 @@ for (const way of ['grpc', 'proxy'] as const) {
     const agent = await connect(relay, 'strict', 64)
     const { writer, channel } = await pair(relay, agent)
     agent.deaf = true
-    await writer.send(channel, 1n, 1n, randomBytes(20_000))
     const pings = (): number => agent.lone.filter((type) => type === 'ping').length
     const before = pings()
+    await writer.send(channel, 1n, 1n, randomBytes(20_000))
     // One marks a place in the message, another one asks for a sign of life.
     await agent.until(() => pings() >= before + 2)
     agent.hear()
