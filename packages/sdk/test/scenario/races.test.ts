@@ -166,6 +166,8 @@ class Crowd {
   async #add(adder: Channel): Promise<void> {
     // One that was here before comes back with the same key, or somebody new.
     const client = this.#gone.pop() ?? (await this.#agent(`guest ${this.#count++}`))
+    // The adder may not have heard yet that it has left.
+    await adder.catchUp()
     const welcome = await adder.addMember(await client.generateKeyPackage())
     this.#guests.push({ client, channel: await client.joinChannel(NAME, welcome) })
   }
