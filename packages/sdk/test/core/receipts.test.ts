@@ -6,7 +6,8 @@ import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
 import { serveRequests } from '../../src/core/channel/asks/serving.ts'
 import type { Judgement, ReceiptLevel } from '../../src/core/channel/receipts/reached.ts'
 import type { SentMessage } from '../../src/core/channel/messages/outbox.ts'
-import { type Player, Stage } from '../support/stage.ts'
+import { engine } from '../mls/support.ts'
+import { Player, Stage } from '../support/stage.ts'
 
 /** A second, in which everything due is done and nothing is missed. */
 const A_MOMENT = 1000
@@ -230,6 +231,18 @@ test('an agent that is killed signs again what the disk says, and never more', a
   bob = bob.restart()
   await moment(stage)
   assert.deepEqual([claimOf(stage, bob).index, claimOf(stage, bob).settled], [1, 1])
+})
+
+test('an agent that joins signs nothing before its membership is on disk', async () => {
+  const stage = await Stage.start(['ann', 'bob'], { receipts: 'settled', apart: ['bob'] })
+  const agent = stage.apart.get('bob') ?? assert.fail()
+  const signer = engine.facts(agent.group).members[0] ?? assert.fail()
+  const bob = new Player(stage, agent, { receipts: 'settled' })
+  bob.enter({ group: agent.group, rows: [...agent.rows.values()], signer })
+  bob.membership.intake.resumed(stage.stateOf(bob))
+  assert.equal(stage.receipts.get(bob.agentId), undefined, 'a killed joiner would have lost its Welcome')
+  await stage.settle()
+  assert.equal(claimOf(stage, bob).since, stage.position.index)
 })
 
 test('the last hashes survive a restart, so that a fork from before it is found', async () => {

@@ -92,6 +92,7 @@ export class Membership implements ChannelView {
     const { intake, sender, committer } = this
     this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing, receipts })
     this.#follower = new Follower(context, this, host, this)
+    if (stored.ownReceipt) this.receipts.loaded()
     if (!this.failure) return
     this.intake.end(this.failure)
     this.inbox.end(this.failure)

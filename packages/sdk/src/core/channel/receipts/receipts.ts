@@ -145,6 +145,11 @@ export class Receipts {
 
   // ---- What happens in the channel ----
 
+  /** The agent starts with a channel that is on disk. */
+  loaded(): void {
+    this.#signer.loaded()
+  }
+
   /** The relay gives receipts of others. */
   take(batch: ReceiptBatch): void {
     this.#reader.take(batch)

@@ -87,10 +87,13 @@ export class ReceiptSigner {
     this.#stored = this.#drained
   }
 
+  /** The agent starts: nothing is in memory that is not on disk. */
+  loaded(): void {
+    this.#stored = this.#claim()
+  }
+
   /** The relay delivers from now on. It may not have the last receipt. */
   resumed(): void {
-    // Nothing is in memory that is not on disk when an agent starts.
-    this.#stored ??= this.#claim()
     this.#sent = undefined
     this.#host.send()
   }
