@@ -16,6 +16,19 @@ const workers = {
   'clock-worker': 'packages/sdk/src/transport/clock-worker.ts',
 }
 
+/** Packages with machine code find it relative to their own files. */
+export const external = [
+  /^@currentspace\/http3$/,
+  /^better-sqlite3-multiple-ciphers$/,
+  /^sodium-native$/,
+  /^@node-rs\/argon2$/,
+]
+
+/** The name of the bundle of a thread, by its source. */
+export function workerName(source) {
+  return Object.keys(workers).find((name) => source === resolve(root, workers[name]))
+}
+
 export default {
   input: Object.fromEntries(
     Object.entries({ ...programs, ...workers }).map(([name, path]) => [name, resolve(root, path)]),
@@ -23,17 +36,15 @@ export default {
   platform: 'node',
   // Below the checkout, where Node finds the packages that stay outside.
   output: { dir: resolve(root, '.cache/bundle'), format: 'esm' },
-  // Packages with machine code find it relative to their own files.
-  external: [/^@currentspace\/http3$/, /^better-sqlite3-multiple-ciphers$/, /^sodium-native$/, /^@node-rs\/argon2$/],
+  external,
   plugins: [
     {
       name: 'workers',
       transform(code, id) {
         return code.replaceAll(/new URL\('(\.\/[\w-]+\.ts)', import\.meta\.url\)/g, (_, path) => {
-          const source = resolve(id, '..', path)
-          const found = Object.entries(workers).find(([, worker]) => source === resolve(root, worker))
-          if (!found) throw new Error(`${id} starts ${path}, which bundle.config.mjs does not know.`)
-          return `new URL('./${found[0]}.js', import.meta.url)`
+          const name = workerName(resolve(id, '..', path))
+          if (!name) throw new Error(`${id} starts ${path}, which bundle.config.mjs does not know.`)
+          return `new URL('./${name}.js', import.meta.url)`
         })
       },
     },

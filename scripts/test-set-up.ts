@@ -7,7 +7,7 @@ import { makeCertificates } from '@static/testkit/certificates'
 import { ensureCapture, ensureDebian, tryDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
 import { startPostgres } from './postgres.ts'
-import { fail } from './step.ts'
+import { bundle } from './test-bundles.ts'
 
 /** How many test files run at once: they wait for other processes and for timers, so two more than cores are busy. */
 export const AT_ONCE: number = availableParallelism() + 2
@@ -105,9 +105,6 @@ function compileCache(root: string, fresh: boolean): string {
 function bundlePrograms(root: string, fresh: boolean): string {
   const directory = join(root, '.cache/bundle')
   if (fresh) rmSync(directory, { recursive: true, force: true })
-  // rolldown is installed with Vite, which builds the console.
-  const words = [join(root, 'node_modules/rolldown/bin/cli.mjs'), '-c', join(root, 'scripts/bundle.config.mjs')]
-  const { status, stdout, stderr } = spawnSync(process.execPath, words, { encoding: 'utf8' })
-  if (status !== 0) fail(`Bundling the programs failed:\n${stdout}${stderr}`)
+  bundle(root, 'bundle.config.mjs')
   return directory
 }

@@ -5,6 +5,7 @@ import { run as runTests } from 'node:test'
 import { spec } from 'node:test/reporters'
 import { longestFirst, saveDurations } from './durations.ts'
 import { fail, run, say } from './step.ts'
+import { bundleTests } from './test-bundles.ts'
 import { groupFiles } from './test-groups.ts'
 import { AT_ONCE, setUpTests } from './test-set-up.ts'
 
@@ -20,6 +21,7 @@ const NODE_FLAGS = [
   resolve(import.meta.dirname, 'no-test-hook.mjs'),
   '--min-semi-space-size=16',
   '--max-semi-space-size=32',
+  '--enable-source-maps',
 ]
 
 const root = resolve(import.meta.dirname, '..')
@@ -32,7 +34,9 @@ if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !
 const setUp = await setUpTests({ freshCodeCache: chosen.length === 0 })
 say('Running the tests')
 // Files that are named run on their own.
-const failures = await runAll(longestFirst(root, chosen.length > 0 ? files : groupFiles(root, files)))
+const failures = await runAll(
+  longestFirst(root, chosen.length > 0 ? files : bundleTests(root, groupFiles(root, files))),
+)
 await setUp[Symbol.asyncDispose]()
 if (failures > 0) fail('Some tests failed.')
 

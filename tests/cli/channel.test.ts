@@ -176,7 +176,10 @@ void test('a guest joins with only a token, and leaves', async () => {
   await heard
   assert.equal(await ok(guest, `static channel leave ${ROUTING} --as gus`), `Left ${ROUTING}.\n`)
   const gone = await guest.shell(`echo hi | static channel send ${ROUTING} --as gus`)
-  assert.deepEqual([gone.code, gone.stderr], [1, `static: This agent is not a member of channel ${ROUTING}.\n`])
+  assert.deepEqual(
+    [gone.code, gone.stderr],
+    [1, `static: This agent is not a member of channel ${ROUTING}. Create it, or join it with an invite.\n`],
+  )
   const none = await ann.shell(`static channel poison list ${ROUTING} --as alice`)
   assert.deepEqual([none.code, none.stdout], [0, ''])
   assert.match(none.stderr, /no message was put aside/)
@@ -286,7 +289,7 @@ void test('an endless stdin does not keep an interrupted or failed command alive
   )
   assert.deepEqual(
     [failed.code, failed.stderr],
-    [1, 'static: This agent is not a member of channel acme/no/channel.\n'],
+    [1, 'static: This agent is not a member of channel acme/no/channel. Create it, or join it with an invite.\n'],
   )
   const sender = ann.start(
     `exec static channel send ${ROUTING} --as bob --lines < <(echo ready; exec sleep 40 2> /dev/null)`,

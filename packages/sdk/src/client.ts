@@ -130,7 +130,10 @@ export class StaticClient implements AsyncDisposable {
     const held = this.#agent.memberships.named(name)
     if (!held || held.state === 'founding' || held.state === 'joining') {
       if (this.#agent.memberships.wasRemoved(name)) throw removedFrom(name)
-      throw StaticError.of('not_found', `This agent is not a member of channel ${name}.`)
+      throw StaticError.of(
+        'not_found',
+        `This agent is not a member of channel ${name}. Create it, or join it with an invite.`,
+      )
     }
     return held
   }

@@ -153,35 +153,40 @@ test('many acknowledgements are stored together', async (t) => {
   assert.equal(channels[0]?.cursor?.index, 200n)
 })
 
-test('join requests beyond the limit evict those of the owner that has the most', async (t) => {
+test('join requests beyond the limit of an owner evict its oldest one, and none of another owner', async (t) => {
   const world = await openMemoryRelay(t, {
-    settings: { counts: { joinsPerInvite: 20_000 }, streams: { openingsBurst: 50_000, openingsPerSecond: 1 } },
+    settings: { counts: { joinsPerInvite: 2000 }, streams: { openingsBurst: 5000, openingsPerSecond: 1 } },
   })
   const wire = world.transport.wire('cbor')
-  const invite = async (account: string): Promise<{ owner: Agent; channelId: Uint8Array; ask(): Promise<unknown> }> => {
+  const invite = async (account: string) => {
     const owner = await Agent.connect(wire, { jwt: world.api.token(account) })
     const channelId = await owner.createChannel(`${account}/x/y`)
     const admissionKey = randomBytes(32)
     const inviteId = randomBytes(16)
     const expiresAtMs = BigInt(world.now() + 1e9)
     await owner.request('registerInvite', { channelId, inviteId, admissionKey, expiresAtMs, maxUses: 1 })
-    const ask = async (): Promise<unknown> => {
+    const ask = async (): Promise<Uint8Array> => {
       const joiner = await Agent.connect(wire, { key: makeKey() })
       const box = randomBytes(8)
       const claim = { sessionNonce: joiner.challenge?.nonce ?? box, inviteId, agentId: joiner.id, boxHash: sha256(box) }
       const proof = createHmac('sha256', admissionKey).update(joinProofBytes(claim)).digest()
-      const answer = await joiner.request('requestJoin', { inviteId, box, proof })
+      await joiner.request('requestJoin', { inviteId, box, proof })
       joiner.close()
-      return answer
+      return joiner.id
     }
-    return { owner, channelId, ask }
+    const poll = async (): Promise<Uint8Array[]> => {
+      const { requests } = await owner.request('pollJoinRequests', { channelId })
+      return requests.map(({ agentId }) => agentId)
+    }
+    return { ask, poll }
   }
   const small = await invite('small')
-  await small.ask()
+  const first = await small.ask()
   const greedy = await invite('greedy')
-  for (let at = 0; at < 10_050; at++) await greedy.ask()
-  const { requests } = await small.owner.request('pollJoinRequests', { channelId: small.channelId })
-  assert.equal(requests.length, 1)
+  const asked: Uint8Array[] = []
+  for (let at = 0; at < 1003; at++) asked.push(await greedy.ask())
+  assert.deepEqual(await small.poll(), [first])
+  assert.deepEqual((await greedy.poll())[0], asked[3])
 })
 
 test('an API that hangs keeps no one waiting once the keys are known', async () => {
