@@ -193,6 +193,7 @@ export class IssuedInvites {
       admissionKey: admission,
       expiresAtMs: BigInt(expiresAt),
       maxUses: maxUses + returned,
+      members: false,
     })
     try {
       await this.#agent.requests.ask({ case: 'registerInvite', value }, () => {})
