@@ -89,6 +89,31 @@ for (const way of WAYS) {
   })
 }
 
+for (const way of WAYS) {
+  test(`messages whose ${way} lost its connection are not taken for stored because one of them was stored by another node`, async (t) => {
+    const scratch = await emptyScratch()
+    const [one, other] = [await add(t, scratch), await add(t, scratch)]
+    const [world, twin] = [new ChannelFixture(one, []), new ChannelFixture(other, [])]
+    const quiet = Object.assign(new ChannelFixture(one, []), { channel: hex16('quiet') })
+    await world.found('alice', 'bob')
+    await quiet.create('carol', { name: 'acme/support/quiet' })
+    await quiet.say('carol')
+    const request = world.message('alice')
+    loseCommit(t, way, async (_commit, session) => {
+      await session.end()
+      // The sender has repeated it elsewhere: it takes the same place, after the same entries.
+      assert.equal(accepted(await twin.run('append', { ...request, now: request.now + 1 })), 2)
+    })
+    const both = await Promise.all([world.run('append', request), quiet.say('carol')])
+    assert.deepEqual(both.map(accepted), [2, 2])
+    const { entries } = await quiet.read('carol', 0)
+    assert.deepEqual(
+      entries.map(({ index }) => index),
+      [1, 2],
+    )
+  })
+}
+
 test('a notice comes once, however long another transaction runs', async (t) => {
   const scratch = await emptyScratch()
   const store = await add(t, scratch)

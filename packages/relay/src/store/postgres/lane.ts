@@ -2,7 +2,7 @@
  * One lane: a connection, what it remembers, and the calls that wait for it. All that wait when it becomes free share a
  * transaction, so that one flush to disk serves many.
  */
-import { hash } from 'node:crypto'
+import { hash, randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Hash, StaticError } from '@static/protocol'
 import type { Retention, StoreListener, Time } from '../../ports.ts'
@@ -23,6 +23,8 @@ const MAX_TRIES = 5
 /** How long a lane tries to find out whether a transaction was committed, and the pause between two tries. */
 const DOUBT_MS = 5000
 const DOUBT_PAUSE_MS = 250
+/** The largest range of `randomInt`. */
+const MAX_STAMP = 2 ** 48 - 1
 /** No partition of a table is for a row. */
 const NO_PARTITION = '23514'
 /** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
@@ -90,7 +92,7 @@ export class Lane {
   constructor(parts: LaneParts) {
     this.#parts = parts
     // Set by the first batch, before anything uses it.
-    this.#transaction = { session: undefined as never, locks: true, isSingle: false, sent: [] }
+    this.#transaction = { session: undefined as never, locks: true, isSingle: false, stamp: 0, sent: [] }
     this.#rows = new PostgresRows(this.#transaction, sha256, parts.cache)
     this.#ledger = new Ledger(this.#rows, sha256, parts.retention)
   }
@@ -197,7 +199,7 @@ export class Lane {
   async #append(session: Session, calls: readonly Call[]): Promise<Answer[] | undefined> {
     const rows = this.#rows
     if (!calls.every(({ name }) => name === 'append')) return undefined
-    Object.assign(this.#transaction, { session, locks: true, isSingle: true, sent: [] })
+    this.#begin({ session, locks: true, isSingle: true })
     let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
@@ -235,7 +237,7 @@ export class Lane {
   async #transact(session: Session, calls: readonly Call[]): Promise<Answer[]> {
     const rows = this.#rows
     const locks = !calls.every(({ name }) => READING.has(name))
-    Object.assign(this.#transaction, { session, locks, isSingle: false, sent: [] })
+    this.#begin({ session, locks, isSingle: false })
     let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
@@ -261,6 +263,10 @@ export class Lane {
     } catch (error) {
       return this.#fail(session, error, doubt)
     }
+  }
+
+  #begin(transaction: Pick<Transaction, 'session' | 'locks' | 'isSingle'>): void {
+    Object.assign(this.#transaction, transaction, { stamp: randomInt(MAX_STAMP), sent: [] })
   }
 
   /** Ends a transaction that failed. */

@@ -117,9 +117,9 @@ export class LogTable implements Table {
   proof(isLive: (channel: Channel) => boolean): Proof | undefined {
     for (const { appended } of this.#ranges.values()) {
       for (const { channel, header } of appended.values()) {
-        const [index, , , , , , , , hash] = header
+        const [index] = header
         const isStored = isLive(channel) && index > (this.#cuts.get(channel.number) ?? 0)
-        if (isStored) return { channel: channel.number, index, hash }
+        if (isStored) return { channel: channel.number, index, stamp: this.#transaction.stamp }
       }
     }
     return undefined
