@@ -18,17 +18,25 @@ export interface Proof {
 }
 
 /** Returns undefined if nothing tells any more: the entry may have been stored and deleted since. */
-export async function wasCommitted(session: Session, { channel, index, stamp }: Proof): Promise<boolean | undefined> {
-  await session.run('BEGIN')
+export async function wasCommitted(session: Session, proof: Proof): Promise<boolean | undefined> {
   try {
-    const [row] = await session.rows(LOCK, [channel])
-    // Not with the lock in one statement, which would see the entries as they were before it waited.
-    const [entry] = await session.rows(FIND, [channel, index])
-    if (entry) return entry[0] === stamp
-    const [last, base] = (row ?? []) as [number?, number?]
-    if (last === undefined || base === undefined) return undefined
-    return last < index || base < index ? false : undefined
-  } finally {
+    await session.run('BEGIN')
+    const result = await find(session, proof)
+    // The wait for the standby may have ended with the connection. This one is for all that was committed before.
+    await session.run('COMMIT')
+    return result
+  } catch (error) {
     await session.run('ROLLBACK').catch(() => session.end())
+    throw error
   }
+}
+
+async function find(session: Session, { channel, index, stamp }: Proof): Promise<boolean | undefined> {
+  const [row] = await session.rows(LOCK, [channel])
+  // Not with the lock in one statement, which would see the entries as they were before it waited.
+  const [entry] = await session.rows(FIND, [channel, index])
+  if (entry) return entry[0] === stamp
+  const [last, base] = (row ?? []) as [number?, number?]
+  if (last === undefined || base === undefined) return undefined
+  return last < index || base < index ? false : undefined
 }
