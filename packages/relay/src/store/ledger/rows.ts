@@ -185,7 +185,7 @@ export interface Rows {
   /** With the GroupInfo it shares. */
   welcome(sequence: number): StoredWelcome
   /** At most `limit` Welcomes from before `since`. */
-  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[]
+  oldWelcomes(since: Time, limit: number): readonly { readonly channel: ChannelId; readonly agent: AgentId }[]
   invite(id: string): Invite | undefined
   putInvite(invite: Invite): void
   countActiveInvites(channel: Channel, now: Time): number

@@ -160,6 +160,7 @@ export class Lane {
         return
       }
       this.#blame(error)
+      if (batch[0]?.call.name === 'sweep' && isDamage(error)) this.#rows.due.stopped()
       batch[0]?.reject(unavailable(error))
       return
     }

@@ -152,7 +152,8 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   const invited = needs.invites.flatMap((id) => invites.channelOf(id) ?? [])
   // An invite that is only read needs no channel.
   const locked = transaction.locks ? [...needs.channels, ...invited] : needs.channels
-  waiting.push(channels.fetch(locked, needs), ids.fetch(needs.ids))
+  // Those that a rewind has forgotten are read again all at once.
+  waiting.push(channels.fetch([...locked, ...channels.seen], needs), ids.fetch(needs.ids))
   waiting.push(channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
   for (const { ids: asked, agent, receipts } of needs.glances) {
     waiting.push(channels.fetchGlances(asked, agent), receiptReads.fetch(asked, agent, receipts))
@@ -170,21 +171,22 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
 /** What can only be asked for once the channels are known. */
 function followUp({ channels, welcomes, slots }: PostgresRows, needs: Needs): Promise<unknown>[] {
   const waiting: Promise<unknown>[] = []
+  const pending: number[] = []
   for (const [id, agents] of needs.welcomed) {
     const channel = channels.find(id)
     if (!channel) continue
-    waiting.push(welcomes.fetchPending(channel.number), welcomes.fetchOthers(channel.account, agents))
+    pending.push(channel.number)
+    waiting.push(welcomes.fetchOthers(channel.account, agents))
   }
   for (const { channel: id, agent } of needs.acting) {
     const channel = channels.find(id)
-    const pending = channel?.members.get(agent)?.welcome
-    if (channel && pending !== undefined) waiting.push(welcomes.fetchPending(channel.number))
+    if (channel?.members.get(agent)?.welcome !== undefined) pending.push(channel.number)
   }
   for (const { channel: id, agents } of needs.resets) {
     const channel = channels.find(id)
     if (channel) waiting.push(slots.fetchTurns(channel, agents))
   }
-  return waiting
+  return [...waiting, welcomes.fetchPending(pending)]
 }
 
 /** Waits for all, so that none is left to fail later. */

@@ -26,6 +26,7 @@ import type {
 } from '../ledger/rows.ts'
 import type { AccountRecord, Channel, Slot, Turn } from '../ledger/state.ts'
 import type { Proof } from './doubt.ts'
+import { DueRows } from './due.ts'
 import { Facts } from './facts.ts'
 import { writeHot, writeIfCurrent } from './hot-write.ts'
 import { statement } from './session.ts'
@@ -37,8 +38,8 @@ import { LogTable } from './tables/log.ts'
 import { ReceiptReads } from './tables/receipts.ts'
 import { SlotTable } from './tables/slots.ts'
 import { TransientTable } from './tables/transient.ts'
-import { WelcomeTable } from './tables/welcomes.ts'
-import { type Transaction, ask, send } from './write.ts'
+import { type OldWelcome, WelcomeTable } from './tables/welcomes.ts'
+import { type Transaction, ask } from './write.ts'
 
 const OWNED = statement(`SELECT number, id, name, mode, owner, last_index,
     (SELECT coalesce(sum(bytes), 0)::bigint FROM senders WHERE channel = number)
@@ -46,7 +47,6 @@ const OWNED = statement(`SELECT number, id, name, mode, owner, last_index,
 const COUNT_OWNED = statement('SELECT count(*) FROM channels WHERE account = $1')
 const BEHIND = statement(`SELECT agent, cursor_index, count(*) OVER () FROM members
   WHERE channel = $1 AND ended_index IS NULL AND welcomed = 1 ORDER BY cursor_index, agent LIMIT $2`)
-const SWEPT = statement('UPDATE channels SET acked = false WHERE id = ANY($1::bytea[]) AND acked')
 
 type OwnedRow = [number, Uint8Array, string, Mode, Uint8Array, number, number]
 
@@ -62,10 +62,10 @@ export class PostgresRows implements Rows {
   readonly invites: InviteTable
   readonly transient: TransientTable
   readonly receiptReads: ReceiptReads
+  readonly due: DueRows
   readonly #facts = new Facts()
   /** Whether the current operation is an acknowledgement, which does not raise a channel's version. */
   #isAck = false
-  #swept: readonly ChannelId[] = []
   #expired: Time | undefined
 
   constructor(transaction: Transaction, hash: Hash, cache: CacheOptions) {
@@ -79,13 +79,14 @@ export class PostgresRows implements Rows {
     this.invites = new InviteTable(transaction)
     this.transient = new TransientTable(transaction)
     this.receiptReads = new ReceiptReads(transaction)
+    this.due = new DueRows(this)
   }
 
   /** A transaction begins. */
   begin(): void {
     this.#facts.clear()
     this.receiptReads.begin()
-    this.#swept = []
+    this.due.begin()
     this.#expired = undefined
     for (const table of this.#tables()) table.begin()
   }
@@ -107,7 +108,7 @@ export class PostgresRows implements Rows {
     this.channels.write()
     writeHot(this.transaction, this)
     this.#writeOthers()
-    if (this.#swept.length > 0) send(this.transaction, SWEPT, [this.#swept.map((id) => Buffer.from(id, 'hex'))])
+    this.due.write()
   }
 
   /**
@@ -236,10 +237,8 @@ export class PostgresRows implements Rows {
   /** Done before the ledger decides (needs.ts). */
   purge(): void {}
 
-  dueChannels(now: Time, limit: number): ChannelId[] {
-    const due = this.channels.due(now, limit)
-    this.#swept = due
-    return due
+  dueChannels(now: Time, limit: number): Iterable<ChannelId> {
+    return this.due.channels(now, limit)
   }
 
   addEntry(channel: Channel, entry: Entry, body: Uint8Array): void {
@@ -335,8 +334,8 @@ export class PostgresRows implements Rows {
     return this.welcomes.get(sequence)
   }
 
-  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
-    return this.welcomes.old(since, limit)
+  oldWelcomes(since: Time, limit: number): readonly OldWelcome[] {
+    return this.due.welcomes(since, limit)
   }
 
   invite(id: string): Invite | undefined {

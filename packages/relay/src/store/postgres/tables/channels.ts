@@ -3,7 +3,7 @@
  * was read of it stays true until the transaction ends.
  */
 import { toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Head, Position, Time } from '../../../ports.ts'
+import type { Account, AgentId, ChannelId, Head, Position } from '../../../ports.ts'
 import type { Glance, NewChannel } from '../../ledger/rows.ts'
 import { type Channel, emptyChannel, findMember, lowestCursor, newChannel, onRoster } from '../../ledger/state.ts'
 import { intact } from '../../sqlite/checksum.ts'
@@ -14,7 +14,7 @@ import { type Transaction, ask, bytea } from '../write.ts'
 import type { KnownAccounts } from './accounts.ts'
 import { ChannelCache, type Kept } from './channel-cache.ts'
 import { intactChannel, loadChannels, loadMembers, readGlances, readParts, toMember } from './channel-loader.ts'
-import { ACTING, COUNT, DUE, FOUNDING, HEADS, LOCK, NAMED, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
+import { ACTING, COUNT, FOUNDING, HEADS, LOCK, NAMED, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
 import { SharedChannels } from './shared-channels.ts'
@@ -61,6 +61,8 @@ export class ChannelTable implements Table {
   /** The channels that operations have used which were stopped. */
   readonly #suspect = new Set<ChannelId>()
   readonly #damaged = new Map<ChannelId, unknown>()
+  /** All that this transaction has read. */
+  readonly #seen = new Set<ChannelId>()
   #numbers: number[] = []
   #changes: ChannelChanges
 
@@ -77,6 +79,11 @@ export class ChannelTable implements Table {
     return this.#cache.size
   }
 
+  /** The channels that this transaction has read, also those that a rewind has forgotten. */
+  get seen(): Iterable<ChannelId> {
+    return this.#seen
+  }
+
   get changes(): ChannelChanges {
     return this.#changes
   }
@@ -87,6 +94,7 @@ export class ChannelTable implements Table {
     this.#used.clear()
     this.#suspect.clear()
     this.#damaged.clear()
+    this.#seen.clear()
     this.#numbers = []
     this.#changes = noChanges()
   }
@@ -223,18 +231,11 @@ export class ChannelTable implements Table {
     this.#cache.drop(channel.id)
   }
 
-  /** Locks the channels that no one else has. */
-  due(now: Time, limit: number): ChannelId[] {
-    return this.#facts.need(`due ${now} ${limit}`, async () => {
-      const rows = await ask(this.#transaction, DUE, [now, limit])
-      const ids = rows.map(([id]) => toHex(id as Uint8Array))
-      // Read anew: other nodes and lanes may have moved cursors.
-      for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
-      await this.fetch(ids, NO_MEMBERS)
-      const channels = ids.flatMap((id) => this.#present.get(id)?.channel ?? [])
-      await this.#log.fetchHeaders(channels)
-      return ids
-    })
+  /** Reads channels anew: other nodes and lanes may have moved cursors. Returns those that are whole. */
+  async reload(ids: readonly ChannelId[]): Promise<Channel[]> {
+    for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
+    await this.fetch(ids, NO_MEMBERS)
+    return ids.flatMap((id) => (this.#damaged.has(id) ? [] : (this.find(id) ?? [])))
   }
 
   /** Whether a channel was not deleted by this batch. */
@@ -273,6 +274,7 @@ export class ChannelTable implements Table {
   async fetch(ids: readonly ChannelId[], { acting, rosters }: CurrentMembers): Promise<void> {
     const wanted = new Set(ids.filter((id) => !this.#present.has(id)))
     if (wanted.size === 0) return
+    for (const id of wanted) this.#seen.add(id)
     const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [[...wanted].map(bytea)])
     const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.has(channel)))
     // Everything at once, where what is remembered will not be current.
