@@ -188,3 +188,21 @@ test('an acknowledgement of many channels asks PostgreSQL no more often than of 
   assert.ok(locks <= 4, `the channels were locked ${locks} times`)
   for (const world of worlds) assert.equal((await world.stand('bob')).cursor.index, 2)
 })
+
+test('many channels that are created at once are locked and decided once', async (t) => {
+  const store = await add(t, await emptyScratch())
+  let locks = 0
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', function (this: Session, ...parts: Parameters<Session['rows']>) {
+    if (parts[0].text.startsWith('SELECT c.number, c.version')) locks += 1
+    return rows.apply(this, parts)
+  })
+  const created = Array.from({ length: 30 }, (_, at) => {
+    const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(`channel ${at}`) })
+    return world.create(at % 2 ? 'alice' : 'bob', { name: `acme/support/c${at}`, maxChannels: 14 })
+  })
+  const refused = (await Promise.all(created)).flatMap((result) => ('refused' in result ? [result.refused] : []))
+  // Each account wants 15.
+  assert.deepEqual(refused, ['not_allowed', 'not_allowed'])
+  assert.equal(locks, 1)
+})

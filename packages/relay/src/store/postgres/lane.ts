@@ -59,7 +59,7 @@ export interface LaneParts {
 
 /** A batch whose COMMIT was sent: its answers, if it was committed, and what tells. */
 interface Doubt {
-  readonly answers: readonly Answer[]
+  readonly answers: readonly (Answer | undefined)[]
   readonly proof: Proof | undefined
 }
 
@@ -136,12 +136,13 @@ export class Lane {
     this.#working = undefined
   }
 
-  async #batch(batch: readonly Waiting[], tries = 1): Promise<void> {
-    let answers: readonly Answer[]
+  async #batch(batch: readonly Waiting[], tries = 1, way: 'any' | 'transaction' = 'any'): Promise<void> {
+    let answers: readonly (Answer | undefined)[]
     try {
       const calls = batch.map(({ call }) => call)
       const session = await this.#connected()
-      answers = (tries === 1 && (await this.#append(session, calls))) || (await this.#transact(session, calls))
+      const isAny = way === 'any' && tries === 1
+      answers = (isAny && (await this.#append(session, calls))) || (await this.#transact(session, calls))
     } catch (error) {
       const { code } = error as { code?: string }
       if (error instanceof Disconnected) {
@@ -164,18 +165,22 @@ export class Lane {
       batch[0]?.reject(unavailable(error))
       return
     }
-    this.#answer(batch, answers)
+    return this.#answer(batch, answers)
   }
 
-  #answer(batch: readonly Waiting[], answers: readonly Answer[]): void {
+  /** Calls without an answer are not decided yet. */
+  async #answer(batch: readonly Waiting[], answers: readonly (Answer | undefined)[]): Promise<void> {
     for (const [at, { resolve, reject }] of batch.entries()) {
       const answer = answers[at]
-      if (!answer || 'failed' in answer) reject(unavailable(new Error(answer?.failed)))
+      if (!answer) continue
+      if ('failed' in answer) reject(unavailable(new Error(answer.failed)))
       else {
         for (const event of answer.events) this.#parts.listener(event)
         resolve(answer.result)
       }
     }
+    const left = batch.filter((_, at) => !answers[at])
+    if (left.length > 0) await this.#batch(left, 1, 'transaction')
   }
 
   /** Asks on a new connection; undefined if it cannot be found out. */
@@ -195,9 +200,10 @@ export class Lane {
 
   /**
    * Stores messages in one round trip: decides on what is remembered, without a lock, and has PostgreSQL look whether that
-   * is current. Returns undefined if it is not, or if the batch needs anything else: then nothing is stored.
+   * is current. Returns undefined if it is not, or if the batch needs anything else: then nothing is stored. Messages
+   * that would be refused have no answer: they must not hold up the others, and another node may have made room.
    */
-  async #append(session: Session, calls: readonly Call[]): Promise<Answer[] | undefined> {
+  async #append(session: Session, calls: readonly Call[]): Promise<(Answer | undefined)[] | undefined> {
     const rows = this.#rows
     if (!calls.every(({ name }) => name === 'append')) return undefined
     this.#begin({ session, locks: true, isSingle: true })
@@ -211,14 +217,18 @@ export class Lane {
       // Awaited below.
       sizes.catch(() => {})
       if (!rows.accounts.assumeKnown(accounts)) await sizes
-      const answers = calls.map((call) => this.#call(call, true))
+      const answers = calls.map((call) => {
+        const answer = this.#call(call, true)
+        return isStored(answer) ? answer : undefined
+      })
+      const stored = answers.filter((answer) => answer !== undefined)
       const started = performance.now()
       // Who lags is read with the lock: other nodes move cursors without changing the version.
-      const isPlain = answers.every((answer) => 'result' in answer && !('pressure' in answer.result))
-      const storing = isPlain && rows.storeIfCurrent(calls.length)
+      const isPlain = stored.length > 0 && stored.every(({ result }) => !('pressure' in result))
+      const storing = isPlain && rows.storeIfCurrent(stored.length)
       if (storing) doubt = { answers, proof: rows.proof() }
-      const [isStored] = await Promise.all([storing, sizes])
-      if (!isStored) {
+      const [isDone] = await Promise.all([storing, sizes])
+      if (!isDone) {
         rows.rewind()
         return undefined
       }
@@ -249,6 +259,7 @@ export class Lane {
       await prefetch(rows, calls)
       await begun
       const answers = await this.#decide(calls)
+      this.#noteSlow(calls, answers)
       rows.write()
       const started = performance.now()
       doubt = { answers, proof: rows.proof() }
@@ -263,6 +274,15 @@ export class Lane {
       return answers
     } catch (error) {
       return this.#fail(session, error, doubt)
+    }
+  }
+
+  /** Whose messages cannot be stored in one round trip does not make others try that in vain. */
+  #noteSlow(calls: readonly Call[], answers: readonly Answer[]): void {
+    for (const [at, { name, request }] of calls.entries()) {
+      const answer = answers[at]
+      const isPlain = answer && isStored(answer) && !('pressure' in answer.result)
+      if (name === 'append' && !isPlain) this.#rows.channels.distrust(request.channel)
     }
   }
 
@@ -349,6 +369,11 @@ export class Lane {
   #blame(error: unknown): void {
     if (isDamage(error)) this.#parts.onDamage(error)
   }
+}
+
+/** Whether a message was stored: not refused, and not a repeated one. */
+function isStored(answer: Answer): answer is Exclude<Answer, { readonly failed: unknown }> {
+  return 'events' in answer && answer.events.length > 0
 }
 
 function isDamage(error: unknown): boolean {

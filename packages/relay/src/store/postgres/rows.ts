@@ -35,6 +35,7 @@ import { type CacheOptions, ChannelTable } from './tables/channels.ts'
 import { IdTable } from './tables/ids.ts'
 import { InviteTable } from './tables/invites.ts'
 import { LogTable } from './tables/log.ts'
+import { NameTable } from './tables/names.ts'
 import { ReceiptReads } from './tables/receipts.ts'
 import { SlotTable } from './tables/slots.ts'
 import { TransientTable } from './tables/transient.ts'
@@ -54,6 +55,7 @@ type OwnedRow = [number, Uint8Array, string, Mode, Uint8Array, number, number]
 export class PostgresRows implements Rows {
   readonly transaction: Transaction
   readonly channels: ChannelTable
+  readonly names: NameTable
   readonly accounts: AccountTable
   readonly log: LogTable
   readonly slots: SlotTable
@@ -72,6 +74,7 @@ export class PostgresRows implements Rows {
     this.transaction = transaction
     this.log = new LogTable(transaction, hash)
     this.channels = new ChannelTable(transaction, this.log, cache)
+    this.names = new NameTable(transaction, () => this.channels.changes)
     this.accounts = new AccountTable(transaction, cache.freshMs, cache.accounts)
     this.slots = new SlotTable(transaction)
     this.ids = new IdTable(transaction)
@@ -86,6 +89,7 @@ export class PostgresRows implements Rows {
   begin(): void {
     this.#facts.clear()
     this.receiptReads.begin()
+    this.names.begin()
     this.due.begin()
     this.#expired = undefined
     for (const table of this.#tables()) table.begin()
@@ -176,11 +180,11 @@ export class PostgresRows implements Rows {
   }
 
   named(account: Account, name: string): ChannelId | undefined {
-    return this.channels.named(account, name)
+    return this.names.find(account, name)
   }
 
   countChannels(account: Account): number {
-    return this.channels.count(account)
+    return this.names.count(account)
   }
 
   /** Without their checksums: what is shown here decides nothing. */

@@ -36,8 +36,6 @@ export const GLANCE: Statement =
 /** Numbers of columns in GLANCE. */
 export const CHANNEL_COLUMNS = 25
 export const MEMBER_COLUMNS = 18
-export const NAMED: Statement = statement('SELECT id FROM channels WHERE account = $1 AND mode = $2 AND name = $3')
-export const COUNT: Statement = statement('SELECT count(*) FROM channels WHERE account = $1 AND mode = $2')
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
 export const HEADS: Statement = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')

@@ -14,7 +14,7 @@ import { type Transaction, ask, bytea } from '../write.ts'
 import type { KnownAccounts } from './accounts.ts'
 import { ChannelCache, type Kept } from './channel-cache.ts'
 import { intactChannel, loadChannels, loadMembers, readGlances, readParts, toMember } from './channel-loader.ts'
-import { ACTING, COUNT, FOUNDING, HEADS, LOCK, NAMED, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
+import { ACTING, FOUNDING, HEADS, LOCK, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
 import { SharedChannels } from './shared-channels.ts'
@@ -51,6 +51,8 @@ export class ChannelTable implements Table {
   readonly #freshMs: number
   readonly #cache: ChannelCache
   readonly #shared: SharedChannels
+  /** Channels whose messages could not be stored at once. */
+  readonly #distrusted: SharedChannels
   /** The versions that the last batch of messages took for current. */
   readonly #assumed = new Map<ChannelId, number>()
   readonly #facts = new Facts()
@@ -72,6 +74,7 @@ export class ChannelTable implements Table {
     this.#freshMs = freshMs
     this.#cache = new ChannelCache(cachedBytes)
     this.#shared = new SharedChannels(freshMs)
+    this.#distrusted = new SharedChannels(freshMs)
     this.#changes = noChanges()
   }
 
@@ -150,27 +153,6 @@ export class ChannelTable implements Table {
     const { changed, raised } = this.#changes
     changed.add(channel)
     if (!isAck || channel.changes.channel || channel.changes.senders.size > 0) raised.add(channel)
-  }
-
-  named(account: Account, name: string): ChannelId | undefined {
-    const { created, dropped } = this.#changes
-    for (const channel of created.keys()) {
-      if (!dropped.has(channel.number) && isOf(channel, account) && channel.name === name) return channel.id
-    }
-    const [row] = this.#facts.need(`named ${account.mode} ${account.id} ${name}`, () =>
-      ask(this.#transaction, NAMED, [account.id, account.mode, name]),
-    )
-    const id = row && toHex(row[0] as Uint8Array)
-    return id !== undefined && this.#isDropped(id) ? undefined : id
-  }
-
-  count(account: Account): number {
-    const { created, dropped } = this.#changes
-    const [row] = this.#facts.need(`count ${account.mode} ${account.id}`, () =>
-      ask(this.#transaction, COUNT, [account.id, account.mode]),
-    )
-    const own = (channels: Iterable<Channel>): number => [...channels].filter((each) => isOf(each, account)).length
-    return (row?.[0] as number) + own(created.keys()) - own(dropped.values())
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
@@ -316,6 +298,11 @@ export class ChannelTable implements Table {
     return this.#present.get(id)?.version ?? 0
   }
 
+  /** For a while, nothing remembered of a channel is taken for current. */
+  distrust(id: ChannelId): void {
+    this.#distrusted.add(id)
+  }
+
   /**
    * Takes what is remembered for current, until the statement that stores messages finds out. Returns false if one of
    * the channels is not remembered, or if another node uses it, too.
@@ -323,7 +310,7 @@ export class ChannelTable implements Table {
   assumeCurrent(ids: readonly ChannelId[]): boolean {
     for (const id of ids) {
       const known = this.#cache.get(id)
-      if (!known || this.#shared.has(id)) return false
+      if (!known || this.#shared.has(id) || this.#distrusted.has(id)) return false
       this.#present.set(id, known)
       this.#assumed.set(id, known.version)
     }
@@ -349,10 +336,6 @@ export class ChannelTable implements Table {
       if (raised.has(kept.channel) && !created.has(kept.channel)) kept.version += 1
       this.#cache.put(kept)
     }
-  }
-
-  #isDropped(id: ChannelId): boolean {
-    return [...this.#changes.dropped.values()].some((channel) => channel.id === id)
   }
 
   /** Damage makes only its own channel unusable. */
@@ -395,8 +378,4 @@ function noChanges(): ChannelChanges {
 
 function holdsEntries({ last, base }: Channel): boolean {
   return last.index > base.index
-}
-
-function isOf({ account }: Channel, { id, mode }: Account): boolean {
-  return account.id === id && account.mode === mode
 }
