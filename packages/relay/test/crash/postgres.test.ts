@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises'
-import { type PostgresServer, startCluster } from '@static/testkit/postgres/cluster'
+import { type PostgresCluster, type PostgresServer, startCluster } from '@static/testkit/postgres/cluster'
 import type { Store } from '../../src/ports.ts'
 import { openPostgresStore, type PostgresStore } from '../../src/store/postgres/store.ts'
 import { ChannelFixture, RETENTION, assertChain, hex16, id16 } from '../store/channel-fixture.ts'
@@ -73,6 +73,7 @@ test('kills of the primary, and a standby in its place, lose nothing', { timeout
   for (const { world, label } of senders) await world.create('alice', { name: `acme/support/${label}` })
   const send = (count = PART): Promise<unknown> => Promise.all(senders.map((sender) => sender.send(count)))
   await send()
+  for (const end of ['pg_terminate_backend', 'pg_cancel_backend'] as const) await endWait(cluster, senders[0]!, end)
 
   const first = send()
   await primary.kill()
@@ -96,6 +97,25 @@ test('kills of the primary, and a standby in its place, lose nothing', { timeout
   await flipBit(former, 'entries_pkey', 'last page')
   await refuses(t, former, keyFile)
 })
+
+/**
+ * A commit waits for a standby that is down, and someone ends the wait: it is on the disk of the primary, but must not be
+ * acknowledged before the standby has it.
+ */
+async function endWait({ primary, standby }: PostgresCluster, sender: Sender, end: string): Promise<void> {
+  const waiting = `from pg_stat_activity where wait_event = 'SyncRep' and pid <> all ('{%}')`
+  const waits = (except: string): string => primary.ask(`select pid ${waiting.replace('%', except)} limit 1`)
+  await standby.stop()
+  let isAnswered = false
+  const sent = sender.send(1).then(() => (isAnswered = true))
+  let first = ''
+  for (; first === ''; await wait(20)) first = waits('')
+  primary.ask(`select ${end}(${first})`)
+  while (!isAnswered && waits(first) === '') await wait(20)
+  assert.equal(isAnswered, false, `acknowledged after ${end}, without the standby`)
+  await standby.start()
+  await sent
+}
 
 /** Flips a bit in a row of a table or in a leaf of an index, while the server does not run. */
 async function flipBit(server: PostgresServer, relation: string, page: 'first page' | 'last page'): Promise<void> {

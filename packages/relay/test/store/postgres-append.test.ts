@@ -5,7 +5,7 @@ import pg from 'pg'
 import { Session } from '../../src/store/postgres/session.ts'
 import type { PostgresStore } from '../../src/store/postgres/store.ts'
 import { emptyScratch, openScratch, type Scratch } from '../support/postgres.ts'
-import { ChannelFixture, RETENTION, accepted, assertChain, id16 } from './channel-fixture.ts'
+import { ChannelFixture, RETENTION, accepted, assertChain, hex16, id16, refused } from './channel-fixture.ts'
 
 interface Nodes {
   readonly scratch: Scratch
@@ -114,6 +114,23 @@ test('nothing is refused because of what another node has changed', async (t) =>
   accepted(await world.say('carol', { slot: twin.head }))
   const refused = await world.say('alice', { slot: twin.head - 1 })
   assert.deepEqual(refused, { refused: 'epoch_mismatch', head: twin.head })
+})
+
+test('a refused message does not keep the others of its batch from being stored at once', async (t) => {
+  const { world } = await openNodes(t)
+  const other = Object.assign(new ChannelFixture(world.store, []), { channel: hex16('other') })
+  await other.create('carol', { name: 'acme/support/other' })
+  accepted(await other.say('carol'))
+  const { sent } = watch(t)
+  const wrong = (): Promise<object> => other.run('append', other.message('carol', { counter: 9 }))
+  for (let at = 0; at < 2; at++) {
+    const [first, message, last] = await Promise.all([wrong(), world.say('alice'), wrong()])
+    for (const each of [first, last]) refused(each, 'out_of_order')
+    accepted(message)
+  }
+  assert.ok(sent[0]?.includes('is_current'), sent.join('\n'))
+  const reread = sent.filter((text) => text.includes('FROM members'))
+  assert.deepEqual(reread, [], 'what is remembered was read again')
 })
 
 test('a repeated message gets its first answer from a node that remembers the channel', async (t) => {

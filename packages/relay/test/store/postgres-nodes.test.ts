@@ -89,6 +89,31 @@ for (const way of WAYS) {
   })
 }
 
+for (const way of WAYS) {
+  test(`messages whose ${way} lost its connection are not taken for stored because one of them was stored by another node`, async (t) => {
+    const scratch = await emptyScratch()
+    const [one, other] = [await add(t, scratch), await add(t, scratch)]
+    const [world, twin] = [new ChannelFixture(one, []), new ChannelFixture(other, [])]
+    const quiet = Object.assign(new ChannelFixture(one, []), { channel: hex16('quiet') })
+    await world.found('alice', 'bob')
+    await quiet.create('carol', { name: 'acme/support/quiet' })
+    await quiet.say('carol')
+    const request = world.message('alice')
+    loseCommit(t, way, async (_commit, session) => {
+      await session.end()
+      // The sender has repeated it elsewhere: it takes the same place, after the same entries.
+      assert.equal(accepted(await twin.run('append', { ...request, now: request.now + 1 })), 2)
+    })
+    const both = await Promise.all([world.run('append', request), quiet.say('carol')])
+    assert.deepEqual(both.map(accepted), [2, 2])
+    const { entries } = await quiet.read('carol', 0)
+    assert.deepEqual(
+      entries.map(({ index }) => index),
+      [1, 2],
+    )
+  })
+}
+
 test('a notice comes once, however long another transaction runs', async (t) => {
   const scratch = await emptyScratch()
   const store = await add(t, scratch)
@@ -162,4 +187,22 @@ test('an acknowledgement of many channels asks PostgreSQL no more often than of 
   const locks = asked.filter((text) => text.includes('FOR UPDATE')).length
   assert.ok(locks <= 4, `the channels were locked ${locks} times`)
   for (const world of worlds) assert.equal((await world.stand('bob')).cursor.index, 2)
+})
+
+test('many channels that are created at once are locked and decided once', async (t) => {
+  const store = await add(t, await emptyScratch())
+  let locks = 0
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', function (this: Session, ...parts: Parameters<Session['rows']>) {
+    if (parts[0].text.startsWith('SELECT c.number, c.version')) locks += 1
+    return rows.apply(this, parts)
+  })
+  const created = Array.from({ length: 30 }, (_, at) => {
+    const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(`channel ${at}`) })
+    return world.create(at % 2 ? 'alice' : 'bob', { name: `acme/support/c${at}`, maxChannels: 14 })
+  })
+  const refused = (await Promise.all(created)).flatMap((result) => ('refused' in result ? [result.refused] : []))
+  // Each account wants 15.
+  assert.deepEqual(refused, ['not_allowed', 'not_allowed'])
+  assert.equal(locks, 1)
 })

@@ -176,20 +176,22 @@ test('the server ends the transaction of a node that is cut off, and no call wai
   assert.deepEqual(await session.rows(statement(`SELECT ${asked}`)), [['5s', '2s', '10s', '10000', 'on']])
 })
 
-test('a node whose clock jumps deletes nothing, and a day whose ids were dropped is created again', async (t) => {
+test('a node whose clock jumps deletes and forgets nothing, and a day whose ids were dropped is created again', async (t) => {
   const scratch = await emptyScratch()
   const store = await open(t, scratch)
   const world = new ChannelFixture(store, [])
   world.now = Date.now()
   await world.found('alice')
-  accepted(await world.say('alice'))
+  const request = world.message('alice')
+  accepted(await world.run('append', request))
   const later = world.now + 9 * DAY
   const clock = t.mock.method(Date, 'now', () => later)
   assert.deepEqual(await store.run('sweep', { now: later }), { removed: 0 })
+  assert.deepEqual(await world.run('append', { ...request, now: later }), { index: 1, charged: false })
   clock.mock.restore()
   assert.equal((await world.read('alice', 0)).entries.length, 1)
   await scratch.query(`drop table static_relay.ids_${Math.floor(world.now / DAY)}`)
-  accepted(await world.say('alice'))
+  accepted(await world.say('alice', { counter: 2 }))
 })
 
 test('a damaged row is noticed and never served, and other channels go on', async (t) => {

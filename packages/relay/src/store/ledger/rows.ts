@@ -186,5 +186,5 @@ export interface Rows {
   /** With the GroupInfo it shares. */
   welcome(sequence: number): StoredWelcome
   /** At most `limit` Welcomes from before `since`. */
-  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[]
+  oldWelcomes(since: Time, limit: number): readonly { readonly channel: ChannelId; readonly agent: AgentId }[]
 }

@@ -1,33 +1,42 @@
 /**
- * Whether a transaction was committed whose connection ended before its COMMIT was answered. An entry that it appended
- * tells: its hash covers everything before it, so no other transaction can have stored the same one.
+ * Whether a transaction was committed whose connection ended before its COMMIT was answered. The stamp of an entry that it
+ * appended tells. Its hash does not: the sender may have repeated the message at another node, where it took the same
+ * place, without the rest of the transaction.
  */
 import { type Session, statement } from './session.ts'
 
 // Waits for the transaction if it is still under way: that has locked the channel, too.
 const LOCK = statement('SELECT last_index, base_index FROM channels WHERE number = $1 FOR UPDATE')
-const FIND = statement('SELECT hash FROM entries WHERE channel = $1 AND index = $2')
+const FIND = statement('SELECT stamp FROM entries WHERE channel = $1 AND index = $2')
 
 /** An entry that a transaction appends. */
 export interface Proof {
   /** The number of its channel. */
   readonly channel: number
   readonly index: number
-  readonly hash: Uint8Array
+  readonly stamp: number
 }
 
 /** Returns undefined if nothing tells any more: the entry may have been stored and deleted since. */
-export async function wasCommitted(session: Session, { channel, index, hash }: Proof): Promise<boolean | undefined> {
-  await session.run('BEGIN')
+export async function wasCommitted(session: Session, proof: Proof): Promise<boolean | undefined> {
   try {
-    const [row] = await session.rows(LOCK, [channel])
-    // Not with the lock in one statement, which would see the entries as they were before it waited.
-    const [entry] = await session.rows(FIND, [channel, index])
-    if (entry) return Buffer.compare(entry[0] as Uint8Array, hash) === 0
-    const [last, base] = (row ?? []) as [number?, number?]
-    if (last === undefined || base === undefined) return undefined
-    return last < index || base < index ? false : undefined
-  } finally {
+    await session.run('BEGIN')
+    const result = await find(session, proof)
+    // The wait for the standby may have ended with the connection. This one is for all that was committed before.
+    await session.run('COMMIT')
+    return result
+  } catch (error) {
     await session.run('ROLLBACK').catch(() => session.end())
+    throw error
   }
+}
+
+async function find(session: Session, { channel, index, stamp }: Proof): Promise<boolean | undefined> {
+  const [row] = await session.rows(LOCK, [channel])
+  // Not with the lock in one statement, which would see the entries as they were before it waited.
+  const [entry] = await session.rows(FIND, [channel, index])
+  if (entry) return entry[0] === stamp
+  const [last, base] = (row ?? []) as [number?, number?]
+  if (last === undefined || base === undefined) return undefined
+  return last < index || base < index ? false : undefined
 }

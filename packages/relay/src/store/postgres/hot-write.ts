@@ -4,7 +4,7 @@ import { statement } from './session.ts'
 import { type ChannelChanges, hotRows } from './tables/channel-writes.ts'
 import type { IdTable } from './tables/ids.ts'
 import type { LogTable } from './tables/log.ts'
-import { Blob, Numbers, type Transaction, nullableAt, numberAt, send } from './write.ts'
+import { Blob, Numbers, type Transaction, ask, nullableAt, numberAt, send } from './write.ts'
 
 const CHANNEL_COLUMNS = 21
 const ENTRY_COLUMNS = 14
@@ -46,7 +46,8 @@ function writing(guard: string, condition: string): string {
       due = ${nullableAt(20)}, checksum = ${numberAt(21)}, version = version + 1
     FROM ${CHANNELS} WHERE ${condition} AND channels.number = ${numberAt(1)}),
   e AS (INSERT INTO entries SELECT ${numberAt(1)}, ${numberAt(2)}, ${numberAt(3)}, ${numberAt(4)}, ${numberAt(5)},
-      ${numberAt(6)}, ${numberAt(7)}, ${hashAt(8)}, ${bytesAt(9, 10)}, ${hashAt(11)}, ${numberAt(12)}, ${bytesAt(13, 14)}
+      ${numberAt(6)}, ${numberAt(7)}, ${hashAt(8)}, ${bytesAt(9, 10)}, ${hashAt(11)}, ${numberAt(12)}, ${bytesAt(13, 14)},
+      $7::bigint
     FROM ${ENTRIES} WHERE ${condition}),
   i AS (INSERT INTO ids SELECT ${numberAt(1)}, ${bytesAt(2, 3)}, ${numberAt(4)}, ${numberAt(5)}, ${numberAt(6)},
       ${numberAt(7)}
@@ -70,7 +71,7 @@ export interface HotTables {
 
 /** Sends it, if there is anything to store. */
 export function writeHot(transaction: Transaction, tables: HotTables): void {
-  const { values } = valuesOf(tables)
+  const { values } = valuesOf(transaction, tables)
   if (values) send(transaction, WRITE, values)
 }
 
@@ -78,17 +79,17 @@ export function writeHot(transaction: Transaction, tables: HotTables): void {
  * Stores `count` messages and commits, in one round trip, if nothing has changed since the batch was decided on. Returns
  * whether it did; if not, nothing is stored. Also if the batch has fewer messages: then some were refused.
  */
-export async function writeIfCurrent({ session }: Transaction, tables: HotTables, count: number): Promise<boolean> {
-  const { values, entries } = valuesOf(tables)
+export async function writeIfCurrent(transaction: Transaction, tables: HotTables, count: number): Promise<boolean> {
+  const { values, entries } = valuesOf(transaction, tables)
   if (!values || entries !== count) return false
-  const [row] = await session.rows(WRITE_IF_CURRENT, values)
+  const [row] = await ask(transaction, WRITE_IF_CURRENT, values)
   return row?.[0] === true
 }
 
-function valuesOf({ channels, log, ids }: HotTables): {
-  readonly values: readonly unknown[] | undefined
-  readonly entries: number
-} {
+function valuesOf(
+  { stamp }: Transaction,
+  { channels, log, ids }: HotTables,
+): { readonly values: readonly unknown[] | undefined; readonly entries: number } {
   const { changes } = channels
   const blob = new Blob()
   const numbers = new Numbers()
@@ -99,6 +100,6 @@ function valuesOf({ channels, log, ids }: HotTables): {
     for (const row of rows) numbers.add(row)
     return numbers.length
   })
-  const values = numbers.length === 0 ? undefined : [blob.finish(), numbers.finish(), ...ends]
+  const values = numbers.length === 0 ? undefined : [blob.finish(), numbers.finish(), ...ends, stamp]
   return { values, entries: entries.length }
 }

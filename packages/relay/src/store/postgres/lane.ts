@@ -2,7 +2,7 @@
  * One lane: a connection, what it remembers, and the calls that wait for it. All that wait when it becomes free share a
  * transaction, so that one flush to disk serves many.
  */
-import { hash } from 'node:crypto'
+import { hash, randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Hash, StaticError } from '@static/protocol'
 import type { Retention, StoreListener, Time } from '../../ports.ts'
@@ -23,6 +23,8 @@ const MAX_TRIES = 5
 /** How long a lane tries to find out whether a transaction was committed, and the pause between two tries. */
 const DOUBT_MS = 5000
 const DOUBT_PAUSE_MS = 250
+/** The largest range of `randomInt`. */
+const MAX_STAMP = 2 ** 48 - 1
 /** No partition of a table is for a row. */
 const NO_PARTITION = '23514'
 /** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
@@ -57,7 +59,7 @@ export interface LaneParts {
 
 /** A batch whose COMMIT was sent: its answers, if it was committed, and what tells. */
 interface Doubt {
-  readonly answers: readonly Answer[]
+  readonly answers: readonly (Answer | undefined)[]
   readonly proof: Proof | undefined
 }
 
@@ -90,7 +92,7 @@ export class Lane {
   constructor(parts: LaneParts) {
     this.#parts = parts
     // Set by the first batch, before anything uses it.
-    this.#transaction = { session: undefined as never, locks: true, isSingle: false, sent: [] }
+    this.#transaction = { session: undefined as never, locks: true, isSingle: false, stamp: 0, sent: [] }
     this.#rows = new PostgresRows(this.#transaction, sha256, parts.cache)
     this.#ledger = new Ledger(this.#rows, sha256, parts.retention)
   }
@@ -134,12 +136,13 @@ export class Lane {
     this.#working = undefined
   }
 
-  async #batch(batch: readonly Waiting[], tries = 1): Promise<void> {
-    let answers: readonly Answer[]
+  async #batch(batch: readonly Waiting[], tries = 1, way: 'any' | 'transaction' = 'any'): Promise<void> {
+    let answers: readonly (Answer | undefined)[]
     try {
       const calls = batch.map(({ call }) => call)
       const session = await this.#connected()
-      answers = (tries === 1 && (await this.#append(session, calls))) || (await this.#transact(session, calls))
+      const isAny = way === 'any' && tries === 1
+      answers = (isAny && (await this.#append(session, calls))) || (await this.#transact(session, calls))
     } catch (error) {
       const { code } = error as { code?: string }
       if (error instanceof Disconnected) {
@@ -158,21 +161,26 @@ export class Lane {
         return
       }
       this.#blame(error)
+      if (batch[0]?.call.name === 'sweep' && isDamage(error)) this.#rows.due.stopped()
       batch[0]?.reject(unavailable(error))
       return
     }
-    this.#answer(batch, answers)
+    return this.#answer(batch, answers)
   }
 
-  #answer(batch: readonly Waiting[], answers: readonly Answer[]): void {
+  /** Calls without an answer are not decided yet. */
+  async #answer(batch: readonly Waiting[], answers: readonly (Answer | undefined)[]): Promise<void> {
     for (const [at, { resolve, reject }] of batch.entries()) {
       const answer = answers[at]
-      if (!answer || 'failed' in answer) reject(unavailable(new Error(answer?.failed)))
+      if (!answer) continue
+      if ('failed' in answer) reject(unavailable(new Error(answer.failed)))
       else {
         for (const event of answer.events) this.#parts.listener(event)
         resolve(answer.result)
       }
     }
+    const left = batch.filter((_, at) => !answers[at])
+    if (left.length > 0) await this.#batch(left, 1, 'transaction')
   }
 
   /** Asks on a new connection; undefined if it cannot be found out. */
@@ -192,12 +200,13 @@ export class Lane {
 
   /**
    * Stores messages in one round trip: decides on what is remembered, without a lock, and has PostgreSQL look whether that
-   * is current. Returns undefined if it is not, or if the batch needs anything else: then nothing is stored.
+   * is current. Returns undefined if it is not, or if the batch needs anything else: then nothing is stored. Messages
+   * that would be refused have no answer: they must not hold up the others, and another node may have made room.
    */
-  async #append(session: Session, calls: readonly Call[]): Promise<Answer[] | undefined> {
+  async #append(session: Session, calls: readonly Call[]): Promise<(Answer | undefined)[] | undefined> {
     const rows = this.#rows
     if (!calls.every(({ name }) => name === 'append')) return undefined
-    Object.assign(this.#transaction, { session, locks: true, isSingle: true, sent: [] })
+    this.#begin({ session, locks: true, isSingle: true })
     let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
@@ -208,14 +217,18 @@ export class Lane {
       // Awaited below.
       sizes.catch(() => {})
       if (!rows.accounts.assumeKnown(accounts)) await sizes
-      const answers = calls.map((call) => this.#call(call, true))
+      const answers = calls.map((call) => {
+        const answer = this.#call(call, true)
+        return isStored(answer) ? answer : undefined
+      })
+      const stored = answers.filter((answer) => answer !== undefined)
       const started = performance.now()
       // Who lags is read with the lock: other nodes move cursors without changing the version.
-      const isPlain = answers.every((answer) => 'result' in answer && !('pressure' in answer.result))
-      const storing = isPlain && rows.storeIfCurrent(calls.length)
+      const isPlain = stored.length > 0 && stored.every(({ result }) => !('pressure' in result))
+      const storing = isPlain && rows.storeIfCurrent(stored.length)
       if (storing) doubt = { answers, proof: rows.proof() }
-      const [isStored] = await Promise.all([storing, sizes])
-      if (!isStored) {
+      const [isDone] = await Promise.all([storing, sizes])
+      if (!isDone) {
         rows.rewind()
         return undefined
       }
@@ -235,7 +248,7 @@ export class Lane {
   async #transact(session: Session, calls: readonly Call[]): Promise<Answer[]> {
     const rows = this.#rows
     const locks = !calls.every(({ name }) => READING.has(name))
-    Object.assign(this.#transaction, { session, locks, isSingle: false, sent: [] })
+    this.#begin({ session, locks, isSingle: false })
     let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
@@ -246,6 +259,7 @@ export class Lane {
       await prefetch(rows, calls)
       await begun
       const answers = await this.#decide(calls)
+      this.#noteSlow(calls, answers)
       rows.write()
       const started = performance.now()
       doubt = { answers, proof: rows.proof() }
@@ -261,6 +275,19 @@ export class Lane {
     } catch (error) {
       return this.#fail(session, error, doubt)
     }
+  }
+
+  /** Whose messages cannot be stored in one round trip does not make others try that in vain. */
+  #noteSlow(calls: readonly Call[], answers: readonly Answer[]): void {
+    for (const [at, { name, request }] of calls.entries()) {
+      const answer = answers[at]
+      const isPlain = answer && isStored(answer) && !('pressure' in answer.result)
+      if (name === 'append' && !isPlain) this.#rows.channels.distrust(request.channel)
+    }
+  }
+
+  #begin(transaction: Pick<Transaction, 'session' | 'locks' | 'isSingle'>): void {
+    Object.assign(this.#transaction, transaction, { stamp: randomInt(MAX_STAMP), sent: [] })
   }
 
   /** Ends a transaction that failed. */
@@ -342,6 +369,11 @@ export class Lane {
   #blame(error: unknown): void {
     if (isDamage(error)) this.#parts.onDamage(error)
   }
+}
+
+/** Whether a message was stored: not refused, and not a repeated one. */
+function isStored(answer: Answer): answer is Exclude<Answer, { readonly failed: unknown }> {
+  return 'events' in answer && answer.events.length > 0
 }
 
 function isDamage(error: unknown): boolean {

@@ -9,6 +9,7 @@ import { LOCKS } from './schema.ts'
 import { statement } from './session.ts'
 import type { Acting } from './tables/channels.ts'
 import type { ChannelIdKey } from './tables/ids.ts'
+import type { ChannelName } from './tables/names.ts'
 import { ask } from './write.ts'
 
 /** Operations that change nothing. */
@@ -46,6 +47,7 @@ class Needs {
   readonly used: string[] = []
   readonly nonces: { readonly nonce: Uint8Array; readonly until: Time }[] = []
   readonly accounts: Account[] = []
+  readonly names: ChannelName[] = []
   /** Channels whose pending Welcomes may be replaced or deleted, and for whom new ones come. */
   readonly welcomed = new Map<ChannelId, AgentId[]>()
   readonly glances: { readonly ids: readonly ChannelId[]; readonly agent: AgentId; readonly receipts: number }[] = []
@@ -84,8 +86,9 @@ class Needs {
     if (name === 'commit') this.#welcome(channel, request.welcomes)
   }
 
-  #create({ channel, actor: { account } }: Extract<Call, { name: 'create' }>['request']): void {
+  #create({ channel, name, actor: { account } }: Extract<Call, { name: 'create' }>['request']): void {
     this.channels.push(channel)
+    this.names.push({ account, name })
     this.keys.add(`account ${account.mode} ${account.id}`)
     this.accounts.push(account)
     this.newChannels += 1
@@ -144,7 +147,7 @@ export function assume({ channels, ids }: PostgresRows, calls: readonly Call[]):
 export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Promise<void> {
   const needs = new Needs()
   for (const call of calls) needs.add(call)
-  const { transaction, channels, invites, ids, welcomes, accounts, transient, receiptReads } = rows
+  const { transaction, channels, names, invites, ids, welcomes, accounts, transient, receiptReads } = rows
   const locks = lockKeys(needs.keys)
   const waiting: Promise<unknown>[] = []
   const start = (promise: Promise<unknown>): void => {
@@ -159,8 +162,9 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   const invited = needs.invites.flatMap((id) => invites.channelOf(id) ?? [])
   // An invite that is only read needs no channel.
   const locked = transaction.locks ? [...needs.channels, ...invited] : needs.channels
-  waiting.push(channels.fetch(locked, needs), ids.fetch(needs.ids))
-  waiting.push(channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
+  // Those that a rewind has forgotten are read again all at once.
+  waiting.push(channels.fetch([...locked, ...channels.seen], needs), ids.fetch(needs.ids))
+  waiting.push(names.fetch(needs.names), channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
   for (const { ids: asked, agent, receipts } of needs.glances) {
     waiting.push(channels.fetchGlances(asked, agent), receiptReads.fetch(asked, agent, receipts))
   }
@@ -178,21 +182,22 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
 /** What can only be asked for once the channels are known. */
 function followUp({ channels, welcomes, slots }: PostgresRows, needs: Needs): Promise<unknown>[] {
   const waiting: Promise<unknown>[] = []
+  const pending: number[] = []
   for (const [id, agents] of needs.welcomed) {
     const channel = channels.find(id)
     if (!channel) continue
-    waiting.push(welcomes.fetchPending(channel.number), welcomes.fetchOthers(channel.account, agents))
+    pending.push(channel.number)
+    waiting.push(welcomes.fetchOthers(channel.account, agents))
   }
   for (const { channel: id, agent } of needs.acting) {
     const channel = channels.find(id)
-    const pending = channel?.members.get(agent)?.welcome
-    if (channel && pending !== undefined) waiting.push(welcomes.fetchPending(channel.number))
+    if (channel?.members.get(agent)?.welcome !== undefined) pending.push(channel.number)
   }
   for (const { channel: id, agents } of needs.resets) {
     const channel = channels.find(id)
     if (channel) waiting.push(slots.fetchTurns(channel, agents))
   }
-  return waiting
+  return [...waiting, welcomes.fetchPending(pending)]
 }
 
 /** Waits for all, so that none is left to fail later. */

@@ -25,6 +25,7 @@ import type {
 } from '../ledger/rows.ts'
 import type { AccountRecord, Channel, Slot, Turn } from '../ledger/state.ts'
 import type { Proof } from './doubt.ts'
+import { DueRows } from './due.ts'
 import { Facts } from './facts.ts'
 import { writeHot, writeIfCurrent } from './hot-write.ts'
 import { statement } from './session.ts'
@@ -33,11 +34,12 @@ import { type CacheOptions, ChannelTable } from './tables/channels.ts'
 import { IdTable } from './tables/ids.ts'
 import { InviteTable } from './tables/invites.ts'
 import { LogTable } from './tables/log.ts'
+import { NameTable } from './tables/names.ts'
 import { ReceiptReads } from './tables/receipts.ts'
 import { SlotTable } from './tables/slots.ts'
 import { TransientTable } from './tables/transient.ts'
-import { WelcomeTable } from './tables/welcomes.ts'
-import { type Transaction, ask, send } from './write.ts'
+import { type OldWelcome, WelcomeTable } from './tables/welcomes.ts'
+import { type Transaction, ask } from './write.ts'
 
 const OWNED = statement(`SELECT number, id, name, mode, owner, last_index,
     (SELECT coalesce(sum(bytes), 0)::bigint FROM senders WHERE channel = number)
@@ -45,7 +47,6 @@ const OWNED = statement(`SELECT number, id, name, mode, owner, last_index,
 const COUNT_OWNED = statement('SELECT count(*) FROM channels WHERE account = $1')
 const BEHIND = statement(`SELECT agent, cursor_index, count(*) OVER () FROM members
   WHERE channel = $1 AND ended_index IS NULL AND welcomed = 1 ORDER BY cursor_index, agent LIMIT $2`)
-const SWEPT = statement('UPDATE channels SET acked = false WHERE id = ANY($1::bytea[]) AND acked')
 
 type OwnedRow = [number, Uint8Array, string, Mode, Uint8Array, number, number]
 
@@ -53,6 +54,7 @@ type OwnedRow = [number, Uint8Array, string, Mode, Uint8Array, number, number]
 export class PostgresRows implements Rows {
   readonly transaction: Transaction
   readonly channels: ChannelTable
+  readonly names: NameTable
   readonly accounts: AccountTable
   readonly log: LogTable
   readonly slots: SlotTable
@@ -61,16 +63,17 @@ export class PostgresRows implements Rows {
   readonly invites: InviteTable
   readonly transient: TransientTable
   readonly receiptReads: ReceiptReads
+  readonly due: DueRows
   readonly #facts = new Facts()
   /** Whether the current operation is an acknowledgement, which does not raise a channel's version. */
   #isAck = false
-  #swept: readonly ChannelId[] = []
   #expired: Time | undefined
 
   constructor(transaction: Transaction, hash: Hash, cache: CacheOptions) {
     this.transaction = transaction
     this.log = new LogTable(transaction, hash)
     this.channels = new ChannelTable(transaction, this.log, cache)
+    this.names = new NameTable(transaction, () => this.channels.changes)
     this.accounts = new AccountTable(transaction, cache.freshMs, cache.accounts)
     this.slots = new SlotTable(transaction)
     this.ids = new IdTable(transaction)
@@ -78,13 +81,15 @@ export class PostgresRows implements Rows {
     this.invites = new InviteTable(transaction)
     this.transient = new TransientTable(transaction)
     this.receiptReads = new ReceiptReads(transaction)
+    this.due = new DueRows(this)
   }
 
   /** A transaction begins. */
   begin(): void {
     this.#facts.clear()
     this.receiptReads.begin()
-    this.#swept = []
+    this.names.begin()
+    this.due.begin()
     this.#expired = undefined
     for (const table of this.#tables()) table.begin()
   }
@@ -106,7 +111,7 @@ export class PostgresRows implements Rows {
     this.channels.write()
     writeHot(this.transaction, this)
     this.#writeOthers()
-    if (this.#swept.length > 0) send(this.transaction, SWEPT, [this.#swept.map((id) => Buffer.from(id, 'hex'))])
+    this.due.write()
   }
 
   /**
@@ -174,11 +179,11 @@ export class PostgresRows implements Rows {
   }
 
   named(account: Account, name: string): ChannelId | undefined {
-    return this.channels.named(account, name)
+    return this.names.find(account, name)
   }
 
   countChannels(account: Account): number {
-    return this.channels.count(account)
+    return this.names.count(account)
   }
 
   /** Without their checksums: what is shown here decides nothing. */
@@ -235,10 +240,8 @@ export class PostgresRows implements Rows {
   /** Done before the ledger decides (needs.ts). */
   purge(): void {}
 
-  dueChannels(now: Time, limit: number): ChannelId[] {
-    const due = this.channels.due(now, limit)
-    this.#swept = due
-    return due
+  dueChannels(now: Time, limit: number): Iterable<ChannelId> {
+    return this.due.channels(now, limit)
   }
 
   addEntry(channel: Channel, entry: Entry, body: Uint8Array): void {
@@ -334,8 +337,8 @@ export class PostgresRows implements Rows {
     return this.welcomes.get(sequence)
   }
 
-  oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
-    return this.welcomes.old(since, limit)
+  oldWelcomes(since: Time, limit: number): readonly OldWelcome[] {
+    return this.due.welcomes(since, limit)
   }
 
   #writeOthers(): void {

@@ -15,7 +15,7 @@ export const LOCKS = 1024
  * Rows that every message changes have room on their page, so that an update touches no index. Bodies are not
  * compressed: they are ciphertext. Each row ends with its checksum, as in SQLite. Ids are divided by the day they came,
  * so that expired ones are dropped with their table; their index starts with the sender and its id, because a channel can
- * have many.
+ * have many. The stamp of an entry is that of the transaction that stored it.
  */
 export const TABLES: string = `
   CREATE TABLE deployment (
@@ -126,6 +126,7 @@ export const TABLES: string = `
     hash bytea NOT NULL,
     checksum bigint NOT NULL,
     body bytea NOT NULL,
+    stamp bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (channel, index)
   );
   ALTER TABLE entries ALTER body SET STORAGE EXTERNAL;

@@ -20,6 +20,8 @@ const STATEMENT_MS = 10_000
 /** If the network drops packets silently, no response ever arrives: the client needs its own timeout. */
 const ANSWER_MS = 12_000
 const END_MS = 1000
+/** The function of PostgreSQL that waits until a commit is on the standby; its messages name it in every language. */
+const SYNC_WAIT = 'SyncRepWaitForLSN'
 
 /**
  * A node that is cut off in the middle of a transaction must not keep its locks: the server ends the session. Nor does a
@@ -38,11 +40,19 @@ export function statement(text: string): Statement {
 export class Session {
   readonly #client: pg.Client
   #lost = false
+  /** Whether something was committed that may not be on the standby. */
+  #isUnsure = false
 
   private constructor(client: pg.Client) {
     this.#client = client
     client.on('error', () => (this.#lost = true))
     client.on('end', () => (this.#lost = true))
+    // Someone has cancelled the wait for the standby. PostgreSQL only warns, and says that it has committed.
+    client.on('notice', ({ routine }) => {
+      if (routine !== SYNC_WAIT) return
+      this.#isUnsure = true
+      this.destroy()
+    })
   }
 
   /** Connects to one host. Throws the driver's error. */
@@ -77,13 +87,18 @@ export class Session {
 
   /** Runs a prepared statement. */
   async rows({ name, text }: Statement, values: readonly unknown[] = []): Promise<Row[]> {
-    const { rows } = await this.#client.query<unknown[]>({ name, text, values: [...values], rowMode: 'array' })
-    return rows
+    return (await this.#answer({ name, text, values: [...values], rowMode: 'array' })).rows
   }
 
   /** Runs SQL without parameters, once. Returns its command tag. */
   async run(text: string): Promise<string> {
-    return (await this.#client.query(text)).command
+    return (await this.#answer({ text })).command
+  }
+
+  async #answer(query: pg.QueryConfig & { readonly rowMode?: 'array' }): Promise<pg.QueryResult<unknown[]>> {
+    const result = await this.#client.query<unknown[]>(query as pg.QueryArrayConfig)
+    if (this.#isUnsure) throw new Error('the connection was given up: a commit may not be on the standby')
+    return result
   }
 
   async end(): Promise<void> {

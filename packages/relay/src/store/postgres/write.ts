@@ -9,6 +9,8 @@ export interface Transaction {
   locks: boolean
   /** Whether it is a single statement that only stores messages (`rows.storeIfCurrent`). */
   isSingle: boolean
+  /** Random: tells the entries of this transaction from the same ones that another has stored. */
+  stamp: number
   /** The statements of the batch that are under way. */
   sent: Promise<unknown>[]
 }

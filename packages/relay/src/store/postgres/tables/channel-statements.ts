@@ -36,13 +36,12 @@ export const GLANCE: Statement =
 /** Numbers of columns in GLANCE. */
 export const CHANNEL_COLUMNS = 25
 export const MEMBER_COLUMNS = 18
-export const NAMED: Statement = statement('SELECT id FROM channels WHERE account = $1 AND mode = $2 AND name = $3')
-export const COUNT: Statement = statement('SELECT count(*) FROM channels WHERE account = $1 AND mode = $2')
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
 export const HEADS: Statement = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')
 export const DUE: Statement = statement(
-  `SELECT id FROM channels WHERE due <= $1 OR acked ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED`,
+  `SELECT id FROM channels WHERE (due <= $1 OR acked) AND id <> ALL($3::bytea[]) ORDER BY due LIMIT $2
+    FOR UPDATE SKIP LOCKED`,
 )
 export const NUMBERS: Statement = statement(
   `SELECT nextval(pg_get_serial_sequence('channels', 'number')) FROM generate_series(1, $1::int)`,

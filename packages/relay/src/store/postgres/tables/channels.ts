@@ -3,7 +3,7 @@
  * was read of it stays true until the transaction ends.
  */
 import { toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Head, Position, Time } from '../../../ports.ts'
+import type { Account, AgentId, ChannelId, Head, Position } from '../../../ports.ts'
 import type { Glance, NewChannel } from '../../ledger/rows.ts'
 import { type Channel, emptyChannel, findMember, lowestCursor, newChannel, onRoster } from '../../ledger/state.ts'
 import { intact } from '../../sqlite/checksum.ts'
@@ -14,7 +14,7 @@ import { type Transaction, ask, bytea } from '../write.ts'
 import type { KnownAccounts } from './accounts.ts'
 import { ChannelCache, type Kept } from './channel-cache.ts'
 import { intactChannel, loadChannels, loadMembers, readGlances, readParts, toMember } from './channel-loader.ts'
-import { ACTING, COUNT, DUE, FOUNDING, HEADS, LOCK, NAMED, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
+import { ACTING, FOUNDING, HEADS, LOCK, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
 import { SharedChannels } from './shared-channels.ts'
@@ -51,6 +51,8 @@ export class ChannelTable implements Table {
   readonly #freshMs: number
   readonly #cache: ChannelCache
   readonly #shared: SharedChannels
+  /** Channels whose messages could not be stored at once. */
+  readonly #distrusted: SharedChannels
   /** The versions that the last batch of messages took for current. */
   readonly #assumed = new Map<ChannelId, number>()
   readonly #facts = new Facts()
@@ -61,6 +63,8 @@ export class ChannelTable implements Table {
   /** The channels that operations have used which were stopped. */
   readonly #suspect = new Set<ChannelId>()
   readonly #damaged = new Map<ChannelId, unknown>()
+  /** All that this transaction has read. */
+  readonly #seen = new Set<ChannelId>()
   #numbers: number[] = []
   #changes: ChannelChanges
 
@@ -70,11 +74,17 @@ export class ChannelTable implements Table {
     this.#freshMs = freshMs
     this.#cache = new ChannelCache(cachedBytes)
     this.#shared = new SharedChannels(freshMs)
+    this.#distrusted = new SharedChannels(freshMs)
     this.#changes = noChanges()
   }
 
   get cached(): ChannelCache['size'] {
     return this.#cache.size
+  }
+
+  /** The channels that this transaction has read, also those that a rewind has forgotten. */
+  get seen(): Iterable<ChannelId> {
+    return this.#seen
   }
 
   get changes(): ChannelChanges {
@@ -87,6 +97,7 @@ export class ChannelTable implements Table {
     this.#used.clear()
     this.#suspect.clear()
     this.#damaged.clear()
+    this.#seen.clear()
     this.#numbers = []
     this.#changes = noChanges()
   }
@@ -142,27 +153,6 @@ export class ChannelTable implements Table {
     const { changed, raised } = this.#changes
     changed.add(channel)
     if (!isAck || channel.changes.channel || channel.changes.senders.size > 0) raised.add(channel)
-  }
-
-  named(account: Account, name: string): ChannelId | undefined {
-    const { created, dropped } = this.#changes
-    for (const channel of created.keys()) {
-      if (!dropped.has(channel.number) && isOf(channel, account) && channel.name === name) return channel.id
-    }
-    const [row] = this.#facts.need(`named ${account.mode} ${account.id} ${name}`, () =>
-      ask(this.#transaction, NAMED, [account.id, account.mode, name]),
-    )
-    const id = row && toHex(row[0] as Uint8Array)
-    return id !== undefined && this.#isDropped(id) ? undefined : id
-  }
-
-  count(account: Account): number {
-    const { created, dropped } = this.#changes
-    const [row] = this.#facts.need(`count ${account.mode} ${account.id}`, () =>
-      ask(this.#transaction, COUNT, [account.id, account.mode]),
-    )
-    const own = (channels: Iterable<Channel>): number => [...channels].filter((each) => isOf(each, account)).length
-    return (row?.[0] as number) + own(created.keys()) - own(dropped.values())
   }
 
   channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
@@ -223,18 +213,11 @@ export class ChannelTable implements Table {
     this.#cache.drop(channel.id)
   }
 
-  /** Locks the channels that no one else has. */
-  due(now: Time, limit: number): ChannelId[] {
-    return this.#facts.need(`due ${now} ${limit}`, async () => {
-      const rows = await ask(this.#transaction, DUE, [now, limit])
-      const ids = rows.map(([id]) => toHex(id as Uint8Array))
-      // Read anew: other nodes and lanes may have moved cursors.
-      for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
-      await this.fetch(ids, NO_MEMBERS)
-      const channels = ids.flatMap((id) => this.#present.get(id)?.channel ?? [])
-      await this.#log.fetchHeaders(channels)
-      return ids
-    })
+  /** Reads channels anew: other nodes and lanes may have moved cursors. Returns those that are whole. */
+  async reload(ids: readonly ChannelId[]): Promise<Channel[]> {
+    for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
+    await this.fetch(ids, NO_MEMBERS)
+    return ids.flatMap((id) => (this.#damaged.has(id) ? [] : (this.find(id) ?? [])))
   }
 
   /** Whether a channel was not deleted by this batch. */
@@ -273,6 +256,7 @@ export class ChannelTable implements Table {
   async fetch(ids: readonly ChannelId[], { acting, rosters }: CurrentMembers): Promise<void> {
     const wanted = new Set(ids.filter((id) => !this.#present.has(id)))
     if (wanted.size === 0) return
+    for (const id of wanted) this.#seen.add(id)
     const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [[...wanted].map(bytea)])
     const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.has(channel)))
     // Everything at once, where what is remembered will not be current.
@@ -314,6 +298,11 @@ export class ChannelTable implements Table {
     return this.#present.get(id)?.version ?? 0
   }
 
+  /** For a while, nothing remembered of a channel is taken for current. */
+  distrust(id: ChannelId): void {
+    this.#distrusted.add(id)
+  }
+
   /**
    * Takes what is remembered for current, until the statement that stores messages finds out. Returns false if one of
    * the channels is not remembered, or if another node uses it, too.
@@ -321,7 +310,7 @@ export class ChannelTable implements Table {
   assumeCurrent(ids: readonly ChannelId[]): boolean {
     for (const id of ids) {
       const known = this.#cache.get(id)
-      if (!known || this.#shared.has(id)) return false
+      if (!known || this.#shared.has(id) || this.#distrusted.has(id)) return false
       this.#present.set(id, known)
       this.#assumed.set(id, known.version)
     }
@@ -347,10 +336,6 @@ export class ChannelTable implements Table {
       if (raised.has(kept.channel) && !created.has(kept.channel)) kept.version += 1
       this.#cache.put(kept)
     }
-  }
-
-  #isDropped(id: ChannelId): boolean {
-    return [...this.#changes.dropped.values()].some((channel) => channel.id === id)
   }
 
   /** Damage makes only its own channel unusable. */
@@ -393,8 +378,4 @@ function noChanges(): ChannelChanges {
 
 function holdsEntries({ last, base }: Channel): boolean {
   return last.index > base.index
-}
-
-function isOf({ account }: Channel, { id, mode }: Account): boolean {
-  return account.id === id && account.mode === mode
 }

@@ -80,7 +80,7 @@ export class LogTable implements Table {
     const end = Math.min(through, channel.last.index)
     for (let index = Math.max(after, channel.base.index) + 1; index <= end; index++) {
       const appended = this.#range(channel).appended.get(index)
-      const [row, size] = appended ? [appended.header, appended.body.length] : this.#header(channel, index)
+      const [row, size] = appended ? [appended.header, appended.body.length] : this.#header(channel, index, end)
       yield { index, sender: toHex(row[6] as Uint8Array), size: size + ENTRY_OVERHEAD, at: row[3] as number }
     }
   }
@@ -88,7 +88,7 @@ export class LogTable implements Table {
   position(channel: Channel, index: number): Position {
     const appended = this.#range(channel).appended.get(index)
     if (appended) return readPosition([...appended.header, checksum(appended.header)], index)
-    return readPosition(this.#header(channel, index)[0], index)
+    return readPosition(this.#header(channel, index, index)[0], index)
   }
 
   cut({ number }: Channel, through: number): void {
@@ -104,22 +104,19 @@ export class LogTable implements Table {
     return end.slot === last.slot && Buffer.compare(end.hash, last.hash) === 0
   }
 
-  /** Reads the headers of channels from their start, for the sweep. */
-  async fetchHeaders(channels: readonly Channel[]): Promise<void> {
-    await Promise.all(
-      channels
-        .filter(({ base, last }) => last.index > base.index)
-        .map((channel) => this.#fetchHeaders(channel, channel.base.index + 1)),
-    )
+  /** Reads headers of a channel from its start. */
+  async fetchFirst(channel: Channel, count: number): Promise<void> {
+    const { base, last } = channel
+    if (last.index > base.index) await this.#fetchHeaders(channel, base.index + 1, base.index + count)
   }
 
   /** One of the entries that the batch stores; undefined if it stores none. */
   proof(isLive: (channel: Channel) => boolean): Proof | undefined {
     for (const { appended } of this.#ranges.values()) {
       for (const { channel, header } of appended.values()) {
-        const [index, , , , , , , , hash] = header
+        const [index] = header
         const isStored = isLive(channel) && index > (this.#cuts.get(channel.number) ?? 0)
-        if (isStored) return { channel: channel.number, index, hash }
+        if (isStored) return { channel: channel.number, index, stamp: this.#transaction.stamp }
       }
     }
     return undefined
@@ -148,9 +145,9 @@ export class LogTable implements Table {
     return range
   }
 
-  #header(channel: Channel, index: number): readonly [Row, number] {
+  #header(channel: Channel, index: number, through: number): readonly [Row, number] {
     const known = this.#range(channel).headers.get(index)
-    if (!known) throw new Missing(() => this.#fetchHeaders(channel, index))
+    if (!known) throw new Missing(() => this.#fetchHeaders(channel, index, through))
     return [known.row, known.size]
   }
 
@@ -163,9 +160,11 @@ export class LogTable implements Table {
     return row
   }
 
-  async #fetchHeaders(channel: Channel, index: number): Promise<void> {
+  /** Those from `index` on, `through` an index if that is not too many. */
+  async #fetchHeaders(channel: Channel, index: number, through: number): Promise<void> {
     const { headers } = this.#range(channel)
-    const rows = await ask(this.#transaction, HEADERS, [channel.number, index, FETCHED_HEADERS])
+    const count = Math.min(FETCHED_HEADERS, through - index + 1)
+    const rows = await ask(this.#transaction, HEADERS, [channel.number, index, count])
     for (const row of rows) headers.set(row[0] as number, { row: row.slice(0, -1), size: row.at(-1) as number })
     if (!headers.has(index)) throw damaged(`channel ${channel.id} has no entry ${index}`)
   }

@@ -12,18 +12,29 @@ const SLOT = statement('SELECT slot, entry, record, checksum FROM slots WHERE ch
 const NEXT_COMMITS = statement(
   'SELECT slot, entry FROM slots WHERE channel = $1 AND entry > $2 ORDER BY entry LIMIT $3',
 )
+// The next slots of some channels, with the number of their turns.
+const NEXT_SLOTS = statement(`SELECT s.channel,
+    (SELECT count(*) FROM turns t WHERE t.channel = s.channel AND t.slot = s.slot), s.slot, s.entry, s.record, s.checksum
+  FROM unnest($1::bigint[], $2::bigint[]) u (channel, first) CROSS JOIN LATERAL
+    (SELECT * FROM slots WHERE channel = u.channel AND slot >= u.first ORDER BY slot LIMIT $3) s`)
+const COUNT_TURNS = statement('SELECT count(*) FROM turns WHERE channel = $1 AND slot = $2')
 const TURN = 'agent, entry, slot, record, checksum FROM turns'
 const TURNS_OF_SLOT = statement(`SELECT ${TURN} WHERE channel = $1 AND slot = $2`)
 const TURNS_OF_AGENTS = statement(`SELECT ${TURN} WHERE channel = $1 AND agent = ANY($2::bytea[]) AND slot >= $3`)
 const PUT_SLOT = statement(`INSERT INTO slots VALUES ($1, $2, $3, $4, $5) ON CONFLICT (channel, slot)
   DO UPDATE SET entry = excluded.entry, record = excluded.record, checksum = excluded.checksum`)
-const DROP_SLOT = statement('DELETE FROM slots WHERE channel = $1 AND slot = $2')
+const DROP_SLOTS = statement('DELETE FROM slots WHERE channel = $1 AND slot = ANY($2::bigint[])')
 const PUT_TURNS = statement(`INSERT INTO turns
   SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[])
   ON CONFLICT (channel, agent, entry)
   DO UPDATE SET slot = excluded.slot, record = excluded.record, checksum = excluded.checksum`)
 const TURN_COLUMNS = 6
-const DROP_TURNS = statement('DELETE FROM turns WHERE channel = $1 AND slot = $2')
+const DROP_TURNS = statement('DELETE FROM turns WHERE channel = $1 AND slot = ANY($2::bigint[])')
+
+/** How many slots are fetched to be dropped: of one channel, or of each of some channels. */
+const FETCHED_SLOTS = 1024
+const FETCHED_OF_EACH = 64
+const FETCHED_CHANNELS = 64
 
 /** What a batch changes in one channel. */
 class Changed {
@@ -40,6 +51,10 @@ export class SlotTable implements Table {
   readonly #transaction: Transaction
   readonly #facts = new Facts()
   readonly #changed = new Map<number, Changed>()
+  /** Channels whose slots the sweep is likely to drop, each with its first one, if these were not fetched yet. */
+  readonly #expected = new Map<number, number>()
+  /** Channels whose slots are dropped. */
+  readonly #dropping = new Set<number>()
 
   constructor(transaction: Transaction) {
     this.#transaction = transaction
@@ -47,6 +62,8 @@ export class SlotTable implements Table {
 
   begin(): void {
     this.#facts.clear()
+    this.#expected.clear()
+    this.#dropping.clear()
     this.rewind()
   }
 
@@ -65,8 +82,11 @@ export class SlotTable implements Table {
 
   dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
     const slots = this.slot(channel, slot) ? 1 : 0
-    const turns = this.dropTurns(channel, slot)
-    this.#of(channel).slots.set(slot, undefined)
+    const changed = this.#of(channel)
+    // Their number is enough, unless this batch has changed some.
+    const turns = changed.turns.size === 0 ? this.#countTurns(channel, slot) : this.dropTurns(channel, slot)
+    changed.dropped.add(slot)
+    changed.slots.set(slot, undefined)
     return { slots, turns }
   }
 
@@ -110,6 +130,11 @@ export class SlotTable implements Table {
     return turns.length
   }
 
+  /** The sweep is likely to drop slots of these channels: they are fetched together. */
+  expect(channels: readonly Pick<Channel, 'number' | 'firstSlot'>[]): void {
+    for (const { number, firstSlot } of channels) if (!this.#dropping.has(number)) this.#expected.set(number, firstSlot)
+  }
+
   /** Reads the turns of agents since the last reset of the roster. */
   async fetchTurns({ number, settled }: Channel, agents: readonly AgentId[]): Promise<void> {
     const keys = new Map<AgentId, Row[]>()
@@ -122,10 +147,11 @@ export class SlotTable implements Table {
 
   write(): void {
     for (const [number, { slots, turns, dropped }] of this.#changed) {
-      for (const slot of dropped) send(this.#transaction, DROP_TURNS, [number, slot])
+      if (dropped.size > 0) send(this.#transaction, DROP_TURNS, [number, [...dropped]])
+      const lost = [...slots].flatMap(([at, slot]) => (slot ? [] : [at]))
+      if (lost.length > 0) send(this.#transaction, DROP_SLOTS, [number, lost])
       for (const [at, slot] of slots) {
         if (slot) send(this.#transaction, PUT_SLOT, [number, ...sealed([at, slot.position.index, toJson(slot)])])
-        else send(this.#transaction, DROP_SLOT, [number, at])
       }
       const rows = [...turns.values()].map((turn) => {
         return [number, ...sealed([bytea(turn.agent), turn.position.index, turn.slot, toJson(turn)])]
@@ -146,8 +172,44 @@ export class SlotTable implements Table {
   }
 
   #stored({ number }: Channel, slot: number): Slot | undefined {
-    const [row] = this.#facts.need(`slot ${number} ${slot}`, () => ask(this.#transaction, SLOT, [number, slot]))
+    const key = slotKey(number, slot)
+    if (this.#dropping.has(number) && !this.#facts.has(key)) throw new Missing(() => this.#fetchNext(number, slot))
+    const [row] = this.#facts.need(key, () => ask(this.#transaction, SLOT, [number, slot]))
     return row && (fromJson((intact(row, 'a slot') as [number, number, string])[2]) as Slot)
+  }
+
+  #countTurns({ number }: Channel, slot: number): number {
+    const count = this.#facts.get(countKey(number, slot)) as number | undefined
+    if (count === undefined) throw new Missing(() => this.#fetchNext(number, slot))
+    return count
+  }
+
+  /** Reads the slots of a channel from one on, and those that the sweep will ask for next. */
+  async #fetchNext(number: number, slot: number): Promise<void> {
+    this.#expected.delete(number)
+    const isFirst = !this.#dropping.has(number)
+    const others = isFirst ? [...this.#expected].slice(0, FETCHED_CHANNELS - 1) : []
+    const firsts: readonly (readonly [number, number])[] = [[number, slot], ...others]
+    const limit = isFirst ? FETCHED_OF_EACH : FETCHED_SLOTS
+    const asked = [firsts.map(([channel]) => channel), firsts.map(([, first]) => first), limit]
+    const rowsOf = Map.groupBy(await ask(this.#transaction, NEXT_SLOTS, asked), ([channel]) => channel as number)
+    for (const [channel, first] of firsts) {
+      this.#expected.delete(channel)
+      this.#dropping.add(channel)
+      const rows = rowsOf.get(channel) ?? []
+      let next = first
+      for (const [, turns, ...row] of rows) {
+        const at = row[0] as number
+        this.#facts.set(slotKey(channel, at), [row])
+        this.#facts.set(countKey(channel, at), turns)
+        next = at + 1
+      }
+      if (rows.length < limit) this.#facts.set(slotKey(channel, next), [])
+      if (rows[0]?.[2] === first) continue
+      this.#facts.set(slotKey(channel, first), [])
+      const [count] = await ask(this.#transaction, COUNT_TURNS, [channel, first])
+      this.#facts.set(countKey(channel, first), count?.[0])
+    }
   }
 
   #allTurnsOf(channel: Channel, slot: number): Turn[] {
@@ -172,6 +234,14 @@ export class SlotTable implements Table {
 
 function toTurn(row: Row): Turn {
   return fromJson((intact(row, 'a turn') as [Uint8Array, number, number, string])[3]) as Turn
+}
+
+function slotKey(channel: number, slot: number): string {
+  return `slot ${channel} ${slot}`
+}
+
+function countKey(channel: number, slot: number): string {
+  return `turns of slot ${channel} ${slot}`
 }
 
 function keyOf({ agent, position }: Turn): string {

@@ -12,7 +12,10 @@ import { Blob, type Transaction, ask, bytea, columns, send } from '../write.ts'
 const SEQUENCES = statement(
   `SELECT nextval(pg_get_serial_sequence('welcomes', 'sequence')) FROM generate_series(1, $1::int)`,
 )
-const PENDING = statement('SELECT agent, octet_length(welcome)::bigint, shared FROM welcomes WHERE channel = $1')
+const PENDING = statement(`SELECT channel, agent, octet_length(welcome)::bigint, shared FROM welcomes
+  WHERE channel = ANY($1::bigint[])`)
+const GROUP_INFO_SIZES = statement(`SELECT channel, entry, octet_length(group_info)::bigint FROM group_infos
+  WHERE channel = ANY($1::bigint[])`)
 const GROUP_INFO_SIZE = statement(`SELECT octet_length(group_info)::bigint FROM group_infos
   WHERE channel = $1 AND entry = $2`)
 // Those of deleted channels stay for a while.
@@ -52,6 +55,12 @@ interface NewRow {
 interface Pending {
   readonly bytes: number
   readonly shared: number | null
+}
+
+/** Where a Welcome waits for too long. */
+export interface OldWelcome {
+  readonly channel: ChannelId
+  readonly agent: AgentId
 }
 
 type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
@@ -180,17 +189,26 @@ export class WelcomeTable implements Table {
     return { ...(fromJson(record) as Omit<StoredWelcome, 'welcome' | 'sequence'>), welcome, sequence }
   }
 
-  /** Locks the channels they are in, as far as no one else has. */
-  old(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
-    const rows = this.#facts.need(`old ${since} ${limit}`, () => ask(this.#transaction, OLD, [since, limit]))
-    return (rows as [Uint8Array, Uint8Array][]).map(([channel, agent]) => {
-      return { channel: toHex(channel), agent: toHex(agent) }
-    })
+  /** Reads Welcomes from before a time, and locks the channels they are in, as far as no one else has. */
+  async readOld(since: Time, limit: number): Promise<OldWelcome[]> {
+    const rows = (await ask(this.#transaction, OLD, [since, limit])) as [Uint8Array, Uint8Array][]
+    return rows.map(([channel, agent]) => ({ channel: toHex(channel), agent: toHex(agent) }))
   }
 
-  /** Reads the Welcomes that wait in a channel. */
-  async fetchPending(number: number): Promise<void> {
-    if (!this.#facts.has(`pending ${number}`)) this.#facts.set(`pending ${number}`, await this.#readPending(number))
+  /** Reads the Welcomes that wait in channels, and the sizes of the GroupInfos they share. */
+  async fetchPending(channels: readonly number[]): Promise<void> {
+    const unknown = [...new Set(channels)].filter((number) => !this.#facts.has(pendingKey(number)))
+    if (unknown.length === 0) return
+    const [pending, sizes] = await Promise.all([
+      ask(this.#transaction, PENDING, [unknown]),
+      ask(this.#transaction, GROUP_INFO_SIZES, [unknown]),
+    ])
+    const found = new Map(unknown.map((number) => [number, new Map<AgentId, Pending>()]))
+    for (const [number, agent, bytes, shared] of pending as [number, Uint8Array, number, number | null][]) {
+      found.get(number)?.set(toHex(agent), { bytes, shared })
+    }
+    for (const [number, all] of found) this.#facts.set(pendingKey(number), all)
+    for (const [number, index, bytes] of sizes) this.#facts.set(sizeKey(number as number, index as number), [[bytes]])
   }
 
   /** Reads in which channels of an account Welcomes wait for agents. */
@@ -228,21 +246,13 @@ export class WelcomeTable implements Table {
   }
 
   #pending(number: number): ReadonlyMap<AgentId, Pending> {
-    return this.#facts.need(`pending ${number}`, () => this.#readPending(number))
-  }
-
-  async #readPending(number: number): Promise<ReadonlyMap<AgentId, Pending>> {
-    const rows = await ask(this.#transaction, PENDING, [number])
-    return new Map(
-      rows.map(([agent, bytes, shared]) => [
-        toHex(agent as Uint8Array),
-        { bytes: bytes as number, shared: shared as number | null },
-      ]),
-    )
+    const known = this.#facts.get(pendingKey(number)) as ReadonlyMap<AgentId, Pending> | undefined
+    if (!known) throw new Missing(() => this.fetchPending([number]))
+    return known
   }
 
   #groupInfoSize(number: number, index: number): number {
-    const [row] = this.#facts.need(`size ${number} ${index}`, () =>
+    const [row] = this.#facts.need(sizeKey(number, index), () =>
       ask(this.#transaction, GROUP_INFO_SIZE, [number, index]),
     )
     return (row?.[0] as number | undefined) ?? 0
@@ -273,6 +283,14 @@ export class WelcomeTable implements Table {
     const groupInfo = this.#groupInfo(channel.number, stored.position.index)
     return { ...stored, welcome: Buffer.concat([stored.welcome, groupInfo]), sequence }
   }
+}
+
+function pendingKey(channel: number): string {
+  return `pending ${channel}`
+}
+
+function sizeKey(channel: number, index: number): string {
+  return `size ${channel} ${index}`
 }
 
 function othersKey({ id, mode }: Account, agent: AgentId): string {
