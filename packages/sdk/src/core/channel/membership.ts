@@ -360,7 +360,8 @@ export class Membership implements ChannelView {
       get failure() {
         return membership.failure
       },
-      settledUpTo: (after) => membership.#settledUpTo(after),
+      // Payloads alone: anybody can send a request that no one serves, or never read its answers.
+      settledUpTo: (after) => membership.inbox.settledUpTo(membership.#history.position.index, after),
       touchLater: () => membership.#writer.touchPartLater(),
       acknowledge: (receipt) => membership.intake.sendReceipt(receipt),
       resume: () => membership.intake.resume(),
@@ -428,17 +429,6 @@ export class Membership implements ChannelView {
       this.#unreadable(error)
       return error
     }
-  }
-
-  /** The last index before the first payload, request or answer that is not settled. */
-  #settledUpTo(after: number): number {
-    const { index } = this.#history.position
-    const { inbox, requests, asks } = this
-    return Math.min(
-      inbox.settledUpTo(index, after),
-      requests.inbox.settledUpTo(index, after),
-      asks.settledUpTo(index, after),
-    )
   }
 
   #record(): ChannelRecord {

@@ -71,8 +71,6 @@ export class Asks {
   #fresh: AnswerEntry[] = []
   readonly #changed = new Map<OpenAsk, Set<AgentId>>()
   #changes: Change[] = []
-  /** Answers that are not settled, in order. */
-  readonly #unsettled = new Set<AnswerEntry>()
   #unreadBytes = 0
   #ended: StaticError | undefined
 
@@ -144,12 +142,6 @@ export class Asks {
     if (signal?.aborted === true) abort()
     this.#check(ask)
     return ask
-  }
-
-  /** The last index before the first unsettled answer; `position` if there is none. Those up to `after` are left out. */
-  settledUpTo(position: number, after: number): number {
-    for (const { record } of this.#unsettled) if (record.index > after) return Math.min(record.index - 1, position)
-    return position
   }
 
   /** Handles an answer, or the end of one. */
@@ -241,14 +233,9 @@ export class Asks {
   }
 
   #push(ask: OpenAsk, entry: AnswerEntry): void {
-    this.#keep(entry)
+    this.#unreadBytes += sizeOfEntry(entry)
     this.#fresh.push(entry)
     ask.push(entry)
-  }
-
-  #keep(entry: AnswerEntry): void {
-    this.#unsettled.add(entry)
-    this.#unreadBytes += sizeOfEntry(entry)
   }
 
   /** Loads the unread answers of an earlier run. */
@@ -265,7 +252,7 @@ export class Asks {
         continue
       }
       const entry = { record, number: body.number, content: body.content, stored: true, settled: false }
-      this.#keep(entry)
+      this.#unreadBytes += sizeOfEntry(entry)
       const answerer = ask.answererOf(record.sender)
       answerer.read = Math.min(answerer.read, body.number)
       ask.push(entry)
@@ -350,7 +337,6 @@ export class Asks {
     if (entry.settled) return
     entry.settled = true
     entry.record.messageKey.fill(0)
-    this.#unsettled.delete(entry)
     this.#unreadBytes -= sizeOfEntry(entry)
     if (!entry.stored) return
     this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, index: entry.record.index })

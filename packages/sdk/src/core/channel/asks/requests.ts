@@ -164,10 +164,7 @@ export class Requests {
     this.#total = { messages: this.#total.messages + messages, bytes: this.#total.bytes + bytes }
   }
 
-  /**
-   * Drops queued requests that are over, at this time or soon after: no one waits for them, and they hold back this
-   * agent's receipts.
-   */
+  /** Drops queued requests that are over, at this time or soon after: no one waits for them. */
   #sweepBy(at: Time): void {
     if (at >= this.#sweepAt) return
     this.#sweepAt = at
