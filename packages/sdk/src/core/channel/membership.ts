@@ -83,7 +83,8 @@ export class Membership implements ChannelView {
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
-    const requestsHost = Membership.#inboxHostOf(this, 'requests')
+    const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
+    const requestsHost = { ...Membership.#inboxHostOf(this, 'requests'), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)
     this.asks = new Asks(context, this, inboxHost, this.sender, stored)
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
