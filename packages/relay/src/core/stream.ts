@@ -1,6 +1,6 @@
 /** Streams and the sessions on them. */
 import type { ReceiptDemand } from '@static/protocol/relay'
-import type { AckedPosition, AgentId, ChannelId, Peer, StreamId, Time } from '../ports.ts'
+import type { AckedPosition, ChannelId, MemberReceipt, Peer, StreamId, Time } from '../ports.ts'
 import type { StreamKind } from './io.ts'
 import type { Caller } from './session-token.ts'
 
@@ -70,6 +70,6 @@ export interface Reading {
   /** Which receipts of other members it gets, and when it last got one if these are samples. */
   readonly receipts: ReceiptDemand
   sampledAt: Time
-  /** Receipts that it has yet to get: it does not read now, or has had its sample. At most one of each member. */
-  readonly unsent: Map<AgentId, Uint8Array>
+  /** The receipt that it gets when its time has come. */
+  sample: MemberReceipt | undefined
 }

@@ -1,5 +1,6 @@
 /** Who is given which receipt, and how often. */
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { toHex } from '@static/protocol'
 import { ReceiptDemand } from '@static/protocol/relay'
@@ -103,6 +104,67 @@ test('a reader that does not read gets the last receipt of each when it does', a
   await owner.until(() => owner.pushes.filter(({ body }) => body.case === 'deliverMessage').length === 3)
   await world.advance(250)
   assert.deepEqual(taken(owner, agents), ['bob 4, eve 9'])
+})
+
+test('an agent that was removed and has not read that far gets no receipts', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob, eve] = agents
+  await bob.request('resume', { channelIds: [channelId] })
+  await eve.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  bob.ack(channelId, 1n, receipt(1))
+  await world.advance(250)
+  assert.deepEqual(taken(eve, agents), ['', 'bob 1'])
+  eve.deaf = true
+  for (let counter = 1n; counter <= 3n; counter++) await bob.send(channelId, 1n, counter, new Uint8Array(200_000))
+  await owner.commit(channelId, 1n, { removes: [eve.id] })
+  const gate = Promise.withResolvers<void>()
+  const run = world.store.run.bind(world.store)
+  world.store.run = async (name, request) => {
+    if (name === 'read') await gate.promise
+    return await run(name, request)
+  }
+  // It reads again, but what it reads next is not there yet.
+  eve.hear()
+  await quiet()
+  for (let round = 2; round <= 4; round++) {
+    bob.ack(channelId, 1n, receipt(round))
+    await world.advance(250)
+  }
+  gate.resolve()
+  await quiet()
+  assert.ok(
+    eve.pushes.some(({ body }) => body.case === 'deliverCommit'),
+    'it has read the commit that removed it',
+  )
+  assert.deepEqual(
+    taken(eve, agents).filter((text) => text !== ''),
+    [],
+  )
+})
+
+test('an agent in many large channels gets all their receipts, and keeps its session', async (t) => {
+  const world = await openMemoryRelay(t)
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  const members = Array.from({ length: 249 }, () => new Uint8Array(randomBytes(32)))
+  const channelIds: Uint8Array[] = []
+  for (let number = 0; number < 40; number++) {
+    channelIds.push(await owner.createChannel(`acme/x/y${number}`))
+    await owner.commit(channelIds[number] ?? assert.fail(), 0n, { adds: members })
+  }
+  const positions = channelIds.map((id) => ({ channel: toHex(id), index: 1, receipt: receipt(1) }))
+  for (const member of members) await world.store.run('ack', { agent: toHex(member), positions })
+  await owner.request('resume', { channelIds, receipts: ReceiptDemand.ALL })
+  const counts = (): unknown[] =>
+    owner.pushes.flatMap(({ body }) => {
+      if (body.case === 'deliverCommit') return []
+      return body.case === 'receipts' ? body.value.receipts.length : body.case
+    })
+  for (let round = 0; round < 80 && counts().length < channelIds.length; round++) await world.advance(250)
+  assert.deepEqual(
+    counts(),
+    channelIds.map(() => members.length),
+  )
 })
 
 test('only members have receipts in a channel, of the right size, and only those of members are passed on', async (t) => {

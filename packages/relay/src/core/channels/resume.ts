@@ -8,7 +8,7 @@ import { channelIdOf, checkLength, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
 import type { Session } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
-import { type Receipts, receiptsWanted } from './receipts.ts'
+import { type Receipts, receiptsWithResume } from './receipts.ts'
 
 /** The cursors of one node's agents. */
 export class Resumes {
@@ -32,7 +32,7 @@ export class Resumes {
 
   /** Returns the agent's standings and starts deliveries from its cursors. */
   resume(request: PendingRequest, session: Session, value: ResumeRequest): void {
-    const query = this.#query(request, value, receiptsWanted(value.receipts))
+    const query = this.#query(request, value, receiptsWithResume(value.receipts))
     if (query) this.#resume(request, session, query, value.receipts)
   }
 
