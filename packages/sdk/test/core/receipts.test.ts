@@ -1,7 +1,14 @@
 /** Receipts in a channel: what is signed, what is believed, and who is waited for. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { decodeReceipt, encodeReceipt, type ReceiptClaim, receiptBytes, type SignedReceipt } from '@static/protocol'
+import {
+  decodeReceipt,
+  encodeReceipt,
+  type ReceiptClaim,
+  receiptBytes,
+  type SignedReceipt,
+  toHex,
+} from '@static/protocol'
 import { MOST_LIFETIME_MS } from '../../src/core/channel/asks/ask-frame.ts'
 import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
 import { serveRequests } from '../../src/core/channel/asks/serving.ts'
@@ -299,6 +306,28 @@ for (const [lie, make] of Object.entries<(stage: Stage, claim: ReceiptClaim) => 
     assert.deepEqual(names(stage, done.done), { reached: ['bob'], unreached: {} })
   })
 }
+
+test('members that send bad receipts silence nobody else', async () => {
+  const bad = Array.from({ length: 9 }, (_, at) => `m${at}`)
+  const stage = await Stage.start(['ann', 'bob', ...bad], { receipts: 'settled', apart: bad })
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  bob.lose()
+  const message = await sent(stage, ann)
+  const done = waiting(ann, message, 'settled', [bob.agentId])
+  await moment(stage)
+  const { index, hash } = stage.position
+  const claim: ReceiptClaim = { mode: 'settled', since: 0, index, hash, aside: 0, settled: index }
+  // As often as a relay passes them on.
+  for (let round = 0; round < 4; round++) {
+    for (const { agentId } of stage.apart.values()) {
+      ann.mail.set(toHex(agentId), encodeReceipt({ ...claim, signature: new Uint8Array(64) }))
+    }
+    await stage.settle()
+  }
+  await give(stage, ann, bob, signed(stage, bob, claim))
+  await moment(stage)
+  assert.deepEqual(names(stage, done.done), { reached: ['bob'], unreached: {} })
+})
 
 test('a receipt of a removed member, or of an earlier stay, counts for nothing', async () => {
   const stage = await stageOf('ann', 'bob', 'cy')
