@@ -166,3 +166,23 @@ test('an asker that cancels what it never asked is remembered only for its own r
   await stop()
   assert.equal(served, 0)
 })
+
+test('askers that take all places leave some to any other', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'm1', 'm2'])
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  const started: string[] = []
+  // As subscriptions do that wait for something that never happens.
+  const handler: RequestHandler = async ({ record }, signal) => {
+    started.push(record.sender)
+    await new Promise((resolve) => signal.addEventListener('abort', resolve))
+  }
+  const stop = serves(bob, handler, { concurrency: 16, perAsker: 16 })
+  const open = Array.from({ length: 16 }, () => ['m1', 'm2'].map((name) => asks(stage.player(name), bob))).flat()
+  await settled(stage)
+  open.push(asks(ann, bob))
+  await settled(stage)
+  assert.equal(started.at(-1), ann.agentId, `${started.length} were started`)
+  for (const ask of open) ask.cancel()
+  await settled(stage)
+  await stop()
+})

@@ -17,7 +17,7 @@ import { isExpired, type Requests } from './requests.ts'
 
 /** Options of `Channel.serve`. */
 export interface ServeOptions {
-  /** The number of requests served at the same time. Default: 64. */
+  /** The number of requests served at the same time, of which one asker gets three quarters at most. Default: 64. */
   readonly concurrency?: number
   /** The number of requests of the same asker served at the same time. Default: 1. */
   readonly perAsker?: number
@@ -46,6 +46,8 @@ interface ServingChannel {
 const CONCURRENCY = 64
 const PER_ASKER = 1
 const MOST_CONCURRENCY = 1000
+/** A third of an asker's own places counts twice: so askers that take all they can leave some to any other. */
+const OWN_PART: number = 1 / 3
 /** The delays before a request is served again whose answers could not be sent. The last one repeats. */
 const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000]
 
@@ -170,7 +172,8 @@ class Serving {
     const { concurrency, perAsker } = this.#options
     for (const [asker, lane] of this.#lanes) {
       if (this.#running >= concurrency || this.#isStopped) return
-      const job = lane.running < perAsker ? lane.queue.shift() : undefined
+      const hasPlace = lane.running < perAsker && this.#running + lane.running * OWN_PART < concurrency
+      const job = hasPlace ? lane.queue.shift() : undefined
       if (!job) continue
       lane.running++
       this.#running++
