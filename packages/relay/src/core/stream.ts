@@ -53,6 +53,8 @@ export interface Session extends Caller {
   resumed: boolean
   /** Acknowledgements to store at the next tick. */
   readonly acknowledged: Map<ChannelId, AckedPosition>
+  /** How many there were since the last tick in channels that it does not read. */
+  strayPositions: number
   /** Whether Welcomes are pending in the store, and the last one sent. */
   readonly welcomes: { waiting: boolean; more: boolean; after: number }
 }

@@ -7,6 +7,7 @@ import { ReceiptDemand } from '@static/protocol/relay'
 import { Agent, makeKey, refusal } from '@static/testkit/agent'
 import { openMemoryCluster } from '../support/memory-cluster.ts'
 import { type MemoryRelay, openMemoryRelay, quiet } from '../support/memory-relay.ts'
+import type { StoreRequest } from '../../src/ports.ts'
 
 const receipt = (byte: number): Uint8Array => new Uint8Array(129).fill(byte)
 
@@ -189,6 +190,39 @@ test('only members have receipts in a channel, of the right size, and only those
   bob.ack(channelId, 1n, new Uint8Array(1))
   await quiet()
   assert.equal(bob.pushes.at(-1)?.body.case, 'sessionClosing')
+})
+
+test('an agent cannot make the store look for any number of channels by acknowledging in them', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [, bob] = agents
+  await bob.request('resume', { channelIds: [channelId] })
+  const run = world.store.run.bind(world.store)
+  let looked = 0
+  world.store.run = async (name, request) => {
+    if (name === 'ack') looked += (request as StoreRequest<'ack'>).positions.length
+    return await run(name, request)
+  }
+  const some = (count: number): { channelId: Uint8Array; index: bigint }[] =>
+    Array.from({ length: count }, () => ({ channelId: new Uint8Array(randomBytes(16)), index: 1n }))
+  // In cells of their own, which get no answer.
+  for (const each of some(500)) bob.ack(each.channelId, each.index)
+  bob.ack(channelId, 1n)
+  await world.advance(300)
+  assert.equal(looked, 65)
+  bob.ack(channelId, 1n)
+  for (const each of some(10)) bob.ack(each.channelId, each.index)
+  await world.advance(300)
+  assert.equal(looked, 76, 'the next ones count again')
+  // In requests.
+  await assert.rejects(
+    bob.request('ack', { positions: some(2001) }),
+    refusal('invalid_request', /at most 2000 entries/u),
+  )
+  await assert.rejects(async () => {
+    for (let count = 0; count < 20; count++) await bob.request('ack', { positions: some(2000) })
+  }, refusal('rate_limited'))
+  for (let count = 0; count < 20; count++) await bob.request('ack', { positions: [{ channelId, index: 1n }] })
 })
 
 test('receipts of a member reach readers at other nodes', async (t) => {
