@@ -22,7 +22,7 @@ export interface ReceiptClaim {
   readonly hash: Uint8Array
   /** The last message that was put aside because its handler failed, which is not settled; 0: none, or another mode. */
   readonly aside: number
-  /** Everything after `aside` and up to here is settled; 0 unless the mode is `settled`. */
+  /** Every payload after `aside` and up to here is settled; 0 unless the mode is `settled`. */
   readonly settled: number
 }
 

@@ -98,7 +98,7 @@ export class Delivery {
     if (known) this.#finish(known)
     const last = Math.max(lastIndex, reached)
     const place = { from: addedIndex, sent: cursor.index, last }
-    const receiving = { receipts, sampledAt: 0, unsent: new Map<AgentId, Uint8Array>() }
+    const receiving = { receipts, sampledAt: 0, sample: undefined }
     const reading = { session, channel, channelBytes: fromHex(channel), ...place, ...receiving }
     session.subscriptions.set(channel, reading)
     const readings = this.#readings.get(channel)

@@ -1,6 +1,6 @@
 /** Streams and the sessions on them. */
 import type { ReceiptDemand } from '@static/protocol/relay'
-import type { AckedPosition, AgentId, ChannelId, Peer, StreamId, Time } from '../ports.ts'
+import type { AckedPosition, ChannelId, MemberReceipt, Peer, StreamId, Time } from '../ports.ts'
 import type { StreamKind } from './io.ts'
 import type { Caller } from './session-token.ts'
 
@@ -53,6 +53,8 @@ export interface Session extends Caller {
   resumed: boolean
   /** Acknowledgements to store at the next tick. */
   readonly acknowledged: Map<ChannelId, AckedPosition>
+  /** How many there were since the last tick in channels that it does not read. */
+  strayPositions: number
   /** Whether Welcomes are pending in the store, and the last one sent. */
   readonly welcomes: { waiting: boolean; more: boolean; after: number }
 }
@@ -70,6 +72,6 @@ export interface Reading {
   /** Which receipts of other members it gets, and when it last got one if these are samples. */
   readonly receipts: ReceiptDemand
   sampledAt: Time
-  /** Receipts that it has yet to get: it does not read now, or has had its sample. At most one of each member. */
-  readonly unsent: Map<AgentId, Uint8Array>
+  /** The receipt that it gets when its time has come. */
+  sample: MemberReceipt | undefined
 }

@@ -1,11 +1,13 @@
 /** Who is given which receipt, and how often. */
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { toHex } from '@static/protocol'
 import { ReceiptDemand } from '@static/protocol/relay'
 import { Agent, makeKey, refusal } from '@static/testkit/agent'
 import { openMemoryCluster } from '../support/memory-cluster.ts'
 import { type MemoryRelay, openMemoryRelay, quiet } from '../support/memory-relay.ts'
+import type { StoreRequest } from '../../src/ports.ts'
 
 const receipt = (byte: number): Uint8Array => new Uint8Array(129).fill(byte)
 
@@ -105,6 +107,67 @@ test('a reader that does not read gets the last receipt of each when it does', a
   assert.deepEqual(taken(owner, agents), ['bob 4, eve 9'])
 })
 
+test('an agent that was removed and has not read that far gets no receipts', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob, eve] = agents
+  await bob.request('resume', { channelIds: [channelId] })
+  await eve.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  bob.ack(channelId, 1n, receipt(1))
+  await world.advance(250)
+  assert.deepEqual(taken(eve, agents), ['', 'bob 1'])
+  eve.deaf = true
+  for (let counter = 1n; counter <= 3n; counter++) await bob.send(channelId, 1n, counter, new Uint8Array(200_000))
+  await owner.commit(channelId, 1n, { removes: [eve.id] })
+  const gate = Promise.withResolvers<void>()
+  const run = world.store.run.bind(world.store)
+  world.store.run = async (name, request) => {
+    if (name === 'read') await gate.promise
+    return await run(name, request)
+  }
+  // It reads again, but what it reads next is not there yet.
+  eve.hear()
+  await quiet()
+  for (let round = 2; round <= 4; round++) {
+    bob.ack(channelId, 1n, receipt(round))
+    await world.advance(250)
+  }
+  gate.resolve()
+  await quiet()
+  assert.ok(
+    eve.pushes.some(({ body }) => body.case === 'deliverCommit'),
+    'it has read the commit that removed it',
+  )
+  assert.deepEqual(
+    taken(eve, agents).filter((text) => text !== ''),
+    [],
+  )
+})
+
+test('an agent in many large channels gets all their receipts, and keeps its session', async (t) => {
+  const world = await openMemoryRelay(t)
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  const members = Array.from({ length: 249 }, () => new Uint8Array(randomBytes(32)))
+  const channelIds: Uint8Array[] = []
+  for (let number = 0; number < 40; number++) {
+    channelIds.push(await owner.createChannel(`acme/x/y${number}`))
+    await owner.commit(channelIds[number] ?? assert.fail(), 0n, { adds: members })
+  }
+  const positions = channelIds.map((id) => ({ channel: toHex(id), index: 1, receipt: receipt(1) }))
+  for (const member of members) await world.store.run('ack', { agent: toHex(member), positions })
+  await owner.request('resume', { channelIds, receipts: ReceiptDemand.ALL })
+  const counts = (): unknown[] =>
+    owner.pushes.flatMap(({ body }) => {
+      if (body.case === 'deliverCommit') return []
+      return body.case === 'receipts' ? body.value.receipts.length : body.case
+    })
+  for (let round = 0; round < 80 && counts().length < channelIds.length; round++) await world.advance(250)
+  assert.deepEqual(
+    counts(),
+    channelIds.map(() => members.length),
+  )
+})
+
 test('only members have receipts in a channel, of the right size, and only those of members are passed on', async (t) => {
   const world = await openMemoryRelay(t)
   const { agents, channelId } = await channelOf([world, world, world])
@@ -127,6 +190,39 @@ test('only members have receipts in a channel, of the right size, and only those
   bob.ack(channelId, 1n, new Uint8Array(1))
   await quiet()
   assert.equal(bob.pushes.at(-1)?.body.case, 'sessionClosing')
+})
+
+test('an agent cannot make the store look for any number of channels by acknowledging in them', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [, bob] = agents
+  await bob.request('resume', { channelIds: [channelId] })
+  const run = world.store.run.bind(world.store)
+  let looked = 0
+  world.store.run = async (name, request) => {
+    if (name === 'ack') looked += (request as StoreRequest<'ack'>).positions.length
+    return await run(name, request)
+  }
+  const some = (count: number): { channelId: Uint8Array; index: bigint }[] =>
+    Array.from({ length: count }, () => ({ channelId: new Uint8Array(randomBytes(16)), index: 1n }))
+  // In cells of their own, which get no answer.
+  for (const each of some(500)) bob.ack(each.channelId, each.index)
+  bob.ack(channelId, 1n)
+  await world.advance(300)
+  assert.equal(looked, 65)
+  bob.ack(channelId, 1n)
+  for (const each of some(10)) bob.ack(each.channelId, each.index)
+  await world.advance(300)
+  assert.equal(looked, 76, 'the next ones count again')
+  // In requests.
+  await assert.rejects(
+    bob.request('ack', { positions: some(2001) }),
+    refusal('invalid_request', /at most 2000 entries/u),
+  )
+  await assert.rejects(async () => {
+    for (let count = 0; count < 20; count++) await bob.request('ack', { positions: some(2000) })
+  }, refusal('rate_limited'))
+  for (let count = 0; count < 20; count++) await bob.request('ack', { positions: [{ channelId, index: 1n }] })
 })
 
 test('receipts of a member reach readers at other nodes', async (t) => {

@@ -3,20 +3,26 @@
  * or even read here. Each member's last one waits for the next round, so that however often members send, a reader gets
  * at most four messages a second and channel, or one with one receipt a second. The store has them all: what is lost
  * here, an agent gets with its next Resume.
+ *
+ * Nothing is kept for a reader that does not read, lags behind the log or would get too much at once. It gets what the
+ * store has when it can, one channel after the other. The store also knows who is no longer a member: an agent that was
+ * removed and does not read that far must not learn what others do.
  */
 import { MAX_MEMBERS } from '@static/protocol'
 import { ReceiptDemand } from '@static/protocol/relay'
-import type { AgentId, ChannelId, MemberReceipt, Time } from '../../ports.ts'
+import type { AgentId, ChannelId, MemberReceipt, StoreResult, Time } from '../../ports.ts'
 import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
 import { wrong } from '../request-fields.ts'
 import { receiptsMessage } from '../server-messages.ts'
-import type { Reading } from '../stream.ts'
+import type { Reading, Session } from '../stream.ts'
 
 /** Four rounds a second. */
 const ROUND_MS = 250
 /** A session that asked for samples gets one in this time. */
 const SAMPLE_MS = 1000
+/** Receipts that a session gets in a round without being asked whether it reads: a window of a stream holds them. */
+const MOST_AT_ONCE = 1000
 
 /** What receipts ask of the rest of the node. */
 export interface ReceiptsContext {
@@ -26,11 +32,10 @@ export interface ReceiptsContext {
   readonly cluster: () => object | undefined
 }
 
-/** How many receipts a Resume returns at once. */
-export function receiptsWanted(demand: ReceiptDemand): number {
-  if (demand === ReceiptDemand.ALL) return MAX_MEMBERS
+/** How many receipts the store returns with the answer to Resume. All of them follow, channel by channel. */
+export function receiptsWithResume(demand: ReceiptDemand): number {
   if (demand === ReceiptDemand.SAMPLE) return 1
-  if (demand === ReceiptDemand.UNSPECIFIED) return 0
+  if (demand === ReceiptDemand.UNSPECIFIED || demand === ReceiptDemand.ALL) return 0
   throw wrong(`\`receipts\` must be UNSPECIFIED, SAMPLE or ALL, not ${Number(demand)}`)
 }
 
@@ -40,8 +45,13 @@ export class Receipts {
   /** New since the last round: from sessions here, and from other nodes. */
   readonly #fresh = new Map<ChannelId, Map<AgentId, Uint8Array>>()
   readonly #told = new Map<ChannelId, Map<AgentId, Uint8Array>>()
-  /** Those that did not get everything in the last round. */
-  readonly #waiting = new Set<Reading>()
+  /** Those with a sample that waits for its time. */
+  readonly #sampling = new Set<Reading>()
+  /** Those that did not get everything, and the one of each session that is being read from the store. */
+  readonly #stale = new Map<Session, Set<Reading>>()
+  readonly #reads = new Map<Session, Reading>()
+  /** How many receipts each session got in this round. */
+  readonly #given = new Map<Session, number>()
   #roundAt: Time = -Infinity
 
   constructor(context: ReceiptsContext) {
@@ -61,9 +71,11 @@ export class Receipts {
   /** A session has resumed a channel: it gets what the store has. */
   resumed(reading: Reading, receipts: readonly MemberReceipt[]): void {
     const { effects } = this.#context
-    if (reading.receipts === ReceiptDemand.UNSPECIFIED) return
     reading.sampledAt = effects.monotonic
-    if (reading.receipts === ReceiptDemand.ALL || receipts.length > 0) {
+    if (reading.receipts === ReceiptDemand.ALL) {
+      this.#mark(reading)
+      this.#pull(reading.session)
+    } else if (receipts.length > 0) {
       effects.send([reading.session.stream.id], receiptsMessage(reading.channelBytes, receipts))
     }
   }
@@ -77,55 +89,109 @@ export class Receipts {
         effects.publish(`c.${channel}`, { type: 'receipts', channel, receipts: listOf(receipts) })
       }
     }
+    // What was marked in an earlier round is in the store by now, also what other nodes got.
+    for (const session of this.#stale.keys()) this.#pull(session)
     for (const channel of new Set([...this.#fresh.keys(), ...this.#told.keys()])) {
       this.#round(channel, new Map([...(this.#told.get(channel) ?? []), ...(this.#fresh.get(channel) ?? [])]))
     }
     this.#fresh.clear()
     this.#told.clear()
-    this.#catchUp()
+    this.#given.clear()
+    this.#sample()
   }
 
   /** Gives a channel's new receipts to its readers, most of which get the same message. */
   #round(channel: ChannelId, receipts: ReadonlyMap<AgentId, Uint8Array>): void {
     const { effects, delivery } = this.#context
+    const list = listOf(receipts)
     const all: Reading[] = []
     for (const reading of delivery.readings(channel)) {
-      if (reading.receipts === ReceiptDemand.UNSPECIFIED) continue
-      if (reading.receipts === ReceiptDemand.ALL && reading.unsent.size === 0 && !reading.session.stream.congested) {
-        all.push(reading)
-        continue
-      }
       const { agent } = reading.session
-      for (const [of, receipt] of receipts) {
-        if (of === agent) continue
-        if (reading.receipts === ReceiptDemand.SAMPLE) reading.unsent.clear()
-        reading.unsent.set(of, receipt)
-      }
-      if (reading.unsent.size > 0) this.#waiting.add(reading)
+      const last =
+        reading.receipts === ReceiptDemand.UNSPECIFIED ? undefined : list.findLast((each) => each.agent !== agent)
+      if (!last) continue
+      if (reading.receipts === ReceiptDemand.SAMPLE) {
+        reading.sample = last
+        this.#sampling.add(reading)
+      } else if (this.#takes(reading, list.length)) all.push(reading)
+      else this.#mark(reading)
     }
     const [first] = all
     if (!first) return
     const streams = all.map(({ session }) => session.stream.id)
-    effects.send(streams, receiptsMessage(first.channelBytes, listOf(receipts)))
+    effects.send(streams, receiptsMessage(first.channelBytes, list))
   }
 
-  /** Gives sessions what they were not given at once: they did not read, or get one receipt a second. */
-  #catchUp(): void {
+  /** Whether a reader gets so many now: it is up to date with the log and with receipts, and has had few in this round. */
+  #takes(reading: Reading, count: number): boolean {
+    const { session } = reading
+    if (session.stream.congested || session.behind.has(reading)) return false
+    if (this.#stale.get(session)?.has(reading) === true || this.#reads.get(session) === reading) return false
+    const given = (this.#given.get(session) ?? 0) + count
+    this.#given.set(session, given)
+    return given <= MOST_AT_ONCE
+  }
+
+  /** Gives sessions their samples, one a second. */
+  #sample(): void {
     const { effects } = this.#context
-    for (const reading of this.#waiting) {
-      const { session, channel, channelBytes, unsent } = reading
-      if (session.subscriptions.get(channel) !== reading) {
-        this.#waiting.delete(reading)
-        continue
-      }
-      const isEarly = reading.receipts === ReceiptDemand.SAMPLE && effects.monotonic - reading.sampledAt < SAMPLE_MS
-      if (isEarly || session.stream.congested) continue
-      this.#waiting.delete(reading)
+    for (const reading of this.#sampling) {
+      const { session, channelBytes, sample } = reading
+      const isOver = !isOpen(reading)
+      if (!isOver && (effects.monotonic - reading.sampledAt < SAMPLE_MS || session.stream.congested)) continue
+      this.#sampling.delete(reading)
+      reading.sample = undefined
+      if (isOver || !sample) continue
       reading.sampledAt = effects.monotonic
-      effects.send([session.stream.id], receiptsMessage(channelBytes, listOf(unsent)))
-      unsent.clear()
+      if (session.behind.has(reading)) this.#mark(reading)
+      else effects.send([session.stream.id], receiptsMessage(channelBytes, [sample]))
     }
   }
+
+  #mark(reading: Reading): void {
+    const stale = this.#stale.get(reading.session) ?? new Set()
+    this.#stale.set(reading.session, stale.add(reading))
+  }
+
+  /** Gives a session what the store has, one channel after the other, as long as it reads. */
+  #pull(session: Session): void {
+    const { effects, delivery } = this.#context
+    const isOver = delivery.session(session.agent) !== session
+    if (!isOver && (session.stream.congested || this.#reads.has(session))) return
+    const reading = isOver ? undefined : firstOpen(this.#stale.get(session))
+    if (!reading) return void this.#stale.delete(session)
+    this.#reads.set(session, reading)
+    const receipts = reading.receipts === ReceiptDemand.ALL ? MAX_MEMBERS : 1
+    const query = { agent: session.agent, channels: [reading.channel], after: undefined, limit: 1, receipts }
+    effects.store('resume', query, (outcome) => {
+      this.#reads.delete(session)
+      // If the store fails, the next round retries.
+      if (!outcome.ok) return this.#mark(reading)
+      if (isOpen(reading)) this.#give(reading, outcome.value)
+      this.#pull(session)
+    })
+  }
+
+  #give(reading: Reading, { standings: [standing] }: StoreResult<'resume'>): void {
+    if (!standing || 'refused' in standing) return
+    const { receipts = [] } = standing
+    if (reading.receipts === ReceiptDemand.SAMPLE && receipts.length === 0) return
+    this.#context.effects.send([reading.session.stream.id], receiptsMessage(reading.channelBytes, receipts))
+  }
+}
+
+/** Whether the delivery has neither ended nor begun again. */
+function isOpen(reading: Reading): boolean {
+  return reading.session.subscriptions.get(reading.channel) === reading
+}
+
+/** Takes the first delivery that is open. */
+function firstOpen(readings: Set<Reading> | undefined): Reading | undefined {
+  for (const reading of readings ?? []) {
+    readings?.delete(reading)
+    if (isOpen(reading)) return reading
+  }
+  return undefined
 }
 
 function put(

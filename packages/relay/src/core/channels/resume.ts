@@ -8,7 +8,13 @@ import { channelIdOf, checkLength, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
 import type { Session } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
-import { type Receipts, receiptsWanted } from './receipts.ts'
+import { type Receipts, receiptsWithResume } from './receipts.ts'
+
+/**
+ * Acknowledged positions that cost nothing: in one request, and between two ticks those in channels that a session does not
+ * read (it was removed from them). Each is looked up in the store, and anybody can make up ids of channels.
+ */
+const FREE_POSITIONS = 64
 
 /** The cursors of one node's agents. */
 export class Resumes {
@@ -32,7 +38,7 @@ export class Resumes {
 
   /** Returns the agent's standings and starts deliveries from its cursors. */
   resume(request: PendingRequest, session: Session, value: ResumeRequest): void {
-    const query = this.#query(request, value, receiptsWanted(value.receipts))
+    const query = this.#query(request, value, receiptsWithResume(value.receipts))
     if (query) this.#resume(request, session, query, value.receipts)
   }
 
@@ -49,6 +55,10 @@ export class Resumes {
   /** Advances cursors and responds. */
   acknowledge(request: PendingRequest, { positions }: AckRequest): void {
     const { agent } = request.caller
+    const { resumedChannels: limit } = this.#context.settings.counts
+    if (positions.length > limit)
+      throw wrong(`\`positions\` must have at most ${limit} entries, not ${positions.length}`)
+    if (this.#isTooOften(request, positions.length - FREE_POSITIONS)) return
     this.#context.effects.store('ack', { agent, positions: acknowledged(positions) }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       request.answer({ case: 'ack', value: message(AckResponseSchema, {}) })
@@ -59,9 +69,12 @@ export class Resumes {
    * Advances cursors at the next tick, without a response: flushing each one to disk would cost more than the messages,
    * and a lost acknowledgement only causes a repeated delivery.
    */
-  acknowledgeLater({ agent, acknowledged: waiting, subscriptions }: Session, { positions }: AckRequest): void {
+  acknowledgeLater(session: Session, { positions }: AckRequest): void {
+    const { agent, acknowledged: waiting, subscriptions } = session
     for (const { channel, index, receipt } of acknowledged(positions)) {
       const before = waiting.get(channel)
+      // What is dropped is delivered again.
+      if (!before && !subscriptions.has(channel) && ++session.strayPositions > FREE_POSITIONS) continue
       // Only in a channel that it reads, so only of a member; and copied, because the bytes are a view of a cell.
       const fresh = receipt && subscriptions.has(channel) ? Uint8Array.from(receipt) : undefined
       if (fresh) this.#receipts.take(channel, agent, fresh)
@@ -74,7 +87,9 @@ export class Resumes {
   }
 
   /** Stores the acknowledgements of a session. */
-  storeAcknowledged({ agent, acknowledged }: Session): void {
+  storeAcknowledged(session: Session): void {
+    const { agent, acknowledged } = session
+    session.strayPositions = 0
     if (acknowledged.size === 0) return
     const positions = [...acknowledged.values()]
     acknowledged.clear()
@@ -119,6 +134,18 @@ export class Resumes {
     })
   }
 
+  /** Whether the rate is used up, in which case the request was refused. */
+  #isTooOften(request: PendingRequest, cost: number): boolean {
+    if (cost <= 0) return false
+    const { monotonic: now } = this.#context.effects
+    const { agent } = request.caller
+    const wait = this.#rates.take(agent, now, cost) || takeFor(this.#rates, request.stream.address, now, cost)
+    if (wait === 0) return false
+    const { resumedPerMinute } = this.#context.settings.rates
+    request.refuse(tooOften(resumedPerMinute, 'resumed channels per agent and per address', wait))
+    return true
+  }
+
   /** The query for the store; undefined if the request was refused. Every channel named counts towards the rate. */
   #query(
     request: PendingRequest,
@@ -128,14 +155,7 @@ export class Resumes {
     const { resumedChannels: limit } = this.#context.settings.counts
     if (channelIds.length > limit) throw tooMany(channelIds.length, limit)
     const { agent } = request.caller
-    const { monotonic: now } = this.#context.effects
-    const cost = Math.max(1, channelIds.length)
-    const wait = this.#rates.take(agent, now, cost) || takeFor(this.#rates, request.stream.address, now, cost)
-    if (wait > 0) {
-      const { resumedPerMinute } = this.#context.settings.rates
-      request.refuse(tooOften(resumedPerMinute, 'resumed channels per agent and per address', wait))
-      return undefined
-    }
+    if (this.#isTooOften(request, Math.max(1, channelIds.length))) return undefined
     const channels = channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]
     return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit, receipts }
   }

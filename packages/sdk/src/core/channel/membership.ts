@@ -83,7 +83,8 @@ export class Membership implements ChannelView {
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
-    const requestsHost = Membership.#inboxHostOf(this, 'requests')
+    const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
+    const requestsHost = { ...Membership.#inboxHostOf(this, 'requests'), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)
     this.asks = new Asks(context, this, inboxHost, this.sender, stored)
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
@@ -360,7 +361,8 @@ export class Membership implements ChannelView {
       get failure() {
         return membership.failure
       },
-      settledUpTo: (after) => membership.#settledUpTo(after),
+      // Payloads alone: anybody can send a request that no one serves, or never read its answers.
+      settledUpTo: (after) => membership.inbox.settledUpTo(membership.#history.position.index, after),
       touchLater: () => membership.#writer.touchPartLater(),
       acknowledge: (receipt) => membership.intake.sendReceipt(receipt),
       resume: () => membership.intake.resume(),
@@ -428,17 +430,6 @@ export class Membership implements ChannelView {
       this.#unreadable(error)
       return error
     }
-  }
-
-  /** The last index before the first payload, request or answer that is not settled. */
-  #settledUpTo(after: number): number {
-    const { index } = this.#history.position
-    const { inbox, requests, asks } = this
-    return Math.min(
-      inbox.settledUpTo(index, after),
-      requests.inbox.settledUpTo(index, after),
-      asks.settledUpTo(index, after),
-    )
   }
 
   #record(): ChannelRecord {

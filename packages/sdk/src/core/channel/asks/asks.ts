@@ -49,8 +49,12 @@ export interface Question {
 /** Why an answer is ignored. */
 type IgnoredReason = Extract<AgentEvent, { readonly type: 'answer_ignored' }>['reason']
 
-/** Unread answers to all requests: one of the largest for each, or a full window. */
+/**
+ * Unread answers to all requests: one of the largest for each, or a full window. A third of a sender's own counts twice:
+ * so senders that take all they can leave room to any other.
+ */
 const MOST_UNREAD_BYTES: number = MOST_OPEN * (MOST_ASK_BYTES + 1024)
+const OWN_PART: number = 1 / 3
 /** The delay before a failed notice to an answering member is sent again. */
 const RETRY_MS = 5000
 
@@ -71,9 +75,9 @@ export class Asks {
   #fresh: AnswerEntry[] = []
   readonly #changed = new Map<OpenAsk, Set<AgentId>>()
   #changes: Change[] = []
-  /** Answers that are not settled, in order. */
-  readonly #unsettled = new Set<AnswerEntry>()
+  /** Bytes of unread answers, in all and by their senders. */
   #unreadBytes = 0
+  readonly #unreadOf = new Map<AgentId, number>()
   #ended: StaticError | undefined
 
   constructor(
@@ -112,7 +116,7 @@ export class Asks {
     if (to === this.#context.agentId) throw StaticError.of('invalid_request', '`to` is this agent. Ask another member.')
     if (to !== undefined && !group?.members.has(to))
       throw StaticError.of('not_found', `Agent ${to} is not a member of channel ${name}.`)
-    if (this.#open.size >= MOST_OPEN) {
+    if (this.#open.size >= MOST_OPEN && !this.#dropOverdue()) {
       const text = `This agent has ${MOST_OPEN} open requests in channel ${name}, the limit. Read or cancel some of them (\`channel.asked()\`).`
       throw StaticError.of('queue_full', text)
     }
@@ -144,12 +148,6 @@ export class Asks {
     if (signal?.aborted === true) abort()
     this.#check(ask)
     return ask
-  }
-
-  /** The last index before the first unsettled answer; `position` if there is none. Those up to `after` are left out. */
-  settledUpTo(position: number, after: number): number {
-    for (const { record } of this.#unsettled) if (record.index > after) return Math.min(record.index - 1, position)
-    return position
   }
 
   /** Handles an answer, or the end of one. */
@@ -226,7 +224,7 @@ export class Asks {
     const size = content ? sizeOfEntry({ content }) : 0
     if (isRepeated) answerer.consumed += size
     else if (answerer.unreadBytes > 0 && answerer.unreadBytes + size > WINDOW_BYTES) return 'too_many'
-    else if (this.#unreadBytes + size > MOST_UNREAD_BYTES) return 'too_many'
+    else if (!this.#hasRoom(sender, size)) return 'too_many'
     else if (content) {
       answerer.answers++
       this.#push(ask, { record, number, content, stored: false, settled: false })
@@ -241,14 +239,35 @@ export class Asks {
   }
 
   #push(ask: OpenAsk, entry: AnswerEntry): void {
-    this.#keep(entry)
+    this.#count(entry, 1)
     this.#fresh.push(entry)
     ask.push(entry)
   }
 
-  #keep(entry: AnswerEntry): void {
-    this.#unsettled.add(entry)
-    this.#unreadBytes += sizeOfEntry(entry)
+  #hasRoom(sender: AgentId, size: number): boolean {
+    const own = this.#unreadOf.get(sender) ?? 0
+    const isFull = (): boolean => this.#unreadBytes + own * OWN_PART + size > MOST_UNREAD_BYTES
+    while (isFull() && this.#dropOverdue());
+    return !isFull()
+  }
+
+  #count({ record: { sender }, content }: Pick<AnswerEntry, 'record' | 'content'>, sign: 1 | -1): void {
+    const size = sign * sizeOfEntry({ content })
+    const own = (this.#unreadOf.get(sender) ?? 0) + size
+    this.#unreadBytes += size
+    if (own > 0) this.#unreadOf.set(sender, own)
+    else this.#unreadOf.delete(sender)
+  }
+
+  /** Forgets the oldest request that is past its deadline, if its answers were not read. Returns whether there was one. */
+  #dropOverdue(): boolean {
+    const now = this.#context.now()
+    for (const ask of this.#open.values()) {
+      if (!ask.isFinished || ask.deadline > now) continue
+      this.#close(ask)
+      return true
+    }
+    return false
   }
 
   /** Loads the unread answers of an earlier run. */
@@ -265,7 +284,7 @@ export class Asks {
         continue
       }
       const entry = { record, number: body.number, content: body.content, stored: true, settled: false }
-      this.#keep(entry)
+      this.#count(entry, 1)
       const answerer = ask.answererOf(record.sender)
       answerer.read = Math.min(answerer.read, body.number)
       ask.push(entry)
@@ -350,8 +369,7 @@ export class Asks {
     if (entry.settled) return
     entry.settled = true
     entry.record.messageKey.fill(0)
-    this.#unsettled.delete(entry)
-    this.#unreadBytes -= sizeOfEntry(entry)
+    this.#count(entry, -1)
     if (!entry.stored) return
     this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, index: entry.record.index })
     // If a crash undoes this, the answer is given again.

@@ -14,6 +14,12 @@ import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_LIFETIME
 /** What it asks of the agent. */
 type RequestsContext = Pick<AgentContext, 'agentId' | 'journal' | 'now' | 'later' | 'emit'>
 
+/** What it asks of the channel. */
+export interface RequestsHost extends InboxHost {
+  /** The entry that added a member; 0 if it was there before this agent. */
+  memberSince(agent: AgentId): number
+}
+
 /** A request that a server has taken. */
 export interface TakenRequest {
   /** The asker wants no more answers. */
@@ -22,9 +28,13 @@ export interface TakenRequest {
   more(read: number): void
 }
 
-/** The most requests of all askers, and their bytes of ciphertext. */
+/**
+ * The most requests of all askers, and their bytes of ciphertext. A third of an asker's own counts twice: so askers that
+ * take all they can leave room to any other.
+ */
 const MOST_REQUESTS = 4096
 const MOST_BYTES = 32 * 1024 * 1024
+const OWN_PART: number = 1 / 3
 /** What one asker may use of the bytes. */
 const MOST_ASKER_BYTES: number = MOST_BYTES / 4
 /** Refusals that are being sent. Beyond that, requests are dropped without an answer. */
@@ -43,12 +53,13 @@ export class Requests {
   readonly inbox: Inbox
   readonly #context: RequestsContext
   readonly #channel: ChannelView
+  readonly #host: RequestsHost
   readonly #sender: Pick<Sender, 'send'>
   readonly #shares = new Map<AgentId, MessageTotals>()
   #total: MessageTotals = { messages: 0, bytes: 0 }
   readonly #taken = new Map<string, TakenRequest>()
-  /** Cancelled while they were not in memory. */
-  readonly #cancelled = new Set<string>()
+  /** Cancelled while they were not in memory, by their askers: as many of each as it may have here. */
+  readonly #cancelled = new Map<AgentId, Set<string>>()
   #refusals = 0
   /** When requests that are over were last searched for, when they are next, and what prevents that. */
   #sweptAt: Time = -Infinity
@@ -58,12 +69,13 @@ export class Requests {
   constructor(
     context: RequestsContext,
     channel: ChannelView,
-    host: InboxHost,
+    host: RequestsHost,
     sender: Pick<Sender, 'send'>,
     { record, requests }: Pick<StoredChannel, 'record' | 'requests'>,
   ) {
     this.#context = context
     this.#channel = channel
+    this.#host = host
     this.#sender = sender
     this.inbox = new Inbox(record.id, host, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
     if (requests.messages === 0) return
@@ -102,14 +114,13 @@ export class Requests {
     const queued = this.inbox.find(({ record }) => keyOf(record.sender, record.messageId) === key)
     if (taken) taken.cancel()
     else if (queued) this.settle(queued)
-    else if (this.#cancelled.size < MOST_REQUESTS && this.inbox.hasNext) this.#cancelled.add(key)
+    else if (this.inbox.hasNext) this.#noteCancelled(asker, key)
   }
 
-  /** A server has taken a request. Returns false if it was cancelled meanwhile. */
+  /** A server has taken a request. Returns false if it was cancelled meanwhile, or if its asker is gone. */
   take({ record }: Entry, taken: TakenRequest): boolean {
-    const key = keyOf(record.sender, record.messageId)
-    if (this.#cancelled.delete(key)) return false
-    this.#taken.set(key, taken)
+    if (this.#isWithdrawn(record)) return false
+    this.#taken.set(keyOf(record.sender, record.messageId), taken)
     return true
   }
 
@@ -137,7 +148,10 @@ export class Requests {
         if (!queued) break
         this.settle(queued)
       }
+      this.#cancelled.delete(agent)
     }
+    // The rest of theirs is on disk.
+    if (agents.some((agent) => this.#shares.has(agent))) this.#sweepBy(this.#context.now())
   }
 
   /** No more requests will arrive. */
@@ -151,9 +165,23 @@ export class Requests {
     return (
       messages < MOST_OPEN &&
       bytes + length <= MOST_ASKER_BYTES &&
-      this.#total.messages < MOST_REQUESTS &&
-      this.#total.bytes + length <= MOST_BYTES
+      this.#total.messages + messages * OWN_PART < MOST_REQUESTS &&
+      this.#total.bytes + bytes * OWN_PART + length <= MOST_BYTES
     )
+  }
+
+  #noteCancelled(asker: AgentId, key: string): void {
+    const keys = this.#cancelled.get(asker) ?? new Set()
+    this.#cancelled.set(asker, keys.add(key))
+    if (keys.size <= MOST_OPEN) return
+    for (const oldest of keys) return void keys.delete(oldest)
+  }
+
+  /** Whether a request was cancelled, or its asker has left since, even if it was added again. */
+  #isWithdrawn({ sender, messageId, index }: InboxRecord): boolean {
+    if (this.#cancelled.get(sender)?.delete(keyOf(sender, messageId)) === true) return true
+    const { group } = this.#channel
+    return group !== undefined && (!group.members.has(sender) || index <= this.#host.memberSince(sender))
   }
 
   #count(asker: AgentId, messages: number, bytes: number): void {
@@ -164,10 +192,7 @@ export class Requests {
     this.#total = { messages: this.#total.messages + messages, bytes: this.#total.bytes + bytes }
   }
 
-  /**
-   * Drops queued requests that are over, at this time or soon after: no one waits for them, and they hold back this
-   * agent's receipts.
-   */
+  /** Drops queued requests that are over, at this time or soon after: no one waits for them. */
   #sweepBy(at: Time): void {
     if (at >= this.#sweepAt) return
     this.#sweepAt = at
@@ -184,8 +209,7 @@ export class Requests {
     this.#sweepAt = Infinity
     let next = Infinity
     const isOver = (incoming: Incoming): boolean => {
-      const { sender, messageId } = incoming.record
-      if (isExpired(incoming, now) || this.#cancelled.delete(keyOf(sender, messageId))) return true
+      if (isExpired(incoming, now) || this.#isWithdrawn(incoming.record)) return true
       next = Math.min(next, expiryOf(incoming))
       return false
     }

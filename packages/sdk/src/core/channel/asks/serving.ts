@@ -17,7 +17,7 @@ import { isExpired, type Requests } from './requests.ts'
 
 /** Options of `Channel.serve`. */
 export interface ServeOptions {
-  /** The number of requests served at the same time. Default: 64. */
+  /** The number of requests served at the same time, of which one asker gets three quarters at most. Default: 64. */
   readonly concurrency?: number
   /** The number of requests of the same asker served at the same time. Default: 1. */
   readonly perAsker?: number
@@ -46,6 +46,8 @@ interface ServingChannel {
 const CONCURRENCY = 64
 const PER_ASKER = 1
 const MOST_CONCURRENCY = 1000
+/** A third of an asker's own places counts twice: so askers that take all they can leave some to any other. */
+const OWN_PART: number = 1 / 3
 /** The delays before a request is served again whose answers could not be sent. The last one repeats. */
 const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000]
 
@@ -56,6 +58,8 @@ interface Job {
   readonly entry: Entry
   readonly abort: AbortController
   answering: Answering | undefined
+  /** Settles when its handler has ended, which may be long after the request has. */
+  handled: Promise<unknown>
   failures: number
 }
 
@@ -146,7 +150,8 @@ class Serving {
       if (!entry) return
       // Otherwise the reader would settle it with the next one.
       entry.holder = this
-      const job: Job = { entry, abort: new AbortController(), answering: undefined, failures: 0 }
+      const handled = Promise.resolve()
+      const job: Job = { entry, abort: new AbortController(), answering: undefined, handled, failures: 0 }
       const taken = { cancel: () => this.#cancel(job), more: (read: number) => job.answering?.more(read) }
       if (this.#isStopped) requests.release(entry)
       else if (requests.take(entry, taken)) this.#queue(job)
@@ -167,7 +172,8 @@ class Serving {
     const { concurrency, perAsker } = this.#options
     for (const [asker, lane] of this.#lanes) {
       if (this.#running >= concurrency || this.#isStopped) return
-      const job = lane.running < perAsker ? lane.queue.shift() : undefined
+      const hasPlace = lane.running < perAsker && this.#running + lane.running * OWN_PART < concurrency
+      const job = hasPlace ? lane.queue.shift() : undefined
       if (!job) continue
       lane.running++
       this.#running++
@@ -176,13 +182,18 @@ class Serving {
       this.#lanes.set(asker, lane)
       const task = this.#serve(job).finally(() => {
         this.#tasks.delete(task)
-        this.#running--
-        lane.running--
-        if (lane.running === 0 && lane.queue.length === 0 && this.#lanes.get(asker) === lane) this.#lanes.delete(asker)
-        this.#next()
+        // A handler that ignores the signal keeps its place. Otherwise an asker that cancels could start any number.
+        void job.handled.finally(() => this.#free(asker, lane))
       })
       this.#tasks.add(task)
     }
+  }
+
+  #free(asker: AgentId, lane: Lane): void {
+    this.#running--
+    lane.running--
+    if (lane.running === 0 && lane.queue.length === 0 && this.#lanes.get(asker) === lane) this.#lanes.delete(asker)
+    this.#next()
   }
 
   #cancel(job: Job): void {
@@ -244,12 +255,16 @@ class Serving {
   async #run(job: Job, answering: Answering): Promise<Uint8Array | undefined> {
     const { entry, abort } = job
     const answers = this.#handler(entry, abort.signal)
-    // A handler that ignores the signal is left alone.
+    // Not waited for any longer if it ignores the signal.
     const aborted = new Promise<undefined>((resolve) =>
       abort.signal.addEventListener('abort', () => resolve(undefined)),
     )
-    if (!(Symbol.asyncIterator in answers)) return bytesOf(await Promise.race([answers, aborted]))
+    if (!(Symbol.asyncIterator in answers)) {
+      job.handled = Promise.allSettled([answers])
+      return bytesOf(await Promise.race([answers, aborted]))
+    }
     const iterator = answers[Symbol.asyncIterator]()
+    let step: ReturnType<typeof iterator.next> | undefined
     let held: Uint8Array | undefined
     const send = async (): Promise<void> => {
       const bytes = held
@@ -258,7 +273,7 @@ class Serving {
     }
     try {
       for (;;) {
-        const step = iterator.next()
+        step = iterator.next()
         // Most handlers end right after their last answer.
         if (held && !(await isSoon(step))) await send()
         const result = await Promise.race([step, aborted])
@@ -271,7 +286,7 @@ class Serving {
       }
     } finally {
       // Not awaited: it may ignore this as well.
-      iterator.return?.().catch(() => {})
+      job.handled = Promise.allSettled([step, iterator.return?.()])
     }
   }
 

@@ -20,9 +20,9 @@ export interface ReaderHost {
   confirmed(member: AgentId): void
 }
 
-/** Signatures that may fail in a second. A relay that forges more is not listened to until the next one. */
-const MOST_FAILURES = 32
-const FAILURES_MS = 1000
+/** Signatures of a member that may fail in a time. Who sends more bad ones silences nobody else. */
+const MOST_FAILURES = 4
+const FAILURES_MS = 8000
 
 /** The receipts of others in one channel. */
 export class ReceiptReader {
@@ -34,8 +34,8 @@ export class ReceiptReader {
   readonly #ahead = new Map<AgentId, SignedReceipt>()
   /** Whether the application uses receipts: only then are they worth a signature. */
   isUsed = false
-  #failures = 0
-  #failuresSince: Time = 0
+  /** How many receipts of each member failed, and since when. */
+  readonly #failures = new Map<AgentId, { readonly since: Time; readonly count: number }>()
 
   constructor(context: Pick<AgentContext, 'agentId' | 'now'>, channel: ChannelView, stays: Stays, host: ReaderHost) {
     this.#context = context
@@ -66,6 +66,7 @@ export class ReceiptReader {
   /** A member's stay has ended or begun: what waits is of another one. */
   forget(agent: AgentId): void {
     this.#ahead.delete(agent)
+    this.#failures.delete(agent)
   }
 
   #consider(agent: AgentId, claim: SignedReceipt): void {
@@ -80,21 +81,19 @@ export class ReceiptReader {
     const isSame = history.compare(claim.index, claim.hash)
     // Too far back to compare, or the application knows that this member has seen another log.
     if (isSame === undefined || (!isSame && history.sender(agent)?.accepted === true)) return
-    if ((isSame && !this.isUsed) || !this.#isSigned(member.signatureKey, claim)) return
+    if ((isSame && !this.isUsed) || !this.#isSigned(agent, member.signatureKey, claim)) return
     if (!isSame) return this.#host.forked(agent, 'receipt')
     this.#stays.confirm(agent, claim, this.#context.now())
     this.#host.confirmed(agent)
   }
 
-  #isSigned(publicKey: Uint8Array, { signature, ...claim }: SignedReceipt): boolean {
+  #isSigned(agent: AgentId, publicKey: Uint8Array, { signature, ...claim }: SignedReceipt): boolean {
     const now = this.#context.now()
-    if (Math.abs(now - this.#failuresSince) > FAILURES_MS) {
-      this.#failuresSince = now
-      this.#failures = 0
-    }
-    if (this.#failures >= MOST_FAILURES) return false
+    const known = this.#failures.get(agent)
+    const { since, count } = known && Math.abs(now - known.since) <= FAILURES_MS ? known : { since: now, count: 0 }
+    if (count >= MOST_FAILURES) return false
     if (ed25519.verifier(publicKey)(receiptBytes(this.#channel.channelId, claim), signature)) return true
-    this.#failures++
+    this.#failures.set(agent, { since, count: count + 1 })
     return false
   }
 }

@@ -108,6 +108,11 @@ export class Receipts {
     return this.#reader.isUsed ? ReceiptDemand.ALL : ReceiptDemand.SAMPLE
   }
 
+  /** The entry that added a member; 0 if it was there before this agent. */
+  memberSince(agent: AgentId): number {
+    return this.#stays.of(agent).addedAt
+  }
+
   // ---- For the application ----
 
   /** The members other than this agent with their last verified receipts, after the relay has given what it has. */

@@ -1,0 +1,188 @@
+/** Askers that take more than their share of a server, or that are gone when it comes to them. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { encodeRequest } from '../../src/core/channel/asks/ask-frame.ts'
+import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
+import { type RequestHandler, type ServeOptions, serveRequests } from '../../src/core/channel/asks/serving.ts'
+import { type Player, Stage } from '../support/stage.ts'
+
+const DAY = 24 * 3600 * 1000
+
+/** Everything happens that can, also what handlers and their answers wait for. */
+async function settled(stage: Stage): Promise<void> {
+  for (let round = 0; round < 4; round++) {
+    await stage.settle()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+function asks(player: Player, to: Player, words = 'q'): OpenAsk {
+  const question = { payload: Buffer.from(words), to: to.agentId, lifetimeMs: 7 * DAY, signal: undefined }
+  return player.membership.asks.ask(question)
+}
+
+/** Serves until the returned function is called. */
+function serves(player: Player, handler: RequestHandler, options: ServeOptions = {}): () => Promise<void> {
+  const stop = new AbortController()
+  const serving = serveRequests(player, player.membership, handler, { ...options, signal: stop.signal })
+  return async () => {
+    stop.abort()
+    await serving
+  }
+}
+
+for (const kind of ['promise', 'generator'] as const) {
+  test(`an asker that cancels does not get around the limit with a ${kind} that goes on`, async () => {
+    const stage = await Stage.start(['ann', 'bob', 'cy'])
+    const [ann, bob, cy] = [stage.player('ann'), stage.player('bob'), stage.player('cy')]
+    const gate = Promise.withResolvers<void>()
+    const started: string[] = []
+    const work = async (name: string): Promise<string> => {
+      started.push(name)
+      await gate.promise
+      return 'done'
+    }
+    const nameOf = (agent: string): string => (agent === ann.agentId ? 'ann' : 'cy')
+    const stop = serves(bob, (entry) => {
+      const name = nameOf(entry.record.sender)
+      if (kind === 'promise') return work(name)
+      return (async function* () {
+        yield await work(name)
+      })()
+    })
+    for (let round = 0; round < 5; round++) {
+      const ask = asks(ann, bob)
+      await settled(stage)
+      ask.cancel()
+      await settled(stage)
+    }
+    asks(cy, bob)
+    await settled(stage)
+    assert.deepEqual(started, ['ann', 'cy'])
+    const last = asks(ann, bob)
+    gate.resolve()
+    await settled(stage)
+    assert.deepEqual(started, ['ann', 'cy', 'ann'], 'its place is free once the handler has ended')
+    const answer = last.next()
+    await settled(stage)
+    assert.ok(await answer)
+    await stop()
+  })
+}
+
+/** The owner removes a member. */
+async function removes(stage: Stage, owner: Player, member: Player): Promise<void> {
+  const removing = owner.membership.committer.commit(() => ({ removes: [Buffer.from(member.agentId, 'hex')] }))
+  await settled(stage)
+  await removing
+}
+
+test('what a member asked before it was removed is not carried out after that', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'])
+  const [ann, mal] = [stage.player('ann'), stage.player('mal')]
+  asks(mal, stage.player('bob'), 'delete all')
+  await settled(stage)
+  // From now on the request is only on its disk.
+  const bob = stage.player('bob').restart()
+  await settled(stage)
+  await removes(stage, ann, mal)
+  const kept = asks(ann, bob, 'are you there?')
+  const served: string[] = []
+  const stop = serves(bob, async (entry) => {
+    served.push(entry.record.sender === mal.agentId ? 'mal' : 'ann')
+    return 'done'
+  })
+  const answer = kept.next()
+  await settled(stage)
+  assert.ok(await answer)
+  assert.deepEqual(served, ['ann'])
+  assert.equal(bob.membership.requests.inbox.isEmpty, true)
+  await stop()
+})
+
+test('nor if it was added again meanwhile, and without a server its requests go with it', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'])
+  const [ann, mal] = [stage.player('ann'), stage.player('mal')]
+  asks(mal, stage.player('bob'))
+  await settled(stage)
+  const bob = stage.player('bob').restart()
+  await settled(stage)
+  const { index } = bob.membership.history.position
+  // As if a commit had removed and added it.
+  bob.membership.receipts.change([mal.agentId], [mal.agentId])
+  assert.equal(bob.membership.receipts.memberSince(mal.agentId), index)
+  let served = 0
+  const stop = serves(bob, async () => `served ${++served}`)
+  await settled(stage)
+  await stop()
+  assert.equal(served, 0)
+
+  asks(mal, bob)
+  await settled(stage)
+  assert.equal(bob.membership.requests.inbox.isEmpty, false)
+  const again = bob.restart()
+  await settled(stage)
+  await removes(stage, ann, mal)
+  await stage.advance(120_000)
+  assert.equal(again.membership.requests.inbox.isEmpty, true)
+})
+
+test('askers that fill the room for requests leave some of it to any other', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const bob = stage.player('bob')
+  const bytes = encodeRequest({ to: undefined, lifetimeMs: 7 * DAY, payload: new Uint8Array() })
+  let index = stage.position.index
+  // In place of messages, which would take long.
+  const arrive = (sender: string, length: number): boolean => {
+    const place = { index: ++index, messageId: randomBytes(16), sender, identity: Buffer.from(sender), epoch: 1 }
+    const record = { ...place, receivedAt: stage.now, messageKey: new Uint8Array(), attempts: 0 }
+    const before = bob.told('request_ignored').length
+    bob.membership.requests.arrive({ ...record, ciphertext: Buffer.alloc(length) }, bytes)
+    return bob.told('request_ignored').length === before
+  }
+  const [four, twenty] = [4, 20].map((count) => Array.from({ length: count }, (_, n) => `${n}`.padStart(64, 'a')))
+  while (four?.map((asker) => arrive(asker, 260_000)).includes(true));
+  for (let count = 0; count < 6; count++) assert.equal(arrive('b'.repeat(64), 260_000), true, 'large ones')
+  while (twenty?.map((asker) => arrive(asker, 10)).includes(true));
+  for (let count = 0; count < 32; count++) assert.equal(arrive('c'.repeat(64), 10), true, 'small ones')
+})
+
+test('an asker that cancels what it never asked is remembered only for its own requests', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'])
+  const [ann, mal] = [stage.player('ann'), stage.player('mal')]
+  const ask = asks(ann, stage.player('bob'))
+  await settled(stage)
+  const bob = stage.player('bob').restart()
+  await settled(stage)
+  // In place of messages, which would take long.
+  const { requests } = bob.membership
+  for (let n = 0; n < 5000; n++) requests.heed('cancel', mal.agentId, Buffer.alloc(16, `${n}`))
+  ask.cancel()
+  await settled(stage)
+  let served = 0
+  const stop = serves(bob, async () => `served ${++served}`)
+  await settled(stage)
+  await stop()
+  assert.equal(served, 0)
+})
+
+test('askers that take all places leave some to any other', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'm1', 'm2'])
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  const started: string[] = []
+  // As subscriptions do that wait for something that never happens.
+  const handler: RequestHandler = async ({ record }, signal) => {
+    started.push(record.sender)
+    await new Promise((resolve) => signal.addEventListener('abort', resolve))
+  }
+  const stop = serves(bob, handler, { concurrency: 16, perAsker: 16 })
+  const open = Array.from({ length: 16 }, () => ['m1', 'm2'].map((name) => asks(stage.player(name), bob))).flat()
+  await settled(stage)
+  open.push(asks(ann, bob))
+  await settled(stage)
+  assert.equal(started.at(-1), ann.agentId, `${started.length} were started`)
+  for (const ask of open) ask.cancel()
+  await settled(stage)
+  await stop()
+})
