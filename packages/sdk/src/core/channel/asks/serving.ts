@@ -109,8 +109,10 @@ class Serving {
   }
 
   async run(): Promise<void> {
-    const { inbox } = this.#channel.requests
+    const { requests } = this.#channel
+    const { inbox } = requests
     const { signal } = this.#options
+    const stopped = requests.serving()
     const reader = inbox.read((entry) => entry, { ahead: true })
     const stop = (): void => this.#stop()
     this.#wakes.add(() => void reader.return?.())
@@ -124,6 +126,7 @@ class Serving {
       while (this.#tasks.size > 0) await Promise.all(this.#tasks)
       signal?.removeEventListener('abort', stop)
       forget()
+      stopped()
     }
   }
 
