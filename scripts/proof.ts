@@ -43,6 +43,7 @@ const POWER = ['packages/{sdk,relay}/test/store/power.test.ts']
 
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
+  'packages/sdk/test/asks/fuzz.test.ts',
   'packages/sdk/test/lies/chain.test.ts',
   'packages/sdk/test/core/membership.test.ts',
   'packages/sdk/test/session/simulation.test.ts',
