@@ -122,6 +122,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
         STATIC_KILLS: '100',
       }),
   },
+  a2a: {
+    about: 'kill both sides of A2A a hundred times each, as processes, in five hundred tasks',
+    prove: (words) => {
+      const { STATIC_TASKS = '500', STATIC_KILLS = '100' } = process.env
+      return node('scripts/test.ts', ['packages/a2a/test/kills/kills.test.ts', ...words], { STATIC_TASKS, STATIC_KILLS })
+    },
+  },
   examples: {
     about: 'run the examples with language models, installing their frameworks from lock files',
     prove: (words) => node('lab/examples/proof.ts', words),

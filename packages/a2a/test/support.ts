@@ -7,7 +7,7 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { AgentCard, Message, StreamResponse, Task, TaskStatusUpdateEvent } from '@a2a-js/sdk'
+import { type AgentCard, Message, StreamResponse, Task, TaskStatusUpdateEvent } from '@a2a-js/sdk'
 import * as errors from '@a2a-js/sdk/errors'
 import {
   type A2ARequestHandler,
@@ -24,10 +24,13 @@ import { signUp } from '@static/testkit/server/accounts'
 import { makeClient } from '@static/testkit/server/client'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { a2aInterface, ChannelPushNotifications } from '../src/index.ts'
+import { ChannelPushNotifications } from '../src/index.ts'
+import { makeCard } from './card.ts'
 
 /** A server and agents on it. */
 export interface Place extends AsyncDisposable {
+  /** What an agent connects with. */
+  options(identity: string): ClientOptions
   agent(identity: string): Promise<StaticClient>
 }
 
@@ -41,15 +44,15 @@ export async function openPlace(): Promise<Place> {
   using client = makeClient(server.url, readFileSync(caFile, 'utf8'))
   const { api_key: key } = await signUp(client)
   const endpoint = `quic://localhost:${server.relay.quicPort}`
-  const options: ClientOptions = { endpoint, ca: caFile, apiUrl: server.url, apiKey: key.key }
+  const options: Place['options'] = (identity) => {
+    const dataDir = join(workspace.path, 'agents', identity)
+    return { endpoint, ca: caFile, apiUrl: server.url, apiKey: key.key, identity, dataDir }
+  }
   const running = started.move()
   return {
+    options,
     agent: async (identity) => {
-      const agent = await StaticClient.connect({
-        ...options,
-        identity,
-        dataDir: join(workspace.path, 'agents', identity),
-      })
+      const agent = await StaticClient.connect(options(identity))
       running.use({ [Symbol.asyncDispose]: () => agent.close() })
       return agent
     },
@@ -157,19 +160,7 @@ export interface A2AAgent {
 }
 
 export function makeAgent(channel: string, agentId: string): A2AAgent {
-  const card = AgentCard.fromJSON({
-    name: 'Test agent',
-    description: 'Does what it is asked',
-    version: '1.0.0',
-    supportedInterfaces: [
-      { url: 'http://localhost/', protocolBinding: 'JSONRPC', protocolVersion: '1.0' },
-      a2aInterface(channel, agentId),
-    ],
-    capabilities: { streaming: true, pushNotifications: true, extendedAgentCard: true },
-    defaultInputModes: ['text'],
-    defaultOutputModes: ['text'],
-    skills: [],
-  })
+  const card = makeCard(channel, agentId)
   const executor = new Executor()
   const push = new ChannelPushNotifications()
   const store = new InMemoryPushNotificationStore()
