@@ -170,6 +170,12 @@ export function makeAgent(channel: string, agentId: string): A2AAgent {
   return { executor, push, handler, card }
 }
 
+/** Makes `fetch` of this process trust servers of the tests. */
+export async function trustTestServers(): Promise<void> {
+  const { authority } = await certificates()
+  setDefaultCACertificates([...getCACertificates('default'), readFileSync(authority.path, 'utf8')])
+}
+
 /** The same agent over HTTPS, as the SDK serves it. This process trusts its certificate from then on. */
 export async function serveHttps({ handler }: A2AAgent): Promise<{ readonly url: string; close(): void }> {
   const load = createRequire(import.meta.url)
@@ -179,8 +185,8 @@ export async function serveHttps({ handler }: A2AAgent): Promise<{ readonly url:
   const app = (load('express') as () => RequestListener & { use(router: unknown): void })()
   const user = { isAuthenticated: true, userName: 'http' }
   app.use(jsonRpcHandler({ requestHandler: handler, userBuilder: () => Promise.resolve(user) }))
-  const { authority, certificate } = await certificates()
-  setDefaultCACertificates([...getCACertificates('default'), readFileSync(authority.path, 'utf8')])
+  const { certificate } = await certificates()
+  await trustTestServers()
   const server = createServer(certificate, app).listen(0, '127.0.0.1')
   await once(server, 'listening')
   return { url: `https://localhost:${(server.address() as AddressInfo).port}/`, close: () => void server.close() }
