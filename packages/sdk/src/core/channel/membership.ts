@@ -436,7 +436,7 @@ export class Membership implements ChannelView {
     const { inbox, requests, asks } = this
     return Math.min(
       inbox.settledUpTo(index, after),
-      requests.settledUpTo(index, after),
+      requests.inbox.settledUpTo(index, after),
       asks.settledUpTo(index, after),
     )
   }

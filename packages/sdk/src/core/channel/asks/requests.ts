@@ -9,11 +9,10 @@ import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
 import { type Entry, Inbox, type InboxHost, type InboxRows, type Incoming } from '../messages/inbox.ts'
 import type { Sender } from '../messages/sender.ts'
-import { payloadOf } from '../messages/stored-message.ts'
 import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_LIFETIME_MS, MOST_OPEN } from './ask-frame.ts'
 
 /** What it asks of the agent. */
-type RequestsContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'later' | 'emit'>
+type RequestsContext = Pick<AgentContext, 'agentId' | 'journal' | 'now' | 'later' | 'emit'>
 
 /** A request that a server has taken. */
 export interface TakenRequest {
@@ -44,13 +43,9 @@ export class Requests {
   readonly inbox: Inbox
   readonly #context: RequestsContext
   readonly #channel: ChannelView
-  readonly #host: InboxHost
   readonly #sender: Pick<Sender, 'send'>
   readonly #shares = new Map<AgentId, MessageTotals>()
   #total: MessageTotals = { messages: 0, bytes: 0 }
-  /** The indexes of those that name this agent, in order. */
-  readonly #toMe = new Set<number>()
-  #servers = 0
   readonly #taken = new Map<string, TakenRequest>()
   /** Cancelled while they were not in memory. */
   readonly #cancelled = new Set<string>()
@@ -69,14 +64,10 @@ export class Requests {
   ) {
     this.#context = context
     this.#channel = channel
-    this.#host = host
     this.#sender = sender
     this.inbox = new Inbox(record.id, host, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
     if (requests.messages === 0) return
-    for (const stored of this.#stored()) {
-      this.#count(stored.sender, 1, stored.ciphertext.length)
-      if (this.#isToMe(stored)) this.#toMe.add(stored.index)
-    }
+    for (const { sender: asker, ciphertext } of this.#stored()) this.#count(asker, 1, ciphertext.length)
     this.#sweepBy(context.now() + SWEEP_MS)
   }
 
@@ -93,7 +84,6 @@ export class Requests {
       return
     }
     this.#count(record.sender, 1, record.ciphertext.length)
-    if (to !== undefined) this.#toMe.add(record.index)
     this.inbox.arrive({ record, payload: bytes, redelivered: this.inbox.wasGiven(record.index) })
     this.#sweepBy(record.receivedAt + request.lifetimeMs)
   }
@@ -115,26 +105,6 @@ export class Requests {
     else if (this.#cancelled.size < MOST_REQUESTS && this.inbox.hasNext) this.#cancelled.add(key)
   }
 
-  /** A server runs from now on, until the returned function is called. */
-  serving(): () => void {
-    this.#servers++
-    return () => {
-      this.#servers--
-      // More may count as settled.
-      this.#host.touchLater()
-    }
-  }
-
-  /**
-   * The last index before the first request that is not settled; `position` if there is none. Those up to `after` are
-   * left out. Without a server, only requests that name this agent count: it may never serve, and nobody expects it to.
-   */
-  settledUpTo(position: number, after: number): number {
-    if (this.#servers > 0) return this.inbox.settledUpTo(position, after)
-    for (const index of this.#toMe) if (index > after) return Math.min(index - 1, position)
-    return position
-  }
-
   /** A server has taken a request. Returns false if it was cancelled meanwhile. */
   take({ record }: Entry, taken: TakenRequest): boolean {
     const key = keyOf(record.sender, record.messageId)
@@ -152,9 +122,9 @@ export class Requests {
   /** A request is done with: answered, cancelled or expired. */
   settle(entry: Entry): void {
     if (entry.settled) return
-    const { sender, messageId } = entry.record
+    const { sender, messageId, ciphertext } = entry.record
     this.#taken.delete(keyOf(sender, messageId))
-    this.#forget(entry.record)
+    this.#count(sender, -1, -ciphertext.length)
     this.inbox.settle(entry)
   }
 
@@ -219,23 +189,8 @@ export class Requests {
       next = Math.min(next, expiryOf(incoming))
       return false
     }
-    for (const record of this.inbox.sweep(isOver)) this.#forget(record)
+    for (const { sender, ciphertext } of this.inbox.sweep(isOver)) this.#count(sender, -1, -ciphertext.length)
     if (next < Infinity) this.#sweepBy(next)
-  }
-
-  #forget({ index, sender, ciphertext }: InboxRecord): void {
-    this.#toMe.delete(index)
-    this.#count(sender, -1, -ciphertext.length)
-  }
-
-  /** Whether a stored request names this agent. One that cannot be read may. */
-  #isToMe(record: InboxRecord): boolean {
-    try {
-      const payload = payloadOf(this.#context.engine, record)
-      return payload !== undefined && decodeRequest(payload)?.to !== undefined
-    } catch {
-      return true
-    }
   }
 
   *#stored(): Iterable<InboxRecord> {

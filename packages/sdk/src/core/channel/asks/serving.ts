@@ -109,10 +109,8 @@ class Serving {
   }
 
   async run(): Promise<void> {
-    const { requests } = this.#channel
-    const { inbox } = requests
+    const { inbox } = this.#channel.requests
     const { signal } = this.#options
-    const stopped = requests.serving()
     const reader = inbox.read((entry) => entry, { ahead: true })
     const stop = (): void => this.#stop()
     this.#wakes.add(() => void reader.return?.())
@@ -126,7 +124,6 @@ class Serving {
       while (this.#tasks.size > 0) await Promise.all(this.#tasks)
       signal?.removeEventListener('abort', stop)
       forget()
-      stopped()
     }
   }
 
