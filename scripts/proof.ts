@@ -43,6 +43,7 @@ const POWER = ['packages/{sdk,relay}/test/store/power.test.ts']
 
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
+  'packages/sdk/test/asks/fuzz.test.ts',
   'packages/sdk/test/lies/chain.test.ts',
   'packages/sdk/test/core/membership.test.ts',
   'packages/sdk/test/session/simulation.test.ts',
@@ -120,6 +121,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
         STATIC_ASKS: '500',
         STATIC_KILLS: '100',
       }),
+  },
+  a2a: {
+    about: 'kill both sides of A2A a hundred times each, as processes, in five hundred tasks',
+    prove: (words) => {
+      const { STATIC_TASKS = '500', STATIC_KILLS = '100' } = process.env
+      return node('scripts/test.ts', ['packages/a2a/test/kills/kills.test.ts', ...words], { STATIC_TASKS, STATIC_KILLS })
+    },
   },
   examples: {
     about: 'run the examples with language models, installing their frameworks from lock files',

@@ -32,6 +32,13 @@ async function echo(): Promise<void> {
   for await (const payload of joined().messages()) await joined().send(payload)
 }
 
+/** Echoes without waiting for the relay's answer to each. */
+async function echoAtOnce(): Promise<void> {
+  const sending: Promise<unknown>[] = []
+  for await (const payload of joined().messages()) sending.push(joined().send(payload))
+  await Promise.all(sending)
+}
+
 /** Round trips, one after the other, in milliseconds. */
 async function roundTrips(count: number): Promise<number[]> {
   const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
@@ -44,6 +51,21 @@ async function roundTrips(count: number): Promise<number[]> {
     value?.settle()
   }
   return times
+}
+
+/** Sends so many, a window of them at a time, and the next when one comes back. */
+async function exchange(count: number, window: number): Promise<void> {
+  const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
+  const sending: Promise<unknown>[] = []
+  const envelopes = joined().envelopes()
+  const next = (): unknown => sending.length < count && sending.push(joined().send(payload))
+  for (let at = 0; at < window; at++) next()
+  for (let received = 0; received < count; received++) {
+    const { value } = await envelopes.next()
+    value?.settle()
+    next()
+  }
+  await Promise.all(sending)
 }
 
 /** Asks the other members so often, a window of requests at a time. How long each took, in milliseconds. */
@@ -91,6 +113,12 @@ async function answer(ask: Ask): Promise<Told> {
     case 'echo':
       echoing = echo()
       return { type: 'done', cpu: 0 }
+    case 'echoAtOnce':
+      echoing = echoAtOnce()
+      return { type: 'done', cpu: 0 }
+    case 'exchange':
+      await exchange(ask.count, ask.window)
+      return { type: 'done', cpu: ownCpu() - before }
     case 'stopEcho':
       joined().close()
       await echoing

@@ -5,13 +5,13 @@ export const PAYLOAD_BYTES = 1024
 
 /** The bench asks. */
 export type Ask =
-  | { readonly type: 'keyPackage' | 'echo' | 'stopEcho' | 'serve' }
+  | { readonly type: 'keyPackage' | 'echo' | 'echoAtOnce' | 'stopEcho' | 'serve' }
   | { readonly type: 'create'; readonly name: string }
   | { readonly type: 'add'; readonly keyPackages: readonly string[] }
   | { readonly type: 'join'; readonly name: string; readonly welcome: string }
   | { readonly type: 'send'; readonly count: number; readonly window: number }
   | { readonly type: 'receive' | 'roundTrips'; readonly count: number }
-  | { readonly type: 'requests'; readonly count: number; readonly window: number }
+  | { readonly type: 'requests' | 'exchange'; readonly count: number; readonly window: number }
 
 /** An agent tells; CPU in microseconds. */
 export type Told =

@@ -119,5 +119,10 @@ class AioAsksTest(unittest.IsolatedAsyncioTestCase):
             async for refused in await a.ask("order", to=bob.agent_id):
                 self.assertIsInstance(refused.error, StaticError)
                 self.assertEqual(refused.error_code, "not_found")
+            sent = await a.send_envelope(b"done")
+            reached = await a.reached(sent, "delivered", timeout=SECONDS)
+            self.assertEqual((reached.reached, reached.unreached), ([bob.agent_id], []))
+            (receipt,) = await a.receipts()
+            self.assertGreaterEqual(receipt.delivered, sent.index)
             await b.close()
             await asyncio.wait_for(server, SECONDS)

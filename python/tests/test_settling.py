@@ -54,6 +54,19 @@ class SettlingTest(unittest.TestCase):
         self.joined.catch_up()
         return self.joined
 
+    def test_a_sender_learns_who_has_received_and_settled_a_message(self) -> None:
+        sent = self.channel.send_envelope(b"1")
+        reached = self.channel.reached(sent, "delivered", timeout=support.SECONDS)
+        self.assertEqual((reached.reached, reached.unreached), ([self.receiver.agent_id], []))
+        self.assertEqual(failure(self.channel.reached, sent, timeout=0.01).code, "cancelled")
+        self.take(self.joined, 1)
+        self.assertEqual(self.channel.reached(sent, timeout=support.SECONDS).reached, [self.receiver.agent_id])
+        (receipt,) = self.channel.receipts()
+        self.assertEqual((receipt.agent_id, receipt.mode), (self.receiver.agent_id, "settled"))
+        self.assertGreaterEqual(receipt.settled, sent.index)
+        stranger = self.channel.reached(sent, by=["ff" * 32], timeout=support.SECONDS)
+        self.assertEqual([(found.agent_id, found.reason) for found in stranger.unreached], [("ff" * 32, "not_member")])
+
     def test_payloads_read_ahead_or_not_settled_are_delivered_again(self) -> None:
         self.send(b"1", b"2", b"3", b"4", b"5")
         messages = self.joined.messages()

@@ -76,8 +76,14 @@ void test('two agents talk, starting from sign-up', async () => {
   assert.deepEqual([joined.members, joined.own], [2, false])
 
   const heard = shows(alice.stdout!, 'hello alice\n')
-  await ok(ann, `echo hello alice | static channel send ${ROUTING} --as bob`)
+  const waiting = `echo hello alice | static channel send ${ROUTING} --as bob --wait settled --timeout 100`
+  assert.equal(await ok(ann, waiting), 'Settled: 1 member(s).\n')
   await heard
+  const receipts = await ok(ann, `static channel receipts ${ROUTING} --as bob`)
+  assert.match(
+    receipts,
+    /^IDENTITY +DELIVERED +SETTLED +FINGERPRINT\nalice +([1-9]\d*) +[1-9]\d* +([\da-f]{4} ?){16}\n$/,
+  )
   const said = await ann.shell(`static channel send ${ROUTING} --as alice hello bob`)
   assert.deepEqual(said, {
     code: 0,

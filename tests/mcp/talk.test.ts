@@ -117,6 +117,25 @@ test('a second session of an agent sends through the first, and is told who read
   await second.close()
 })
 
+test('send with `confirm` waits for the receipts of the others', async () => {
+  const channel = 'acme/support/confirmed'
+  await using owner = await place.agent('owner')
+  await place.channel(owner, channel, 'bob')
+  const bob = await newHost(place.command('bob', 'mcp'))
+  const messages = owner.client.channel(channel).messages()
+  const first = messages.next()
+  const send = (confirm: string): Promise<object> => ok(bob, 'send', { channel, text: 'Please confirm.', confirm })
+  const { index, id, ...said } = (await send('delivered')) as { index: number; id: string }
+  assert.deepEqual([typeof index, typeof id, said], ['number', 'string', { confirmed: true, unreached: [] }])
+  assert.equal(Buffer.from((await first).value ?? '').toString(), 'Please confirm.')
+  // The second one is settled when the owner asks for a third.
+  const settled = send('settled')
+  await messages.next()
+  void messages.next()
+  assert.partialDeepStrictEqual(await settled, { confirmed: true, unreached: [] })
+  await bob.close()
+})
+
 test('the end of a channel while no host ran is told until it is confirmed', async () => {
   const channel = 'acme/support/ended'
   await using owner = await place.agent('owner')

@@ -1,4 +1,4 @@
-/** The same A2A calls over HTTP and over a channel have the same results, field by field. */
+/** The same A2A calls over JSON-RPC with HTTPS and over a channel have the same results, field by field. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import {
@@ -19,7 +19,7 @@ import {
 import { JsonRpcTransportFactory, type RequestOptions, type Transport } from '@a2a-js/sdk/client'
 import { StaticError } from '@static/protocol'
 import { a2aTransport, pushNotifications, serveA2A } from '../src/index.ts'
-import { type A2AAgent, channelOf, makeAgent, messageOf, openPlace, serveHttp } from './support.ts'
+import { type A2AAgent, channelOf, ERRORS, makeAgent, messageOf, openPlace, serveHttps } from './support.ts'
 
 const NAME = 'acme/a2a/binding'
 const OPTIONS: RequestOptions = { serviceParameters: { 'A2A-Version': '1.0', traceparent: '00-trace-01' } }
@@ -32,7 +32,7 @@ const server = await place.agent('server')
 const [asking, serving] = await channelOf(NAME, client, server)
 const overChannel = makeAgent(NAME, server.agentId)
 const overHttp = makeAgent(NAME, server.agentId)
-const http = await serveHttp(overHttp)
+const http = await serveHttps(overHttp)
 const served = serveA2A(serving!, overChannel.handler, { push: overChannel.push })
 after(async () => {
   http.close()
@@ -152,6 +152,55 @@ test('every error is the same', async () => {
   for (const error of errors) assert.ok((error as { name?: string }).name, JSON.stringify(error))
 })
 
+test('every error that a handler throws is the same, also in the middle of a stream', async () => {
+  for (const id of Object.keys(ERRORS)) {
+    const thrown = await both((a2a) => a2a.getTask(GetTaskRequest.fromJSON({ id }), OPTIONS))
+    if (id !== 'Error') assert.equal((thrown as { name?: string }).name, id)
+    await both(async (a2a) => {
+      const seen: StreamResponse[] = []
+      const stream = a2a.resubscribeTask(SubscribeToTaskRequest.fromJSON({ id }), OPTIONS)
+      const end = await outcome(
+        (async () => {
+          for await (const event of stream) seen.push(event)
+        })(),
+      )
+      assert.ok((end as { name?: string }).name, id)
+      assert.equal(seen.length, 1)
+      return { seen, end }
+    })
+  }
+  await both((a2a) => a2a.sendMessage(send('throw'), OPTIONS))
+  await both((a2a) => Array.fromAsync(a2a.sendMessageStream(send('throw'), OPTIONS)))
+})
+
+test('what is no call has the same response, byte for byte', async () => {
+  const overHttps = async (body: string, version: string): Promise<string> => {
+    const headers = { 'content-type': 'application/json', 'a2a-version': version }
+    return await (await fetch(http.url, { method: 'POST', body, headers })).text()
+  }
+  const inChannel = async (call: string, version: string): Promise<string> => {
+    const payload = `{"parameters":{"A2A-Version":"${version}"},"call":${call}}`
+    const [answer] = await Array.fromAsync(asking!.ask(payload, { to: server.agentId }))
+    return answer?.text() ?? ''
+  }
+  const calls = [
+    'not JSON',
+    '{}',
+    '{"jsonrpc":"1.0","id":1,"method":"GetTask","params":{}}',
+    '{"jsonrpc":"2.0","id":"a","method":"NoSuchMethod","params":{}}',
+    '{"jsonrpc":"2.0","id":1,"method":"GetTask","params":[]}',
+    '{"jsonrpc":"2.0","id":1,"method":"GetTask"}',
+    '{"jsonrpc":"2.0","id":1,"method":5,"params":{}}',
+  ]
+  for (const call of calls) assert.equal(await inChannel(call, '1.0'), await overHttps(call, '1.0'), call)
+  const call = '{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}'
+  assert.equal(
+    (await inChannel(call, '9.9')).replace(/urn:[^ "]*/, 'JSONRPC'),
+    await overHttps(call, '9.9'),
+    'a version that is not served',
+  )
+})
+
 test('the user of a call is its verified sender, and service parameters travel', async () => {
   await channelTransport.sendMessage(send('message'), OPTIONS)
   assert.deepEqual(overChannel.executor.calls.at(-1), { user: client.agentId, trace: '00-trace-01' })
@@ -194,6 +243,41 @@ test('push notifications are answers, without a webhook', async () => {
     overChannel.executor.finish(taskId)
   }
   assert.deepEqual(states, ['task', 'statusUpdate'])
+})
+
+test('only the member that was asked is heard, a call can be given up, and one to a member that left fails', async () => {
+  const name = 'acme/a2a/leaving'
+  const other = await place.agent('other')
+  const agent = makeAgent(name, server.agentId)
+  const [mine, theirs, third] = await channelOf(name, client, server, other)
+  const ended = assert.rejects(serveA2A(theirs!, agent.handler), { code: 'removed' })
+  // Another member serves A2A, too, and is not asked.
+  const rival = makeAgent(name, other.agentId)
+  const rivalry = serveA2A(third!, rival.handler)
+  const { agentId: to } = server
+  const transport = await a2aTransport(mine!, { to }).create('static:', agent.card)
+  await transport.sendMessage(send('message'), OPTIONS)
+  assert.equal(agent.executor.calls.length, 1)
+  assert.equal(rival.executor.calls.length, 0)
+
+  const stop = new AbortController()
+  const given = transport.sendMessage(send('wait'), { ...OPTIONS, signal: stop.signal })
+  stop.abort()
+  await assert.rejects(given, (error) => error instanceof StaticError && error.code === 'cancelled')
+  const open = transport.sendMessage(send('wait'), OPTIONS)
+  const left = (error: unknown): boolean => error instanceof StaticError && error.code === 'not_found'
+  const failed = assert.rejects(open, left)
+  await mine!.removeMember(to)
+  await failed
+  await assert.rejects(transport.sendMessage(send('message'), OPTIONS), left)
+  await ended
+
+  // The channel lives on.
+  const next = await a2aTransport(mine!, { to: other.agentId }).create('static:', rival.card)
+  await next.sendMessage(send('message'), OPTIONS)
+  assert.equal(rival.executor.calls.length, 1)
+  third!.close()
+  await rivalry
 })
 
 test('a call waits for a server that is off, and the task is found by a client that slept meanwhile', async () => {

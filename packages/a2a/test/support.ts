@@ -1,12 +1,16 @@
 /** Agents of a real server in one channel, and an A2A agent that both bindings serve. */
-import { createServer, type RequestListener } from 'node:http'
+import type { RequestListener } from 'node:http'
+import { createServer } from 'node:https'
 import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { AgentCard, Message, Task, TaskStatusUpdateEvent } from '@a2a-js/sdk'
+import { type AgentCard, Message, StreamResponse, Task, TaskStatusUpdateEvent } from '@a2a-js/sdk'
+import * as errors from '@a2a-js/sdk/errors'
 import {
+  type A2ARequestHandler,
   AgentEvent,
   type AgentExecutor,
   DefaultRequestHandler,
@@ -14,15 +18,19 @@ import {
   InMemoryTaskStore,
 } from '@a2a-js/sdk/server'
 import { type Channel, type ClientOptions, StaticClient } from '@static/sdk'
+import { certificates } from '@static/testkit/certificates'
 import { startServer } from '@static/testkit/server'
 import { signUp } from '@static/testkit/server/accounts'
 import { makeClient } from '@static/testkit/server/client'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { a2aInterface, ChannelPushNotifications } from '../src/index.ts'
+import { ChannelPushNotifications } from '../src/index.ts'
+import { makeCard } from './card.ts'
 
 /** A server and agents on it. */
 export interface Place extends AsyncDisposable {
+  /** What an agent connects with. */
+  options(identity: string): ClientOptions
   agent(identity: string): Promise<StaticClient>
 }
 
@@ -36,15 +44,15 @@ export async function openPlace(): Promise<Place> {
   using client = makeClient(server.url, readFileSync(caFile, 'utf8'))
   const { api_key: key } = await signUp(client)
   const endpoint = `quic://localhost:${server.relay.quicPort}`
-  const options: ClientOptions = { endpoint, ca: caFile, apiUrl: server.url, apiKey: key.key }
+  const options: Place['options'] = (identity) => {
+    const dataDir = join(workspace.path, 'agents', identity)
+    return { endpoint, ca: caFile, apiUrl: server.url, apiKey: key.key, identity, dataDir }
+  }
   const running = started.move()
   return {
+    options,
     agent: async (identity) => {
-      const agent = await StaticClient.connect({
-        ...options,
-        identity,
-        dataDir: join(workspace.path, 'agents', identity),
-      })
+      const agent = await StaticClient.connect(options(identity))
       running.use({ [Symbol.asyncDispose]: () => agent.close() })
       return agent
     },
@@ -78,7 +86,6 @@ export class Executor implements AgentExecutor {
       bus.publish(AgentEvent.message(messageOf(text, 'ROLE_AGENT')))
       return bus.finished()
     }
-    if (words === 'throw') throw new Error('The executor failed.')
     const status = (state: string): unknown => ({ state, timestamp: '2026-01-01T00:00:00Z' })
     const task = {
       id: taskId,
@@ -90,6 +97,7 @@ export class Executor implements AgentExecutor {
     const update = (state: string): void =>
       bus.publish(AgentEvent.statusUpdate(TaskStatusUpdateEvent.fromJSON({ taskId, contextId, status: status(state) })))
     update('TASK_STATE_WORKING')
+    if (words === 'throw') throw new Error('The executor failed.')
     if (words === 'wait') await new Promise<void>((resolve) => this.#open.set(taskId, resolve))
     update('TASK_STATE_COMPLETED')
     bus.finished()
@@ -111,6 +119,38 @@ export function messageOf(text: string, role = 'ROLE_USER'): Message {
   return Message.fromJSON({ messageId: crypto.randomUUID(), role, parts: [{ text }] })
 }
 
+/** The errors of A2A 1.0, and one that it does not know. */
+export const ERRORS: Readonly<Record<string, () => Error>> = {
+  TaskNotFoundError: () => new errors.TaskNotFoundError(),
+  TaskNotCancelableError: () => new errors.TaskNotCancelableError('Not now.'),
+  PushNotificationNotSupportedError: () => new errors.PushNotificationNotSupportedError(),
+  UnsupportedOperationError: () => new errors.UnsupportedOperationError(),
+  ContentTypeNotSupportedError: () => new errors.ContentTypeNotSupportedError(),
+  InvalidAgentResponseError: () => new errors.InvalidAgentResponseError(),
+  ExtendedAgentCardNotConfiguredError: () => new errors.ExtendedAgentCardNotConfiguredError(),
+  ExtensionSupportRequiredError: () => new errors.ExtensionSupportRequiredError({ metadata: { extension: 'x' } }),
+  VersionNotSupportedError: () => new errors.VersionNotSupportedError(),
+  RequestMalformedError: () => new errors.RequestMalformedError('Bad.'),
+  Error: () => new Error('Internal.'),
+}
+
+/** Fails with the error that the id of the task names, in a stream after its first event. */
+class Handler extends DefaultRequestHandler {
+  override getTask: A2ARequestHandler['getTask'] = (params, context) => {
+    const error = ERRORS[params.id]?.()
+    return error ? Promise.reject(error) : super.getTask(params, context)
+  }
+
+  override async *resubscribe(
+    ...[params, context]: Parameters<A2ARequestHandler['resubscribe']>
+  ): ReturnType<A2ARequestHandler['resubscribe']> {
+    const error = ERRORS[params.id]?.()
+    if (!error) return yield* super.resubscribe(params, context)
+    yield StreamResponse.fromJSON({ message: Message.toJSON(messageOf('first', 'ROLE_AGENT')) })
+    throw error
+  }
+}
+
 /** An A2A agent. */
 export interface A2AAgent {
   readonly executor: Executor
@@ -120,30 +160,24 @@ export interface A2AAgent {
 }
 
 export function makeAgent(channel: string, agentId: string): A2AAgent {
-  const card = AgentCard.fromJSON({
-    name: 'Test agent',
-    description: 'Does what it is asked',
-    version: '1.0.0',
-    supportedInterfaces: [
-      { url: 'http://localhost/', protocolBinding: 'JSONRPC', protocolVersion: '1.0' },
-      a2aInterface(channel, agentId),
-    ],
-    capabilities: { streaming: true, pushNotifications: true, extendedAgentCard: true },
-    defaultInputModes: ['text'],
-    defaultOutputModes: ['text'],
-    skills: [],
-  })
+  const card = makeCard(channel, agentId)
   const executor = new Executor()
   const push = new ChannelPushNotifications()
   const store = new InMemoryPushNotificationStore()
   const extended = { ...card, name: 'Extended' }
   const tasks = new InMemoryTaskStore()
-  const handler = new DefaultRequestHandler(card, tasks, executor, undefined, store, push, extended)
+  const handler = new Handler(card, tasks, executor, undefined, store, push, extended)
   return { executor, push, handler, card }
 }
 
-/** The same agent over HTTP, as the SDK serves it. */
-export async function serveHttp({ handler }: A2AAgent): Promise<{ readonly url: string; close(): void }> {
+/** Makes `fetch` of this process trust servers of the tests. */
+export async function trustTestServers(): Promise<void> {
+  const { authority } = await certificates()
+  setDefaultCACertificates([...getCACertificates('default'), readFileSync(authority.path, 'utf8')])
+}
+
+/** The same agent over HTTPS, as the SDK serves it. This process trusts its certificate from then on. */
+export async function serveHttps({ handler }: A2AAgent): Promise<{ readonly url: string; close(): void }> {
   const load = createRequire(import.meta.url)
   const { jsonRpcHandler } = (await import('@a2a-js/sdk/server/express')) as unknown as {
     readonly jsonRpcHandler: (options: object) => unknown
@@ -151,7 +185,9 @@ export async function serveHttp({ handler }: A2AAgent): Promise<{ readonly url: 
   const app = (load('express') as () => RequestListener & { use(router: unknown): void })()
   const user = { isAuthenticated: true, userName: 'http' }
   app.use(jsonRpcHandler({ requestHandler: handler, userBuilder: () => Promise.resolve(user) }))
-  const server = createServer(app).listen(0, '127.0.0.1')
+  const { certificate } = await certificates()
+  await trustTestServers()
+  const server = createServer(certificate, app).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, close: () => void server.close() }
+  return { url: `https://localhost:${(server.address() as AddressInfo).port}/`, close: () => void server.close() }
 }

@@ -129,7 +129,8 @@ export class Asks {
       this.#cancel(ask, StaticError.of('cancelled', text, { cause: signal?.reason }))
     }
     this.#stops.get(ask)?.push(
-      () => unsent.abort(),
+      // What is encrypted is sent, and an abort is costly.
+      () => this.#stored.has(ask) || unsent.abort(),
       () => signal?.removeEventListener('abort', abort),
     )
     signal?.addEventListener('abort', abort)
