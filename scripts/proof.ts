@@ -53,6 +53,9 @@ const LIVES = [
   'packages/relay/test/abuse/crowd.test.ts',
 ]
 
+/** Plays as many lives as STATIC_LIVES says, from STATIC_SEED on. */
+const MEMBER = 'packages/sdk/test/member/member.test.ts'
+
 const PROOFS: Readonly<Record<string, Proof>> = {
   crash: {
     about: 'kill agents, relays and APIs at every point of the crash tables',
@@ -82,6 +85,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   lives: {
     about: 'run more and longer random lives of sessions, channels, relays and invites',
     prove: (words) => node('scripts/test.ts', [...LIVES, ...words], { STATIC_LONG: '1', STATIC_LIVES: '10' }),
+  },
+  member: {
+    about: 'let a member with valid keys attack a thousand channels with commits, messages, receipts and Welcomes',
+    prove: (words) => node('scripts/test.ts', [MEMBER, ...words], { STATIC_LIVES: '1000' }),
   },
   requests: {
     about: 'send twenty thousand random requests to the API and its description',

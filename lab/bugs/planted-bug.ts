@@ -1,6 +1,6 @@
 /**
- * Planted bugs: each patch in this folder breaks one promise, and names the test file that must then fail. A patch starts
- * with the lines `About:` and `Proof:`; a unified diff follows. Its line numbers do not matter: each hunk must occur
+ * Planted bugs: each patch in this folder breaks one promise, and names the test files that must then fail, each of them.
+ * A patch starts with the lines `About:` and `Proof:`, once or more; a unified diff follows. Its line numbers do not matter: each hunk must occur
  * exactly once in its file, so a patch survives changes elsewhere, and fails where the code it breaks has changed.
  */
 import { globSync, readFileSync } from 'node:fs'
@@ -10,8 +10,8 @@ import { basename, join } from 'node:path'
 export interface PlantedBug {
   readonly name: string
   readonly about: string
-  /** The test file that must fail. */
-  readonly proof: string
+  /** The test files that must fail. */
+  readonly proofs: readonly string[]
   readonly hunks: readonly Hunk[]
 }
 
@@ -33,8 +33,8 @@ export function plantedBugs(root: string): PlantedBug[] {
 /** Reads a patch. Throws if it does not say what it breaks. */
 export function parsePatch(name: string, text: string): PlantedBug {
   const about = /^About: (.+)$/m.exec(text)?.[1]
-  const proof = /^Proof: (.+)$/m.exec(text)?.[1]
-  if (about === undefined || proof === undefined)
+  const proofs = [...text.matchAll(/^Proof: (.+)$/gm)].map(([, proof = '']) => proof)
+  if (about === undefined || proofs.length === 0)
     throw new Error(`${name}.patch needs the lines "About:" and "Proof:".`)
   const hunks: Hunk[] = []
   for (const file of text.split(/^diff --git .*\n/m).slice(1)) {
@@ -43,7 +43,7 @@ export function parsePatch(name: string, text: string): PlantedBug {
     for (const hunk of file.split(/^@@ .*\n/m).slice(1)) hunks.push({ path, ...sides(hunk) })
   }
   if (hunks.length === 0) throw new Error(`${name}.patch changes nothing.`)
-  return { name, about, proof, hunks }
+  return { name, about, proofs, hunks }
 }
 
 /** Applies a hunk to the text of its file. Throws if it does not occur exactly once. */

@@ -1,6 +1,6 @@
 /**
- * `npm run proof -- bugs [NAME…]`: applies each planted bug to a copy of the checkout, runs the test file that must notice
- * it, and fails if it does not. First runs these test files without any bug: they must pass.
+ * `npm run proof -- bugs [NAME…]`: applies each planted bug to a copy of the checkout, runs the test files that must notice
+ * it, and fails if one does not. First runs these test files without any bug: they must pass.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -40,10 +40,11 @@ process.env['STATIC_TEST_STRACE'] = await ensureDebian('strace', '/usr/bin/strac
 delete process.env['STATIC_TEST_BUNDLES']
 const copies = Array.from({ length: availableParallelism() }, (_, at) => makeCopy(join(place, String(at))))
 const broken: string[] = []
-const survivors: string[] = []
+const survivors = new Set<string>()
 
-say(`Running ${new Set(bugs.map(({ proof }) => proof)).size} test files without a bug`)
-await shareOut([...new Set(bugs.map(({ proof }) => proof))], async (proof, copy) => {
+const proofs = [...new Set(bugs.flatMap((bug) => bug.proofs))]
+say(`Running ${proofs.length} test files without a bug`)
+await shareOut(proofs, async (proof, copy) => {
   const run = await runTest(copy, proof)
   if (run.passed) return
   broken.push(proof)
@@ -53,18 +54,20 @@ if (broken.length > 0) fail(`Without a bug, these fail: ${broken.join(', ')}.`)
 
 say(`Planting ${bugs.length} bugs`)
 await shareOut(bugs, async (bug, copy) => {
-  const run = await runWith(bug, copy)
-  const first = run.failed
-  if (run.passed || first === undefined) survivors.push(bug.name)
-  const verdict = run.passed ? 'SURVIVES' : first === undefined ? 'NO TEST FAILED' : 'caught'
-  process.stdout.write(
-    `${verdict.padEnd(8)}  ${bug.name}: ${bug.about}\n${' '.repeat(10)}${bug.proof}: ${first ?? '-'}\n`,
-  )
-  if (!run.passed && first === undefined) process.stdout.write(`${run.output}\n`)
+  for (const proof of bug.proofs) {
+    const run = await runWith(bug, proof, copy)
+    const first = run.failed
+    if (run.passed || first === undefined) survivors.add(bug.name)
+    const verdict = run.passed ? 'SURVIVES' : first === undefined ? 'NO TEST FAILED' : 'caught'
+    process.stdout.write(
+      `${verdict.padEnd(8)}  ${bug.name}: ${bug.about}\n${' '.repeat(10)}${proof}: ${first ?? '-'}\n`,
+    )
+    if (!run.passed && first === undefined) process.stdout.write(`${run.output}\n`)
+  }
 })
 rmSync(place, { recursive: true, force: true })
-process.stdout.write(`promise T14: ${bugs.length - survivors.length} of ${bugs.length} planted bugs caught\n`)
-if (survivors.length > 0) fail(`Not caught: ${survivors.join(', ')}. A bug that survives is a missing test.`)
+process.stdout.write(`promise T14: ${bugs.length - survivors.size} of ${bugs.length} planted bugs caught\n`)
+if (survivors.size > 0) fail(`Not caught: ${[...survivors].join(', ')}. A bug that survives is a missing test.`)
 
 /** Works on items, one at a time in each copy of the checkout. */
 async function shareOut<Item>(
@@ -91,7 +94,7 @@ function makeCopy(copy: string): string {
   return copy
 }
 
-async function runWith(bug: PlantedBug, copy: string): Promise<Run> {
+async function runWith(bug: PlantedBug, proof: string, copy: string): Promise<Run> {
   const originals = new Map<string, string>()
   try {
     for (const hunk of bug.hunks) {
@@ -100,7 +103,7 @@ async function runWith(bug: PlantedBug, copy: string): Promise<Run> {
       if (!originals.has(path)) originals.set(path, text)
       writeFileSync(path, applyHunk(text, hunk))
     }
-    return await runTest(copy, bug.proof)
+    return await runTest(copy, proof)
   } finally {
     for (const [path, text] of originals) writeFileSync(path, text)
   }

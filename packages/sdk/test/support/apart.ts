@@ -44,11 +44,15 @@ export class Apart {
     this.put(this.mls.send(frame), frame.slice(2, 18))
   }
 
-  /** Puts any bytes into the log as its next message. */
-  put(ciphertext: Uint8Array, messageId: Uint8Array = new Uint8Array(randomBytes(16))): void {
+  /** Puts any bytes into the log as its next message; with the relay's help, as that of another member. */
+  put(
+    ciphertext: Uint8Array,
+    messageId: Uint8Array = new Uint8Array(randomBytes(16)),
+    sender: AgentId = this.agentId,
+  ): void {
     const { slot } = this.stage.position
     const request = create(SendMessageRequestSchema, { messageId, counter: BigInt(++this.counter), ciphertext })
-    this.stage.append({ kind: 'message', sender: this.agentId, slot, request })
+    this.stage.append({ kind: 'message', sender, slot, request })
   }
 
   /** Bytes that claim to be so many generations ahead, and are not: its own ratchet stays. */
@@ -69,6 +73,7 @@ export class Apart {
     const declaration = create(DeclarationSchema, {
       adds: [...fields.adds],
       removes: [...fields.removes],
+      leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice, leafKeys: [...notice.leafKeys] })),
       signature: ed25519.signer(this.mls.key)(declarationBytes(place, fields)),
     })
     const request = create(SendCommitRequestSchema, { channelId, slot, messageId, commit, declaration })

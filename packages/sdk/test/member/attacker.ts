@@ -1,0 +1,167 @@
+/**
+ * A malicious member: it holds the real keys of its group, follows the log like everybody else, and sends whatever it
+ * likes. All its choices come from one seed.
+ */
+import assert from 'node:assert/strict'
+import { type CiphersuiteImpl, type ClientState, createCommit, encodeMlsMessage, type Proposal } from 'ts-mls'
+import type { Commit } from 'ts-mls/commit.js'
+import { encodeGroupContext } from 'ts-mls/groupContext.js'
+import { protect } from 'ts-mls/messageProtection.js'
+import { fromHex, toHex } from '@static/protocol'
+import type { Below } from '@static/testkit/random'
+import { sha256 } from '../../src/core/channel/log/history.ts'
+import { parsePrivateMessage, readSpan } from '../../src/mls/framing.ts'
+import { SUITE, unseal } from '../../src/mls/provider.ts'
+import { EpochCipher, type Opened } from '../../src/mls/ratchet.ts'
+import { CONFIG } from '../../src/mls/ts-mls/config.ts'
+import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
+import { openCommit } from '../../src/mls/ts-mls/open-commit.ts'
+import { adopt, inside } from '../../src/mls/ts-mls/state.ts'
+import type { AgentId } from '../../src/ports.ts'
+import { crypto } from '../mls/attacker.ts'
+import { type Agent, engine } from '../mls/support.ts'
+import { Apart } from '../support/apart.ts'
+import type { Stage } from '../support/stage.ts'
+
+const { provider } = crypto
+
+/** The attacker of one life. */
+export class Attacker extends Apart {
+  readonly below: Below
+  #followed = 0
+  /** Messages of others that it has opened, by the hash of their ciphertexts. */
+  readonly #opened = new Map<string, Opened>()
+
+  constructor(stage: Stage, name: string, below: Below) {
+    super(stage, name)
+    this.below = below
+  }
+
+  /** One of these. */
+  pick<Item>(items: readonly Item[]): Item {
+    assert.ok(items.length > 0, 'nothing to pick from')
+    return items[this.below(items.length)] as Item
+  }
+
+  /** Bytes that mean nothing. */
+  noise(length: number): Uint8Array {
+    return Uint8Array.from({ length }, () => this.below(256))
+  }
+
+  /** A size that is often at a limit. */
+  size(most: number): number {
+    return this.pick([0, 1, this.below(200), this.below(most), most])
+  }
+
+  /** The same bytes, damaged in one of many ways. */
+  spoil(bytes: Uint8Array): Uint8Array {
+    const at = this.below(bytes.length)
+    switch (this.below(4)) {
+      case 0:
+        return bytes.slice(0, at)
+      case 1:
+        return Buffer.concat([bytes, this.noise(1 + this.below(300))])
+      case 2:
+        return Buffer.concat([bytes.subarray(0, at), this.noise(1 + this.below(16)), bytes.subarray(at)])
+      default:
+        return bytes.with(at, (bytes[at] ?? 0) ^ (1 << this.below(8)))
+    }
+  }
+
+  /** Follows the commits of the others, and their ratchets. */
+  async follow(): Promise<void> {
+    const { log } = this.stage
+    for (; this.#followed < log.length; this.#followed++) {
+      const entry = log[this.#followed]
+      if (!entry || entry.sender === this.agentId || entry.kind === 'leave') continue
+      if (entry.kind === 'message') this.#read(entry.request.ciphertext)
+      else {
+        const { commit, declaration } = entry.request
+        const sender = { agentId: fromHex(entry.sender) } as unknown as Agent
+        await this.mls.take(sender, { commit, declaration: declaration ?? assert.fail('no declaration') })
+      }
+    }
+  }
+
+  #read(ciphertext: Uint8Array): void {
+    try {
+      this.#opened.set(toHex(sha256(ciphertext)), this.mls.open(ciphertext))
+    } catch {
+      // Of another epoch, or sent as another member's.
+    }
+  }
+
+  /** A commit by the library alone, which does not know our rules, and the state after it. */
+  async make(
+    proposals: Proposal[],
+    change: { readonly state?: Partial<ClientState>; readonly provider?: CiphersuiteImpl } = {},
+  ): Promise<{ readonly commit: Uint8Array; readonly next: ClientState }> {
+    const state = { ...inside(this.mls.group).state, ...change.state }
+    const made = await createCommit(
+      { state, cipherSuite: change.provider ?? provider, pskIndex: { findPsk: () => new Uint8Array(32) } },
+      { extraProposals: proposals, ratchetTreeExtension: true },
+    )
+    return { commit: encodeMlsMessage(made.commit), next: made.newState }
+  }
+
+  /** Goes on in the epoch of its own commit. */
+  enter(next: ClientState): void {
+    this.mls.enter(adopt(crypto, next, this.mls.key))
+  }
+
+  /** A commit without changes, with other content, sealed with the right keys but not signed. */
+  async reshape(change: (commit: Commit) => Commit): Promise<Uint8Array> {
+    const { state } = inside(this.mls.group)
+    const message = decodeMessage('mls_private_message', (await this.make([])).commit)?.privateMessage
+    const opened = await openCommit(crypto, state, message ?? assert.fail('no message'))
+    assert.ok(opened.kind === 'commit')
+    const auth = { contentType: 'commit' as const, signature: new Uint8Array(64), confirmationTag: new Uint8Array(32) }
+    const { privateMessage } = await protect(
+      state.keySchedule.senderDataSecret,
+      new Uint8Array(),
+      state.groupContext,
+      state.secretTree,
+      { contentType: 'commit', commit: change(opened.commit), auth },
+      opened.leaf,
+      CONFIG.paddingConfig,
+      provider,
+    )
+    return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_private_message', privateMessage })
+  }
+
+  /** The same bytes with another epoch on them. */
+  numbered(bytes: Uint8Array, epoch: bigint): Uint8Array {
+    const numbered = Buffer.from(bytes)
+    numbered.writeBigUInt64BE(epoch, 4 + 1 + engine.facts(this.mls.group).groupId.length)
+    return numbered
+  }
+
+  /** Another member's message of this epoch that it has opened, encrypted once more under that member's next key. */
+  reseal(): { readonly sender: AgentId; readonly messageId: Uint8Array; readonly ciphertext: Uint8Array } | undefined {
+    const { groupContext, keySchedule } = inside(this.mls.group).state
+    for (const entry of this.stage.log.toReversed()) {
+      if (entry.kind !== 'message') continue
+      const opened = this.#opened.get(toHex(sha256(entry.request.ciphertext)))
+      const parts = parsePrivateMessage(entry.request.ciphertext)
+      if (!opened || parts?.epoch !== groupContext.epoch) continue
+      const { leaf, messageKey, plaintext } = opened
+      const content = unseal(SUITE, messageKey, parts.contentData, parts.ciphertext)
+      const signature = readSpan(content, readSpan(content, 0)?.end ?? 0) ?? assert.fail('no signature')
+      const cipher = new EpochCipher({
+        suite: SUITE,
+        groupId: groupContext.groupId,
+        epoch: groupContext.epoch,
+        groupContext: encodeGroupContext(groupContext),
+        senderDataSecret: keySchedule.senderDataSecret,
+        leaf,
+        sign: () => content.subarray(signature.start, signature.end),
+        verifier: () => undefined,
+      })
+      const row = this.mls.rows.get(leaf)
+      if (!row) continue
+      const { ciphertext } = cipher.seal(row, plaintext)
+      return { sender: entry.sender, messageId: entry.request.messageId, ciphertext }
+    }
+    return undefined
+  }
+}
