@@ -9,6 +9,7 @@ const PREFIX = 'st_inv_'
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'.split('')
 
 const TOKEN: InviteToken = {
+  admit: 'owner',
   expiresAt: 1_790_000_000_123,
   secret: Uint8Array.from({ length: 32 }, (_, at) => at),
   owner: new Uint8Array(32).fill(0xaa),
@@ -26,6 +27,7 @@ const part = fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/)
 const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })
 const tokens: fc.Arbitrary<InviteToken> = fc.record<InviteToken>(
   {
+    admit: fc.constantFrom('owner', 'members'),
     expiresAt: fc.maxSafeNat(),
     secret: bytes(32),
     owner: bytes(32),

@@ -86,6 +86,9 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     answers: { messages: 0, bytes: 0 },
     asks: [],
     answerers: [],
+    inviteList: undefined,
+    uses: [],
+    claims: [],
     ...fields,
   }
 }
