@@ -22,6 +22,7 @@ export type {
   Time,
   WireListener,
 } from './ports.ts'
+export type { InviteRows } from './store/ledger/invite-rows.ts'
 export { Ledger } from './store/ledger/ledger.ts'
 export {
   type Answered,
@@ -47,7 +48,13 @@ export {
   type Slot,
   type Turn,
 } from './store/ledger/state.ts'
-export type { JoinHeader, Notices, TransientRows } from './store/ledger/transient-rows.ts'
+export {
+  type JoinHeader,
+  type JoinQueue,
+  type Notices,
+  queueOf,
+  type TransientRows,
+} from './store/ledger/transient-rows.ts'
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'

@@ -18,6 +18,7 @@ export type {
   Topic,
   WireListener,
 } from './ports/bus.ts'
+export type { Invite, JoinRequest } from './ports/invites.ts'
 export type {
   AckedPosition,
   AgentId,
@@ -39,8 +40,6 @@ export type {
   Done,
   Gap,
   Head,
-  Invite,
-  JoinRequest,
   Laggard,
   OwnedChannel,
   Pressure,

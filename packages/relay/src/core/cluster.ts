@@ -125,7 +125,9 @@ export class Cluster {
     if (event.type !== 'appended') this.#tally.isNew(event, 'told', monotonic)
     const news: News = { type: 'event', number: ++this.#lastEvent, event }
     for (const agent of concerned(event)) effects.publish(`a.${agent}`, news)
-    if ('channel' in event && event.type !== 'welcomed' && event.type !== 'joinRequested') {
+    // Join requests for members go to all nodes where the channel is read; others find them among the notices.
+    const isPersonal = event.type === 'welcomed' || (event.type === 'joinRequested' && event.owner !== undefined)
+    if ('channel' in event && !isPersonal) {
       effects.publish(`c.${event.channel}`, news)
     }
   }
@@ -354,7 +356,7 @@ function concerned(event: StoreEvent): readonly AgentId[] {
     case 'joinAnswered':
       return [event.agent]
     case 'joinRequested':
-      return [event.owner]
+      return event.owner === undefined ? [] : [event.owner]
     case 'rejected':
       return [...event.undoneAdds, ...event.undoneRemoves]
     case 'rosterReset':

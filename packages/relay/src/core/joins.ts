@@ -1,18 +1,10 @@
 /**
  * The relay's part in joining with an invite (SPEC.md, "Invites"): it turns away agents without the token, stores
- * requests for a while, and passes them to the agent that created the invite. It cannot read what a request contains.
+ * requests for a while, and passes them to the agent that created the invite. If members may admit with it, it stores
+ * requests as long as the invite, and passes them to any member with an account. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
-import {
-  AGENT_ID_BYTES,
-  type ErrorCode,
-  ERRORS,
-  fromHex,
-  joinProofBytes,
-  MAX_MEMBERS,
-  message,
-  toHex,
-} from '@static/protocol'
+import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, MAX_MEMBERS, message, toHex } from '@static/protocol'
 import {
   type AnswerJoinRequest,
   AnswerJoinResponseSchema,
@@ -26,19 +18,20 @@ import {
   type RevokeInviteRequest,
   RevokeInviteResponseSchema,
 } from '@static/protocol/relay'
-import type { AgentId, ChannelId, Invite, JoinRequest, StoreEvent, Time } from '../ports.ts'
+import type { Account, AgentId, ChannelId, Invite, JoinRequest, StoreEvent, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import type { CoreCrypto } from './io.ts'
 import type { PendingRequest } from './pending-request.ts'
-import { type Body, type RefusalDetails, refusalOf, serverMessage, tooOften } from './server-messages.ts'
+import { type Body, refusalOf, serverMessage, tooOften } from './server-messages.ts'
 import { Rates } from './rates.ts'
 import { accountOf, channelIdOf, checkLength, idOf, wrong } from './request-fields.ts'
 import type { Stream } from './stream.ts'
 
 interface Poll {
   readonly request: PendingRequest
+  readonly account: Account
   readonly channel: ChannelId
   readonly limit: number
   /** By the monotonic clock. */
@@ -59,6 +52,11 @@ const MAX_POLLED = MAX_MEMBERS
 const MAX_POLLED_BYTES = 524_288
 /** Pending requests for all invites of an agent. Beyond it, the oldest is dropped: its joiner retries. */
 const MAX_PER_OWNER = 1000
+/** Pending requests for an invite that members admit with, and the bytes of all of these in a channel. */
+const MAX_FOR_MEMBERS = 64
+const MAX_FOR_MEMBERS_BYTES = 1_048_576
+/** Sessions whose last request is remembered. One that is forgotten is given again what waits. */
+const MAX_SESSIONS = 10_000
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
 const ANSWERS: readonly string[] = [
@@ -79,7 +77,11 @@ export class Joins {
   readonly #rates: Rates
   /** Registrations and revocations by agent. */
   readonly #changes: Rates
+  /** Requests by invite that members admit with: each one goes to all of them. */
+  readonly #forMembers: Rates
   readonly #polls = new Set<Poll>()
+  /** The number of the last request for members that was given, by session and channel. */
+  readonly #given = new Map<string, number>()
 
   constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, delivery: Delivery) {
     this.#effects = effects
@@ -88,6 +90,7 @@ export class Joins {
     this.#delivery = delivery
     const { joinsPerMinute, invitesPerMinute } = settings.rates
     this.#rates = new Rates(joinsPerMinute / 60, joinsPerMinute)
+    this.#forMembers = new Rates(joinsPerMinute / 60, joinsPerMinute)
     this.#changes = new Rates(invitesPerMinute / 60, invitesPerMinute)
   }
 
@@ -106,6 +109,7 @@ export class Joins {
       admissionKey: new Uint8Array(value.admissionKey),
       expiresAt,
       maxUses: value.maxUses,
+      members: value.members,
     }
     if (this.#isTooOften(request)) return
     const actor = { agent: request.caller.agent, account }
@@ -138,22 +142,21 @@ export class Joins {
     if (wait > 0) return request.refuse(tooOften(this.#settings.rates.joinsPerMinute, 'join requests per agent', wait))
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
-    this.#effects.store('invite', { id, agent }, (outcome) => {
+    this.#effects.store('invite', { id, joiner: { agent, now: this.#effects.now } }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
-      const { invite, welcomed } = outcome.value
+      const { invite, ended, welcomed } = outcome.value
       if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
         return request.refuse({ refused: 'invite_invalid' })
       }
-      const refusal = unusable(invite, this.#effects.now)
       // An agent that retries may already have been added, with the last use: its Welcome is on the way.
-      if (!refusal) this.#add(request, invite, value.box)
-      else if (welcomed === true) request.answer(ASKED)
-      else request.refuse(refusal)
+      if (welcomed === true && (ended || invite.members)) request.answer(ASKED)
+      else if (ended) request.refuse(ended)
+      else this.#add(request, invite, value.box)
     })
   }
 
   poll(request: PendingRequest, value: PollJoinRequestsRequest): void {
-    accountOf(request)
+    const account = accountOf(request)
     const until = this.#effects.monotonic + Math.min(value.waitMs, MAX_WAIT_MS)
     const limit = Math.min(value.limit === 0 ? MAX_POLLED : value.limit, MAX_POLLED)
     const { agent } = request.caller
@@ -164,7 +167,8 @@ export class Joins {
         message: `This agent has ${MAX_POLLS} polls open, the maximum. Wait for one to return.`,
       })
     }
-    const poll = { request, channel: channelIdOf(value.channelId), limit, until, asking: false, more: false }
+    const channel = channelIdOf(value.channelId)
+    const poll = { request, account, channel, limit, until, asking: false, more: false }
     this.#polls.add(poll)
     this.#ask(poll, value.waitMs > 0)
   }
@@ -183,7 +187,7 @@ export class Joins {
     })
   }
 
-  /** A request is waiting for its owner, or was answered. */
+  /** A request is waiting, or was answered. */
   handle(event: StoreEvent): void {
     if (event.type === 'joinRequested') this.#wake(event.owner, event.channel)
     if (event.type !== 'joinAnswered') return
@@ -222,13 +226,21 @@ export class Joins {
     return true
   }
 
-  #add(request: PendingRequest, { id, channel, agent: owner }: Invite, box: Uint8Array): void {
-    const { now } = this.#effects
+  #add(request: PendingRequest, { id, channel, agent: owner, members, expiresAt }: Invite, box: Uint8Array): void {
+    const { now, monotonic } = this.#effects
     const { agent } = request.caller
-    // Copied: the bytes are a view of the whole request.
-    const join = { invite: id, channel, owner, agent, box: new Uint8Array(box), until: now + REQUEST_MS }
     const { joinsPerInvite } = this.#settings.counts
-    const limits = { maxPerInvite: joinsPerInvite, maxPerOwner: MAX_PER_OWNER }
+    const { joinsPerMinute } = this.#settings.rates
+    const wait = members ? this.#forMembers.take(id, monotonic) : 0
+    if (wait > 0) return request.refuse(tooOften(joinsPerMinute, 'join requests with this invite', wait))
+    // Copied: the bytes are a view of the whole request.
+    const common = { invite: id, channel, agent, box: new Uint8Array(box) }
+    const join = {
+      ...common,
+      ...(members ? { owner: undefined, until: expiresAt } : { owner, until: now + REQUEST_MS }),
+    }
+    const maxPerInvite = members ? Math.min(MAX_FOR_MEMBERS, joinsPerInvite) : joinsPerInvite
+    const limits = { maxPerInvite, maxPerOwner: MAX_PER_OWNER, maxBytes: MAX_FOR_MEMBERS_BYTES }
     this.#effects.store('requestJoin', { join, ...limits, now }, (outcome) => {
       if (!outcome.ok) request.refuse(refusalOf(outcome.error))
       else if ('refused' in outcome.value) request.refuse(outcome.value)
@@ -236,9 +248,11 @@ export class Joins {
     })
   }
 
-  #wake(owner: AgentId, channel: ChannelId): void {
+  /** Without an owner, all members that poll. */
+  #wake(owner: AgentId | undefined, channel: ChannelId): void {
     for (const poll of this.#polls) {
-      if (poll.channel === channel && poll.request.caller.agent === owner) this.#ask(poll, true)
+      const isMeant = owner === undefined || poll.request.caller.agent === owner
+      if (poll.channel === channel && isMeant) this.#ask(poll, true)
     }
   }
 
@@ -250,10 +264,13 @@ export class Joins {
     }
     poll.asking = true
     poll.more = false
-    const { request, channel, limit } = poll
-    const { agent: owner, nonce } = request.caller
+    const { request, account, channel, limit } = poll
+    const { agent, nonce } = request.caller
+    const session = toHex(nonce)
+    const place = `${session} ${channel}`
     const limits = { maxRequests: limit, maxBytes: MAX_POLLED_BYTES, now: this.#effects.now }
-    this.#effects.store('takeJoins', { owner, channel, session: toHex(nonce), onlyIfNew, ...limits }, (outcome) => {
+    const asked = { actor: { agent, account }, channel, session, after: this.#given.get(place) ?? 0, onlyIfNew }
+    this.#effects.store('takeJoins', { ...asked, ...limits }, (outcome) => {
       poll.asking = false
       // Its stream has ended, or the relay is about to stop.
       if (!this.#polls.has(poll)) return
@@ -261,10 +278,22 @@ export class Joins {
         this.#polls.delete(poll)
         return request.refuse(refusalOf(outcome.error))
       }
-      const { joins } = outcome.value
+      const { joins, lastNumber } = outcome.value
+      if (lastNumber > asked.after) this.#noteGiven(place, lastNumber)
       if (joins.length > 0 || !onlyIfNew) this.#give(poll, joins)
       else if (poll.more) this.#ask(poll, poll.until > this.#effects.monotonic)
     })
+  }
+
+  #noteGiven(place: string, number: number): void {
+    // Moved to the end: the first one is the session that was given nothing for longest.
+    this.#given.delete(place)
+    this.#given.set(place, number)
+    if (this.#given.size <= MAX_SESSIONS) return
+    for (const oldest of this.#given.keys()) {
+      this.#given.delete(oldest)
+      return
+    }
   }
 
   #give(poll: Poll, joins: readonly JoinRequest[]): void {
@@ -280,19 +309,3 @@ export class Joins {
 }
 
 const ASKED: Body = { case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) }
-
-function unusable(invite: Invite, now: Time): RefusalDetails | undefined {
-  if (invite.revoked) return { refused: 'invite_revoked' }
-  if (invite.expiresAt <= now) return expired(invite)
-  return invite.uses >= invite.maxUses ? usedUp(invite) : undefined
-}
-
-function expired({ expiresAt }: Invite): RefusalDetails {
-  const problem = `The invite token expired at ${new Date(expiresAt).toISOString()}.`
-  return { refused: 'invite_expired', message: `${problem} ${ERRORS.invite_expired.remedy}` }
-}
-
-function usedUp({ maxUses }: Invite): RefusalDetails {
-  const problem = `The invite token has no uses left: ${maxUses} of ${maxUses} are taken.`
-  return { refused: 'invite_used_up', message: `${problem} ${ERRORS.invite_used_up.remedy}` }
-}

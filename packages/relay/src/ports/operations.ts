@@ -1,5 +1,6 @@
 /** The operations of a store: what they take, what they return, and why they are refused. */
 import type { ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
+import type { InviteOperations } from './invites.ts'
 import type {
   AckedPosition,
   AgentId,
@@ -57,34 +58,6 @@ export interface Gap {
   /** Whether the agent's membership has ended, and whether it did so at this position. */
   readonly ended: boolean
   readonly last: boolean
-}
-
-/** An invite that joiners may use to ask for admission. */
-export interface Invite {
-  readonly id: string
-  readonly channel: ChannelId
-  /** The agent that registered it. */
-  readonly agent: AgentId
-  readonly admissionKey: Uint8Array
-  readonly expiresAt: Time
-  readonly maxUses: number
-  readonly uses: number
-  readonly revoked: boolean
-}
-
-/** A request to join with an invite, until the invite's agent has answered it. */
-export interface JoinRequest {
-  /** The id of the invite. */
-  readonly invite: string
-  readonly channel: ChannelId
-  /** The agent that registered the invite. */
-  readonly owner: AgentId
-  /** The joiner. */
-  readonly agent: AgentId
-  /** Encrypted for the owner. */
-  readonly box: Uint8Array
-  /** When the request expires. */
-  readonly until: Time
 }
 
 /** Where a channel's log ends. */
@@ -151,7 +124,7 @@ export interface Done {
 }
 
 /** The operations of the store: request and result of each. */
-export interface StoreOperations {
+export interface StoreOperations extends InviteOperations {
   /** The storage limits of an account's plan; undefined: the relay's own limits apply. */
   allot: [
     {
@@ -309,21 +282,6 @@ export interface StoreOperations {
       readonly ended: boolean
     },
   ]
-  registerInvite: [
-    {
-      readonly actor: Actor & { readonly account: Account }
-      readonly invite: Omit<Invite, 'uses' | 'revoked' | 'agent'>
-      readonly maxInvites: number
-      readonly now: Time
-    },
-    Done | Refusal,
-  ]
-  revokeInvite: [{ readonly agent: AgentId; readonly id: string; readonly now: Time }, Done | Refusal]
-  invite: [
-    /** With an agent: also whether it was added to the channel and its Welcome is waiting. */
-    { readonly id: string; readonly agent?: AgentId },
-    { readonly invite: Invite | undefined; readonly welcomed?: boolean },
-  ]
   /** The channels that an account owns, in both modes, by name. Bounded by the limits; changes nothing. */
   owned: [
     {
@@ -335,48 +293,6 @@ export interface StoreOperations {
       readonly maxMembers: number
     },
     { readonly total: number; readonly channels: readonly OwnedChannel[] },
-  ]
-  /** Stores a join request; it replaces the one of this agent for this invite. Emits `joinRequested`. */
-  requestJoin: [
-    {
-      readonly join: JoinRequest
-      readonly maxPerInvite: number
-      /** Beyond it, the owner's oldest request is dropped: its joiner retries. */
-      readonly maxPerOwner: number
-      readonly now: Time
-    },
-    Done | Refusal,
-  ]
-  /**
-   * The join requests that wait for an owner in a channel: those it has not been given in this session first, and in
-   * order of arrival. Marks them as given.
-   */
-  takeJoins: [
-    {
-      readonly owner: AgentId
-      readonly channel: ChannelId
-      /** Identifies the owner's session. */
-      readonly session: string
-      /** Return nothing unless there is a request that this session has not been given. */
-      readonly onlyIfNew: boolean
-      readonly maxRequests: number
-      /** At least one request is returned, however large. */
-      readonly maxBytes: number
-      readonly now: Time
-    },
-    { readonly joins: readonly JoinRequest[] },
-  ]
-  /** Ends a join request by its owner. Emits `joinAnswered`. Refused with `not_found` if there is none. */
-  answerJoin: [
-    {
-      readonly owner: AgentId
-      readonly invite: string
-      readonly agent: AgentId
-      /** An error code. */
-      readonly code: string
-      readonly now: Time
-    },
-    Done | Refusal,
   ]
   /** Marks a nonce as used. `fresh` is false if it was used before, on any node. */
   useNonce: [{ readonly nonce: Uint8Array; readonly until: Time }, { readonly fresh: boolean }]

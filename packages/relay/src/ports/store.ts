@@ -33,8 +33,8 @@ export type StoreEvent =
       readonly name: string
       readonly members: readonly AgentId[]
     }
-  /** A join request is waiting for the agent that registered the invite. */
-  | { readonly type: 'joinRequested'; readonly channel: ChannelId; readonly owner: AgentId }
+  /** A join request is waiting for the agent that registered the invite, or, without an owner, for any member. */
+  | { readonly type: 'joinRequested'; readonly channel: ChannelId; readonly owner: AgentId | undefined }
   /** A join request ended without a Welcome. `code` is an error code. */
   | { readonly type: 'joinAnswered'; readonly agent: AgentId; readonly inviteId: string; readonly code: string }
 

@@ -87,7 +87,14 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const id = hex16('invite')
-    const invite = { id, channel: world.channel, admissionKey: text('k'), expiresAt: world.now + 1000, maxUses: 1 }
+    const invite = {
+      id,
+      channel: world.channel,
+      admissionKey: text('k'),
+      expiresAt: world.now + 1000,
+      maxUses: 1,
+      members: false,
+    }
     await world.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: world.now })
     const sent = world.message('bob')
     accepted(await world.run('append', sent))

@@ -390,7 +390,7 @@ forEachEngine((open) => {
     const ids = ['here', 'there'].map((label) => id16(label))
     for (const [at, channel] of [world.channel, other].entries()) {
       const id = Buffer.from(ids[at]!).toString('hex')
-      const invite = { id, channel, admissionKey: text('k'), expiresAt: world.now + 1000, maxUses: 5 }
+      const invite = { id, channel, admissionKey: text('k'), expiresAt: world.now + 1000, maxUses: 5, members: false }
       assert.deepEqual(
         await world.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: world.now }),
         { done: true },
@@ -415,6 +415,7 @@ forEachEngine((open) => {
       admissionKey: text('k'),
       expiresAt: world.now + 1000,
       maxUses: 5,
+      members: false,
     }
     await world.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: world.now })
     const uses = async (): Promise<unknown> => (await world.run('invite', { id: invite.id })).invite?.uses

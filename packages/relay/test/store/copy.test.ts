@@ -68,6 +68,7 @@ const registered = (world: ChannelFixture, label: string): Promise<unknown> =>
       admissionKey: publicKey(label),
       expiresAt: world.now + HOUR,
       maxUses: 3,
+      members: false,
     },
     maxInvites: 10,
     now: world.now,

@@ -43,6 +43,7 @@ async function changed(
     admissionKey: text('k'),
     expiresAt: before.now + 1e9,
     maxUses: 5,
+    members: false,
   }
   await before.run('registerInvite', { actor: member('alice'), invite, maxInvites: 10, now: before.now })
   await before.store.close()

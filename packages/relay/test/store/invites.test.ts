@@ -29,6 +29,7 @@ const register = (
     admissionKey: text('admission'),
     expiresAt: world.now + HOUR,
     maxUses: 1,
+    members: false,
     ...fields,
   }
   return world.run('registerInvite', { actor: member(name), invite, maxInvites, now: world.now })
@@ -48,6 +49,7 @@ forEachEngine((open) => {
       maxUses: 3,
       uses: 0,
       revoked: false,
+      members: false,
     }
     assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
     // More uses, when some came to nothing; never fewer.

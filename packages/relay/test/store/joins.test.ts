@@ -14,7 +14,7 @@ import {
   welcomeFor,
 } from './channel-fixture.ts'
 
-const LIMITS = { maxPerInvite: 2, maxPerOwner: 3 }
+const LIMITS = { maxPerInvite: 2, maxPerOwner: 3, maxBytes: 10_000 }
 
 forEachEngine((open) => {
   const joinOf = (f: ChannelFixture, joiner: string, invite = 'invite'): JoinRequest => ({
@@ -29,7 +29,7 @@ forEachEngine((open) => {
     f.run('requestJoin', { join: joinOf(f, joiner, invite), ...LIMITS, now: f.now })
   const take = async (f: ChannelFixture, session = 'session', onlyIfNew = false): Promise<string[]> => {
     const bounds = { maxRequests: 10, maxBytes: 10_000 }
-    const asked = { owner: agentId('alice'), channel: f.channel, session, onlyIfNew, ...bounds, now: f.now }
+    const asked = { actor: member('alice'), channel: f.channel, session, after: 0, onlyIfNew, ...bounds, now: f.now }
     const { joins } = await f.run('takeJoins', asked)
     for (const join of joins) assert.equal(join.owner, agentId('alice'))
     return joins.map(({ box }) => Buffer.from(box).toString())
@@ -64,7 +64,7 @@ forEachEngine((open) => {
     await ask(f, 'dave', 'another')
     await ask(f, 'erin', 'another')
     assert.deepEqual(await take(f), ['box of carol', 'box of dave', 'box of erin'])
-    const bounds = { owner: agentId('alice'), channel: f.channel, session: '', onlyIfNew: false, now: f.now }
+    const bounds = { actor: member('alice'), channel: f.channel, session: '', after: 0, onlyIfNew: false, now: f.now }
     const few = await f.run('takeJoins', { ...bounds, maxRequests: 2, maxBytes: 10_000 })
     assert.equal(few.joins.length, 2)
     const small = await f.run('takeJoins', { ...bounds, maxRequests: 10, maxBytes: 1 })
@@ -81,6 +81,7 @@ forEachEngine((open) => {
         admissionKey: text('k'),
         expiresAt: f.now + 1e6,
         maxUses: 9,
+        members: false,
       }
       await f.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now: f.now })
     }

@@ -276,6 +276,7 @@ class Knowledge {
           admissionKey: text('k'),
           expiresAt: now + 5000,
           maxUses: 2,
+          members: step.size % 3 > 0,
         }
         return ['registerInvite', { actor: member(name), invite, maxInvites: 2, now }]
       }

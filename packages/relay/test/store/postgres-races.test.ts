@@ -65,7 +65,14 @@ test('an invite id that two nodes register at once is of one channel', async (t)
   await channelAt(second, 'two')
   const id = hex16('invite')
   const register = (store: PostgresStore, label: string): Promise<object> => {
-    const invite = { id, channel: hex16(label), admissionKey: text(label), expiresAt: now + 1000, maxUses: 5 }
+    const invite = {
+      id,
+      channel: hex16(label),
+      admissionKey: text(label),
+      expiresAt: now + 1000,
+      maxUses: 5,
+      members: false,
+    }
     return store.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now })
   }
   const held = hold(t, 'FROM invites\n  WHERE channel = $1')
@@ -88,13 +95,14 @@ test('a join request that is deleted while another channel’s are taken is not 
   const owner = agentId('alice')
   for (const name of ['bob', 'carol']) {
     const join = { invite: hex16(name), channel, owner, agent: agentId(name), box: text(name), until: now + 1000 }
-    await second.run('requestJoin', { join, maxPerInvite: 9, maxPerOwner: 9, now })
+    await second.run('requestJoin', { join, maxPerInvite: 9, maxPerOwner: 9, maxBytes: 9999, now })
   }
   const held = hold(t, 'agent, box, checksum FROM joins')
   const taken = first.run('takeJoins', {
-    owner,
+    actor: member('alice'),
     channel,
     session: 's',
+    after: 0,
     onlyIfNew: false,
     maxRequests: 9,
     maxBytes: 9999,

@@ -92,6 +92,7 @@ test('everything is restored when the file is opened again', async (t) => {
     admissionKey: text('k'),
     expiresAt: before.now + DAY,
     maxUses: 3,
+    members: false,
   }
   await before.run('registerInvite', { actor: member('alice'), invite, maxInvites: 5, now: before.now })
   await before.ack('alice', 5)

@@ -15,7 +15,6 @@ import {
   type Glance,
   type Head,
   type IdKey,
-  type Invite,
   type MemberReceipt,
   type NewChannel,
   newAccount,
@@ -32,6 +31,7 @@ import {
   type Turn,
   type Weight,
 } from '@static/relay/internal'
+import { MemoryInviteRows } from './relay-memory-invites.ts'
 import { MemoryTransientRows } from './relay-memory-transient.ts'
 
 interface Kept {
@@ -51,9 +51,9 @@ interface Kept {
 
 /** All rows, in memory. */
 export class MemoryRows implements Rows {
+  readonly invites: MemoryInviteRows = new MemoryInviteRows()
   readonly transient: MemoryTransientRows = new MemoryTransientRows()
   readonly #channels = new Map<ChannelId, Kept>()
-  readonly #invites = new Map<string, Invite>()
   readonly #accounts = new Map<string, AccountRecord>()
   readonly #dropped: Pick<Channel, 'account' | 'bytes'>[] = []
   #number = 0
@@ -155,7 +155,7 @@ export class MemoryRows implements Rows {
   dropChannel({ id, account, bytes }: Channel): void {
     this.#dropped.push({ account, bytes })
     this.#channels.delete(id)
-    for (const invite of this.#invitesOf(id)) this.#invites.delete(invite.id)
+    this.invites.dropChannel(id)
   }
 
   purge(): void {
@@ -320,36 +320,6 @@ export class MemoryRows implements Rows {
       .map(({ welcome }) => ({ channel: welcome.channel, agent: welcome.agent }))
   }
 
-  invite(id: string): Invite | undefined {
-    return this.#invites.get(id)
-  }
-
-  putInvite(invite: Invite): void {
-    // Moved to the end: the order is that of the last change.
-    this.#invites.delete(invite.id)
-    this.#invites.set(invite.id, invite)
-  }
-
-  countActiveInvites({ id }: Channel, now: Time): number {
-    return this.#invitesOf(id).filter((invite) => isActive(invite, now)).length
-  }
-
-  dropEndedInvites({ id }: Channel, now: Time, kept: number): void {
-    const invites = this.#invitesOf(id)
-    const ended = invites.filter((invite) => !isActive(invite, now))
-    for (const invite of ended.slice(0, Math.max(0, invites.length - kept))) this.#invites.delete(invite.id)
-  }
-
-  expireInvites(since: Time, limit: number): void {
-    const expired = [...this.#invites.values()].filter(({ expiresAt }) => expiresAt <= since)
-    const order = expired.toSorted((one, other) => one.expiresAt - other.expiresAt)
-    for (const { id } of order.slice(0, limit)) this.#invites.delete(id)
-  }
-
-  #invitesOf(channel: ChannelId): Invite[] {
-    return [...this.#invites.values()].filter((invite) => invite.channel === channel)
-  }
-
   #all(): Channel[] {
     return [...this.#channels.values()].map(({ channel }) => channel)
   }
@@ -376,9 +346,4 @@ function delivered({ welcomes, groupInfos }: Kept, agent: AgentId): StoredWelcom
 
 function idText({ kind, agent, id }: IdKey): string {
   return `${kind} ${agent} ${toHex(id)}`
-}
-
-/** Whether agents may still join with an invite. */
-function isActive(invite: Invite, now: Time): boolean {
-  return !invite.revoked && invite.expiresAt > now && invite.uses < invite.maxUses
 }

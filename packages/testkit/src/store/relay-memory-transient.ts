@@ -1,6 +1,16 @@
 /** Join requests, used nonces and notices as maps. */
 import { toHex } from '@static/protocol'
-import type { AgentId, JoinHeader, JoinRequest, Notices, StoreEvent, Time, TransientRows } from '@static/relay/internal'
+import {
+  type AgentId,
+  type JoinHeader,
+  type JoinQueue,
+  type JoinRequest,
+  type Notices,
+  type StoreEvent,
+  type Time,
+  type TransientRows,
+  queueOf,
+} from '@static/relay/internal'
 
 /** Number of notices that are kept. */
 const MAX_NOTICES = 10_000
@@ -8,33 +18,34 @@ const MAX_NOTICES = 10_000
 /** All short-lived rows, in memory. */
 export class MemoryTransientRows implements TransientRows {
   /** Oldest first. */
-  readonly #joins = new Map<string, JoinRequest & { readonly given: string | undefined }>()
+  readonly #joins = new Map<string, JoinRequest & Pick<JoinHeader, 'number' | 'given'>>()
+  #lastNumber = 0
   readonly #nonces = new Map<string, Time>()
   readonly #notices: StoreEvent[] = []
   /** How many notices were dropped before the first. */
   #dropped = 0
 
-  joinsOf(owner: AgentId): readonly JoinHeader[] {
-    const all = [...this.#joins.values()].filter((join) => join.owner === owner)
+  joinsOf(queue: JoinQueue): readonly JoinHeader[] {
+    const all = [...this.#joins.values()].filter((join) => queueOf(join) === queue)
     return all.map(({ box, owner: _owner, ...header }) => ({ ...header, size: box.length }))
   }
 
-  joinBox(_owner: AgentId, invite: string, agent: AgentId): Uint8Array {
+  joinBox(_queue: JoinQueue, invite: string, agent: AgentId): Uint8Array {
     const join = this.#joins.get(keyOf(invite, agent))
     if (!join) throw new Error(`agent ${agent} has no join request`)
     return join.box
   }
 
   putJoin(join: JoinRequest): void {
-    this.#joins.set(keyOf(join.invite, join.agent), { ...join, given: undefined })
+    this.#joins.set(keyOf(join.invite, join.agent), { ...join, number: ++this.#lastNumber, given: undefined })
   }
 
-  giveJoin(_owner: AgentId, invite: string, agent: AgentId, given: string): void {
+  giveJoin(invite: string, agent: AgentId, given: string): void {
     const join = this.#joins.get(keyOf(invite, agent))
     if (join) this.#joins.set(keyOf(invite, agent), { ...join, given })
   }
 
-  dropJoin(_owner: AgentId, invite: string, agent: AgentId): void {
+  dropJoin(invite: string, agent: AgentId): void {
     this.#joins.delete(keyOf(invite, agent))
   }
 

@@ -97,19 +97,19 @@ const PARTS: readonly Part[] = [
   {
     // Their order is that of the last change.
     table: 'invites',
-    sql: `SELECT rowid, id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum FROM invites
-      WHERE rowid > ? ORDER BY rowid`,
+    sql: `SELECT rowid, id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum
+      FROM invites WHERE rowid > ? ORDER BY rowid`,
     first: [0],
     key: (row) => row.slice(0, 1),
     checked: withoutFirst,
   },
   {
     table: 'joins',
-    sql: `SELECT number, owner, channel, invite, agent, until, given, checksum, box FROM joins
+    sql: `SELECT number, queue, channel, invite, agent, until, given, checksum, box FROM joins
       WHERE number > ? ORDER BY number`,
     first: [0],
     key: (row) => row.slice(0, 1),
-    checked: ([, owner, , invite, agent, , , sum, box]) => [owner, invite, agent, box, sum] as Row,
+    checked: ([, queue, , invite, agent, , , sum, box]) => [queue, invite, agent, box, sum] as Row,
   },
   {
     table: 'nonces',

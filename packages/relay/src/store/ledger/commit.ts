@@ -5,6 +5,7 @@ import { type Allowed, allowAdds, allowBytes, countAdds, countBytes } from './al
 import { judgePlace, judgeRoster, judgeWelcomes, removesOnlyLeavers, sizeLimit } from './commit-rules.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
+import { countUses, isForMembers, judgeUses } from './invite-uses.ts'
 import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
 import { findRoom, hasReserve } from './room.ts'
@@ -79,6 +80,7 @@ function judge(
     judgePlace(channel, request) ??
     judgeRoster(context, channel, agent, adds, removes, request) ??
     judgeWelcomes(context, channel, welcomes, groupInfo) ??
+    judgeUses(context, channel, actor, welcomes, now) ??
     allowAdds(context, channel, agent, adds.length, now) ??
     (free ? undefined : judgeSlots(context, channel, now))
   return (
@@ -123,7 +125,8 @@ function take(
     const change = { removes: removes.includes(agent), adds: adds.includes(agent), adder, notice: undefined }
     takeTurn(context, channel, { agent, ...place, ...change })
   }
-  keepSlot(context, channel, { ...place, sender, rosterSize, ownerCommit, voters: [], rejected: false })
+  const uses = countUses(context, channel, sender, request.welcomes)
+  keepSlot(context, channel, { ...place, sender, rosterSize, ownerCommit, voters: [], rejected: false, uses })
   if (sender === channel.owner) {
     channel.ownerCommit = position.index
     channel.lag = undefined
@@ -131,10 +134,7 @@ function take(
   }
   const shares = request.groupInfo.length > 0
   if (shares) putGroupInfo(context, channel, position.index, request.groupInfo)
-  for (const welcome of request.welcomes) {
-    keepWelcome(context, channel, { ...welcome, shares }, sender, place)
-    countUse(context, channel, sender, welcome.inviteId)
-  }
+  for (const welcome of request.welcomes) keepWelcome(context, channel, { ...welcome, shares }, sender, place)
   letGo(context, channel)
   return { index: position.index, head: position.slot }
 }
@@ -162,15 +162,10 @@ function keepWelcome(
     touchMember(context, channel, member)
   }
   const inviteId = toHex(fields.inviteId)
-  if (inviteId !== '') context.rows.transient.dropJoin(owner, inviteId, fields.agent)
+  const { invites, transient } = context.rows
+  // Not of another channel: whoever has its token could delete the requests of others.
+  if (inviteId !== '' && invites.get(inviteId)?.channel === id) transient.dropJoin(inviteId, fields.agent)
   context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId })
-}
-
-/** Counts a use only for the agent that registered the invite, so that no one else can use it up. */
-function countUse({ rows }: Context, channel: Channel, committer: AgentId, inviteId: Uint8Array): void {
-  if (inviteId.length === 0) return
-  const invite = rows.invite(toHex(inviteId))
-  if (invite?.channel === channel.id && invite.agent === committer) rows.putInvite({ ...invite, uses: invite.uses + 1 })
 }
 
 /** Stores a Welcome that was not sent with its commit. It puts the joiner on the roster. */
@@ -188,6 +183,10 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
       'invalid_request',
       `Agent ${fields.agent} of the Welcome was not added by the commit of slot ${slot}.`,
     )
+  }
+  const isInvited = fields.inviteId.length > 0
+  if (isInvited && isForMembers(context.rows.invites.get(toHex(fields.inviteId)), channel)) {
+    return refuse('not_allowed', 'A Welcome for an invite that members admit with must be sent with its commit.')
   }
   const limit = sizeLimit(channel, actor.agent, 0)
   if (fields.welcome.length > limit) {

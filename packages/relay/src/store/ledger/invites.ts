@@ -1,7 +1,8 @@
 /** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
 import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
-import { refuseInvite } from './joins.ts'
+import { whyEnded } from './invite-uses.ts'
+import { queueOfInvite, refuseInvite } from './joins.ts'
 import { onRoster } from './state.ts'
 
 /** Maximum number of invites that a channel keeps beyond the limit of open ones. */
@@ -20,42 +21,47 @@ export function registerInvite(context: Context, request: StoreRequest<'register
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
   if (actor.agent !== channel.owner) return refuse('not_allowed', "Only the channel's owner can register an invite.")
-  const known = rows.invite(invite.id)
+  const known = rows.invites.get(invite.id)
   if (known) {
-    if (known.agent !== actor.agent || known.channel !== invite.channel) {
+    const isSame = known.agent === actor.agent && known.channel === invite.channel && known.members === invite.members
+    if (!isSame) {
       return refuse('invite_invalid', 'This invite id is already in use. Create another invite.')
     }
-    if (invite.maxUses > known.maxUses) rows.putInvite({ ...known, maxUses: invite.maxUses })
+    if (invite.maxUses > known.maxUses) rows.invites.put({ ...known, maxUses: invite.maxUses })
     return { done: true }
   }
-  if (rows.countActiveInvites(channel, now) >= maxInvites) {
+  if (rows.invites.countActive(channel, now) >= maxInvites) {
     return refuse('rate_limited', `The channel has reached its limit of ${maxInvites} open invites. Revoke one first.`)
   }
   noteAction(context, actor, channel)
-  rows.putInvite({ ...invite, agent: actor.agent, uses: 0, revoked: false })
-  rows.dropEndedInvites(channel, now, maxInvites + MAX_ENDED)
+  rows.invites.put({ ...invite, agent: actor.agent, uses: 0, revoked: false })
+  for (const id of rows.invites.dropEnded(channel, now, maxInvites + MAX_ENDED)) {
+    // Those for the owner expire soon.
+    refuseInvite(context, channel.id, id, 'invite_used_up')
+  }
   return { done: true }
 }
 
 /** Revokes an invite, which also expires it. */
 export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<'revokeInvite'>): Done | Refusal {
   const { rows } = context
-  const invite = rows.invite(id)
+  const invite = rows.invites.get(id)
   if (invite?.agent !== agent) return refuse('not_found')
-  if (!invite.revoked) rows.putInvite({ ...invite, revoked: true, expiresAt: Math.min(invite.expiresAt, now) })
-  refuseInvite(context, agent, id)
+  if (!invite.revoked) rows.invites.put({ ...invite, revoked: true, expiresAt: Math.min(invite.expiresAt, now) })
+  refuseInvite(context, queueOfInvite(invite), id, 'invite_revoked')
   return { done: true }
 }
 
-/** A stored invite, and whether a Welcome is pending for a joiner. */
-export function findInvite({ rows }: Context, { id, agent }: StoreRequest<'invite'>): StoreResult<'invite'> {
-  const invite = rows.invite(id)
-  if (!invite || agent === undefined) return { invite }
-  const member = rows.glance(invite.channel, agent)?.member
-  return { invite, welcomed: onRoster(member) && member.welcome !== undefined }
+/** A stored invite, and for a joiner: whether it can use it, and whether its Welcome is pending. */
+export function findInvite({ rows }: Context, { id, joiner }: StoreRequest<'invite'>): StoreResult<'invite'> {
+  const invite = rows.invites.get(id)
+  if (!invite || !joiner) return { invite }
+  const member = rows.glance(invite.channel, joiner.agent)?.member
+  const welcomed = onRoster(member) && member.welcome !== undefined
+  return { invite, ended: whyEnded(invite, joiner.now), welcomed }
 }
 
 /** Deletes invites that expired before `since`, a limited number at a time. */
 export function expireInvites({ rows }: Context, since: Time): void {
-  rows.expireInvites(since, SWEEP_INVITES)
+  rows.invites.expire(since, SWEEP_INVITES)
 }

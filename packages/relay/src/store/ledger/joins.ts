@@ -1,84 +1,137 @@
-/** Join requests: kept until the invite's agent answers, or adds the joiner, or they expire. */
-import type { AgentId, Done, JoinRequest, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
-import { type Context, refuse } from './context.ts'
+/**
+ * Join requests: kept until the agent that registered the invite has answered, or someone has added the joiner, or they
+ * expire. Those that any member may answer live as long as their invite.
+ */
+import type { Done, Invite, JoinRequest, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
+import { type Context, admit, isRefusal, refuse } from './context.ts'
+import { isForMembers, whyEnded } from './invite-uses.ts'
 import type { Channel } from './state.ts'
+import { type JoinHeader, type JoinQueue, queueOf } from './transient-rows.ts'
 
 /** How long a joiner that finds an invite crowded should wait. */
 const CROWDED_MS = 5000
+/** Bytes charged for a request to members in addition to its box. */
+const JOIN_OVERHEAD = 500
 
-/** Stores a join request, and drops the owner's oldest if it has too many. */
+/** Stores a join request. An owner that has too many loses its oldest one. */
 export function requestJoin(context: Context, request: StoreRequest<'requestJoin'>): Done | Refusal {
   const { transient } = context.rows
   const { join, maxPerInvite, maxPerOwner, now } = request
   const { invite, owner, channel, agent } = join
-  const others = transient.joinsOf(owner).filter((each) => each.invite !== invite || each.agent !== agent)
+  const others = transient.joinsOf(queueOf(join)).filter((each) => each.invite !== invite || each.agent !== agent)
   const live = others.filter(({ until }) => until > now)
   if (live.filter((each) => each.invite === invite).length >= maxPerInvite) {
-    const message = 'Too many agents are waiting to join with this invite. Retry later.'
-    return { refused: 'rate_limited', message, retryAfterMs: CROWDED_MS }
+    return crowded('Too many agents are waiting to join with this invite. Retry later.')
   }
-  for (const oldest of others.slice(0, Math.max(0, others.length + 1 - maxPerOwner))) {
-    transient.dropJoin(owner, oldest.invite, oldest.agent)
+  if (owner === undefined) {
+    const refusal = judgeForMembers(context, request, live)
+    if (refusal) return refusal
+  } else {
+    for (const oldest of others.slice(0, Math.max(0, others.length + 1 - maxPerOwner))) {
+      transient.dropJoin(oldest.invite, oldest.agent)
+    }
   }
-  transient.dropJoin(owner, invite, agent)
+  transient.dropJoin(invite, agent)
   transient.putJoin(join)
   context.emit({ type: 'joinRequested', channel, owner })
   return { done: true }
 }
 
-/** The join requests of a channel for their owner, which it has then been given. */
-export function takeJoins({ rows }: Context, request: StoreRequest<'takeJoins'>): StoreResult<'takeJoins'> {
-  const { transient } = rows
-  const { owner, channel, session, onlyIfNew, maxRequests, maxBytes, now } = request
-  const waiting = transient.joinsOf(owner).filter((join) => join.channel === channel && join.until > now)
-  const isNew = ({ given }: { readonly given: string | undefined }): boolean => given !== session
-  if (onlyIfNew && !waiting.some(isNew)) return { joins: [] }
-  // New requests first, so that unanswered ones do not block them.
-  const order = [...waiting.filter(isNew), ...waiting.filter((join) => !isNew(join))]
-  const joins: JoinRequest[] = []
-  let bytes = 0
-  for (const join of order.slice(0, maxRequests)) {
-    bytes += join.size
-    if (joins.length > 0 && bytes > maxBytes) break
-    const { invite, agent, until } = join
-    joins.push({ invite, channel, owner, agent, box: transient.joinBox(owner, invite, agent), until })
-    if (isNew(join)) transient.giveJoin(owner, invite, agent, session)
-  }
-  return { joins }
+/**
+ * Checks a request that members may answer. The newest is refused, so that nobody can push out a request that was
+ * accepted; and what an invite holds counts twice, so that whoever has its token leaves room to the other invites.
+ */
+function judgeForMembers(
+  { rows }: Context,
+  { join, maxBytes, now }: StoreRequest<'requestJoin'>,
+  live: readonly JoinHeader[],
+): Refusal | undefined {
+  const invite = rows.invites.get(join.invite)
+  if (!isForMembers(invite, { id: join.channel })) return refuse('invite_invalid')
+  const ended = whyEnded(invite, now)
+  if (ended) return ended
+  let bytes = join.box.length + JOIN_OVERHEAD
+  for (const each of live) bytes += (each.size + JOIN_OVERHEAD) * (each.invite === join.invite ? 2 : 1)
+  return bytes > maxBytes ? crowded('The requests to join this channel take up too much room. Retry later.') : undefined
 }
 
-/** Ends a join request with the owner's answer. */
+function crowded(message: string): Refusal {
+  return { refused: 'rate_limited', message, retryAfterMs: CROWDED_MS }
+}
+
+/** The join requests of a channel for an agent: as the owner, which has then been given them, and as a member. */
+export function takeJoins(context: Context, request: StoreRequest<'takeJoins'>): StoreResult<'takeJoins'> {
+  const { transient } = context.rows
+  const { actor, channel, session, after, onlyIfNew, maxRequests, maxBytes, now } = request
+  const waiting = (owner: JoinRequest['owner']): (JoinHeader & Pick<JoinRequest, 'owner'>)[] => {
+    const found = transient.joinsOf(queueOf({ owner, channel }))
+    return found.filter((join) => join.channel === channel && join.until > now).map((join) => ({ ...join, owner }))
+  }
+  const own = waiting(actor.agent)
+  const shared = isRefusal(admit(context, actor, channel)) ? [] : waiting(undefined)
+  const isNew = ({ owner, number, given }: (typeof own)[number]): boolean =>
+    owner === undefined ? number > after : given !== session
+  // New requests first, so that unanswered ones do not block them.
+  const fresh = [...own, ...shared].filter(isNew)
+  if (onlyIfNew && fresh.length === 0) return { joins: [], lastNumber: after }
+  const known = [...own, ...(onlyIfNew ? [] : shared)].filter((join) => !isNew(join))
+  const joins: JoinRequest[] = []
+  let bytes = 0
+  let lastNumber = after
+  for (const join of [...fresh, ...known].slice(0, maxRequests)) {
+    bytes += join.size
+    if (joins.length > 0 && bytes > maxBytes) break
+    const { invite, agent, owner, until } = join
+    const box = transient.joinBox(queueOf({ owner, channel }), invite, agent)
+    joins.push({ invite, channel, owner, agent, box, until })
+    if (owner === undefined) lastNumber = Math.max(lastNumber, join.number)
+    else if (isNew(join)) transient.giveJoin(invite, agent, session)
+  }
+  return { joins, lastNumber }
+}
+
+/**
+ * Ends a join request with the answer of the agent that registered the invite. Also if members may admit the joiner: one
+ * of them alone must not be able to turn it away.
+ */
 export function answerJoin(context: Context, request: StoreRequest<'answerJoin'>): Done | Refusal {
   const { owner, invite, agent, code, now } = request
-  const { transient } = context.rows
-  const join = transient.joinsOf(owner).find((each) => each.invite === invite && each.agent === agent)
+  const { rows } = context
+  const known = rows.invites.get(invite)
+  const queue = known?.agent === owner ? queueOfInvite(known) : owner
+  const join = rows.transient.joinsOf(queue).find((each) => each.invite === invite && each.agent === agent)
   if (!join || join.until <= now) {
     return refuse('not_found', `Agent ${agent} has no pending join request for this invite.`)
   }
-  transient.dropJoin(owner, invite, agent)
+  rows.transient.dropJoin(invite, agent)
   context.emit({ type: 'joinAnswered', agent, inviteId: invite, code })
   return { done: true }
 }
 
-/** Refuses the join requests for an invite that was revoked. */
-export function refuseInvite(context: Context, owner: AgentId, invite: string): void {
-  refuseJoins(context, owner, (join) => join.invite === invite, 'invite_revoked')
+/** Where the requests for an invite wait. */
+export function queueOfInvite({ agent, channel, members }: Invite): JoinQueue {
+  return members ? channel : agent
+}
+
+/** Refuses the join requests for an invite. */
+export function refuseInvite(context: Context, queue: JoinQueue, invite: string, code: string): void {
+  refuseJoins(context, queue, (join) => join.invite === invite, code)
 }
 
 /** Refuses the join requests for a channel that is deleted. */
 export function refuseChannel(context: Context, { id, owner }: Channel): void {
-  refuseJoins(context, owner, ({ channel }) => channel === id, 'invite_invalid')
+  for (const queue of [owner, id]) refuseJoins(context, queue, ({ channel }) => channel === id, 'invite_invalid')
 }
 
 function refuseJoins(
   context: Context,
-  owner: AgentId,
+  queue: JoinQueue,
   isMeant: (join: Pick<JoinRequest, 'invite' | 'channel'>) => boolean,
   code: string,
 ): void {
   const { transient } = context.rows
-  for (const join of transient.joinsOf(owner).filter(isMeant)) {
-    transient.dropJoin(owner, join.invite, join.agent)
+  for (const join of transient.joinsOf(queue).filter(isMeant)) {
+    transient.dropJoin(join.invite, join.agent)
     context.emit({ type: 'joinAnswered', agent: join.agent, inviteId: join.invite, code })
   }
 }

@@ -2,6 +2,7 @@
 import { MAX_MEMBERS } from '@static/protocol'
 import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
+import { returnUses } from './invite-uses.ts'
 import { letGo } from './retention.ts'
 import { type LeftOut, applyLeftOut, hadVote, leaveOut } from './roster.ts'
 import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from './state.ts'
@@ -54,9 +55,10 @@ function growth(leftOut: readonly LeftOut[]): number {
   return leftOut.reduce((sum, { before, after }) => sum + count(after) - count(before), 0)
 }
 
-/** Undoes the roster change and bars the sender, unless it is the owner. The log stays as it is. */
+/** Undoes the roster change, returns uses, and bars the sender, unless it is the owner. The log stays as it is. */
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
+  returnUses(context, channel, slot)
   if (slot.sender !== channel.owner) {
     const sender = senderOf(channel, slot.sender)
     sender.barred = true

@@ -9,12 +9,12 @@ import type {
   ChannelId,
   Entry,
   Head,
-  Invite,
   MemberReceipt,
   Position,
   StoredWelcome,
   Time,
 } from '../../ports.ts'
+import type { InviteRows } from './invite-rows.ts'
 import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
 import type { TransientRows } from './transient-rows.ts'
 
@@ -88,6 +88,7 @@ export interface Behind {
 
 /** Records and rows of one engine. */
 export interface Rows {
+  readonly invites: InviteRows
   readonly transient: TransientRows
 
   // ---- Channels ----
@@ -168,7 +169,7 @@ export interface Rows {
   addId(channel: Channel, key: IdKey, answer: Answered & { readonly at: Time }, since: Time): Answered | undefined
   expireIds(since: Time): void
 
-  // ---- Welcomes and invites ----
+  // ---- Welcomes ----
 
   /** Assigns the next sequence number. Replaces the Welcome pending for this agent in this channel. */
   putWelcome(channel: Channel, welcome: NewWelcome, at: Time): void
@@ -186,11 +187,4 @@ export interface Rows {
   welcome(sequence: number): StoredWelcome
   /** At most `limit` Welcomes from before `since`. */
   oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[]
-  invite(id: string): Invite | undefined
-  putInvite(invite: Invite): void
-  countActiveInvites(channel: Channel, now: Time): number
-  /** Deletes the invites of a channel that were ended longest ago, until at most `kept` invites are left. */
-  dropEndedInvites(channel: Channel, now: Time, kept: number): void
-  /** Deletes at most `limit` invites that expired before `since`. */
-  expireInvites(since: Time, limit: number): void
 }

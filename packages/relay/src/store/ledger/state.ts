@@ -110,6 +110,8 @@ export interface Slot {
   readonly ownerCommit: number
   readonly voters: readonly AgentId[]
   readonly rejected: boolean
+  /** How many uses it counted of each invite for members. */
+  readonly uses?: readonly (readonly [invite: string, count: number])[] | undefined
 }
 
 /** An agent's membership at some time, and the last counter in it. */

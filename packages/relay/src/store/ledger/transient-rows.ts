@@ -1,8 +1,18 @@
 /** Rows that expire by themselves: join requests, used nonces, and what other nodes must be told. */
-import type { AgentId, JoinRequest, StoreEvent, Time } from '../../ports.ts'
+import type { AgentId, ChannelId, JoinRequest, StoreEvent, Time } from '../../ports.ts'
+
+/** Whom requests wait for: the agent that registered their invites, or the members of a channel. */
+export type JoinQueue = AgentId | ChannelId
+
+/** The queue of a request. */
+export function queueOf({ owner, channel }: Pick<JoinRequest, 'owner' | 'channel'>): JoinQueue {
+  return owner ?? channel
+}
 
 /** A join request without its box. */
 export interface JoinHeader extends Omit<JoinRequest, 'box' | 'owner'> {
+  /** Rises with every request that a queue gets. */
+  readonly number: number
   /** The size of its box. */
   readonly size: number
   /** The owner's session that was given it last. */
@@ -18,13 +28,13 @@ export interface Notices {
 
 /** Short-lived rows of an engine. */
 export interface TransientRows {
-  /** The requests that wait for an owner, oldest first. Expired ones may be among them. */
-  joinsOf(owner: AgentId): readonly JoinHeader[]
-  joinBox(owner: AgentId, invite: string, agent: AgentId): Uint8Array
-  /** Stores a request as the owner's newest. There must be none of this agent for this invite. */
+  /** The requests of a queue, oldest first. Expired ones may be among them. */
+  joinsOf(queue: JoinQueue): readonly JoinHeader[]
+  joinBox(queue: JoinQueue, invite: string, agent: AgentId): Uint8Array
+  /** Stores a request as the newest of its queue. There must be none of this agent for this invite. */
   putJoin(join: JoinRequest): void
-  giveJoin(owner: AgentId, invite: string, agent: AgentId, session: string): void
-  dropJoin(owner: AgentId, invite: string, agent: AgentId): void
+  giveJoin(invite: string, agent: AgentId, session: string): void
+  dropJoin(invite: string, agent: AgentId): void
   /** Returns false if it was used before. */
   useNonce(nonce: Uint8Array, until: Time): boolean
   /** Keeps an event for other nodes, if there can be any. */

@@ -51,6 +51,7 @@ class Needs {
   readonly glances: { readonly ids: readonly ChannelId[]; readonly agent: AgentId; readonly receipts: number }[] = []
   readonly resets: { readonly channel: ChannelId; readonly agents: readonly AgentId[] }[] = []
   newChannels = 0
+  newJoins = 0
   newWelcomes = 0
   purges = false
 
@@ -62,7 +63,7 @@ class Needs {
     else if (name === 'registerInvite') this.#invite(request.invite.channel, request.invite.id)
     else if (name === 'revokeInvite' || name === 'invite') this.invites.push(request.id)
     else if (name === 'answerJoin') this.invites.push(request.invite)
-    else if (name === 'requestJoin') this.channels.push(request.join.channel)
+    else if (name === 'requestJoin') this.#join(request)
     else if (name === 'useNonce') this.nonces.push(request)
     else if (name === 'allot') this.accounts.push(request.account)
     else if (name === 'resume') this.#resume(request)
@@ -107,6 +108,12 @@ class Needs {
     // Two channels have two locks, and only one of them may have this id.
     this.keys.add(`invite ${id}`)
     this.used.push(id)
+  }
+
+  #join({ join: { channel, owner, invite } }: Extract<Call, { name: 'requestJoin' }>['request']): void {
+    this.channels.push(channel)
+    this.newJoins += 1
+    if (owner === undefined) this.used.push(invite)
   }
 
   #welcome(channel: ChannelId, welcomes: readonly { readonly agent: AgentId; readonly inviteId: Uint8Array }[]): void {
@@ -162,6 +169,7 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   await settled([
     invites.fetch(needs.invites, transaction.locks),
     invites.fetch(needs.used),
+    transient.reserve(needs.newJoins),
     accounts.fetch([...needs.accounts, ...channels.accounts()]),
     ...followUp(rows, needs),
   ])

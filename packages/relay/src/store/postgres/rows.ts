@@ -6,7 +6,6 @@ import type {
   ChannelId,
   Entry,
   Head,
-  Invite,
   MemberReceipt,
   Position,
   StoredWelcome,
@@ -337,26 +336,6 @@ export class PostgresRows implements Rows {
 
   oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
     return this.welcomes.old(since, limit)
-  }
-
-  invite(id: string): Invite | undefined {
-    return this.invites.get(id)
-  }
-
-  putInvite(invite: Invite): void {
-    this.invites.put(invite)
-  }
-
-  countActiveInvites(channel: Channel, now: Time): number {
-    return this.invites.countActive(channel, now)
-  }
-
-  dropEndedInvites(channel: Channel, now: Time, kept: number): void {
-    this.invites.dropEnded(channel, now, kept)
-  }
-
-  expireInvites(since: Time, limit: number): void {
-    this.invites.expire(since, limit)
   }
 
   #writeOthers(): void {

@@ -99,6 +99,7 @@ export type InviteRow = readonly [
   maxUses: number,
   uses: number,
   revoked: Flag,
+  members: Flag,
 ]
 
 /** An entry's kind is stored as its index here. */
@@ -293,7 +294,7 @@ export function isEqual(one: Bytes, other: Bytes): boolean {
 
 /** An invite. */
 export function readInvite(row: InviteRow): Invite {
-  const [id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked] = row
+  const [id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members] = row
   return {
     id,
     channel: toHex(channel),
@@ -303,13 +304,15 @@ export function readInvite(row: InviteRow): Invite {
     maxUses,
     uses,
     revoked: revoked === 1,
+    members: members === 1,
   }
 }
 
 /** An invite's row. */
 export function inviteRow(invite: Invite): InviteRow {
-  const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked } = invite
-  return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, revoked ? 1 : 0]
+  const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members } = invite
+  const flags = [revoked ? 1 : 0, members ? 1 : 0] as const
+  return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, ...flags]
 }
 
 /** A record as JSON, for records that are seldom written and never searched. */

@@ -7,7 +7,6 @@ import type {
   ChannelId,
   Entry,
   Head,
-  Invite,
   MemberReceipt,
   Position,
   StoredWelcome,
@@ -30,19 +29,10 @@ import {
   type Weight,
 } from '../ledger/rows.ts'
 import { purgeDropped } from './dropped.ts'
+import { SqliteInviteRows } from './invites.ts'
 import { entryKey, idKey, LAST_ID } from './keys.ts'
 import { lastSequence, lateChannels } from './late-channels.ts'
-import {
-  type InviteRow,
-  channelRow,
-  fromJson,
-  headerRow,
-  inviteRow,
-  readEntry,
-  readInvite,
-  readPosition,
-  toJson,
-} from './records.ts'
+import { channelRow, fromJson, headerRow, readEntry, readPosition, toJson } from './records.ts'
 import { type Statements, iterate, prepareStatements } from './statements.ts'
 import { SqliteTransientRows } from './transient.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
@@ -78,6 +68,7 @@ interface RowsOptions {
 
 /** The rows of an open database. */
 export class SqliteRows implements Rows {
+  readonly invites: SqliteInviteRows
   readonly transient: SqliteTransientRows
   readonly #statements: Statements
   readonly #hash: Hash
@@ -96,6 +87,7 @@ export class SqliteRows implements Rows {
 
   /** `entryMs` is how long entries are kept. */
   constructor(db: DatabaseSync, hash: Hash, entryMs: number, { cachedBytes, onDamage }: RowsOptions = {}) {
+    this.invites = new SqliteInviteRows(db)
     this.transient = new SqliteTransientRows(db)
     this.#statements = prepareStatements(db)
     this.#hash = hash
@@ -234,10 +226,10 @@ export class SqliteRows implements Rows {
   }
 
   dropChannel(channel: Channel): void {
-    const { number, id, account, bytes } = channel
-    const { dropChannel, dropFounding, dropMembers, dropInvites, addDropped } = this.#statements
+    const { number, account, bytes } = channel
+    const { dropChannel, dropFounding, dropMembers, addDropped } = this.#statements
     for (const statement of [dropChannel, dropFounding, dropMembers]) statement.run(number)
-    dropInvites.run(fromHex(id))
+    this.invites.dropChannel(channel)
     addDropped.run(number, account.id, account.mode, bytes)
     this.#cache.drop(channel)
   }
@@ -403,28 +395,6 @@ export class SqliteRows implements Rows {
   oldWelcomes(since: Time, limit: number): { readonly channel: ChannelId; readonly agent: AgentId }[] {
     const rows = this.#statements.oldWelcomes.all(since, limit) as unknown as [Uint8Array, Uint8Array][]
     return rows.map(([channel, agent]) => ({ channel: toHex(channel), agent: toHex(agent) }))
-  }
-
-  invite(id: string): Invite | undefined {
-    const row = this.#statements.invite.get(id)
-    return row && readInvite(intact(row, `invite ${id}`) as InviteRow)
-  }
-
-  putInvite(invite: Invite): void {
-    this.#statements.putInvite.run(...sealed(inviteRow(invite)))
-  }
-
-  countActiveInvites({ id }: Channel, now: Time): number {
-    return (this.#statements.countActiveInvites.get(fromHex(id), now) as unknown as [number])[0]
-  }
-
-  dropEndedInvites({ id }: Channel, now: Time, kept: number): void {
-    const [count] = this.#statements.countInvites.get(fromHex(id)) as unknown as [number]
-    if (count > kept) this.#statements.dropEndedInvites.run(fromHex(id), now, count - kept)
-  }
-
-  expireInvites(since: Time, limit: number): void {
-    this.#statements.expireInvites.run(since, limit)
   }
 
   /** Leaves the channel that is being swept out of later sweeps, if it is damaged. */

@@ -186,6 +186,7 @@ const TABLES = `
     max_uses INTEGER NOT NULL,
     uses INTEGER NOT NULL,
     revoked INTEGER NOT NULL,
+    members INTEGER NOT NULL,
     checksum INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX invites_of ON invites (channel);
@@ -193,7 +194,7 @@ const TABLES = `
   CREATE INDEX expiring_invites ON invites (expires_at);
   CREATE TABLE joins (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
-    owner BLOB NOT NULL,
+    queue BLOB NOT NULL,
     channel BLOB NOT NULL,
     invite TEXT NOT NULL,
     agent BLOB NOT NULL,
@@ -203,7 +204,7 @@ const TABLES = `
     box BLOB NOT NULL,
     UNIQUE (invite, agent)
   ) STRICT;
-  CREATE INDEX joins_of ON joins (owner, number);
+  CREATE INDEX joins_of ON joins (queue, number);
   CREATE INDEX old_joins ON joins (until);
   CREATE TABLE nonces (nonce BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   CREATE INDEX old_nonces ON nonces (until);

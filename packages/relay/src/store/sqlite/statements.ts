@@ -74,7 +74,6 @@ const SQL = {
   dropChannel: 'DELETE FROM channels WHERE number = ?',
   dropFounding: 'DELETE FROM foundings WHERE channel = ?',
   dropMembers: 'DELETE FROM members WHERE channel = ?',
-  dropInvites: 'DELETE FROM invites WHERE channel = ?',
   addDropped: 'INSERT INTO dropped VALUES (0, ?, ?, ?, ?)',
   firstDropped: 'SELECT channel, account, mode, bytes FROM dropped WHERE freed = ? ORDER BY channel LIMIT 1',
   freeDropped: 'UPDATE dropped SET freed = 1, bytes = 0 WHERE freed = 0 AND channel = ?',
@@ -121,7 +120,7 @@ const SQL = {
   dropIds: 'DELETE FROM ids WHERE key > ? AND key <= ? AND at <= ?',
   oldestId: 'SELECT min(at) FROM ids WHERE key > ? AND key <= ?',
 
-  // ---- Welcomes and invites ----
+  // ---- Welcomes ----
   putWelcome: `INSERT OR REPLACE INTO welcomes (channel, agent, account, mode, at, shared, record, welcome, checksum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   dropWelcome: 'DELETE FROM welcomes WHERE channel = ? AND agent = ? RETURNING length(welcome), shared',
@@ -141,30 +140,25 @@ const SQL = {
   welcome: 'SELECT channel, shared, record, welcome, checksum FROM welcomes WHERE sequence = ?',
   oldWelcomes: `SELECT channels.id, agent FROM welcomes JOIN channels ON channels.number = welcomes.channel
     WHERE at <= ? ORDER BY at, sequence LIMIT ?`,
-  invite: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum
-    FROM invites WHERE id = ?`,
-  putInvite: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
-  // Does not visit ended invites.
-  countActiveInvites: `SELECT count(*) FROM invites INDEXED BY open_invites
-    WHERE channel = ? AND revoked = 0 AND uses < max_uses AND expires_at > ?`,
-  countInvites: 'SELECT count(*) FROM invites WHERE channel = ?',
-  // Replacing a row gives it a new rowid, so the order is that of the last change.
-  dropEndedInvites: `DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites INDEXED BY invites_of
-    WHERE channel = ? AND (revoked = 1 OR uses >= max_uses OR expires_at <= ?) ORDER BY rowid LIMIT ?)`,
-  expireInvites: `DELETE FROM invites WHERE rowid IN
-    (SELECT rowid FROM invites WHERE expires_at <= ? ORDER BY expires_at, rowid LIMIT ?)`,
 }
 
-export type Statements = Readonly<Record<keyof typeof SQL, StatementSync>>
+/** Prepared statements by name. */
+export type Prepared<Name extends string> = Readonly<Record<Name, StatementSync>>
+export type Statements = Prepared<keyof typeof SQL>
 
-/** Prepares all statements. */
+/** Prepares all statements of channels. */
 export function prepareStatements(db: DatabaseSync): Statements {
-  const prepared = Object.entries(SQL).map(([name, sql]) => {
-    const statement = db.prepare(sql)
+  return prepared(db, SQL)
+}
+
+/** Prepares statements that return rows as arrays. */
+export function prepared<Name extends string>(db: DatabaseSync, sql: Readonly<Record<Name, string>>): Prepared<Name> {
+  const statements = Object.entries<string>(sql).map(([name, text]) => {
+    const statement = db.prepare(text)
     statement.setReturnArrays(true)
     return [name, statement]
   })
-  return Object.fromEntries(prepared) as Statements
+  return Object.fromEntries(statements) as Prepared<Name>
 }
 
 /** The rows of a query, one at a time. */

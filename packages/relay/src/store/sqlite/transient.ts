@@ -1,17 +1,19 @@
 /** Join requests and used nonces in SQLite. There is one node, so no one needs notices. */
-import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import type { DatabaseSync } from 'node:sqlite'
 import { fromHex, toHex } from '@static/protocol'
 import type { AgentId, JoinRequest, Time } from '../../ports.ts'
-import type { JoinHeader, Notices, TransientRows } from '../ledger/transient-rows.ts'
+import { type JoinHeader, type JoinQueue, type Notices, type TransientRows, queueOf } from '../ledger/transient-rows.ts'
 import { intact, sealed } from './checksum.ts'
+import { type Prepared, prepared } from './statements.ts'
 
 /** Maximum number of rows of each table that one sweep deletes. */
 const SWEEP_ROWS = 2048
 
 const SQL = {
-  joins: 'SELECT invite, channel, agent, until, length(box), given FROM joins WHERE owner = ? ORDER BY number',
-  box: 'SELECT owner, invite, agent, box, checksum FROM joins WHERE invite = ? AND agent = ?',
-  putJoin: `INSERT INTO joins (channel, until, owner, invite, agent, box, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+  joins: `SELECT number, invite, channel, agent, until, length(box), given FROM joins
+    WHERE queue = ? ORDER BY number`,
+  box: 'SELECT queue, invite, agent, box, checksum FROM joins WHERE invite = ? AND agent = ?',
+  putJoin: `INSERT INTO joins (channel, until, queue, invite, agent, box, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
   giveJoin: 'UPDATE joins SET given = ? WHERE invite = ? AND agent = ?',
   dropJoin: 'DELETE FROM joins WHERE invite = ? AND agent = ?',
   expireJoins: 'DELETE FROM joins WHERE number IN (SELECT number FROM joins WHERE until <= ? LIMIT ?)',
@@ -19,43 +21,47 @@ const SQL = {
   expireNonces: 'DELETE FROM nonces WHERE nonce IN (SELECT nonce FROM nonces WHERE until <= ? LIMIT ?)',
 }
 
-type JoinRow = [invite: string, channel: Uint8Array, agent: Uint8Array, until: Time, size: number, given: string | null]
+type JoinRow = [
+  number: number,
+  invite: string,
+  channel: Uint8Array,
+  agent: Uint8Array,
+  until: Time,
+  size: number,
+  given: string | null,
+]
 
 /** The short-lived rows of an open database. */
 export class SqliteTransientRows implements TransientRows {
-  readonly #statements: Readonly<Record<keyof typeof SQL, StatementSync>>
+  readonly #statements: Prepared<keyof typeof SQL>
 
   constructor(db: DatabaseSync) {
-    const prepared = Object.entries(SQL).map(([name, sql]) => {
-      const statement = db.prepare(sql)
-      statement.setReturnArrays(true)
-      return [name, statement]
-    })
-    this.#statements = Object.fromEntries(prepared) as Record<keyof typeof SQL, StatementSync>
+    this.#statements = prepared(db, SQL)
   }
 
-  joinsOf(owner: AgentId): readonly JoinHeader[] {
-    const rows = this.#statements.joins.all(fromHex(owner)) as unknown as JoinRow[]
-    return rows.map(([invite, channel, agent, until, size, given]) => {
-      return { invite, channel: toHex(channel), agent: toHex(agent), until, size, given: given ?? undefined }
+  joinsOf(queue: JoinQueue): readonly JoinHeader[] {
+    const rows = this.#statements.joins.all(fromHex(queue)) as unknown as JoinRow[]
+    return rows.map(([number, invite, channel, agent, until, size, given]) => {
+      return { number, invite, channel: toHex(channel), agent: toHex(agent), until, size, given: given ?? undefined }
     })
   }
 
-  joinBox(_owner: AgentId, invite: string, agent: AgentId): Uint8Array {
+  joinBox(_queue: JoinQueue, invite: string, agent: AgentId): Uint8Array {
     const row = this.#statements.box.get(invite, fromHex(agent))
     return (intact(row, 'a join request') as [Uint8Array, string, Uint8Array, Uint8Array])[3]
   }
 
-  putJoin({ invite, channel, owner, agent, box, until }: JoinRequest): void {
-    const row = sealed([fromHex(owner), invite, fromHex(agent), box])
+  putJoin(join: JoinRequest): void {
+    const { invite, channel, agent, box, until } = join
+    const row = sealed([fromHex(queueOf(join)), invite, fromHex(agent), box])
     this.#statements.putJoin.run(fromHex(channel), until, ...row)
   }
 
-  giveJoin(_owner: AgentId, invite: string, agent: AgentId, session: string): void {
+  giveJoin(invite: string, agent: AgentId, session: string): void {
     this.#statements.giveJoin.run(session, invite, fromHex(agent))
   }
 
-  dropJoin(_owner: AgentId, invite: string, agent: AgentId): void {
+  dropJoin(invite: string, agent: AgentId): void {
     this.#statements.dropJoin.run(invite, fromHex(agent))
   }
 

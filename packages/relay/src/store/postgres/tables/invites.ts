@@ -1,5 +1,6 @@
 /** Invites. Those of a channel are changed only by whoever holds its lock. */
 import type { ChannelId, Invite, Time } from '../../../ports.ts'
+import type { InviteRows } from '../../ledger/invite-rows.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { intact, sealed } from '../../sqlite/checksum.ts'
 import { type InviteRow, inviteRow, readInvite } from '../../sqlite/records.ts'
@@ -7,13 +8,13 @@ import { Facts, Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'
 
-const FIND = statement(`SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum
+const FIND = statement(`SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum
   FROM invites WHERE id = ANY($1::text[])`)
 const STATES = statement(`SELECT id, expires_at, max_uses, uses, revoked FROM invites
   WHERE channel = $1 ORDER BY changed`)
-const PUT =
-  statement(`INSERT INTO invites (id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, checksum)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at,
+const PUT = statement(`INSERT INTO invites
+    (id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at,
   max_uses = excluded.max_uses, uses = excluded.uses, revoked = excluded.revoked, checksum = excluded.checksum,
   changed = excluded.changed WHERE invites.channel = excluded.channel AND invites.agent = excluded.agent`)
 const DROP = statement('DELETE FROM invites WHERE id = ANY($1::text[])')
@@ -24,7 +25,7 @@ const EXPIRE = statement(`DELETE FROM invites WHERE id IN
 type State = Pick<Invite, 'id' | 'expiresAt' | 'maxUses' | 'uses' | 'revoked'>
 
 /** The invites of a transaction. */
-export class InviteTable implements Table {
+export class InviteTable implements InviteRows, Table {
   readonly #transaction: Transaction
   readonly #facts = new Facts()
   /** Null: there is none. */
@@ -79,15 +80,18 @@ export class InviteTable implements Table {
     return count
   }
 
-  dropEnded(channel: Channel, now: Time, kept: number): void {
+  dropEnded(channel: Channel, now: Time, kept: number): readonly string[] {
     const all = this.#of(channel)
+    const dropped: string[] = []
     for (const [id, invite] of all) {
-      if (all.size <= kept) return
+      if (all.size <= kept) break
       if (isActive(invite, now)) continue
       all.delete(id)
       this.#put.delete(id)
       this.#dropped.add(id)
+      dropped.push(id)
     }
+    return dropped
   }
 
   /** The channel is deleted. */

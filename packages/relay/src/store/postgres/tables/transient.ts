@@ -1,7 +1,13 @@
 /** Join requests, used nonces and notices. Join requests are changed only by whoever holds the lock of their channel. */
 import { toHex } from '@static/protocol'
 import type { AgentId, JoinRequest, StoreEvent, Time } from '../../../ports.ts'
-import type { JoinHeader, Notices, TransientRows } from '../../ledger/transient-rows.ts'
+import {
+  type JoinHeader,
+  type JoinQueue,
+  type Notices,
+  type TransientRows,
+  queueOf,
+} from '../../ledger/transient-rows.ts'
 import { intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
@@ -11,11 +17,12 @@ import { type Transaction, ask, bytea, send } from '../write.ts'
 /** Maximum number of rows of each table that one sweep deletes. */
 const SWEEP_ROWS = 2048
 
-const JOINS = statement(`SELECT invite, channel, agent, until, octet_length(box)::bigint, given FROM joins
-  WHERE owner = $1 ORDER BY number`)
-const BOX = statement('SELECT owner, invite, agent, box, checksum FROM joins WHERE owner = $1')
-const PUT_JOIN = statement(`INSERT INTO joins (channel, until, owner, invite, agent, box, checksum)
-  VALUES ($1, $2, $3, $4, $5, $6, $7)`)
+const NUMBERS = statement(`SELECT nextval(pg_get_serial_sequence('joins', 'number')) FROM generate_series(1, $1::int)`)
+const JOINS = statement(`SELECT number, invite, channel, agent, until, octet_length(box)::bigint, given FROM joins
+  WHERE queue = $1 ORDER BY number`)
+const BOX = statement('SELECT queue, invite, agent, box, checksum FROM joins WHERE queue = $1')
+const PUT_JOIN = statement(`INSERT INTO joins (number, channel, until, queue, invite, agent, box, checksum)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
 const GIVE_JOIN = statement('UPDATE joins SET given = $1 WHERE invite = $2 AND agent = $3')
 const DROP_JOIN = statement('DELETE FROM joins WHERE invite = $1 AND agent = $2')
 const EXPIRE_JOINS = statement(`DELETE FROM joins WHERE number IN
@@ -46,7 +53,14 @@ interface NoticePosition {
   readonly page?: { readonly now: string; readonly xid: string; readonly number: number }
 }
 
-type JoinRow = [string, Uint8Array, Uint8Array, Time, number, string | null]
+type JoinRow = [number, string, Uint8Array, Uint8Array, Time, number, string | null]
+
+/** A request that the batch stores. */
+interface NewJoin {
+  readonly number: number
+  readonly join: JoinRequest
+  readonly given: string | undefined
+}
 
 /** The short-lived rows of a transaction. */
 export class TransientTable implements TransientRows, Table {
@@ -55,7 +69,10 @@ export class TransientTable implements TransientRows, Table {
   /** Whether each nonce was stored by this transaction. */
   readonly #nonces = new Map<string, boolean>()
   readonly #used = new Set<string>()
-  readonly #put = new Map<string, { readonly join: JoinRequest; readonly given: string | undefined }>()
+  /** Numbers reserved for this transaction, under the locks of the channels. */
+  #numbers: number[] = []
+  #numbered = 0
+  readonly #put = new Map<string, NewJoin>()
   readonly #given = new Map<string, readonly [session: string, invite: string, agent: AgentId]>()
   readonly #dropped = new Map<string, readonly [invite: string, agent: AgentId]>()
   #events: StoreEvent[] = []
@@ -68,55 +85,67 @@ export class TransientTable implements TransientRows, Table {
   begin(): void {
     this.#facts.clear()
     this.#nonces.clear()
+    this.#numbers = []
     this.rewind()
   }
 
   rewind(): void {
     for (const changes of [this.#used, this.#put, this.#given, this.#dropped]) changes.clear()
+    this.#numbered = 0
     this.#events = []
     this.#expiry = undefined
   }
 
-  joinsOf(owner: AgentId): readonly JoinHeader[] {
-    const rows = this.#facts.need(`joins ${owner}`, () => ask(this.#transaction, JOINS, [bytea(owner)]))
+  joinsOf(queue: JoinQueue): readonly JoinHeader[] {
+    const rows = this.#facts.need(`joins ${queue}`, () => ask(this.#transaction, JOINS, [bytea(queue)]))
     const stored = (rows as JoinRow[])
-      .map(([invite, channel, agent, until, size, given]) => {
+      .map(([number, invite, channel, agent, until, size, given]) => {
         const key = keyOf(invite, toHex(agent))
         const session = this.#given.get(key)?.[0] ?? given ?? undefined
-        return { invite, channel: toHex(channel), agent: toHex(agent), until, size, given: session }
+        return { number, invite, channel: toHex(channel), agent: toHex(agent), until, size, given: session }
       })
       .filter(({ invite, agent }) => !this.#dropped.has(keyOf(invite, agent)))
-    const own = [...this.#put.values()].filter(({ join }) => join.owner === owner)
+    const own = [...this.#put.values()].filter(({ join }) => queueOf(join) === queue)
     return [
       ...stored,
-      ...own.map(({ join: { invite, channel, agent, until, box }, given }) => {
-        return { invite, channel, agent, until, size: box.length, given }
+      ...own.map(({ number, join: { invite, channel, agent, until, box }, given }) => {
+        return { number, invite, channel, agent, until, size: box.length, given }
       }),
     ]
   }
 
-  joinBox(owner: AgentId, invite: string, agent: AgentId): Uint8Array {
+  joinBox(queue: JoinQueue, invite: string, agent: AgentId): Uint8Array {
     const own = this.#put.get(keyOf(invite, agent))
     if (own) return own.join.box
-    const rows = this.#facts.need(`boxes ${owner}`, () => ask(this.#transaction, BOX, [bytea(owner)]))
+    const rows = this.#facts.need(`boxes ${queue}`, () => ask(this.#transaction, BOX, [bytea(queue)]))
     const row = rows.find(([, id, joiner]) => id === invite && toHex(joiner as Uint8Array) === agent)
     // The owner's other channels are not locked.
     if (!row) throw new Stale('a join request')
     return (intact(row, 'a join request') as [Uint8Array, string, Uint8Array, Uint8Array])[3]
   }
 
-  putJoin(join: JoinRequest): void {
-    this.#put.set(keyOf(join.invite, join.agent), { join, given: undefined })
+  /** Reserves numbers. The channels they are for must be locked: a channel's requests are in commit order. */
+  async reserve(count: number): Promise<void> {
+    if (count <= this.#numbers.length) return
+    const rows = await ask(this.#transaction, NUMBERS, [count - this.#numbers.length])
+    this.#numbers.push(...rows.map(([number]) => number as number))
   }
 
-  giveJoin(_owner: AgentId, invite: string, agent: AgentId, session: string): void {
+  putJoin(join: JoinRequest): void {
+    const number = this.#numbers[this.#numbered]
+    if (number === undefined) throw new Missing(() => this.reserve(this.#numbers.length + 1))
+    this.#numbered += 1
+    this.#put.set(keyOf(join.invite, join.agent), { number, join, given: undefined })
+  }
+
+  giveJoin(invite: string, agent: AgentId, session: string): void {
     const key = keyOf(invite, agent)
     const own = this.#put.get(key)
-    if (own) this.#put.set(key, { join: own.join, given: session })
+    if (own) this.#put.set(key, { ...own, given: session })
     this.#given.set(key, [session, invite, agent])
   }
 
-  dropJoin(_owner: AgentId, invite: string, agent: AgentId): void {
+  dropJoin(invite: string, agent: AgentId): void {
     const key = keyOf(invite, agent)
     this.#put.delete(key)
     this.#given.delete(key)
@@ -176,7 +205,7 @@ export class TransientTable implements TransientRows, Table {
     for (const [invite, agent] of this.#dropped.values()) {
       send(this.#transaction, DROP_JOIN, [invite, bytea(agent)])
     }
-    for (const { join } of this.#put.values()) send(this.#transaction, PUT_JOIN, joinRow(join))
+    for (const each of this.#put.values()) send(this.#transaction, PUT_JOIN, joinRow(each))
     for (const [session, invite, agent] of this.#given.values()) {
       send(this.#transaction, GIVE_JOIN, [session, invite, bytea(agent)])
     }
@@ -188,8 +217,9 @@ export class TransientTable implements TransientRows, Table {
   }
 }
 
-function joinRow({ invite, channel, owner, agent, box, until }: JoinRequest): Row {
-  return [bytea(channel), until, ...sealed([bytea(owner), invite, bytea(agent), box])]
+function joinRow({ number, join }: NewJoin): Row {
+  const { invite, channel, agent, box, until } = join
+  return [number, bytea(channel), until, ...sealed([bytea(queueOf(join)), invite, bytea(agent), box])]
 }
 
 function keyOf(invite: string, agent: AgentId): string {

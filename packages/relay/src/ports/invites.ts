@@ -1,0 +1,113 @@
+/** Invites and the requests of those who want to join with one, and the operations of a store on them. */
+import type { AgentId, ChannelId, Time } from './log.ts'
+import type { Account, Actor, Done, Refusal } from './operations.ts'
+
+/** An invite that joiners may use to ask for admission. */
+export interface Invite {
+  readonly id: string
+  readonly channel: ChannelId
+  /** The agent that registered it. */
+  readonly agent: AgentId
+  readonly admissionKey: Uint8Array
+  readonly expiresAt: Time
+  readonly maxUses: number
+  readonly uses: number
+  readonly revoked: boolean
+  /** Whether any member with an account may admit joiners, not only the agent that registered it. */
+  readonly members: boolean
+}
+
+/** A request to join with an invite, until it is refused or the joiner is added. */
+export interface JoinRequest {
+  /** The id of the invite. */
+  readonly invite: string
+  readonly channel: ChannelId
+  /** The agent that registered the invite; undefined if any member with an account may admit the joiner. */
+  readonly owner: AgentId | undefined
+  /** The joiner. */
+  readonly agent: AgentId
+  /** Encrypted for those who may admit it. */
+  readonly box: Uint8Array
+  /** When the request expires. */
+  readonly until: Time
+}
+
+/** The operations of the store on invites and join requests: request and result of each. */
+export interface InviteOperations {
+  registerInvite: [
+    {
+      readonly actor: Actor & { readonly account: Account }
+      readonly invite: Omit<Invite, 'uses' | 'revoked' | 'agent'>
+      readonly maxInvites: number
+      readonly now: Time
+    },
+    Done | Refusal,
+  ]
+  revokeInvite: [{ readonly agent: AgentId; readonly id: string; readonly now: Time }, Done | Refusal]
+  invite: [
+    { readonly id: string; readonly joiner?: { readonly agent: AgentId; readonly now: Time } },
+    {
+      readonly invite: Invite | undefined
+      /** Why the joiner cannot use it; undefined if it can. */
+      readonly ended?: Refusal | undefined
+      /** Whether the joiner was added to the channel and its Welcome is waiting. */
+      readonly welcomed?: boolean
+    },
+  ]
+  /**
+   * Stores a join request; it replaces the one of this agent for this invite. Emits `joinRequested`. For members: refused
+   * if the invite has ended meanwhile.
+   */
+  requestJoin: [
+    {
+      readonly join: JoinRequest
+      readonly maxPerInvite: number
+      /** For an owner. Beyond it, its oldest request is dropped: its joiner retries. */
+      readonly maxPerOwner: number
+      /** For members. The requests of a channel, with those of the invite counted twice, must fit into it. */
+      readonly maxBytes: number
+      readonly now: Time
+    },
+    Done | Refusal,
+  ]
+  /**
+   * The join requests of a channel that wait for an agent, as owner or member: those it has not been given in this session
+   * first, and in order of arrival. Those for the owner are marked as given.
+   */
+  takeJoins: [
+    {
+      readonly actor: Actor & { readonly account: Account }
+      readonly channel: ChannelId
+      /** Identifies the agent's session. */
+      readonly session: string
+      /** The number of the last request for members that this session was given. */
+      readonly after: number
+      /**
+       * Return nothing unless there is a request that this session has not been given, and of those for members only such:
+       * otherwise each new joiner would cost every member all that wait.
+       */
+      readonly onlyIfNew: boolean
+      readonly maxRequests: number
+      /** At least one request is returned, however large. */
+      readonly maxBytes: number
+      readonly now: Time
+    },
+    {
+      readonly joins: readonly JoinRequest[]
+      /** The `after` of the next call. */
+      readonly lastNumber: number
+    },
+  ]
+  /** Ends a join request by the agent that registered the invite. Emits `joinAnswered`. `not_found` if there is none. */
+  answerJoin: [
+    {
+      readonly owner: AgentId
+      readonly invite: string
+      readonly agent: AgentId
+      /** An error code. */
+      readonly code: string
+      readonly now: Time
+    },
+    Done | Refusal,
+  ]
+}

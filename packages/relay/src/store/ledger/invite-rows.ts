@@ -1,0 +1,14 @@
+/** The invites of an engine. */
+import type { Invite, Time } from '../../ports.ts'
+import type { Channel } from './state.ts'
+
+/** Invites, in the order of their last change. */
+export interface InviteRows {
+  get(id: string): Invite | undefined
+  put(invite: Invite): void
+  countActive(channel: Channel, now: Time): number
+  /** Deletes the invites of a channel that were ended longest ago, until at most `kept` are left. Returns their ids. */
+  dropEnded(channel: Channel, now: Time, kept: number): readonly string[]
+  /** Deletes at most `limit` invites that expired before `since`. */
+  expire(since: Time, limit: number): void
+}

@@ -1,0 +1,266 @@
+/** Stories about invites with which any member with an account may admit joiners. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Actor, StoreRequest, StoreResult } from '../../src/ports.ts'
+import {
+  DAY,
+  HOUR,
+  type ChannelFixture,
+  accepted,
+  account,
+  agentId,
+  forEachEngine,
+  guest,
+  hex16,
+  id16,
+  member,
+  refused,
+  text,
+  welcomeFor,
+} from './channel-fixture.ts'
+
+const LIMITS = { maxPerInvite: 2, maxPerOwner: 3, maxBytes: 10_000 }
+type Limits = Partial<typeof LIMITS>
+type Taker = StoreRequest<'takeJoins'>['actor']
+
+const register = async (
+  f: ChannelFixture,
+  label: string,
+  fields: Partial<StoreRequest<'registerInvite'>['invite']> = {},
+): Promise<object> => {
+  const common = { id: hex16(label), channel: f.channel, admissionKey: text('k'), expiresAt: f.now + 30 * DAY }
+  const invite = { ...common, maxUses: 5, members: true, ...fields }
+  return f.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now: f.now })
+}
+
+const ask = (
+  f: ChannelFixture,
+  joiner: string,
+  invite = 'invite',
+  { box = text(`box of ${joiner}`), ...limits }: Limits & { box?: Uint8Array } = {},
+): Promise<StoreResult<'requestJoin'>> => {
+  const fields = { invite: hex16(invite), channel: f.channel, owner: undefined, agent: agentId(joiner), box }
+  return f.run('requestJoin', { join: { ...fields, until: f.now + 30 * DAY }, ...LIMITS, ...limits, now: f.now })
+}
+
+/** What a member gets, and the number to go on from. */
+const take = async (
+  f: ChannelFixture,
+  actor: Taker,
+  {
+    after = 0,
+    onlyIfNew = false,
+    maxRequests = 10,
+  }: { after?: number; onlyIfNew?: boolean; maxRequests?: number } = {},
+): Promise<{ boxes: string[]; lastNumber: number }> => {
+  const bounds = { maxRequests, maxBytes: 100_000 }
+  const asked = { actor, channel: f.channel, session: 'session', after, onlyIfNew, ...bounds, now: f.now }
+  const { joins, lastNumber } = await f.run('takeJoins', asked)
+  return { boxes: joins.map(({ box }) => Buffer.from(box).toString()), lastNumber }
+}
+
+const admit = (
+  f: ChannelFixture,
+  sender: string,
+  joiners: readonly string[],
+  { invite = 'invite', actor = member(sender) }: { invite?: string; actor?: Actor } = {},
+): Promise<StoreResult<'commit'>> => {
+  const welcomes = joiners.map((joiner) => welcomeFor(joiner, { inviteId: id16(invite) }))
+  return f.commit(sender, { adds: joiners, welcomes, actor })
+}
+
+const usesOf = async (f: ChannelFixture, label = 'invite'): Promise<number | undefined> =>
+  (await f.run('invite', { id: hex16(label) })).invite?.uses
+
+forEachEngine((open) => {
+  test('a request waits for every member with an account, and comes to each session once', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob', 'carol')
+    await register(f, 'invite')
+    f.told()
+    assert.deepEqual(await ask(f, 'dave'), { done: true })
+    assert.deepEqual(f.told(), [{ type: 'joinRequested', channel: f.channel, owner: undefined }])
+    for (const name of ['alice', 'bob', 'carol']) {
+      assert.deepEqual((await take(f, member(name), { onlyIfNew: true })).boxes, ['box of dave'], name)
+    }
+    const { lastNumber: after } = await take(f, member('bob'))
+    assert.deepEqual(await take(f, member('bob'), { after, onlyIfNew: true }), { boxes: [], lastNumber: after })
+    assert.deepEqual((await take(f, member('bob'), { after })).boxes, ['box of dave'], 'until it is answered')
+    // A new one alone, so that each joiner costs every member one box; a repeated one is new.
+    await ask(f, 'erin')
+    const next = await take(f, member('bob'), { after, onlyIfNew: true })
+    assert.deepEqual(next.boxes, ['box of erin'])
+    await ask(f, 'dave')
+    assert.deepEqual((await take(f, member('bob'), { after: next.lastNumber, onlyIfNew: true })).boxes, ['box of dave'])
+    // Those that do not fit come with the next call.
+    const first = await take(f, member('carol'), { maxRequests: 1, onlyIfNew: true })
+    assert.deepEqual(first.boxes, ['box of erin'])
+    const second = await take(f, member('carol'), { after: first.lastNumber, onlyIfNew: true })
+    assert.deepEqual(second.boxes, ['box of dave'])
+  })
+
+  test('strangers, removed members and accounts of another mode get no requests', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite')
+    await ask(f, 'dave')
+    accepted(await f.commit('alice', { removes: ['bob'] }))
+    const other = { agent: agentId('alice'), account: account('alice', 'test') }
+    for (const actor of [member('bob'), member('eve'), other]) {
+      assert.deepEqual((await take(f, actor)).boxes, [])
+    }
+    assert.deepEqual((await take(f, member('alice'))).boxes, ['box of dave'])
+  })
+
+  test('the owner gets requests for itself and for members, and members only the latter', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite')
+    await register(f, 'own', { members: false })
+    const join = { invite: hex16('own'), channel: f.channel, owner: agentId('alice'), agent: agentId('erin') }
+    const request = { join: { ...join, box: text('box of erin'), until: f.now + HOUR }, ...LIMITS, now: f.now }
+    await f.run('requestJoin', request)
+    await ask(f, 'dave')
+    assert.deepEqual((await take(f, member('alice'))).boxes, ['box of erin', 'box of dave'])
+    assert.deepEqual((await take(f, member('bob'))).boxes, ['box of dave'])
+    refused(await ask(f, 'frank', 'own'), 'invite_invalid')
+    // An invite stays what it is.
+    refused(await register(f, 'own'), 'invite_invalid')
+    refused(await register(f, 'invite', { members: false }), 'invite_invalid')
+  })
+
+  test('the newest request is refused when an invite or the channel has too many', async (t) => {
+    const f = await open(t)
+    await f.found('alice')
+    await register(f, 'invite')
+    await register(f, 'another')
+    await ask(f, 'bob')
+    await ask(f, 'carol')
+    refused(await ask(f, 'dave'), 'rate_limited')
+    assert.deepEqual(await ask(f, 'carol'), { done: true }, 'a repeated one replaces the first')
+    assert.deepEqual((await take(f, member('alice'))).boxes, ['box of bob', 'box of carol'])
+    // Each counts 500 bytes more. An invite that has all it can get leaves as much to the others.
+    const large = { box: new Uint8Array(1500), maxPerInvite: 99, maxBytes: 15_000 }
+    for (const name of ['dave', 'erin', 'frank']) assert.deepEqual(await ask(f, name, 'invite', large), { done: true })
+    refused(await ask(f, 'grace', 'invite', large), 'rate_limited')
+    assert.deepEqual(await ask(f, 'grace', 'another', large), { done: true })
+    assert.deepEqual(await ask(f, 'dave', 'invite', { ...large, box: text('small') }), { done: true })
+    // None is pushed out, and those of owners have their own limit.
+    assert.equal((await take(f, member('alice'), { maxRequests: 99 })).boxes.length, 6)
+  })
+
+  test('a request ends with the owner’s answer, a Welcome, a revocation, its invite or its channel', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    for (const label of ['invite', 'another', 'third']) await register(f, label)
+    await register(f, 'short', { expiresAt: f.now + HOUR })
+    await ask(f, 'dave')
+    await ask(f, 'erin')
+    await ask(f, 'frank', 'another')
+    const answer = { invite: hex16('invite'), agent: agentId('dave'), code: 'group_full', now: f.now }
+    // A member cannot turn a joiner away.
+    refused(await f.run('answerJoin', { owner: agentId('bob'), ...answer }), 'not_found')
+    f.told()
+    assert.deepEqual(await f.run('answerJoin', { owner: agentId('alice'), ...answer }), { done: true })
+    const answered = { type: 'joinAnswered', agent: agentId('dave'), inviteId: hex16('invite'), code: 'group_full' }
+    assert.deepEqual(f.told(), [answered])
+    assert.deepEqual((await take(f, member('bob'))).boxes, ['box of erin', 'box of frank'])
+    accepted(await admit(f, 'bob', ['erin']))
+    assert.deepEqual((await take(f, member('bob'))).boxes, ['box of frank'])
+    f.told()
+    await f.run('revokeInvite', { agent: agentId('alice'), id: hex16('another'), now: f.now })
+    const revoked = { ...answered, agent: agentId('frank'), inviteId: hex16('another'), code: 'invite_revoked' }
+    assert.deepEqual(f.told(), [revoked])
+    // Asked before the revocation, stored after it.
+    refused(await ask(f, 'grace', 'another'), 'invite_revoked')
+    f.now += HOUR
+    refused(await ask(f, 'grace', 'short'), 'invite_expired')
+    await ask(f, 'heidi', 'third')
+    await f.run('sweep', { now: f.now + 29 * DAY })
+    f.now += 29 * DAY
+    assert.deepEqual((await take(f, member('bob'))).boxes, ['box of heidi'])
+    f.told()
+    await f.run('delete', { account: account('alice'), channel: f.channel, name: undefined })
+    assert.deepEqual(f.told()[0], {
+      ...revoked,
+      agent: agentId('heidi'),
+      inviteId: hex16('third'),
+      code: 'invite_invalid',
+    })
+    refused(await ask(f, 'heidi', 'third'), 'invite_invalid')
+  })
+
+  test('a Welcome in another channel does not end a request', async (t) => {
+    const f = await open(t)
+    await f.found('alice')
+    await register(f, 'invite')
+    await ask(f, 'dave')
+    const other = hex16('other')
+    await f.create('eve', { channel: other, name: 'acme/support/other' })
+    const welcomes = [welcomeFor('dave', { inviteId: id16('invite') })]
+    accepted(await f.run('commit', f.commitRequest('eve', { channel: other, slot: 0, adds: ['dave'], welcomes })))
+    assert.deepEqual((await take(f, member('alice'))).boxes, ['box of dave'])
+    assert.equal(await usesOf(f), 0)
+  })
+
+  test('a commit counts a use for each Welcome, or is refused', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob', 'carol')
+    await register(f, 'invite', { maxUses: 3 })
+    await register(f, 'revoked')
+    await register(f, 'short', { expiresAt: f.now + HOUR })
+    await f.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked'), now: f.now })
+    const request = f.commitRequest('bob', { adds: ['j1'], welcomes: [welcomeFor('j1', { inviteId: id16('invite') })] })
+    accepted(await f.run('commit', request))
+    accepted(await f.run('commit', request))
+    f.head += 1
+    assert.equal(await usesOf(f), 1, 'a repeated commit counts nothing')
+    refused(await admit(f, 'carol', ['j2', 'j3', 'j4']), 'invite_used_up')
+    refused(await admit(f, 'carol', ['j2'], { invite: 'revoked' }), 'invite_revoked')
+    // Two members admit at once: the slot decides, and one use is counted.
+    const both = await Promise.all(['bob', 'carol'].map((name) => admit(f, name, ['j2'])))
+    accepted(both.find((result) => 'index' in result) ?? {})
+    refused(both.find((result) => !('index' in result)) ?? {}, 'epoch_mismatch')
+    assert.equal(await usesOf(f), 2)
+    accepted(await admit(f, 'alice', ['j3']))
+    refused(await admit(f, 'alice', ['j4']), 'invite_used_up')
+    // The owner returns a use by raising the limit.
+    await register(f, 'invite', { maxUses: 4 })
+    accepted(await admit(f, 'bob', ['j4']))
+    f.now += HOUR
+    refused(await admit(f, 'bob', ['j5'], { invite: 'short' }), 'invite_expired')
+    assert.deepEqual([await usesOf(f), await usesOf(f, 'short'), await usesOf(f, 'revoked')], [4, 0, 0])
+    assert.deepEqual(await f.roster('j1', 'j2', 'j3', 'j4', 'j5'), ['j1', 'j2', 'j3', 'j4'])
+  })
+
+  test('guests cannot admit, and a Welcome that names the invite must come with its commit', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob', 'gina')
+    await register(f, 'invite')
+    refused(await admit(f, 'gina', ['dave'], { actor: guest('gina') }), 'api_key_required')
+    assert.equal(await usesOf(f), 0)
+    accepted(await f.commit('bob', { adds: ['dave'], welcomes: [] }))
+    const late = welcomeFor('dave', { inviteId: id16('invite') })
+    const sent = { actor: member('bob'), channel: f.channel, slot: f.head - 1, welcome: late, paid: 0, now: f.now }
+    refused(await f.run('welcome', sent), 'not_allowed')
+  })
+
+  test('a rejected commit returns the uses it counted, once', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite', { maxUses: 2 })
+    await register(f, 'own', { members: false })
+    accepted(await admit(f, 'bob', ['dave', 'erin']))
+    refused(await admit(f, 'alice', ['frank']), 'invite_used_up')
+    for (let times = 0; times < 2; times++) await f.reject(member('alice'), f.head - 1)
+    assert.equal(await usesOf(f), 0)
+    accepted(await admit(f, 'alice', ['frank']))
+    assert.equal(await usesOf(f), 1)
+    // The owner's own commit, too; but it counts the uses of its own invites itself.
+    await f.reject(member('alice'), f.head - 1)
+    assert.equal(await usesOf(f), 0)
+    accepted(await admit(f, 'alice', ['grace'], { invite: 'own' }))
+    await f.reject(member('alice'), f.head - 1)
+    assert.equal(await usesOf(f, 'own'), 1)
+  })
+})
