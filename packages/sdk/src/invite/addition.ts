@@ -119,7 +119,7 @@ export async function addTogether<Asking extends Candidate>(
 function changeFor<Asking extends Candidate>(
   group: GroupState,
   candidates: readonly Asking[],
-  { noticeOf }: Decision<Asking>,
+  decision: Decision<Asking>,
 ): Omit<CommitChange, 'now'> {
   const back = candidates.filter(({ agent, signatureKey }) => {
     const leaf = group.members.get(agent)
@@ -128,6 +128,6 @@ function changeFor<Asking extends Candidate>(
   return {
     adds: candidates.map(({ keyPackage }) => keyPackage),
     removes: back.map(({ agentId }) => agentId),
-    leaveNotices: back.flatMap(({ agent }) => noticeOf(agent) ?? []),
+    leaveNotices: back.flatMap(({ agent }) => decision.noticeOf(agent) ?? []),
   }
 }

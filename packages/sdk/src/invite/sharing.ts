@@ -57,12 +57,12 @@ export class SharedInvites {
   /** Removes who was added beyond the count, and who has stayed silent. Their uses are given back. */
   async tidy(membership: Membership): Promise<void> {
     const { admissions, owner, group, failure } = membership
-    const { agentId, now } = this.#agent.context
-    if (owner !== agentId || failure || !group) return
+    const { context } = this.#agent
+    if (owner !== context.agentId || failure || !group) return
     const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
-    const time = now()
+    const now = context.now()
     const beyond = uses.filter((use) => use.beyond)
-    const silent = uses.filter(({ state, since }) => state === 'added' && time - since >= HELLO_MS)
+    const silent = uses.filter(({ state, since }) => state === 'added' && now - since >= HELLO_MS)
     if (beyond.length > 0) await unlessRefused(this.#remove(membership, beyond, true))
     if (silent.length > 0) await unlessRefused(this.#remove(membership, silent, false))
   }

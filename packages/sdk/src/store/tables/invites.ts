@@ -2,7 +2,14 @@
  * Tables of invites: issued ones, the agents that joined with them, those that members may use, and this agent's own
  * joins in progress.
  */
-import type { AttemptRecord, ClaimRecord, InviteListRecord, InviteRecord, JoinerRecord, UseRecord } from '../../ports.ts'
+import type {
+  AttemptRecord,
+  ClaimRecord,
+  InviteListRecord,
+  InviteRecord,
+  JoinerRecord,
+  UseRecord,
+} from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 

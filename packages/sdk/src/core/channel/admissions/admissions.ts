@@ -176,8 +176,7 @@ export class Admissions {
       // A group of one learns it when someone is added.
       const isAlone = this.#channel.group?.members.size === 1
       try {
-        if (!isAlone)
-          await this.#sender.send('invites', encodeListFrame(list.signed, history.position.slot, counts))
+        if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, history.position.slot, counts))
       } catch {
         return
       }
@@ -295,4 +294,3 @@ function ownInviteFor({ welcomes }: SendCommitRequest, agent: AgentId): string |
 function keyOf({ agent, slot }: UseRecord): string {
   return `${agent} ${slot}`
 }
-
