@@ -37,8 +37,11 @@ export interface Candidate extends CheckedKeyPackage, JoinRequest {
 
 /** How a batch is decided. */
 export interface Decision<Asking extends Candidate> {
-  /** Whether a candidate is still to be added, on top of the group as it is when the commit is made. Throws why not. */
-  isDue(each: Asking, group: GroupState): boolean
+  /**
+   * Whether a candidate is still to be added, beside `others` and on top of the group as it is when the commit is made.
+   * Throws why not.
+   */
+  isDue(each: Asking, group: GroupState, others: readonly Asking[]): boolean
   /** A candidate was not added. */
   failed(each: Asking, error: unknown): Promise<void>
   /** What is recorded with the commit. */
@@ -78,14 +81,15 @@ export async function addTogether<Asking extends Candidate>(
   let chosen: readonly Asking[] = []
   const choose = (group: GroupState): Omit<CommitChange, 'now'> | undefined => {
     faults.clear()
-    chosen = candidates.filter((each) => {
+    const due: Asking[] = []
+    for (const each of candidates) {
       try {
-        return decision.isDue(each, group)
+        if (decision.isDue(each, group, due)) due.push(each)
       } catch (error) {
         faults.set(each, error)
-        return false
       }
-    })
+    }
+    chosen = due
     return chosen.length === 0 ? undefined : changeFor(group, chosen, decision)
   }
   try {

@@ -102,19 +102,28 @@ function choose(
     if (chosen.length >= MOST_CLAIMED) break
     if (done.has(agent) || isIn(membership, agent) || admissions.claims.isHeldBack(agent)) continue
     const listed = admissions.invite(invite)
-    const count = admissions.count(invite)
+    const left = usesLeft(admissions, invite)
     // A newcomer that has not been told how many have joined admits no one.
-    if (listed && count === undefined) continue
-    const others = chosen.filter((other) => other.invite === invite).length
-    if (!listed) failed(each, StaticError.of('invite_revoked'))
+    if (listed && left === undefined) continue
+    if (!listed || left === undefined) failed(each, StaticError.of('invite_revoked'))
     else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
-    else if ((count ?? 0) >= listed.maxUses) failed(each, StaticError.of('invite_used_up'))
+    else if (left <= 0) failed(each, StaticError.of('invite_used_up'))
     else if (context.pins.conflict(owner, identity, agent) !== undefined)
       failed(each, StaticError.of('identity_changed'))
     else if ((group?.members.size ?? 0) + chosen.length >= MAX_MEMBERS) failed(each, StaticError.of('group_full'))
-    else if ((count ?? 0) + others < listed.maxUses) chosen.push(each)
+    else if (countOf(chosen, invite) < left) chosen.push(each)
   }
   return chosen
+}
+
+/** How many may still join with an invite; undefined if it is not in the list, or the count is not known. */
+function usesLeft(admissions: Membership['admissions'], invite: string): number | undefined {
+  const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
+  return listed && count !== undefined ? listed.maxUses - count : undefined
+}
+
+function countOf(candidates: readonly MembersCandidate[], invite: string): number {
+  return candidates.filter((each) => each.invite === invite).length
 }
 
 /** Adds those that this agent has claimed, unless another commit has come in between. */
@@ -125,10 +134,13 @@ async function add(
 ): Promise<void> {
   const { admissions, roster } = membership
   await addTogether(membership, candidates, {
-    isDue: (each, group) => {
+    isDue: (each, group, others) => {
       if (!admissions.claims.isOwn(each)) return false
       if (group.members.has(each.agent) && !roster.notice(each.agent)) return false
-      if (!admissions.invite(each.invite)) throw StaticError.of('invite_revoked')
+      // The claim may have been delayed until after another commit.
+      const left = usesLeft(admissions, each.invite)
+      if (left === undefined) throw StaticError.of('invite_revoked')
+      if (countOf(others, each.invite) >= left) throw StaticError.of('invite_used_up')
       return true
     },
     failed: (each, error) => Promise.resolve(failed(each, error)),

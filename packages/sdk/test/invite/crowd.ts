@@ -20,7 +20,7 @@ export interface Joiner {
   readonly name: string
   readonly agentId: AgentId
   readonly request: JoinRequest
-  /** Follows the channel from its Welcome on. */
+  /** Follows the channel from its Welcome on, which is on disk then. */
   enter(): Promise<Player>
 }
 
@@ -67,7 +67,11 @@ export class Crowd {
       name,
       agentId: toHex(agentId),
       request: create(JoinRequestSchema, { inviteId: keys.inviteId, agentId, box }),
-      enter: () => join(this.welcomeOf(toHex(agentId))),
+      enter: async () => {
+        const player = await join(this.welcomeOf(toHex(agentId)))
+        player.journal.flush()
+        return player
+      },
     }
   }
 

@@ -29,6 +29,9 @@ import {
 /** What admissions ask of the agent. */
 type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
 
+/** The uses that a newcomer keeps without a list. Honest members add no more before it arrives. */
+const MOST_BEFORE_LIST = 256
+
 /** The list in force. */
 interface CurrentList extends InviteList {
   /** As the owner signed it. */
@@ -189,7 +192,6 @@ export class Admissions {
   /** A commit of a member is adopted. `own` is the request of this agent's commit. */
   change(by: AgentId, added: readonly AgentId[], own?: SendCommitRequest): void {
     const { id, owner, history } = this.#channel
-    if (!this.#list && !own) return
     const { slot } = history.position
     for (const agent of added) {
       const invite = own ? ownInviteFor(own, agent) : this.claims.inviteFor(by, agent)
@@ -211,9 +213,11 @@ export class Admissions {
     const { id, name } = this.#channel
     const { agent, invite, by } = use
     const listed = this.invite(invite)
-    // A newcomer that does not know the count knows at least the uses that it has seen.
+    // Before a newcomer gets the list, it counts all that are claimed: the list may be older than they are.
+    if (!this.#list && this.#uses.size >= MOST_BEFORE_LIST) return
+    // One that does not know the count knows at least the uses that it has seen.
     const count = this.count(invite) ?? [...this.#uses.values()].filter((other) => other.invite === invite).length
-    const beyond = !listed || count >= listed.maxUses
+    const beyond = this.#list !== undefined && (!listed || count >= listed.maxUses)
     this.#putUse({ ...use, beyond })
     this.#context.emit({ type: 'admitted', channel: name, member: agent, by, invite, beyond })
     this.#context.invites?.used(id, invite)
@@ -267,7 +271,7 @@ export class Admissions {
     const { id, group } = this.#channel
     for (const [key, use] of this.#uses) {
       const isIn = group?.members.has(use.agent) === true
-      const counts = !use.beyond && this.invite(use.invite) !== undefined
+      const counts = !use.beyond && (!this.#list || this.invite(use.invite) !== undefined)
       if (counts || (isIn && (use.beyond || use.state !== 'here'))) continue
       this.#uses.delete(key)
       this.#change({ type: 'dropUse', id, agent: use.agent, slot: use.slot })
