@@ -144,14 +144,14 @@ export class Joins {
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
     this.#effects.store('invite', { id, joiner: { agent, now: this.#effects.now } }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
-      const { invite, ended, welcomed } = outcome.value
+      const { invite, ended, joined, welcomed } = outcome.value
       if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
         return request.refuse({ refused: 'invite_invalid' })
       }
       // An agent that retries may already have been added, with the last use: its Welcome is on the way.
-      if (welcomed === true && (ended || invite.members)) request.answer(ASKED)
-      else if (ended) request.refuse(ended)
-      else this.#add(request, invite, value.box)
+      if (welcomed === true && (ended || invite.members)) return request.answer(ASKED)
+      if (ended) return request.refuse(ended)
+      this.#add(request, invite, value.box, joined === true)
     })
   }
 
@@ -226,18 +226,23 @@ export class Joins {
     return true
   }
 
-  #add(request: PendingRequest, { id, channel, agent: owner, members, expiresAt }: Invite, box: Uint8Array): void {
+  #add(request: PendingRequest, invite: Invite, box: Uint8Array, joined: boolean): void {
+    const { id, channel, agent: owner, members } = invite
     const { now, monotonic } = this.#effects
-    const { agent } = request.caller
     const { joinsPerInvite } = this.#settings.counts
     const { joinsPerMinute } = this.#settings.rates
     const wait = members ? this.#forMembers.take(id, monotonic) : 0
     if (wait > 0) return request.refuse(tooOften(joinsPerMinute, 'join requests with this invite', wait))
+    const { agent } = request.caller
     // Copied: the bytes are a view of the whole request.
-    const common = { invite: id, channel, agent, box: new Uint8Array(box) }
+    const copy = new Uint8Array(box)
     const join = {
-      ...common,
-      ...(members ? { owner: undefined, until: expiresAt } : { owner, until: now + REQUEST_MS }),
+      invite: id,
+      channel,
+      owner: members ? undefined : owner,
+      agent,
+      box: copy,
+      until: untilOf(invite, joined, now),
     }
     const maxPerInvite = members ? Math.min(MAX_FOR_MEMBERS, joinsPerInvite) : joinsPerInvite
     const limits = { maxPerInvite, maxPerOwner: MAX_PER_OWNER, maxBytes: MAX_FOR_MEMBERS_BYTES }
@@ -309,3 +314,10 @@ export class Joins {
 }
 
 const ASKED: Body = { case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) }
+
+/** When a request expires: with its invite, if any member may answer it. A member that asks again needs the owner. */
+function untilOf({ members, expiresAt }: Invite, joined: boolean, now: Time): Time {
+  const soon = now + REQUEST_MS
+  if (!members) return soon
+  return joined ? Math.min(soon, expiresAt) : expiresAt
+}

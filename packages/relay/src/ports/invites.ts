@@ -50,7 +50,8 @@ export interface InviteOperations {
       readonly invite: Invite | undefined
       /** Why the joiner cannot use it; undefined if it can. */
       readonly ended?: Refusal | undefined
-      /** Whether the joiner was added to the channel and its Welcome is waiting. */
+      /** Whether the joiner is a member of the channel already, and whether its Welcome is waiting. */
+      readonly joined?: boolean
       readonly welcomed?: boolean
     },
   ]

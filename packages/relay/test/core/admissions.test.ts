@@ -93,6 +93,19 @@ test('a request waits for weeks, until its invite expires', async (t) => {
   assert.deepEqual(await polled(last, channelId), [])
 })
 
+test('a member that asks again is forgotten after 10 minutes', async (t) => {
+  const at = await scene(t)
+  const { bob, carol, channelId, world } = at
+  const token = await invite(at)
+  await ask(carol, token)
+  assert.deepEqual(await polled(bob, channelId), [], 'its Welcome is pending')
+  await carol.request('ack', { positions: [{ channelId, index: 1n }] })
+  await ask(carol, token)
+  assert.deepEqual(await polled(bob, channelId), [toHex(carol.id)])
+  await world.advance(600_000)
+  assert.deepEqual(await polled(bob, channelId), [])
+})
+
 test('guests and strangers neither poll nor admit, and only the owner refuses', async (t) => {
   const at = await scene(t)
   const { owner, bob, channelId, world } = at

@@ -5,6 +5,7 @@ import test from 'node:test'
 import { joinProofBytes, toHex } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
 import { Agent, type AgentKey, makeKey, refusal, sha256 } from '@static/testkit/agent'
+import { admitJoiner, askToJoin, makeToken } from '../support/joining.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import { type MemoryCluster, openMemoryCluster } from '../support/memory-cluster.ts'
 import { type MemoryRelay, quiet } from '../support/memory-relay.ts'
@@ -253,6 +254,36 @@ test('a joiner at one node asks, the owner at another polls and answers', async 
   await ask()
   await cluster.advance(1000)
   assert.equal((await later).requests.length, 1)
+})
+
+test('a joiner asks at one node, and members that poll at others hear of it', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const { owner, eve, channelId } = await channelOver(cluster)
+  const token = makeToken()
+  const expiresAtMs = BigInt(cluster.nodes[0].now() + 3_600_000)
+  await owner.request('registerInvite', { channelId, ...token, expiresAtMs, maxUses: 1, members: true })
+  const [dave, frank] = [await connect(cluster.nodes[1]), await connect(cluster.nodes[1])]
+  const ask = async (joiner: Agent, pause: number): Promise<void> => {
+    const polls = [owner, eve].map((agent) => agent.request('pollJoinRequests', { channelId, waitMs: 60_000 }))
+    await quiet()
+    await askToJoin(joiner, token, randomBytes(100))
+    await cluster.advance(pause)
+    for (const { requests } of await Promise.all(polls)) {
+      assert.deepEqual(
+        requests.map(({ agentId }) => toHex(agentId)),
+        [toHex(joiner.id)],
+      )
+    }
+  }
+  await ask(dave, 0)
+  // Without the bus a second later.
+  cluster.bus.connect(false)
+  await cluster.advance(200)
+  await ask(frank, 1000)
+  await admitJoiner(eve, channelId, 1n, dave.id, token)
+  await assert.rejects(admitJoiner(owner, channelId, 2n, frank.id, token), refusal('invite_used_up'))
+  await owner.request('rejectCommit', { channelId, slot: 1n })
+  await admitJoiner(owner, channelId, 2n, frank.id, token)
 })
 
 test('the challenge of a call works at any node, and only once', async (t) => {

@@ -6,6 +6,7 @@ import { create } from '@bufbuild/protobuf'
 import { maxCommitBytes } from '@static/protocol'
 import { LeaveNoticeSchema } from '@static/protocol/relay'
 import { type Agent, makeKey, Refused, signRoster } from '@static/testkit/agent'
+import { admitJoiner, askToJoin, makeToken } from '../support/joining.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import type { Way } from '@static/testkit/relay'
 import { code, freshName, Stage, type StageOptions } from './stage.ts'
@@ -265,6 +266,41 @@ export function membershipScenarios(way: Way, options: () => Promise<StageOption
       assert.equal((await bob.next('channelDeleted')).name, name)
       await assert.rejects(bob.send(channel, 1n, 1n), code('not_found'))
       await owner.request('createChannel', { name, channelId: randomBytes(16), welcome: randomBytes(10) })
+    })
+
+    test('a joiner asks while all are away; after a restart two members admit it, and one use is counted', async () => {
+      const { channel, owner, members } = await stage.cast(2)
+      const token = makeToken()
+      const invite = { channelId: channel, ...token, expiresAtMs: BigInt(Date.now() + 3_600_000), members: true }
+      await owner.request('registerInvite', { ...invite, maxUses: 1 })
+      for (const agent of [owner, ...members]) agent.close()
+      const joiner = await stage.connect()
+      const box = randomBytes(1000)
+      await askToJoin(joiner, token, box)
+      joiner.close()
+      await stage.relay.restart()
+      const [bob, carol] = await Promise.all(members.map(({ key }, at) => stage.connect(`member-${at}`, key)))
+      assert.ok(bob && carol)
+      for (const agent of [bob, carol]) {
+        const { requests } = await agent.request('pollJoinRequests', { channelId: channel, waitMs: 60_000 })
+        assert.deepEqual(
+          requests.map((request) => Buffer.from(request.box)),
+          [box],
+        )
+      }
+      const other = makeKey()
+      const admissions = [bob, carol].map((agent) => admitJoiner(agent, channel, 1n, joiner.id, token))
+      const lost = (await Promise.allSettled(admissions)).filter((result) => result.status === 'rejected')
+      assert.equal(lost.length, 1)
+      assert.ok(code('epoch_mismatch')(lost[0]?.reason))
+      await assert.rejects(admitJoiner(carol, channel, 2n, other.id, token), code('invite_used_up'))
+      const again = await stage.connect(undefined, joiner.key)
+      await again.request('resume', {})
+      assert.deepEqual((await again.next('deliverWelcome')).channelId, channel)
+      // A rejection returns the use.
+      const back = await stage.connect('owner', owner.key)
+      await back.request('rejectCommit', { channelId: channel, slot: 1n })
+      await admitJoiner(back, channel, 2n, other.id, token)
     })
 
     test('a commit with Welcomes at the size limit is accepted, one byte more is not', async () => {

@@ -142,8 +142,11 @@ forEachEngine((open) => {
     const known = async (label: string): Promise<boolean> =>
       (await world.run('invite', { id: hex16(label) })).invite !== undefined
     await register(world, 'alice', 'open', { maxInvites })
-    await register(world, 'alice', 'used up', { maxInvites })
+    await register(world, 'alice', 'used up', { maxInvites, members: true })
     const inviteId = id16('used up')
+    const join = { invite: hex16('used up'), channel: world.channel, owner: undefined, agent: agentId('carol') }
+    const request = { join: { ...join, box: text('box'), until: world.now + HOUR }, now: world.now }
+    await world.run('requestJoin', { ...request, maxPerInvite: 9, maxPerOwner: 9, maxBytes: 9999 })
     accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob', { inviteId })] }))
     // 1,000 more than may be open, and each registration drops what is beyond.
     const revoked = Array.from({ length: 1001 }, (_, at) => `revoked ${at}`)
@@ -156,8 +159,12 @@ forEachEngine((open) => {
       )
     for (const answer of await come(revoked.slice(0, 1000))) assert.deepEqual(answer, { done: true })
     assert.equal(await known('used up'), true)
+    world.told()
     await come(revoked.slice(1000))
     assert.equal(await known('used up'), false)
+    // A request that members could have answered ends with it.
+    const ended = { agent: agentId('carol'), inviteId: hex16('used up'), code: 'invite_used_up' }
+    assert.deepEqual(world.told(), [{ type: 'joinAnswered', ...ended }])
     assert.equal(await known('revoked 0'), true)
     assert.deepEqual(await register(world, 'alice', 'last', { maxInvites }), { done: true })
     assert.deepEqual([await known('revoked 0'), await known('revoked 1')], [false, true])

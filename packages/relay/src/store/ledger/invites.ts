@@ -52,13 +52,13 @@ export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<
   return { done: true }
 }
 
-/** A stored invite, and for a joiner: whether it can use it, and whether its Welcome is pending. */
+/** A stored invite, and for a joiner: whether it can use it, and whether it was added already. */
 export function findInvite({ rows }: Context, { id, joiner }: StoreRequest<'invite'>): StoreResult<'invite'> {
   const invite = rows.invites.get(id)
   if (!invite || !joiner) return { invite }
   const member = rows.glance(invite.channel, joiner.agent)?.member
-  const welcomed = onRoster(member) && member.welcome !== undefined
-  return { invite, ended: whyEnded(invite, joiner.now), welcomed }
+  const joined = onRoster(member)
+  return { invite, ended: whyEnded(invite, joiner.now), joined, welcomed: joined && member.welcome !== undefined }
 }
 
 /** Deletes invites that expired before `since`, a limited number at a time. */

@@ -1,8 +1,8 @@
 /** Rows that expire by themselves: join requests, used nonces, and what other nodes must be told. */
-import type { AgentId, ChannelId, JoinRequest, StoreEvent, Time } from '../../ports.ts'
+import type { AgentId, JoinRequest, StoreEvent, Time } from '../../ports.ts'
 
-/** Whom requests wait for: the agent that registered their invites, or the members of a channel. */
-export type JoinQueue = AgentId | ChannelId
+/** Whom requests wait for: the id of the agent that registered their invites, or of the channel whose members do. */
+export type JoinQueue = string
 
 /** The queue of a request. */
 export function queueOf({ owner, channel }: Pick<JoinRequest, 'owner' | 'channel'>): JoinQueue {

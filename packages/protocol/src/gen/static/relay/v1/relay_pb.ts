@@ -1219,7 +1219,8 @@ export type Welcome = Message<"static.relay.v1.Welcome"> & {
   welcome: Uint8Array;
 
   /**
-   * If the joiner used an invite: which one, and HMAC(Kwel, …), which the relay cannot compute.
+   * If the joiner used an invite: which one, and HMAC(Kwel, …), which the relay cannot compute. An invite of `members`
+   * must have a use left for each such Welcome; a rejected commit returns them.
    *
    * @generated from field: bytes invite_id = 3;
    */
@@ -2406,7 +2407,8 @@ export const RevokeInviteResponseSchema: GenMessage<RevokeInviteResponse> = /*@_
   messageDesc(file_static_relay_v1_relay, 62);
 
 /**
- * Requests to join. The relay keeps the request in memory only: repeat it after a reconnect.
+ * Requests to join. The relay keeps the request for 10 minutes, or as long as an invite of `members`: repeat it after a
+ * reconnect.
  *
  * @generated from message static.relay.v1.RequestJoinRequest
  */
@@ -2417,7 +2419,7 @@ export type RequestJoinRequest = Message<"static.relay.v1.RequestJoinRequest"> &
   inviteId: Uint8Array;
 
   /**
-   * For the owner only, sealed under the token.
+   * For those who may admit the joiner, sealed under the token.
    *
    * @generated from field: bytes box = 2;
    */
@@ -2454,7 +2456,8 @@ export const RequestJoinResponseSchema: GenMessage<RequestJoinResponse> = /*@__P
   messageDesc(file_static_relay_v1_relay, 64);
 
 /**
- * From the agent that registered the invites: fetches pending requests.
+ * From the agent that registered the invites, and for invites of `members` from any member with an account: fetches
+ * pending requests.
  *
  * @generated from message static.relay.v1.PollJoinRequestsRequest
  */
@@ -2487,7 +2490,8 @@ export const PollJoinRequestsRequestSchema: GenMessage<PollJoinRequestsRequest> 
   messageDesc(file_static_relay_v1_relay, 65);
 
 /**
- * Requests stay pending until they are refused, the joiner is added, or the relay discards them.
+ * Requests stay pending until they are refused, the joiner is added, or the relay discards them. A poll that has waited
+ * returns all for the owner, but of those for members only the ones that its session has not been given.
  *
  * @generated from message static.relay.v1.PollJoinRequestsResponse
  */
@@ -2535,7 +2539,7 @@ export const JoinRequestSchema: GenMessage<JoinRequest> = /*@__PURE__*/
   messageDesc(file_static_relay_v1_relay, 67);
 
 /**
- * Refuses a request. Acceptance is the commit that adds the joiner.
+ * From the agent that registered the invite: refuses a request. Acceptance is the commit that adds the joiner.
  *
  * @generated from message static.relay.v1.AnswerJoinRequest
  */
