@@ -3,7 +3,7 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type { Channel, Envelope, InviteOptions, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
+import type { Admit, Channel, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
 import { type AnswerSummary, nextAnswer, startAsk } from './ask-actions.ts'
 import { findMember, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
 import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
@@ -30,9 +30,6 @@ export interface ChannelSummary {
   /** The error code of that failure. */
   readonly error?: string
 }
-
-/** Who admits the joiners of an invite. */
-type Admit = NonNullable<InviteOptions['admit']>
 
 /** An invite to a channel. */
 export interface InviteSummary {
