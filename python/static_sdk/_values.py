@@ -167,6 +167,8 @@ class IssuedInvite:
 
     #: Names the invite without giving it away: nobody can join with its id.
     id: str
+    #: ``owner``: only this agent lets its joiners in. ``members``: any member with an account does.
+    admit: str
     #: ``open``, ``used_up``, ``expired`` or ``revoked``.
     state: str
     uses: int
@@ -280,6 +282,7 @@ def invite_of(told: Mapping[str, Any]) -> IssuedInvite:
     """Converts an invite."""
     return IssuedInvite(
         id=told["id"],
+        admit=told["admit"],
         state=told["state"],
         uses=told["uses"],
         max_uses=told["maxUses"],

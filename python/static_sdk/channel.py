@@ -357,6 +357,14 @@ class Channel(Closing):
         words, _ = self._connection.call("verify", on=self._on)
         return str(words)
 
+    def confirmed(self) -> bool:
+        """Whether the owner has sent anything since this agent joined; the event ``confirmed`` reports it.
+
+        Until then, a former member that works together with the relay may have shown an old state of the channel to
+        this agent.
+        """
+        return bool(self._connection.call("confirmed", on=self._on)[0])
+
     def accept_fork(self) -> None:
         """Continues after ``fork_detected``, although a member has seen another history. Compare ``verify`` first."""
         self._connection.call("acceptFork", on=self._on)

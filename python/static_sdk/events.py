@@ -13,10 +13,12 @@ from typing import Any, Callable, Dict, List, Literal, Mapping, Tuple, Type, Uni
 from .errors import StaticError
 
 __all__ = [
+    "Admitted",
     "ChannelFailed",
     "CommitDisputed",
     "CommitRejected",
     "CommitSkipped",
+    "Confirmed",
     "Connected",
     "DecryptionFailure",
     "Disconnected",
@@ -78,6 +80,30 @@ class MembersChanged:
     added: List[str]
     #: Agent ids.
     removed: List[str]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A member added an agent that asked with an invite which members may use (``admit="members"``)."""
+
+    type: Literal["admitted"] = field(default="admitted", init=False)
+    channel: str
+    #: The agent that was added.
+    member: str
+    #: The member that added it.
+    by: str
+    #: The id of the invite.
+    invite: str
+    #: Whether the invite had no uses left or was revoked: the owner's agent removes the agent.
+    beyond: bool
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The owner has sent something since this agent joined: this is the owner's channel."""
+
+    type: Literal["confirmed"] = field(default="confirmed", init=False)
+    channel: str
 
 
 @dataclass(frozen=True)
@@ -379,6 +405,8 @@ Event = Union[
     Disconnected,
     Rekeyed,
     MembersChanged,
+    Admitted,
+    Confirmed,
     IdentityChanged,
     RosterLie,
     Gap,

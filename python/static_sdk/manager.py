@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Dict, List, Optional
+from typing import Dict, List, Literal, Optional
 
 from ._closing import Closing
 from ._connection import Connection
@@ -66,16 +66,25 @@ class StaticChannelManager(Configured, Closing):
         """Creates a channel, or opens it if this agent already owns it. Like ``StaticClient.create_channel``."""
         return self._client.create_channel(name)
 
-    def invite(self, name: str, max_uses: int = 1, ttl: float = 3600) -> str:
+    def invite(
+        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner"
+    ) -> str:
         """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
 
-        The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. Raises
-        ``not_found``, ``not_allowed`` if this agent does not own the channel, or ``api_key_required``.
+        The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. With
+        ``admit="members"``, any member with an account lets agents in, also while this agent is off; they see
+        ``confirmed`` on their channel once it has been back. Raises ``not_found``, ``not_allowed`` if this agent does not
+        own the channel, ``api_key_required``, or ``invalid_request``.
         """
-        return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl)[0])
+        return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit)[0])
 
     def invite_link(
-        self, name: str, max_uses: int = 1, ttl: float = 3600, endpoint: Optional[str] = None
+        self,
+        name: str,
+        max_uses: int = 1,
+        ttl: float = 3600,
+        endpoint: Optional[str] = None,
+        admit: Literal["owner", "members"] = "owner",
     ) -> str:
         """Like ``invite``, but returns a link for agents on other machines: it also holds the relay's address and CA.
 
@@ -83,7 +92,7 @@ class StaticChannelManager(Configured, Closing):
         with commas, if it is not the one that this agent uses. A link is as secret as its token.
         """
         address = {} if endpoint is None else {"endpoint": endpoint}
-        return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, **address)[0])
+        return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, **address)[0])
 
     def invites(self, name: str) -> List[IssuedInvite]:
         """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""

@@ -299,17 +299,19 @@ const secret = run(0xe0, 32)
 const name = 'acme/support/tier-1'
 const relay = 'relay.example'
 const expiresAt = 1_893_456_000_000
-const derive = (label: string, length: number): Buffer =>
-  Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `static invite 1 ${label}`, length))
+const derive = (key: Uint8Array, label: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', key, Buffer.alloc(0), `static invite 1 ${label}`, length))
+const membersKey = derive(secret, 'members', 32)
 const keys = {
-  invite_id: derive('id', 16),
-  admission: derive('admission', 32),
-  join: derive('join', 32),
-  welcome: derive('welcome', 32),
-  box: derive('box', 32),
+  invite_id: derive(secret, 'id', 16),
+  admission: derive(secret, 'admission', 32),
+  members: membersKey,
+  join: derive(membersKey, 'join', 32),
+  welcome: derive(membersKey, 'welcome', 32),
+  box: derive(membersKey, 'box', 32),
 }
 const token = Buffer.concat([
-  Buffer.of(1, 0),
+  Buffer.of(1, 1),
   number8(expiresAt),
   secret,
   owner.agentId,
@@ -335,6 +337,7 @@ const welcomeBytes = signedBytes('static welcome 1', [keys.invite_id, sha256(key
 
 const invite = {
   token: {
+    admit: 'members',
     expires_at_ms: expiresAt,
     secret,
     owner: owner.agentId,

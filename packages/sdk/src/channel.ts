@@ -68,6 +68,14 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
+   * Whether the owner has sent anything since this agent joined. Until then, a former member that works together with
+   * the relay may have shown an old state of the channel to this agent. Event: `confirmed`.
+   */
+  get confirmed(): boolean {
+    return this.#membership.isConfirmed
+  }
+
+  /**
    * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. If
    * the program ends before that, a message that was already encrypted is sent at the next start. While it waits for
    * more than 5 s, for a connection, quota, the relay's disk or its rate limit, the event `waiting` says for what.

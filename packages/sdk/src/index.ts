@@ -32,7 +32,7 @@ export {
 export { type InviteLink, isInviteLink, parseInviteLink } from './invite/link.ts'
 export type { IssuedInvite } from './invite/issued.ts'
 export { type InviteOptions, type LinkOptions, StaticChannelManager } from './manager.ts'
-export type { AgentId } from './ports.ts'
+export type { Admit, AgentId } from './ports.ts'
 export type { MemberReceipt, Reached, ReachedOptions } from './receipts.ts'
 export type { ClientOptions } from './settings.ts'
 export { type AgentIdentity, deleteAgent, readAgentIdentity } from './store/agent-directory.ts'

@@ -10,6 +10,7 @@ import { parseEndpoint } from './endpoint.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from './invite/invites.ts'
 import type { IssuedInvite } from './invite/issued.ts'
+import type { Admit } from './ports.ts'
 import { encodeLink, otherRelay, parseInviteLink } from './invite/link.ts'
 import { openParts, rememberLink } from './parts.ts'
 import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
@@ -20,6 +21,12 @@ export interface InviteOptions {
   readonly maxUses?: number
   /** Lifetime in seconds. Default: 3,600. */
   readonly ttl?: number
+  /**
+   * Who admits the agents that join with it. `owner` (default): only this agent, while it runs. `members`: any member
+   * with an account, so that agents can join while this one is off. They see `confirmed` (on `Channel`) once this agent
+   * has been back. A channel has at most 16 such open invites, of at most 250 uses.
+   */
+  readonly admit?: Admit
 }
 
 /** Limits of an invite, and the address in its link. */
@@ -124,10 +131,12 @@ export class StaticChannelManager implements AsyncDisposable {
    *
    * @throws {StaticError} `not_found`, `not_allowed` if this agent does not own the channel, `api_key_required`
    */
-  async invite(name: string, { maxUses = 1, ttl = TTL_SECONDS }: InviteOptions = {}): Promise<string> {
+  async invite(name: string, options: InviteOptions = {}): Promise<string> {
     this.#checkAlive()
+    const { maxUses = 1, ttl = TTL_SECONDS, admit = 'owner' } = options
+    const limits = { maxUses, lifetimeMs: ttl * MS, admit }
     return await this.client.edge.wait(() =>
-      this.#invites.issuer.invite(this.client.membershipOf(parseChannelName(name)), maxUses, ttl * MS),
+      this.#invites.issuer.invite(this.client.membershipOf(parseChannelName(name)), limits),
     )
   }
 

@@ -1,4 +1,14 @@
 /** The ports of the agent: a database, transports and a session with the relay. */
+export type { AgentId, ChannelId, Time } from './ports/ids.ts'
+export type {
+  Admit,
+  AttemptRecord,
+  ClaimRecord,
+  InviteListRecord,
+  InviteRecord,
+  JoinerRecord,
+  UseRecord,
+} from './ports/invites.ts'
 export type {
   KnownRelay,
   Outcome,
@@ -9,22 +19,17 @@ export type {
   SessionListener,
 } from './ports/session.ts'
 export type {
-  AgentId,
   AgentStore,
   AnswererRecord,
   AnsweredRecord,
   AskRecord,
-  AttemptRecord,
   ChainRecord,
   Change,
-  ChannelId,
   ChannelRecord,
   EpochPlace,
   EpochRecord,
   IdentityRecord,
   InboxRecord,
-  InviteRecord,
-  JoinerRecord,
   KeyPackageRecord,
   LeaverRecord,
   OutboxRecord,
@@ -38,6 +43,5 @@ export type {
   Snapshot,
   StayRecord,
   StoredChannel,
-  Time,
 } from './ports/store.ts'
 export type { CellStream, StreamHandlers, Target, Transport } from './ports/transport.ts'

@@ -320,6 +320,7 @@ void test('the CA of `static up` is found on this machine, and only for this mac
 /** A link to a relay, with the CA `other`. */
 function linkTo(endpoint: string, relay = 'linked.example'): string {
   const token = encodeToken({
+    admit: 'owner',
     expiresAt: 4_000_000_000_000,
     secret: new Uint8Array(32),
     owner: new Uint8Array(32),

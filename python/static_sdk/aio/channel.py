@@ -363,6 +363,14 @@ class Channel(Closing):
         words, _ = await self._connection.call("verify", on=self._on)
         return str(words)
 
+    async def confirmed(self) -> bool:
+        """Whether the owner has sent anything since this agent joined; the event ``confirmed`` reports it.
+
+        Until then, a former member that works together with the relay may have shown an old state of the channel to
+        this agent.
+        """
+        return bool((await self._connection.call("confirmed", on=self._on))[0])
+
     async def accept_fork(self) -> None:
         """Continues after ``fork_detected``, although a member has seen another history. Compare ``verify`` first."""
         await self._connection.call("acceptFork", on=self._on)

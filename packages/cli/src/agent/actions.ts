@@ -3,7 +3,7 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type { Channel, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
+import type { Admit, Channel, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
 import { type AnswerSummary, nextAnswer, startAsk } from './ask-actions.ts'
 import { findMember, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
 import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
@@ -21,6 +21,8 @@ export interface ChannelSummary {
   readonly channel_id: string
   /** Fingerprint of the owner. */
   readonly owner: string
+  /** Whether the owner has sent anything since this agent joined. */
+  readonly confirmed: boolean
   /** Whether this agent owns the channel. */
   readonly own: boolean
   /** Null if the channel has failed on this agent. */
@@ -32,6 +34,7 @@ export interface ChannelSummary {
 /** An invite to a channel. */
 export interface InviteSummary {
   readonly id: string
+  readonly admit: Admit
   readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
   readonly uses: number
   readonly max_uses: number
@@ -161,8 +164,14 @@ export const ACTIONS = {
     await manager.client.channel(name).rotate()
   },
 
-  async invite(manager: StaticChannelManager, name: string, maxUses: number, ttl: number): Promise<string> {
-    return await manager.invite(name, { maxUses, ttl })
+  async invite(
+    manager: StaticChannelManager,
+    name: string,
+    maxUses: number,
+    ttl: number,
+    admit: Admit,
+  ): Promise<string> {
+    return await manager.invite(name, { maxUses, ttl, admit })
   },
 
   /** An invite as a link. `endpoint`: the relay's address for others; empty: the one that this agent uses. */
@@ -171,14 +180,16 @@ export const ACTIONS = {
     name: string,
     maxUses: number,
     ttl: number,
+    admit: Admit,
     endpoint: string,
   ): Promise<string> {
-    return await manager.inviteLink(name, { maxUses, ttl, ...(endpoint === '' ? {} : { endpoint }) })
+    return await manager.inviteLink(name, { maxUses, ttl, admit, ...(endpoint === '' ? {} : { endpoint }) })
   },
 
   async invites(manager: StaticChannelManager, name: string): Promise<readonly InviteSummary[]> {
-    return manager.invites(name).map(({ id, state, uses, maxUses, expiresAt }) => ({
+    return manager.invites(name).map(({ id, admit, state, uses, maxUses, expiresAt }) => ({
       id,
+      admit,
       state,
       uses,
       max_uses: maxUses,
@@ -356,6 +367,7 @@ function summary({ client }: StaticChannelManager, channel: Channel, end?: Stati
     channel_id: channel.id,
     owner: channel.owner,
     own: channel.owner === client.fingerprint(),
+    confirmed: channel.confirmed,
     ...countOf(channel, end),
   }
 }

@@ -36,7 +36,7 @@ const invite: Tool = {
   annotations: { destructiveHint: false },
   run: async (args, { session }) => {
     const [uses, hours] = [Number(args['uses'] ?? 1), Number(args['hours'] ?? 1)]
-    return { token: await session.use((agent) => agent.call('invite', channelOf(args), uses, hours * HOUR)) }
+    return { token: await session.use((agent) => agent.call('invite', channelOf(args), uses, hours * HOUR, 'owner')) }
   },
 }
 

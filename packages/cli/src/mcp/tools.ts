@@ -64,18 +64,20 @@ export function channelOf({ channel }: Arguments): string {
 
 const channels: Tool = {
   name: 'channels',
-  description: 'List your channels. `more`: call again with `after` = last name.',
+  description:
+    'List your channels. `confirmed`: their owner has sent something since you joined. `more`: call again with `after` = last name.',
   inputSchema: inputOf({ after: TEXT }),
   outputSchema: outputOf({
-    channels: listOf({ channel: TEXT, owner: FLAG, members: INTEGER, error: TEXT }),
+    channels: listOf({ channel: TEXT, owner: FLAG, confirmed: FLAG, members: INTEGER, error: TEXT }),
     more: FLAG,
   }),
   annotations: READS,
   run: async ({ after }, { session }) => {
     const found = await session.use((agent) => agent.call('list'))
-    const rows = found.map(({ name, own, members, error }) => ({
+    const rows = found.map(({ name, own, confirmed, members, error }) => ({
       channel: name,
       owner: own,
+      confirmed,
       ...(members !== null && { members }),
       ...(error !== undefined && { error }),
     }))

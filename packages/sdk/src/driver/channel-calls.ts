@@ -56,6 +56,8 @@ export async function answerChannelCall(
       return {}
     case 'verify':
       return { result: channel.verify() }
+    case 'confirmed':
+      return { result: channel.confirmed }
     case 'acceptFork':
       channel.acceptFork()
       return {}

@@ -12,13 +12,13 @@ export async function answerInviteCall(
 ): Promise<Answer> {
   switch (ask.do) {
     case 'invite': {
-      const { name, maxUses, ttl } = ask
-      return { result: await manager.invite(name, { maxUses, ttl }) }
+      const { name, maxUses, ttl, admit } = ask
+      return { result: await manager.invite(name, { maxUses, ttl, admit }) }
     }
     case 'inviteLink': {
-      const { name, maxUses, ttl, endpoint } = ask
+      const { name, maxUses, ttl, admit, endpoint } = ask
       const address = endpoint === undefined ? {} : { endpoint }
-      return { result: await manager.inviteLink(name, { maxUses, ttl, ...address }) }
+      return { result: await manager.inviteLink(name, { maxUses, ttl, admit, ...address }) }
     }
     case 'joinWithLink':
       return { result: describe(await manager.joinWithLink(ask.link, ask.timeout)) }

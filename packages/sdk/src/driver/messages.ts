@@ -1,5 +1,6 @@
 /** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
 import type { ReceiptLevel } from '../core/channel/receipts/reached.ts'
+import type { InviteOptions } from '../manager.ts'
 import type { ClientOptions, Environment } from '../settings.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
@@ -69,6 +70,7 @@ export type ChannelAsk =
         | 'delete'
         | 'catchUp'
         | 'verify'
+        | 'confirmed'
         | 'acceptFork'
         | 'close'
       readonly on: number
@@ -90,16 +92,13 @@ export type AskCall =
   /** An answer to a request of another member. Bytes: the payload. Answered with whether the asker wants more. */
   | { readonly do: 'answer'; readonly token: number }
 
+/** How an invite can be used. */
+type InviteLimits = Required<InviteOptions>
+
 /** Calls about invites. */
 export type InviteAsk =
-  | { readonly do: 'invite'; readonly name: string; readonly maxUses: number; readonly ttl: number }
-  | {
-      readonly do: 'inviteLink'
-      readonly name: string
-      readonly maxUses: number
-      readonly ttl: number
-      readonly endpoint?: string
-    }
+  | ({ readonly do: 'invite'; readonly name: string } & InviteLimits)
+  | ({ readonly do: 'inviteLink'; readonly name: string; readonly endpoint?: string } & InviteLimits)
   | { readonly do: 'joinWithLink'; readonly link: string; readonly timeout: number }
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   | { readonly do: 'invites'; readonly name: string }

@@ -1,7 +1,6 @@
 /**
- * How the owner handles join requests: checks each, adds all valid ones that arrived together with one commit and a
- * Welcome each, and answers the others with an error code. A joiner that the group refuses is found by halving the commit,
- * so it keeps out no one but itself.
+ * How the owner handles join requests: checks each, adds all valid ones that arrived together (addition.ts), and answers
+ * the others with an error code. Requests with invites that members may use are decided like a member's (members.ts).
  */
 import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
@@ -9,12 +8,11 @@ import type { AgentServices } from '../core/agent/services.ts'
 import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
-import type { CheckedKeyPackage } from '../mls/index.ts'
-import type { GroupState } from '../core/channel/group-state.ts'
 import type { AgentId, JoinerRecord } from '../ports.ts'
+import { addTogether, type Candidate, checkCandidate, TRANSIENT } from './addition.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
-import { type JoinRequest, openRequest } from './join-request.ts'
-import { type JoinPlace, welcomeTag } from './keys.ts'
+import type { JoinRequest } from './join-request.ts'
+import type { JoinPlace } from './keys.ts'
 
 /** What admission needs from the issuer. */
 export interface Admitting {
@@ -31,30 +29,13 @@ const ANSWERS: ReadonlySet<ErrorCode> = new Set([
   'group_full',
 ] satisfies ErrorCode[])
 
-/** Errors that pass: the request stays at the relay, which hands it over again with a later poll. */
-const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
-  'quota_exceeded',
-  'queue_full',
-  'rate_limited',
-  'unavailable',
-] satisfies ErrorCode[])
-
-/** The refusals among these that one joiner can cause, for example with as many pending Welcomes as it may have. */
-const DEFERRED: ReadonlySet<ErrorCode> = new Set(['rate_limited', 'unavailable'] satisfies ErrorCode[])
-/** How long the relay may defer a part of a commit that it has already deferred for too long. */
-const PART_WAIT_MS = 5000
-/** The number of such parts that may fail. Any more are left for the joiners' next requests. */
-const MOST_DEFERRED = 16
-
-/** One that asks, with all that is known of it. */
-interface Candidate extends CheckedKeyPackage, JoinRequest {
-  readonly agent: AgentId
+/** One that asks with an invite that only the owner may use. */
+interface OwnCandidate extends Candidate {
   readonly invite: Invite
-  readonly request: PolledRequest
 }
 
 /** Whoever is not admitted, and why. */
-type Refuse = (request: PolledRequest, error: unknown) => void
+export type Refuse = (request: PolledRequest, error: unknown) => void
 
 /**
  * Admits the senders of requests, or answers why not.
@@ -75,7 +56,7 @@ export async function decide(
     await add(owner, membership, taken, refuse)
     if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
   }
-  await Promise.all(refused.map(({ request, error }) => answer(owner, request, error)))
+  await Promise.all(refused.map(({ request, error }) => answerJoin(owner.agent, request, error)))
 }
 
 /** The context that requests and tokens are bound to. */
@@ -89,17 +70,14 @@ async function check(
   membership: Membership,
   requests: readonly PolledRequest[],
   refuse: Refuse,
-): Promise<Candidate[]> {
-  const candidates: Candidate[] = []
+): Promise<OwnCandidate[]> {
+  const candidates: OwnCandidate[] = []
   for (const request of requests) {
     try {
       const invite = issued.get(toHex(request.inviteId))
       if (!invite || invite.record.channel !== membership.id) throw StaticError.of('invite_invalid')
       issued.checkAlive(invite.record.id)
-      const opened = openRequest(invite.keys, placeOf(membership), request.box)
-      if (!opened) throw StaticError.of('invite_invalid')
-      const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), request.agentId)
-      candidates.push({ ...checked, ...opened, agent: toHex(checked.agentId), invite, request })
+      candidates.push({ ...(await checkCandidate(context, placeOf(membership), invite.keys, request)), invite })
     } catch (error) {
       refuse(request, error)
     }
@@ -111,10 +89,10 @@ async function check(
 function reserve(
   { issued }: Admitting,
   membership: Membership,
-  candidates: readonly Candidate[],
+  candidates: readonly OwnCandidate[],
   refuse: Refuse,
-): Candidate[] {
-  const taken = new Map<AgentId, Candidate>()
+): OwnCandidate[] {
+  const taken = new Map<AgentId, OwnCandidate>()
   const identities = new Set<string>()
   for (const candidate of candidates) {
     const { agent, invite, request } = candidate
@@ -138,83 +116,35 @@ function reserve(
   return [...taken.values()]
 }
 
-/**
- * Adds them by one commit. What the group or the relay does not take as a whole is tried in halves. `deferrals` counts
- * the commits so far that the relay has deferred for too long.
- */
 async function add(
-  owner: Admitting,
+  { issued }: Admitting,
   membership: Membership,
-  candidates: readonly Candidate[],
+  candidates: readonly OwnCandidate[],
   refuse: Refuse,
-  deferrals: { count: number } = { count: 0 },
 ): Promise<void> {
-  const { issued } = owner
   const isTaken = ({ agent }: Candidate): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
-  const failed = async (each: Candidate, error: unknown): Promise<void> => {
-    if (isTaken(each)) await issued.giveBack(membership.id, each.agent)
-    refuse(each.request, error)
-  }
-  const faults = new Map<Candidate, unknown>()
-  let chosen: readonly Candidate[] = []
-  const choose = (group: GroupState): ReturnType<typeof changeFor> | undefined => {
-    faults.clear()
-    chosen = candidates.filter((each) => {
+  await addTogether(membership, candidates, {
+    isDue: (each) => {
       // Its commit was pending when this agent stopped, and has been accepted since.
       if (!isTaken(each)) return false
-      try {
-        issued.checkAlive(each.invite.record.id)
-        return true
-      } catch (error) {
-        faults.set(each, error)
-        return false
-      }
-    })
-    return chosen.length === 0 ? undefined : changeFor(group, chosen)
-  }
-  try {
-    const byAgent = new Map(candidates.map((each) => [each.agent, each]))
-    await membership.committer.commit(choose, {
-      tags: (agentId, welcome, epochAuthenticator) => {
-        const each = byAgent.get(toHex(agentId))
-        if (!each) return undefined
-        const { keys } = each.invite
-        return { inviteId: keys.inviteId, tag: welcomeTag(keys, each.keyPackage, welcome, epochAuthenticator) }
-      },
-      joiners: () => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
-      ...(deferrals.count > 0 && { maxWaitMs: PART_WAIT_MS }),
-    })
-    for (const [each, error] of faults) await failed(each, error)
-  } catch (error) {
-    const { code } = StaticError.from(error)
-    if (code === 'closed') throw error
-    const maySplit = DEFERRED.has(code) ? ++deferrals.count <= MOST_DEFERRED : !TRANSIENT.has(code)
-    if (candidates.length === 1 || !maySplit) {
-      await Promise.all(candidates.map((each) => failed(each, error)))
-      return
-    }
-    const half = Math.ceil(candidates.length / 2)
-    await add(owner, membership, candidates.slice(0, half), refuse, deferrals)
-    await add(owner, membership, candidates.slice(half), refuse, deferrals)
-  }
-}
-
-/** An agent that lost its state returns with the same key: it is removed and added in one commit. */
-function changeFor(
-  group: GroupState,
-  candidates: readonly Candidate[],
-): { readonly adds: Uint8Array[]; readonly removes: Uint8Array[] } {
-  const back = candidates.filter(({ agent, signatureKey }) => {
-    const leaf = group.members.get(agent)
-    return leaf !== undefined && same(leaf.signatureKey, signatureKey)
+      issued.checkAlive(each.invite.record.id)
+      return true
+    },
+    failed: async (each, error) => {
+      if (isTaken(each)) await issued.giveBack(membership.id, each.agent)
+      refuse(each.request, error)
+    },
+    joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
+    noticeOf: () => undefined,
   })
-  return {
-    adds: candidates.map(({ keyPackage }) => keyPackage),
-    removes: back.map(({ agentId }) => agentId),
-  }
 }
 
-async function answer({ agent }: Admitting, { inviteId, agentId }: PolledRequest, error: unknown): Promise<void> {
+/** Tells a joiner why it is not admitted, unless the reason passes: then its request stays at the relay. */
+export async function answerJoin(
+  { requests }: Pick<AgentServices, 'requests'>,
+  { inviteId, agentId }: PolledRequest,
+  error: unknown,
+): Promise<void> {
   const { code } = StaticError.from(error)
   if (code === 'closed') throw error
   if (TRANSIENT.has(code)) return
@@ -224,11 +154,11 @@ async function answer({ agent }: Admitting, { inviteId, agentId }: PolledRequest
     code: ANSWERS.has(code) ? code : 'invite_invalid',
   })
   // The relay refuses this if the request is gone; then no joiner is waiting for the answer.
-  await agent.requests.outcome({ case: 'answerJoin', value })
+  await requests.outcome({ case: 'answerJoin', value })
 }
 
 /** Whether an agent is in the group and has not left. */
-function isIn({ group, roster }: Membership, agent: AgentId): boolean {
+export function isIn({ group, roster }: Membership, agent: AgentId): boolean {
   return group?.members.has(agent) === true && roster.notice(agent) === undefined
 }
 

@@ -1,7 +1,8 @@
 /**
  * The joiner's side of invites (SPEC.md, 6.3). A request is stored before it is sent and is sent again in every
- * session, so a join continues with the same token after a timeout or a crash. A Welcome is accepted only if a holder
- * of the token made it for this request, the owner's leaf has signed it, and the owner answers this agent's hello.
+ * session, so a join continues with the same token after a timeout or a crash. A Welcome is accepted only if it was made
+ * for this request with the invite's keys, the owner's leaf has signed it, and the owner answers this agent's hello; if
+ * members may admit, another member may do both, and the owner's leaf must show that the owner has committed.
  */
 import { sameBytes } from '@static/node/compare'
 import { type ErrorCode, ERRORS, fromHex, message, StaticError, toHex } from '@static/protocol'
@@ -107,11 +108,12 @@ export class JoinAttempts {
       this.#refuse(attempt, StaticError.of(Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'invite_invalid'))
   }
 
-  /** Handles the owner's answer to a hello: this agent has joined. */
+  /** Handles the answer to a hello, by the owner or the member that has added this agent: it has joined. */
   greeting(membership: Membership, sender: AgentId, nonces: Uint8Array): void {
-    if (sender !== membership.owner) return
     const attempts = this.#attemptsOn(membership.id)
-    if (!attempts.some(({ record }) => isAmong(record.nonce, nonces))) return
+    const mayGreet = ({ admit }: AttemptRecord): boolean =>
+      sender === membership.owner || (admit === 'members' && sender === membership.standing.offeredBy)
+    if (!attempts.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
     membership.become('joined')
     // Attempts with other tokens for the channel have succeeded, too.
     for (const attempt of attempts) {
@@ -164,7 +166,7 @@ export class JoinAttempts {
 
   async #begin(token: InviteToken): Promise<Attempt> {
     if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
-    const { name, channelId, owner, secret, expiresAt } = token
+    const { name, channelId, owner, secret, expiresAt, admit } = token
     const channel = toHex(channelId)
     // Same request with another token: whichever the owner accepts first, it adds this agent once.
     const [other] = this.#attemptsOn(channel)
@@ -178,6 +180,7 @@ export class JoinAttempts {
       expiresAt,
       nonce,
       keyPackage,
+      admit,
     })
     this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
     await this.#agent.context.journal.written()
@@ -195,8 +198,9 @@ export class JoinAttempts {
     const waiting = Promise.withResolvers<Membership>()
     attempt.waiting.add(waiting)
     const cancel = this.#agent.context.later(timeoutMs, () => {
-      const text = `The owner of the channel did not answer within ${timeoutMs / 1000} seconds. `
-      const fix = 'The owner must be running with an API key. Then use the same token again.'
+      const who = attempt.record.admit === 'owner' ? 'owner' : 'owner or a member'
+      const text = `No ${who} of the channel answered within ${timeoutMs / 1000} seconds. `
+      const fix = `The ${who} must be running with an API key. Then use the same token again.`
       waiting.reject(StaticError.of('join_timeout', text + fix))
     })
     try {
@@ -272,7 +276,7 @@ export class JoinAttempts {
         if (before?.welcome && same(before.welcome, sha256(welcome))) return
         const { privatePart, keyPackage } = keyPackages.forWelcome(welcome)
         const owner = fromHex(record.owner)
-        const expected = { channelId: fromHex(id), name, owner, signer: owner }
+        const expected = { channelId: fromHex(id), name, owner, ...(record.admit === 'owner' && { signer: owner }) }
         const joined = await engine.join(welcome, privatePart, context.key, expected)
         const { epochAuthenticator } = engine.facts(joined.group)
         const tag = welcomeTag(keys, keyPackage, welcome, epochAuthenticator)
@@ -289,7 +293,8 @@ export class JoinAttempts {
         }
         if (offered) memberships.drop(offered, undefined)
         const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-        const membership = memberships.hold(newChannel(id, name, record.owner, 'joining', nowhere))
+        const offer = { offeredBy: toHex(joined.signer.agentId) }
+        const membership = memberships.hold(newChannel(id, name, record.owner, 'joining', nowhere, offer))
         try {
           await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
             const start = startOf(state)

@@ -13,6 +13,10 @@ export interface InviteHandler {
   refused(inviteId: Uint8Array, code: string): void
   /** The commit that adds a joiner is adopted. `joiner` is the value passed when it was requested. */
   admitted(id: ChannelId, joiner: string): void
+  /** The owner has changed which invites members may use. */
+  listed(id: ChannelId): void
+  /** An agent was added by an invite that members may use. */
+  used(id: ChannelId, invite: string): void
   /** A verified control message of the SDK. */
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** A channel has failed. */

@@ -39,6 +39,14 @@ export class Invites implements InviteHandler {
     this.issuer.admitted(id, joiner)
   }
 
+  listed(id: ChannelId): void {
+    this.issuer.listed(id)
+  }
+
+  used(id: ChannelId, invite: string): void {
+    this.issuer.used(id, invite)
+  }
+
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
     const membership = this.#agent.memberships.get(id)
     if (!membership) return

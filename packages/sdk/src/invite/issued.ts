@@ -8,7 +8,7 @@ import type { AgentServices } from '../core/agent/services.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
-import type { AgentId, ChannelId, InviteRecord, JoinerRecord } from '../ports.ts'
+import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord } from '../ports.ts'
 import type { JoinRequest } from './join-request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
@@ -16,6 +16,8 @@ import { type InviteKeys, inviteKeys } from './keys.ts'
 export interface IssuedInvite {
   /** Identifies the invite without revealing it: no one can join with the id alone. */
   readonly id: string
+  /** Who admits its joiners: only this agent, or any member with an account. */
+  readonly admit: Admit
   /** Whether it can be used, or why not. */
   readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
   /** How many agents have joined with it. */
@@ -75,8 +77,8 @@ export class IssuedInvites {
       .filter((record) => record.channel === channel)
       .sort((a, b) => a.expiresAt - b.expiresAt)
       .map((record) => {
-        const { id, uses, maxUses, expiresAt } = record
-        return { id, state: this.#stateOf(record), uses, maxUses, expiresAt: new Date(expiresAt) }
+        const { id, admit, uses, maxUses, expiresAt } = record
+        return { id, admit, state: this.#stateOf(record), uses, maxUses, expiresAt: new Date(expiresAt) }
       })
   }
 
@@ -92,6 +94,16 @@ export class IssuedInvites {
     if (record.revoked) throw StaticError.of('invite_revoked')
     if (record.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
     return record
+  }
+
+  /** Why no one can join with an invite, if so. */
+  faultOf(id: string): StaticError | undefined {
+    try {
+      this.checkAlive(id)
+      return undefined
+    } catch (error) {
+      return StaticError.from(error)
+    }
   }
 
   /** Stores an invite, then registers it at the relay: it is on disk before anyone else knows of it. */
@@ -154,6 +166,13 @@ export class IssuedInvites {
     // Not kept: whoever has the token can ask as any number of agents.
     this.#joiners.delete(keyOf(channel, agent))
     this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
+    await this.returnUse(invite.record.id, isSilent)
+  }
+
+  /** The same for an invite, whoever has not joined with it. */
+  async returnUse(id: string, isSilent: boolean): Promise<void> {
+    const invite = this.#invites.get(id)
+    if (!invite) return
     const { record } = invite
     const silent = this.#silent.get(record.id) ?? 0
     if (isSilent && silent >= record.maxUses + MOST_SILENT) return
@@ -163,6 +182,12 @@ export class IssuedInvites {
     await this.#agent.context.journal.written()
     // If the relay does not accept this, it turns the next joiner away: a use is lost, and no one is admitted.
     if (this.isAlive(returned)) await unlessRefused(this.#register(returned))
+  }
+
+  /** Members count the uses of an invite that they may use; this agent is one of them. */
+  counted(id: string, count: number): void {
+    const invite = this.#invites.get(id)
+    if (invite) this.#put({ ...invite, record: { ...invite.record, uses: count - invite.record.returned } })
   }
 
   putJoiner(record: JoinerRecord): void {
@@ -185,7 +210,7 @@ export class IssuedInvites {
   }
 
   /** Registers an invite. The relay counts the uses it sees, so it must learn which ones were returned. */
-  async #register({ id, channel, secret, expiresAt, maxUses, returned }: InviteRecord): Promise<void> {
+  async #register({ id, channel, secret, expiresAt, maxUses, returned, admit }: InviteRecord): Promise<void> {
     const { inviteId, admission } = inviteKeys(secret)
     const value = message(RegisterInviteRequestSchema, {
       channelId: fromHex(channel),
@@ -193,7 +218,7 @@ export class IssuedInvites {
       admissionKey: admission,
       expiresAtMs: BigInt(expiresAt),
       maxUses: maxUses + returned,
-      members: false,
+      members: admit === 'members',
     })
     try {
       await this.#agent.requests.ask({ case: 'registerInvite', value }, () => {})

@@ -1,17 +1,23 @@
 /**
  * The owner's side of invites (SPEC.md, 6.3): creates them, polls the relay for join requests (join-polls.ts), admits
- * joiners (admission.ts), and removes those that stay silent. This agent's own clock and its own count on disk decide
+ * joiners (admission.ts), and removes those that stay silent. A member with an account polls for the invites that members
+ * may use, and admits by them (members.ts). This agent's own clock and its own count on disk decide
  * whether an invite can still be used (issued.ts); the relay's count only keeps strangers away.
  */
-import { fromHex, StaticError, toHex } from '@static/protocol'
+import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../core/agent/services.ts'
+import type { JoinRequest } from '@static/protocol/relay'
 import { same } from '../core/bytes.ts'
+import { MOST_OPEN } from '../core/channel/admissions/invite-list.ts'
 import type { Membership } from '../core/channel/membership.ts'
-import type { AgentId, ChannelId, Time } from '../ports.ts'
-import { decide, placeOf } from './admission.ts'
+import type { Admit, AgentId, ChannelId, Time } from '../ports.ts'
+import { answerJoin, decide, placeOf } from './admission.ts'
+import { Greeter } from './greeter.ts'
 import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { JoinPolls } from './join-polls.ts'
 import { inviteKeys } from './keys.ts'
+import { admitAsMember } from './members.ts'
+import { SharedInvites } from './sharing.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
 /** The id of an invite; a token is longer. */
@@ -25,13 +31,12 @@ const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
 const SETTLE_MS = 10_000
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
-/**
- * Minimum time between greetings to members of a channel that were greeted before: more than 120 control messages an
- * hour are not free, and a guest must not spend the owner's quota with its hellos.
- */
-const AGAIN_MS = 60_000
-/** The number of hellos that one greeting answers. It must fit into the smallest message: longer ones are not control. */
-const MOST_GREETED = 64
+/** How an invite can be used. */
+export interface InviteLimits {
+  readonly maxUses: number
+  readonly lifetimeMs: number
+  readonly admit: Admit
+}
 
 /** Issues the invites of an agent. */
 export class InviteIssuer {
@@ -40,11 +45,8 @@ export class InviteIssuer {
   readonly #died: (error: StaticError) => void
   readonly #issued: IssuedInvites
   readonly #polls: JoinPolls
-  /** The hellos to answer by the next greeting, by channel; an entry exists while a greeting is being sent. */
-  readonly #toGreet = new Map<ChannelId, Uint8Array[]>()
-  /** Those of members that were greeted before, to answer later; and when such were last answered. */
-  readonly #toGreetAgain = new Map<ChannelId, Uint8Array[]>()
-  readonly #greetedAgainAt = new Map<ChannelId, Time>()
+  readonly #shared: SharedInvites
+  readonly #greeter: Greeter
   readonly #stopTicking: () => void
   #openedAt: Time | undefined
   #isStopped = false
@@ -55,6 +57,8 @@ export class InviteIssuer {
     this.#relay = relay
     this.#died = died
     this.#issued = new IssuedInvites(agent)
+    this.#shared = new SharedInvites(agent, this.#issued)
+    this.#greeter = new Greeter(agent.context)
     this.#polls = InviteIssuer.#pollsOf(this)
     this.#stopTicking = agent.timers.every(TICK_MS, () => this.#watch(this.#tick()))
   }
@@ -62,13 +66,34 @@ export class InviteIssuer {
   /** A session is open. */
   opened(): void {
     this.#openedAt = this.#agent.context.now()
-    if (this.#agent.isGuest) return
-    for (const record of this.#issued.records) if (this.#issued.isAlive(record)) this.#polls.start(record.channel)
+    for (const { admissions, sender } of this.#agent.memberships) {
+      // Killed before it answered them: any message shows them that this agent is here.
+      if (admissions.unanswered.length === 0) continue
+      const { unanswered } = admissions
+      sender.send('heartbeat', new Uint8Array()).then(
+        () => admissions.greeted(unanswered),
+        () => {},
+      )
+    }
+    this.#pollAll()
+  }
+
+  /** Members may use other invites than before. */
+  listed(channel: ChannelId): void {
+    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#polls.start(channel)
+  }
+
+  /** An agent was added by an invite that members may use. */
+  used(channel: ChannelId, invite: string): void {
+    const membership = this.#agent.memberships.get(channel)
+    if (!membership || membership.owner !== this.#agent.context.agentId) return
+    this.#shared.used(membership, invite)
+    if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(membership)))
   }
 
   /** A channel is gone. */
   dropped(channel: ChannelId): void {
-    this.#greetedAgainAt.delete(channel)
+    this.#greeter.dropped(channel)
     this.#issued.dropChannel(channel)
   }
 
@@ -82,7 +107,7 @@ export class InviteIssuer {
    *
    * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
    */
-  async invite(membership: Membership, maxUses: number, lifetimeMs: number): Promise<string> {
+  async invite(membership: Membership, { maxUses, lifetimeMs, admit }: InviteLimits): Promise<string> {
     const { context } = this.#agent
     const { id, name, owner, failure } = membership
     if (owner !== context.agentId) {
@@ -99,13 +124,30 @@ export class InviteIssuer {
         `\`ttl\` is ${seconds}. It must be more than 0 seconds and at most a year.`,
       )
     }
+    if (admit !== 'owner') this.#checkShared(membership, maxUses, admit)
     const secret = context.random(SECRET_BYTES)
     const keys = inviteKeys(secret)
     const expiresAt = context.now() + Math.floor(lifetimeMs)
     const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
-    await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false }, keys })
+    await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false, admit }, keys })
+    await this.#shared.publish(membership)
     this.#polls.start(id)
-    return encodeToken({ ...placeOf(membership), name, secret, expiresAt, relay: this.#relay })
+    return encodeToken({ ...placeOf(membership), admit, name, secret, expiresAt, relay: this.#relay })
+  }
+
+  /** Checks what holds only for an invite that members may use. */
+  #checkShared(membership: Membership, maxUses: number, admit: unknown): void {
+    if (admit !== 'members') {
+      throw StaticError.of('invalid_request', `\`admit\` is ${JSON.stringify(admit)}. It must be "owner" or "members".`)
+    }
+    if (maxUses > MAX_MEMBERS) {
+      const text = `\`maxUses\` is ${maxUses}. With \`admit: 'members'\` it must be at most ${MAX_MEMBERS}.`
+      throw StaticError.of('invalid_request', text)
+    }
+    if (this.#shared.open(membership).length >= MOST_OPEN) {
+      const text = `Channel ${membership.name} has ${MOST_OPEN} open invites that members may use, the maximum.`
+      throw StaticError.of('invalid_request', `${text} Revoke one, or create this one with \`admit: 'owner'\`.`)
+    }
   }
 
   /**
@@ -121,6 +163,8 @@ export class InviteIssuer {
       throw StaticError.of('invite_invalid', `This agent has no invite ${id}. List its invites to see their ids.`)
     }
     await this.#issued.revoke(invite)
+    const membership = this.#agent.memberships.get(invite.record.channel)
+    if (membership) await this.#shared.publish(membership)
     await this.#issued.revokeAtRelay(invite)
   }
 
@@ -130,9 +174,12 @@ export class InviteIssuer {
   }
 
   /**
-   * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it.
+   * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it, and
+   * all whose keys it knows.
    */
   async removing(channel: ChannelId, agent: AgentId): Promise<void> {
+    const membership = this.#agent.memberships.get(channel)
+    if (membership?.group?.members.has(agent) === true) await this.#shared.end(membership)
     const joiner = this.#issued.joiner(channel, agent)
     const invite = joiner && this.#issued.get(joiner.invite)
     if (!invite || invite.record.revoked) return
@@ -155,58 +202,58 @@ export class InviteIssuer {
   hello(membership: Membership, from: AgentId, nonce: Uint8Array): void {
     const { id } = membership
     const joiner = this.#issued.joiner(id, from)
-    if (!joiner || !same(joiner.nonce, nonce)) return
-    if (joiner.state === 'here') return this.#greetLater(membership, nonce)
+    if (!joiner || !same(joiner.nonce, nonce)) return this.#helloByMember(membership, from, nonce)
+    if (joiner.state === 'here') return this.#greeter.greetLater(membership, { from, nonce })
     this.#issued.putJoiner({ ...joiner, state: 'here' })
-    void this.#greet(membership, [nonce])
+    void this.#greeter.greet(membership, [{ from, nonce }])
   }
 
   // ---- Internals ----
 
-  /**
-   * Answers hellos. Those that arrive while a greeting is being sent share the next one, as every member reads each.
-   */
-  async #greet({ id, sender }: Membership, nonces: readonly Uint8Array[]): Promise<void> {
-    const isSending = this.#toGreet.has(id)
-    const waiting = this.#toGreet.get(id) ?? []
-    for (const nonce of nonces) if (!waiting.some((other) => same(other, nonce))) waiting.push(nonce)
-    if (isSending) return
-    this.#toGreet.set(id, waiting)
-    // If sending fails, the joiners say hello again.
-    while (waiting.length > 0) {
-      await sender.send('greeting', Buffer.concat(waiting.splice(0, MOST_GREETED))).catch(() => {})
-    }
-    this.#toGreet.delete(id)
+  /** The same for a member that came by an invite that members may use. */
+  #helloByMember(membership: Membership, from: AgentId, nonce: Uint8Array): void {
+    const when = membership.admissions.hello(from)
+    if (when === 'now') void this.#greeter.greet(membership, [{ from, nonce }])
+    if (when === 'later') this.#greeter.greetLater(membership, { from, nonce })
   }
 
-  /** Answers the hello of a member that was greeted before, soon or together with others. */
-  #greetLater(membership: Membership, nonce: Uint8Array): void {
-    const { context } = this.#agent
-    const { id } = membership
-    const waiting = this.#toGreetAgain.get(id)
-    if (waiting) {
-      if (!waiting.some((other) => same(other, nonce))) waiting.push(nonce)
-      return
-    }
-    const nonces = [nonce]
-    this.#toGreetAgain.set(id, nonces)
-    const due = (this.#greetedAgainAt.get(id) ?? -Infinity) + AGAIN_MS - context.now()
-    context.later(Math.min(Math.max(0, due), AGAIN_MS), () => {
-      this.#toGreetAgain.delete(id)
-      this.#greetedAgainAt.set(id, context.now())
-      void this.#greet(membership, nonces)
+  /** Whether this agent may admit someone to a channel. */
+  #hasInvites(channel: ChannelId): boolean {
+    const now = this.#agent.context.now()
+    const shared = this.#agent.memberships.get(channel)?.admissions.invites ?? []
+    const issued = this.#issued.records.filter((record) => record.channel === channel)
+    return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
+  }
+
+  #pollAll(): void {
+    if (this.#agent.isGuest) return
+    for (const { id } of this.#agent.memberships) if (this.#hasInvites(id)) this.#polls.start(id)
+  }
+
+  /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
+  async #take(membership: Membership, requests: readonly JoinRequest[]): Promise<void> {
+    const agent = this.#agent
+    const issued = this.#issued
+    const isOwner = membership.owner === agent.context.agentId
+    const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
+    const byOwner = requests.filter((request) => !byMembers.includes(request))
+    if (!isOwner) return await admitAsMember(agent, membership, requests, () => {})
+    if (byOwner.length > 0) await decide({ agent, issued }, membership, byOwner)
+    if (byMembers.length === 0) return
+    const refused: (() => Promise<void>)[] = []
+    await admitAsMember(agent, membership, byMembers, (request, error) => {
+      refused.push(() => answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error))
     })
+    for (const answer of refused) await answer()
   }
 
   static #pollsOf(issuer: InviteIssuer): JoinPolls {
-    const agent = issuer.#agent
-    const issued = issuer.#issued
-    return new JoinPolls(agent, {
+    return new JoinPolls(issuer.#agent, {
       get isStopped() {
         return issuer.#isStopped
       },
-      hasInvites: (id) => issued.records.some((record) => record.channel === id && issued.isAlive(record)),
-      take: (membership, requests) => decide({ agent, issued }, membership, requests),
+      hasInvites: (id) => issuer.#hasInvites(id),
+      take: (membership, requests) => issuer.#take(membership, requests),
       watch: (task) => issuer.#watch(task),
     })
   }
@@ -228,10 +275,14 @@ export class InviteIssuer {
       // Refused, or the members have seen different logs: retried at the next tick.
       await unlessRefused(this.#removeSilent(membership, silent))
     }
-    for (const record of issued.records) {
-      if (issued.isAlive(record)) this.#polls.start(record.channel)
-      else if (record.expiresAt + HELLO_MS < now) issued.drop(record.id)
+    for (const membership of memberships) {
+      await this.#shared.publish(membership)
+      await this.#shared.tidy(membership)
     }
+    for (const record of issued.records) {
+      if (!issued.isAlive(record) && record.expiresAt + HELLO_MS < now) issued.drop(record.id)
+    }
+    this.#pollAll()
   }
 
   async #removeSilent({ id, committer }: Membership, agents: readonly AgentId[]): Promise<void> {

@@ -1,6 +1,6 @@
 /** The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
 import { sameBytes } from '@static/node/compare'
-import type { InviteKeys, JoinPlace } from './keys.ts'
+import type { AdmitKeys, JoinPlace } from './keys.ts'
 import { joinTag, seal, unseal } from './keys.ts'
 
 export const JOIN_NONCE_BYTES = 16
@@ -13,12 +13,12 @@ export interface JoinRequest {
 }
 
 /** Seals a request. */
-export function sealRequest(keys: InviteKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
+export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
   return seal(keys, Buffer.concat([nonce, joinTag(keys, place, nonce, keyPackage), keyPackage]))
 }
 
 /** Opens and checks a request; undefined if its sender does not hold the token or it is for another channel. */
-export function openRequest(keys: InviteKeys, place: JoinPlace, box: Uint8Array): JoinRequest | undefined {
+export function openRequest(keys: AdmitKeys, place: JoinPlace, box: Uint8Array): JoinRequest | undefined {
   const opened = unseal(keys, box)
   if (!opened || opened.length <= JOIN_NONCE_BYTES + TAG_BYTES) return undefined
   const nonce = opened.slice(0, JOIN_NONCE_BYTES)

@@ -12,11 +12,9 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const BOX = 'aes-256-gcm'
 
-/** The keys of an invite. */
-export interface InviteKeys {
+/** What admits joiners of an invite: who has it reads their requests and tags their Welcomes, but cannot ask to join. */
+export interface AdmitKeys {
   readonly inviteId: Uint8Array
-  /** Kadm. */
-  readonly admission: Uint8Array
   /** Kjoin: tags join requests. */
   readonly join: Uint8Array
   /** Kwel: tags Welcomes. */
@@ -25,17 +23,33 @@ export interface InviteKeys {
   readonly box: Uint8Array
 }
 
+/** All keys of an invite. */
+export interface InviteKeys extends AdmitKeys {
+  /** Kadm: proves to the relay that a joiner has the token. */
+  readonly admission: Uint8Array
+  /** Kmem: from it, members derive what admits joiners. */
+  readonly members: Uint8Array
+}
+
 /** Derives the keys of an invite (HKDF-SHA-256, RFC 5869, without salt). */
 export function inviteKeys(secret: Uint8Array): InviteKeys {
-  const derive = (label: string, length: number): Uint8Array =>
-    new Uint8Array(hkdfSync('sha256', secret, new Uint8Array(), `static invite 1 ${label}`, length))
+  const members = derive(secret, 'members', KEY_BYTES)
+  const inviteId = derive(secret, 'id', INVITE_ID_BYTES)
+  return { ...admitKeys(inviteId, members), admission: derive(secret, 'admission', KEY_BYTES), members }
+}
+
+/** Derives what admits joiners from Kmem. */
+export function admitKeys(inviteId: Uint8Array, members: Uint8Array): AdmitKeys {
   return {
-    inviteId: derive('id', INVITE_ID_BYTES),
-    admission: derive('admission', KEY_BYTES),
-    join: derive('join', KEY_BYTES),
-    welcome: derive('welcome', KEY_BYTES),
-    box: derive('box', KEY_BYTES),
+    inviteId,
+    join: derive(members, 'join', KEY_BYTES),
+    welcome: derive(members, 'welcome', KEY_BYTES),
+    box: derive(members, 'box', KEY_BYTES),
   }
+}
+
+function derive(key: Uint8Array, label: string, length: number): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', key, new Uint8Array(), `static invite 1 ${label}`, length))
 }
 
 /** Proves to the relay, for one session, that the sender of a box holds the token. */
@@ -57,7 +71,7 @@ export interface JoinPlace {
 
 /** The tag of a join request: proves that the sender holds the token and means this KeyPackage and this channel. */
 export function joinTag(
-  { join, inviteId }: InviteKeys,
+  { join, inviteId }: AdmitKeys,
   { channelId, name, owner }: JoinPlace,
   nonce: Uint8Array,
   keyPackage: Uint8Array,
@@ -67,7 +81,7 @@ export function joinTag(
 
 /** The tag of a Welcome: proves that its sender holds the token and made it for this KeyPackage and epoch. */
 export function welcomeTag(
-  { welcome: key, inviteId }: InviteKeys,
+  { welcome: key, inviteId }: AdmitKeys,
   keyPackage: Uint8Array,
   welcome: Uint8Array,
   epochAuthenticator: Uint8Array,
@@ -77,14 +91,14 @@ export function welcomeTag(
 }
 
 /** Seals data for the holders of the token. */
-export function seal({ box, inviteId }: InviteKeys, plaintext: Uint8Array): Uint8Array {
+export function seal({ box, inviteId }: AdmitKeys, plaintext: Uint8Array): Uint8Array {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv(BOX, box, nonce, { authTagLength: TAG_BYTES }).setAAD(inviteId)
   return new Uint8Array(Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]))
 }
 
 /** Opens a box; undefined if it was not sealed by a holder of the token. */
-export function unseal({ box, inviteId }: InviteKeys, sealed: Uint8Array): Uint8Array | undefined {
+export function unseal({ box, inviteId }: AdmitKeys, sealed: Uint8Array): Uint8Array | undefined {
   if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
   const end = sealed.length - TAG_BYTES
   const decipher = createDecipheriv(BOX, box, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })

@@ -2,7 +2,7 @@
  * Invite tokens (SPEC.md, 6.1): a string with which an agent can join a channel. It is a secret: anyone who presents
  * it first can use it. Only the people involved see it, never the API and never the relay.
  *
- *     st_inv_ + base64url: version(1) = 1, flags(1) = 0, expiry(8, milliseconds), secret S(32),
+ *     st_inv_ + base64url: version(1) = 1, flags(1): 1 if members may admit, expiry(8, milliseconds), secret S(32),
  *     SHA-256 of the owner's key(32), channel id(16), name behind its length(1), relay name behind its length(1)
  */
 import {
@@ -13,16 +13,20 @@ import {
   MAX_NAME_LENGTH,
   StaticError,
 } from '@static/protocol'
-import type { Time } from '../ports.ts'
+import type { Admit, Time } from '../ports.ts'
 
 const PREFIX = 'st_inv_'
 const VERSION = 1
+/** Who admits, by the flags byte. */
+const ADMITS: readonly Admit[] = ['owner', 'members']
 export const SECRET_BYTES = 32
 const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES
 const MAX_RELAY_LENGTH = 253
 
 /** The contents of a token. */
 export interface InviteToken {
+  /** Whose Welcome the joiner takes: with `owner`, no other member's. */
+  readonly admit: Admit
   readonly expiresAt: Time
   /** S. */
   readonly secret: Uint8Array
@@ -38,6 +42,7 @@ export interface InviteToken {
 export function encodeToken(token: InviteToken): string {
   const head = Buffer.alloc(10)
   head[0] = VERSION
+  head[1] = ADMITS.indexOf(token.admit)
   head.writeBigUInt64BE(BigInt(token.expiresAt), 2)
   const texts = [token.name, token.relay].flatMap((text) => {
     const bytes = Buffer.from(text)
@@ -68,7 +73,8 @@ function parse(text: string): InviteToken | undefined {
   const bytes = Buffer.from(encoded, 'base64url')
   // The encoding is canonical: different text that decodes to the same bytes was altered.
   if (bytes.toString('base64url') !== encoded || bytes.length < HEAD_BYTES + 2) return undefined
-  if (bytes[0] !== VERSION || bytes[1] !== 0) return undefined
+  const admit = ADMITS[bytes[1] ?? ADMITS.length]
+  if (bytes[0] !== VERSION || admit === undefined) return undefined
   let at = 10
   const take = (length: number): Uint8Array => Uint8Array.from(bytes.subarray(at, (at += length)))
   const [secret, owner, channelId] = [take(SECRET_BYTES), take(AGENT_ID_BYTES), take(CHANNEL_ID_BYTES)]
@@ -82,5 +88,5 @@ function parse(text: string): InviteToken | undefined {
   const expiresAt = Number(bytes.readBigUInt64BE(2))
   if (name === undefined || relay === undefined || at !== bytes.length) return undefined
   if (!isChannelName(name) || !Number.isSafeInteger(expiresAt)) return undefined
-  return { expiresAt, secret, owner, channelId, name, relay }
+  return { admit, expiresAt, secret, owner, channelId, name, relay }
 }

@@ -5,14 +5,9 @@
  * leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
  */
 import type { ReceiptClaim } from '@static/protocol'
+import type { AgentId, ChannelId, Time } from './ids.ts'
+import type { AttemptRecord, ClaimRecord, InviteListRecord, InviteRecord, JoinerRecord, UseRecord } from './invites.ts'
 import type { KnownRelay } from './session.ts'
-
-/** Milliseconds since the Unix epoch. */
-export type Time = number
-/** 32 hexadecimal digits. */
-export type ChannelId = string
-/** SHA-256 of an agent's public key, 64 hexadecimal digits. */
-export type AgentId = string
 
 /** The agent's identity. Created once, at the first start. */
 export interface IdentityRecord {
@@ -104,9 +99,11 @@ export interface ChannelRecord {
   readonly givenUpTo: number
   /** The same for requests. */
   readonly servedUpTo: number
-  /** For an offer: the agent that created the Welcome, and when it arrived. */
+  /** For an offer or a join by invite: the agent that created the Welcome; and when the offer arrived. */
   readonly offeredBy: AgentId | undefined
   readonly offeredAt: Time
+  /** Whether the owner has sent something since this agent joined: only then is this the owner's group for certain. */
+  readonly confirmed: boolean
 }
 
 /** The group of an epoch, written once per commit. Its ratchet rows change with every message. */
@@ -182,47 +179,6 @@ export interface LeaverRecord {
   /** None if the relay says that it left, but its notice is invalid. */
   readonly leafKeys: readonly Uint8Array[]
   readonly signature: Uint8Array
-}
-
-/** An invite issued by this agent, with the agent's own count of uses. */
-export interface InviteRecord {
-  /** Invite id, hexadecimal. */
-  readonly id: string
-  readonly channel: ChannelId
-  /** S, from which all other keys of the invite are derived. */
-  readonly secret: Uint8Array
-  readonly expiresAt: Time
-  readonly maxUses: number
-  readonly uses: number
-  /** Uses that were given back. The relay counts them as used. */
-  readonly returned: number
-  readonly revoked: boolean
-}
-
-/** An agent that has joined, or is joining, with an invite of this agent. */
-export interface JoinerRecord {
-  readonly channel: ChannelId
-  readonly agent: AgentId
-  readonly invite: string
-  /** Nonce of its request: a repeated request is not a second use. */
-  readonly nonce: Uint8Array
-  readonly keyPackageHash: Uint8Array
-  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. */
-  readonly state: 'taken' | 'added' | 'here'
-  /** When it entered this state; relevant for `added`. */
-  readonly since: Time
-}
-
-/** A join by invite token that is in progress. */
-export interface AttemptRecord {
-  readonly invite: string
-  readonly channel: ChannelId
-  readonly name: string
-  readonly owner: AgentId
-  readonly secret: Uint8Array
-  readonly expiresAt: Time
-  readonly nonce: Uint8Array
-  readonly keyPackage: Uint8Array
 }
 
 /** A message of this agent, kept until its entry has come back in the log. */
@@ -335,6 +291,13 @@ export type Change =
   /** Deleted together with its invite. */
   | { readonly type: 'putJoiner'; readonly record: JoinerRecord }
   | { readonly type: 'dropJoiner'; readonly id: ChannelId; readonly agent: AgentId }
+  /** Replaces the list. */
+  | { readonly type: 'putInviteList'; readonly id: ChannelId; readonly list: InviteListRecord }
+  | { readonly type: 'putUse'; readonly id: ChannelId; readonly use: UseRecord }
+  | { readonly type: 'dropUse'; readonly id: ChannelId; readonly agent: AgentId; readonly slot: number }
+  /** Replaces the member's last claim. */
+  | { readonly type: 'putClaim'; readonly id: ChannelId; readonly claim: ClaimRecord }
+  | { readonly type: 'dropClaims'; readonly id: ChannelId }
   | { readonly type: 'putAttempt'; readonly record: AttemptRecord }
   | { readonly type: 'dropAttempt'; readonly invite: string }
   /** Pins the key of an identity in the channels of an owner. */
@@ -374,6 +337,9 @@ export interface StoredChannel {
   readonly answers: MessageTotals
   readonly asks: readonly AskRecord[]
   readonly answerers: readonly AnswererRecord[]
+  readonly inviteList: InviteListRecord | undefined
+  readonly uses: readonly UseRecord[]
+  readonly claims: readonly ClaimRecord[]
 }
 
 /** How many messages there are, and their bytes of ciphertext. */

@@ -15,7 +15,7 @@ import {
   SENDER,
   WELCOME,
 } from './tables/channel.ts'
-import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
+import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invites.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/messages.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipts.ts'
 
@@ -34,6 +34,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...receiptSteps(rowsOf),
     ...askSteps(rowsOf),
     ...inviteSteps(rowsOf),
+    ...admissionSteps(rowsOf),
   }
   return (change) => (steps[change.type] as (change: Change) => void)(change)
 }
@@ -161,5 +162,18 @@ function inviteSteps(
     dropJoiner: ({ id, agent }) => joiners.drop(id, agent),
     putAttempt: ({ record }) => attempts.put(record),
     dropAttempt: ({ invite }) => attempts.drop(invite),
+  }
+}
+
+function admissionSteps(
+  rowsOf: WritesOf,
+): Pick<Steps, 'putInviteList' | 'putUse' | 'dropUse' | 'putClaim' | 'dropClaims'> {
+  const [lists, uses, claims] = [rowsOf(INVITE_LIST), rowsOf(USE), rowsOf(CLAIM)]
+  return {
+    putInviteList: ({ id, list }) => lists.put({ ...list, channel: id }),
+    putUse: ({ id, use }) => uses.put({ ...use, channel: id }),
+    dropUse: ({ id, agent, slot }) => uses.drop(id, agent, slot),
+    putClaim: ({ id, claim }) => claims.put({ ...claim, channel: id }),
+    dropClaims: ({ id }) => claims.drop(id),
   }
 }

@@ -27,7 +27,7 @@ import {
   SENDER,
   WELCOME,
 } from './tables/channel.ts'
-import { ATTEMPT, INVITE, JOINER } from './tables/invites.ts'
+import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invites.ts'
 import {
   ANSWER,
   ANSWERER,
@@ -114,6 +114,9 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const messages = byChannel(rowsOf(OUTBOX).all())
   const asks = byChannel(rowsOf(ASK).all())
   const answerers = byChannel(rowsOf(ANSWERER).all())
+  const lists = byChannel(rowsOf(INVITE_LIST).all())
+  const uses = byChannel(rowsOf(USE).all())
+  const claims = byChannel(rowsOf(CLAIM).all())
   const [inbox, poison] = [rowsOf(INBOX).totals('bytes'), rowsOf(POISON).totals('bytes')]
   const [requests, answers] = [rowsOf(REQUEST).totals('bytes'), rowsOf(ANSWER).totals('bytes')]
 
@@ -153,6 +156,9 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
         answers: messagesOf(answers.get(row.id)),
         asks: asks(row.id),
         answerers: answerers(row.id),
+        inviteList: lists(row.id)[0],
+        uses: uses(row.id),
+        claims: claims(row.id),
       }
     })
 }

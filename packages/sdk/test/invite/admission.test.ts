@@ -46,6 +46,7 @@ class Owner {
       uses: 0,
       returned: 0,
       revoked: false,
+      admit: 'owner' as const,
     }
     this.invite = { record, keys }
     const group = { members: this.#members }

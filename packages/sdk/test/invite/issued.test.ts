@@ -26,7 +26,7 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
   }
   const issued = new IssuedInvites(agent as never)
   const record = { channel: CHANNEL, secret, expiresAt: 1000, maxUses, uses: 0, returned: 0, revoked: false }
-  const invite = { record: { ...record, id: toHex(keys.inviteId) }, keys }
+  const invite = { record: { ...record, id: toHex(keys.inviteId), admit: 'owner' as const }, keys }
   await issued.issue(invite)
   for (let joiner = 0; joiner < 200; joiner++) {
     const agentId = randomBytes(32)

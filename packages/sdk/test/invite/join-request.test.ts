@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { SEED } from '@static/testkit/random'
 import { type JoinRequest, openRequest, sealRequest } from '../../src/invite/join-request.ts'
-import { type InviteKeys, inviteKeys, joinTag, seal } from '../../src/invite/keys.ts'
+import { type AdmitKeys, inviteKeys, joinTag, seal } from '../../src/invite/keys.ts'
 
 const fill = (length: number, value: number): Uint8Array => new Uint8Array(length).fill(value)
 const KEYS = inviteKeys(fill(32, 1))
@@ -51,11 +51,11 @@ test('a box with a flipped bit, cut short or extended is refused', () => {
 test("another invite's keys do not open a box, nor does any single one of them", () => {
   const other = inviteKeys(fill(32, 9))
   assert.equal(openRequest(other, PLACE, BOX), undefined)
-  for (const name of ['box', 'inviteId', 'join'] satisfies (keyof InviteKeys)[]) {
+  for (const name of ['box', 'inviteId', 'join'] satisfies (keyof AdmitKeys)[]) {
     assert.equal(openRequest({ ...KEYS, [name]: other[name] }, PLACE, BOX), undefined, name)
   }
   // Those that have no part in it.
-  assert.deepEqual(openRequest({ ...KEYS, admission: other.admission, welcome: other.welcome }, PLACE, BOX), REQUEST)
+  assert.deepEqual(openRequest({ ...KEYS, welcome: other.welcome }, PLACE, BOX), REQUEST)
 })
 
 test('a box for another channel, owner or name is refused', () => {
@@ -71,7 +71,7 @@ test('a box for another channel, owner or name is refused', () => {
 })
 
 test('a box by a holder of Kbox alone is refused, because the tag needs Kjoin', () => {
-  const forge = (keys: InviteKeys): Uint8Array => {
+  const forge = (keys: AdmitKeys): Uint8Array => {
     const tag = joinTag(keys, PLACE, REQUEST.nonce, REQUEST.keyPackage)
     return seal(KEYS, Buffer.concat([REQUEST.nonce, tag, REQUEST.keyPackage]))
   }

@@ -21,9 +21,10 @@ const KEYS = inviteKeys(SECRET)
 const VECTORS: Readonly<Record<keyof InviteKeys, string>> = {
   inviteId: '444980b4d49affee304bf44ee19c95fe',
   admission: 'edcaa0ec45d666defecc1951748178d67b13ae52b62634dcd6227e1111c4669e',
-  join: '85d42d9115f959fa923dcf342c2105397c10758153ec2a129062d0550175802f',
-  welcome: '0be7dffa5bd4ce9c644f807e03f7a081652829fec0ea762da9026fe370bb6f59',
-  box: '57250d3fbf6712d9e257a0e8b0c7723cd3f288ff663c87ab5d8921999dfe063f',
+  members: 'f3484a4eeca13d944b139b7cc145b551336ba6ff44dee62fa1de2fca1fdae9ba',
+  join: '4a6bd416bc6065ff6b633983ccb20e0ba34e51054b99c78dd3e60b0e69a9edd0',
+  welcome: 'eb295f75fb8c6688bba080f3cb4c164a252ca95d0115487c12c02a334bb00173',
+  box: '6ddba3723e981ee764be4a4bbd96a6108bd5d3223425af383099f6e7319a384e',
 }
 
 const PLACE = { channelId: fill(16, 1), name: 'acme/support/routing', owner: fill(32, 2) }

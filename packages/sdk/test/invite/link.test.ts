@@ -12,6 +12,7 @@ const PREFIX = 'static://'
 const DAMAGED = 'The invite link is damaged or incomplete. Copy all of it again.'
 const token = (relay: string): string =>
   encodeToken({
+    admit: 'owner',
     expiresAt: 1_790_000_000_123,
     secret: new Uint8Array(32).fill(1),
     owner: new Uint8Array(32).fill(2),

@@ -9,6 +9,7 @@ const PREFIX = 'st_inv_'
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'.split('')
 
 const TOKEN: InviteToken = {
+  admit: 'owner',
   expiresAt: 1_790_000_000_123,
   secret: Uint8Array.from({ length: 32 }, (_, at) => at),
   owner: new Uint8Array(32).fill(0xaa),
@@ -26,6 +27,7 @@ const part = fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/)
 const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })
 const tokens: fc.Arbitrary<InviteToken> = fc.record<InviteToken>(
   {
+    admit: fc.constantFrom('owner', 'members'),
     expiresAt: fc.maxSafeNat(),
     secret: bytes(32),
     owner: bytes(32),
@@ -83,6 +85,12 @@ test('any single changed, missing or added character is detected', () => {
   }
 })
 
+test('the flags byte alone says that members may admit', () => {
+  const raw = Buffer.from(WRITTEN.slice(PREFIX.length), 'base64url')
+  raw[1] = 1
+  assert.deepEqual(read(`${PREFIX}${raw.toString('base64url')}`), { ...TOKEN, admit: 'members' })
+})
+
 test('a prefix or an extension of a token is not a token', () => {
   for (let length = 0; length < WRITTEN.length; length++) assert.equal(read(WRITTEN.slice(0, length)), undefined)
   for (const more of [...ALPHABET, '=', '==', 'AA', 'AAA', 'AAAA', WRITTEN, '\nA']) {
@@ -126,7 +134,8 @@ test('malformed bytes are refused, field by field', () => {
   const cases: Record<string, Buffer> = {
     'version 0': set(0, 0),
     'version 2': set(0, 2),
-    'a flag': set(1, 1),
+    'a flag that is not known': set(1, 2),
+    'a flag beside that of members': set(1, 3),
     'a time that is no safe number': set(2, 0x00, 0x20),
     'a longer name': set(nameAt, TOKEN.name.length + 1),
     'a shorter name': set(nameAt, TOKEN.name.length - 1),

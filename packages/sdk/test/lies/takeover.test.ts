@@ -41,7 +41,7 @@ test('an invite token under another name with the id of an existing channel: ref
   const { agentId: owner } = new MlsAgent('mallory')
   const secret = new Uint8Array(randomBytes(32))
   const expiresAt = Date.now() + 3_600_000
-  const token = encodeToken({ secret, owner, channelId: room.channelId, name: EVIL, relay: RELAY, expiresAt })
+  const token = encodeToken({ admit: 'owner', secret, owner, channelId: room.channelId, name: EVIL, relay: RELAY, expiresAt })
   await assert.rejects(bob.joinWithToken(EVIL, token), code('channel_exists'))
   assert.deepEqual(world.relay.requests(bob.client.agentId, 'requestJoin'), [])
   assert.deepEqual(
@@ -63,7 +63,7 @@ test('a token for a channel that bob meanwhile joins under its real name: its We
   const maker = new MlsAgent('mallory')
   const expiresAt = Date.now() + 3_600_000
   const place = { channelId, name: EVIL, owner: maker.agentId }
-  const token = encodeToken({ ...place, secret, relay: RELAY, expiresAt })
+  const token = encodeToken({ ...place, admit: 'owner', secret, relay: RELAY, expiresAt })
   world.relay.answer = (_agent, asked, honest) =>
     asked.case === 'requestJoin' ? answering({ case: 'requestJoin', value: {} }) : honest()
   const joining = bob.joinWithToken(EVIL, token)

@@ -10,6 +10,7 @@ import type {
   StoredChannel,
   ChainRecord,
   StayRecord,
+  UseRecord,
 } from '../../src/ports.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import {
@@ -86,6 +87,9 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     answers: { messages: 0, bytes: 0 },
     asks: [],
     answerers: [],
+    inviteList: undefined,
+    uses: [],
+    claims: [],
     ...fields,
   }
 }
@@ -522,6 +526,45 @@ for (const [name, make] of Object.entries(engines)) {
       )
       assert.deepEqual(relays, new Map([['one', { relayId: bytesOf('two'), grpcPort: 5443 }]]))
       again.close()
+    })
+
+    test('keeps the list of invites that members may use, its uses, and the claims of an epoch', async () => {
+      const list = { list: bytesOf('list'), counts: bytesOf('counts'), due: true }
+      const use = (agent: string, slot: number): UseRecord => ({
+        agent,
+        slot,
+        invite: 'i1',
+        by: AGENT,
+        since: 5,
+        state: 'heard',
+        beyond: false,
+      })
+      const claim = { by: AGENT, claims: bytesOf('claims') }
+      await check(
+        [
+          [
+            put(),
+            { type: 'putInviteList', id: CHANNEL, list: { ...list, due: false } },
+            { type: 'putInviteList', id: CHANNEL, list },
+            { type: 'putUse', id: CHANNEL, use: { ...use(AGENT, 3), beyond: true } },
+            { type: 'putUse', id: CHANNEL, use: use(AGENT, 4) },
+            { type: 'putUse', id: CHANNEL, use: use(AGENT, 3) },
+            { type: 'putUse', id: CHANNEL, use: use('0b'.repeat(32), 3) },
+            { type: 'dropUse', id: CHANNEL, agent: AGENT, slot: 4 },
+            { type: 'putClaim', id: CHANNEL, claim },
+            { type: 'dropClaims', id: CHANNEL },
+            { type: 'putClaim', id: CHANNEL, claim: { ...claim, claims: bytesOf('before') } },
+            { type: 'putClaim', id: CHANNEL, claim },
+          ],
+        ],
+        [
+          stored({
+            inviteList: list,
+            uses: [use(AGENT, 3), use('0b'.repeat(32), 3)].sort((a, b) => (a.agent < b.agent ? -1 : 1)),
+            claims: [claim],
+          }),
+        ],
+      )
     })
 
     test('keeps invites with the agents that joined with them, and pending joins', async () => {

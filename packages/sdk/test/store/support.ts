@@ -76,6 +76,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     servedUpTo: 5,
     offeredBy: undefined,
     offeredAt: 0,
+    confirmed: true,
     ...fields,
   }
 }
@@ -144,6 +145,7 @@ export function inviteRecord(id: string, fields: Partial<InviteRecord> = {}): In
     uses: 1,
     returned: 0,
     revoked: false,
+    admit: 'owner',
     ...fields,
   }
 }
@@ -171,6 +173,7 @@ export function attemptRecord(invite: string, fields: Partial<AttemptRecord> = {
     expiresAt: 1_700_000_000_000,
     nonce: bytesOf(`${invite} nonce`),
     keyPackage: bytesOf(`${invite} package`, 400),
+    admit: 'members',
     ...fields,
   }
 }

@@ -4,10 +4,12 @@ import { type ChannelName, fromHex, toHex } from '@static/protocol'
 import { openRequest } from '../../src/invite/join-request.ts'
 import { admissionProof, inviteKeys, joinTag, welcomeTag } from '../../src/invite/keys.ts'
 import { decodeToken, encodeToken } from '../../src/invite/token.ts'
+import type { Admit } from '../../src/ports.ts'
 import { readVectors } from './own.ts'
 
 interface Invite {
   readonly token: {
+    readonly admit: Admit
     readonly expires_at_ms: number
     readonly secret: string
     readonly owner: string
@@ -16,7 +18,7 @@ interface Invite {
     readonly relay: string
     readonly text: string
   }
-  readonly keys: Record<'invite_id' | 'admission' | 'join' | 'welcome' | 'box', string>
+  readonly keys: Record<'invite_id' | 'admission' | 'members' | 'join' | 'welcome' | 'box', string>
   readonly join: Record<'nonce' | 'key_package' | 'mac' | 'box', string>
   readonly admission: Record<'session_nonce' | 'agent_id' | 'proof', string>
   readonly welcome: Record<'welcome' | 'epoch_authenticator' | 'mac', string>
@@ -27,7 +29,7 @@ const keys = inviteKeys(fromHex(token.secret))
 const place = { channelId: fromHex(token.channel_id), name: token.name, owner: fromHex(token.owner) }
 
 test('vectors: an invite token', () => {
-  const content = { ...place, expiresAt: token.expires_at_ms, secret: fromHex(token.secret), relay: token.relay }
+  const content = { ...place, admit: token.admit, expiresAt: token.expires_at_ms, secret: fromHex(token.secret), relay: token.relay }
   assert.equal(encodeToken(content), token.text)
   assert.deepEqual(decodeToken(token.text), content)
 })

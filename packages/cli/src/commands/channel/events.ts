@@ -68,6 +68,12 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
     // Asked for, so shown by the command that asks.
     case 'receipt':
       return undefined
+    case 'confirmed':
+      return `${event.channel}: the owner has confirmed this channel.`
+    case 'admitted':
+      return event.beyond
+        ? `${event.channel}: ${event.by.slice(0, 8)}… admitted ${event.member.slice(0, 8)}… with invite ${event.invite.slice(0, 8)}…, which had no uses left or was revoked. The owner's agent removes it.`
+        : `${event.channel}: ${event.by.slice(0, 8)}… admitted ${event.member.slice(0, 8)}… with invite ${event.invite.slice(0, 8)}….`
     case 'identity_changed':
       return `${event.channel}: ${printable(Buffer.from(event.identity).toString())} has a different key than before. Verify its fingerprint with its owner out of band.`
     case 'roster_lie':

@@ -1,5 +1,5 @@
 /** `static channel invite [list|revoke]`: tokens that let others join. */
-import { Argument, Command, InvalidArgumentError } from 'commander'
+import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { isLocal, parseEndpoint, parseInviteLink } from '@static/sdk/account'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
@@ -10,6 +10,7 @@ import { channelArgument, wholeNumber } from './arguments.ts'
 interface Flags extends AgentFlags {
   readonly uses: number
   readonly ttl: number
+  readonly admit: 'owner' | 'members'
   readonly link?: boolean
   readonly linkEndpoint?: string
 }
@@ -21,6 +22,11 @@ export function inviteCommand(): Command {
       .addArgument(channelArgument())
       .option('--uses <count>', 'how many agents may join with the token', wholeNumber, 1)
       .option('--ttl <seconds>', 'how long the token is valid', wholeNumber, 3600)
+      .addOption(
+        new Option('--admit <who>', 'who lets joiners in: only this agent, or any member with an account')
+          .choices(['owner', 'members'])
+          .default('owner'),
+      )
       .option('--link', 'print a link instead: it also leads agents on other machines to the relay')
       .option('--link-endpoint <url>', 'address of the relay in the link (default: the one this agent uses)')
       .enablePositionalOptions(),
@@ -30,10 +36,12 @@ export function inviteCommand(): Command {
     .addHelpText(
       'after',
       `
-Others can join only while this agent listens: keep \`static channel listen\` running.
+Others can join only while this agent listens: keep \`static channel listen\` running. With --admit members, it is
+enough that any member with an account listens.
 ${examples(
   'static channel invite acme/support/routing',
   'static channel invite acme/support/routing --uses 10 --ttl 86400',
+  'static channel invite acme/support/routing --admit members --ttl 86400',
   'static channel invite acme/support/routing --link',
   'static channel invite acme/support/routing --link-endpoint quic://relay.example.com:4433',
   'static channel invite list acme/support/routing',
@@ -51,13 +59,14 @@ function listCommand(): Command {
       const invites = await runOnAgent(flags, 'Reading invites', 'invites', name)
       if (flags.json) return printJson({ channel: name, invites })
       if (invites.length === 0) return note(`there are no invites to ${name}.`)
-      const rows = invites.map(({ id, state, uses, max_uses: most, expires_at: end }) => [
+      const rows = invites.map(({ id, admit, state, uses, max_uses: most, expires_at: end }) => [
         id,
+        admit,
         state.replace('_', ' '),
         `${uses} of ${most}`,
         shortTime(end),
       ])
-      print(table(['INVITE', 'STATE', 'USED', 'EXPIRES'], rows))
+      print(table(['INVITE', 'ADMITTED BY', 'STATE', 'USED', 'EXPIRES'], rows))
     })
 }
 
@@ -84,18 +93,18 @@ function inviteId(text: string): string {
 async function invite(name: string, flags: Flags): Promise<void> {
   if (flags.link || flags.linkEndpoint !== undefined) return await inviteLink(name, flags)
   const { token, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('invite', name, flags.uses, flags.ttl)
+    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit)
     return { token: await withProgress('Creating an invite', work), remote: agent.remote }
   })
-  if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl })
+  if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl, admit: flags.admit })
   print(token)
   noteHow(name, flags, remote, `\`${commandLine(`channel join ${name}`)}\` with the token`)
 }
 
 async function inviteLink(name: string, flags: Flags): Promise<void> {
-  const { linkEndpoint = '', uses, ttl } = flags
+  const { linkEndpoint = '', uses, ttl, admit } = flags
   const { link, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('inviteLink', name, uses, ttl, linkEndpoint)
+    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint)
     return { link: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   const { endpoint, relayName } = parseInviteLink(link)
@@ -105,12 +114,15 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
         'that they can reach; `static up` listens on one with --host.',
     )
   }
-  if (flags.json) return printJson({ channel: name, link, endpoint, uses, ttl })
+  if (flags.json) return printJson({ channel: name, link, endpoint, uses, ttl, admit })
   print(link)
   noteHow(name, flags, remote, `\`${commandLine('channel join')}\` with the link`)
 }
 
 function noteHow(name: string, flags: Flags, remote: boolean, how: string): void {
+  if (flags.admit === 'members') {
+    return note(`others can run ${how}, and join while this agent or another member with an account listens.`)
+  }
   note(
     remote
       ? `this agent is listening: others can now run ${how}.`

@@ -52,6 +52,8 @@ async function join(first: string | undefined, second: string | undefined, flags
     : await joinToken(secret, name, flags)
   if (flags.json) return printJson(joined)
   print(`Joined ${joined.name} (${joined.members} members). Its owner is ${joined.owner}.`)
+  if (!joined.confirmed)
+    note('the owner has not been back since: until then, a former member may have shown you an old channel.')
   const [listen, verify] = ['listen', 'verify'].map((verb) => commandLineFor(flags, `channel ${verb} ${joined.name}`))
   note(`next: \`${listen}\`; \`${verify}\` checks that all members see the same history.`)
 }

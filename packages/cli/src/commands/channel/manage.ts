@@ -34,9 +34,9 @@ export function listCommand(): Command {
       const channels = await runOnAgent(flags, 'Reading channels', 'list')
       if (flags.json) return printJson({ channels })
       if (channels.length === 0) return note('this agent is not in any channel.')
-      const rows = channels.map(({ name, own, members, error, channel_id: id }) => [
+      const rows = channels.map(({ name, own, confirmed, members, error, channel_id: id }) => [
         name,
-        own ? 'owner' : 'member',
+        own ? 'owner' : confirmed ? 'member' : 'member, unconfirmed',
         members === null ? stateOf(error) : String(members),
         id,
       ])

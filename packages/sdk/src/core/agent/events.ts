@@ -19,6 +19,21 @@ export type AgentEvent =
       readonly removed: readonly AgentId[]
     }
   /**
+   * Member `by` added an agent that asked with an invite which members may use (`admit: 'members'`). If `beyond`, the
+   * invite had no uses left or was revoked: the owner's agent removes the agent.
+   */
+  | {
+      readonly type: 'admitted'
+      readonly channel: string
+      readonly member: AgentId
+      readonly by: AgentId
+      /** The id of the invite. */
+      readonly invite: string
+      readonly beyond: boolean
+    }
+  /** The owner has sent something since this agent joined: this is the owner's channel (`Channel.confirmed`). */
+  | { readonly type: 'confirmed'; readonly channel: string }
+  /**
    * A member of the channel uses an identity that this agent knows with a different key: `known` is the pinned agent
    * id, `now` the new one. Compare fingerprints before you trust it.
    */

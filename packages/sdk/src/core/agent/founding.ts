@@ -134,6 +134,7 @@ export function newChannel(
       givenUpTo: 0,
       servedUpTo: 0,
       offeredAt: 0,
+      confirmed: false,
       ...offer,
     },
     welcome: undefined,
@@ -152,5 +153,8 @@ export function newChannel(
     answers: { messages: 0, bytes: 0 },
     asks: [],
     answerers: [],
+    inviteList: undefined,
+    uses: [],
+    claims: [],
   }
 }

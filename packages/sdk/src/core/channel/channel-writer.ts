@@ -4,6 +4,7 @@
  * and can only end.
  */
 import type { Change, ChannelId, ChannelRecord } from '../../ports.ts'
+import type { Admissions } from './admissions/admissions.ts'
 import type { Committer } from './commits/committer.ts'
 import type { GroupState } from './group-state.ts'
 import type { History } from './log/history.ts'
@@ -29,6 +30,7 @@ export interface WrittenParts {
   readonly receipts: Receipts
   readonly requests: Requests
   readonly asks: Asks
+  readonly admissions: Admissions
 }
 
 /** What a writer asks of its membership. */
@@ -100,7 +102,8 @@ export class ChannelWriter implements Writer {
   }
 
   drain(): readonly Change[] {
-    const { id, group, committer, history, roster, sender, inbox, poison, receipts, requests, asks } = this.#parts
+    const { id, group, committer, history, roster, sender, inbox, poison, receipts } = this.#parts
+    const { requests, asks, admissions } = this.#parts
     if (this.#dropped) {
       // Only once: the agent may have rejoined by the time the last reader settles.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
@@ -124,6 +127,7 @@ export class ChannelWriter implements Writer {
       ...receipts.drain(),
       ...requests.inbox.drain(),
       ...asks.drain(),
+      ...admissions.drain(),
     ]
     this.#changes = []
     this.#recordChanged = false

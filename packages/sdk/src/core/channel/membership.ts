@@ -15,6 +15,7 @@ import { Follower, type FollowerHost } from './log/follower.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
 import { type Difference, History } from './log/history.ts'
 import type { ChannelView } from './host.ts'
+import { Admissions } from './admissions/admissions.ts'
 import { Asks } from './asks/asks.ts'
 import { Requests } from './asks/requests.ts'
 import { Inbox, type InboxHost, type Incoming } from './messages/inbox.ts'
@@ -42,6 +43,7 @@ export class Membership implements ChannelView {
   readonly receipts: Receipts
   readonly requests: Requests
   readonly asks: Asks
+  readonly admissions: Admissions
   readonly intake: Intake
   readonly sender: Sender
   readonly committer: Committer
@@ -90,6 +92,7 @@ export class Membership implements ChannelView {
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
     this.committer = new Committer(context, this, host, standing, pending)
     this.roster = new Roster(context, this, this.committer, leavers)
+    this.admissions = new Admissions(context, this, this.sender, () => this.#writer.touchPart(), stored)
     const { intake, sender, committer } = this
     this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing, receipts })
     this.#follower = new Follower(context, this, host, this)
@@ -123,6 +126,11 @@ export class Membership implements ChannelView {
   /** Why the channel cannot continue, if so. */
   get failure(): StaticError | undefined {
     return this.#standing.failure
+  }
+
+  /** Whether the owner has sent something since this agent joined, in its group as it is here. */
+  get isConfirmed(): boolean {
+    return this.#standing.record.confirmed
   }
 
   /** The standing, as stored. */
@@ -161,7 +169,9 @@ export class Membership implements ChannelView {
     this.receipts.start(position.index)
     this.#writer.touchEpoch()
     this.keepWelcome(used)
-    this.#standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys: [this.#group.leafKey] })
+    const confirmed = hasHeardOwner || this.owner === this.#context.agentId
+    const leafKeys = [this.#group.leafKey]
+    this.#standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys, confirmed })
     for (const member of this.#group.members.values()) this.roster.meet(member)
   }
 
@@ -209,6 +219,7 @@ export class Membership implements ChannelView {
     this.inbox.end(forReaders)
     this.requests.end(forReaders)
     this.asks.end(error)
+    this.admissions.end(error)
   }
 
   /** The agent stops: nothing more is delivered to the application. */
@@ -249,12 +260,21 @@ export class Membership implements ChannelView {
     this.inbox.written()
     this.requests.inbox.written()
     this.intake.unpause()
+    this.#confirm()
     if (this.state === 'ended' && this.inbox.isEmpty && this.poison.isEmpty) this.#ended()
   }
 
   // ---- Findings in the log ----
 
+  /** The application learns that the owner is in this group. */
+  #confirm(): void {
+    if (this.isConfirmed || this.#group?.place.hasHeardOwner !== true) return
+    this.#standing.set({ confirmed: true })
+    this.#context.emit({ type: 'confirmed', channel: this.name })
+  }
+
   #adopt(epoch: Epoch, by: AgentId): void {
+    this.#confirm()
     const old = this.#group
     const leftOutBefore = old?.isOwner === true ? old.allLeftOut : []
     this.#group = this.#begin(epoch, { isProven: true, hasHeardOwner: by === this.owner, leftOutBefore })
@@ -284,19 +304,20 @@ export class Membership implements ChannelView {
       rekeyDue: purpose.rekeyDue || (rekeyDue && !purpose.rekeys),
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
-    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex))
+    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex), request)
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.
     this.upkeep.retry()
     job?.done({ welcomes })
   }
 
-  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
+  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], own?: Pending['request']): void {
     const { fork } = this.#standing.record
     for (const agent of [...removed, ...added]) this.#history.forget(agent)
     if (fork !== undefined && removed.includes(fork)) this.#standing.set({ fork: undefined })
     this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
+    this.admissions.change(by, added, own)
     this.requests.removed(removed)
     this.asks.removed(removed)
   }

@@ -5,7 +5,16 @@ import type { AgentId, ChannelRecord } from '../../ports.ts'
 /** The part of a channel's record that is neither in its history nor with the sender. */
 export type StandingRecord = Pick<
   ChannelRecord,
-  'state' | 'rekeyDue' | 'rekeyedAt' | 'rekeyDeferredAt' | 'fork' | 'broken' | 'leafKeys' | 'offeredBy' | 'offeredAt'
+  | 'state'
+  | 'rekeyDue'
+  | 'rekeyedAt'
+  | 'rekeyDeferredAt'
+  | 'fork'
+  | 'broken'
+  | 'leafKeys'
+  | 'offeredBy'
+  | 'offeredAt'
+  | 'confirmed'
 >
 
 /** The error for a channel that can no longer be used. */
@@ -24,8 +33,10 @@ export class Standing {
 
   /** Calls `touch` when there is something to write. */
   constructor(record: StandingRecord & Pick<ChannelRecord, 'name'>, touch: () => void) {
-    const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys, offeredBy, offeredAt } = record
-    this.#record = { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys, offeredBy, offeredAt }
+    const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
+    const { offeredBy, offeredAt, confirmed } = record
+    const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
+    this.#record = { state, ...keys, fork, broken, offeredBy, offeredAt, confirmed }
     this.#name = record.name
     this.#touch = touch
   }

@@ -4,6 +4,7 @@
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
+import type { Admissions } from './admissions/admissions.ts'
 import type { Committer } from './commits/committer.ts'
 import { GroupLock } from './group-lock.ts'
 import type { GroupState } from './group-state.ts'
@@ -24,6 +25,7 @@ export interface TurnParts {
   readonly roster: Roster
   readonly upkeep: Upkeep
   readonly receipts: Receipts
+  readonly admissions: Admissions
 }
 
 /** The turn of one membership. */
@@ -90,6 +92,7 @@ export class ChannelTurn {
     this.#parts.roster.resume()
     this.#parts.upkeep.retry()
     this.#parts.receipts.resumed()
+    this.#parts.admissions.resume()
     this.work()
     this.transmit()
   }

@@ -2,7 +2,7 @@
 import type { TableDeclaration } from '../rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
-import { ATTEMPT, INVITE, JOINER } from './invites.ts'
+import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invites.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './messages.ts'
 import { CHAIN, OWN_RECEIPT, STAY } from './receipts.ts'
 
@@ -29,6 +29,9 @@ export const TABLES: readonly TableDeclaration[] = [
   ANSWERER,
   INVITE,
   JOINER,
+  INVITE_LIST,
+  USE,
+  CLAIM,
   ATTEMPT,
   PIN,
   RELAY,

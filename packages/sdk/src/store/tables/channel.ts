@@ -69,6 +69,7 @@ export const CHANNEL: Table<ChannelRow> = {
     servedUpTo: INTEGER,
     offeredBy: OPTIONAL_TEXT,
     offeredAt: INTEGER,
+    confirmed: FLAG,
   },
   key: ['id'],
 }

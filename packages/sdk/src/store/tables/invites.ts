@@ -1,6 +1,17 @@
-/** Tables of invites: issued ones, the agents that joined with them, and this agent's own joins in progress. */
-import type { AttemptRecord, InviteRecord, JoinerRecord } from '../../ports.ts'
+/**
+ * Tables of invites: issued ones, the agents that joined with them, those that members may use, and this agent's own
+ * joins in progress.
+ */
+import type {
+  AttemptRecord,
+  ClaimRecord,
+  InviteListRecord,
+  InviteRecord,
+  JoinerRecord,
+  UseRecord,
+} from '../../ports.ts'
 import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
+import type { InChannel } from './channel.ts'
 
 export const INVITE: Table<InviteRecord> = {
   name: 'invite',
@@ -13,6 +24,7 @@ export const INVITE: Table<InviteRecord> = {
     uses: INTEGER,
     returned: INTEGER,
     revoked: FLAG,
+    admit: oneOf('owner', 'members'),
   },
   key: ['id'],
   parent: { table: 'channel', by: ['channel'] },
@@ -45,6 +57,38 @@ export const ATTEMPT: Table<AttemptRecord> = {
     expiresAt: INTEGER,
     nonce: BYTES,
     keyPackage: BYTES,
+    admit: oneOf('owner', 'members'),
   },
   key: ['invite'],
+}
+
+/** The list is opaque here, and so are its counts. */
+export const INVITE_LIST: Table<InChannel<InviteListRecord>> = {
+  name: 'invite_list',
+  columns: { channel: TEXT, list: BYTES, counts: BYTES, due: FLAG },
+  key: ['channel'],
+  parent: { table: 'channel', by: ['channel'] },
+}
+
+export const USE: Table<InChannel<UseRecord>> = {
+  name: 'invite_use',
+  columns: {
+    channel: TEXT,
+    agent: TEXT,
+    slot: INTEGER,
+    invite: TEXT,
+    by: { ...TEXT, name: 'added_by' },
+    since: INTEGER,
+    state: oneOf('added', 'heard', 'here'),
+    beyond: FLAG,
+  },
+  key: ['channel', 'agent', 'slot'],
+  parent: { table: 'channel', by: ['channel'] },
+}
+
+export const CLAIM: Table<InChannel<ClaimRecord>> = {
+  name: 'claim',
+  columns: { channel: TEXT, by: { ...TEXT, name: 'claimed_by' }, claims: BYTES },
+  key: ['channel', 'by'],
+  parent: { table: 'channel', by: ['channel'] },
 }

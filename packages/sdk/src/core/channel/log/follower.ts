@@ -132,6 +132,7 @@ export class Follower {
     const { history, group } = this.#channel
     history.advance({ kind: 'message', sender, messageId, bodyHash })
     history.sentHere(messageId)
+    this.#parts.admissions.claims.passed(messageId)
     if (group?.isOwner === true) group.confirm()
     host.touchLater()
   }

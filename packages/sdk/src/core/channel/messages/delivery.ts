@@ -1,5 +1,6 @@
 /** Gives a received frame to the part of the channel that its kind is for. */
 import type { InboxRecord } from '../../../ports.ts'
+import type { Admissions } from '../admissions/admissions.ts'
 import type { Asks } from '../asks/asks.ts'
 import type { Requests } from '../asks/requests.ts'
 import type { Intake } from '../intake.ts'
@@ -12,11 +13,12 @@ export interface DeliveryParts {
   readonly inbox: Inbox
   readonly requests: Requests
   readonly asks: Asks
+  readonly admissions: Admissions
 }
 
 /** Delivers a frame with this record. Unknown kinds are ignored. */
 export function deliverFrame(
-  { intake, inbox, requests, asks }: DeliveryParts,
+  { intake, inbox, requests, asks, admissions }: DeliveryParts,
   { kind, payload }: DecodedFrame,
   record: InboxRecord,
 ): void {
@@ -31,6 +33,9 @@ export function deliverFrame(
     case 'cancel':
     case 'more':
       return requests.heed(kind, record.sender, payload)
+    case 'invites':
+    case 'claim':
+      return admissions.take(kind, record.sender, payload)
     default:
   }
 }

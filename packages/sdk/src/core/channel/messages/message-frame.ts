@@ -27,13 +27,17 @@ const KINDS = {
   answer_end: 6,
   cancel: 7,
   more: 8,
+  invites: 9,
+  claim: 10,
 } as const
 export type FrameKind = keyof typeof KINDS
 const NAMES = Object.keys(KINDS) as readonly FrameKind[]
 
+const CONTROL: ReadonlySet<FrameKind> = new Set(['heartbeat', 'hello', 'greeting', 'invites', 'claim'])
+
 /** Whether the agent sends frames of a kind on its own account. All others are charged like payloads. */
 export function isControl(kind: FrameKind): boolean {
-  return kind === 'heartbeat' || kind === 'hello' || kind === 'greeting'
+  return CONTROL.has(kind)
 }
 
 /** A position in the log and the hash chain at that position. */

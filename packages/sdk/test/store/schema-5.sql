@@ -49,7 +49,8 @@ CREATE TABLE channel (
   given_up_to INTEGER NOT NULL,
   served_up_to INTEGER NOT NULL,
   offered_by TEXT,
-  offered_at INTEGER NOT NULL
+  offered_at INTEGER NOT NULL,
+  confirmed INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE welcome (
@@ -209,7 +210,8 @@ CREATE TABLE invite (
   max_uses INTEGER NOT NULL,
   uses INTEGER NOT NULL,
   returned INTEGER NOT NULL,
-  revoked INTEGER NOT NULL
+  revoked INTEGER NOT NULL,
+  admit TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE joiner (
@@ -223,6 +225,32 @@ CREATE TABLE joiner (
   PRIMARY KEY (channel, agent)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE invite_list (
+  channel TEXT PRIMARY KEY REFERENCES channel ON DELETE CASCADE,
+  list BLOB NOT NULL,
+  counts BLOB NOT NULL,
+  due INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE invite_use (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  agent TEXT NOT NULL,
+  slot INTEGER NOT NULL,
+  invite TEXT NOT NULL,
+  added_by TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  beyond INTEGER NOT NULL,
+  PRIMARY KEY (channel, agent, slot)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE claim (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  claimed_by TEXT NOT NULL,
+  claims BLOB NOT NULL,
+  PRIMARY KEY (channel, claimed_by)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE attempt (
   invite TEXT PRIMARY KEY,
   channel TEXT NOT NULL,
@@ -231,7 +259,8 @@ CREATE TABLE attempt (
   secret BLOB NOT NULL,
   expires_at INTEGER NOT NULL,
   nonce BLOB NOT NULL,
-  key_package BLOB NOT NULL
+  key_package BLOB NOT NULL,
+  admit TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pin (

@@ -1,0 +1,300 @@
+/**
+ * Joining without the owner, in one channel (SPEC.md, 6.5): the invites that members may use, as the owner has signed
+ * them, and who was added by them. Every member counts the uses from the log alone: a commit that adds an agent which
+ * its sender has claimed in the same epoch is one. A relay that miscounts changes nothing here, and an add beyond the
+ * count is reported to all, so that the owner removes the agent.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import type { SendCommitRequest } from '@static/protocol/relay'
+import { ed25519 } from '../../../mls/index.ts'
+import type { AgentId, Change, StoredChannel, UseRecord } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import { same } from '../../bytes.ts'
+import type { ChannelView } from '../host.ts'
+import type { Sender } from '../messages/sender.ts'
+import { Claims } from './claims.ts'
+import {
+  decodeCounts,
+  decodeList,
+  decodeListFrame,
+  encodeCounts,
+  encodeList,
+  encodeListFrame,
+  type InviteList,
+  listBytes,
+  type ListedInvite,
+  type UseCount,
+} from './invite-list.ts'
+
+/** What admissions ask of the agent. */
+type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
+
+/** The uses that a newcomer keeps without a list. Honest members add no more before it arrives. */
+const MOST_BEFORE_LIST = 256
+
+/** The list in force. */
+interface CurrentList extends InviteList {
+  /** As the owner signed it. */
+  readonly signed: Uint8Array
+  /** In the order of the list. */
+  readonly counts: readonly (UseCount | undefined)[]
+  readonly due: boolean
+}
+
+/** The admissions of one channel. */
+export class Admissions {
+  readonly #context: AdmissionsContext
+  readonly #channel: ChannelView
+  readonly #touch: () => void
+  readonly #sender: Pick<Sender, 'send'>
+  readonly claims: Claims
+  readonly #uses: Map<string, UseRecord>
+  #list: CurrentList | undefined
+  #sending: Promise<void> | undefined
+  #changes: Change[] = []
+
+  /** Calls `touch` when there is something to write. */
+  constructor(
+    context: AdmissionsContext,
+    channel: ChannelView,
+    sender: Pick<Sender, 'send'>,
+    touch: () => void,
+    { inviteList, uses, claims }: Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#touch = touch
+    this.#sender = sender
+    this.claims = new Claims(context, sender, claims)
+    this.#uses = new Map(uses.map((use) => [keyOf(use), use]))
+    const list = inviteList && decodeList(inviteList.list)
+    if (inviteList && !list) throw StaticError.of('store_corrupt', 'The list of invites of a channel is malformed.')
+    if (!inviteList || !list) return
+    const { number, invites } = list
+    const counts = decodeCounts(inviteList.counts)
+    this.#list = { number, invites, signed: inviteList.list, counts, due: inviteList.due }
+  }
+
+  /** The invites that members may use, in the order of the owner's list. */
+  get invites(): readonly ListedInvite[] {
+    return this.#list?.invites ?? []
+  }
+
+  invite(id: string): ListedInvite | undefined {
+    return this.invites.find((invite) => invite.id === id)
+  }
+
+  /** How many agents have joined with an invite of the list; undefined if a newcomer has not been told. */
+  count(id: string): number | undefined {
+    const known = this.#list?.counts[this.invites.findIndex((invite) => invite.id === id)]
+    if (!known) return undefined
+    let { count } = known
+    for (const { invite, slot, beyond } of this.#uses.values()) {
+      if (invite === id && slot > known.slot && !beyond) count++
+    }
+    return count
+  }
+
+  /** The agents that were added by such invites. Those of ended invites are forgotten once they are here. */
+  get uses(): Iterable<UseRecord> {
+    return this.#uses.values()
+  }
+
+  /** How a member came: the last time it was added by such an invite. */
+  useOf(agent: AgentId): UseRecord | undefined {
+    const uses = [...this.#uses.values()].filter((use) => use.agent === agent)
+    return uses.toSorted((a, b) => b.slot - a.slot)[0]
+  }
+
+  // ---- The list ----
+
+  /** As the owner: replaces the list and sends it to the group. Resolves once it is sent, or cannot be for now. */
+  async publish(invites: readonly ListedInvite[]): Promise<void> {
+    const { slot } = this.#channel.history.position
+    const body = encodeList({ number: (this.#list?.number ?? 0) + 1, invites })
+    const signature = this.#context.sign(listBytes(this.#channel.channelId, body))
+    const signed = new Uint8Array(Buffer.concat([body, signature]))
+    const counts = invites.map(({ id }) => this.#counted(id) ?? { slot, count: 0 })
+    this.#put({ number: (this.#list?.number ?? 0) + 1, invites, signed, counts, due: true })
+    await this.#send()
+  }
+
+  /** The relay delivers from now on: sends what is due. */
+  resume(): void {
+    void this.#send()
+  }
+
+  /** Takes a frame of another member. */
+  take(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
+    if (kind === 'invites') return this.#takeList(from, payload)
+    if (!this.claims.take(from, payload)) return
+    this.#change({ type: 'putClaim', id: this.#channel.id, claim: { by: from, claims: Uint8Array.from(payload) } })
+  }
+
+  /**
+   * Takes the list from whoever repeats it, if the owner has signed it and it is not older than the known one. The
+   * owner's counts replace this agent's, which are the same unless a member has told a newcomer wrong ones.
+   */
+  #takeList(from: AgentId, payload: Uint8Array): void {
+    const { owner, channelId, group, id } = this.#channel
+    const frame = owner === this.#context.agentId ? undefined : decodeListFrame(payload)
+    const list = frame && decodeList(frame.signed)
+    const before = this.#list
+    const key = group?.members.get(owner)?.signatureKey
+    if (!frame || !list || !key || (before && list.number < before.number)) return
+    const isKnown = before !== undefined && same(before.signed, frame.signed)
+    if (before?.number === list.number && !isKnown) return
+    if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list.body), list.signature)) return
+    const counts = list.invites.map((invite, n) => {
+      const [told, known] = [frame.counts[n], this.#counted(invite.id)]
+      return from === owner ? (told ?? known) : (known ?? told)
+    })
+    const { number, invites } = list
+    this.#put({ number, invites, signed: frame.signed, counts, due: before?.due === true && isKnown })
+    this.#context.invites?.listed(id)
+  }
+
+  #counted(id: string): UseCount | undefined {
+    return this.#list?.counts[this.invites.findIndex((invite) => invite.id === id)]
+  }
+
+  #put(list: CurrentList): void {
+    this.#list = list
+    const { signed, counts, due } = list
+    const record = { list: signed, counts: encodeCounts(counts), due }
+    this.#change({ type: 'putInviteList', id: this.#channel.id, list: record })
+    this.#forget()
+  }
+
+  /** Sends the list to the group, and again if it changes meanwhile. If that fails, the next session does. */
+  async #send(): Promise<void> {
+    this.#sending ??= this.#sendAll().finally(() => (this.#sending = undefined))
+    await this.#sending
+  }
+
+  async #sendAll(): Promise<void> {
+    const { history } = this.#channel
+    for (let list = this.#list; list?.due; list = this.#list) {
+      const counts = list.invites.map(({ id }) => this.count(id))
+      // A group of one learns it when someone is added.
+      const isAlone = this.#channel.group?.members.size === 1
+      try {
+        if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, history.position.slot, counts))
+      } catch {
+        return
+      }
+      if (this.#list === list) this.#put({ ...list, due: false })
+    }
+  }
+
+  // ---- Uses ----
+
+  /** A commit of a member is adopted. `own` is the request of this agent's commit. */
+  change(by: AgentId, added: readonly AgentId[], own?: SendCommitRequest): void {
+    const { id, owner, history } = this.#channel
+    const { slot } = history.position
+    for (const agent of added) {
+      const invite = own ? ownInviteFor(own, agent) : this.claims.inviteFor(by, agent)
+      // The owner's own commits also admit by invites that only the owner may use.
+      if (invite === undefined || (by === owner && own && !this.invite(invite))) continue
+      this.#used({ agent, slot, invite, by, since: this.#context.now(), state: 'added' })
+    }
+    if (!this.claims.isEmpty) this.#change({ type: 'dropClaims', id })
+    this.claims.clear()
+    this.#forget()
+    // For those who were added. It is sent by who added them, so it comes once.
+    if (own && added.length > 0 && this.#list && this.invites.length > 0) {
+      this.#put({ ...this.#list, due: true })
+      void this.#send()
+    }
+  }
+
+  #used(use: Omit<UseRecord, 'beyond'>): void {
+    const { id, name } = this.#channel
+    const { agent, invite, by } = use
+    const listed = this.invite(invite)
+    // Before a newcomer gets the list, it counts all that are claimed: the list may be older than they are.
+    if (!this.#list && this.#uses.size >= MOST_BEFORE_LIST) return
+    // One that does not know the count knows at least the uses that it has seen.
+    const count = this.count(invite) ?? [...this.#uses.values()].filter((other) => other.invite === invite).length
+    const beyond = this.#list !== undefined && (!listed || count >= listed.maxUses)
+    this.#putUse({ ...use, beyond })
+    this.#context.emit({ type: 'admitted', channel: name, member: agent, by, invite, beyond })
+    this.#context.invites?.used(id, invite)
+  }
+
+  /** A member says hello. Returns whether this agent answers it: now, or later because it was answered before. */
+  hello(from: AgentId): 'now' | 'later' | undefined {
+    const use = this.useOf(from)
+    if (!use || use.beyond) return undefined
+    if (!this.#answers(use)) {
+      if (use.state === 'added') this.#putUse({ ...use, state: 'here' })
+      return undefined
+    }
+    if (use.state === 'here') return 'later'
+    if (use.state === 'added') this.#putUse({ ...use, state: 'heard' })
+    return 'now'
+  }
+
+  /** The members whose hellos this agent has answered, are here. */
+  greeted(agents: readonly AgentId[]): void {
+    for (const agent of agents) {
+      const use = this.useOf(agent)
+      if (use?.state === 'heard') this.#putUse({ ...use, state: 'here' })
+    }
+  }
+
+  /** The members that said hello, and that this agent has not answered. */
+  get unanswered(): readonly AgentId[] {
+    return [...this.#uses.values()].filter(({ state }) => state === 'heard').map(({ agent }) => agent)
+  }
+
+  end(error: StaticError): void {
+    this.claims.end(error)
+  }
+
+  /** Returns the changes since the last call. */
+  drain(): readonly Change[] {
+    const changes = this.#changes
+    this.#changes = []
+    return changes
+  }
+
+  /** The owner answers all, others those that they have added. */
+  #answers({ by }: UseRecord): boolean {
+    const { agentId } = this.#context
+    return this.#channel.owner === agentId || by === agentId
+  }
+
+  /** Forgets uses that neither count nor are waited for. */
+  #forget(): void {
+    const { id, group } = this.#channel
+    for (const [key, use] of this.#uses) {
+      const isIn = group?.members.has(use.agent) === true
+      const counts = !use.beyond && (!this.#list || this.invite(use.invite) !== undefined)
+      if (counts || (isIn && (use.beyond || use.state !== 'here'))) continue
+      this.#uses.delete(key)
+      this.#change({ type: 'dropUse', id, agent: use.agent, slot: use.slot })
+    }
+  }
+
+  #putUse(use: UseRecord): void {
+    this.#uses.set(keyOf(use), use)
+    this.#change({ type: 'putUse', id: this.#channel.id, use })
+  }
+
+  #change(change: Change): void {
+    this.#changes.push(change)
+    this.#touch()
+  }
+}
+
+/** The invite of an agent's Welcome in a commit of this agent. */
+function ownInviteFor({ welcomes }: SendCommitRequest, agent: AgentId): string | undefined {
+  const welcome = welcomes.find(({ agentId }) => toHex(agentId) === agent)
+  return welcome && welcome.inviteId.length > 0 ? toHex(welcome.inviteId) : undefined
+}
+
+function keyOf({ agent, slot }: UseRecord): string {
+  return `${agent} ${slot}`
+}

@@ -1,0 +1,91 @@
+/**
+ * The owner's part in invites that members may use (SPEC.md, 6.5): keeps the group's list in line with the invites that
+ * are open, ends them before a member is removed, and removes who was added beyond the count or never said hello.
+ */
+import { fromHex } from '@static/protocol'
+import type { AgentServices } from '../core/agent/services.ts'
+import { same } from '../core/bytes.ts'
+import { encodeList, type ListedInvite } from '../core/channel/admissions/invite-list.ts'
+import type { Membership } from '../core/channel/membership.ts'
+import type { AgentId, UseRecord } from '../ports.ts'
+import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
+
+/** A joiner may say hello as long as the relay keeps its Welcome. */
+const HELLO_MS = 7 * 24 * 60 * 60 * 1000
+
+/** The invites of an owner that members may use. */
+export class SharedInvites {
+  readonly #agent: Pick<AgentServices, 'context'>
+  readonly #issued: IssuedInvites
+
+  constructor(agent: Pick<AgentServices, 'context'>, issued: IssuedInvites) {
+    this.#agent = agent
+    this.#issued = issued
+  }
+
+  /** The open ones of a channel. */
+  open({ id }: Membership): readonly Invite[] {
+    return this.#issued.records
+      .filter((record) => record.channel === id && record.admit === 'members' && this.#issued.isAlive(record))
+      .flatMap((record) => this.#issued.get(record.id) ?? [])
+  }
+
+  /** Tells the group if its list is not what is open. Resolves once that is sent, or cannot be. */
+  async publish(membership: Membership): Promise<void> {
+    const { admissions, owner, failure, state } = membership
+    if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
+    const invites = this.open(membership).map(listed)
+    const isSame = same(encodeList({ number: 0, invites }), encodeList({ number: 0, invites: admissions.invites }))
+    if (!isSame) await admissions.publish(invites)
+  }
+
+  /** Ends all that the members know, because one of them is about to be removed: at the group, then at the relay. */
+  async end(membership: Membership): Promise<void> {
+    const open = this.open(membership)
+    if (open.length === 0) return
+    for (const invite of open) await this.#issued.revoke(invite)
+    await this.publish(membership)
+    for (const invite of open) await this.#issued.revokeAtRelay(invite)
+  }
+
+  /** An agent was added by an invite. */
+  used(membership: Membership, invite: string): void {
+    const count = membership.admissions.count(invite)
+    if (count !== undefined) this.#issued.counted(invite, count)
+  }
+
+  /** Removes who was added beyond the count, and who has stayed silent. Their uses are given back. */
+  async tidy(membership: Membership): Promise<void> {
+    const { admissions, owner, group, failure } = membership
+    const { context } = this.#agent
+    if (owner !== context.agentId || failure || !group) return
+    const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
+    const now = context.now()
+    const beyond = uses.filter((use) => use.beyond)
+    const silent = uses.filter(({ state, since }) => state === 'added' && now - since >= HELLO_MS)
+    if (beyond.length > 0) await unlessRefused(this.#remove(membership, beyond, true))
+    if (silent.length > 0) await unlessRefused(this.#remove(membership, silent, false))
+  }
+
+  async #remove(membership: Membership, uses: readonly UseRecord[], isBeyond: boolean): Promise<void> {
+    const { admissions, committer } = membership
+    const isDue = ({ agent, slot }: UseRecord): boolean => {
+      const use = admissions.useOf(agent)
+      return use?.slot === slot && (isBeyond || use.state === 'added')
+    }
+    let removed: readonly AgentId[] = []
+    await committer.commit((group) => {
+      removed = uses.filter((use) => group.members.has(use.agent) && isDue(use)).map(({ agent }) => agent)
+      return removed.length > 0 ? { removes: removed.map((agent) => fromHex(agent)) } : undefined
+    })
+    if (isBeyond) return
+    for (const { agent, invite } of uses) if (removed.includes(agent)) await this.#issued.returnUse(invite, true)
+    await this.publish(membership)
+  }
+}
+
+/** An invite as the group's list has it. */
+function listed({ record, keys }: Invite): ListedInvite {
+  const { id, expiresAt, maxUses, returned } = record
+  return { id, members: keys.members, expiresAt, maxUses: maxUses + returned }
+}

@@ -1,0 +1,81 @@
+/** Invites in the agent's database: those it issued, those that members may use, and those that it joins with. */
+import type { AgentId, ChannelId, Time } from './ids.ts'
+
+/** Who admits the joiners of an invite: only the owner, or any member with an account. */
+export type Admit = 'owner' | 'members'
+
+/** An invite issued by this agent, with the agent's own count of uses. */
+export interface InviteRecord {
+  /** Invite id, hexadecimal. */
+  readonly id: string
+  readonly channel: ChannelId
+  /** S, from which all other keys of the invite are derived. */
+  readonly secret: Uint8Array
+  readonly expiresAt: Time
+  readonly maxUses: number
+  readonly uses: number
+  /** Uses that were given back. The relay counts them as used. */
+  readonly returned: number
+  readonly revoked: boolean
+  readonly admit: Admit
+}
+
+/** An agent that has joined, or is joining, with an invite of this agent. */
+export interface JoinerRecord {
+  readonly channel: ChannelId
+  readonly agent: AgentId
+  readonly invite: string
+  /** Nonce of its request: a repeated request is not a second use. */
+  readonly nonce: Uint8Array
+  readonly keyPackageHash: Uint8Array
+  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. */
+  readonly state: 'taken' | 'added' | 'here'
+  /** When it entered this state; relevant for `added`. */
+  readonly since: Time
+}
+
+/** A join by invite token that is in progress. */
+export interface AttemptRecord {
+  readonly invite: string
+  readonly channel: ChannelId
+  readonly name: string
+  readonly owner: AgentId
+  readonly secret: Uint8Array
+  readonly expiresAt: Time
+  readonly nonce: Uint8Array
+  readonly keyPackage: Uint8Array
+  readonly admit: Admit
+}
+
+/** The owner's list of the invites that members may use. */
+export interface InviteListRecord {
+  /** As the owner signed it, with the signature. */
+  readonly list: Uint8Array
+  /** For each invite of the list, the slot and how many had joined with it by then, as far as known. */
+  readonly counts: Uint8Array
+  /** Whether this agent has to send it to the group. */
+  readonly due: boolean
+}
+
+/** An agent that was added by an invite that members may use. */
+export interface UseRecord {
+  readonly agent: AgentId
+  /** The position in the log after the commit that added it. */
+  readonly slot: number
+  /** Invite id, hexadecimal. */
+  readonly invite: string
+  /** Who added it. */
+  readonly by: AgentId
+  readonly since: Time
+  /** `heard`: it said hello, and this agent has yet to answer. `here`: it said hello, and was answered if necessary. */
+  readonly state: 'added' | 'heard' | 'here'
+  /** Whether the invite had no uses left, or was not in the list: the owner removes the agent. */
+  readonly beyond: boolean
+}
+
+/** Whom a member is about to add in this epoch, and by which invites. */
+export interface ClaimRecord {
+  readonly by: AgentId
+  /** As in its message. */
+  readonly claims: Uint8Array
+}

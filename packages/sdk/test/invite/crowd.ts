@@ -1,0 +1,110 @@
+/**
+ * A channel in memory whose members admit joiners by invites that they may use. Its relay counts no uses, so what keeps
+ * the count is the members alone.
+ */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { create } from '@bufbuild/protobuf'
+import { fromHex, toHex } from '@static/protocol'
+import { type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
+import type { ListedInvite } from '../../src/core/channel/admissions/invite-list.ts'
+import { sealRequest } from '../../src/invite/join-request.ts'
+import { type InviteKeys, inviteKeys } from '../../src/invite/keys.ts'
+import { admitAsMember } from '../../src/invite/members.ts'
+import type { AgentId } from '../../src/ports.ts'
+import { NAME } from '../mls/support.ts'
+import { outsider, type Player, type PlayerOptions, Stage, type StageOptions } from '../support/stage.ts'
+
+/** One that asks to join. */
+export interface Joiner {
+  readonly name: string
+  readonly agentId: AgentId
+  readonly request: JoinRequest
+  /** Follows the channel from its Welcome on, which is on disk then. */
+  enter(): Promise<Player>
+}
+
+/** A stage, its invites and its joiners. */
+export class Crowd {
+  readonly stage: Stage
+  /** Those who are admitting, by name. */
+  readonly #admitting = new Map<string, Player>()
+  /** Failures of admitting, which must not happen. */
+  readonly failures: unknown[] = []
+
+  private constructor(stage: Stage) {
+    this.stage = stage
+  }
+
+  /** A channel of these members, of which the first owns it. */
+  static async start(names: readonly string[], options: StageOptions = {}): Promise<Crowd> {
+    return new Crowd(await Stage.start(names, options))
+  }
+
+  get owner(): Player {
+    return this.stage.players.find(({ agentId }) => agentId === this.stage.owner) ?? assert.fail('no owner')
+  }
+
+  /** What a token to the channel would give. */
+  invite(maxUses: number, lifetimeMs = 3_600_000): { readonly keys: InviteKeys; readonly listed: ListedInvite } {
+    const keys = inviteKeys(randomBytes(32))
+    const expiresAt = this.stage.now + lifetimeMs
+    return { keys, listed: { id: toHex(keys.inviteId), members: keys.members, expiresAt, maxUses } }
+  }
+
+  /** The owner tells the group which invites are open. */
+  async publish(...invites: readonly { readonly listed: ListedInvite }[]): Promise<void> {
+    void this.owner.membership.admissions.publish(invites.map(({ listed }) => listed))
+    await this.stage.settle()
+  }
+
+  async joiner(name: string, keys: InviteKeys, options: PlayerOptions = {}): Promise<Joiner> {
+    const { stage } = this
+    const { keyPackage, agentId, join } = await outsider(stage, name, options)
+    const place = { channelId: stage.channelId, name: NAME, owner: fromHex(stage.owner) }
+    const box = sealRequest(keys, place, { nonce: randomBytes(16), keyPackage })
+    return {
+      name,
+      agentId: toHex(agentId),
+      request: create(JoinRequestSchema, { inviteId: keys.inviteId, agentId, box }),
+      enter: async () => {
+        const player = await join(this.welcomeOf(toHex(agentId)))
+        player.journal.flush()
+        return player
+      },
+    }
+  }
+
+  /** A member gets requests from the relay, unless it is still busy with others. */
+  poll(player: Player, requests: readonly JoinRequest[]): void {
+    if (this.#admitting.get(player.name) === player || requests.length === 0) return
+    this.#admitting.set(player.name, player)
+    const timers = { wait: (ms: number) => new Promise<void>((resolve) => void player.later(ms, resolve)) }
+    admitAsMember({ context: player, timers } as never, player.membership, requests, () => {})
+      .catch((error: unknown) => void this.failures.push(error))
+      .finally(() => {
+        if (this.#admitting.get(player.name) === player) this.#admitting.delete(player.name)
+      })
+  }
+
+  /** Who was added by any invite, as the log says. */
+  get added(): readonly AgentId[] {
+    return this.stage.log.flatMap((entry) =>
+      entry.kind === 'commit' ? entry.request.welcomes.filter(isInvited).map(({ agentId }) => toHex(agentId)) : [],
+    )
+  }
+
+  /** The Welcome of an agent. */
+  welcomeOf(agentId: AgentId): Uint8Array {
+    for (const entry of this.stage.log) {
+      if (entry.kind !== 'commit') continue
+      const welcome = entry.request.welcomes.find((one) => toHex(one.agentId) === agentId)
+      if (welcome) return Buffer.concat([welcome.welcome, entry.request.groupInfo])
+    }
+    return assert.fail('It has no Welcome.')
+  }
+}
+
+function isInvited({ inviteId }: { readonly inviteId: Uint8Array }): boolean {
+  return inviteId.length > 0
+}
