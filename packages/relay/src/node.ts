@@ -94,6 +94,7 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     node: bus.node,
     clockOffsetMs: () => store.clockOffsetMs?.() ?? 0,
     bus: () => bus.state,
+    nodes: () => store.nodes?.() ?? 1,
   }
   const relay = new Relay({ identity, deployment, settings, crypto: makeCrypto(), cluster })
   let expiry = expiryOf(options.certificate)

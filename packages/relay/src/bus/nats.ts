@@ -22,6 +22,12 @@ const DEFAULT_MAX_BYTES = 1024 * 1024
 /** Unsent bytes at which messages are dropped: whoever misses one reads the log. */
 const MAX_UNSENT_BYTES = 32 * 1024 * 1024
 const PING_MS = 5000
+/**
+ * How often the server is asked whether it is there, and how often it may be time to ask again before it has answered:
+ * counted and not timed, because this process may have stood still itself.
+ */
+const PROBE_MS = 250
+const MAX_UNANSWERED = 3
 const CONNECT_MS = 5000
 
 /**
@@ -81,15 +87,23 @@ class NatsWire implements BusWire {
   #closing = false
   #unsentBytes = 0
   #isFlushing = false
+  readonly #timer: NodeJS.Timeout
+  #isProbing = false
+  #unanswered = 0
 
   constructor(settings: NodeConnectionOptions, onState: NatsOptions['onState'], listener: WireListener) {
     this.#listener = listener
     this.#onState = onState
+    this.#timer = setInterval(() => this.#probe(), PROBE_MS).unref()
     void this.#run(settings)
   }
 
   get connected(): boolean {
     return this.#connected === true
+  }
+
+  get hears(): boolean {
+    return this.connected && this.#unanswered < MAX_UNANSWERED
   }
 
   get maxBytes(): number {
@@ -121,6 +135,7 @@ class NatsWire implements BusWire {
 
   async close(): Promise<void> {
     this.#closing = true
+    clearInterval(this.#timer)
     this.#connected = false
     await this.#connection?.close()
   }
@@ -140,6 +155,29 @@ class NatsWire implements BusWire {
       this.#unsentBytes = 0
     }
     this.#isFlushing = false
+  }
+
+  /** What is cut off without a word would be noticed by the pings of the library only after many seconds. */
+  #probe(): void {
+    const connection = this.#connection
+    if (!connection || !this.connected) return
+    if (this.#isProbing) {
+      this.#unanswered += 1
+      if (this.#unanswered === MAX_UNANSWERED) this.#listener.changed()
+      return
+    }
+    this.#isProbing = true
+    connection.flush().then(
+      () => this.#answered(),
+      () => this.#answered(),
+    )
+  }
+
+  #answered(): void {
+    const wasSilent = this.connected && !this.hears
+    this.#isProbing = false
+    this.#unanswered = 0
+    if (wasSilent) this.#listener.changed()
   }
 
   async #run(settings: NodeConnectionOptions): Promise<void> {
@@ -174,6 +212,8 @@ class NatsWire implements BusWire {
   #state(connected: boolean, error?: unknown): void {
     if (this.#closing || connected === this.#connected) return
     this.#connected = connected
+    this.#isProbing = false
+    this.#unanswered = 0
     this.#onState(connected, error)
     this.#listener.changed()
   }

@@ -3,6 +3,7 @@ import type { OpenWire } from '../ports.ts'
 
 export const NO_WIRE: OpenWire = () => ({
   connected: false,
+  hears: false,
   maxBytes: 0,
   publish: () => {},
   subscribe: () => {},

@@ -111,7 +111,7 @@ export class NodeBus implements Bus {
   }
 
   get #isHearing(): boolean {
-    return this.#wire.connected && this.#options.monotonic() >= this.#deafUntil
+    return this.#wire.hears && this.#options.monotonic() >= this.#deafUntil
   }
 
   #changed(): void {

@@ -27,6 +27,8 @@ export interface ClusterOptions {
   readonly clockOffsetMs: () => number
   /** Whether the bus gets through now, and how many other nodes were heard on it lately. */
   readonly bus: () => BusState
+  /** How many nodes use the store now, with this one. */
+  readonly nodes: () => number
 }
 
 /** The parts of the core that it acts on. */
@@ -221,9 +223,14 @@ export class Cluster {
       settle(NONE)
     }
     this.#tally.forget(now)
-    const every = this.#options.bus().connected ? ROUND_MS.heard : ROUND_MS.alone
-    if (now - this.#roundAt >= every) this.#round(now)
+    if (now - this.#roundAt >= (this.#hearsAll ? ROUND_MS.heard : ROUND_MS.alone)) this.#round(now)
     this.#askHeads()
+  }
+
+  /** Whether all nodes that use the store are heard on the bus: what others write comes to nobody's ears. */
+  get #hearsAll(): boolean {
+    const { connected, nodes } = this.#options.bus()
+    return connected && nodes + 1 >= this.#options.nodes()
   }
 
   /** Asks the store for everything that matters here. */

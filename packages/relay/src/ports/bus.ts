@@ -91,6 +91,8 @@ export interface BusListener {
 /** A message service that carries bytes and keeps nothing: NATS, or memory in tests. */
 export interface BusWire {
   readonly connected: boolean
+  /** Whether it is connected and the other end answers: otherwise nothing may come, although the connection stands. */
+  readonly hears: boolean
   /** The longest message that it takes. */
   readonly maxBytes: number
   publish(subject: string, bytes: Uint8Array): void

@@ -65,6 +65,8 @@ export interface Store {
   durability(): Durability
   /** How far the store's clock was ahead of ours when last compared, in milliseconds; undefined if it is our own. */
   readonly clockOffsetMs?: (() => number | undefined) | undefined
+  /** How many nodes use the store now, with this one; undefined if it serves only one. */
+  readonly nodes?: (() => number) | undefined
   /**
    * Writes a copy of everything stored to a new file, while operations go on. What was durable before the call is in it.
    * Undefined if the engine has another way to make backups.

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
+import { openGate } from '@static/testkit/gate'
 import { startNats } from '@static/testkit/nats'
 import { natsWire } from '../../src/bus/nats.ts'
 import { NodeBus } from '../../src/bus/node-bus.ts'
@@ -13,6 +14,8 @@ const RELAY_ID = new Uint8Array(32).fill(1)
 const KEY = new Uint8Array(32).fill(2)
 const CHANNEL = 'c'.repeat(32)
 const TIMEOUT = { timeout: 60_000 }
+/** Before the pings of the library notice that nobody answers. */
+const LATE_MS = 9000
 
 interface Node {
   readonly bus: Bus
@@ -104,6 +107,21 @@ test('nodes hear what they watch, large entries as a notice, and go on after NAT
       [true, false, true],
     ],
   )
+})
+
+test('a node that is cut off from NATS knows it soon, and hears again when that is over', TIMEOUT, async (t) => {
+  await using server = await startNats()
+  await using gate = await openGate(Number(new URL(server.url).port))
+  const gated = new URL(server.url)
+  gated.port = String(gate.port)
+  const { bus, states } = open(t, gated.href, server.ca)
+  await until(() => bus.state.connected)
+  gate.cut()
+  const soon = await Promise.race([until(() => !bus.state.connected).then(() => true), delay(LATE_MS, false)])
+  assert.equal(soon, true)
+  gate.mend()
+  await until(() => bus.state.connected)
+  assert.deepEqual(states, [true], 'the connection was never given up')
 })
 
 test('a node without NATS, or with a wrong password, starts, says so once, and connects later', TIMEOUT, async (t) => {

@@ -93,6 +93,23 @@ test('what the bus loses is found within ten seconds, and within one without a b
   assert.deepEqual(indexes(bob), [2, 3, 4], 'at once when it is back')
 })
 
+test('what a node writes that is not on the bus is found within a second', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const { owner, bob, channelId } = await channelOver(cluster)
+  // The others hear each other, but no beat of the first one, which still uses the store.
+  cluster.known.nodes = 3
+  cluster.nodes[0].driver.tick = () => {}
+  for (let left = 5; left > 0; left--) await cluster.advance(1000)
+  for (const counter of [1n, 2n]) {
+    cluster.bus.faults.drop = 1
+    await owner.send(channelId, 1n, counter)
+    await quiet()
+    cluster.bus.faults.drop = 0
+    await cluster.advance(1000)
+    assert.equal(indexes(bob).at(-1), Number(counter) + 1)
+  }
+})
+
 test('a node that dies between writing and telling is noticed by its silence', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, channelId } = await channelOver(cluster)

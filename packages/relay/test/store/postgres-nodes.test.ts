@@ -206,3 +206,14 @@ test('many channels that are created at once are locked and decided once', async
   assert.deepEqual(refused, ['not_allowed', 'not_allowed'])
   assert.equal(locks, 1)
 })
+
+test('a node knows how many use the database', async (t) => {
+  const scratch = await emptyScratch()
+  const open = (): Promise<PostgresStore> => openScratch(scratch, RETENTION, () => {}, { examineMs: 20 })
+  const first = await open()
+  t.after(() => first.close())
+  const second = await open()
+  while (first.nodes?.() !== 2) await new Promise(setImmediate)
+  await second.close()
+  while (first.nodes?.() !== 1) await new Promise(setImmediate)
+})

@@ -8,6 +8,7 @@ import {
   ChannelFixture,
   RETENTION,
   accepted,
+  account,
   agentId,
   hex16,
   id16,
@@ -130,4 +131,22 @@ test('a Welcome that is acknowledged while it is read beside a write is not dama
   assert.deepEqual((await read).welcomes, [])
   assert.deepEqual(await nonce, { fresh: true })
   assert.deepEqual(damage, [])
+})
+
+test('nodes that store the limits of many accounts do so in one order', async (t) => {
+  const { first } = await openNodes(t)
+  const stored: unknown[] = []
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', function (this: Session, ...asked: Parameters<Session['rows']>) {
+    if (asked[0].text.startsWith('INSERT INTO accounts')) stored.push(asked[1]?.[0])
+    return rows.apply(this, asked)
+  })
+  const names = ['carol', 'alice', 'bob']
+  await Promise.all(
+    names.map((name) => first.run('allot', { account: account(name), channelBytes: 1, accountBytes: 1, at: 1 })),
+  )
+  assert.deepEqual(
+    stored,
+    ['alice', 'bob', 'carol'].map((name) => account(name).id),
+  )
 })

@@ -20,6 +20,8 @@ export interface MemoryCluster {
   readonly broken: Map<number, number>
   /** How far the store's clock is ahead of those of nodes, counted from 0. */
   readonly clockOffsets: Map<number, number>
+  /** How many nodes the store knows of. */
+  readonly known: { nodes: number }
   /** Lets time pass at all nodes and does what is due. */
   advance(ms: number): Promise<void>
 }
@@ -39,6 +41,7 @@ export async function openMemoryCluster(
   const api = new FakeApi(now)
   const broken = new Map<number, number>()
   const clockOffsets = new Map<number, number>()
+  const known = { nodes: 1 }
   const start = async (at: number): Promise<MemoryRelay> => {
     const own = made[at] ?? {}
     const store = {
@@ -46,6 +49,7 @@ export async function openMemoryCluster(
       healthy: () => !broken.has(at),
       silentMs: () => broken.get(at) ?? 0,
       clockOffsetMs: () => clockOffsets.get(at),
+      nodes: () => known.nodes,
     }
     const { relayId, busKey = new Uint8Array() } = store.deployment
     const node = randomBytes(16).toString('hex')
@@ -73,5 +77,5 @@ export async function openMemoryCluster(
   await advance(0)
   await advance(1000)
   await advance(1000)
-  return { nodes, bus, broken, clockOffsets, advance }
+  return { nodes, bus, broken, clockOffsets, known, advance }
 }

@@ -84,7 +84,12 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
   const store =
     node?.store ?? (await openMemoryStore({ retention: settings.retention }, (event) => driver?.event(event)))
   const bus = node?.bus
-  const cluster = bus && { node: bus.node, clockOffsetMs: () => store.clockOffsetMs?.() ?? 0, bus: () => bus.state }
+  const cluster = bus && {
+    node: bus.node,
+    clockOffsetMs: () => store.clockOffsetMs?.() ?? 0,
+    bus: () => bus.state,
+    nodes: () => store.nodes?.() ?? 1,
+  }
   const identity = { name: 'relay.test', guests: options.guests ?? true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
   const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto(), cluster })
   driver = new CoreRunner({

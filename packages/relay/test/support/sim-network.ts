@@ -89,7 +89,7 @@ export class SimNetwork {
         },
         { news: (news, from) => made.driver?.news(news, from), doubt: () => made.driver?.doubt() },
       )
-    const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, bus: () => bus.state }
+    const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, bus: () => bus.state, nodes: () => 1 }
     const crypto = { ...makeCrypto(), random: (length: number) => this.bytes(length) }
     const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
     const driver = new CoreRunner({

@@ -44,6 +44,9 @@ export class MemoryBus {
       get connected() {
         return end.connected
       },
+      get hears() {
+        return end.connected
+      },
       maxBytes,
       publish: (subject, bytes) => {
         if (!end.connected) return

@@ -4,11 +4,13 @@ import { StaticError } from '@static/protocol'
 import type { Durability } from '../../ports.ts'
 import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
 import { SCHEMA } from './schema.ts'
-import { Session, statement } from './session.ts'
+import { APPLICATION, Session, statement } from './session.ts'
 
 const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
   current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-  (extract(epoch FROM clock_timestamp()) * 1000)::float8`)
+  (extract(epoch FROM clock_timestamp()) * 1000)::float8,
+  (SELECT count(DISTINCT application_name)::int FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE '${APPLICATION} %')`)
 const MIN_VERSION = 150_000
 /** How long a host has before the next one is dialed beside it. */
 const HEAD_START_MS = 500
@@ -26,19 +28,21 @@ export interface Connected {
   readonly durability: Durability
   /** How far its clock is ahead of ours. */
   readonly clockOffsetMs: number
+  /** How many nodes are connected to it, with this one. */
+  readonly nodes: number
 }
 
 /**
  * Tries the hosts in order; one that is silent does not delay the next. Throws `unavailable` if none can be reached or
  * all are standbys, and `invalid_request` if the server must not be used.
  */
-export async function connect(address: PostgresAddress): Promise<Connected> {
+export async function connect(address: PostgresAddress, application?: string): Promise<Connected> {
   const failures: unknown[] = []
   const dials: Promise<Connected | undefined>[] = []
   let chosen: Connected | undefined
   try {
     for (const host of address.hosts) {
-      const dial = connectTo(address, host).catch((error: unknown) => {
+      const dial = connectTo(address, host, application).catch((error: unknown) => {
         if (StaticError.from(error).code === 'invalid_request') throw error
         failures.push(error)
         return undefined
@@ -71,23 +75,37 @@ function firstOf(dials: readonly Promise<Connected | undefined>[]): Promise<Conn
   return promise
 }
 
+type StateRow = [
+  version: number,
+  isStandby: boolean,
+  fsync: string,
+  commit: string,
+  standbys: string,
+  time: number,
+  nodes: number,
+]
+
 /** What a server says now. */
 export async function examine(session: Session): Promise<Omit<Connected, 'session'> & { readonly isStandby: boolean }> {
   const before = Date.now()
   const [row] = await session.rows(STATE)
   const after = Date.now()
-  const [version, isStandby, fsync, commit, standbys, time] = row as [number, boolean, string, string, string, number]
+  const [version, isStandby, fsync, commit, standbys, time, nodes] = row as StateRow
   if (version < MIN_VERSION) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old. Use 15 or newer.`)
   if (fsync !== 'on') throw refused('PostgreSQL runs with fsync=off and would lose messages. Turn it on.')
   if (commit !== 'on' && commit !== 'remote_apply') {
     throw refused(`PostgreSQL has synchronous_commit=${commit} and would lose messages. Set it to on.`)
   }
   const durability = standbys.trim() === '' ? 'fsync' : 'fsync+standby'
-  return { durability, isStandby, clockOffsetMs: Math.round(time - (before + after) / 2) }
+  return { durability, isStandby, clockOffsetMs: Math.round(time - (before + after) / 2), nodes }
 }
 
-async function connectTo(address: PostgresAddress, host: PostgresHost): Promise<Connected | undefined> {
-  const session = await Session.open(address, host)
+async function connectTo(
+  address: PostgresAddress,
+  host: PostgresHost,
+  application: string | undefined,
+): Promise<Connected | undefined> {
+  const session = await Session.open(address, host, application)
   try {
     const { isStandby, ...state } = await examine(session)
     if (isStandby) {

@@ -34,12 +34,14 @@ function compared(offsetMs: number): Comparison {
 /** Watches the database with a connection of its own. */
 export class Keeper {
   readonly #address: PostgresAddress
+  readonly #name: string
   readonly #days = new IdDays()
   readonly #timer: NodeJS.Timeout
   /** The connections of lanes. */
   readonly #sessions = new Set<Session>()
   #session: Session
   #durability: Durability
+  #nodes: number
   #compared: Comparison
   #census: StoreCensus | undefined
   #countedAt = -Infinity
@@ -56,12 +58,16 @@ export class Keeper {
   #work: Promise<unknown> = Promise.resolve()
   #closed = false
 
+  /** `name`: what this node calls itself at the server. */
   constructor(
     address: PostgresAddress,
-    { session, durability, clockOffsetMs }: Connected,
+    name: string,
+    { session, durability, clockOffsetMs, nodes }: Connected,
     examineMs: number = EXAMINE_MS,
   ) {
     this.#address = address
+    this.#name = name
+    this.#nodes = nodes
     this.#session = session
     this.#durability = durability
     this.#compared = compared(clockOffsetMs)
@@ -75,6 +81,11 @@ export class Keeper {
   /** How long the server has not answered; 0 while it does. */
   get silentMs(): number {
     return this.healthy ? 0 : performance.now() - this.#answeredAt
+  }
+
+  /** How many nodes use the server, with this one. */
+  get nodes(): number {
+    return this.#nodes
   }
 
   get durability(): Durability {
@@ -101,9 +112,10 @@ export class Keeper {
     if (this.#closed) throw StaticError.of('closed', 'The store is closed.')
     if (this.#failure && performance.now() - this.#failure.at < RETRY_MS) throw this.#failure.error
     try {
-      const { session, durability, clockOffsetMs } = await connect(this.#address)
+      const { session, durability, clockOffsetMs, nodes } = await connect(this.#address, this.#name)
       this.#answered()
       this.#durability = durability
+      this.#nodes = nodes
       this.#compared = compared(clockOffsetMs)
       for (const known of this.#sessions) if (known.lost) this.#sessions.delete(known)
       this.#sessions.add(session)
@@ -145,8 +157,9 @@ export class Keeper {
   async #examine(session: Session): Promise<void> {
     this.#isExamining = true
     try {
-      const { durability, clockOffsetMs } = await examine(session)
+      const { durability, clockOffsetMs, nodes } = await examine(session)
       this.#durability = durability
+      this.#nodes = nodes
       this.#compared = compared(clockOffsetMs)
     } finally {
       this.#isExamining = false

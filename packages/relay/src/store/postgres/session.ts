@@ -15,6 +15,8 @@ export type Row = readonly unknown[]
 /** Counters and times fit into a JavaScript number; the driver returns strings by default. */
 const INT8 = 20
 const BYTEA = 17
+/** What every connection of a relay calls itself; a node adds an id of its own. */
+export const APPLICATION = 'static-relay'
 const CONNECT_MS = 3000
 const STATEMENT_MS = 10_000
 /** If the network drops packets silently, no response ever arrives: the client needs its own timeout. */
@@ -56,7 +58,11 @@ export class Session {
   }
 
   /** Connects to one host. Throws the driver's error. */
-  static async open({ user, password, database, ssl }: PostgresAddress, host: PostgresHost): Promise<Session> {
+  static async open(
+    { user, password, database, ssl }: PostgresAddress,
+    host: PostgresHost,
+    application: string = APPLICATION,
+  ): Promise<Session> {
     const types = new pg.TypeOverrides()
     types.setTypeParser(INT8, Number)
     types.setTypeParser(BYTEA, parseBytes)
@@ -72,7 +78,7 @@ export class Session {
       query_timeout: ANSWER_MS,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
-      application_name: 'static-relay',
+      application_name: application,
     })
     const session = new Session(client)
     await client.connect()

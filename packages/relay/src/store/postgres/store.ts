@@ -1,5 +1,5 @@
 /** The engine for several nodes: PostgreSQL holds the channels, and any node serves any of them. */
-import { hash } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { StaticError } from '@static/protocol'
 import {
   type ChannelId,
@@ -20,6 +20,7 @@ import { connect } from './connector.ts'
 import { openDeployment } from './deployment.ts'
 import { Keeper } from './keeper.ts'
 import { Lane } from './lane.ts'
+import { APPLICATION } from './session.ts'
 import { CACHED_BYTES } from './tables/channel-cache.ts'
 
 /** Options of a store in PostgreSQL. */
@@ -53,6 +54,7 @@ export interface PostgresStore extends Store {
 
 const LANES = 2
 const FRESH_MS = 1000
+const NAME_BYTES = 8
 
 /** Operations of one channel: they may run beside those of others. */
 const OF_CHANNEL = new Set<StoreOperation>([
@@ -81,7 +83,8 @@ export async function openPostgresStore(
 ): Promise<PostgresStore> {
   const { url, keyFile, retention, lanes = LANES, freshMs = FRESH_MS, cachedBytes = CACHED_BYTES } = options
   const address = parsePostgresUrl(url)
-  const first = await connect(address)
+  const name = `${APPLICATION} ${randomBytes(NAME_BYTES).toString('hex')}`
+  const first = await connect(address, name)
   try {
     if (Math.abs(first.clockOffsetMs) > MAX_STORE_CLOCK_OFFSET_MS) {
       const seconds = (first.clockOffsetMs / 1000).toFixed(1)
@@ -91,7 +94,7 @@ export async function openPostgresStore(
       )
     }
     const deployment = await openDeployment(first.session, keyFile)
-    const keeper = new Keeper(address, first, options.examineMs)
+    const keeper = new Keeper(address, name, first, options.examineMs)
     const parts = {
       retention,
       listener,
@@ -160,6 +163,10 @@ class LanedStore implements PostgresStore {
 
   durability(): Durability {
     return this.#keeper.durability
+  }
+
+  nodes(): number {
+    return this.#keeper.nodes
   }
 
   clockOffsetMs(): number {

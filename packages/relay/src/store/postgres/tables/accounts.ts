@@ -123,7 +123,9 @@ export class AccountTable implements Table {
   }
 
   write(): void {
-    for (const { account, channelBytes, accountBytes, reportedAt } of this.#allotted) {
+    // In one order, so that two nodes cannot wait for each other.
+    const order = [...this.#allotted].sort((one, other) => (keyOf(one.account) < keyOf(other.account) ? -1 : 1))
+    for (const { account, channelBytes, accountBytes, reportedAt } of order) {
       const row = [account.id, account.mode, channelBytes ?? null, accountBytes ?? null, reportedAt] as const
       send(this.#transaction, PUT, sealed(row))
     }

@@ -303,6 +303,10 @@ export class ChannelTable implements Table {
     this.#distrusted.add(id)
   }
 
+  isDistrusted(id: ChannelId): boolean {
+    return this.#distrusted.has(id)
+  }
+
   /**
    * Takes what is remembered for current, until the statement that stores messages finds out. Returns false if one of
    * the channels is not remembered, or if another node uses it, too.
@@ -310,7 +314,7 @@ export class ChannelTable implements Table {
   assumeCurrent(ids: readonly ChannelId[]): boolean {
     for (const id of ids) {
       const known = this.#cache.get(id)
-      if (!known || this.#shared.has(id) || this.#distrusted.has(id)) return false
+      if (!known || this.#shared.has(id)) return false
       this.#present.set(id, known)
       this.#assumed.set(id, known.version)
     }
