@@ -53,6 +53,9 @@ const LIVES = [
   'packages/relay/test/abuse/crowd.test.ts',
 ]
 
+/** Tests that use more inputs, and coverage, with STATIC_FUZZ. */
+const FUZZ = ['packages/*/test/fuzz/fuzz.test.ts']
+
 /** Plays as many lives as STATIC_LIVES says, from STATIC_SEED on. */
 const MEMBER = 'packages/sdk/test/member/member.test.ts'
 
@@ -89,6 +92,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   member: {
     about: 'let a member with valid keys attack a thousand channels with commits, messages, receipts and Welcomes',
     prove: (words) => node('scripts/test.ts', [MEMBER, ...words], { STATIC_LIVES: '1000' }),
+  },
+  fuzz: {
+    about: 'feed every decoder 20,000 inputs, guided by the code that they reach; adds to lab/fuzz/corpus',
+    prove: (words) => node('scripts/test.ts', [...FUZZ, ...words], { STATIC_FUZZ: '20000' }),
+  },
+  dos: {
+    about: 'flood API and relay in nine ways while a probe measures what others notice: [NAMES…]',
+    prove: (words) => node('lab/dos/proof.ts', words),
   },
   requests: {
     about: 'send twenty thousand random requests to the API and its description',

@@ -22,6 +22,8 @@ export function encodeFrame(value: unknown): Buffer {
 export class FrameReader {
   #chunks: Buffer[] = []
   #length = 0
+  /** How many bytes the next document takes, as far as is known. */
+  #needed = HEAD_BYTES
 
   /**
    * Adds a chunk and returns the documents that it completes.
@@ -32,29 +34,25 @@ export class FrameReader {
     this.#chunks.push(chunk)
     this.#length += chunk.length
     const found: unknown[] = []
-    while (this.#length >= HEAD_BYTES) {
-      const size = this.#peekSize()
+    if (this.#length < this.#needed) return found
+    // Once per call: bytes are copied once, however many documents they are.
+    const bytes = Buffer.concat(this.#chunks)
+    let at = 0
+    for (;;) {
+      const size = bytes.length - at < HEAD_BYTES ? 0 : bytes.readUInt32BE(at)
       if (size > MAX_FRAME_BYTES)
         throw StaticError.of(
           'invalid_request',
           `The frame has ${size} bytes, too many for one request or answer (limit: ${MAX_FRAME_BYTES}).`,
         )
-      if (this.#length < HEAD_BYTES + size) break
-      found.push(parsed(this.#take(HEAD_BYTES + size).subarray(HEAD_BYTES)))
+      this.#needed = HEAD_BYTES + size
+      if (bytes.length - at < this.#needed) break
+      found.push(parsed(bytes.subarray(at + HEAD_BYTES, at + this.#needed)))
+      at += this.#needed
     }
+    this.#chunks = [bytes.subarray(at)]
+    this.#length = bytes.length - at
     return found
-  }
-
-  #peekSize(): number {
-    if ((this.#chunks[0]?.length ?? 0) < HEAD_BYTES) this.#chunks = [Buffer.concat(this.#chunks)]
-    return this.#chunks[0]?.readUInt32BE(0) ?? 0
-  }
-
-  #take(bytes: number): Buffer {
-    const all = Buffer.concat(this.#chunks)
-    this.#chunks = all.length > bytes ? [all.subarray(bytes)] : []
-    this.#length -= bytes
-    return all.subarray(0, bytes)
   }
 }
 

@@ -39,11 +39,19 @@ export class FrameReader {
       if (rest.length < end) break
       const start = 2 * LENGTH_BYTES + rest.readUInt32BE(LENGTH_BYTES)
       if (start > end) throw new RangeError('The frame header is longer than its frame.')
-      const header: unknown = JSON.parse(rest.toString('utf8', 2 * LENGTH_BYTES, start))
-      frames.push({ header, bytes: rest.subarray(start, end) })
+      frames.push({ header: parseHeader(rest.subarray(2 * LENGTH_BYTES, start)), bytes: rest.subarray(start, end) })
       rest = rest.subarray(end)
     }
     this.#rest = rest
     return frames
+  }
+}
+
+function parseHeader(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString())
+  } catch {
+    // The engine's message quotes the header, which may contain a secret.
+    throw new RangeError('The frame header is not JSON.')
   }
 }

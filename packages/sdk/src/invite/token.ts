@@ -22,6 +22,8 @@ const ADMITS: readonly Admit[] = ['owner', 'members']
 export const SECRET_BYTES = 32
 const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES
 const MAX_RELAY_LENGTH = 253
+/** Host names and IP addresses. Error messages show the name, so it must not contain anything else. */
+const RELAY_NAME = /^[\w.:[\]-]+$/
 
 /** The contents of a token. */
 export interface InviteToken {
@@ -87,6 +89,6 @@ function parse(text: string): InviteToken | undefined {
   const relay = name === undefined ? undefined : takeText(MAX_RELAY_LENGTH)
   const expiresAt = Number(bytes.readBigUInt64BE(2))
   if (name === undefined || relay === undefined || at !== bytes.length) return undefined
-  if (!isChannelName(name) || !Number.isSafeInteger(expiresAt)) return undefined
+  if (!isChannelName(name) || !RELAY_NAME.test(relay) || !Number.isSafeInteger(expiresAt)) return undefined
   return { admit, expiresAt, secret, owner, channelId, name, relay }
 }

@@ -163,8 +163,7 @@ test('any bytes are decoded or refused without another error, and no two encode 
       read(text)
       const written = `${PREFIX}${Buffer.concat([isLike ? head : new Uint8Array(), tail]).toString('base64url')}`
       const found = read(written)
-      // Names of relays are ASCII: others are not written by anybody.
-      if (found && /^[ -~]*$/.test(found.relay)) assert.equal(encodeToken(found), written)
+      if (found) assert.equal(encodeToken(found), written)
     }),
     { seed: SEED, numRuns: 2000 },
   )

@@ -1,0 +1,59 @@
+/**
+ * `npm run proof -- dos [NAMES…]`: floods `static up` in each way while a probe uses it: a call to the API, and a message
+ * from agent to agent. Attackers run at nice 19. The probe's p99 may be five times its quiet value, and must be near that
+ * value again five seconds after the attack.
+ */
+import { setTimeout as pause } from 'node:timers/promises'
+import { fail, say } from '../../scripts/step.ts'
+import { ATTACKS } from './attacks.ts'
+import { p99, Scene, type Series } from './scene.ts'
+
+const QUIET_MS = 10_000
+const ATTACK_MS = 15_000
+const RECOVERY_MS = 5000
+const MOST = 5
+/** Below this, a multiple says nothing. */
+const LEAST_MS = 10
+/** Connections, streams or requests at once; the descriptors of servers and attacker are limited. */
+const SIZES: Readonly<Record<string, number>> = { 'idle connections': 10_000, 'QUIC Initials': 8, 'Argon2 floods': 64 }
+const SIZE = 200
+const MEBIBYTE = 1024 * 1024
+
+const names = process.argv.slice(2)
+const unknown = names.find((name) => !Object.hasOwn(ATTACKS, name))
+if (unknown !== undefined) fail(`There is no attack ${unknown}. Known: ${Object.keys(ATTACKS).join(', ')}.`)
+const chosen = names.length > 0 ? names : Object.keys(ATTACKS)
+
+await using scene = await Scene.start()
+say('Measuring the probe without an attack')
+await scene.probe(QUIET_MS / 2)
+const quiet = await scene.probe(QUIET_MS)
+show('quiet', quiet)
+let [worst, slowest] = [0, '']
+const faults: string[] = []
+for (const attack of chosen) {
+  const size = SIZES[attack] ?? SIZE
+  const { result: during, hits } = await scene.under([attack], size, () => scene.probe(ATTACK_MS))
+  show(attack, during, `${hits.get(attack)} hits`)
+  await pause(RECOVERY_MS)
+  const after = await scene.probe(QUIET_MS / 2)
+  const [ratio, rest] = [ratioOf(during), ratioOf(after)]
+  if (ratio > worst) [worst, slowest] = [ratio, attack]
+  if (ratio > MOST) faults.push(`${attack}: ${ratio.toFixed(1)} times the quiet p99`)
+  if (rest > MOST) faults.push(`${attack}: still ${rest.toFixed(1)} times the quiet p99 after ${RECOVERY_MS} ms`)
+}
+const text = `${chosen.length} floods: worst p99 of the probe ${worst.toFixed(1)} times its quiet value (${slowest})`
+process.stdout.write(`${text}; the servers use ${Math.round(scene.memory / MEBIBYTE)} MiB\n`)
+if (faults.length > 0) fail(faults.join('\n'))
+process.stdout.write(`promise T12: ${text}, normal again within 5 s\n`)
+
+function show(name: string, { api, message }: Series, more = 'no attack'): void {
+  const text = `API ${p99(api).toFixed(1)} ms, message ${p99(message).toFixed(1)} ms (p99 of ${api.length} probes)`
+  process.stdout.write(`${name.padEnd(18)} ${text}, ${Math.round(scene.memory / MEBIBYTE)} MiB, ${more}\n`)
+}
+
+function ratioOf({ api, message }: Series): number {
+  const ratio = (now: readonly number[], before: readonly number[]): number =>
+    p99(now) / Math.max(LEAST_MS, p99(before))
+  return Math.max(ratio(api, quiet.api), ratio(message, quiet.message))
+}

@@ -1,0 +1,154 @@
+/** The servers, a probe that uses them all the while, and attackers in processes of their own. */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { StaticChannelManager } from '@static/sdk'
+import { type Server, startServer } from '@static/testkit/server'
+import { signUp } from '@static/testkit/server/accounts'
+import { type Client, makeClient } from '@static/testkit/server/client'
+import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
+import type { Hits, Order, Target } from './target.ts'
+
+const CHILD = join(import.meta.dirname, 'child.ts')
+const CHANNEL = 'acme/probe/one'
+/** Between two probes. */
+const PAUSE_MS = 10
+
+/** The times of a series of probes, in milliseconds. */
+export interface Series {
+  /** Of a call to the API with a key. */
+  readonly api: readonly number[]
+  /** Of a message, from its sender to its receiver. */
+  readonly message: readonly number[]
+}
+
+/** A running scene. */
+export class Scene implements AsyncDisposable {
+  readonly #workspace: Workspace
+  readonly #server: Server
+  readonly #client: Client
+  readonly #key: string
+  readonly #pair: readonly [StaticChannelManager, StaticChannelManager]
+  readonly #target: Omit<Target, 'size' | 'addresses'>
+  readonly #received: AsyncIterator<unknown>
+
+  private constructor(
+    workspace: Workspace,
+    server: Server,
+    client: Client,
+    key: string,
+    pair: readonly [StaticChannelManager, StaticChannelManager],
+    target: Omit<Target, 'size' | 'addresses'>,
+    received: AsyncIterator<unknown>,
+  ) {
+    this.#workspace = workspace
+    this.#server = server
+    this.#client = client
+    this.#key = key
+    this.#pair = pair
+    this.#target = target
+    this.#received = received
+  }
+
+  static async start(): Promise<Scene> {
+    const workspace = await makeWorkspace()
+    const dataDir = workspace.directory('server')
+    const server = await startServer({ workspace, dataDir, command: 'up', logLevel: 'silent' })
+    const ca = readFileSync(join(dataDir, 'ca.pem'), 'utf8')
+    const client = makeClient(server.url, ca, { connections: 1 })
+    const [own, other] = [await signUp(client), await signUp(client)]
+    const { grpcPort, quicPort } = server.relay
+    const key = own.api_key.key
+    const options = { apiUrl: server.url, apiKey: key, ca, fallback: false } as const
+    const open = (identity: string, endpoint: string): Promise<StaticChannelManager> =>
+      StaticChannelManager.connect({ ...options, identity, endpoint, dataDir: join(workspace.path, identity) })
+    const ann = await open('ann', `https://localhost:${grpcPort}`)
+    const bob = await open('bob', `quic://localhost:${quicPort}`)
+    await ann.client.createChannel(CHANNEL)
+    const channel = await bob.joinWithToken(CHANNEL, await ann.invite(CHANNEL))
+    const target = {
+      apiPort: Number(new URL(server.url).port),
+      grpcPort,
+      quicPort,
+      ca,
+      apiKey: other.api_key.key,
+      victim: bob.client.agentId,
+    }
+    const received = channel.messages()[Symbol.asyncIterator]()
+    return new Scene(workspace, server, client, key, [ann, bob], target, received)
+  }
+
+  /** Probes for so long, and at least so often. */
+  async probe(milliseconds: number, least = 3): Promise<Series> {
+    const api: number[] = []
+    const message: number[] = []
+    const end = performance.now() + milliseconds
+    while (performance.now() < end || api.length < least) {
+      api.push(await timed(() => this.#client.json(200, { path: '/v1/usage', key: this.#key })))
+      message.push(
+        await timed(async () => {
+          const next = this.#received.next()
+          await this.#pair[0].send(CHANNEL, 'probe')
+          await next
+        }),
+      )
+      await pause(PAUSE_MS)
+    }
+    return { api, message }
+  }
+
+  /** Lets attacks run while something else happens, from when each has reached the servers. Returns its hits, too. */
+  async under<Result>(
+    attacks: readonly string[],
+    size: number,
+    work: () => Promise<Result>,
+  ): Promise<{ readonly result: Result; readonly hits: ReadonlyMap<string, number> }> {
+    // Not those of the probe; enough that limits per address do not end it at once.
+    const addresses = Array.from({ length: 64 }, (_, at) => `127.0.${1 + at}.1`)
+    const order: Order = { attacks, target: { ...this.#target, size, addresses } }
+    const child = fork(CHILD, [JSON.stringify(order)], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+    const exited = once(child, 'exit')
+    const hits = new Map<string, number>()
+    try {
+      await new Promise<void>((resolve, reject) => {
+        child.on('message', (told) => {
+          const { attack, hits: count } = told as Hits
+          hits.set(attack, count)
+          if (hits.size === attacks.length) resolve()
+        })
+        child.once('exit', () => reject(new Error('The attacker has ended.')))
+      })
+      return { result: await work(), hits }
+    } finally {
+      child.kill('SIGKILL')
+      await exited
+    }
+  }
+
+  /** Resident memory of the servers, in bytes. */
+  get memory(): number {
+    const status = readFileSync(`/proc/${this.#server.pid}/status`, 'utf8')
+    return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1] ?? 0) * 1024
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#pair.map((manager) => manager.close()))
+    this.#client.close()
+    await this.#server.end('SIGTERM')
+    this.#workspace[Symbol.dispose]()
+  }
+}
+
+/** The value below which 99 of 100 are. */
+export function p99(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.99))] ?? 0
+}
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const started = performance.now()
+  await work()
+  return performance.now() - started
+}

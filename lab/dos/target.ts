@@ -1,0 +1,31 @@
+/** What attackers are told: where the servers listen, and which certificate authority they have. */
+
+/** The servers under attack. */
+export interface Target {
+  readonly apiPort: number
+  readonly grpcPort: number
+  readonly quicPort: number
+  /** PEM. */
+  readonly ca: string
+  /** An API key of the attacker's account. */
+  readonly apiKey: string
+  /** The agent id of a member that takes offers. */
+  readonly victim: string
+  /** Where the attacker comes from: limits per address must not hit the probe instead. */
+  readonly addresses: readonly string[]
+  /** How many connections, streams or requests at once. */
+  readonly size: number
+}
+
+/** What a child process is started with. */
+export interface Order {
+  readonly attacks: readonly string[]
+  readonly target: Target
+}
+
+/** What a child process reports. */
+export interface Hits {
+  readonly attack: string
+  /** Connections made, requests answered or packets sent. */
+  readonly hits: number
+}

@@ -1,0 +1,213 @@
+/** Fuzzes what an agent decodes: frames, tokens, links, MLS structures, and the driver's pipe. */
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { test } from 'node:test'
+import { encodeMlsMessage } from 'ts-mls'
+import { fuzz, type FuzzTarget } from '@static/testkit/fuzz'
+import {
+  decodeAnswer,
+  decodeCancel,
+  decodeMore,
+  decodeRequest,
+  encodeAnswer,
+  encodeAnswerEnd,
+  encodeMore,
+  encodeRequest,
+} from '../../src/core/channel/asks/ask-frame.ts'
+import { decodeFrame, encodeFrame, VERSION } from '../../src/core/channel/messages/message-frame.ts'
+import { encodeFrame as encodePipeFrame, FrameReader } from '../../src/driver/pipe-frame.ts'
+import { parseEndpoint } from '../../src/endpoint.ts'
+import { parseAgentId } from '../../src/fingerprint.ts'
+import { parseInviteLink } from '../../src/invite/link.ts'
+import { decodeToken, encodeToken } from '../../src/invite/token.ts'
+import { decodeContext, encodeContext } from '../../src/mls/context.ts'
+import { parsePrivateMessage } from '../../src/mls/framing.ts'
+import { isKeyPackageBounded } from '../../src/mls/ts-mls/bounds.ts'
+import { decodeState, encodeState } from '../../src/mls/ts-mls/group-codec.ts'
+import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
+import { inside } from '../../src/mls/ts-mls/state.ts'
+import { bare } from '../mls/forbidden-commits.ts'
+import { Agent, channelOf, engine, NAME } from '../mls/support.ts'
+
+const latin = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1')
+const ID = new Uint8Array(16).fill(3)
+const HASH = new Uint8Array(32).fill(5)
+
+/** A decoder of texts. */
+function texts(name: string, seeds: readonly string[], decode: (text: string) => unknown): FuzzTarget {
+  const bytes = seeds.map((text) => Uint8Array.from(Buffer.from(text)))
+  return { name, seeds: bytes, words: seeds, decode: (input) => decode(latin(input)) }
+}
+
+test('frames of messages: each has one encoding', async (t) => {
+  const frame = {
+    messageId: ID,
+    counter: 3,
+    previous: HASH,
+    seen: { index: 9, hash: HASH },
+    payload: Buffer.from('hi'),
+  }
+  await fuzz(t, {
+    name: 'frames',
+    seeds: [encodeFrame({ ...frame, kind: 'payload' }), encodeFrame({ ...frame, kind: 'more', counter: 2 ** 52 })],
+    decode: (bytes) => {
+      const { version, kind, ...fields } = decodeFrame(bytes) ?? {}
+      if (version !== VERSION || kind === undefined) return
+      assert.deepEqual(encodeFrame({ ...(fields as typeof frame), kind }), Buffer.from(bytes))
+    },
+  })
+})
+
+test('requests, answers and words about them', async (t) => {
+  await fuzz(t, {
+    name: 'asks',
+    seeds: [
+      encodeRequest({ to: 'ab'.repeat(32), lifetimeMs: 1000, payload: ID }),
+      encodeAnswer(ID, 7, HASH),
+      encodeAnswerEnd({
+        requestId: ID,
+        number: 1,
+        content: { error: { code: 'not_found', message: 'No such thing' } },
+      }),
+      encodeAnswerEnd({ requestId: ID, number: 1, content: undefined }),
+      encodeMore(ID, 3),
+      ID,
+    ],
+    decode: (bytes) => {
+      const request = decodeRequest(bytes)
+      if (request) assert.deepEqual(encodeRequest(request), Buffer.from(bytes))
+      decodeAnswer('answer', bytes)
+      const end = decodeAnswer('answer_end', bytes)
+      if (end?.content && 'error' in end.content) assert.ok(end.content.error.message.length <= 1001)
+      decodeCancel(bytes)
+      decodeMore(bytes)
+    },
+  })
+})
+
+test('invite tokens, agent ids and endpoints', async (t) => {
+  const token = { expiresAt: 9, secret: HASH, owner: HASH, channelId: ID, name: NAME, relay: 'relay.example' }
+  const encoded = encodeToken(token)
+  await fuzz(
+    t,
+    texts('tokens', [encoded], (text) => {
+      assert.equal(encodeToken(decodeToken(text)), text.trim())
+    }),
+  )
+  const ids = ['ab'.repeat(32), 'abab abab abab abab abab abab abab abab abab abab abab abab abab abab abab abab']
+  await fuzz(
+    t,
+    texts('agent-ids', ids, (text) => parseAgentId(text)),
+  )
+  const endpoints = ['quic://localhost:4433', 'https://[::1]:443', 'quic://a.example:1,b.example:2', 'quic://a']
+  await fuzz(
+    t,
+    texts('endpoints', endpoints, (text) => parseEndpoint(text)),
+  )
+})
+
+test('invite links, with a checksum that fits', async (t) => {
+  const port = Buffer.of(0x11, 0x51)
+  const token = Buffer.from(
+    encodeToken({ expiresAt: 9, secret: HASH, owner: HASH, channelId: ID, name: NAME, relay: 'localhost' }).slice(
+      'st_inv_'.length,
+    ),
+    'base64url',
+  )
+  const length = Buffer.of(0, token.length)
+  const host = Buffer.from('localhost')
+  const body = [
+    Buffer.of(1, 0),
+    port,
+    Buffer.of(1),
+    port,
+    Buffer.of(host.length),
+    host,
+    HASH,
+    Buffer.of(0),
+    length,
+    token,
+  ]
+  await fuzz(t, {
+    name: 'links',
+    seeds: [Buffer.concat(body)],
+    words: [token, host],
+    decode: (bytes) => {
+      const checksum = hash('sha256', Buffer.concat([Buffer.from('static link 1'), bytes]), 'buffer').subarray(0, 4)
+      parseInviteLink(`static://${Buffer.concat([bytes, checksum]).toString('base64url')}`)
+    },
+  })
+})
+
+test('MLS messages, KeyPackages, Welcomes and groups', async (t) => {
+  const { agents } = await channelOf('owner', 'ann', 'bob')
+  const [owner, ann] = agents as [Agent, Agent]
+  const cid = await new Agent('cid').keyPackage()
+  const commit = await bare(ann, [])
+  const { welcomes } = await owner.commit({ adds: [cid.keyPackage] })
+  const kinds = ['mls_key_package', 'mls_private_message', 'mls_welcome'] as const
+  await fuzz(t, {
+    name: 'mls-messages',
+    seeds: [cid.keyPackage, commit, ann.send('hello'), ...welcomes.map(({ welcome }) => welcome)],
+    decode: (bytes) => {
+      for (const kind of kinds) {
+        const message = decodeMessage(kind, bytes)
+        // A decoder that takes what it would write otherwise lets two members see two things.
+        if (message && kind === 'mls_private_message')
+          assert.deepEqual(encodeMlsMessage({ version: 'mls10', wireformat: kind, ...message } as never), bytes)
+        if (message && 'keyPackage' in message) isKeyPackageBounded(message.keyPackage)
+      }
+      parsePrivateMessage(bytes)
+      engine.welcomeRefs(bytes)
+      engine.epochOf(bytes)
+    },
+  })
+  await fuzz(t, {
+    name: 'mls-groups',
+    seeds: [encodeState(inside(owner.group).state), encodeState(inside(ann.group).state)],
+    decode: (bytes) => decodeState(bytes),
+  })
+  const context = encodeContext({ name: NAME, owner: HASH })
+  await fuzz(t, {
+    name: 'mls-contexts',
+    seeds: [context],
+    decode: (bytes) => {
+      const decoded = decodeContext(bytes)
+      if (decoded) assert.deepEqual(Buffer.from(encodeContext(decoded)), Buffer.from(bytes))
+    },
+  })
+})
+
+test('KeyPackages of others, Welcomes and commits that pass the decoder', async (t) => {
+  const { agents } = await channelOf('owner', 'ann')
+  const [owner, ann] = agents as [Agent, Agent]
+  const cid = new Agent('cid')
+  const own = await cid.keyPackage()
+  const commit = await bare(ann, [])
+  const { welcomes } = await owner.commit({ adds: [own.keyPackage] })
+  const nothing = { adds: [], removes: [], leaveNotices: [] }
+  await fuzz(t, {
+    name: 'mls-engine',
+    seeds: [own.keyPackage, commit, ...welcomes.map(({ welcome }) => welcome)],
+    decode: async (bytes) => {
+      await engine.process(owner.group, bytes, { declaration: nothing, declarer: ann.agentId })
+      await engine.checkKeyPackage(bytes, Date.now()).catch(refusal)
+      await engine.join(bytes, own.privatePart, cid.key, {}).catch(refusal)
+    },
+  })
+})
+
+test("the driver's pipe", async (t) => {
+  const frame = Buffer.concat(encodePipeFrame({ id: 1, do: 'channels' }, Buffer.from('bytes')))
+  await fuzz(t, {
+    name: 'driver-pipe',
+    seeds: [frame, Buffer.concat([frame, frame])],
+    words: ['{', '[', '"', '{"id":1}', Uint8Array.of(0, 0, 0, 6, 0, 0, 0, 2, 0x7b, 0x7d)],
+    decode: (bytes) => new FrameReader().push(Buffer.from(bytes)),
+    isRefusal: (error) => error instanceof RangeError,
+  })
+})
+
+function refusal(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.name.endsWith('Error'))) throw error
+}
