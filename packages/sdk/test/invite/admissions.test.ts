@@ -161,38 +161,73 @@ test('a member admits by an invite that was revoked: all are told, and the owner
 test('a list that is older, of another channel or not signed by the owner is not taken', async () => {
   const crowd = await Crowd.start(NAMES)
   const { stage } = crowd
+  const listOf = ({ store }: Player): Uint8Array => store.load().channels[0]?.inviteList?.list ?? assert.fail()
   const [open, revoked] = [crowd.invite(2), crowd.invite(2)]
   await crowd.publish(open, revoked)
-  const frames: Uint8Array[] = []
-  const old = stage.player('bob').store.load().channels[0]?.inviteList?.list ?? assert.fail()
-  frames.push(encodeListFrame(old, 0, [0, 0]))
+  const old = listOf(stage.player('bob'))
   await crowd.publish(open)
-  const current = stage.player('bob').store.load().channels[0]?.inviteList?.list ?? assert.fail()
-  const changed = Uint8Array.from(current)
-  changed[7] = 9
-  frames.push(encodeListFrame(changed, 0, [0]))
+  const current = listOf(stage.player('bob'))
   const elsewhere = await Crowd.start(NAMES)
-  await elsewhere.publish(elsewhere.invite(9))
-  await elsewhere.publish(elsewhere.invite(9))
-  await elsewhere.publish(elsewhere.invite(9))
-  const other = elsewhere.owner.store.load().channels[0]?.inviteList?.list ?? assert.fail()
-  frames.push(encodeListFrame(other, 0, [0]))
-  for (const frame of frames) void stage.player('mallory').membership.sender.send('invites', frame)
-  // A lie about the count changes nothing for who knows it.
-  void stage.player('mallory').membership.sender.send('invites', encodeListFrame(current, 9, [0]))
-  await stage.settle()
-  for (const name of ['bob', 'carol']) {
-    const { admissions } = stage.player(name).membership
-    assert.deepEqual(
-      admissions.invites.map(({ id }) => id),
-      [open.listed.id],
-    )
+  for (let number = 0; number < 3; number++) await elsewhere.publish(elsewhere.invite(9))
+  const changed = (at: number): Uint8Array => current.map((byte, index) => (index === at ? byte ^ 4 : byte))
+  const frames = {
+    'an older one': encodeListFrame(old, 0, [0, 0]),
+    'of another channel': encodeListFrame(listOf(elsewhere.owner), 0, [0]),
+    'a higher number': encodeListFrame(changed(7), 0, [0]),
+    'more uses': encodeListFrame(changed(7).with(9 + 59, 99), 0, [0]),
+    'of the same number': encodeListFrame(changed(9 + 59), 0, [0]),
+    // A lie about the count changes nothing for who knows it.
+    'another count': encodeListFrame(current, 9, [2]),
+    'too short': encodeListFrame(current.subarray(1), 0, [0]),
+    'too long': encodeListFrame(current, 0, [0, 0]),
   }
-  const counts = stage.player('bob').store.load().channels[0]?.inviteList?.counts
-  assert.deepEqual(counts && toHex(counts), '00'.repeat(12))
+  for (const [what, frame] of Object.entries(frames)) {
+    void stage.player('mallory').membership.sender.send('invites', frame)
+    await stage.settle()
+    for (const name of ['owner', 'bob', 'carol']) {
+      assert.deepEqual(toHex(listOf(stage.player(name))), toHex(current), `${what}, ${name}`)
+      assert.equal(stage.player(name).membership.admissions.count(open.listed.id), 0, `${what}, ${name}`)
+    }
+  }
   for (const bytes of [0, 1, 16, 17, 100].map((length) => new Uint8Array(length).fill(17))) {
     assert.equal(decodeListFrame(bytes), undefined)
   }
+})
+
+test('who loses a slot claims again, so that all count its use', async () => {
+  const crowd = await Crowd.start(NAMES)
+  const { stage } = crowd
+  const invite = crowd.invite(5)
+  await crowd.publish(invite)
+  const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
+  const [bob, carol] = [stage.player('bob'), stage.player('carol')]
+  for (const [n, player] of [bob, carol].entries()) crowd.poll(player, requestsOf(joiners.slice(n, n + 1)))
+  // Both claims are in the log before either commits.
+  let held = true
+  stage.refuse = (_, { case: kind }) =>
+    kind === 'sendCommit' && held ? { code: 'unavailable', retryAfterMs: 1000 } : undefined
+  await stage.advance(2500)
+  held = false
+  await stage.advance(10_000, 1000)
+  assert.equal(crowd.added.length, 2)
+  agree(crowd, invite.listed.id, 2)
+})
+
+test('a claim counts in its own epoch alone', async () => {
+  const crowd = await Crowd.start(NAMES)
+  const { stage } = crowd
+  const invite = crowd.invite(5)
+  await crowd.publish(invite)
+  const { keyPackage, agentId } = await outsider(stage, 'joiner')
+  const bob = stage.player('bob')
+  void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
+  await stage.settle()
+  void stage.player('carol').membership.committer.commit(() => ({}))
+  await stage.settle()
+  void bob.membership.committer.commit(() => ({ adds: [keyPackage] }))
+  await stage.settle()
+  assert.equal(bob.membership.group?.members.size, NAMES.length + 1)
+  agree(crowd, invite.listed.id, 0)
 })
 
 test('a request with a token of another channel, or with an expired or unknown invite, is refused', async () => {
