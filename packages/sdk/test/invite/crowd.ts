@@ -60,7 +60,8 @@ export class Crowd {
 
   async joiner(name: string, keys: InviteKeys, options: PlayerOptions = {}): Promise<Joiner> {
     const { stage } = this
-    const { keyPackage, agentId, join } = await outsider(stage, name, options)
+    const person = await outsider(stage, name, options)
+    const { keyPackage, agentId } = person
     const place = { channelId: stage.channelId, name: NAME, owner: fromHex(stage.owner) }
     const box = sealRequest(keys, place, { nonce: randomBytes(16), keyPackage })
     return {
@@ -68,7 +69,7 @@ export class Crowd {
       agentId: toHex(agentId),
       request: create(JoinRequestSchema, { inviteId: keys.inviteId, agentId, box }),
       enter: async () => {
-        const player = await join(this.welcomeOf(toHex(agentId)))
+        const player = await person.join(this.welcomeOf(toHex(agentId)))
         player.journal.flush()
         return player
       },

@@ -11,6 +11,9 @@ const CHANNEL = toHex(randomBytes(16))
 const OWNER = toHex(randomBytes(32))
 const NOW = Date.now()
 
+/** No one has come by an invite that members may use. */
+const NO_USES = { hello: () => undefined, greeted: () => undefined }
+
 interface Joiner {
   readonly agent: string
   readonly nonce: Uint8Array
@@ -26,7 +29,17 @@ test('one greeting answers all hellos that arrived while another was being sent'
   const crowd = joiners(5)
   const stored = {
     invites: [
-      { id: invite, channel: CHANNEL, secret, expiresAt: NOW + 1e6, maxUses: 9, uses: 5, returned: 0, revoked: false },
+      {
+        id: invite,
+        channel: CHANNEL,
+        secret,
+        expiresAt: NOW + 1e6,
+        maxUses: 9,
+        uses: 5,
+        returned: 0,
+        revoked: false,
+        admit: 'owner',
+      },
     ],
     joiners: crowd.map((joiner) => {
       const keyPackageHash = randomBytes(32)
@@ -40,7 +53,7 @@ test('one greeting answers all hellos that arrived while another was being sent'
   const send = (_: string, payload: Uint8Array): Promise<void> =>
     new Promise((resolve) => sent.push({ payload, done: resolve }))
   const hello = ({ agent: from, nonce }: Joiner): void =>
-    issuer.hello({ id: CHANNEL, sender: { send } } as never, from, nonce)
+    issuer.hello({ id: CHANNEL, sender: { send }, admissions: NO_USES } as never, from, nonce)
 
   for (const joiner of crowd.slice(0, 4)) hello(joiner)
   // Who does not know its nonce is not answered.
@@ -63,7 +76,17 @@ test('members that keep saying hello get one greeting a minute together, each gr
   const crowd = joiners(150)
   const stored = {
     invites: [
-      { id: invite, channel: CHANNEL, secret, expiresAt: NOW + 1e7, maxUses: 9, uses: 5, returned: 0, revoked: false },
+      {
+        id: invite,
+        channel: CHANNEL,
+        secret,
+        expiresAt: NOW + 1e7,
+        maxUses: 9,
+        uses: 5,
+        returned: 0,
+        revoked: false,
+        admit: 'owner',
+      },
     ],
     joiners: crowd.map((joiner) => {
       const keyPackageHash = randomBytes(32)
@@ -78,7 +101,7 @@ test('members that keep saying hello get one greeting a minute together, each gr
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: number[] = []
   const send = async (_: string, payload: Uint8Array): Promise<void> => void sent.push(payload.length / 16)
-  const membership = { id: CHANNEL, sender: { send } } as never
+  const membership = { id: CHANNEL, sender: { send }, admissions: NO_USES } as never
   const minute = async (): Promise<void> => {
     for (const end = now + 60_000; now < end; now += 10_000) {
       for (const { agent: from, nonce } of crowd) issuer.hello(membership, from, nonce)
@@ -113,6 +136,7 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
     expiresAt: NOW + 1e6,
     nonce: mine!.nonce,
     keyPackage: randomBytes(300),
+    admit: 'owner',
   }
   const context = { journal: { add: () => undefined } }
   const keyPackages = { forget: () => undefined }
@@ -129,4 +153,28 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
   assert.deepEqual(states, [])
   greet(OWNER, ...nonces, mine!.nonce)
   assert.deepEqual(states, ['joined'])
+})
+
+test("by a token that members may use, the member that added the joiner greets it; no other member, and none by an owner's token", () => {
+  const [mine, adder, other] = joiners(3)
+  const greetedBy = (admit: string, sender: string): string[] => {
+    const secret = randomBytes(32)
+    const invite = toHex(inviteKeys(secret).inviteId)
+    const { nonce } = mine!
+    const place = { invite, channel: CHANNEL, name: 'acme/x/y', owner: OWNER, secret, expiresAt: NOW + 1e6 }
+    const record = { ...place, nonce, keyPackage: randomBytes(300), admit }
+    const context = { journal: { add: () => undefined } }
+    const keyPackages = { forget: () => undefined }
+    const attempts = new JoinAttempts({ context, keyPackages, stored: { attempts: [record] } } as never, 'relay.test')
+    const states: string[] = []
+    const standing = { offeredBy: adder!.agent }
+    const membership = { id: CHANNEL, owner: OWNER, standing, become: (state: string) => states.push(state) }
+    attempts.greeting(membership as never, sender, nonce)
+    return states
+  }
+  assert.deepEqual(greetedBy('members', adder!.agent), ['joined'])
+  assert.deepEqual(greetedBy('members', OWNER), ['joined'])
+  assert.deepEqual(greetedBy('members', other!.agent), [])
+  assert.deepEqual(greetedBy('owner', adder!.agent), [])
+  assert.deepEqual(greetedBy('owner', OWNER), ['joined'])
 })

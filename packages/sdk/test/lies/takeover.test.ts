@@ -41,7 +41,15 @@ test('an invite token under another name with the id of an existing channel: ref
   const { agentId: owner } = new MlsAgent('mallory')
   const secret = new Uint8Array(randomBytes(32))
   const expiresAt = Date.now() + 3_600_000
-  const token = encodeToken({ admit: 'owner', secret, owner, channelId: room.channelId, name: EVIL, relay: RELAY, expiresAt })
+  const token = encodeToken({
+    admit: 'owner',
+    secret,
+    owner,
+    channelId: room.channelId,
+    name: EVIL,
+    relay: RELAY,
+    expiresAt,
+  })
   await assert.rejects(bob.joinWithToken(EVIL, token), code('channel_exists'))
   assert.deepEqual(world.relay.requests(bob.client.agentId, 'requestJoin'), [])
   assert.deepEqual(

@@ -1,7 +1,7 @@
 /** Joining while the owner is away: a member admits, and the owner confirms when it returns. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { event, NAME, take, TestSystem, waysFor } from '../support/test-system.ts'
+import { code, event, NAME, take, TestSystem, waysFor } from '../support/test-system.ts'
 
 for (const way of waysFor('grpc')) {
   test(`${way}: a guest joins while the owner is off, and the owner confirms it`, async (t) => {
@@ -35,3 +35,45 @@ for (const way of waysFor('grpc')) {
     )
   })
 }
+
+test('invites that members may use: what is refused, what a removal ends, and what a newcomer may do', async (t) => {
+  const world = await TestSystem.start(t, 'grpc', { settings: { rates: { invitesPerMinute: 1000 } } })
+  const owner = await world.manager('owner')
+  const member = await world.manager('member', { chance: () => 0 })
+  const second = await world.manager('second', { chance: () => 0 })
+  await owner.create(NAME)
+  const bad = 'anyone' as 'members'
+  await assert.rejects(owner.invite(NAME, { admit: bad }), code('invalid_request', /`admit` is "anyone"/))
+  await assert.rejects(owner.invite(NAME, { admit: 'members', maxUses: 251 }), code('invalid_request', /at most 250/))
+  assert.deepEqual(owner.invites(NAME), [])
+
+  await member.joinWithToken(NAME, await owner.invite(NAME))
+  await assert.rejects(member.invite(NAME, { admit: 'members' }), code('not_allowed'))
+  const token = await owner.invite(NAME, { admit: 'members', maxUses: 3 })
+  await member.client.channel(NAME).catchUp()
+  await owner.close()
+  // One that was admitted by a member admits the next: it has the list from who added it.
+  const admitted = await second.joinWithToken(NAME, token)
+  await admitted.catchUp()
+  await member.close()
+  const third = await world.manager('third', { account: null })
+  assert.equal((await third.joinWithToken(NAME, token)).members().length, 4)
+
+  const back = await world.manager('owner')
+  const own = back.client.channel(NAME)
+  await own.catchUp()
+  assert.deepEqual(
+    back.invites(NAME).map(({ admit, state, uses }) => `${admit} ${state} ${uses}`),
+    ['owner used_up 1', 'members open 2'],
+  )
+  await own.removeMember(third.client.agentId)
+  assert.equal(back.invites(NAME).find(({ admit }) => admit === 'members')?.state, 'revoked')
+  await admitted.catchUp()
+  const late = await world.manager('late', { account: null })
+  await assert.rejects(late.joinWithToken(NAME, token, 20), code('invite_revoked'))
+  assert.equal(own.members().length, 3)
+
+  for (let open = 0; open < 16; open++) await back.invite(NAME, { admit: 'members' })
+  await assert.rejects(back.invite(NAME, { admit: 'members' }), code('invalid_request', /has 16 open invites/))
+  await back.invite(NAME)
+})

@@ -29,7 +29,13 @@ const keys = inviteKeys(fromHex(token.secret))
 const place = { channelId: fromHex(token.channel_id), name: token.name, owner: fromHex(token.owner) }
 
 test('vectors: an invite token', () => {
-  const content = { ...place, admit: token.admit, expiresAt: token.expires_at_ms, secret: fromHex(token.secret), relay: token.relay }
+  const content = {
+    ...place,
+    admit: token.admit,
+    expiresAt: token.expires_at_ms,
+    secret: fromHex(token.secret),
+    relay: token.relay,
+  }
   assert.equal(encodeToken(content), token.text)
   assert.deepEqual(decodeToken(token.text), content)
 })

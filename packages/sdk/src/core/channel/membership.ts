@@ -130,7 +130,7 @@ export class Membership implements ChannelView {
 
   /** Whether the owner has sent something since this agent joined, in its group as it is here. */
   get isConfirmed(): boolean {
-    return this.#standing.record.confirmed
+    return this.#standing.record.confirmed || this.#group?.place.hasHeardOwner === true
   }
 
   /** The standing, as stored. */
@@ -268,7 +268,7 @@ export class Membership implements ChannelView {
 
   /** The application learns that the owner is in this group. */
   #confirm(): void {
-    if (this.isConfirmed || this.#group?.place.hasHeardOwner !== true) return
+    if (this.#standing.record.confirmed || !this.isConfirmed) return
     this.#standing.set({ confirmed: true })
     this.#context.emit({ type: 'confirmed', channel: this.name })
   }
@@ -462,6 +462,7 @@ export class Membership implements ChannelView {
       givenUpTo: this.inbox.boundAt(position.index),
       servedUpTo: this.requests.inbox.boundAt(position.index),
     }
-    return { id, name, owner, ...this.#standing.record, position, epoch, counter, ownHash, sentSinceRekey, ...given }
+    const standing = { ...this.#standing.record, confirmed: this.isConfirmed }
+    return { id, name, owner, ...standing, position, epoch, counter, ownHash, sentSinceRekey, ...given }
   }
 }
