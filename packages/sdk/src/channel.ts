@@ -183,7 +183,7 @@ export class Channel implements AsyncDisposable {
       serveRequests(
         this.#agent.context,
         this.#membership,
-        (entry, signal) => handler(new ChannelRequest(entry, signal)),
+        (entry, signalOf) => handler(new ChannelRequest(entry, signalOf)),
         options,
       ),
     )

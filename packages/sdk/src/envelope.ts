@@ -116,18 +116,22 @@ export class ChannelRequest extends ReceivedMessage {
   readonly deadline: Date
   /** True if the request may have been served before, completely or in part. */
   readonly redelivered: boolean
-  /** Aborted when the asker cancels the request, leaves, or stops waiting. */
-  readonly signal: AbortSignal
+  readonly #signalOf: () => AbortSignal
 
   /** @internal Handlers get requests. */
-  constructor(entry: Entry, signal: AbortSignal) {
+  constructor(entry: Entry, signalOf: () => AbortSignal) {
     super(entry.record)
     const body = decodeRequest(entry.payload)
     this.payload = body?.payload ?? new Uint8Array()
     this.isToMe = body?.to !== undefined
     this.deadline = timeOf(entry.record.receivedAt + (body?.lifetimeMs ?? 0))
     this.redelivered = entry.redelivered
-    this.signal = signal
+    this.#signalOf = signalOf
+  }
+
+  /** Aborted when the asker cancels the request, leaves, or stops waiting. */
+  get signal(): AbortSignal {
+    return this.#signalOf()
   }
 }
 

@@ -172,9 +172,9 @@ test('askers that take all places leave some to any other', async () => {
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const started: string[] = []
   // As subscriptions do that wait for something that never happens.
-  const handler: RequestHandler = async ({ record }, signal) => {
+  const handler: RequestHandler = async ({ record }, signalOf) => {
     started.push(record.sender)
-    await new Promise((resolve) => signal.addEventListener('abort', resolve))
+    await new Promise((resolve) => signalOf().addEventListener('abort', resolve))
   }
   const stop = serves(bob, handler, { concurrency: 16, perAsker: 16 })
   const open = Array.from({ length: 16 }, () => ['m1', 'm2'].map((name) => asks(stage.player(name), bob))).flat()

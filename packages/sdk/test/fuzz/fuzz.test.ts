@@ -86,7 +86,15 @@ test('requests, answers and words about them', async (t) => {
 })
 
 test('invite tokens, agent ids and endpoints', async (t) => {
-  const token = { expiresAt: 9, secret: HASH, owner: HASH, channelId: ID, name: NAME, relay: 'relay.example' }
+  const token = {
+    admit: 'owner' as const,
+    expiresAt: 9,
+    secret: HASH,
+    owner: HASH,
+    channelId: ID,
+    name: NAME,
+    relay: 'relay.example',
+  }
   const encoded = encodeToken(token)
   await fuzz(
     t,
@@ -109,9 +117,15 @@ test('invite tokens, agent ids and endpoints', async (t) => {
 test('invite links, with a checksum that fits', async (t) => {
   const port = Buffer.of(0x11, 0x51)
   const token = Buffer.from(
-    encodeToken({ expiresAt: 9, secret: HASH, owner: HASH, channelId: ID, name: NAME, relay: 'localhost' }).slice(
-      'st_inv_'.length,
-    ),
+    encodeToken({
+      admit: 'owner',
+      expiresAt: 9,
+      secret: HASH,
+      owner: HASH,
+      channelId: ID,
+      name: NAME,
+      relay: 'localhost',
+    }).slice('st_inv_'.length),
     'base64url',
   )
   const length = Buffer.of(0, token.length)

@@ -63,7 +63,7 @@ export class Asks {
   readonly #context: AsksContext
   readonly #channel: ChannelView
   readonly #host: AsksHost
-  readonly #sender: Pick<Sender, 'send'>
+  readonly #sender: Pick<Sender, 'send' | 'withdraw'>
   readonly #open = new Map<string, OpenAsk>()
   /** Ends the timer of each, and its wait to be sent. */
   readonly #stops = new Map<OpenAsk, (() => void)[]>()
@@ -84,7 +84,7 @@ export class Asks {
     context: AsksContext,
     channel: ChannelView,
     host: AsksHost,
-    sender: Pick<Sender, 'send'>,
+    sender: Pick<Sender, 'send' | 'withdraw'>,
     stored: Pick<StoredChannel, 'asks' | 'answerers' | 'answers'>,
   ) {
     this.#context = context
@@ -123,14 +123,12 @@ export class Asks {
     const record = { messageId: newMessageId(this.#context), to, deadline: this.#context.now() + lifetimeMs }
     const ask = this.#hold(record)
     if (to === undefined) this.#expected.set(ask, new Set(group?.members.keys()))
-    const unsent = new AbortController()
     const abort = (): void => {
       const text = 'The request was cancelled: its signal was aborted.'
       this.#cancel(ask, StaticError.of('cancelled', text, { cause: signal?.reason }))
     }
     this.#stops.get(ask)?.push(
-      // What is encrypted is sent, and an abort is costly.
-      () => this.#stored.has(ask) || unsent.abort(),
+      () => this.#sender.withdraw(record.messageId),
       () => signal?.removeEventListener('abort', abort),
     )
     signal?.addEventListener('abort', abort)
@@ -140,12 +138,10 @@ export class Asks {
       this.#changes.push({ type: 'putAsk', id: this.#channel.id, record })
     }
     const body = encodeRequest({ to, lifetimeMs, payload })
-    this.#sender
-      .send('request', body, { signal: unsent.signal }, { messageId: record.messageId, sealed })
-      .catch((error: unknown) => {
-        ask.finish(StaticError.from(error))
-        if (!this.#ended) this.#close(ask)
-      })
+    this.#sender.send('request', body, {}, { messageId: record.messageId, sealed }).catch((error: unknown) => {
+      ask.finish(StaticError.from(error))
+      if (!this.#ended) this.#close(ask)
+    })
     if (signal?.aborted === true) abort()
     this.#check(ask)
     return ask

@@ -13,6 +13,7 @@ import { MOST_REASON_CHARACTERS } from '../messages/poison.ts'
 import type { Sender } from '../messages/sender.ts'
 import { Answering } from './answering.ts'
 import { decodeRequest, MOST_ASK_BYTES } from './ask-frame.ts'
+import { Job } from './job.ts'
 import { isExpired, type Requests } from './requests.ts'
 
 /** Options of `Channel.serve`. */
@@ -30,8 +31,8 @@ export type Answers =
   | AsyncIterable<Uint8Array | string, Uint8Array | string | void>
   | Promise<Uint8Array | string | void>
 
-/** Serves one request. The signal is aborted when the asker wants no more answers. */
-export type RequestHandler = (entry: Entry, signal: AbortSignal) => Answers
+/** Serves one request. Its signal is aborted when the asker wants no more answers. */
+export type RequestHandler = (entry: Entry, signalOf: () => AbortSignal) => Answers
 
 /** What serving asks of its agent. */
 type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
@@ -52,16 +53,6 @@ const OWN_PART: number = 1 / 3
 const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000]
 
 const STOPPED: StaticError = StaticError.of('closed', 'The server has stopped.')
-
-/** A request on its way. */
-interface Job {
-  readonly entry: Entry
-  readonly abort: AbortController
-  answering: Answering | undefined
-  /** Settles when its handler has ended, which may be long after the request has. */
-  handled: Promise<unknown>
-  failures: number
-}
 
 /** The requests of one asker. */
 interface Lane {
@@ -150,8 +141,7 @@ class Serving {
       if (!entry) return
       // Otherwise the reader would settle it with the next one.
       entry.holder = this
-      const handled = Promise.resolve()
-      const job: Job = { entry, abort: new AbortController(), answering: undefined, handled, failures: 0 }
+      const job = new Job(entry)
       const taken = { cancel: () => this.#cancel(job), more: (read: number) => job.answering?.more(read) }
       if (this.#isStopped) requests.release(entry)
       else if (requests.take(entry, taken)) this.#queue(job)
@@ -197,9 +187,7 @@ class Serving {
   }
 
   #cancel(job: Job): void {
-    const error = StaticError.of('cancelled', 'The asker has cancelled the request.')
-    job.abort.abort(error)
-    job.answering?.stop(error)
+    job.abort(StaticError.of('cancelled', 'The asker has cancelled the request.'))
     const queue = this.#lanes.get(job.entry.record.sender)?.queue ?? []
     const at = queue.indexOf(job)
     if (at < 0) return
@@ -210,11 +198,11 @@ class Serving {
   /** Serves a request until its last answer is accepted, it is cancelled, it expires, or serving stops. */
   async #serve(job: Job): Promise<void> {
     const { requests, sender } = this.#channel
-    const { entry, abort } = job
+    const { entry } = job
     const expiry = this.#expire(job)
     this.#active.add(job)
     try {
-      while (!abort.signal.aborted && !isExpired(entry, this.#context.now())) {
+      while (!job.isAborted && !isExpired(entry, this.#context.now())) {
         requests.inbox.given(entry)
         const isHeld = (held: boolean): void => this.#hold(held)
         job.answering = new Answering(entry.record.messageId, sender, isHeld)
@@ -227,7 +215,7 @@ class Serving {
         }
         entry.redelivered = true
         const delay = DELAYS_MS[Math.min(job.failures++, DELAYS_MS.length - 1)] ?? 0
-        if (!abort.signal.aborted && !(await this.#wait(delay, abort.signal))) return requests.release(entry)
+        if (!job.isAborted && !(await this.#wait(delay, job.aborted))) return requests.release(entry)
       }
       requests.settle(entry)
     } finally {
@@ -246,19 +234,16 @@ class Serving {
       if (error instanceof Unsent) throw error.cause
       failure = this.#failed(job.entry, error)
     }
-    if (job.abort.signal.aborted) return
+    if (job.isAborted) return
     if (failure) await answering.end({ error: { code: failure.code, message: failure.message } })
     else await answering.end(last && { payload: last })
   }
 
   /** Returns the last answer, so that it goes with the end. */
   async #run(job: Job, answering: Answering): Promise<Uint8Array | undefined> {
-    const { entry, abort } = job
-    const answers = this.#handler(entry, abort.signal)
+    const answers = this.#handler(job.entry, () => job.signal)
     // Not waited for any longer if it ignores the signal.
-    const aborted = new Promise<undefined>((resolve) =>
-      abort.signal.addEventListener('abort', () => resolve(undefined)),
-    )
+    const { aborted } = job
     if (!(Symbol.asyncIterator in answers)) {
       job.handled = Promise.allSettled([answers])
       return bytesOf(await Promise.race([answers, aborted]))
@@ -310,23 +295,19 @@ class Serving {
     const { record, payload } = job.entry
     const left = record.receivedAt + (decodeRequest(payload)?.lifetimeMs ?? 0) - this.#context.now()
     return this.#context.later(Math.max(0, left), () => {
-      const error = StaticError.of('ask_timeout', `Request ${toHex(record.messageId)} has expired.`)
-      job.abort.abort(error)
-      job.answering?.stop(error)
+      job.abort(StaticError.of('ask_timeout', `Request ${toHex(record.messageId)} has expired.`))
     })
   }
 
   /** Waits. Returns false if serving stops first. */
-  async #wait(milliseconds: number, signal: AbortSignal): Promise<boolean> {
+  async #wait(milliseconds: number, aborted: Promise<undefined>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const cancel = this.#context.later(milliseconds, () => resolve(true))
-    const abort = (): void => resolve(true)
     const wake = (): void => resolve(false)
     this.#wakes.add(wake)
-    signal.addEventListener('abort', abort)
+    void aborted.then(() => resolve(true))
     if (this.#isStopped) wake()
     const isOver = await promise
-    signal.removeEventListener('abort', abort)
     this.#wakes.delete(wake)
     cancel()
     return isOver

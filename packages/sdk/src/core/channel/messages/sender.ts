@@ -198,6 +198,13 @@ export class Sender {
     return this.#outbox.pass(messageId, index)
   }
 
+  /** Ends a message that is not encrypted, if there is one with this id: it is not sent. */
+  withdraw(messageId: Uint8Array): void {
+    const at = this.#waiting.findIndex(({ as }) => as?.messageId === messageId)
+    const [waiting] = at < 0 ? [] : this.#waiting.splice(at, 1)
+    waiting?.reject(StaticError.of('cancelled', 'The message was not sent and will not be. It was withdrawn.'))
+  }
+
   /** Rejects all queued messages. Encrypted ones continue. */
   refuse(error: StaticError): void {
     for (const waiting of this.#waiting.splice(0)) waiting.reject(error)
