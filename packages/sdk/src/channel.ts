@@ -168,7 +168,8 @@ export class Channel implements AsyncDisposable {
    * Answers the requests of other members: what the handler yields or returns are the answers. An error that it throws
    * is the answer, too: the code and message of a `StaticError`, otherwise `internal_error` without details. A request
    * is settled when the relay has accepted its last answer, so one that a killed program had not finished is served
-   * again (`redelivered`); the asker takes each answer once.
+   * again (`redelivered`); the asker takes each answer once. A handler keeps its place until it ends, even if the asker
+   * no longer waits: heed `request.signal`.
    *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
    *
