@@ -23,6 +23,9 @@ const PAUSE_MS = 10
 const ADDRESSES = 4
 const CONNECTIONS = 600
 
+/** How long an attack may take to reach its size. */
+const MOST_WARM_UP_MS = 120_000
+
 /** The times of a series of probes, in milliseconds. */
 export interface Series {
   /** Of a call to the API with a key. */
@@ -106,11 +109,15 @@ export class Scene implements AsyncDisposable {
     return { api, message }
   }
 
-  /** Lets attacks run while something else happens, from when each has reached the servers. Returns its hits, too. */
+  /**
+   * Lets attacks run while something else happens, from when each has reached the servers so often, or for a while.
+   * Returns its hits, too.
+   */
   async under<Result>(
     attacks: readonly string[],
     size: number,
     work: () => Promise<Result>,
+    least = 1,
   ): Promise<{ readonly result: Result; readonly hits: ReadonlyMap<string, number> }> {
     // Not that of the probe, and more only where one may not have so many connections.
     const length = Math.max(ADDRESSES, Math.ceil(size / CONNECTIONS))
@@ -124,7 +131,9 @@ export class Scene implements AsyncDisposable {
         child.on('message', (told) => {
           const { attack, hits: count } = told as Hits
           hits.set(attack, count)
-          if (hits.size === attacks.length) resolve()
+          if (attacks.every((name) => (hits.get(name) ?? 0) >= least)) resolve()
+          // At its priority it may get little time.
+          else if (least > 1 && hits.size === 1) setTimeout(resolve, MOST_WARM_UP_MS).unref()
         })
         child.once('exit', () => reject(new Error('The attacker has ended.')))
       })
