@@ -91,7 +91,7 @@ test('invite tokens, agent ids and endpoints', async (t) => {
   const encoded = encodeToken(token)
   // Found by this test: the relay's name was not checked, and error messages showed it.
   const raw = Buffer.from(encoded.slice(PREFIX.length), 'base64url')
-  const odd = `${PREFIX}${Buffer.from(raw.with(-11, 0x8c)).toString('base64url')}`
+  const odd = `${PREFIX}${Buffer.from(raw.with(raw.length - 11, 0x8c)).toString('base64url')}`
   await fuzz(
     t,
     texts('tokens', [encoded, odd], (text) => {
