@@ -66,7 +66,9 @@ void test('an owner sees who joins and leaves, lists and revokes invites, and re
   assert.deepEqual([invite.state, invite.uses, invite.max_uses], ['open', 0, 2])
   assert.match(
     await ok(`static channel invite list ${TASKS} --as alice`),
-    new RegExp(`^INVITE +STATE +USED +EXPIRES\n${invite.id}  open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`),
+    new RegExp(
+      `^INVITE +ADMITTED BY +STATE +USED +EXPIRES\n${invite.id}  owner +open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`,
+    ),
   )
 
   const joins = [holder, visitor].map((child) => shows(child.stdout!, ') joined.\n'))
