@@ -90,7 +90,7 @@ void test('an owner sees who joins and leaves, lists and revokes invites, and re
   // The invite it joined with is revoked, so it cannot come back.
   assert.match(
     await ok(`static channel invite list ${TASKS} --as alice`),
-    new RegExp(`\n${invite.id}  revoked +1 of 2 `),
+    new RegExp(`\n${invite.id}  owner +revoked +1 of 2 `),
   )
   await end(holder)
   // The other one carries on.
