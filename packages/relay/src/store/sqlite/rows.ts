@@ -29,25 +29,22 @@ import {
   type Weight,
 } from '../ledger/rows.ts'
 import { purgeDropped } from './dropped.ts'
+import { SqliteIds } from './ids.ts'
 import { SqliteInviteRows } from './invites.ts'
-import { entryKey, idKey, LAST_ID } from './keys.ts'
+import { entryKey } from './keys.ts'
 import { lastSequence, lateChannels } from './late-channels.ts'
 import { channelRow, fromJson, headerRow, readEntry, readPosition, toJson } from './records.ts'
 import { type Statements, iterate, prepareStatements } from './statements.ts'
 import { SqliteTransientRows } from './transient.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
-/** Maximum number of ids that one sweep visits. */
-const SWEEP_ROWS = 2048
 /** Maximum number of entries whose effects are not stored: a crash follows them again. */
 const MAX_LATE = 4096
 /** Maximum number of damaged channels that the sweep leaves out. */
 const MAX_UNSOUND = 1000
-/** How long ids may outlive their expiry, so that a round through all of them finds many. */
-const ROUND_PAUSE_MS = 3600_000
-const NOTHING: Uint8Array = new Uint8Array()
 
 type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
+type DroppedRow = [bytes: number, shared: number | null]
 
 type OwnedRow = [
   number: number,
@@ -74,8 +71,7 @@ export class SqliteRows implements Rows {
   readonly #hash: Hash
   readonly #cache: ChannelCache
   readonly #accounts: AccountCache
-  /** The current round through the ids: its position, the oldest id it left, and when the next round starts. */
-  #round = { after: NOTHING, oldest: Infinity, start: 0 }
+  readonly #ids: SqliteIds
   /** Entries are numbered in the order of their arrival; the number of the last one. */
   #sequence: number
   /** The one up to which all rows are stored, except those of damaged channels; undefined: not known. */
@@ -98,6 +94,7 @@ export class SqliteRows implements Rows {
     this.#sequence = Math.max(stored, lastSequence(this.#statements, onDamage))
     this.#cache.behind(lateChannels(this.#statements, stored, onDamage))
     this.#accounts = new AccountCache(this.#statements)
+    this.#ids = new SqliteIds(this.#statements)
   }
 
   /** Number of cached channels and their approximate size. */
@@ -137,7 +134,7 @@ export class SqliteRows implements Rows {
     this.#swept = undefined
     this.#accounts.clear()
     this.#stored = undefined
-    this.#round = { after: NOTHING, oldest: Infinity, start: 0 }
+    this.#ids.restart()
     return isSpoiled
   }
 
@@ -323,31 +320,16 @@ export class SqliteRows implements Rows {
     return Number(this.#statements.dropTurns.run(number, slot).changes)
   }
 
-  findId({ number }: Channel, key: IdKey, since: Time): Answered | undefined {
-    return this.#answered(idKey(number, key), since)
+  findId(channel: Channel, key: IdKey, since: Time): Answered | undefined {
+    return this.#ids.find(channel, key, since)
   }
 
-  addId({ number }: Channel, key: IdKey, answer: Answered & { readonly at: Time }, since: Time): Answered | undefined {
-    const bytes = idKey(number, key)
-    const row = sealed([bytes, answer.index, answer.head, answer.at])
-    const { changes } = this.#statements.addId.run(...row, since)
-    return Number(changes) > 0 ? undefined : this.#answered(bytes, since)
+  addId(channel: Channel, key: IdKey, answer: Answered & { readonly at: Time }, since: Time): Answered | undefined {
+    return this.#ids.add(channel, key, answer, since)
   }
 
-  /** Visits all ids in rounds: an index by time would cost every message more than this costs the sweep. */
   expireIds(since: Time): void {
-    const { nextIds, oldestId, dropIds } = this.#statements
-    const round = this.#round
-    if (since < round.start) return
-    const [through = LAST_ID] = (nextIds.get(round.after, SWEEP_ROWS - 1) as [Uint8Array] | undefined) ?? []
-    dropIds.run(round.after, through, since)
-    const [oldest] = oldestId.get(round.after, through) as unknown as [number | null]
-    round.oldest = Math.min(round.oldest, oldest ?? Infinity)
-    round.after = through
-    if (through !== LAST_ID) return
-    // Ids added from now on are younger than `since`.
-    const start = Math.min(round.oldest, since) + ROUND_PAUSE_MS
-    this.#round = { after: NOTHING, oldest: Infinity, start }
+    this.#ids.expire(since)
   }
 
   putWelcome({ number, account }: Channel, { welcome, shares, ...record }: NewWelcome, at: Time): void {
@@ -358,9 +340,7 @@ export class SqliteRows implements Rows {
   }
 
   dropWelcome({ number }: Channel, agent: AgentId): DroppedWelcome | undefined {
-    const row = this.#statements.dropWelcome.get(number, fromHex(agent)) as unknown as
-      | [number, number | null]
-      | undefined
+    const row = this.#statements.dropWelcome.get(number, fromHex(agent)) as unknown as DroppedRow | undefined
     return row && { bytes: row[0], shared: row[1] ?? undefined }
   }
 
@@ -408,13 +388,6 @@ export class SqliteRows implements Rows {
   #groupInfo(channel: number, index: number): Uint8Array {
     const row = this.#statements.groupInfo.get(channel, index)
     return (intact(row, `the GroupInfo of commit ${index}`) as [number, number, Uint8Array])[2]
-  }
-
-  #answered(key: Uint8Array, since: Time): Answered | undefined {
-    const row = this.#statements.findId.get(key)
-    if (!row) return undefined
-    const [, index, head, at] = intact(row, 'a message id') as [Uint8Array, number, number, number]
-    return at > since ? { index, head } : undefined
   }
 }
 
