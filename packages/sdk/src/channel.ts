@@ -20,6 +20,7 @@ import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
 import type { AgentId, RequestBody } from './ports.ts'
+import { removedFrom } from './removed-error.ts'
 import {
   type MemberReceipt,
   memberReceiptOf,
@@ -432,12 +433,4 @@ export class Channel implements AsyncDisposable {
     this.close()
     return Promise.resolve()
   }
-}
-
-/** @internal */
-export function removedFrom(name: string): StaticError {
-  return StaticError.of(
-    'removed',
-    `This agent is no longer a member of channel ${name}: it was removed. Ask the owner to add it again.`,
-  )
 }

@@ -149,6 +149,7 @@ export class Admissions {
       const [told, known] = [frame.counts[n], this.#counted(invite.id)]
       return from === owner ? (told ?? known) : (known ?? told)
     })
+    if (isKnown && same(encodeCounts(counts), encodeCounts(before.counts))) return
     const { number, invites } = list
     this.#put({ number, invites, signed: frame.signed, counts, due: before?.due === true && isKnown })
     this.#context.invites?.listed(id)
