@@ -434,11 +434,7 @@ export class Membership implements ChannelView {
   #settledUpTo(after: number): number {
     const { index } = this.#history.position
     const { inbox, requests, asks } = this
-    return Math.min(
-      inbox.settledUpTo(index, after),
-      requests.settledUpTo(index, after),
-      asks.settledUpTo(index, after),
-    )
+    return Math.min(inbox.settledUpTo(index, after), requests.settledUpTo(index, after), asks.settledUpTo(index, after))
   }
 
   #record(): ChannelRecord {
