@@ -14,13 +14,9 @@ from .. import _process
 from .._connection import Answer, BaseConnection
 from .._driver import driver_command
 from .._frames import FrameReader
-from .._process import DEATH_SECONDS, DriverProcess, Lease, dial
+from .._process import DEATH_SECONDS, Lease, dial
 from .._transport import Piece
 from ..errors import StaticError, make_error
-
-#: The first and the longest pause between two looks at whether the driver has exited.
-_FIRST_PAUSE_SECONDS = 0.001
-_LONGEST_PAUSE_SECONDS = 0.05
 
 
 class Call:
@@ -72,7 +68,6 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
         self._is_malformed = False
         #: Done when the connection has ended, and the driver with it if this was its last client.
         self._ended: "asyncio.Future[None]" = self._loop.create_future()
-        self._ending: Optional["asyncio.Task[None]"] = None
 
     @classmethod
     async def open(cls, api_url: Optional[str]) -> "Connection":
@@ -174,25 +169,22 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
                 self._transport.abort()
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self._ending = self._loop.create_task(self._end())
+        # Not as a task: the event loop may be ending, which would leave it pending.
+        threading.Thread(target=self._end, name="static_sdk end", daemon=True).start()
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
+        """Waits for the driver, in a thread of its own."""
         driver = self._lease.driver
-        code: Optional[int] = None
-        try:
-            if not self._closing and not self._is_malformed:
-                code = await _exit_code(driver, DEATH_SECONDS)
-        finally:
-            # Also when the event loop cancels its tasks, because it ends.
-            is_last = self._lease.give_back()
-            try:
-                if is_last and await _exit_code(driver, _process.CLOSE_SECONDS) is None:
-                    driver.kill()
-                    await _exit_code(driver, _process.CLOSE_SECONDS)
-            finally:
-                self._over(code)
-                if not self._ended.done():
-                    self._ended.set_result(None)
+        is_lost = not self._closing and not self._is_malformed
+        code = driver.wait(DEATH_SECONDS) if is_lost else None
+        if self._lease.give_back():
+            driver.wait_or_kill()
+        self.soon(lambda: self._has_lost(code))
+
+    def _has_lost(self, code: Optional[int]) -> None:
+        self._over(code)
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     def _finish_writing(self) -> None:
         """Writes what is left, then ends this side: the driver closes the client and ends the other one."""
@@ -227,14 +219,3 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
         fd = self._socket.detach()
         if fd >= 0:
             os.close(fd)
-
-
-async def _exit_code(driver: DriverProcess, seconds: float) -> Optional[int]:
-    """Waits until the driver has exited. Returns the exit code; None if it still runs."""
-    left = seconds
-    pause = _FIRST_PAUSE_SECONDS
-    while driver.exit_code() is None and left > 0:
-        await asyncio.sleep(pause)
-        left -= pause
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-    return driver.exit_code()
