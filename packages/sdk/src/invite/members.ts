@@ -143,7 +143,10 @@ async function add(
       if (countOf(others, each.invite) >= left) throw StaticError.of('invite_used_up')
       return true
     },
-    failed: (each, error) => Promise.resolve(failed(each, error)),
+    failed: (each, error) => {
+      admissions.claims.failed(each.agent)
+      return Promise.resolve(failed(each, error))
+    },
     joiners: () => [],
     noticeOf: (agent) => roster.notice(agent),
   })

@@ -68,8 +68,9 @@ test('the relay says that an invite is used up: no one is stuck, and the joiner 
   await stage.advance(4000, 500)
   assert.deepEqual(crowd.added, [])
   stage.refuse = () => undefined
-  crowd.poll(stage.player('bob'), [joiner.request])
   await stage.advance(POLITE_MS)
+  crowd.poll(stage.player('bob'), [joiner.request])
+  await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [joiner.agentId])
   agree(crowd, invite.listed.id, 1)
 })
