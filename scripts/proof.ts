@@ -144,7 +144,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'kill both sides of A2A a hundred times each, as processes, in five hundred tasks',
     prove: (words) => {
       const { STATIC_TASKS = '500', STATIC_KILLS = '100' } = process.env
-      return node('scripts/test.ts', ['packages/a2a/test/kills/kills.test.ts', ...words], { STATIC_TASKS, STATIC_KILLS })
+      return node('scripts/test.ts', ['packages/a2a/test/kills/kills.test.ts', ...words], {
+        STATIC_TASKS,
+        STATIC_KILLS,
+      })
     },
   },
   examples: {

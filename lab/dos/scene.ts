@@ -8,13 +8,23 @@ import { StaticChannelManager } from '@static/sdk'
 import { type Server, startServer } from '@static/testkit/server'
 import { signUp } from '@static/testkit/server/accounts'
 import { type Client, makeClient } from '@static/testkit/server/client'
+import { HIGH_RATES } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 import type { Hits, Order, Target } from './target.ts'
 
 const CHILD = join(import.meta.dirname, 'child.ts')
 const CHANNEL = 'acme/probe/one'
+/** The probe calls more often than an account may. */
+const SETTINGS = { rates: { account: HIGH_RATES['account'] } }
 /** Between two probes. */
 const PAUSE_MS = 10
+
+/** Where attackers come from, and the connections that they have from each address. */
+const ADDRESSES = 4
+const CONNECTIONS = 600
+
+/** How long an attack may take to reach its size. */
+const MOST_WARM_UP_MS = 120_000
 
 /** The times of a series of probes, in milliseconds. */
 export interface Series {
@@ -55,7 +65,7 @@ export class Scene implements AsyncDisposable {
   static async start(): Promise<Scene> {
     const workspace = await makeWorkspace()
     const dataDir = workspace.directory('server')
-    const server = await startServer({ workspace, dataDir, command: 'up', logLevel: 'silent' })
+    const server = await startServer({ workspace, dataDir, command: 'up', logLevel: 'silent', settings: SETTINGS })
     const ca = readFileSync(join(dataDir, 'ca.pem'), 'utf8')
     const client = makeClient(server.url, ca, { connections: 1 })
     const [own, other] = [await signUp(client), await signUp(client)]
@@ -99,14 +109,19 @@ export class Scene implements AsyncDisposable {
     return { api, message }
   }
 
-  /** Lets attacks run while something else happens, from when each has reached the servers. Returns its hits, too. */
+  /**
+   * Lets attacks run while something else happens, from when each has reached the servers so often, or for a while.
+   * Returns its hits, too.
+   */
   async under<Result>(
     attacks: readonly string[],
     size: number,
     work: () => Promise<Result>,
+    least = 1,
   ): Promise<{ readonly result: Result; readonly hits: ReadonlyMap<string, number> }> {
-    // Not those of the probe; enough that limits per address do not end it at once.
-    const addresses = Array.from({ length: 64 }, (_, at) => `127.0.${1 + at}.1`)
+    // Not that of the probe, and more only where one may not have so many connections.
+    const length = Math.max(ADDRESSES, Math.ceil(size / CONNECTIONS))
+    const addresses = Array.from({ length }, (_, at) => `127.0.${1 + at}.1`)
     const order: Order = { attacks, target: { ...this.#target, size, addresses } }
     const child = fork(CHILD, [JSON.stringify(order)], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
     const exited = once(child, 'exit')
@@ -116,7 +131,9 @@ export class Scene implements AsyncDisposable {
         child.on('message', (told) => {
           const { attack, hits: count } = told as Hits
           hits.set(attack, count)
-          if (hits.size === attacks.length) resolve()
+          if (attacks.every((name) => (hits.get(name) ?? 0) >= least)) resolve()
+          // At its priority it may get little time.
+          else if (least > 1 && hits.size === 1) setTimeout(resolve, MOST_WARM_UP_MS).unref()
         })
         child.once('exit', () => reject(new Error('The attacker has ended.')))
       })

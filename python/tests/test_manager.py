@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from static_sdk import AuthError, ChannelError, StaticChannelManager, StaticClient, TransportError
+from static_sdk import AuthError, ChannelError, StaticChannelManager, StaticClient, StaticError, TransportError
 
 from . import support
 from .support import expect, failure, manager, new_name
@@ -117,6 +117,19 @@ class ManagerTest(unittest.TestCase):
         expect(self, failure(self.guest.invite, new_name()), ChannelError, "not_found", "runtime error:")
         joined = self.channel()
         expect(self, failure(self.guest.invite, joined), AuthError, "not_allowed", "auth error:")
+        error = failure(self.owner.invite, name, admit="anyone")
+        expect(self, error, StaticError, "invalid_request", "runtime error:")
+
+    def test_members_may_admit(self) -> None:
+        name = new_name()
+        channel = self.owner.create(name)
+        token = self.owner.invite(name, admit="members")
+        [invite] = self.owner.invites(name)
+        self.assertEqual(invite.admit, "members")
+        joined = self.guest.join_with_token(name, token, support.SECONDS)
+        # The owner was there first, and so it has confirmed the channel.
+        self.assertTrue(joined.confirmed())
+        self.assertTrue(channel.confirmed())
 
     def test_a_new_agent_with_nothing_but_a_link_joins(self) -> None:
         name = new_name()

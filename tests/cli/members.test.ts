@@ -66,7 +66,9 @@ void test('an owner sees who joins and leaves, lists and revokes invites, and re
   assert.deepEqual([invite.state, invite.uses, invite.max_uses], ['open', 0, 2])
   assert.match(
     await ok(`static channel invite list ${TASKS} --as alice`),
-    new RegExp(`^INVITE +STATE +USED +EXPIRES\n${invite.id}  open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`),
+    new RegExp(
+      `^INVITE +ADMITTED BY +STATE +USED +EXPIRES\n${invite.id}  owner +open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`,
+    ),
   )
 
   const joins = [holder, visitor].map((child) => shows(child.stdout!, ') joined.\n'))
@@ -88,7 +90,7 @@ void test('an owner sees who joins and leaves, lists and revokes invites, and re
   // The invite it joined with is revoked, so it cannot come back.
   assert.match(
     await ok(`static channel invite list ${TASKS} --as alice`),
-    new RegExp(`\n${invite.id}  revoked +1 of 2 `),
+    new RegExp(`\n${invite.id}  owner +revoked +1 of 2 `),
   )
   await end(holder)
   // The other one carries on.

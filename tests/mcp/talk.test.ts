@@ -27,7 +27,7 @@ test('a host of the 2026 revision and one of 2025 exchange messages', async () =
   assert.deepEqual((await bob.client.listTools()).tools, JSON.parse(JSON.stringify(tools)))
 
   const { channels } = await ok<{ channels: readonly object[] }>(ann, 'channels')
-  assert.deepEqual(channels, [{ channel: ROUTING, owner: false, members: 3 }])
+  assert.deepEqual(channels, [{ channel: ROUTING, owner: false, confirmed: true, members: 3 }])
   const { members } = await ok<{ members: readonly { identity: string; you: boolean; agent_id: string }[] }>(
     ann,
     'members',

@@ -93,7 +93,8 @@ void test('a file without an identity, or that others can write, is named in the
 /** A manager with a channel of two that catches up in some way. */
 function managerOf(catchUp: () => Promise<void>): StaticChannelManager {
   const members = ['ann', 'bob'].map((agentId) => ({ agentId, fingerprint: agentId, identity: Buffer.from(agentId) }))
-  const channel = { name: 'acme/a/b', id: 'c0', owner: 'ann', members: () => members, verify: () => 'words', catchUp }
+  const place = { name: 'acme/a/b', id: 'c0', owner: 'ann', confirmed: true }
+  const channel = { ...place, members: () => members, verify: () => 'words', catchUp }
   const client = { fingerprint: () => 'ann', agentId: 'ann', channel: () => channel }
   return { channels: () => [channel], client } as unknown as StaticChannelManager
 }
@@ -101,7 +102,7 @@ function managerOf(catchUp: () => Promise<void>): StaticChannelManager {
 void test('without a relay, list and members show the last known state, and verify fails', async () => {
   mock.method(AbortSignal, 'timeout', () => AbortSignal.abort())
   const manager = managerOf(() => Promise.reject(new Error('The time is over.')))
-  const listed = { name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true }
+  const listed = { name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true, confirmed: true }
   assert.deepEqual(await ACTIONS.list(manager), [{ ...listed, members: 2 }])
   assert.equal((await ACTIONS.members(manager, 'acme/a/b')).length, 2)
   await assert.rejects(ACTIONS.verify(manager, 'acme/a/b'), { code: 'unavailable' })

@@ -20,6 +20,7 @@ import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
 import type { AgentId, RequestBody } from './ports.ts'
+import { removedFrom } from './removed-error.ts'
 import {
   type MemberReceipt,
   memberReceiptOf,
@@ -168,7 +169,8 @@ export class Channel implements AsyncDisposable {
    * Answers the requests of other members: what the handler yields or returns are the answers. An error that it throws
    * is the answer, too: the code and message of a `StaticError`, otherwise `internal_error` without details. A request
    * is settled when the relay has accepted its last answer, so one that a killed program had not finished is served
-   * again (`redelivered`); the asker takes each answer once.
+   * again (`redelivered`); the asker takes each answer once. A handler keeps its place until it ends, even if the asker
+   * no longer waits: heed `request.signal`.
    *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
    *
@@ -431,12 +433,4 @@ export class Channel implements AsyncDisposable {
     this.close()
     return Promise.resolve()
   }
-}
-
-/** @internal */
-export function removedFrom(name: string): StaticError {
-  return StaticError.of(
-    'removed',
-    `This agent is no longer a member of channel ${name}: it was removed. Ask the owner to add it again.`,
-  )
 }

@@ -1,6 +1,6 @@
 /** The public client: one agent, its keys and its channels. */
 import { type ChannelName, fromHex, parseChannelName, StaticError } from '@static/protocol'
-import { Channel, removedFrom } from './channel.ts'
+import { Channel } from './channel.ts'
 import { Agent, type AgentParts } from './core/agent/agent.ts'
 import type { AgentEvent } from './core/agent/events.ts'
 import { foundChannel } from './core/agent/founding.ts'
@@ -14,6 +14,7 @@ import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import type { InviteHandler } from './invite/handler.ts'
 import { openParts, rememberLink } from './parts.ts'
 import type { AgentId, KnownRelay } from './ports.ts'
+import { removedFrom } from './removed-error.ts'
 import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
 
 /** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */

@@ -20,6 +20,8 @@ import type { Reading, Session } from './stream.ts'
 /** Limits of one read of the log: the window of a stream holds two of them. */
 const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
+/** Receipts that a session may send in a channel before it has acknowledged anything. */
+const FIRST_RECEIPTS = 16
 
 /** Events since an agent started to resume: the store's answer may be older than these. */
 export interface Meanwhile {
@@ -99,7 +101,13 @@ export class Delivery {
     const last = Math.max(lastIndex, reached)
     const place = { from: addedIndex, sent: cursor.index, last }
     const receiving = { receipts, sampledAt: 0, sample: undefined }
-    const reading = { session, channel, channelBytes: fromHex(channel), ...place, ...receiving }
+    const sending = {
+      acknowledged: cursor.index,
+      receiptsLeft: FIRST_RECEIPTS,
+      receiptAt: -Infinity,
+      heldReceipt: undefined,
+    }
+    const reading = { session, channel, channelBytes: fromHex(channel), ...place, ...receiving, ...sending }
     session.subscriptions.set(channel, reading)
     const readings = this.#readings.get(channel)
     if (readings) readings.add(reading)

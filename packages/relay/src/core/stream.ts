@@ -74,4 +74,10 @@ export interface Reading {
   sampledAt: Time
   /** The receipt that it gets when its time has come. */
   sample: MemberReceipt | undefined
+  /** The last index that was sent and is acknowledged. */
+  acknowledged: number
+  /** How many receipts it may send that acknowledge nothing new, when it sent the last one, and one that waits. */
+  receiptsLeft: number
+  receiptAt: Time
+  heldReceipt: Uint8Array | undefined
 }

@@ -225,6 +225,44 @@ test('an agent cannot make the store look for any number of channels by acknowle
   for (let count = 0; count < 20; count++) await bob.request('ack', { positions: [{ channelId, index: 1n }] })
 })
 
+test('a member whose receipts acknowledge nothing new has few of them, and the last one counts', async (t) => {
+  const world = await openMemoryRelay(t)
+  const { agents, channelId } = await channelOf([world, world, world])
+  const [owner, bob] = agents
+  const run = world.store.run.bind(world.store)
+  let written = 0
+  world.store.run = async (name, request) => {
+    if (name === 'ack') written += (request as StoreRequest<'ack'>).positions.filter((each) => each.receipt).length
+    return await run(name, request)
+  }
+  await owner.request('resume', { channelIds: [channelId], receipts: ReceiptDemand.ALL })
+  await bob.request('resume', { channelIds: [channelId] })
+  await quiet()
+  taken(owner, agents)
+  for (let round = 1; round <= 40; round++) {
+    bob.ack(channelId, 1n, receipt(round))
+    await world.advance(250)
+  }
+  assert.equal(written, 16)
+  assert.deepEqual(taken(owner, agents).at(-1), 'bob 16')
+  await world.advance(10_000)
+  assert.deepEqual(taken(owner, agents), ['bob 40'], 'ten seconds after the last')
+  // One for each entry.
+  for (let counter = 1n; counter <= 3n; counter++) await owner.send(channelId, 1n, counter)
+  await quiet()
+  bob.ack(channelId, 4n, receipt(50))
+  for (let round = 51; round <= 60; round++) {
+    bob.ack(channelId, 4n, receipt(round))
+    await world.advance(250)
+  }
+  assert.deepEqual(taken(owner, agents), ['bob 51', 'bob 52', 'bob 53'])
+  // And the last one when it goes.
+  bob.close()
+  await quiet()
+  await world.advance(250)
+  assert.deepEqual(taken(owner, agents), ['bob 60'])
+})
+
 test('receipts of a member reach readers at other nodes', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { agents, channelId } = await channelOf(cluster.nodes)

@@ -149,6 +149,28 @@ forEachEngine((open) => {
     assert.equal((await take(f, member('alice'), { maxRequests: 99 })).boxes.length, 6)
   })
 
+  test('requests for a used-up invite wait for a returned use, and make room for others', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite', { maxUses: 1 })
+    await register(f, 'another')
+    const large = { box: new Uint8Array(2000), maxPerInvite: 99 }
+    for (const name of ['dave', 'erin']) assert.deepEqual(await ask(f, name, 'invite', large), { done: true })
+    accepted(await admit(f, 'bob', ['carol']))
+    assert.deepEqual(await ask(f, 'frank', 'another', large), { done: true })
+    assert.equal((await take(f, member('bob'))).boxes.length, 3)
+    f.told()
+    refused(await ask(f, 'grace', 'another', { ...large, box: new Uint8Array(4600) }), 'rate_limited')
+    assert.deepEqual(f.told(), [], 'nothing is dropped in vain')
+    assert.deepEqual(await ask(f, 'grace', 'another', large), { done: true })
+    const ended = { type: 'joinAnswered', inviteId: hex16('invite'), code: 'invite_used_up' }
+    assert.deepEqual(f.told().slice(0, 2), [
+      { ...ended, agent: agentId('dave') },
+      { ...ended, agent: agentId('erin') },
+    ])
+    assert.equal((await take(f, member('bob'))).boxes.length, 2)
+  })
+
   test('a request ends with the owner’s answer, a Welcome, a revocation, its invite or its channel', async (t) => {
     const f = await open(t)
     await f.found('alice', 'bob')

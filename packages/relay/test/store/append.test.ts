@@ -4,6 +4,7 @@ import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
 import {
   DAY,
   HOUR,
+  START,
   account,
   accepted,
   agentId,
@@ -182,6 +183,17 @@ forEachEngine((open) => {
     assert.deepEqual(await world.say('alice', control), { index: 6, charged: false })
     world.now += 1
     assert.deepEqual(await world.say('bob', control), { index: 7, charged: false })
+  })
+
+  test('nodes whose clocks differ at midnight count the messages of guests together', async (t) => {
+    const world = await open(t)
+    await world.create('alice', { guestLimit: 2 })
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    const say = (now: number): Promise<object> => world.say('bob', { actor: guest('bob'), now })
+    accepted(await say(START + DAY))
+    accepted(await say(START + DAY - 1))
+    for (const now of [START + DAY, START + DAY - 1]) refused(await say(now), 'quota_exceeded')
+    accepted(await say(START + 2 * DAY))
   })
 
   test('messages of guests in a channel are limited per day; those of accounts and free ones do not count', async (t) => {

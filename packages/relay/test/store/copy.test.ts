@@ -68,7 +68,7 @@ const registered = (world: ChannelFixture, label: string): Promise<unknown> =>
       admissionKey: publicKey(label),
       expiresAt: world.now + HOUR,
       maxUses: 3,
-      members: false,
+      members: true,
     },
     maxInvites: 10,
     now: world.now,

@@ -133,6 +133,19 @@ test('a refused message does not keep the others of its batch from being stored 
   assert.deepEqual(reread, [], 'what is remembered was read again')
 })
 
+test('a message to a damaged channel does not split the batch', async (t) => {
+  const { world, scratch } = await openNodes(t)
+  const whole = Object.assign(new ChannelFixture(world.store, []), { channel: hex16('whole') })
+  await whole.create('carol', { name: 'acme/support/whole' })
+  await scratch.query(`update static_relay.channels set bytes = bytes + 1, version = version + 1
+    where name = 'acme/support/routing'`)
+  const { sent } = watch(t)
+  const [damaged, message] = await Promise.allSettled([world.say('alice'), whole.say('carol')])
+  assert.equal(damaged.status, 'rejected')
+  assert.equal(message.status, 'fulfilled')
+  assert.equal(sent.filter((text) => text === 'BEGIN').length, 1, sent.join('\n'))
+})
+
 test('a repeated message gets its first answer from a node that remembers the channel', async (t) => {
   const { world, scratch } = await openNodes(t)
   const request = world.message('alice')

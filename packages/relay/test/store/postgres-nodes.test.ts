@@ -6,7 +6,17 @@ import type { StoreEvent } from '../../src/ports.ts'
 import { Session } from '../../src/store/postgres/session.ts'
 import type { PostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, emptyScratch, openScratch } from '../support/postgres.ts'
-import { ChannelFixture, RETENTION, accepted, agentId, assertChain, hex16, member } from './channel-fixture.ts'
+import {
+  ChannelFixture,
+  RETENTION,
+  accepted,
+  agentId,
+  assertChain,
+  hex16,
+  member,
+  text,
+  welcomeFor,
+} from './channel-fixture.ts'
 
 /** A node that trusts what it remembers of cursors. */
 async function add(t: TestContext, scratch: Scratch, events: StoreEvent[] = []): Promise<PostgresStore> {
@@ -216,4 +226,29 @@ test('a node knows how many use the database', async (t) => {
   while (first.nodes?.() !== 2) await new Promise(setImmediate)
   await second.close()
   while (first.nodes?.() !== 1) await new Promise(setImmediate)
+})
+
+test('an agent with many Welcomes does not have the batch decided once for each', async (t) => {
+  const store = await add(t, await emptyScratch())
+  for (let at = 0; at < 20; at++) {
+    const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(`channel ${at}`) })
+    await world.create('alice', { name: `acme/support/c${at}` })
+    accepted(await world.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')], groupInfo: text('group') }))
+  }
+  const world = new ChannelFixture(store, [])
+  await world.create('carol', { name: 'acme/support/other' })
+  let locks = 0
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', function (this: Session, ...parts: Parameters<Session['rows']>) {
+    if (parts[0].text.startsWith('SELECT c.number, c.version')) locks += 1
+    return rows.apply(this, parts)
+  })
+  const [message, { welcomes }] = await Promise.all([
+    world.say('carol'),
+    store.run('welcomes', { agent: agentId('bob'), after: 0, maxBytes: 1_000_000 }),
+  ])
+  accepted(message)
+  assert.equal(welcomes.length, 20)
+  assert.equal(Buffer.from(welcomes[0]?.welcome ?? []).toString(), 'welcome bobgroup')
+  assert.ok(locks <= 4, `${locks} times`)
 })

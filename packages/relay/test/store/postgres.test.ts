@@ -7,7 +7,7 @@ import type { Store, StoreEvent, StoreListener } from '../../src/ports.ts'
 import { checksum } from '../../src/store/sqlite/checksum.ts'
 import { parsePostgresUrl } from '@static/node/postgres-address'
 import { connect } from '../../src/store/postgres/connector.ts'
-import { statement } from '../../src/store/postgres/session.ts'
+import { Session, statement } from '../../src/store/postgres/session.ts'
 import { type PostgresStore, openPostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, ask, emptyScratch, makeScratch, openScratch } from '../support/postgres.ts'
 import {
@@ -192,6 +192,22 @@ test('a node whose clock jumps deletes and forgets nothing, and a day whose ids 
   assert.equal((await world.read('alice', 0)).entries.length, 1)
   await scratch.query(`drop table static_relay.ids_${Math.floor(world.now / DAY)}`)
   accepted(await world.say('alice', { counter: 2 }))
+})
+
+test('a count of everything that fails is not repeated at once', async (t) => {
+  const scratch = await emptyScratch()
+  const asked = { counts: 0, looks: 0 }
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', async function (this: Session, ...words: Parameters<Session['rows']>) {
+    if (words[0].text.includes('pg_is_in_recovery')) asked.looks += 1
+    if (!words[0].text.includes('pg_database_size')) return rows.apply(this, words)
+    asked.counts += 1
+    throw Object.assign(new Error('canceling statement due to statement timeout'), { code: '57014' })
+  })
+  const store = await openScratch(scratch, RETENTION, () => {}, { examineMs: 10 })
+  t.after(() => store.close())
+  while (asked.looks < 5) await new Promise(setImmediate)
+  assert.equal(asked.counts, 1)
 })
 
 test('a damaged row is noticed and never served, and other channels go on', async (t) => {

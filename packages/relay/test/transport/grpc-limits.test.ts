@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { type AddressInfo, connect as connectTcp, createServer, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { LOOPBACKS } from '@static/testkit/ports'
-import { connectGrpc } from '@static/testkit/agent/grpc-client'
+import { connectGrpc, type GrpcClient } from '@static/testkit/agent/grpc-client'
 import { certificates } from '@static/testkit/certificates'
 import type { Certificate } from '../../src/ports.ts'
 import { type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
@@ -125,9 +125,8 @@ test('a connection allows 128 concurrent streams', async () => {
   assert.equal(bench.streams.open.value, 128)
 })
 
-test('a client that keeps opening and resetting streams is cut off', async () => {
-  await using bench = await startGrpcBench()
-  const client = await bench.connect()
+/** Opens and resets streams until the connection is closed. Returns how many. */
+async function resetUntilCut(client: GrpcClient): Promise<number> {
   const closed = once(client.session, 'close')
   let sent = 0
   const burst = (): void => {
@@ -140,11 +139,31 @@ test('a client that keeps opening and resetting streams is cut off', async () =>
   }
   burst()
   await closed
+  return sent
+}
+
+test('a client that keeps opening and resetting streams is cut off', async () => {
+  await using bench = await startGrpcBench()
+  const sent = await resetUntilCut(await bench.connect())
   assert.deepEqual(bench.cuts, ['resets'])
   assert.ok(sent < 20_000, `${sent} streams`)
   await bench.streams.open.is((count) => count === 0)
   // Others do not notice.
   assert.equal((await ask(bench, '2', 'GET', '/health')).status, 200)
+})
+
+test('a client that connects again to go on with it is refused before its handshake, and other addresses are served', async () => {
+  await using bench = await startGrpcBench({ limits: { resetsPerAddress: 250 } })
+  await resetUntilCut(await bench.connect())
+  await resetUntilCut(await bench.connect())
+  await bench.streams.open.is((count) => count === 0)
+  await assert.rejects(bench.connect())
+  assert.deepEqual(bench.cuts, ['resets', 'resets', 'resets'])
+  const { port } = bench.transport
+  const other = await connectGrpc({ host: '127.0.0.1', port, ca: bench.ca, localAddress: '127.0.0.2' })
+  other.openSession({ data: () => {}, closed: () => {} })
+  await bench.streams.open.reaches(1)
+  await other.close()
 })
 
 test('a client that keeps sending HTTP/1.1 requests without waiting for responses is cut off', async () => {

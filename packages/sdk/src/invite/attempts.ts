@@ -26,6 +26,9 @@ import { decodeToken, invalid, type InviteToken } from './token.ts'
 /** The application is notified of a request that is deferred for this long. */
 const REPORTED_WAIT_MS = 2000
 
+/** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
+const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
+
 /** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
 class Superseded extends Error {}
 
@@ -74,7 +77,7 @@ export class JoinAttempts {
     if (held) return held
     const known = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId))
     const attempt = known ?? (await this.#begin(token))
-    if (token.expiresAt <= this.#agent.context.now() && !this.#membershipOf(attempt)) {
+    if (this.#isOver(attempt)) {
       this.#drop(attempt)
       throw StaticError.of('invite_expired')
     }
@@ -216,7 +219,7 @@ export class JoinAttempts {
     // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
     if (this.#agent.memberships.get(attempt.record.channel)?.state === 'leaving') return
     const membership = this.#membershipOf(attempt)
-    if (!membership && attempt.record.expiresAt <= this.#agent.context.now()) {
+    if (this.#isOver(attempt)) {
       return this.#refuse(attempt, StaticError.of('invite_expired'))
     }
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
@@ -225,6 +228,13 @@ export class JoinAttempts {
       const reason = StaticError.from(error)
       if (reason.code === 'internal_error') this.#fail(attempt, reason)
     })
+  }
+
+  /** Whether the invite has expired before this agent was added. A Welcome of a member may wait at the relay since. */
+  #isOver(attempt: Attempt): boolean {
+    const { admit, expiresAt } = attempt.record
+    const end = admit === 'owner' ? expiresAt : expiresAt + WELCOME_MS
+    return end <= this.#agent.context.now() && !this.#membershipOf(attempt)
   }
 
   async #request(attempt: Attempt): Promise<void> {

@@ -31,7 +31,7 @@ function shared(owner: Player): { readonly issued: IssuedInvites; readonly shari
   const stored = { invites: [], joiners: [] }
   const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }
   const issued = new IssuedInvites(agent as never)
-  return { issued, sharing: new SharedInvites(agent as never, issued) }
+  return { issued, sharing: new SharedInvites(agent, issued) }
 }
 
 const requestsOf = (joiners: readonly Joiner[]): Joiner['request'][] => joiners.map(({ request }) => request)

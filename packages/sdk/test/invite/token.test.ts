@@ -146,6 +146,8 @@ test('malformed bytes are refused, field by field', () => {
     'a longer relay name': set(relayAt, TOKEN.relay.length + 1),
     'a shorter relay name': set(relayAt, TOKEN.relay.length - 1),
     'a relay name of 254 bytes': Buffer.concat([raw.subarray(0, relayAt), Buffer.alloc(255, 254)]),
+    'a relay name with a control character': set(relayAt + 1, 0x1b),
+    'a relay name with a space': set(relayAt + 1, 0x20),
     'nothing after the name': raw.subarray(0, relayAt),
     'something after the end': Buffer.concat([raw, Buffer.of(0)]),
     nothing: Buffer.alloc(0),

@@ -1,6 +1,7 @@
 /** Joining while the owner is away: a member admits, and the owner confirms when it returns. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { FakeApi } from '@static/testkit/relay/api'
 import { code, event, NAME, take, TestSystem, waysFor } from '../support/test-system.ts'
 
 for (const way of waysFor('grpc')) {
@@ -35,6 +36,31 @@ for (const way of waysFor('grpc')) {
     )
   })
 }
+
+test('all are away: the joiner asks and goes, a member adds it, the invite expires, and the joiner is in when it returns', async (t) => {
+  let now = Date.now()
+  const clock = { now: () => now }
+  const world = await TestSystem.start(t, 'grpc', { ...clock, api: new FakeApi(clock.now) })
+  const owner = await world.manager('owner', clock)
+  let member = await world.manager('member', clock)
+  await owner.create(NAME)
+  await member.joinWithToken(NAME, await owner.invite(NAME))
+  const token = await owner.invite(NAME, { admit: 'members', ttl: 86_400 })
+  await member.client.channel(NAME).catchUp()
+  await Promise.all([owner.close(), member.close()])
+
+  let guest = await world.manager('guest', { ...clock, account: null })
+  await assert.rejects(guest.joinWithToken(NAME, token, 0.2), code('join_timeout', /owner or a member/))
+  await guest.close()
+  now += 86_000_000
+  member = await world.manager('member', { ...clock, chance: () => 0 })
+  await event(member.client, 'admitted')
+  now += 86_400_000
+  guest = await world.manager('guest', { ...clock, account: null })
+  const joined = await guest.joinWithToken(NAME, token, 20)
+  assert.equal(joined.members().length, 3)
+  assert.equal(joined.confirmed, false)
+})
 
 test('invites that members may use: what is refused, what a removal ends, and what a newcomer may do', async (t) => {
   const world = await TestSystem.start(t, 'grpc', { settings: { rates: { invitesPerMinute: 1000 } } })

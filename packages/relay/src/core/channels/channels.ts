@@ -99,7 +99,7 @@ export class Channels {
 
   /** The session has ended: stores its acknowledgements. */
   closed(session: Session): void {
-    this.#resumes.storeAcknowledged(session)
+    this.#resumes.closed(session)
   }
 
   /** Called when an agent has been added to a channel. */

@@ -21,8 +21,13 @@ import type { Reading, Session } from '../stream.ts'
 const ROUND_MS = 250
 /** A session that asked for samples gets one in this time. */
 const SAMPLE_MS = 1000
-/** Receipts that a session gets in a round without being asked whether it reads: a window of a stream holds them. */
+/**
+ * What a session may cause in a round, in receipts that it is given: a window of a stream holds them. Each push counts for
+ * some more, and each read of the store.
+ */
 const MOST_AT_ONCE = 1000
+const PUSH_COST = 16
+const READ_COST = 64
 
 /** What receipts ask of the rest of the node. */
 export interface ReceiptsContext {
@@ -47,11 +52,12 @@ export class Receipts {
   readonly #told = new Map<ChannelId, Map<AgentId, Uint8Array>>()
   /** Those with a sample that waits for its time. */
   readonly #sampling = new Set<Reading>()
-  /** Those that did not get everything, and the one of each session that is being read from the store. */
+  /** Those that have just resumed, those that did not get everything, and the one of each session that is being read. */
+  readonly #first = new Map<Session, Set<Reading>>()
   readonly #stale = new Map<Session, Set<Reading>>()
   readonly #reads = new Map<Session, Reading>()
-  /** How many receipts each session got in this round. */
-  readonly #given = new Map<Session, number>()
+  /** What each session has caused in this round. */
+  readonly #spent = new Map<Session, number>()
   #roundAt: Time = -Infinity
 
   constructor(context: ReceiptsContext) {
@@ -73,7 +79,7 @@ export class Receipts {
     const { effects } = this.#context
     reading.sampledAt = effects.monotonic
     if (reading.receipts === ReceiptDemand.ALL) {
-      this.#mark(reading)
+      add(this.#first, reading)
       this.#pull(reading.session)
     } else if (receipts.length > 0) {
       effects.send([reading.session.stream.id], receiptsMessage(reading.channelBytes, receipts))
@@ -89,14 +95,14 @@ export class Receipts {
         effects.publish(`c.${channel}`, { type: 'receipts', channel, receipts: listOf(receipts) })
       }
     }
+    this.#spent.clear()
     // What was marked in an earlier round is in the store by now, also what other nodes got.
-    for (const session of this.#stale.keys()) this.#pull(session)
+    for (const session of new Set([...this.#first.keys(), ...this.#stale.keys()])) this.#pull(session)
     for (const channel of new Set([...this.#fresh.keys(), ...this.#told.keys()])) {
       this.#round(channel, new Map([...(this.#told.get(channel) ?? []), ...(this.#fresh.get(channel) ?? [])]))
     }
     this.#fresh.clear()
     this.#told.clear()
-    this.#given.clear()
     this.#sample()
   }
 
@@ -126,10 +132,18 @@ export class Receipts {
   #takes(reading: Reading, count: number): boolean {
     const { session } = reading
     if (session.stream.congested || session.behind.has(reading)) return false
-    if (this.#stale.get(session)?.has(reading) === true || this.#reads.get(session) === reading) return false
-    const given = (this.#given.get(session) ?? 0) + count
-    this.#given.set(session, given)
-    return given <= MOST_AT_ONCE
+    const isWaiting = [this.#first, this.#stale].some((readings) => readings.get(session)?.has(reading) === true)
+    if (isWaiting || this.#reads.get(session) === reading) return false
+    this.#spend(session, count + PUSH_COST)
+    return this.#hasLeft(session)
+  }
+
+  #spend(session: Session, cost: number): void {
+    this.#spent.set(session, (this.#spent.get(session) ?? 0) + cost)
+  }
+
+  #hasLeft(session: Session): boolean {
+    return (this.#spent.get(session) ?? 0) <= MOST_AT_ONCE
   }
 
   /** Gives sessions their samples, one a second. */
@@ -149,17 +163,22 @@ export class Receipts {
   }
 
   #mark(reading: Reading): void {
-    const stale = this.#stale.get(reading.session) ?? new Set()
-    this.#stale.set(reading.session, stale.add(reading))
+    if (this.#first.get(reading.session)?.has(reading) !== true) add(this.#stale, reading)
   }
 
-  /** Gives a session what the store has, one channel after the other, as long as it reads. */
+  /** Gives a session what the store has, one channel after the other, as long as it reads and has not caused too much. */
   #pull(session: Session): void {
     const { effects, delivery } = this.#context
-    const isOver = delivery.session(session.agent) !== session
-    if (!isOver && (session.stream.congested || this.#reads.has(session))) return
-    const reading = isOver ? undefined : firstOpen(this.#stale.get(session))
-    if (!reading) return void this.#stale.delete(session)
+    if (delivery.session(session.agent) !== session) {
+      this.#first.delete(session)
+      this.#stale.delete(session)
+      return
+    }
+    if (session.stream.congested || this.#reads.has(session)) return
+    // Resume has a rate of its own.
+    const reading = next(this.#first, session) ?? (this.#hasLeft(session) ? next(this.#stale, session) : undefined)
+    if (!reading) return
+    this.#spend(session, READ_COST)
     this.#reads.set(session, reading)
     const receipts = reading.receipts === ReceiptDemand.ALL ? MAX_MEMBERS : 1
     const query = { agent: session.agent, channels: [reading.channel], after: undefined, limit: 1, receipts }
@@ -185,12 +204,20 @@ function isOpen(reading: Reading): boolean {
   return reading.session.subscriptions.get(reading.channel) === reading
 }
 
-/** Takes the first delivery that is open. */
-function firstOpen(readings: Set<Reading> | undefined): Reading | undefined {
-  for (const reading of readings ?? []) {
-    readings?.delete(reading)
+function add(readings: Map<Session, Set<Reading>>, reading: Reading): void {
+  const known = readings.get(reading.session)
+  if (known) known.add(reading)
+  else readings.set(reading.session, new Set([reading]))
+}
+
+/** Takes the first delivery of a session that is open. */
+function next(readings: Map<Session, Set<Reading>>, session: Session): Reading | undefined {
+  const known = readings.get(session)
+  for (const reading of known ?? []) {
+    known?.delete(reading)
     if (isOpen(reading)) return reading
   }
+  readings.delete(session)
   return undefined
 }
 

@@ -6,7 +6,7 @@ import type { PendingRequest } from '../pending-request.ts'
 import { Rates, takeFor } from '../rates.ts'
 import { channelIdOf, checkLength, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
-import type { Session } from '../stream.ts'
+import type { Reading, Session } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { type Receipts, receiptsWithResume } from './receipts.ts'
 
@@ -15,6 +15,11 @@ import { type Receipts, receiptsWithResume } from './receipts.ts'
  * read (it was removed from them). Each is looked up in the store, and anybody can make up ids of channels.
  */
 const FREE_POSITIONS = 64
+/**
+ * The time between two receipts that acknowledge nothing new, once there were more of them than entries: each is written to
+ * disk and given to all, and no one pays for it.
+ */
+const RECEIPT_MS = 10_000
 
 /** The cursors of one node's agents. */
 export class Resumes {
@@ -22,6 +27,8 @@ export class Resumes {
   readonly #rememberPayer: (channel: ChannelId, account: Account) => void
   readonly #rates: Rates
   readonly #receipts: Receipts
+  /** Those with a receipt that waits for its time. */
+  readonly #held = new Set<Reading>()
 
   /** `rememberPayer` gets the account that pays for a guest's messages. */
   constructor(
@@ -70,20 +77,50 @@ export class Resumes {
    * and a lost acknowledgement only causes a repeated delivery.
    */
   acknowledgeLater(session: Session, { positions }: AckRequest): void {
-    const { agent, acknowledged: waiting, subscriptions } = session
+    const { acknowledged: waiting, subscriptions } = session
     for (const { channel, index, receipt } of acknowledged(positions)) {
       const before = waiting.get(channel)
+      const reading = subscriptions.get(channel)
       // What is dropped is delivered again.
-      if (!before && !subscriptions.has(channel) && ++session.strayPositions > FREE_POSITIONS) continue
-      // Only in a channel that it reads, so only of a member; and copied, because the bytes are a view of a cell.
-      const fresh = receipt && subscriptions.has(channel) ? Uint8Array.from(receipt) : undefined
-      if (fresh) this.#receipts.take(channel, agent, fresh)
-      waiting.set(channel, {
-        channel,
-        index: Math.max(index, before?.index ?? 0),
-        receipt: fresh ?? before?.receipt,
-      })
+      if (!before && !reading && ++session.strayPositions > FREE_POSITIONS) continue
+      waiting.set(channel, { ...before, channel, index: Math.max(index, before?.index ?? 0) })
+      if (!reading) continue
+      const news = Math.max(0, Math.min(index, reading.sent) - reading.acknowledged)
+      reading.acknowledged += news
+      reading.receiptsLeft += news
+      // Copied, because the bytes are a view of a cell.
+      if (receipt) this.#receive(reading, Uint8Array.from(receipt), news > 0)
     }
+  }
+
+  /** A receipt of a member, since it reads the channel. */
+  #receive(reading: Reading, receipt: Uint8Array, isNews: boolean): void {
+    const { monotonic } = this.#context.effects
+    const isDue = isNews || reading.receiptsLeft > 0 || monotonic - reading.receiptAt >= RECEIPT_MS
+    if (!isDue) {
+      reading.heldReceipt = receipt
+      this.#held.add(reading)
+      return
+    }
+    if (!isNews) reading.receiptsLeft = Math.max(0, reading.receiptsLeft - 1)
+    this.#pass(reading, receipt)
+  }
+
+  #pass(reading: Reading, receipt: Uint8Array): void {
+    const { session, channel } = reading
+    reading.receiptAt = this.#context.effects.monotonic
+    reading.heldReceipt = undefined
+    this.#held.delete(reading)
+    this.#receipts.take(channel, session.agent, receipt)
+    session.acknowledged.set(channel, { channel, index: 0, ...session.acknowledged.get(channel), receipt })
+  }
+
+  /** The session has ended: stores what it has acknowledged. */
+  closed(session: Session): void {
+    for (const reading of this.#held) {
+      if (reading.session === session && reading.heldReceipt) this.#pass(reading, reading.heldReceipt)
+    }
+    this.storeAcknowledged(session)
   }
 
   /** Stores the acknowledgements of a session. */
@@ -98,6 +135,12 @@ export class Resumes {
   }
 
   tick(): void {
+    const { monotonic } = this.#context.effects
+    for (const reading of this.#held) {
+      const { session, channel, heldReceipt } = reading
+      if (session.subscriptions.get(channel) !== reading || !heldReceipt) this.#held.delete(reading)
+      else if (monotonic - reading.receiptAt >= RECEIPT_MS) this.#pass(reading, heldReceipt)
+    }
     for (const session of this.#context.delivery.sessions()) this.storeAcknowledged(session)
   }
 

@@ -24,7 +24,16 @@ interface Hourly {
 
 /** Whether the counts of a record apply to the current hour. */
 export function isThisHour({ hour }: { readonly hour: number }, now: Time): boolean {
-  return hour === Math.floor(now / HOUR)
+  return isCurrent(hour, now, HOUR)
+}
+
+/**
+ * Whether counts of a period apply now. The clocks of nodes differ a little: if the next period has begun at another one,
+ * it must not begin anew with each message that comes there and here in turn.
+ */
+export function isCurrent(period: number, now: Time, length: number): boolean {
+  const ahead = period - Math.floor(now / length)
+  return ahead === 0 || ahead === 1
 }
 
 /** Resets the counts when a new hour has begun. */

@@ -1,7 +1,7 @@
 /** SendMessage: its checks in order, who pays, and the entry. */
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
 import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../ports.ts'
-import { beginHour, HOUR, isThisHour } from './allowance.ts'
+import { beginHour, HOUR, isCurrent, isThisHour } from './allowance.ts'
 import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
@@ -100,10 +100,10 @@ function countFree(sender: Sender, now: Time): void {
 }
 
 function guestsSoFar(channel: Channel, now: Time): number {
-  return channel.guestDay === Math.floor(now / DAY) ? channel.guestCount : 0
+  return isCurrent(channel.guestDay, now, DAY) ? channel.guestCount : 0
 }
 
 function countGuest(channel: Channel, now: Time): void {
   channel.guestCount = guestsSoFar(channel, now) + 1
-  channel.guestDay = Math.floor(now / DAY)
+  if (!isCurrent(channel.guestDay, now, DAY)) channel.guestDay = Math.floor(now / DAY)
 }

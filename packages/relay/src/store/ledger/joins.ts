@@ -37,22 +37,43 @@ export function requestJoin(context: Context, request: StoreRequest<'requestJoin
   return { done: true }
 }
 
-/**
- * Checks a request that members may answer. The newest is refused, so that nobody can push out a request that was
- * accepted; and what an invite holds counts twice, so that whoever has its token leaves room to the other invites.
- */
+/** Checks a request that members may answer. The newest is refused, so that nobody can push out one that was accepted. */
 function judgeForMembers(
-  { rows }: Context,
-  { join, maxBytes, now }: StoreRequest<'requestJoin'>,
+  context: Context,
+  request: StoreRequest<'requestJoin'>,
   live: readonly JoinHeader[],
 ): Refusal | undefined {
-  const invite = rows.invites.get(join.invite)
+  const { join, now } = request
+  const invite = context.rows.invites.get(join.invite)
   if (!isForMembers(invite, { id: join.channel })) return refuse('invite_invalid')
   const ended = whyEnded(invite, now)
   if (ended) return ended
-  let bytes = join.box.length + JOIN_OVERHEAD
-  for (const each of live) bytes += (each.size + JOIN_OVERHEAD) * (each.invite === join.invite ? 2 : 1)
-  return bytes > maxBytes ? crowded('The requests to join this channel take up too much room. Retry later.') : undefined
+  if (makeRoom(context, request, live)) return undefined
+  return crowded('The requests to join this channel take up too much room. Retry later.')
+}
+
+/**
+ * Whether the requests of the channel fit into its room. What an invite holds counts twice, so that whoever has its token
+ * leaves room to the other invites. Requests for used-up invites make room: they wait only in case a use is returned.
+ */
+function makeRoom(
+  context: Context,
+  { join: { invite, channel, box }, maxBytes, now }: StoreRequest<'requestJoin'>,
+  live: readonly JoinHeader[],
+): boolean {
+  const cost = ({ size, invite: id }: Pick<JoinHeader, 'size' | 'invite'>): number =>
+    (size + JOIN_OVERHEAD) * (id === invite ? 2 : 1)
+  const fits = (waiting: readonly JoinHeader[]): boolean =>
+    waiting.reduce((sum, each) => sum + cost(each), box.length + JOIN_OVERHEAD) <= maxBytes
+  if (fits(live)) return true
+  const ended = new Set(live.map((each) => each.invite))
+  for (const id of ended) {
+    const known = context.rows.invites.get(id)
+    if (known && !whyEnded(known, now)) ended.delete(id)
+  }
+  if (!fits(live.filter((each) => !ended.has(each.invite)))) return false
+  for (const id of ended) refuseInvite(context, channel, id, 'invite_used_up')
+  return true
 }
 
 function crowded(message: string): Refusal {

@@ -198,10 +198,11 @@ export class Keeper {
   }
 
   async #count(session: Session): Promise<void> {
+    // Also if it fails: it may take too long for a statement, and must not be tried again at once.
+    this.#countedAt = performance.now()
     const [row] = await session.rows(CENSUS)
     const [channels, logBytes, oldestAt, fileBytes] = row as [number, number, Time | null, number]
     this.#census = { channels, logBytes, oldestAt: oldestAt ?? undefined, fileBytes, freeBytes: 0 }
-    this.#countedAt = performance.now()
   }
 
   /** Waits for earlier work, and connects again if necessary. */

@@ -353,7 +353,8 @@ export class Lane {
       return this.#ledger.run(name, request)
     } catch (error) {
       // Nothing has changed, so repeated requests for damaged data do not slow down the others.
-      if (!isSure || !READING.has(name) || !isDamage(error)) throw error
+      const isUnchanged = READING.has(name) || ('channel' in request && this.#rows.channels.isDamaged(request.channel))
+      if (!isSure || !isUnchanged || !isDamage(error)) throw error
       this.#blame(error)
       return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) }
     }

@@ -153,22 +153,8 @@ function requestHandler({
     const address = plainAddress(socket.remoteAddress)
     return { transport: 'grpc', form: 'protobuf', address, proxy: false, ...(full && { full }) }
   }
-  return (request, response) => {
-    if ('stream' in request) {
-      // Reset before it was handled, as in a flood of resets.
-      if (request.stream.closed || request.stream.destroyed) return
-    } else if (!connections.admitPipelined(request.socket, response)) {
-      return
-    }
-    const { method, headers, url = '' } = request
-    const [path = ''] = url.split('?', 1)
-    if (method === 'POST' && 'stream' in request && isNativeGrpc(headers)) {
-      const hand = path === SESSION_PATH ? sessions : path === SUBSCRIBE_PATH ? subscriptions : undefined
-      if (hand !== undefined) {
-        hand.accept(request.stream, headers, peerOf(request))
-        return
-      }
-    }
+  const reply = (request: HttpRequest, response: HttpResponse, path: string): void => {
+    const { method, headers } = request
     const common = { ...commonHeaders(headers), ...corsHeaders(headers, origins) }
     const answer = HEALTH.get(path)
     const allowed = preflightHeaders(method, headers, origins)
@@ -192,5 +178,28 @@ function requestHandler({
       if (callMethod(path, request, response, peerOf(request))) return
       response.writeHead(404, { 'content-type': 'application/json' }).end('{"code":"not_found"}')
     }
+  }
+  return (request, response) => {
+    if ('stream' in request) {
+      // Reset before it was handled, as in a flood of resets.
+      if (request.stream.closed || request.stream.destroyed) return
+    } else if (!connections.admitPipelined(request.socket, response)) {
+      return
+    }
+    const { method, headers, url = '' } = request
+    const [path = ''] = url.split('?', 1)
+    if (method === 'POST' && 'stream' in request && isNativeGrpc(headers)) {
+      const hand = path === SESSION_PATH ? sessions : path === SUBSCRIBE_PATH ? subscriptions : undefined
+      if (hand !== undefined) {
+        hand.accept(request.stream, headers, peerOf(request))
+        return
+      }
+    }
+    if (!('stream' in request)) return reply(request, response, path)
+    // After the other frames that have arrived: in a flood of resets, the one of this stream is among them.
+    const { stream } = request
+    setImmediate(() => {
+      if (!stream.closed && !stream.destroyed) reply(request, response, path)
+    })
   }
 }

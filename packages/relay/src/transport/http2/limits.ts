@@ -5,6 +5,7 @@ import type { Socket } from 'node:net'
 import { plainAddress, subjectOf } from '@static/node/address'
 import { networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
+import { RESET_WINDOW_MS, Resets } from './resets.ts'
 
 /** The limits of a port. Times are in milliseconds. */
 export interface Http2Limits {
@@ -13,8 +14,9 @@ export interface Http2Limits {
   readonly connectionsPerAddress: number
   /** Concurrent streams on one connection. */
   readonly streams: number
-  /** Resets within 10 s on one connection, by either side. */
+  /** Resets within 10 s on one connection, by either side, and on all connections of one address. */
   readonly resets: number
+  readonly resetsPerAddress: number
   /** Timeout for a TLS handshake, the headers of an HTTP/1.1 request, and the first settings of HTTP/2. */
   readonly headersMs: number
   /** Timeout for the body of a unary call, and for reading its response. */
@@ -36,6 +38,7 @@ export const HTTP2_LIMITS: Http2Limits = {
   connectionsPerAddress: 1_000,
   streams: 128,
   resets: 200,
+  resetsPerAddress: 1_000,
   headersMs: 10_000,
   bodyMs: 30_000,
   idleMs: 60_000,
@@ -60,7 +63,6 @@ export interface ConnectionLog {
 const REFUSED_SHARE = 0.1
 const LEAST_REFUSED = 8
 
-const RESET_WINDOW_MS = 10_000
 const MAX_HEADER_BYTES = 16 * 1024
 const TCP_KEEP_ALIVE_MS = 60_000
 /** Unanswered requests allowed on one HTTP/1.1 connection: Node keeps reading while responses are pending. */
@@ -84,6 +86,9 @@ export function serverOptions(limits: Http2Limits): SecureServerOptions {
     maxHeaderListPairs: 64,
     // In megabytes: what Node itself may hold for one connection.
     maxSessionMemory: 16,
+    // Within the library, before anything is made of the streams; the count in `watch` comes after that.
+    streamResetBurst: limits.resets,
+    streamResetRate: Math.ceil((limits.resets * 1000) / RESET_WINDOW_MS),
     maxSessionInvalidFrames: 100,
     maxSessionRejectedStreams: 100,
   }
@@ -100,9 +105,11 @@ export class Connections {
   readonly #refused = new Map<string, FullTransport>()
   readonly #refusals = new Tally()
   readonly #unanswered = new WeakMap<Socket, number>()
+  readonly #resets: Resets
 
   constructor(limits: Http2Limits, log: ConnectionLog) {
     this.#limits = limits
+    this.#resets = new Resets(limits.resetsPerAddress)
     this.#log = log
   }
 
@@ -113,6 +120,12 @@ export class Connections {
   admit(socket: Socket): void {
     const address = plainAddress(socket.remoteAddress)
     const subject = subjectOf(address)
+    // Before its handshake, which is what costs most.
+    if (this.#resets.isOver(subject, performance.now())) {
+      this.#log.cut(address, 'resets')
+      socket.destroy()
+      return
+    }
     const full = this.#exceeded(this.#served, subject, (limit) => limit)
     if (full) this.#log.full(address, full)
     if (full && this.#exceeded(this.#refusals, subject, refusedAtOnce)) {
@@ -143,6 +156,7 @@ export class Connections {
   /** Enforces the limits of an HTTP/2 connection. */
   watch(session: ServerHttp2Session): void {
     const address = plainAddress(session.socket.remoteAddress)
+    const subject = subjectOf(address)
     const socket = this.#sockets.get(nameOf(session.socket))
     this.#sessions.add(session)
     const isRefused = this.fullFor(session.socket) !== undefined
@@ -172,7 +186,8 @@ export class Connections {
           resets = 0
         }
         resets++
-        if (resets <= this.#limits.resets) return
+        this.#resets.add(subject, now)
+        if (resets <= this.#limits.resets && !this.#resets.isOver(subject, now)) return
         this.#log.cut(address, 'resets')
         session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
       })

@@ -13,7 +13,8 @@ import { Committer, type CommitterHost } from './commits/committer.ts'
 import { loadPending, type Pending } from './commits/commits.ts'
 import { Follower, type FollowerHost } from './log/follower.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
-import { type Difference, History } from './log/history.ts'
+import { Forks } from './log/forks.ts'
+import { History } from './log/history.ts'
 import type { ChannelView } from './host.ts'
 import { Admissions } from './admissions/admissions.ts'
 import { Asks } from './asks/asks.ts'
@@ -25,7 +26,7 @@ import { Receipts, type ReceiptsHost } from './receipts/receipts.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './messages/sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
-import { payloadOf } from './messages/stored-message.ts'
+import { readPage } from './messages/stored-page.ts'
 import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
 
@@ -54,6 +55,7 @@ export class Membership implements ChannelView {
   readonly #standing: Standing
   readonly #writer: ChannelWriter
   readonly #turn: ChannelTurn
+  readonly #forks: Forks
   #history: History
   #group: GroupState | undefined
   #welcome: Uint8Array | undefined
@@ -85,6 +87,7 @@ export class Membership implements ChannelView {
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
+    this.#forks = new Forks(context, this, standing, this.sender)
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
     const requestsHost = { ...Membership.#inboxHostOf(this, 'requests'), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)
@@ -142,10 +145,7 @@ export class Membership implements ChannelView {
 
   /** Continues although a member has seen a different history. */
   acceptFork(): void {
-    const { fork } = this.#standing.record
-    if (fork === undefined) return
-    this.#history.accept(fork)
-    this.#standing.set({ fork: undefined })
+    this.#forks.accept()
     this.#turn.work()
   }
 
@@ -312,22 +312,13 @@ export class Membership implements ChannelView {
   }
 
   #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
-    const { fork } = this.#standing.record
     for (const agent of [...removed, ...added]) this.#history.forget(agent)
-    if (fork !== undefined && removed.includes(fork)) this.#standing.set({ fork: undefined })
+    this.#forks.removed(removed)
     this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
     this.admissions.change(by, added)
     this.requests.removed(removed)
     this.asks.removed(removed)
-  }
-
-  #forked(member: AgentId, difference: Difference): void {
-    if (this.#standing.record.fork !== undefined) return
-    this.#standing.set({ fork: member })
-    const detail = `Agent ${member} has seen a different log (${difference}).`
-    this.#context.emit({ type: 'fork_detected', channel: this.name, member, detail })
-    this.sender.refuse(StaticError.of('fork_detected', detail))
   }
 
   /** Ends a channel that cannot continue. Received messages can still be read, and the agent can leave. */
@@ -387,7 +378,7 @@ export class Membership implements ChannelView {
       touchLater: () => membership.#writer.touchPartLater(),
       acknowledge: (receipt) => membership.intake.sendReceipt(receipt),
       resume: () => membership.intake.resume(),
-      forked: (member, difference) => membership.#forked(member, difference),
+      forked: (member, difference) => membership.#forks.found(member, difference),
       isLeaving: (agent) => membership.roster.notice(agent) !== undefined,
       isPending: (messageId) => membership.sender.isPending(messageId),
     }
@@ -418,7 +409,7 @@ export class Membership implements ChannelView {
         membership.#changed(by, added, removed)
       },
       committed: (pending) => membership.#committed(pending),
-      forked: (member, difference) => membership.#forked(member, difference),
+      forked: (member, difference) => membership.#forks.found(member, difference),
       over: (code?: 'removed' | 'not_found') => membership.over(code),
     }
   }
@@ -438,14 +429,10 @@ export class Membership implements ChannelView {
   }
 
   #page(table: 'inbox' | 'requests', after: number, limit: number): readonly Incoming[] | StaticError {
-    const { journal, engine } = this.#context
     const isRedelivered = (index: number): boolean =>
       table === 'inbox' ? this.intake.isRedelivered(index) : this.requests.inbox.wasGiven(index)
     try {
-      return journal[table](this.id, after, limit).flatMap((record) => {
-        const payload = payloadOf(engine, record)
-        return payload ? [{ record, payload, redelivered: isRedelivered(record.index) }] : []
-      })
+      return readPage(this.#context, { table, id: this.id, after, limit }, isRedelivered)
     } catch (cause) {
       const error = StaticError.from(cause)
       this.#unreadable(error)
@@ -458,10 +445,8 @@ export class Membership implements ChannelView {
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
     const epoch = this.#group?.place ?? NO_EPOCH
-    const given = {
-      givenUpTo: this.inbox.boundAt(position.index),
-      servedUpTo: this.requests.inbox.boundAt(position.index),
-    }
+    const [givenUpTo, servedUpTo] = [this.inbox.boundAt(position.index), this.requests.inbox.boundAt(position.index)]
+    const given = { givenUpTo, servedUpTo }
     const standing = { ...this.#standing.record, confirmed: this.isConfirmed }
     return { id, name, owner, ...standing, position, epoch, counter, ownHash, sentSinceRekey, ...given }
   }

@@ -48,14 +48,14 @@ class GatheredTable {
 /** The changes of all tables. */
 export class GatheredRows {
   readonly #written: readonly SqlTable[]
-  /** Keys of the messages in the database. Most are dropped before they get there, and need no statement then. */
-  readonly #messages: ReadonlyMap<number, Set<string>>
+  /** Keys of the rows in the database. Most of these are dropped before they get there, and need no statement then. */
+  readonly #brief: ReadonlyMap<number, Set<string>>
   #tables: readonly GatheredTable[] = SHAPES.map(() => new GatheredTable())
 
   constructor(database: Database, bodies: Bodies) {
     this.#written = SHAPES.map(({ declaration }) => new SqlTable(database, declaration, bodies))
-    const withBodies = SHAPES.filter(({ declaration }) => declaration.body)
-    this.#messages = new Map(withBodies.map((shape) => [shape.number, new Set(readKeys(database, shape).keys())]))
+    const brief = SHAPES.filter(({ declaration }) => declaration.body ?? declaration.brief)
+    this.#brief = new Map(brief.map((shape) => [shape.number, new Set(readKeys(database, shape).keys())]))
   }
 
   /** Adds a change whose turn begins at this place of the buffer. */
@@ -89,10 +89,10 @@ export class GatheredRows {
     for (const { number } of SHAPES.toReversed()) this.#drop(buffer, number)
     for (const { number } of SHAPES) {
       const { puts, changes } = this.#at(number)
-      const messages = this.#messages.get(number)
+      const brief = this.#brief.get(number)
       for (const [key, put] of puts) {
         this.#written[number]?.put(putValues(buffer, put))
-        messages?.add(key)
+        brief?.add(key)
       }
       for (const list of changes.values()) for (const at of list) applyChange(buffer, at, this.#written[number])
     }
@@ -104,14 +104,14 @@ export class GatheredRows {
 
   #drop(buffer: Buffer, number: number): void {
     const { drops, startDrops } = this.#at(number)
-    const messages = this.#messages.get(number)
+    const brief = this.#brief.get(number)
     for (const [key, at] of drops) {
-      if (messages?.delete(key) === false) continue
+      if (brief?.delete(key) === false) continue
       this.#written[number]?.drop(keyOf(readRowChange(buffer, at).change))
     }
     for (const [start, at] of startDrops) {
       this.#written[number]?.drop(readRowChange(buffer, at).change.values)
-      for (const key of messages ?? []) if (key.startsWith(start)) messages?.delete(key)
+      for (const key of brief ?? []) if (key.startsWith(start)) brief?.delete(key)
     }
   }
 

@@ -34,6 +34,8 @@ export interface TableDeclaration {
   readonly rowid?: true
   /** The field that is stored apart, in the table `body`, and the field that ends it when set. */
   readonly body?: { readonly field: string; readonly until?: string }
+  /** Most rows are dropped before they are written. Tables with bodies are like that, too. */
+  readonly brief?: true
 }
 
 /** A table of rows of this type. */

@@ -80,6 +80,7 @@ export const ASK: Table<InChannel<AskRecord>> = {
   columns: { channel: TEXT, messageId: BYTES, to: { ...OPTIONAL_TEXT, name: 'asked' }, deadline: INTEGER },
   key: ['channel', 'messageId'],
   parent: { table: 'channel', by: ['channel'] },
+  brief: true,
 }
 
 /** The members that have answered them. */

@@ -298,6 +298,11 @@ export class ChannelTable implements Table {
     return this.#present.get(id)?.version ?? 0
   }
 
+  /** Whether a channel cannot be read: whoever asks for it stops before anything is changed. */
+  isDamaged(id: ChannelId | undefined): boolean {
+    return id !== undefined && this.#damaged.has(id)
+  }
+
   /** For a while, nothing remembered of a channel is taken for current. */
   distrust(id: ChannelId): void {
     this.#distrusted.add(id)

@@ -6,7 +6,7 @@ import type { Channel } from '../../ledger/state.ts'
 import { checksum, intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
-import { statement } from '../session.ts'
+import { type Row, statement } from '../session.ts'
 import { Blob, type Transaction, ask, bytea, columns, send } from '../write.ts'
 
 const SEQUENCES = statement(
@@ -24,7 +24,10 @@ const OTHERS = statement(`SELECT w.agent, w.channel FROM welcomes w JOIN channel
 const OF_AGENT = statement(`SELECT w.sequence, w.channel, octet_length(w.welcome)::bigint +
     coalesce((SELECT octet_length(group_info)::bigint FROM group_infos g WHERE g.channel = w.channel AND entry = w.shared), 0)
   FROM welcomes w JOIN channels c ON c.number = w.channel WHERE w.agent = $1 ORDER BY w.sequence`)
-const ONE = statement('SELECT channel, shared, record, welcome, checksum FROM welcomes WHERE sequence = $1')
+const SOME = statement(`SELECT sequence, channel, shared, record, welcome, checksum FROM welcomes
+  WHERE sequence = ANY($1::bigint[])`)
+const SHARED = statement(`SELECT g.channel, g.entry, g.group_info, g.checksum
+  FROM unnest($1::bigint[], $2::bigint[]) u (channel, entry) JOIN group_infos g USING (channel, entry)`)
 const GROUP_INFO = statement(`SELECT channel, entry, group_info, checksum FROM group_infos
   WHERE channel = $1 AND entry = $2`)
 const OLD = statement(`SELECT c.id, w.agent FROM welcomes w JOIN channels c ON c.number = w.channel
@@ -43,6 +46,9 @@ const PUT_GROUP_INFO = statement(
 )
 const DROP_GROUP_INFO = statement('DELETE FROM group_infos WHERE channel = $1 AND entry = $2')
 
+/** How much is fetched at a time. */
+const FETCHED_BYTES = 524_288
+
 /** A Welcome that the batch stores. */
 interface NewRow {
   readonly sequence: number
@@ -55,6 +61,12 @@ interface NewRow {
 interface Pending {
   readonly bytes: number
   readonly shared: number | null
+}
+
+/** A Welcome of an agent, in order. */
+interface Listed {
+  readonly sequence: number
+  readonly size: number
 }
 
 /** Where a Welcome waits for too long. */
@@ -72,6 +84,8 @@ export class WelcomeTable implements Table {
   /** Numbers reserved for this transaction, under the locks of the agents. */
   #sequences: number[] = []
   #used = 0
+  /** What was last asked for in order. */
+  #listed: readonly Listed[] = []
   /** By channel number and agent. */
   readonly #put = new Map<string, NewRow>()
   readonly #dropped = new Map<
@@ -177,12 +191,15 @@ export class WelcomeTable implements Table {
       .filter(({ welcome }) => welcome.agent === agent)
       .map((row) => ({ sequence: row.sequence, channel: row.channel.number, size: this.#sizeOf(row) }))
     const all = [...stored, ...own].filter(({ sequence, channel }) => sequence > after && isLive(channel))
-    for (const { sequence, size } of all.sort((one, other) => one.sequence - other.sequence)) yield { sequence, size }
+    this.#listed = all.sort((one, other) => one.sequence - other.sequence)
+    for (const { sequence, size } of this.#listed) yield { sequence, size }
   }
 
   get(sequence: number): StoredWelcome {
     for (const row of this.#put.values()) if (row.sequence === sequence) return this.#delivered(row)
-    const [row] = this.#facts.need(`welcome ${sequence}`, () => ask(this.#transaction, ONE, [sequence]))
+    const listed = this.#listed
+    if (!this.#facts.has(welcomeKey(sequence))) throw new Missing(() => this.#fetch(sequence, listed))
+    const row = this.#facts.get(welcomeKey(sequence)) as Row | undefined
     this.#demand(row, 'a Welcome')
     const [channel, shared, record, secrets] = intact(row, `Welcome ${sequence}`) as WelcomeRow
     const welcome = shared === null ? secrets : Buffer.concat([secrets, this.#groupInfo(channel, shared)])
@@ -245,6 +262,32 @@ export class WelcomeTable implements Table {
     for (const [key, each] of this.#groupInfos) if (each.number === number) this.#groupInfos.delete(key)
   }
 
+  /** Reads a Welcome and those that are listed after it, up to a number of bytes, with the GroupInfos they share. */
+  async #fetch(sequence: number, listed: readonly Listed[]): Promise<void> {
+    const wanted = [sequence]
+    let bytes = 0
+    for (const next of listed) {
+      if (next.sequence <= sequence) continue
+      bytes += next.size
+      if (bytes > FETCHED_BYTES) break
+      wanted.push(next.sequence)
+    }
+    for (const each of wanted) this.#facts.set(welcomeKey(each), undefined)
+    const shared = new Map<string, readonly [channel: number, entry: number]>()
+    for (const [at, ...row] of await ask(this.#transaction, SOME, [wanted])) {
+      this.#facts.set(welcomeKey(at as number), row)
+      const [channel, entry] = row as [number, number | null]
+      if (entry !== null) shared.set(groupInfoKey(channel, entry), [channel, entry])
+    }
+    if (shared.size === 0) return
+    const places = [...shared.values()]
+    const asked = [places.map(([channel]) => channel), places.map(([, entry]) => entry)]
+    for (const key of shared.keys()) this.#facts.set(key, [])
+    for (const row of await ask(this.#transaction, SHARED, asked)) {
+      this.#facts.set(groupInfoKey(row[0] as number, row[1] as number), [row])
+    }
+  }
+
   #pending(number: number): ReadonlyMap<AgentId, Pending> {
     const known = this.#facts.get(pendingKey(number)) as ReadonlyMap<AgentId, Pending> | undefined
     if (!known) throw new Missing(() => this.fetchPending([number]))
@@ -261,7 +304,7 @@ export class WelcomeTable implements Table {
   #groupInfo(number: number, index: number): Uint8Array {
     const changed = this.#groupInfos.get(`${number} ${index}`)
     if (changed?.bytes) return changed.bytes
-    const [row] = this.#facts.need(`group info ${number} ${index}`, () =>
+    const [row] = this.#facts.need(groupInfoKey(number, index), () =>
       ask(this.#transaction, GROUP_INFO, [number, index]),
     )
     this.#demand(row, 'a GroupInfo')
@@ -283,6 +326,14 @@ export class WelcomeTable implements Table {
     const groupInfo = this.#groupInfo(channel.number, stored.position.index)
     return { ...stored, welcome: Buffer.concat([stored.welcome, groupInfo]), sequence }
   }
+}
+
+function welcomeKey(sequence: number): string {
+  return `welcome ${sequence}`
+}
+
+function groupInfoKey(channel: number, index: number): string {
+  return `group info ${channel} ${index}`
 }
 
 function pendingKey(channel: number): string {

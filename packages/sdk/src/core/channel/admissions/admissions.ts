@@ -159,6 +159,7 @@ export class Admissions {
       const known = this.#counted(invite.id)
       return from === owner ? (told ?? known) : (known ?? told)
     })
+    if (isKnown && same(encodeCounts(counts), encodeCounts(before.counts))) return
     const { number, invites } = list
     this.#put({ number, invites, signed: frame.signed, counts, due: before?.due === true && isKnown })
     this.#context.invites?.listed(id)

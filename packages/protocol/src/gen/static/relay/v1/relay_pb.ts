@@ -2490,8 +2490,8 @@ export const PollJoinRequestsRequestSchema: GenMessage<PollJoinRequestsRequest> 
   messageDesc(file_static_relay_v1_relay, 65);
 
 /**
- * Requests stay pending until they are refused, the joiner is added, or the relay discards them. A poll that has waited
- * returns all for the owner, but of those for members only the ones that its session has not been given.
+ * Requests stay pending until they are refused, the joiner is added, or the relay discards them. A poll that a new request
+ * ends returns, of those for members, only the ones that its session has not been given.
  *
  * @generated from message static.relay.v1.PollJoinRequestsResponse
  */

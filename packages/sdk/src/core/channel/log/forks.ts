@@ -1,0 +1,51 @@
+/** What a channel does when a member has seen a different history: it stops sending until the application decides. */
+import { StaticError } from '@static/protocol'
+import type { AgentId } from '../../../ports.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { ChannelView } from '../host.ts'
+import type { Sender } from '../messages/sender.ts'
+import type { Standing } from '../standing.ts'
+import type { Difference } from './history.ts'
+
+/** The fork of one channel, if there is one. */
+export class Forks {
+  readonly #context: Pick<AgentContext, 'emit'>
+  readonly #channel: ChannelView
+  readonly #standing: Standing
+  readonly #sender: Pick<Sender, 'refuse'>
+
+  constructor(
+    context: Pick<AgentContext, 'emit'>,
+    channel: ChannelView,
+    standing: Standing,
+    sender: Pick<Sender, 'refuse'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#standing = standing
+    this.#sender = sender
+  }
+
+  /** A message or receipt of a member shows a different history. */
+  found(member: AgentId, difference: Difference): void {
+    if (this.#standing.record.fork !== undefined) return
+    this.#standing.set({ fork: member })
+    const detail = `Agent ${member} has seen a different log (${difference}).`
+    this.#context.emit({ type: 'fork_detected', channel: this.#channel.name, member, detail })
+    this.#sender.refuse(StaticError.of('fork_detected', detail))
+  }
+
+  /** The application continues nevertheless. */
+  accept(): void {
+    const { fork } = this.#standing.record
+    if (fork === undefined) return
+    this.#channel.history.accept(fork)
+    this.#standing.set({ fork: undefined })
+  }
+
+  /** Members were removed: with the one that has seen a different history, the fork is over. */
+  removed(agents: readonly AgentId[]): void {
+    const { fork } = this.#standing.record
+    if (fork !== undefined && agents.includes(fork)) this.#standing.set({ fork: undefined })
+  }
+}
