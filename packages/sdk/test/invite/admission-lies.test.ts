@@ -2,9 +2,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
-import { toHex } from '@static/protocol'
-import { GapNoticeSchema } from '@static/protocol/relay'
-import { outsider, type Player } from '../support/stage.ts'
+import { fromHex, toHex } from '@static/protocol'
+import { GapNoticeSchema, JoinRequestSchema } from '@static/protocol/relay'
+import { sealRequest } from '../../src/invite/join-request.ts'
+import { Agent, engine, NAME } from '../mls/support.ts'
+import { outsider, Player } from '../support/stage.ts'
 import { Crowd } from './crowd.ts'
 
 const NAMES = ['owner', 'bob', 'carol', 'mallory']
@@ -154,4 +156,40 @@ test('a joiner that cannot be added makes a member claim it less and less often'
   crowd.poll(bob, [joiner.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [joiner.agentId])
+})
+
+test('a member adds a joiner and does not let it in: it asks with a new KeyPackage, and the owner adds it again', async () => {
+  const crowd = await Crowd.start(NAMES)
+  const { stage } = crowd
+  const invite = crowd.invite(3)
+  await crowd.publish(invite)
+  const agent = new Agent('joiner')
+  const place = { channelId: stage.channelId, name: NAME, owner: fromHex(stage.owner) }
+  const ask = (keyPackage: Uint8Array): ReturnType<typeof create<typeof JoinRequestSchema>> => {
+    const box = sealRequest(invite.keys, place, { nonce: new Uint8Array(16), keyPackage })
+    return create(JoinRequestSchema, { inviteId: invite.keys.inviteId, agentId: agent.agentId, box })
+  }
+  const [first, second, third] = [await agent.keyPackage(), await agent.keyPackage(), await agent.keyPackage()]
+  void stage.player('mallory').membership.committer.commit(() => ({ adds: [first.keyPackage] }))
+  await stage.settle()
+  // The same request again, or to a member that may not remove it.
+  crowd.poll(crowd.owner, [ask(first.keyPackage)])
+  crowd.poll(stage.player('bob'), [ask(second.keyPackage)])
+  await stage.advance(5000, 500)
+  assert.deepEqual(crowd.added, [])
+  crowd.poll(crowd.owner, [ask(second.keyPackage)])
+  await stage.settle()
+  assert.deepEqual(crowd.added, [toHex(agent.agentId)])
+  for (const { name, membership } of stage.players) {
+    assert.equal(membership.group?.members.size, NAMES.length + 1, name)
+    assert.equal(membership.admissions.count(invite.listed.id), 1, name)
+  }
+  // Once it was heard, the relay cannot have it replaced by one of its other requests.
+  const player = new Player(stage, agent)
+  player.enter(await engine.join(crowd.welcomeOf(toHex(agent.agentId)), second.privatePart, agent.key, { name: NAME }))
+  void player.send('here')
+  await stage.settle()
+  crowd.poll(crowd.owner, [ask(third.keyPackage)])
+  await stage.settle()
+  assert.equal(crowd.added.length, 1)
 })

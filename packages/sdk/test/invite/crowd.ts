@@ -95,9 +95,9 @@ export class Crowd {
     )
   }
 
-  /** The Welcome of an agent. */
+  /** The last Welcome of an agent. */
   welcomeOf(agentId: AgentId): Uint8Array {
-    for (const entry of this.stage.log) {
+    for (const entry of this.stage.log.toReversed()) {
       if (entry.kind !== 'commit') continue
       const welcome = entry.request.welcomes.find((one) => toHex(one.agentId) === agentId)
       if (welcome) return Buffer.concat([welcome.welcome, entry.request.groupInfo])
