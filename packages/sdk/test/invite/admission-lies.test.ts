@@ -7,7 +7,7 @@ import { GapNoticeSchema, JoinRequestSchema } from '@static/protocol/relay'
 import { sealRequest } from '../../src/invite/join-request.ts'
 import { Agent, engine, NAME } from '../mls/support.ts'
 import { outsider, Player } from '../support/stage.ts'
-import { Crowd } from './crowd.ts'
+import { Crowd, shared } from './crowd.ts'
 
 const NAMES = ['owner', 'bob', 'carol', 'mallory']
 
@@ -156,6 +156,32 @@ test('a joiner that cannot be added makes a member claim it less and less often'
   crowd.poll(bob, [joiner.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [joiner.agentId])
+})
+
+test('who has sent anything is not silent, and who was added again is not who was silent before', async () => {
+  const crowd = await Crowd.start(NAMES)
+  const { stage, owner } = crowd
+  const invite = crowd.invite(9, 30 * 86_400_000)
+  await crowd.publish(invite)
+  const [heard, again] = [await crowd.joiner('heard', invite.keys), await outsider(stage, 'again')]
+  const bob = stage.player('bob')
+  crowd.poll(bob, [heard.request])
+  await stage.advance(5000, 500)
+  void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(again.agentId) }])
+  await stage.settle()
+  void bob.membership.committer.commit(() => ({ adds: [again.keyPackage] }))
+  await stage.settle()
+  const player = await heard.enter()
+  void player.send('its hello is lost')
+  void owner.membership.committer.commit(() => ({ removes: [again.agentId] }))
+  await stage.settle()
+  void owner.membership.committer.commit(() => ({ adds: [again.keyPackage] }))
+  await stage.settle()
+  stage.now += 8 * 86_400_000
+  void shared(owner).sharing.tidy(owner.membership)
+  await stage.settle()
+  assert.equal(owner.membership.group?.members.has(heard.agentId), true)
+  assert.equal(owner.membership.group?.members.has(toHex(again.agentId)), true)
 })
 
 test('a member adds a joiner and does not let it in: it asks with a new KeyPackage, and the owner adds it again', async () => {

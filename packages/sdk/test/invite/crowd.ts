@@ -9,8 +9,10 @@ import { fromHex, toHex } from '@static/protocol'
 import { type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
 import type { ListedInvite } from '../../src/core/channel/admissions/invite-list.ts'
 import { sealRequest } from '../../src/invite/join-request.ts'
+import { IssuedInvites } from '../../src/invite/issued.ts'
 import { type InviteKeys, inviteKeys } from '../../src/invite/keys.ts'
 import { admitAsMember } from '../../src/invite/members.ts'
+import { SharedInvites } from '../../src/invite/sharing.ts'
 import type { AgentId } from '../../src/ports.ts'
 import { NAME } from '../mls/support.ts'
 import { outsider, type Player, type PlayerOptions, Stage, type StageOptions } from '../support/stage.ts'
@@ -104,6 +106,16 @@ export class Crowd {
     }
     return assert.fail('It has no Welcome.')
   }
+}
+
+/** The owner's records of invites. The relay accepts what they ask. */
+export function shared(owner: Player): { readonly issued: IssuedInvites; readonly sharing: SharedInvites } {
+  const { membership } = owner
+  const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve() }
+  const stored = { invites: [], joiners: [] }
+  const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }
+  const issued = new IssuedInvites(agent as never)
+  return { issued, sharing: new SharedInvites(agent, issued) }
 }
 
 function isInvited({ inviteId }: { readonly inviteId: Uint8Array }): boolean {

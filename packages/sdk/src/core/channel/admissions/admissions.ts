@@ -209,6 +209,10 @@ export class Admissions {
     const { slot } = history.position
     const unknown = added.filter((agent) => this.claims.inviteFor(by, agent) === undefined)
     if (!own && this.#isOwner && this.claims.mayBeLost) this.#countLost(unknown.length)
+    for (const use of this.#uses.values()) {
+      // No one waits for its earlier self.
+      if (added.includes(use.agent) && use.state !== 'here') this.#putUse({ ...use, state: 'here' })
+    }
     for (const agent of added) {
       const invite = this.claims.inviteFor(by, agent)
       if (invite === undefined) continue
