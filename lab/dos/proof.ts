@@ -24,7 +24,7 @@ const unknown = names.find((name) => !Object.hasOwn(ATTACKS, name))
 if (unknown !== undefined) fail(`There is no attack ${unknown}. Known: ${Object.keys(ATTACKS).join(', ')}.`)
 const chosen = names.length > 0 ? names : Object.keys(ATTACKS)
 
-await using scene = await Scene.start()
+const scene = await Scene.start()
 say('Measuring the probe without an attack')
 await scene.probe(QUIET_MS / 2)
 const quiet = await scene.probe(QUIET_MS)
@@ -45,6 +45,8 @@ for (const attack of chosen) {
 }
 const text = `${chosen.length} floods: worst p99 of the probe ${worst.toFixed(1)} times its quiet value (${slowest})`
 process.stdout.write(`${text}; the servers use ${Math.round(scene.memory / MEBIBYTE)} MiB\n`)
+// Ends the servers: `fail` ends this process at once.
+await scene[Symbol.asyncDispose]()
 if (faults.length > 0) fail(faults.join('\n'))
 process.stdout.write(`promise T12: ${text}, normal again within 5 s\n`)
 

@@ -84,6 +84,6 @@ test('the Python client produces the bytes of the vectors', async () => {
     roster: 2,
     receipt: 4,
     chain: 3,
-    invite: 8,
+    invite: 9,
   })
 })

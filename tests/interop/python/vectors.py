@@ -92,12 +92,17 @@ def check_invite(invite):
     def mac(key, made):
         return hmac.digest(unhex(keys[key]), made, "sha256").hex()
 
-    # HKDF without salt (RFC 5869); one block is enough for 32 bytes.
-    extracted = hmac.digest(bytes(32), unhex(token["secret"]), "sha256")
-    labels = {"invite_id": "id", "admission": "admission", "join": "join", "welcome": "welcome", "box": "box"}
+    def derived(secret, label):
+        # HKDF without salt (RFC 5869); one block is enough for 32 bytes.
+        extracted = hmac.digest(bytes(32), secret, "sha256")
+        return hmac.digest(extracted, f"static invite 1 {label}".encode() + b"\1", "sha256").hex()
+
+    labels = {"invite_id": "id", "admission": "admission", "members": "members"}
     for name, label in labels.items():
-        block = hmac.digest(extracted, f"static invite 1 {label}".encode() + b"\1", "sha256")
-        assert block.hex().startswith(keys[name]), name
+        assert derived(unhex(token["secret"]), label).startswith(keys[name]), name
+    members = ["join", "welcome", "box"]
+    for name in members:
+        assert derived(unhex(keys["members"]), name) == keys[name], name
     invite_id, key_package = unhex(keys["invite_id"]), unhex(join["key_package"])
     place = [unhex(token["channel_id"]), token["name"], invite_id, unhex(token["owner"])]
     assert mac("join", signed_bytes("static join 1", [*place, unhex(join["nonce"]), key_package])) == join["mac"]
@@ -106,7 +111,7 @@ def check_invite(invite):
     assert mac("admission", length_prefixed(claim)) == admission["proof"]
     made = [invite_id, sha256(key_package), unhex(welcome["welcome"]), unhex(welcome["epoch_authenticator"])]
     assert mac("welcome", signed_bytes("static welcome 1", made)) == welcome["mac"]
-    return len(labels) + 3
+    return len(labels) + len(members) + 3
 
 
 main()

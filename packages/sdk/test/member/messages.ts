@@ -136,9 +136,10 @@ export const MESSAGES: readonly Attack[] = [
   [
     'another frame before this one',
     (scene) => {
+      const { attacker } = scene
       // Nobody knows the frame before the first.
-      if (scene.attacker.counter === 0) return undefined
-      return lie(scene, { previous: scene.attacker.noise(32) })
+      if (attacker.counter === 0) attacker.say(frameOf(attacker, 'heartbeat', new Uint8Array()))
+      return lie(scene, { previous: attacker.noise(32) })
     },
   ],
   [
