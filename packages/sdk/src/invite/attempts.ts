@@ -94,10 +94,14 @@ export class JoinAttempts {
 
   /** Handles a Welcome for an invite; returns false if this agent did not ask for it. */
   welcomed(delivered: DeliverWelcome): boolean {
-    const attempt = this.#attempts.get(toHex(delivered.welcome?.inviteId ?? new Uint8Array()))
+    const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
+    const attempt = this.#attempts.get(toHex(inviteId)) ?? this.#attemptWith(welcome)
     if (!attempt) return false
     this.#enter(attempt, delivered).catch((error: unknown) => {
       const refused = StaticError.from(error)
+      // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
+      const isSpoilt = refused.code === 'invalid_welcome' && attempt.record.admit === 'members'
+      if (isSpoilt) this.#agent.keyPackages.forget(attempt.record.keyPackage)
       this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
       this.#fail(attempt, refused)
     })
@@ -363,6 +367,11 @@ export class JoinAttempts {
     const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined, outdated: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
+  }
+
+  /** The attempt whose KeyPackage a Welcome is for, if the Welcome does not name the invite: only its request has it. */
+  #attemptWith(welcome: Uint8Array): Attempt | undefined {
+    return [...this.#attempts.values()].find(({ record }) => this.#agent.keyPackages.isFor(welcome, record.keyPackage))
   }
 
   #attemptsOn(channel: ChannelId): Attempt[] {

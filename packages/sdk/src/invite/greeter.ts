@@ -1,6 +1,5 @@
 /** Answers the hellos of joiners: those that arrive together share one greeting, as every member reads each. */
 import type { AgentContext } from '../core/agent/context.ts'
-import { same } from '../core/bytes.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, ChannelId, Time } from '../ports.ts'
 
@@ -71,6 +70,9 @@ export class Greeter {
   }
 }
 
-function enqueue(hellos: Hello[], { from, nonce }: Hello): void {
-  if (!hellos.some((other) => other.from === from && same(other.nonce, nonce))) hellos.push({ from, nonce })
+/** A member waits for one answer, to its last hello: however many it sends, they fill neither memory nor greetings. */
+function enqueue(hellos: Hello[], hello: Hello): void {
+  const before = hellos.findIndex(({ from }) => from === hello.from)
+  if (before === -1) hellos.push(hello)
+  else hellos[before] = hello
 }

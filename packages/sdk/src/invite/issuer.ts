@@ -15,6 +15,7 @@ import { answerJoin, decide, placeOf } from './admission.ts'
 import { Greeter } from './greeter.ts'
 import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { JoinPolls } from './join-polls.ts'
+import { JOIN_NONCE_BYTES } from './join-request.ts'
 import { inviteKeys } from './keys.ts'
 import { admitAsMember } from './members.ts'
 import { SharedInvites } from './sharing.ts'
@@ -200,6 +201,8 @@ export class InviteIssuer {
 
   /** A new member says hello: answers it and keeps the member. */
   hello(membership: Membership, from: AgentId, nonce: Uint8Array): void {
+    // A longer one would make the greeting a message that this agent pays for, or one too large to send.
+    if (nonce.length !== JOIN_NONCE_BYTES) return
     const { id } = membership
     const joiner = this.#issued.joiner(id, from)
     if (!joiner || !same(joiner.nonce, nonce)) return this.#helloByMember(membership, from, nonce)

@@ -6,6 +6,7 @@
 import { MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
+import { same } from '../core/bytes.ts'
 import { MOST_CLAIMED } from '../core/channel/admissions/claim.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId } from '../ports.ts'
@@ -57,7 +58,7 @@ export async function admitAsMember(
       // A later poll returns the requests.
       break
     }
-    await add(membership, chosen, failed)
+    await add(context, membership, chosen, failed)
   }
   if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
 }
@@ -100,7 +101,7 @@ function choose(
   for (const each of candidates) {
     const { agent, invite, identity } = each
     if (chosen.length >= MOST_CLAIMED) break
-    if (done.has(agent) || isIn(membership, agent) || admissions.claims.isHeldBack(agent)) continue
+    if (done.has(agent) || isSettled(context, membership, each) || admissions.claims.isHeldBack(agent)) continue
     const listed = admissions.invite(invite)
     const left = usesLeft(admissions, invite)
     // A newcomer that has not been told how many have joined admits no one.
@@ -116,6 +117,21 @@ function choose(
   return chosen
 }
 
+/**
+ * Whether a joiner is in the group. If it was never heard there and asks with another KeyPackage than it was added with, a
+ * member has added it and not let it in: the owner adds it again. Others may not remove it.
+ */
+function isSettled(
+  { agentId }: Pick<AgentServices['context'], 'agentId'>,
+  membership: Membership,
+  { agent, encryptionKey }: MembersCandidate,
+): boolean {
+  if (!isIn(membership, agent)) return false
+  const leaf = membership.group?.members.get(agent)
+  const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
+  return membership.owner !== agentId || !isNew || membership.history.sender(agent) !== undefined
+}
+
 /** How many may still join with an invite; undefined if it is not in the list, or the count is not known. */
 function usesLeft(admissions: Membership['admissions'], invite: string): number | undefined {
   const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
@@ -128,22 +144,25 @@ function countOf(candidates: readonly MembersCandidate[], invite: string): numbe
 
 /** Adds those that this agent has claimed, unless another commit has come in between. */
 async function add(
+  context: AgentServices['context'],
   membership: Membership,
   candidates: readonly MembersCandidate[],
   failed: (each: MembersCandidate, error: unknown) => void,
 ): Promise<void> {
   const { admissions, roster } = membership
   await addTogether(membership, candidates, {
-    isDue: (each, group, others) => {
-      if (!admissions.claims.isOwn(each)) return false
-      if (group.members.has(each.agent) && !roster.notice(each.agent)) return false
+    isDue: (each, _, others) => {
+      if (!admissions.claims.isOwn(each) || isSettled(context, membership, each)) return false
       // The claim may have been delayed until after another commit.
       const left = usesLeft(admissions, each.invite)
       if (left === undefined) throw StaticError.of('invite_revoked')
       if (countOf(others, each.invite) >= left) throw StaticError.of('invite_used_up')
       return true
     },
-    failed: (each, error) => Promise.resolve(failed(each, error)),
+    failed: (each, error) => {
+      admissions.claims.failed(each.agent)
+      return Promise.resolve(failed(each, error))
+    },
     joiners: () => [],
     noticeOf: (agent) => roster.notice(agent),
   })

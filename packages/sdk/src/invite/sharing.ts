@@ -62,7 +62,7 @@ export class SharedInvites {
     const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
     const now = context.now()
     const beyond = uses.filter((use) => use.beyond)
-    const silent = uses.filter(({ state, since }) => state === 'added' && now - since >= HELLO_MS)
+    const silent = uses.filter((use) => isSilent(membership, use) && now - use.since >= HELLO_MS)
     if (beyond.length > 0) await unlessRefused(this.#remove(membership, beyond, true))
     if (silent.length > 0) await unlessRefused(this.#remove(membership, silent, false))
   }
@@ -71,7 +71,7 @@ export class SharedInvites {
     const { admissions, committer } = membership
     const isDue = ({ agent, slot }: UseRecord): boolean => {
       const use = admissions.useOf(agent)
-      return use?.slot === slot && (isBeyond || use.state === 'added')
+      return use?.slot === slot && (isBeyond || isSilent(membership, use))
     }
     let removed: readonly AgentId[] = []
     await committer.commit((group) => {
@@ -82,6 +82,11 @@ export class SharedInvites {
     for (const { agent, invite } of uses) if (removed.includes(agent)) await this.#issued.returnUse(invite, true)
     await this.publish(membership)
   }
+}
+
+/** Whether nothing of a joiner was read since it was added: its hello may be lost, unlike what it sent later. */
+function isSilent({ history }: Membership, { agent, state }: UseRecord): boolean {
+  return state === 'added' && history.sender(agent) === undefined
 }
 
 /** An invite as the group's list has it. */

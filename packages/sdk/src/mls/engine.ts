@@ -64,6 +64,8 @@ export interface CheckedKeyPackage {
   readonly agentId: Uint8Array
   readonly identity: Uint8Array
   readonly signatureKey: Uint8Array
+  /** The key of the leaf that it becomes. */
+  readonly encryptionKey: Uint8Array
   readonly ref: Uint8Array
 }
 

@@ -141,7 +141,8 @@ export async function checkKeyPackage(
     throw bad(`The lifetime of the KeyPackage is too long: ${notAfter - notBefore} seconds; the limit is ${maximum}.`)
   if (notBefore > seconds || notAfter < seconds) throw outsideLifetime(seconds, notBefore, notAfter)
   const ref = await makeKeyPackageRef(parsed, provider.hash)
-  return { parsed, ref, agentId: id, identity: credential.identity, signatureKey: signaturePublicKey }
+  const encryptionKey = leafNode.hpkePublicKey
+  return { parsed, ref, agentId: id, identity: credential.identity, signatureKey: signaturePublicKey, encryptionKey }
 }
 
 function outsideLifetime(now: bigint, notBefore: bigint, notAfter: bigint): StaticError {

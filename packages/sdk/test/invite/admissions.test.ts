@@ -4,12 +4,10 @@ import { test } from 'node:test'
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import { decodeListFrame, encodeListFrame } from '../../src/core/channel/admissions/invite-list.ts'
 import { sealRequest } from '../../src/invite/join-request.ts'
-import { IssuedInvites } from '../../src/invite/issued.ts'
 import { admitAsMember } from '../../src/invite/members.ts'
-import { SharedInvites } from '../../src/invite/sharing.ts'
 import { NAME } from '../mls/support.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
-import { Crowd, type Joiner } from './crowd.ts'
+import { Crowd, type Joiner, shared } from './crowd.ts'
 
 const DAY_MS = 86_400_000
 /** Longer than others leave a joiner to who has claimed it. */
@@ -22,16 +20,6 @@ function agree(crowd: Crowd, invite: string, count: number | undefined): void {
     assert.equal(player.view, crowd.owner.view, player.name)
     assert.equal(player.membership.admissions.count(invite), count, player.name)
   }
-}
-
-/** The owner's records of invites. The relay accepts what they ask. */
-function shared(owner: Player): { readonly issued: IssuedInvites; readonly sharing: SharedInvites } {
-  const { membership } = owner
-  const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve() }
-  const stored = { invites: [], joiners: [] }
-  const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }
-  const issued = new IssuedInvites(agent as never)
-  return { issued, sharing: new SharedInvites(agent, issued) }
 }
 
 const requestsOf = (joiners: readonly Joiner[]): Joiner['request'][] => joiners.map(({ request }) => request)
@@ -68,8 +56,9 @@ test('the relay says that an invite is used up: no one is stuck, and the joiner 
   await stage.advance(4000, 500)
   assert.deepEqual(crowd.added, [])
   stage.refuse = () => undefined
-  crowd.poll(stage.player('bob'), [joiner.request])
   await stage.advance(POLITE_MS)
+  crowd.poll(stage.player('bob'), [joiner.request])
+  await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [joiner.agentId])
   agree(crowd, invite.listed.id, 1)
 })

@@ -9,8 +9,10 @@ import { fromHex, toHex } from '@static/protocol'
 import { type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
 import type { ListedInvite } from '../../src/core/channel/admissions/invite-list.ts'
 import { sealRequest } from '../../src/invite/join-request.ts'
+import { IssuedInvites } from '../../src/invite/issued.ts'
 import { type InviteKeys, inviteKeys } from '../../src/invite/keys.ts'
 import { admitAsMember } from '../../src/invite/members.ts'
+import { SharedInvites } from '../../src/invite/sharing.ts'
 import type { AgentId } from '../../src/ports.ts'
 import { NAME } from '../mls/support.ts'
 import { outsider, type Player, type PlayerOptions, Stage, type StageOptions } from '../support/stage.ts'
@@ -95,15 +97,25 @@ export class Crowd {
     )
   }
 
-  /** The Welcome of an agent. */
+  /** The last Welcome of an agent. */
   welcomeOf(agentId: AgentId): Uint8Array {
-    for (const entry of this.stage.log) {
+    for (const entry of this.stage.log.toReversed()) {
       if (entry.kind !== 'commit') continue
       const welcome = entry.request.welcomes.find((one) => toHex(one.agentId) === agentId)
       if (welcome) return Buffer.concat([welcome.welcome, entry.request.groupInfo])
     }
     return assert.fail('It has no Welcome.')
   }
+}
+
+/** The owner's records of invites. The relay accepts what they ask. */
+export function shared(owner: Player): { readonly issued: IssuedInvites; readonly sharing: SharedInvites } {
+  const { membership } = owner
+  const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve() }
+  const stored = { invites: [], joiners: [] }
+  const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }
+  const issued = new IssuedInvites(agent as never)
+  return { issued, sharing: new SharedInvites(agent, issued) }
 }
 
 function isInvited({ inviteId }: { readonly inviteId: Uint8Array }): boolean {

@@ -124,6 +124,35 @@ test('members that keep saying hello get one greeting a minute together, each gr
   assert.ok(sent.reduce((sum, count) => sum + count) >= 9 * 150, 'all are answered')
 })
 
+test('a member that came by an invite for members cannot make greetings long or many by its hellos', async () => {
+  const context = { now: () => NOW, journal: { add: () => undefined } }
+  const agent = { context, stored: { invites: [], joiners: [] }, timers: { every: () => () => undefined } }
+  const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
+  const sent: { payload: Uint8Array; done: () => void }[] = []
+  const send = (_: string, payload: Uint8Array): Promise<void> =>
+    new Promise((resolve) => sent.push({ payload, done: resolve }))
+  const admissions = { hello: () => 'now', greeted: () => undefined }
+  const [mallory, honest] = joiners(2) as [Joiner, Joiner]
+  const hello = (from: string, nonce: Uint8Array): void =>
+    issuer.hello({ id: CHANNEL, sender: { send }, admissions } as never, from, nonce)
+
+  for (const length of [0, 15, 17, 262_144]) hello(mallory.agent, new Uint8Array(length))
+  assert.equal(sent.length, 0)
+  hello(mallory.agent, mallory.nonce)
+  for (let n = 0; n < 500; n++) hello(mallory.agent, randomBytes(16))
+  hello(mallory.agent, mallory.nonce)
+  hello(honest.agent, honest.nonce)
+  sent[0]!.done()
+  await new Promise(setImmediate)
+  assert.deepEqual(
+    sent.map(({ payload }) => toHex(payload)),
+    [toHex(mallory.nonce), toHex(mallory.nonce) + toHex(honest.nonce)],
+  )
+  sent[1]!.done()
+  await new Promise(setImmediate)
+  assert.equal(sent.length, 2)
+})
+
 test('a joiner finds its nonce in a greeting, and only a complete one from the owner', () => {
   const [mine, ...others] = joiners(4)
   const secret = randomBytes(32)

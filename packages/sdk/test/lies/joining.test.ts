@@ -59,9 +59,12 @@ function deliverTo({ world, bob }: Scene, pretence: Pretence, delivered: ReturnT
 }
 
 /** Bob has asked by a token, and alice is not told. */
-async function asking(scene: Scene): Promise<{ token: string; keys: InviteKeys; joining: Promise<unknown> }> {
+async function asking(
+  scene: Scene,
+  admit: 'owner' | 'members' = 'owner',
+): Promise<{ token: string; keys: InviteKeys; joining: Promise<unknown> }> {
   const { alice, bob, world } = scene
-  const token = await alice.invite(NAME)
+  const token = await alice.invite(NAME, { admit })
   const handOut = world.relay.handOut.bind(world.relay)
   world.relay.handOut = () => {}
   const joining = bob.joinWithToken(NAME, token)
@@ -410,6 +413,32 @@ test("25 the owner's own KeyPackage on leaf 0, by another token holder: the sign
   assert.throws(() => bob.client.channel(NAME), code('not_found'))
   await honestAfterAll(place, token)
 })
+
+for (const names of ['the invite', 'nothing'] as const) {
+  test(`25 a member that may admit makes a bad Welcome that names ${names}: the next request has a new KeyPackage`, async (t) => {
+    const place = await scene(t)
+    const { world, bob, room } = place
+    const { token, keys, joining } = await asking(place, 'members')
+    const { owner } = pretenceOf(place)
+    const where = { channelId: room.channelId, name: NAME, owner: owner.agentId }
+    const keyPackageOf = (box: Uint8Array): Uint8Array => openRequest(keys, where, box)!.keyPackage
+    const victim = keyPackageOf(world.relay.joins[0]!.box)
+    const pretence = { ...pretenceOf(place), victim }
+    const { welcome } = await fakeGroup(pretence)
+    const { inviteId } = keys
+    const named = names === 'nothing' ? {} : { inviteId, tag: new Uint8Array(32) }
+    deliverTo(place, pretence, delivering(pretence, welcome, named))
+    await assert.rejects(joining, code('invalid_welcome'))
+    world.relay.joins.length = 0
+    const handOut = world.relay.handOut.bind(world.relay)
+    world.relay.handOut = () => {}
+    bob.joinWithToken(NAME, token).catch(() => {})
+    await world.relay.until(() => world.relay.joins.length === 1)
+    assert.notDeepEqual(keyPackageOf(world.relay.joins[0]!.box), victim)
+    world.relay.handOut = handOut
+    await honestAfterAll(place, token)
+  })
+}
 
 test('26 a removed member tries to return with its old token: refused, whatever the relay forgets', async (t) => {
   const { world, alice, bob } = await scene(t)

@@ -182,8 +182,7 @@ export class Agent implements SessionListener, AgentServices {
         this.memberships.get(toHex(body.value.channelId))?.intake.deliver(body)
         return
       case 'deliverWelcome':
-        if (body.value.welcome?.inviteId.length === 0 || !this.#invites?.welcomed(body.value))
-          this.#welcomed(body.value)
+        if (!this.#invites?.welcomed(body.value)) this.#welcomed(body.value)
         return
       case 'joinAnswered':
         this.#invites?.refused(body.value.inviteId, body.value.code)

@@ -73,6 +73,15 @@ export class KeyPackages {
     for (const { ref } of pooled.slice(0, Math.max(0, pooled.length - MOST_POOLED))) this.spend(ref)
   }
 
+  /** Whether a Welcome is for a KeyPackage. */
+  isFor(welcome: Uint8Array, keyPackage: Uint8Array): boolean {
+    const refs = this.#maker.engine.welcomeRefs(welcome)
+    return refs.some((ref) => {
+      const known = this.#known.get(toHex(ref))
+      return known !== undefined && same(known.keyPackage, keyPackage)
+    })
+  }
+
   /** Whether a KeyPackage can still be used. */
   has(keyPackage: Uint8Array): boolean {
     return [...this.#known.values()].some((record) => same(record.keyPackage, keyPackage))

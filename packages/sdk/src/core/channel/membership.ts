@@ -304,19 +304,19 @@ export class Membership implements ChannelView {
       rekeyDue: purpose.rekeyDue || (rekeyDue && !purpose.rekeys),
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
-    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex), request)
+    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex))
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.
     this.upkeep.retry()
     job?.done({ welcomes })
   }
 
-  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], own?: Pending['request']): void {
+  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
     for (const agent of [...removed, ...added]) this.#history.forget(agent)
     this.#forks.removed(removed)
     this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
-    this.admissions.change(by, added, own)
+    this.admissions.change(by, added)
     this.requests.removed(removed)
     this.asks.removed(removed)
   }

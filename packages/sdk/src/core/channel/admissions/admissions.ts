@@ -4,10 +4,9 @@
  * its sender has claimed in the same epoch is one. A relay that miscounts changes nothing here, and an add beyond the
  * count is reported to all, so that the owner removes the agent.
  */
-import { StaticError, toHex } from '@static/protocol'
-import type { SendCommitRequest } from '@static/protocol/relay'
+import { StaticError } from '@static/protocol'
 import { ed25519 } from '../../../mls/index.ts'
-import type { AgentId, Change, StoredChannel, UseRecord } from '../../../ports.ts'
+import type { AgentId, Change, ClaimRecord, StoredChannel, UseRecord } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { same } from '../../bytes.ts'
 import type { ChannelView } from '../host.ts'
@@ -65,7 +64,8 @@ export class Admissions {
     this.#channel = channel
     this.#touch = touch
     this.#sender = sender
-    this.claims = new Claims(context, sender, claims)
+    const putClaim = (claim: ClaimRecord): void => this.#change({ type: 'putClaim', id: channel.id, claim })
+    this.claims = new Claims(context, sender, putClaim, claims)
     this.#uses = new Map(uses.map((use) => [keyOf(use), use]))
     const list = inviteList && decodeList(inviteList.list)
     if (inviteList && !list) throw StaticError.of('store_corrupt', 'The list of invites of a channel is malformed.')
@@ -126,9 +126,17 @@ export class Admissions {
 
   /** Takes a frame of another member. */
   take(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
-    if (kind === 'invites') return this.#takeList(from, payload)
-    if (!this.claims.take(from, payload)) return
-    this.#change({ type: 'putClaim', id: this.#channel.id, claim: { by: from, claims: Uint8Array.from(payload) } })
+    if (kind === 'invites') this.#takeList(from, payload)
+    else this.claims.take(from, payload)
+  }
+
+  /**
+   * Messages are lost: the relay no longer has them, or says so. A list may be among them, so that this agent admits no
+   * one until it is told the counts again; the owner, which no one tells, counts what may have been claimed.
+   */
+  lose(): void {
+    this.claims.lose()
+    if (this.#list && !this.#isOwner) this.#put({ ...this.#list, counts: this.invites.map(() => undefined) })
   }
 
   /**
@@ -136,8 +144,8 @@ export class Admissions {
    * owner's counts replace this agent's, which are the same unless a member has told a newcomer wrong ones.
    */
   #takeList(from: AgentId, payload: Uint8Array): void {
-    const { owner, channelId, group, id } = this.#channel
-    const frame = owner === this.#context.agentId ? undefined : decodeListFrame(payload)
+    const { owner, channelId, group, id, history } = this.#channel
+    const frame = this.#isOwner ? undefined : decodeListFrame(payload)
     const list = frame && decodeList(frame.signed)
     const before = this.#list
     const key = group?.members.get(owner)?.signatureKey
@@ -146,7 +154,9 @@ export class Admissions {
     if (before?.number === list.number && !isKnown) return
     if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list.body), list.signature)) return
     const counts = list.invites.map((invite, n) => {
-      const [told, known] = [frame.counts[n], this.#counted(invite.id)]
+      // Another commit came before the frame, so a newcomer may not know all uses since: it is sent again.
+      const told = frame.counts[n]?.slot === history.position.slot ? frame.counts[n] : undefined
+      const known = this.#counted(invite.id)
       return from === owner ? (told ?? known) : (known ?? told)
     })
     if (isKnown && same(encodeCounts(counts), encodeCounts(before.counts))) return
@@ -177,37 +187,53 @@ export class Admissions {
     const { history } = this.#channel
     for (let list = this.#list; list?.due; list = this.#list) {
       const counts = list.invites.map(({ id }) => this.count(id))
+      const { slot } = history.position
       // A group of one learns it when someone is added.
       const isAlone = this.#channel.group?.members.size === 1
       try {
-        if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, history.position.slot, counts))
+        if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, slot, counts))
       } catch {
         return
       }
-      if (this.#list === list) this.#put({ ...list, due: false })
+      // After another commit, its counts may have come too late.
+      if (this.#list === list && history.position.slot === slot) this.#put({ ...list, due: false })
     }
   }
 
   // ---- Uses ----
 
-  /** A commit of a member is adopted. `own` is the request of this agent's commit. */
-  change(by: AgentId, added: readonly AgentId[], own?: SendCommitRequest): void {
-    const { id, owner, history } = this.#channel
+  /** A commit of a member is adopted. */
+  change(by: AgentId, added: readonly AgentId[]): void {
+    const own = by === this.#context.agentId
+    const { id, group, history } = this.#channel
     const { slot } = history.position
+    const unknown = added.filter((agent) => this.claims.inviteFor(by, agent) === undefined)
+    if (!own && this.#isOwner && this.claims.mayBeLost) this.#countLost(unknown.length)
+    for (const use of this.#uses.values()) {
+      // No one waits for its earlier self.
+      if (added.includes(use.agent) && use.state !== 'here') this.#putUse({ ...use, state: 'here' })
+    }
     for (const agent of added) {
-      const invite = own ? ownInviteFor(own, agent) : this.claims.inviteFor(by, agent)
-      // The owner's own commits also admit by invites that only the owner may use.
-      if (invite === undefined || (by === owner && own && !this.invite(invite))) continue
+      const invite = this.claims.inviteFor(by, agent)
+      if (invite === undefined) continue
       this.#used({ agent, slot, invite, by, since: this.#context.now(), state: 'added' })
     }
     if (!this.claims.isEmpty) this.#change({ type: 'dropClaims', id })
-    this.claims.clear()
+    this.claims.clear(added, (agent) => group?.members.has(agent) === true)
     this.#forget()
     // For those who were added. It is sent by who added them, so it comes once.
     if (own && added.length > 0 && this.#list && this.invites.length > 0) {
       this.#put({ ...this.#list, due: true })
       void this.#send()
     }
+  }
+
+  /** As the owner: agents were added after messages were lost, by any of the invites. Too many are never admitted. */
+  #countLost(agents: number): void {
+    if (agents === 0 || !this.#list) return
+    const counts = this.#list.counts.map((known) => known && { ...known, count: known.count + agents })
+    this.#put({ ...this.#list, counts })
+    for (const invite of this.invites) this.#context.invites?.used(this.#channel.id, invite.id)
   }
 
   #used(use: Omit<UseRecord, 'beyond'>): void {
@@ -261,10 +287,13 @@ export class Admissions {
     return changes
   }
 
+  get #isOwner(): boolean {
+    return this.#channel.owner === this.#context.agentId
+  }
+
   /** The owner answers all, others those that they have added. */
   #answers({ by }: UseRecord): boolean {
-    const { agentId } = this.#context
-    return this.#channel.owner === agentId || by === agentId
+    return this.#isOwner || by === this.#context.agentId
   }
 
   /** Forgets uses that neither count nor are waited for. */
@@ -288,12 +317,6 @@ export class Admissions {
     this.#changes.push(change)
     this.#touch()
   }
-}
-
-/** The invite of an agent's Welcome in a commit of this agent. */
-function ownInviteFor({ welcomes }: SendCommitRequest, agent: AgentId): string | undefined {
-  const welcome = welcomes.find(({ agentId }) => toHex(agentId) === agent)
-  return welcome && welcome.inviteId.length > 0 ? toHex(welcome.inviteId) : undefined
 }
 
 function keyOf({ agent, slot }: UseRecord): string {

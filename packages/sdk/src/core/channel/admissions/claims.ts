@@ -2,7 +2,7 @@
  * The claims of one channel: whom members are about to add, and by which invites. A claim counts in the epoch in which
  * it was made, so every member of that epoch has seen it. It is what makes a commit the use of an invite.
  */
-import { type StaticError, toHex } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import type { AgentId, ClaimRecord, Time } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from '../../agent/message-id.ts'
@@ -11,8 +11,15 @@ import { type Claim, decodeClaims, encodeClaims } from './claim.ts'
 
 /** Others leave a joiner to the member that has claimed it for this long, once, out of politeness. */
 const POLITE_MS = 60_000
-/** Joiners remembered as claimed. Beyond that, the oldest are forgotten. */
-const MOST_HELD = 1024
+/** How many joiners are left to one member that has claimed but not added them. It holds no one back from any more. */
+const MOST_HELD = 32
+/** This agent tries a joiner that it could not add again after this time, then after twice as long each time. */
+const RETRY_MS = 60_000
+const LONGEST_RETRY_MS = 3_600_000
+/** Joiners remembered as tried in vain: as many as may ask. Beyond that, the oldest are forgotten. */
+const MOST_TRIED = 1024
+/** Stands for a member among the stored claims if messages of this epoch were lost: claims may be among them. */
+const LOST = ''
 
 interface SentClaim {
   readonly claims: readonly Claim[]
@@ -21,57 +28,82 @@ interface SentClaim {
 
 /** The claims of one channel. */
 export class Claims {
-  readonly #context: Pick<AgentContext, 'now' | 'random'>
+  readonly #context: Pick<AgentContext, 'agentId' | 'now' | 'random'>
   readonly #sender: Pick<Sender, 'send'>
+  readonly #store: (claim: ClaimRecord) => void
+  /** By member, this agent among them. */
   readonly #byMember: Map<AgentId, readonly Claim[]>
   /** This agent's claims in this epoch, which are in the log. */
   #own: readonly Claim[] = []
   /** Those on their way into the log, by message id. */
   readonly #sent = new Map<string, SentClaim>()
-  /** By joiner and member: until when the joiner is left to the member. */
-  readonly #held = new Map<string, Time>()
+  /** By member and joiner: until when the joiner is left to the member. */
+  readonly #held = new Map<AgentId, Map<AgentId, Time>>()
+  /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
+  readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
 
+  /** Calls `store` with what must be on disk until the next epoch. */
   constructor(
-    context: Pick<AgentContext, 'now' | 'random'>,
+    context: Pick<AgentContext, 'agentId' | 'now' | 'random'>,
     sender: Pick<Sender, 'send'>,
+    store: (claim: ClaimRecord) => void,
     stored: readonly ClaimRecord[],
   ) {
     this.#context = context
     this.#sender = sender
+    this.#store = store
     this.#byMember = new Map(stored.map(({ by, claims }) => [by, decodeClaims(claims) ?? []]))
   }
 
-  /** Whether a claim of another member is on disk. */
+  /** Whether nothing is on disk. */
   get isEmpty(): boolean {
     return this.#byMember.size === 0
   }
 
-  /** Takes the claim of another member, in place of its last one. Returns whether it is one. */
-  take(by: AgentId, payload: Uint8Array): boolean {
+  /** Takes the claim of another member, in place of its last one. */
+  take(by: AgentId, payload: Uint8Array): void {
     const claims = decodeClaims(payload)
-    if (!claims) return false
-    this.#byMember.set(by, claims)
+    if (!claims) return
+    this.#put(by, claims)
+    const held = this.#held.get(by) ?? new Map<AgentId, Time>()
+    this.#held.set(by, held)
     for (const { agent } of claims) {
-      const key = `${agent} ${by}`
       // Claiming again does not hold others back again.
-      if (this.#held.has(key)) continue
-      const [oldest] = this.#held.keys()
-      if (this.#held.size >= MOST_HELD && oldest !== undefined) this.#held.delete(oldest)
-      this.#held.set(key, this.#context.now() + POLITE_MS)
+      if (!held.has(agent) && held.size < MOST_HELD) held.set(agent, this.#context.now() + POLITE_MS)
     }
-    return true
   }
 
-  /** The invite by which another member has claimed an agent in this epoch. */
+  /** Messages of this epoch are lost, perhaps this agent's own claims, too: a later poll tries again. */
+  lose(): void {
+    this.#put(LOST, [])
+    this.end(StaticError.of('unavailable', 'The claim may be among messages that the relay no longer has.'))
+  }
+
+  /** Whether a member may have claimed agents in this epoch unknown to this agent. */
+  get mayBeLost(): boolean {
+    return this.#byMember.has(LOST)
+  }
+
+  /** The invite by which a member has claimed an agent in this epoch. */
   inviteFor(by: AgentId, agent: AgentId): string | undefined {
     return this.#byMember.get(by)?.find((claim) => claim.agent === agent)?.invite
   }
 
-  /** Whether another member has recently claimed an agent. */
+  /** Whether another member has recently claimed an agent, or this agent has tried it in vain. */
   isHeldBack(agent: AgentId): boolean {
     const now = this.#context.now()
-    for (const [key, until] of this.#held) if (key.startsWith(agent) && until > now) return true
-    return false
+    const untils = [...this.#held.values()].map((held) => held.get(agent) ?? 0)
+    return untils.some((until) => until > now) || (this.#tried.get(agent)?.until ?? 0) > now
+  }
+
+  /** This agent could not add a joiner. Whoever asks must not make it claim and commit with every poll. */
+  failed(agent: AgentId): void {
+    const times = (this.#tried.get(agent)?.times ?? 0) + 1
+    const [oldest] = this.#tried.keys()
+    if (this.#tried.size >= MOST_TRIED && oldest !== undefined) this.#tried.delete(oldest)
+    this.#tried.delete(agent)
+    const waitMs = Math.min(RETRY_MS * 2 ** (times - 1), LONGEST_RETRY_MS)
+    this.#tried.set(agent, { times, until: this.#context.now() + waitMs })
   }
 
   /** Whether this agent's claim is in the log of this epoch. */
@@ -102,13 +134,24 @@ export class Claims {
     const sent = this.#sent.get(toHex(messageId))
     if (!sent) return
     this.#own = sent.claims
+    this.#put(this.#context.agentId, sent.claims)
     sent.passed.resolve()
   }
 
-  /** Another epoch begins: who has not committed claims again. */
-  clear(): void {
+  /** Another epoch begins, in which these were added: who has not committed claims again. */
+  clear(added: readonly AgentId[], isMember: (agent: AgentId) => boolean): void {
     this.#byMember.clear()
     this.#own = []
+    for (const [by, held] of this.#held) {
+      for (const agent of added) held.delete(agent)
+      if (!isMember(by)) this.#held.delete(by)
+    }
+    for (const agent of added) this.#tried.delete(agent)
+  }
+
+  #put(by: AgentId, claims: readonly Claim[]): void {
+    this.#byMember.set(by, claims)
+    this.#store({ by, claims: encodeClaims(claims) })
   }
 
   end(error: StaticError): void {

@@ -394,6 +394,7 @@ export class Follower {
     }
     if (this.#channel.history.skipTo(to).length > 0) this.#parts.upkeep.heard()
     this.#parts.receipts.missed(to.index)
+    this.#parts.admissions.lose()
     host.touch()
   }
 }
