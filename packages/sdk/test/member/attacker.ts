@@ -5,20 +5,15 @@
 import assert from 'node:assert/strict'
 import { type CiphersuiteImpl, type ClientState, createCommit, encodeMlsMessage, type Proposal } from 'ts-mls'
 import type { Commit } from 'ts-mls/commit.js'
-import { encodeGroupContext } from 'ts-mls/groupContext.js'
-import { protect } from 'ts-mls/messageProtection.js'
 import { fromHex, toHex } from '@static/protocol'
 import type { Below } from '@static/testkit/random'
 import { sha256 } from '../../src/core/channel/log/history.ts'
-import { parsePrivateMessage, readSpan } from '../../src/mls/framing.ts'
-import { SUITE, unseal } from '../../src/mls/provider.ts'
-import { EpochCipher, type Opened } from '../../src/mls/ratchet.ts'
-import { CONFIG } from '../../src/mls/ts-mls/config.ts'
-import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
-import { openCommit } from '../../src/mls/ts-mls/open-commit.ts'
+import { parsePrivateMessage } from '../../src/mls/framing.ts'
+import type { Opened } from '../../src/mls/ratchet.ts'
 import { adopt, inside } from '../../src/mls/ts-mls/state.ts'
 import type { AgentId } from '../../src/ports.ts'
 import { crypto } from '../mls/attacker.ts'
+import { reshaped, resealed } from '../mls/forgery.ts'
 import { type Agent, engine } from '../mls/support.ts'
 import { Apart } from '../support/apart.ts'
 import type { Stage } from '../support/stage.ts'
@@ -111,22 +106,7 @@ export class Attacker extends Apart {
 
   /** A commit without changes, with other content, sealed with the right keys but not signed. */
   async reshape(change: (commit: Commit) => Commit): Promise<Uint8Array> {
-    const { state } = inside(this.mls.group)
-    const message = decodeMessage('mls_private_message', (await this.make([])).commit)?.privateMessage
-    const opened = await openCommit(crypto, state, message ?? assert.fail('no message'))
-    assert.ok(opened.kind === 'commit')
-    const auth = { contentType: 'commit' as const, signature: new Uint8Array(64), confirmationTag: new Uint8Array(32) }
-    const { privateMessage } = await protect(
-      state.keySchedule.senderDataSecret,
-      new Uint8Array(),
-      state.groupContext,
-      state.secretTree,
-      { contentType: 'commit', commit: change(opened.commit), auth },
-      opened.leaf,
-      CONFIG.paddingConfig,
-      provider,
-    )
-    return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_private_message', privateMessage })
+    return await reshaped(this.mls, (await this.make([])).commit, change)
   }
 
   /** The same bytes with another epoch on them. */
@@ -138,28 +118,15 @@ export class Attacker extends Apart {
 
   /** Another member's message of this epoch that it has opened, encrypted once more under that member's next key. */
   reseal(): { readonly sender: AgentId; readonly messageId: Uint8Array; readonly ciphertext: Uint8Array } | undefined {
-    const { groupContext, keySchedule } = inside(this.mls.group).state
+    const { groupContext } = inside(this.mls.group).state
     for (const entry of this.stage.log.toReversed()) {
       if (entry.kind !== 'message') continue
       const opened = this.#opened.get(toHex(sha256(entry.request.ciphertext)))
       const parts = parsePrivateMessage(entry.request.ciphertext)
       if (!opened || parts?.epoch !== groupContext.epoch) continue
-      const { leaf, messageKey, plaintext } = opened
-      const content = unseal(SUITE, messageKey, parts.contentData, parts.ciphertext)
-      const signature = readSpan(content, readSpan(content, 0)?.end ?? 0) ?? assert.fail('no signature')
-      const cipher = new EpochCipher({
-        suite: SUITE,
-        groupId: groupContext.groupId,
-        epoch: groupContext.epoch,
-        groupContext: encodeGroupContext(groupContext),
-        senderDataSecret: keySchedule.senderDataSecret,
-        leaf,
-        sign: () => content.subarray(signature.start, signature.end),
-        verifier: () => undefined,
-      })
-      const row = this.mls.rows.get(leaf)
-      if (!row) continue
-      const { ciphertext } = cipher.seal(row, plaintext)
+      const sealed = resealed(this.mls, opened, entry.request.ciphertext)
+      if (!sealed) continue
+      const { ciphertext } = sealed
       return { sender: entry.sender, messageId: entry.request.messageId, ciphertext }
     }
     return undefined

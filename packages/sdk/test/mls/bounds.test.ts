@@ -1,20 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createCommit, encodeGroupState, encodeMlsMessage, type LeafNode, type Proposal } from 'ts-mls'
+import { createCommit, encodeGroupState, type LeafNode, type Proposal } from 'ts-mls'
 import type { Commit } from 'ts-mls/commit.js'
-import { protect } from 'ts-mls/messageProtection.js'
 import type { DeclarationFields } from '@static/protocol'
 import fc from 'fast-check'
 import { CONTEXT_TYPE } from '../../src/mls/context.ts'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { makeKeyPackage } from '../../src/mls/key-package.ts'
-import { CONFIG, capabilitiesOf } from '../../src/mls/ts-mls/config.ts'
+import { capabilitiesOf } from '../../src/mls/ts-mls/config.ts'
 import { decodeState, encodeState } from '../../src/mls/ts-mls/group-codec.ts'
 import { decodeMessage, encodeKeyPackage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
-import { openCommit } from '../../src/mls/ts-mls/open-commit.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { crypto } from './attacker.ts'
 import { add, bare, remove, withLeaf } from './forbidden-commits.ts'
+import { reshaped } from './forgery.ts'
 import { Agent, channelOf, text } from './support.ts'
 
 const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [] }
@@ -116,22 +115,7 @@ test('a Welcome into a tree with such a leaf is refused by the joiner', async ()
 
 /** A commit of ann with other content, sealed with the keys that every member has; nobody gets to its signature. */
 async function forge(ann: Agent, change: (commit: Commit) => Commit): Promise<Uint8Array> {
-  const { state } = inside(ann.group)
-  const message = decodeMessage('mls_private_message', await bare(ann, []))!.privateMessage
-  const opened = await openCommit(crypto, state, message)
-  assert.ok(opened.kind === 'commit')
-  const auth = { contentType: 'commit' as const, signature: new Uint8Array(64), confirmationTag: new Uint8Array(32) }
-  const { privateMessage } = await protect(
-    state.keySchedule.senderDataSecret,
-    new Uint8Array(),
-    state.groupContext,
-    state.secretTree,
-    { contentType: 'commit', commit: change(opened.commit), auth },
-    opened.leaf,
-    CONFIG.paddingConfig,
-    provider,
-  )
-  return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_private_message', privateMessage })
+  return await reshaped(ann, await bare(ann, []), change)
 }
 
 function byValue(proposal: Proposal): Commit['proposals'][number] {

@@ -1,18 +1,15 @@
 /** A member that works with the lying relay: it holds the real state of its group and says whatever it likes. */
 import { randomBytes } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
-import { encodeGroupContext } from 'ts-mls/groupContext.js'
 import { ed25519 } from '@static/node/ed25519'
 import { declarationBytes, type DeclarationFields, fromHex, toHex } from '@static/protocol'
 import { DeclarationSchema, DeliverCommitSchema } from '@static/protocol/relay'
 import type { Channel } from '../../src/channel.ts'
 import { encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
 import { sha256 } from '../../src/core/channel/log/history.ts'
-import { parsePrivateMessage, readSpan } from '../../src/mls/framing.ts'
-import { SUITE, unseal } from '../../src/mls/provider.ts'
-import { EpochCipher, type Opened } from '../../src/mls/ratchet.ts'
-import { inside } from '../../src/mls/ts-mls/state.ts'
+import type { Opened } from '../../src/mls/ratchet.ts'
 import type { AgentId } from '../../src/ports.ts'
+import { resealed } from '../mls/forgery.ts'
 import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import type { LyingRelay } from './lying-relay.ts'
 import type { Room } from './lying-room.ts'
@@ -135,23 +132,8 @@ export class Insider {
   reseal(ciphertext: Uint8Array): Uint8Array {
     const opened = this.#opened.get(toHex(sha256(ciphertext)))
     if (!opened) throw new Error('The message was not opened.')
-    const { leaf, messageKey, plaintext } = opened
-    const parts = parsePrivateMessage(ciphertext)!
-    const content = unseal(SUITE, messageKey, parts.contentData, parts.ciphertext)
-    const signature = readSpan(content, readSpan(content, 0)!.end)!
-    const { groupContext, keySchedule } = inside(this.mls.group).state
-    const cipher = new EpochCipher({
-      suite: SUITE,
-      groupId: groupContext.groupId,
-      epoch: groupContext.epoch,
-      groupContext: encodeGroupContext(groupContext),
-      senderDataSecret: keySchedule.senderDataSecret,
-      leaf,
-      sign: () => content.subarray(signature.start, signature.end),
-      verifier: () => undefined,
-    })
-    const sealed = cipher.seal(this.mls.rows.get(leaf)!, plaintext)
-    this.mls.rows.set(leaf, sealed.row)
+    const sealed = resealed(this.mls, opened, ciphertext)!
+    this.mls.rows.set(opened.leaf, sealed.row)
     return sealed.ciphertext
   }
 
