@@ -18,13 +18,15 @@ interface Flags extends AgentFlags {
 export function joinCommand(): Command {
   return addAgentFlags(
     new Command('join')
-      .description('join a channel with an invite link or token, while its owner is listening; no account needed')
+      .description(
+        'join a channel with an invite link or token, while an agent that may let you in is listening; no account needed',
+      )
       .addArgument(new Argument('[channel]', 'name of the channel, for a token; a link contains it'))
       .addArgument(
         new Argument('[token]', 'the token, visible in the process list; prefer the prompt, stdin or --token-file'),
       )
       .option('--token-file <file>', 'read the link or token from a file')
-      .option('--timeout <seconds>', 'how long to wait for the owner', seconds, 60),
+      .option('--timeout <seconds>', 'how long to wait to be let in', seconds, 60),
   )
     .addHelpText(
       'after',
