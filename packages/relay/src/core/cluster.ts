@@ -18,6 +18,7 @@ import type { Receipts } from './channels/receipts.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import { EventTally } from './event-tally.ts'
+import type { Outcome } from './io.ts'
 import type { Session } from './stream.ts'
 
 /** What a node knows of itself. */
@@ -102,6 +103,8 @@ export class Cluster {
   #lastClaim = 0
   #lastEvent = 0
   #position: string | undefined
+  /** What waits until the first position is known. */
+  #listeners: ((outcome: Outcome<unknown>) => void)[] = []
   /** By the monotonic clock. */
   #heardAt: Time | undefined
   #roundAt: Time = -Infinity
@@ -116,6 +119,20 @@ export class Cluster {
 
   get catchUps(): CatchUpCounts {
     return this.#catchUps
+  }
+
+  /**
+   * Whether this node finds whatever happens from now on. It does not before it knows where the notices end: what
+   * happened after an agent was served and before that, no one would tell it.
+   */
+  get isListening(): boolean {
+    return this.#position !== undefined
+  }
+
+  /** Continues once this node listens, or with the error of the store. */
+  listen(then: (outcome: Outcome<unknown>) => void): void {
+    this.#listeners.push(then)
+    this.#askNotices()
   }
 
   // ---- What happens here ----
@@ -309,15 +326,22 @@ export class Cluster {
     effects.store('notices', { after: this.#position, limit: MAX_NOTICES }, (outcome) => {
       this.#isReadingNotices = false
       // The next round tries again.
-      if (!outcome.ok) return
+      if (!outcome.ok) return this.#settleListeners(outcome)
       const { events, position, more } = outcome.value
       // Too long ago: some may be gone, and nobody knows which channels they were about.
       if (this.#heardAt !== undefined && asked - this.#heardAt > NOTICES_KEPT_MS) restart([...delivery.sessions()])
       this.#position = position
       this.#heardAt = asked
       for (const event of events) this.#event(event, 'read')
+      this.#settleListeners(outcome)
       if (more) this.#askNotices()
     })
+  }
+
+  #settleListeners(outcome: Outcome<unknown>): void {
+    const waiting = this.#listeners
+    this.#listeners = []
+    for (const then of waiting) then(outcome)
   }
 
   #askHeads(): void {

@@ -323,8 +323,13 @@ export class Delivery {
   }
 
   /** `known` is the last index that was known when the store was asked. */
-  #deliver(reading: Reading, { entries, gap, last, ended }: StoreResult<'read'>, known: number): void {
+  #deliver(reading: Reading, { entries, gap, last, ended, from }: StoreResult<'read'>, known: number): void {
     const { session, channelBytes } = reading
+    // Added again, which another node has not told yet. It resumes once it has joined with its Welcome.
+    if (from !== undefined && from !== reading.from) {
+      this.#finish(reading)
+      return this.welcomed(session)
+    }
     const stream = [session.stream.id]
     if (gap) {
       this.#effects.send(stream, gapMessage(channelBytes, gap))

@@ -2,6 +2,7 @@
  * Which agents have used which account, and when they were last here: for the owner of the account, who sees it in the
  * console. In memory only, since the start of this node, and bounded.
  */
+import type { OverviewAgent } from '@static/protocol'
 import type { Account, AgentId, Time } from '../ports.ts'
 
 /** An agent of an account. */
@@ -43,6 +44,16 @@ export class Presence {
   /** The agents of an account, the one last seen first. */
   of(account: string): readonly SeenAgent[] {
     return [...(this.#accounts.get(account)?.values() ?? [])].toReversed()
+  }
+
+  /** The same for the API, the connected ones first. */
+  overview(account: string, isConnected: (agent: AgentId) => boolean, now: Time): OverviewAgent[] {
+    const agents = this.of(account).map(({ agent, account: { mode }, name = null, seenAt }) => {
+      const connected = isConnected(agent)
+      const at = new Date(connected ? now : seenAt).toISOString()
+      return { id: agent, mode, name, connected, last_seen_at: at }
+    })
+    return [...agents.filter(({ connected }) => connected), ...agents.filter(({ connected }) => !connected)]
   }
 
   #put(seen: SeenAgent): void {

@@ -109,20 +109,8 @@ export class Relay {
     this.#joins = new Joins(effects, crypto, settings, delivery)
     this.#presence = presence
     const { grpcPort } = identity
-    const parts = {
-      effects,
-      settings,
-      streams,
-      opening,
-      tokens,
-      delivery,
-      channels,
-      blocked,
-      presence,
-      grpcPort,
-      cluster,
-    }
-    this.#sessions = new Sessions(parts)
+    const shared = { effects, settings, delivery, presence, blocked }
+    this.#sessions = new Sessions({ ...shared, streams, opening, tokens, channels, grpcPort, cluster })
   }
 
   /** Handles an input; returns the effects, in order. `monotonic` never jumps, even when the wall clock is set. */
@@ -140,13 +128,8 @@ export class Relay {
 
   /** At most `limit` agents of an account that were here since the start of this node, the last ones first. */
   agentsOf(account: string, limit: number, now: Time): readonly OverviewAgent[] {
-    const agents = this.#presence.of(account).map(({ agent, account: { mode }, name = null, seenAt }) => {
-      const connected = this.#delivery.session(agent)?.account?.id === account
-      const at = new Date(connected ? now : seenAt).toISOString()
-      return { id: agent, mode, name, connected, last_seen_at: at }
-    })
-    const connected = agents.filter((agent) => agent.connected)
-    return [...connected, ...agents.filter((agent) => !agent.connected)].slice(0, limit)
+    const isConnected = (agent: string): boolean => this.#delivery.session(agent)?.account?.id === account
+    return this.#presence.overview(account, isConnected, now).slice(0, limit)
   }
 
   /** For metrics: number of commits refused by rate limits since the start. */
@@ -330,12 +313,26 @@ export class Relay {
     const renewed = token && this.#tokens.renew(token, this.#effects.now)
     const caller = stream.session ?? token ?? UNAUTHENTICATED
     const request = new PendingRequest(this.#effects, stream, caller, requestId, renewed, settled)
-    try {
+    this.#attempt(request, body, () => {
       if (this.#draining) throw StaticError.of('unavailable', 'The relay is shutting down. Reconnect.')
       if (this.#requestBytes > totalRequestBytes) throw StaticError.of('unavailable', 'The relay is busy. Retry later.')
-      this.#dispatch(request, body, token)
+      if (!this.#cluster || this.#cluster.isListening) return this.#dispatch(request, body, token)
+      this.#cluster.listen((outcome) => {
+        if (!this.#streams.has(stream)) return request.abandon()
+        this.#attempt(request, body, () => {
+          if (!outcome.ok) throw outcome.error
+          this.#dispatch(request, body, token)
+        })
+      })
+    })
+  }
+
+  #attempt(request: PendingRequest, body: RequestBody, act: () => void): void {
+    try {
+      act()
     } catch (error) {
       if (!(error instanceof StaticError)) this.#effects.report(error)
+      const { caller, stream } = request
       // A peer that fails to authenticate is disconnected, and so is a subscription whose Resume fails.
       const over = caller === UNAUTHENTICATED && stream.kind === 'session' && body.case === 'openSession'
       if (over || stream.kind === 'subscribe') this.#sessions.refuseOpening(request, refusalOf(error))

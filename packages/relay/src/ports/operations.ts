@@ -39,6 +39,8 @@ export interface Standing {
   readonly cursor: Position
   /** The entry that added it. */
   readonly addedIndex: number
+  /** Whether the Welcome to this membership is pending. */
+  readonly welcome: boolean
   readonly barred: boolean
   readonly guestLimit: number
   /** The account that pays for guests: the owner's. */
@@ -280,6 +282,8 @@ export interface StoreOperations extends InviteOperations {
       readonly last: number
       /** Whether the agent's membership ended at `last`, so that nothing follows. */
       readonly ended: boolean
+      /** The entry that added the agent to the membership that was read; undefined if it has none. */
+      readonly from: number | undefined
     },
   ]
   /** The channels that an account owns, in both modes, by name. Bounded by the limits; changes nothing. */

@@ -398,6 +398,42 @@ test('a late event of another node does not end a newer membership', async (t) =
   assert.equal(indexes(bob).at(-1), 4)
 })
 
+for (const how of ['the next entry', 'its own Resume'] as const) {
+  test(`a member that was added again unnoticed gets its Welcome first, found by ${how}`, async (t) => {
+    const cluster = await openMemoryCluster(t)
+    const { owner, bob, channelId } = await channelOver(cluster)
+    const resume = (): Promise<unknown> => bob.request('resume', { channelIds: [channelId] })
+    const before = bob.pushes.length
+    cluster.bus.faults.drop = 1
+    await owner.commit(channelId, 1n, { removes: [bob.id] })
+    await owner.commit(channelId, 2n, { adds: [bob.id] })
+    if (how === 'the next entry') cluster.bus.faults.drop = 0
+    await owner.send(channelId, 3n, 1n)
+    await quiet()
+    if (how === 'the next entry') assert.deepEqual(cases(bob).slice(before), ['deliverWelcome'])
+    await resume()
+    await quiet()
+    assert.deepEqual(cases(bob).slice(before), ['deliverWelcome', 'deliverMessage'])
+  })
+}
+
+test('what happens right after a node has started is not missed there', async (t) => {
+  const cluster = await openMemoryCluster(t, { isNew: true })
+  const [one, two] = cluster.nodes
+  const owner = await connect(one, 'acme')
+  const channelId = await owner.createChannel('acme/x/y')
+  const bob = await connect(two, 'bob')
+  await owner.commit(channelId, 0n, { adds: [bob.id] })
+  await bob.request('resume', { channelIds: [channelId] })
+  await quiet()
+  assert.ok(cases(bob).includes('deliverWelcome'))
+  await bob.commit(channelId, 1n)
+  // No node knows of another one yet, so none tells.
+  await owner.request('rejectCommit', { channelId, slot: 1n })
+  for (let left = 10; left > 0; left--) await cluster.advance(1000)
+  assert.ok(cases(bob).includes('commitRejected'))
+})
+
 test('a node whose clock is wrong takes no new session, and keeps those it has', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, channelId } = await channelOver(cluster)

@@ -37,6 +37,7 @@ function resumed(): { readonly effects: Effects; readonly delivery: Delivery } {
     lastCounter: 0,
     cursor: { index: 20, hash: HASH, slot: 3 },
     addedIndex: 20,
+    welcome: false,
     barred: false,
     guestLimit: 1,
     payer: { id: 'x', mode: 'live' },
@@ -97,7 +98,7 @@ test('an undone add that arrives late is looked up in the log before the next en
   )
   const id = asked.flatMap((effect) => (effect.type === 'store' ? [effect.id] : []))[0] ?? 0
   // The log as it was before entry 21.
-  const value = { entries: [], gap: undefined, last: 20, ended: false }
+  const value = { entries: [], gap: undefined, last: 20, ended: false, from: 20 }
   effects.done(id, { ok: true, value })
   assert.deepEqual(
     effects.take().map(({ type }) => type),

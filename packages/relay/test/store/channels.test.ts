@@ -29,6 +29,7 @@ forEachEngine((open) => {
         lastCounter: 0,
         cursor: undefined,
         addedIndex: 0,
+        welcome: false,
         barred: false,
         guestLimit: 1000,
         payer: account('alice'),
@@ -110,7 +111,7 @@ forEachEngine((open) => {
     refused(await world.run('append', sent), 'not_found')
     assert.deepEqual(await world.run('invite', { id }), { invite: undefined })
     assert.deepEqual(await world.resume('bob'), { standings: [], more: false, member: false })
-    assert.deepEqual(await world.read('bob', 0), { entries: [], gap: undefined, last: 0, ended: true })
+    assert.deepEqual(await world.read('bob', 0), { entries: [], gap: undefined, last: 0, ended: true, from: undefined })
 
     await world.create('alice')
     assert.equal((await world.stand('alice')).lastIndex, 0)

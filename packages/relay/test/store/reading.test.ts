@@ -20,8 +20,8 @@ forEachEngine((open) => {
     const { addedIndex, cursor } = await world.stand('bob')
     assert.deepEqual(await world.stand('bob'), removed)
     assert.ok(addedIndex <= cursor.index)
-    const { entries, ended } = await world.read('bob', before)
-    assert.deepEqual([entries.map(({ kind }) => kind), ended], [['message', 'commit'], true])
+    const { entries, ended, from } = await world.read('bob', before)
+    assert.deepEqual([entries.map(({ kind }) => kind), ended, from], [['message', 'commit'], true, addedIndex])
     // The same whether the add stands or not.
     await world.reject(member('alice'), slot)
     assert.deepEqual(await world.stand('bob'), removed)
@@ -29,6 +29,18 @@ forEachEngine((open) => {
     accepted(await world.commit('alice', { adds: ['bob'] }))
     const later = await world.stand('bob')
     assert.deepEqual([later.removed, later.addedIndex], [false, later.lastIndex])
+    assert.equal((await world.read('bob', before)).from, later.addedIndex)
+  })
+
+  test('a standing says whether the Welcome to that membership is pending', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    const request = world.commitRequest('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] })
+    accepted(await world.run('commit', request))
+    const { welcome, addedIndex: index } = await world.stand('bob')
+    assert.equal(welcome, true)
+    await world.run('ack', { agent: agentId('bob'), positions: [{ channel: world.channel, index }] })
+    assert.equal((await world.stand('bob')).welcome, false)
   })
 
   test('a member reads from after the commit that added it to the last entry', async (t) => {
@@ -97,7 +109,7 @@ forEachEngine((open) => {
     accepted(await world.say('alice'))
     accepted(await world.leave('carol'))
     accepted(await world.say('alice'))
-    assert.deepEqual(await world.read('eve', 3), { entries: [], gap: undefined, last: 3, ended: true })
+    assert.deepEqual(await world.read('eve', 3), { entries: [], gap: undefined, last: 3, ended: true, from: undefined })
     const bob = await world.read('bob', 1)
     assert.deepEqual([indexes(bob), bob.last, bob.ended], [[2, 3], 3, true])
     const carol = await world.read('carol', 1)

@@ -26,10 +26,18 @@ export interface MemoryCluster {
   advance(ms: number): Promise<void>
 }
 
+/** What a cluster is made with. */
+export interface MemoryClusterOptions {
+  readonly settings?: object
+  readonly maxBytes?: number
+  /** Whether the nodes have just started: they have not heard of each other yet. */
+  readonly isNew?: boolean
+}
+
 /** Three nodes. */
 export async function openMemoryCluster(
   t: TestContext,
-  { settings = {}, maxBytes = 1024 * 1024 }: { readonly settings?: object; readonly maxBytes?: number } = {},
+  { settings = {}, maxBytes = 1024 * 1024, isNew = false }: MemoryClusterOptions = {},
 ): Promise<MemoryCluster> {
   let time = Date.UTC(2027, 0, 15, 12)
   const now = (): number => time
@@ -74,8 +82,6 @@ export async function openMemoryCluster(
     await quiet()
   }
   // They hear of each other.
-  await advance(0)
-  await advance(1000)
-  await advance(1000)
+  for (const ms of isNew ? [] : [0, 1000, 1000]) await advance(ms)
   return { nodes, bus, broken, clockOffsets, known, advance }
 }

@@ -267,7 +267,10 @@ export class SimAgent {
   }
 
   #receive(bytes: Uint8Array): void {
+    const stream = this.#stream
     this.#joiner.push(bytes, ({ type, payload }) => {
+      // It has closed the stream meanwhile.
+      if (this.#stream !== stream) return
       if (type === 'ping') this.#stream?.write(makeCell('pong', payload))
       if (type !== 'envelope') return
       const message = decodeEnvelope(this.#form, ServerMessageSchema, payload.slice(), payload.length)

@@ -164,10 +164,10 @@ export class Resumes {
       request.answer(standingsAnswer(outcome.value))
       // Replaced in the meantime: the newer session sends its own Resume.
       if (delivery.session(agent) !== session) return
-      if (!session.resumed) {
-        session.resumed = true
-        delivery.welcomed(session)
-      }
+      // Entries follow the Welcome of their membership, of which another node may not have told yet.
+      const isWelcomed = standings.some((standing) => !('refused' in standing) && standing.welcome)
+      if (!session.resumed || isWelcomed) delivery.welcomed(session)
+      session.resumed = true
       for (const standing of standings) {
         if ('refused' in standing) continue
         if (!session.account) this.#rememberPayer(standing.channel, standing.payer)

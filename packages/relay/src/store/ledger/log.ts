@@ -67,7 +67,7 @@ export function read(
   const channel = rows.channel(id)
   const known = channel && findMember(channel, agent)
   const member = known && readableStay(rows, channel, known)
-  if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true }
+  if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true, from: undefined }
 
   const end = member.ended?.position ?? channel.last
   const start = Math.max(after, member.from)
@@ -81,7 +81,7 @@ export function read(
     entries.push(entry)
     if (entries.length >= maxEntries) break
   }
-  return { entries, gap, last: end.index, ended: member.ended !== undefined }
+  return { entries, gap, last: end.index, ended: member.ended !== undefined, from: member.from }
 }
 
 function startAt(context: Context, channel: Channel, { cursor }: Member, index: number): Position | undefined {

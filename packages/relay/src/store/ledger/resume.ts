@@ -44,7 +44,7 @@ function stayOf(rows: Rows, id: ChannelId, member: Member): Member | undefined {
   return channel && readableStay(rows, channel, member)
 }
 
-function describe({ channel, member: { ended, cursor, from }, sender }: Glance): Standing {
+function describe({ channel, member: { ended, cursor, from, welcome }, sender }: Glance): Standing {
   const end = ended?.position ?? channel.last
   return {
     channel: channel.id,
@@ -55,6 +55,7 @@ function describe({ channel, member: { ended, cursor, from }, sender }: Glance):
     lastCounter: sender?.counter ?? 0,
     cursor,
     addedIndex: from,
+    welcome: welcome !== undefined,
     barred: sender?.barred ?? false,
     guestLimit: channel.guestLimit,
     payer: channel.account,
