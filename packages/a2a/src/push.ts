@@ -8,7 +8,7 @@ import { fromJsonRpcErrorResponse } from '@a2a-js/sdk/errors'
 import type { A2ARequestHandler, PushNotificationSender, ServerCallContext } from '@a2a-js/sdk/server'
 import { A2A_VERSION } from '@static/protocol'
 import type { AgentId, Channel, ChannelRequest } from '@static/sdk'
-import { encodeEnvelope } from './envelope.ts'
+import { decodeResponse, encodeEnvelope } from './envelope.ts'
 
 /** The method that asks for notifications. */
 export const PUSH_METHOD = 'static/PushNotifications'
@@ -103,12 +103,13 @@ export async function* pushNotifications(
   channel: Channel,
   { to, taskId, id, signal }: PushOptions,
 ): AsyncGenerator<StreamResponse, void> {
-  const call = JSON.stringify({ jsonrpc: '2.0', id: 1, method: PUSH_METHOD, params: { taskId, id } })
+  const call = { jsonrpc: '2.0', id: 1, method: PUSH_METHOD, params: { taskId, id } }
+  const payload = encodeEnvelope({ 'A2A-Version': A2A_VERSION }, JSON.stringify(call))
   const limits = { timeout: TIMEOUT, ...(signal ? { signal } : {}) }
-  for await (const answer of channel.ask(encodeEnvelope({ 'A2A-Version': A2A_VERSION }, call), { to, ...limits })) {
-    const response = answer.json() as { readonly result?: unknown; readonly error?: unknown }
-    if (response.error !== undefined) throw fromJsonRpcErrorResponse(response as never)
-    yield StreamResponse.fromJSON(response.result)
+  for await (const answer of channel.ask(payload, { to, ...limits })) {
+    const { result, error } = decodeResponse(answer.text(), call)
+    if (error !== undefined) throw fromJsonRpcErrorResponse({ jsonrpc: '2.0', id: call.id, error } as never)
+    yield StreamResponse.fromJSON(result)
   }
 }
 

@@ -10,7 +10,7 @@ import {
 } from '@a2a-js/sdk/server'
 import { A2A_BINDING } from '@static/protocol'
 import type { Channel, ChannelRequest, ServeOptions } from '@static/sdk'
-import { decodeEnvelope, type Envelope } from './envelope.ts'
+import { decodeEnvelope, type Envelope, isObject } from './envelope.ts'
 import { type ChannelPushNotifications, PUSH_METHOD } from './push.ts'
 
 /** Options of `serveA2A`. */
@@ -56,19 +56,16 @@ interface Served {
 async function* answers(request: ChannelRequest, served: Served): AsyncGenerator<string, void> {
   let id: unknown = null
   try {
-    const envelope = decodeEnvelope(request.text())
-    if (!envelope) throw new RequestMalformedError('Invalid JSON-RPC Request.')
+    const envelope = decodeEnvelope(textOf(request))
     id = idOf(envelope.call)
     const context = contextOf(request, envelope)
     validateVersion(context.requestedVersion, await served.requestHandler.getAgentCard(), A2A_BINDING)
     if (envelope.call['method'] === PUSH_METHOD && served.push) {
-      for await (const event of served.push.subscribe(
-        served.requestHandler,
-        envelope.call['params'],
-        request,
-        context,
-      )) {
-        yield JSON.stringify({ jsonrpc: '2.0', id, result: event })
+      const { jsonrpc, params } = envelope.call
+      if (jsonrpc !== '2.0') throw new RequestMalformedError('Invalid JSON-RPC Request.')
+      if (!isObject(params)) throw new RequestMalformedError('Invalid method parameters.')
+      for await (const event of served.push.subscribe(served.requestHandler, params, request, context)) {
+        yield JSON.stringify({ jsonrpc, id, result: event })
       }
       return
     }
@@ -77,6 +74,15 @@ async function* answers(request: ChannelRequest, served: Served): AsyncGenerator
     else for await (const each of response) yield JSON.stringify(each)
   } catch (error) {
     yield JSON.stringify({ jsonrpc: '2.0', id, error: errorOf(error) })
+  }
+}
+
+/** The text of a request. What is not UTF-8 is not JSON. */
+function textOf(request: ChannelRequest): string {
+  try {
+    return request.text()
+  } catch (cause) {
+    throw new SyntaxError('Not UTF-8.', { cause })
   }
 }
 

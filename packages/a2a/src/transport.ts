@@ -2,7 +2,7 @@
 import { JsonRpcTransportFactory, type TransportFactory } from '@a2a-js/sdk/client'
 import { A2A_BINDING, StaticError } from '@static/protocol'
 import type { AgentId, Answer, Ask, Channel } from '@static/sdk'
-import { encodeEnvelope, hasError } from './envelope.ts'
+import { type Called, decodeResponse, encodeEnvelope } from './envelope.ts'
 
 /** Options of `a2aTransport`. */
 export interface A2ATransportOptions {
@@ -32,29 +32,35 @@ export function a2aTransport(channel: Channel, { to, timeout = TIMEOUT }: A2ATra
     const call = typeof init.body === 'string' ? init.body : '{}'
     const signal = init.signal ? { signal: init.signal } : {}
     const ask = channel.ask(encodeEnvelope(parameters, call), { to, timeout, ...signal })
-    const { value: first } = await ask.next()
+    const called = JSON.parse(call) as Called
+    const first = await nextResponse(ask, called)
     if (!first) throw StaticError.of('ask_failed', `Agent ${to} answered nothing.`)
-    const response = textOf(first)
-    if (isStream && !hasError(response)) return eventStream(ask, response)
+    if (isStream && !first.isError) return eventStream(ask, called, first)
     ask.cancel()
-    return new Response(response, { headers: { 'content-type': 'application/json' } })
+    return new Response(first.text, { headers: { 'content-type': 'application/json' } })
   }
   const factory = new JsonRpcTransportFactory({ fetchImpl })
   return { protocolName: A2A_BINDING, create: (url, card) => factory.create(url, card) }
 }
 
+/** A response, checked. */
+interface Checked {
+  readonly text: string
+  readonly isError: boolean
+}
+
 /** Answers as the events that the JSON-RPC transport reads. Ending it early cancels the request. */
-function eventStream(ask: Ask, first: string): Response {
+function eventStream(ask: Ask, called: Called, first: Checked): Response {
   const encoder = new TextEncoder()
-  let next: string | undefined = first
+  let next: Checked | undefined = first
   const body = new ReadableStream<Uint8Array>(
     {
       pull: async (controller) => {
-        const response = next ?? (await ask.next().then(({ value }) => value && textOf(value)))
+        const response = next ?? (await nextResponse(ask, called))
         next = undefined
         if (response === undefined) return controller.close()
-        const name = hasError(response) ? 'event: error\n' : ''
-        controller.enqueue(encoder.encode(`${name}data: ${response}\n\n`))
+        const name = response.isError ? 'event: error\n' : ''
+        controller.enqueue(encoder.encode(`${name}data: ${response.text}\n\n`))
       },
       cancel: () => ask.cancel(),
     },
@@ -62,6 +68,21 @@ function eventStream(ask: Ask, first: string): Response {
     { highWaterMark: 0 },
   )
   return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
+}
+
+/** The next response; undefined at the end. After one that is invalid, nothing more is read. */
+async function nextResponse(ask: Ask, called: Called): Promise<Checked | undefined> {
+  const { value: answer } = await ask.next()
+  if (!answer) return undefined
+  try {
+    const text = textOf(answer)
+    const { error } = decodeResponse(text, called)
+    // An event is one line. In JSON, line breaks are white space.
+    return { text: text.replaceAll(/[\r\n]/g, ' '), isError: error !== undefined }
+  } catch (error) {
+    ask.cancel()
+    throw error
+  }
 }
 
 /** The text of an answer. Its limit of size is that of a channel, not of A2A, so it is told apart. */

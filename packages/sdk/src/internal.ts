@@ -1,6 +1,9 @@
 /**
- * For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for. Not published.
+ * For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for, and the frames that
+ * its liar sends. Not published.
  */
+export { encodeAnswer, encodeAnswerEnd, encodeCancel, encodeRequest } from './core/channel/asks/ask-frame.ts'
+export type { FrameKind } from './core/channel/messages/message-frame.ts'
 export { parseEndpoint } from './endpoint.ts'
 export type {
   AgentStore,

@@ -11,6 +11,7 @@ import {
   decodeRequest,
   encodeAnswer,
   encodeAnswerEnd,
+  encodeCancel,
   encodeMore,
   encodeRequest,
 } from '../../src/core/channel/asks/ask-frame.ts'
@@ -50,7 +51,12 @@ test('frames of messages: each has one encoding', async (t) => {
   }
   await fuzz(t, {
     name: 'frames',
-    seeds: [encodeFrame({ ...frame, kind: 'payload' }), encodeFrame({ ...frame, kind: 'more', counter: 2 ** 52 })],
+    seeds: [
+      ...(['payload', 'request', 'answer', 'answer_end', 'cancel'] as const).map((kind) =>
+        encodeFrame({ ...frame, kind }),
+      ),
+      encodeFrame({ ...frame, kind: 'more', counter: 2 ** 52 }),
+    ],
     decode: (bytes) => {
       const { version, kind, ...fields } = decodeFrame(bytes) ?? {}
       if (version !== VERSION || kind === undefined) return
@@ -71,17 +77,25 @@ test('requests, answers and words about them', async (t) => {
         content: { error: { code: 'not_found', message: 'No such thing' } },
       }),
       encodeAnswerEnd({ requestId: ID, number: 1, content: undefined }),
+      encodeAnswerEnd({ requestId: ID, number: 2, content: { payload: HASH } }),
       encodeMore(ID, 3),
-      ID,
+      encodeCancel(ID),
     ],
     decode: (bytes) => {
       const request = decodeRequest(bytes)
       if (request) assert.deepEqual(encodeRequest(request), Buffer.from(bytes))
-      decodeAnswer('answer', bytes)
+      const answer = decodeAnswer('answer', bytes)
+      if (answer?.content && 'payload' in answer.content) {
+        const { requestId, number, content } = answer
+        assert.deepEqual(encodeAnswer(requestId, number, content.payload), Buffer.from(bytes))
+      }
       const end = decodeAnswer('answer_end', bytes)
       if (end?.content && 'error' in end.content) assert.ok(end.content.error.message.length <= 1001)
-      decodeCancel(bytes)
-      decodeMore(bytes)
+      else if (end) assert.deepEqual(encodeAnswerEnd(end), Buffer.from(bytes))
+      const cancelled = decodeCancel(bytes)
+      if (cancelled) assert.deepEqual(encodeCancel(cancelled), Uint8Array.from(bytes))
+      const more = decodeMore(bytes)
+      if (more) assert.deepEqual(encodeMore(more.requestId, more.read), Buffer.from(bytes))
     },
   })
 })
