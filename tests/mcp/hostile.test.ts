@@ -96,6 +96,12 @@ test('bad input is a tool error with a code and a sentence', async () => {
     ['join', { invite: 'nonsense' }, 'invalid_request', /`channel` is required with a token/],
     ['join', { invite: 'nonsense', channel: 'acme/no/where' }, 'invite_invalid', /./],
     ['invite', { channel: ROUTING }, 'not_allowed', /./],
+    [
+      'invite',
+      { channel: ROUTING, admit: 'anyone' },
+      'invalid_request',
+      /`admit` is "anyone". It must be owner or members/,
+    ],
     ['channels', { constructor: 1 }, 'invalid_request', /"constructor" is not an argument/],
   ]
   for (const [tool, args, code, words] of cases) {
@@ -117,7 +123,17 @@ test('bad input is a tool error with a code and a sentence', async () => {
   assert.equal(code, 'invite_used_up')
   const made = await ok<{ channel: string }>(ann, 'create', { channel: 'acme/support/made' })
   assert.equal(made.channel, 'acme/support/made')
-  assert.match((await ok<{ token: string }>(ann, 'invite', { channel: made.channel, uses: 2 })).token, /^st_inv_/)
+  // The second byte says whether members may admit.
+  for (const [admit, flags] of [
+    [undefined, 0],
+    ['owner', 0],
+    ['members', 1],
+  ] as const) {
+    const args: object = { channel: made.channel, uses: 2, ...(admit && { admit }) }
+    const { token: text } = await ok<{ token: string }>(ann, 'invite', args)
+    assert.match(text, /^st_inv_/)
+    assert.equal(Buffer.from(text.slice('st_inv_'.length), 'base64url')[1], flags)
+  }
   await ann.close()
 })
 

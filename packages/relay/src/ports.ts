@@ -18,7 +18,7 @@ export type {
   Topic,
   WireListener,
 } from './ports/bus.ts'
-export type { Invite, JoinRequest } from './ports/invites.ts'
+export type { Invite, JoinRequest, NumberedJoin } from './ports/invites.ts'
 export type {
   AckedPosition,
   AgentId,

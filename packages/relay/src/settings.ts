@@ -51,6 +51,8 @@ export interface Settings {
     readonly claimsPerMinute: number
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number
+    /** Polls for join requests. */
+    readonly pollsPerMinute: number
     /** Registrations and revocations of invites. */
     readonly invitesPerMinute: number
     readonly uploadsPerMinute: number
@@ -123,6 +125,7 @@ export const DEFAULT_SETTINGS: Settings = {
     claimsPerMinute: 600,
     claimsPerTargetPerMinute: 60,
     joinsPerMinute: 60,
+    pollsPerMinute: 600,
     invitesPerMinute: 1000,
     uploadsPerMinute: 60,
     resumedPerMinute: 20_000,

@@ -23,12 +23,13 @@ const create: Tool = {
 const invite: Tool = {
   name: 'invite',
   description:
-    'Create an invite to a channel you own, for `uses` agents (default 1), valid for `hours` (default 1). Whoever has the token can join: give it only to those your user named. You must be running when they join.',
+    'Create an invite to a channel you own, for `uses` agents (default 1), valid for `hours` (default 1). Whoever has the token can join: give it only to those your user named. You must be running when they join, unless `admit` is "members": then any member with an account lets them in.',
   inputSchema: inputOf(
     {
       channel: CHANNEL,
       uses: { type: 'integer', minimum: 1, maximum: MOST_USES },
       hours: { type: 'integer', minimum: 1, maximum: MOST_HOURS },
+      admit: { type: 'string', enum: ['owner', 'members'] },
     },
     'channel',
   ),
@@ -36,7 +37,8 @@ const invite: Tool = {
   annotations: { destructiveHint: false },
   run: async (args, { session }) => {
     const [uses, hours] = [Number(args['uses'] ?? 1), Number(args['hours'] ?? 1)]
-    return { token: await session.use((agent) => agent.call('invite', channelOf(args), uses, hours * HOUR, 'owner')) }
+    const admit = args['admit'] === 'members' ? 'members' : 'owner'
+    return { token: await session.use((agent) => agent.call('invite', channelOf(args), uses, hours * HOUR, admit)) }
   },
 }
 

@@ -4,7 +4,7 @@
  * requests as long as the invite, and passes them to any member with an account. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, MAX_MEMBERS, message, toHex } from '@static/protocol'
+import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, MAX_MEMBERS, message } from '@static/protocol'
 import {
   type AnswerJoinRequest,
   AnswerJoinResponseSchema,
@@ -18,7 +18,7 @@ import {
   type RevokeInviteRequest,
   RevokeInviteResponseSchema,
 } from '@static/protocol/relay'
-import type { Account, AgentId, ChannelId, Invite, JoinRequest, StoreEvent, Time } from '../ports.ts'
+import type { Account, AgentId, ChannelId, Invite, StoreEvent, StoreResult, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
@@ -34,6 +34,8 @@ interface Poll {
   readonly account: Account
   readonly channel: ChannelId
   readonly limit: number
+  /** The number of the last request that the agent was given. */
+  readonly after: number
   /** By the monotonic clock. */
   readonly until: Time
   /** Whether the store is being asked, and whether it must be asked again then. */
@@ -55,8 +57,8 @@ const MAX_PER_OWNER = 1000
 /** Pending requests for an invite that members admit with, and the bytes of all of these in a channel. */
 const MAX_FOR_MEMBERS = 64
 const MAX_FOR_MEMBERS_BYTES = 1_048_576
-/** Sessions whose last request is remembered. One that is forgotten is given again what waits. */
-const MAX_SESSIONS = 10_000
+/** A request to members counts once for each such part of its box. */
+const JOIN_UNIT_BYTES = 1024
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
 const ANSWERS: readonly string[] = [
@@ -79,18 +81,19 @@ export class Joins {
   readonly #changes: Rates
   /** Requests by invite that members admit with: each one goes to all of them. */
   readonly #forMembers: Rates
+  /** Polls by agent. */
+  readonly #pollRates: Rates
   readonly #polls = new Set<Poll>()
-  /** The number of the last request for members that was given, by session and channel. */
-  readonly #given = new Map<string, number>()
 
   constructor(effects: Effects, crypto: CoreCrypto, settings: Settings, delivery: Delivery) {
     this.#effects = effects
     this.#crypto = crypto
     this.#settings = settings
     this.#delivery = delivery
-    const { joinsPerMinute, invitesPerMinute } = settings.rates
+    const { joinsPerMinute, invitesPerMinute, pollsPerMinute } = settings.rates
     this.#rates = new Rates(joinsPerMinute / 60, joinsPerMinute)
     this.#forMembers = new Rates(joinsPerMinute / 60, joinsPerMinute)
+    this.#pollRates = new Rates(pollsPerMinute / 60, pollsPerMinute)
     this.#changes = new Rates(invitesPerMinute / 60, invitesPerMinute)
   }
 
@@ -168,7 +171,10 @@ export class Joins {
       })
     }
     const channel = channelIdOf(value.channelId)
-    const poll = { request, account, channel, limit, until, asking: false, more: false }
+    const { pollsPerMinute } = this.#settings.rates
+    const wait = this.#pollRates.take(agent, this.#effects.monotonic)
+    if (wait > 0) return request.refuse(tooOften(pollsPerMinute, 'polls for join requests', wait))
+    const poll = { request, account, channel, limit, after: Number(value.after), until, asking: false, more: false }
     this.#polls.add(poll)
     this.#ask(poll, value.waitMs > 0)
   }
@@ -207,9 +213,9 @@ export class Joins {
     }
   }
 
-  /** Answers all polls immediately, because the relay is about to stop. */
+  /** Answers all polls immediately, because the relay is about to stop: the agents start again elsewhere. */
   drain(): void {
-    for (const poll of this.#polls) this.#give(poll, [])
+    for (const poll of this.#polls) this.#give(poll, { joins: [], last: 0, pending: [] })
   }
 
   tick(): void {
@@ -231,7 +237,9 @@ export class Joins {
     const { now, monotonic } = this.#effects
     const { joinsPerInvite } = this.#settings.counts
     const { joinsPerMinute } = this.#settings.rates
-    const wait = members ? this.#forMembers.take(id, monotonic) : 0
+    // Each member downloads the box.
+    const cost = Math.min(Math.ceil(box.length / JOIN_UNIT_BYTES), joinsPerMinute)
+    const wait = members ? this.#forMembers.take(id, monotonic, cost) : 0
     if (wait > 0) return request.refuse(tooOften(joinsPerMinute, 'join requests with this invite', wait))
     const { agent } = request.caller
     // Copied: the bytes are a view of the whole request.
@@ -261,21 +269,18 @@ export class Joins {
     }
   }
 
-  /** Asks the store. Without a result, a poll that wants something new goes on waiting. */
-  #ask(poll: Poll, onlyIfNew: boolean): void {
+  /** Asks the store. Without a new request, a poll that may wait goes on waiting. */
+  #ask(poll: Poll, mayWait: boolean): void {
     if (poll.asking) {
       poll.more = true
       return
     }
     poll.asking = true
     poll.more = false
-    const { request, account, channel, limit } = poll
-    const { agent, nonce } = request.caller
-    const session = toHex(nonce)
-    const place = `${session} ${channel}`
+    const { request, account, channel, limit, after } = poll
+    const { agent } = request.caller
     const limits = { maxRequests: limit, maxBytes: MAX_POLLED_BYTES, now: this.#effects.now }
-    const asked = { actor: { agent, account }, channel, session, after: this.#given.get(place) ?? 0, onlyIfNew }
-    this.#effects.store('takeJoins', { ...asked, ...limits }, (outcome) => {
+    this.#effects.store('takeJoins', { actor: { agent, account }, channel, after, ...limits }, (outcome) => {
       poll.asking = false
       // Its stream has ended, or the relay is about to stop.
       if (!this.#polls.has(poll)) return
@@ -283,33 +288,18 @@ export class Joins {
         this.#polls.delete(poll)
         return request.refuse(refusalOf(outcome.error))
       }
-      const { joins, lastNumber } = outcome.value
-      if (lastNumber > asked.after) this.#noteGiven(place, lastNumber)
-      if (joins.length > 0 || !onlyIfNew) this.#give(poll, joins)
+      if (outcome.value.joins.length > 0 || !mayWait) this.#give(poll, outcome.value)
       else if (poll.more) this.#ask(poll, poll.until > this.#effects.monotonic)
     })
   }
 
-  #noteGiven(place: string, number: number): void {
-    // Moved to the end: the first one is the session that was given nothing for longest.
-    this.#given.delete(place)
-    this.#given.set(place, number)
-    if (this.#given.size <= MAX_SESSIONS) return
-    for (const oldest of this.#given.keys()) {
-      this.#given.delete(oldest)
-      return
-    }
-  }
-
-  #give(poll: Poll, joins: readonly JoinRequest[]): void {
+  #give(poll: Poll, { joins, last, pending }: StoreResult<'takeJoins'>): void {
     this.#polls.delete(poll)
-    const requests = joins.map(({ invite, agent, box }) => {
-      return { inviteId: fromHex(invite), agentId: fromHex(agent), box }
+    const requests = joins.map(({ invite, agent, box, number }) => {
+      return { inviteId: fromHex(invite), agentId: fromHex(agent), box, number: BigInt(number) }
     })
-    poll.request.answer({
-      case: 'pollJoinRequests',
-      value: create(PollJoinRequestsResponseSchema, { requests }),
-    })
+    const fields = { requests, last: BigInt(last), pending: pending.map(BigInt) }
+    poll.request.answer({ case: 'pollJoinRequests', value: create(PollJoinRequestsResponseSchema, fields) })
   }
 }
 

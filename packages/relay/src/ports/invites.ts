@@ -32,6 +32,12 @@ export interface JoinRequest {
   readonly until: Time
 }
 
+/** A join request that was stored. */
+export interface NumberedJoin extends JoinRequest {
+  /** Rises with every request that a channel gets. */
+  readonly number: number
+}
+
 /** The operations of the store on invites and join requests: request and result of each. */
 export interface InviteOperations {
   registerInvite: [
@@ -71,32 +77,24 @@ export interface InviteOperations {
     },
     Done | Refusal,
   ]
-  /**
-   * The join requests of a channel that wait for an agent, as owner or member: those it has not been given in this session
-   * first, and in order of arrival. Those for the owner are marked as given.
-   */
+  /** The join requests of a channel that wait for an agent, as owner or member, in order of arrival. */
   takeJoins: [
     {
       readonly actor: Actor & { readonly account: Account }
       readonly channel: ChannelId
-      /** Identifies the agent's session. */
-      readonly session: string
-      /** The number of the last request for members that this session was given. */
+      /** Only those with a higher number: whoever has a token must not make anyone fetch its request twice. */
       readonly after: number
-      /**
-       * Return nothing unless there is a request that this session has not been given, and of those for members only such:
-       * otherwise each new joiner would cost every member all that wait.
-       */
-      readonly onlyIfNew: boolean
       readonly maxRequests: number
       /** At least one request is returned, however large. */
       readonly maxBytes: number
       readonly now: Time
     },
     {
-      readonly joins: readonly JoinRequest[]
+      readonly joins: readonly NumberedJoin[]
       /** The `after` of the next call. */
-      readonly lastNumber: number
+      readonly last: number
+      /** The numbers up to `after` that still wait. */
+      readonly pending: readonly number[]
     },
   ]
   /** Ends a join request by the agent that registered the invite. Emits `joinAnswered`. `not_found` if there is none. */

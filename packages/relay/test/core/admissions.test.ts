@@ -41,8 +41,8 @@ async function invite({ world, owner, channelId }: Scene, changes: object = {}):
   return token
 }
 
-async function polled(agent: Agent, channelId: Uint8Array, waitMs = 0): Promise<string[]> {
-  const { requests } = await agent.request('pollJoinRequests', { channelId, waitMs })
+async function polled(agent: Agent, channelId: Uint8Array, waitMs = 0, after = 0n): Promise<string[]> {
+  const { requests } = await agent.request('pollJoinRequests', { channelId, waitMs, after })
   return requests.map(({ agentId }) => toHex(agentId))
 }
 
@@ -58,7 +58,8 @@ test('a request wakes the polls of all members, and the one who commits first ad
   await ask(dave, token)
   for (const found of await Promise.all(polls)) assert.deepEqual(found, [toHex(dave.id)])
   // The next wait is for the next joiner.
-  const next = polled(bob, channelId, 60_000)
+  const { last: after } = await bob.request('pollJoinRequests', { channelId })
+  const next = polled(bob, channelId, 60_000, after)
   await quiet()
   await ask(erin, token)
   assert.deepEqual(await next, [toHex(erin.id)])
@@ -152,4 +153,44 @@ test('the requests with one invite are limited per minute, because each goes to 
   })
   await ask(late, await invite(at))
   await world.advance(30_000)
+})
+
+test('a request is given once in a poll that goes on after it, however often and large', async (t) => {
+  const at = await scene(t)
+  const { bob, owner, channelId, world } = at
+  const token = await invite(at)
+  const [dave, erin] = [await connect(world), await connect(world)]
+  await ask(dave, token, 16_384)
+  await ask(erin, token, 16_384)
+  const first = await bob.request('pollJoinRequests', { channelId, limit: 1 })
+  const second = await bob.request('pollJoinRequests', { channelId, waitMs: 25_000, after: first.last })
+  assert.deepEqual(
+    [...first.requests, ...second.requests].map(({ agentId }) => toHex(agentId)),
+    [toHex(dave.id), toHex(erin.id)],
+  )
+  const { last: after } = second
+  const waiting = bob.request('pollJoinRequests', { channelId, waitMs: 25_000, after })
+  await quiet()
+  await world.advance(25_000)
+  const numbers = [first, second].flatMap(({ requests }) => requests.map(({ number }) => number))
+  const empty = await waiting
+  assert.deepEqual([empty.requests, empty.last, empty.pending], [[], after, numbers])
+  // What is no longer waiting is not pending.
+  await owner.request('answerJoin', { inviteId: token.inviteId, agentId: dave.id, code: 'group_full' })
+  assert.deepEqual((await bob.request('pollJoinRequests', { channelId, after })).pending, numbers.slice(1))
+})
+
+test('a large request counts for each KiB, and a poll for each poll', async (t) => {
+  const at = await scene(t, { rates: { joinsPerMinute: 20, pollsPerMinute: 3 } })
+  const { bob, channelId, world } = at
+  const token = await invite(at)
+  await ask(await connect(world), token, 16_384)
+  await assert.rejects(ask(await connect(world), token, 5000), refusal('rate_limited'))
+  await ask(await connect(world), token, 4096)
+  for (let left = 3; left > 0; left--) await polled(bob, channelId)
+  await assert.rejects(polled(bob, channelId), (error) => {
+    return error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 20_000
+  })
+  await world.advance(20_000)
+  await polled(bob, channelId)
 })

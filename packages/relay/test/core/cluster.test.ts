@@ -280,16 +280,18 @@ test('a joiner asks at one node, and members that poll at others hear of it', as
   const expiresAtMs = BigInt(cluster.nodes[0].now() + 3_600_000)
   await owner.request('registerInvite', { channelId, ...token, expiresAtMs, maxUses: 1, members: true })
   const [dave, frank] = [await connect(cluster.nodes[1]), await connect(cluster.nodes[1])]
+  let after = 0n
   const ask = async (joiner: Agent, pause: number): Promise<void> => {
-    const polls = [owner, eve].map((agent) => agent.request('pollJoinRequests', { channelId, waitMs: 60_000 }))
+    const polls = [owner, eve].map((agent) => agent.request('pollJoinRequests', { channelId, waitMs: 60_000, after }))
     await quiet()
     await askToJoin(joiner, token, randomBytes(100))
     await cluster.advance(pause)
-    for (const { requests } of await Promise.all(polls)) {
+    for (const { requests, last } of await Promise.all(polls)) {
       assert.deepEqual(
         requests.map(({ agentId }) => toHex(agentId)),
         [toHex(joiner.id)],
       )
+      after = last
     }
   }
   await ask(dave, 0)

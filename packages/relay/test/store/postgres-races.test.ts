@@ -102,9 +102,7 @@ test('a join request that is deleted while another channel’s are taken is not 
   const taken = first.run('takeJoins', {
     actor: member('alice'),
     channel,
-    session: 's',
     after: 0,
-    onlyIfNew: false,
     maxRequests: 9,
     maxBytes: 9999,
     now,

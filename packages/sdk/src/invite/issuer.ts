@@ -67,6 +67,7 @@ export class InviteIssuer {
   /** A session is open. */
   opened(): void {
     this.#openedAt = this.#agent.context.now()
+    this.#polls.opened()
     for (const { admissions, sender } of this.#agent.memberships) {
       // Killed before it answered them: any message shows them that this agent is here.
       if (admissions.unanswered.length === 0) continue

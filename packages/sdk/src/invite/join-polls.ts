@@ -5,11 +5,17 @@ import type { AgentServices } from '../core/agent/services.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { ChannelId } from '../ports.ts'
 import { retryDelay } from '../session/refusal.ts'
+import { PendingJoins } from './pending-joins.ts'
 
 /** The relay allows an agent this many concurrent polls. */
 const POLLS = 4
 const LONG_POLL_MS = 25_000
-const SHORT_POLL_MS = 1000
+/** Between two polls that do not wait, for each channel that is polled, but at least as long as for four. */
+const SHORT_POLL_MS = 250
+/** So many polls are made in a window at most, whatever the relay answers. It allows twice as many. */
+const MOST_POLLS = 20
+const WINDOW_MS = 4000
+const TURN_MS = 200
 
 /** What polling needs from the issuer. */
 export interface PollHost {
@@ -24,12 +30,15 @@ export interface PollHost {
 
 /** The polls of one agent. */
 export class JoinPolls {
-  readonly #agent: Pick<AgentServices, 'memberships' | 'requests' | 'timers'>
+  readonly #agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'timers'>
   readonly #host: PollHost
+  /** The number of sessions so far, and of polls in the last window. */
+  #sessions = 0
+  #recent = 0
   /** The channels being polled. */
   readonly #polled = new Set<ChannelId>()
 
-  constructor(agent: Pick<AgentServices, 'memberships' | 'requests' | 'timers'>, host: PollHost) {
+  constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'timers'>, host: PollHost) {
     this.#agent = agent
     this.#host = host
   }
@@ -41,22 +50,45 @@ export class JoinPolls {
     this.#host.watch(this.#poll(channel).finally(() => this.#polled.delete(channel)))
   }
 
+  /** A session is open: the relay gives all requests again. */
+  opened(): void {
+    this.#sessions++
+  }
+
   async #poll(channel: ChannelId): Promise<void> {
-    const { memberships, requests, timers } = this.#agent
+    const { context, memberships, requests, timers } = this.#agent
+    const pending = new PendingJoins()
+    let session = this.#sessions
+    let triedAt = context.now()
     while (!this.#host.isStopped) {
       const membership = memberships.get(channel)
       if (!membership || membership.failure || !this.#host.hasInvites(channel)) return
+      await this.#turn()
+      if (session !== this.#sessions) pending.restart()
+      session = this.#sessions
       const { channelId } = membership
       const waitMs = this.#polled.size > POLLS ? 0 : LONG_POLL_MS
-      const value = message(PollJoinRequestsRequestSchema, { channelId, waitMs, limit: 0 })
+      const value = message(PollJoinRequestsRequestSchema, { channelId, waitMs, limit: 0, after: pending.after })
       const outcome = await requests.outcome({ case: 'pollJoinRequests', value })
       if (outcome.type === 'refused') {
         if (outcome.error.code !== 'rate_limited' && outcome.error.code !== 'unavailable') return
         await timers.wait(retryDelay(outcome.error.retryAfterMs))
       } else if (outcome.body.case === 'pollJoinRequests') {
-        await this.#host.take(membership, outcome.body.value.requests)
-        if (waitMs === 0) await timers.wait(SHORT_POLL_MS)
+        const fresh = pending.take(outcome.body.value)
+        // What could not be decided is tried again, but not for each that is new.
+        const isRetry = fresh.length === 0 || context.now() - triedAt >= LONG_POLL_MS
+        if (isRetry) triedAt = context.now()
+        await this.#host.take(membership, isRetry ? pending.all : fresh)
+        if (waitMs === 0) await timers.wait(SHORT_POLL_MS * Math.max(POLLS, this.#polled.size))
       }
     }
+  }
+
+  /** Waits until another poll may be made. */
+  async #turn(): Promise<void> {
+    const { timers } = this.#agent
+    while (this.#recent >= MOST_POLLS) await timers.wait(TURN_MS)
+    this.#recent++
+    timers.later(WINDOW_MS, () => this.#recent--)
   }
 }

@@ -18,7 +18,7 @@ const MAX_NOTICES = 10_000
 /** All short-lived rows, in memory. */
 export class MemoryTransientRows implements TransientRows {
   /** Oldest first. */
-  readonly #joins = new Map<string, JoinRequest & Pick<JoinHeader, 'number' | 'given'>>()
+  readonly #joins = new Map<string, JoinRequest & Pick<JoinHeader, 'number'>>()
   #lastNumber = 0
   readonly #nonces = new Map<string, Time>()
   readonly #notices: StoreEvent[] = []
@@ -37,12 +37,7 @@ export class MemoryTransientRows implements TransientRows {
   }
 
   putJoin(join: JoinRequest): void {
-    this.#joins.set(keyOf(join.invite, join.agent), { ...join, number: ++this.#lastNumber, given: undefined })
-  }
-
-  giveJoin(invite: string, agent: AgentId, given: string): void {
-    const join = this.#joins.get(keyOf(invite, agent))
-    if (join) this.#joins.set(keyOf(invite, agent), { ...join, given })
+    this.#joins.set(keyOf(join.invite, join.agent), { ...join, number: ++this.#lastNumber })
   }
 
   dropJoin(invite: string, agent: AgentId): void {

@@ -105,11 +105,11 @@ const PARTS: readonly Part[] = [
   },
   {
     table: 'joins',
-    sql: `SELECT number, queue, channel, invite, agent, until, given, checksum, box FROM joins
+    sql: `SELECT number, queue, channel, invite, agent, until, checksum, box FROM joins
       WHERE number > ? ORDER BY number`,
     first: [0],
     key: (row) => row.slice(0, 1),
-    checked: ([, queue, , invite, agent, , , sum, box]) => [queue, invite, agent, box, sum] as Row,
+    checked: ([, queue, , invite, agent, , sum, box]) => [queue, invite, agent, box, sum] as Row,
   },
   {
     table: 'nonces',

@@ -23,7 +23,7 @@ const COLUMNS = {
   group_infos: 'channel bigint, entry bigint, checksum bigint, group_info bytea',
   invites: `changed bigint, id text, channel bytea, agent bytea, admission_key bytea, expires_at bigint, max_uses bigint,
     uses bigint, revoked int, members int, checksum bigint`,
-  joins: `number bigint, queue bytea, channel bytea, invite text, agent bytea, until bigint, given text,
+  joins: `number bigint, queue bytea, channel bytea, invite text, agent bytea, until bigint,
     checksum bigint, box bytea`,
   nonces: 'nonce bytea, until bigint',
   ids: 'channel bigint, key bytea, entry bigint, head bigint, at bigint, checksum bigint',

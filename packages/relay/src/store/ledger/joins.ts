@@ -2,7 +2,7 @@
  * Join requests: kept until the agent that registered the invite has answered, or someone has added the joiner, or they
  * expire. Those that any member may answer live as long as their invite.
  */
-import type { Done, Invite, JoinRequest, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Done, Invite, JoinRequest, NumberedJoin, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, refuse } from './context.ts'
 import { isForMembers, whyEnded } from './invite-uses.ts'
 import type { Channel } from './state.ts'
@@ -80,35 +80,27 @@ function crowded(message: string): Refusal {
   return { refused: 'rate_limited', message, retryAfterMs: CROWDED_MS }
 }
 
-/** The join requests of a channel for an agent: as the owner, which has then been given them, and as a member. */
+/** The join requests of a channel for an agent: as the owner, and as a member. */
 export function takeJoins(context: Context, request: StoreRequest<'takeJoins'>): StoreResult<'takeJoins'> {
   const { transient } = context.rows
-  const { actor, channel, session, after, onlyIfNew, maxRequests, maxBytes, now } = request
+  const { actor, channel, after, maxRequests, maxBytes, now } = request
   const waiting = (owner: JoinRequest['owner']): (JoinHeader & Pick<JoinRequest, 'owner'>)[] => {
     const found = transient.joinsOf(queueOf({ owner, channel }))
     return found.filter((join) => join.channel === channel && join.until > now).map((join) => ({ ...join, owner }))
   }
-  const own = waiting(actor.agent)
   const shared = isRefusal(admit(context, actor, channel)) ? [] : waiting(undefined)
-  const isNew = ({ owner, number, given }: (typeof own)[number]): boolean =>
-    owner === undefined ? number > after : given !== session
-  // New requests first, so that unanswered ones do not block them.
-  const fresh = [...own, ...shared].filter(isNew)
-  if (onlyIfNew && fresh.length === 0) return { joins: [], lastNumber: after }
-  const known = [...own, ...(onlyIfNew ? [] : shared)].filter((join) => !isNew(join))
-  const joins: JoinRequest[] = []
+  const all = [...waiting(actor.agent), ...shared].toSorted((a, b) => a.number - b.number)
+  const joins: NumberedJoin[] = []
   let bytes = 0
-  let lastNumber = after
-  for (const join of [...fresh, ...known].slice(0, maxRequests)) {
-    bytes += join.size
+  for (const { size, ...join } of all.filter(({ number }) => number > after).slice(0, maxRequests)) {
+    bytes += size
     if (joins.length > 0 && bytes > maxBytes) break
-    const { invite, agent, owner, until } = join
+    const { invite, agent, owner, until, number } = join
     const box = transient.joinBox(queueOf({ owner, channel }), invite, agent)
-    joins.push({ invite, channel, owner, agent, box, until })
-    if (owner === undefined) lastNumber = Math.max(lastNumber, join.number)
-    else if (isNew(join)) transient.giveJoin(invite, agent, session)
+    joins.push({ invite, channel, owner, agent, box, until, number })
   }
-  return { joins, lastNumber }
+  const pending = all.map(({ number }) => number).filter((number) => number <= after)
+  return { joins, last: joins.at(-1)?.number ?? after, pending }
 }
 
 /**

@@ -11,12 +11,10 @@ export function queueOf({ owner, channel }: Pick<JoinRequest, 'owner' | 'channel
 
 /** A join request without its box. */
 export interface JoinHeader extends Omit<JoinRequest, 'box' | 'owner'> {
-  /** Rises with every request that a queue gets. */
+  /** Rises with every request that a channel gets. */
   readonly number: number
   /** The size of its box. */
   readonly size: number
-  /** The owner's session that was given it last. */
-  readonly given: string | undefined
 }
 
 /** The events of a store since a position. */
@@ -33,7 +31,6 @@ export interface TransientRows {
   joinBox(queue: JoinQueue, invite: string, agent: AgentId): Uint8Array
   /** Stores a request as the newest of its queue. There must be none of this agent for this invite. */
   putJoin(join: JoinRequest): void
-  giveJoin(invite: string, agent: AgentId, session: string): void
   dropJoin(invite: string, agent: AgentId): void
   /** Returns false if it was used before. */
   useNonce(nonce: Uint8Array, until: Time): boolean

@@ -177,7 +177,6 @@ export const TABLES: string = `
     invite text NOT NULL,
     agent bytea NOT NULL,
     until bigint NOT NULL,
-    given text,
     checksum bigint NOT NULL,
     box bytea NOT NULL,
     UNIQUE (invite, agent)

@@ -199,7 +199,6 @@ const TABLES = `
     invite TEXT NOT NULL,
     agent BLOB NOT NULL,
     until INTEGER NOT NULL,
-    given TEXT,
     checksum INTEGER NOT NULL,
     box BLOB NOT NULL,
     UNIQUE (invite, agent)

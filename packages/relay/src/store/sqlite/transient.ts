@@ -10,26 +10,17 @@ import { type Prepared, prepared } from './statements.ts'
 const SWEEP_ROWS = 2048
 
 const SQL = {
-  joins: `SELECT number, invite, channel, agent, until, length(box), given FROM joins
+  joins: `SELECT number, invite, channel, agent, until, length(box) FROM joins
     WHERE queue = ? ORDER BY number`,
   box: 'SELECT queue, invite, agent, box, checksum FROM joins WHERE invite = ? AND agent = ?',
   putJoin: `INSERT INTO joins (channel, until, queue, invite, agent, box, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-  giveJoin: 'UPDATE joins SET given = ? WHERE invite = ? AND agent = ?',
   dropJoin: 'DELETE FROM joins WHERE invite = ? AND agent = ?',
   expireJoins: 'DELETE FROM joins WHERE number IN (SELECT number FROM joins WHERE until <= ? LIMIT ?)',
   useNonce: 'INSERT INTO nonces VALUES (?, ?) ON CONFLICT DO NOTHING',
   expireNonces: 'DELETE FROM nonces WHERE nonce IN (SELECT nonce FROM nonces WHERE until <= ? LIMIT ?)',
 }
 
-type JoinRow = [
-  number: number,
-  invite: string,
-  channel: Uint8Array,
-  agent: Uint8Array,
-  until: Time,
-  size: number,
-  given: string | null,
-]
+type JoinRow = [number: number, invite: string, channel: Uint8Array, agent: Uint8Array, until: Time, size: number]
 
 /** The short-lived rows of an open database. */
 export class SqliteTransientRows implements TransientRows {
@@ -41,8 +32,8 @@ export class SqliteTransientRows implements TransientRows {
 
   joinsOf(queue: JoinQueue): readonly JoinHeader[] {
     const rows = this.#statements.joins.all(fromHex(queue)) as unknown as JoinRow[]
-    return rows.map(([number, invite, channel, agent, until, size, given]) => {
-      return { number, invite, channel: toHex(channel), agent: toHex(agent), until, size, given: given ?? undefined }
+    return rows.map(([number, invite, channel, agent, until, size]) => {
+      return { number, invite, channel: toHex(channel), agent: toHex(agent), until, size }
     })
   }
 
@@ -55,10 +46,6 @@ export class SqliteTransientRows implements TransientRows {
     const { invite, channel, agent, box, until } = join
     const row = sealed([fromHex(queueOf(join)), invite, fromHex(agent), box])
     this.#statements.putJoin.run(fromHex(channel), until, ...row)
-  }
-
-  giveJoin(invite: string, agent: AgentId, session: string): void {
-    this.#statements.giveJoin.run(session, invite, fromHex(agent))
   }
 
   dropJoin(invite: string, agent: AgentId): void {

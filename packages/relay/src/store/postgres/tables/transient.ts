@@ -18,12 +18,11 @@ import { type Transaction, ask, bytea, send } from '../write.ts'
 const SWEEP_ROWS = 2048
 
 const NUMBERS = statement(`SELECT nextval(pg_get_serial_sequence('joins', 'number')) FROM generate_series(1, $1::int)`)
-const JOINS = statement(`SELECT number, invite, channel, agent, until, octet_length(box)::bigint, given FROM joins
+const JOINS = statement(`SELECT number, invite, channel, agent, until, octet_length(box)::bigint FROM joins
   WHERE queue = $1 ORDER BY number`)
 const BOX = statement('SELECT queue, invite, agent, box, checksum FROM joins WHERE queue = $1')
 const PUT_JOIN = statement(`INSERT INTO joins (number, channel, until, queue, invite, agent, box, checksum)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`)
-const GIVE_JOIN = statement('UPDATE joins SET given = $1 WHERE invite = $2 AND agent = $3')
 const DROP_JOIN = statement('DELETE FROM joins WHERE invite = $1 AND agent = $2')
 const EXPIRE_JOINS = statement(`DELETE FROM joins WHERE number IN
   (SELECT number FROM joins WHERE until <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`)
@@ -53,13 +52,12 @@ interface NoticePosition {
   readonly page?: { readonly now: string; readonly xid: string; readonly number: number }
 }
 
-type JoinRow = [number, string, Uint8Array, Uint8Array, Time, number, string | null]
+type JoinRow = [number, string, Uint8Array, Uint8Array, Time, number]
 
 /** A request that the batch stores. */
 interface NewJoin {
   readonly number: number
   readonly join: JoinRequest
-  readonly given: string | undefined
 }
 
 /** The short-lived rows of a transaction. */
@@ -73,7 +71,6 @@ export class TransientTable implements TransientRows, Table {
   #numbers: number[] = []
   #numbered = 0
   readonly #put = new Map<string, NewJoin>()
-  readonly #given = new Map<string, readonly [session: string, invite: string, agent: AgentId]>()
   readonly #dropped = new Map<string, readonly [invite: string, agent: AgentId]>()
   #events: StoreEvent[] = []
   #expiry: Time | undefined
@@ -90,7 +87,7 @@ export class TransientTable implements TransientRows, Table {
   }
 
   rewind(): void {
-    for (const changes of [this.#used, this.#put, this.#given, this.#dropped]) changes.clear()
+    for (const changes of [this.#used, this.#put, this.#dropped]) changes.clear()
     this.#numbered = 0
     this.#events = []
     this.#expiry = undefined
@@ -99,17 +96,15 @@ export class TransientTable implements TransientRows, Table {
   joinsOf(queue: JoinQueue): readonly JoinHeader[] {
     const rows = this.#facts.need(`joins ${queue}`, () => ask(this.#transaction, JOINS, [bytea(queue)]))
     const stored = (rows as JoinRow[])
-      .map(([number, invite, channel, agent, until, size, given]) => {
-        const key = keyOf(invite, toHex(agent))
-        const session = this.#given.get(key)?.[0] ?? given ?? undefined
-        return { number, invite, channel: toHex(channel), agent: toHex(agent), until, size, given: session }
+      .map(([number, invite, channel, agent, until, size]) => {
+        return { number, invite, channel: toHex(channel), agent: toHex(agent), until, size }
       })
       .filter(({ invite, agent }) => !this.#dropped.has(keyOf(invite, agent)))
     const own = [...this.#put.values()].filter(({ join }) => queueOf(join) === queue)
     return [
       ...stored,
-      ...own.map(({ number, join: { invite, channel, agent, until, box }, given }) => {
-        return { number, invite, channel, agent, until, size: box.length, given }
+      ...own.map(({ number, join: { invite, channel, agent, until, box } }) => {
+        return { number, invite, channel, agent, until, size: box.length }
       }),
     ]
   }
@@ -135,20 +130,12 @@ export class TransientTable implements TransientRows, Table {
     const number = this.#numbers[this.#numbered]
     if (number === undefined) throw new Missing(() => this.reserve(this.#numbers.length + 1))
     this.#numbered += 1
-    this.#put.set(keyOf(join.invite, join.agent), { number, join, given: undefined })
-  }
-
-  giveJoin(invite: string, agent: AgentId, session: string): void {
-    const key = keyOf(invite, agent)
-    const own = this.#put.get(key)
-    if (own) this.#put.set(key, { ...own, given: session })
-    this.#given.set(key, [session, invite, agent])
+    this.#put.set(keyOf(join.invite, join.agent), { number, join })
   }
 
   dropJoin(invite: string, agent: AgentId): void {
     const key = keyOf(invite, agent)
     this.#put.delete(key)
-    this.#given.delete(key)
     this.#dropped.set(key, [invite, agent])
   }
 
@@ -206,9 +193,6 @@ export class TransientTable implements TransientRows, Table {
       send(this.#transaction, DROP_JOIN, [invite, bytea(agent)])
     }
     for (const each of this.#put.values()) send(this.#transaction, PUT_JOIN, joinRow(each))
-    for (const [session, invite, agent] of this.#given.values()) {
-      send(this.#transaction, GIVE_JOIN, [session, invite, bytea(agent)])
-    }
     if (this.#events.length > 0) send(this.#transaction, PUT_NOTICES, [this.#events.map(toJson)])
     if (this.#expiry === undefined) return
     send(this.#transaction, EXPIRE_JOINS, [this.#expiry, SWEEP_ROWS])
