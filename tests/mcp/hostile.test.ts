@@ -129,7 +129,7 @@ test('bad input is a tool error with a code and a sentence', async () => {
     ['owner', 0],
     ['members', 1],
   ] as const) {
-    const args: object = { channel: made.channel, uses: 2, ...(admit && { admit }) }
+    const args: Record<string, unknown> = { channel: made.channel, uses: 2, ...(admit && { admit }) }
     const { token: text } = await ok<{ token: string }>(ann, 'invite', args)
     assert.match(text, /^st_inv_/)
     assert.equal(Buffer.from(text.slice('st_inv_'.length), 'base64url')[1], flags)
