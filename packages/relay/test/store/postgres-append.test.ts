@@ -27,16 +27,18 @@ async function openNodes(t: TestContext, freshMs = 60_000): Promise<Nodes> {
   return { scratch, world, twin }
 }
 
-/** Notes the statements that are sent, in order; `text` of the first one waits until it is opened. */
+/** Notes the statements that are sent, in order; the first one with `text` waits until it is opened. */
 function watch(t: TestContext, text?: string): { sent: string[]; reached: Promise<void>; open: () => void } {
   const sent: string[] = []
+  let isHeld = false
   const reached = Promise.withResolvers<void>()
   const opened = Promise.withResolvers<void>()
   const rows = Reflect.get(Session.prototype, 'rows')
   const run = Reflect.get(Session.prototype, 'run')
   t.mock.method(Session.prototype, 'rows', async function (this: Session, ...asked: Parameters<Session['rows']>) {
     sent.push(asked[0].text)
-    if (text !== undefined && asked[0].text.includes(text)) {
+    if (text !== undefined && !isHeld && asked[0].text.includes(text)) {
+      isHeld = true
       reached.resolve()
       await opened.promise
     }
@@ -47,6 +49,13 @@ function watch(t: TestContext, text?: string): { sent: string[]; reached: Promis
     return run.apply(this, asked)
   })
   return { sent, reached: reached.promise, open: opened.resolve }
+}
+
+/** What a statement of a message does. */
+function kindOf(text: string): string {
+  if (text.includes('CROSS JOIN generate_series')) return 'read'
+  if (text.includes('LEFT JOIN accounts')) return 'account'
+  return text.includes('is_current') ? 'store' : text
 }
 
 async function indexes(world: ChannelFixture): Promise<number[]> {
@@ -83,15 +92,54 @@ test('a message that another node stores first is noticed', async (t) => {
   const message = world.say('alice')
   await held.reached
   const other = twin.run('append', twin.message('bob', { messageId: id16('of the other node') }))
-  // The other node remembers nothing of the channel, and does not use the statement that is held.
   assert.equal(accepted(await other), 3)
   held.open()
   assert.equal(accepted(await message), 4)
-  // For a while, the node asks with the lock.
+  // For a while, the node reads the channel before each message.
   const before = held.sent.length
   accepted(await world.say('alice'))
-  assert.ok(held.sent.slice(before).includes('BEGIN'))
+  assert.deepEqual(held.sent.slice(before).map(kindOf), ['read', 'store'])
   assert.deepEqual(await indexes(world), [1, 2, 3, 4, 5])
+})
+
+test('a message to a channel that the node does not remember takes three statements in two round trips', async (t) => {
+  const { twin } = await openNodes(t)
+  const held = watch(t, 'CROSS JOIN generate_series')
+  const message = twin.say('alice', { counter: 2, messageId: id16('of the other node') })
+  await held.reached
+  // What came before is of the new connection.
+  const start = held.sent.findIndex((text) => kindOf(text) === 'read')
+  await new Promise(setImmediate)
+  // Both before the first is answered.
+  assert.deepEqual(held.sent.slice(start).map(kindOf), ['read', 'account'])
+  held.open()
+  assert.equal(accepted(await message), 3)
+  accepted(await twin.say('alice', { counter: 3, messageId: id16('and one more') }))
+  assert.deepEqual(held.sent.slice(start).map(kindOf), ['read', 'account', 'store', 'store'])
+})
+
+test('a channel that changes even between reading and writing is locked for a while', async (t) => {
+  const { world, twin } = await openNodes(t)
+  const held = watch(t, 'is_current')
+  const message = twin.run('append', twin.message('bob', { messageId: id16('of the other node') }))
+  await held.reached
+  assert.equal(accepted(await world.say('alice')), 3)
+  held.open()
+  assert.equal(accepted(await message), 4)
+  const before = held.sent.length
+  accepted(await twin.run('append', twin.message('bob', { counter: 2, messageId: id16('and one more') })))
+  assert.equal(held.sent[before], 'BEGIN')
+  assert.deepEqual(await indexes(world), [1, 2, 3, 4, 5])
+})
+
+test('an acknowledgement in the same batch does not make a message wait for locks', async (t) => {
+  const { world, scratch } = await openNodes(t)
+  const { sent } = watch(t)
+  const [, message] = await Promise.all([world.ack('bob', 2), world.say('alice')])
+  accepted(message)
+  assert.equal(kindOf(sent[0] ?? ''), 'store')
+  const cursors = await scratch.query('select max(cursor_index) from static_relay.members')
+  assert.deepEqual(cursors, [['2']])
 })
 
 test('a change of another node that stores no message is noticed', async (t) => {

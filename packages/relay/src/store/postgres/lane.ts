@@ -4,17 +4,18 @@
  */
 import { hash, randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
-import { type Hash, StaticError } from '@static/protocol'
-import type { Retention, StoreListener, StoreRequest, Time } from '../../ports.ts'
+import type { Hash, StaticError } from '@static/protocol'
+import type { Retention, StoreListener, Time } from '../../ports.ts'
 import { batchLength, BATCH_CALLS } from '../batch.ts'
 import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
-import { type Proof, wasCommitted } from './doubt.ts'
+import { wasCommitted } from './doubt.ts'
 import { Missing, Unforeseen } from './facts.ts'
-import { ALONE, READING, assume, prefetch } from './needs.ts'
+import { Disconnected, type Doubt, Unreachable, isDamage, isDisconnection, unavailable } from './failures.ts'
+import { ALONE, type Append, READING, assume, prefetch } from './needs.ts'
 import { PostgresRows } from './rows.ts'
 import type { Session } from './session.ts'
-import type { CacheOptions } from './tables/channels.ts'
+import type { CacheOptions } from './tables/channel-cache.ts'
 import type { Transaction } from './write.ts'
 
 /** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
@@ -29,12 +30,8 @@ const MAX_STAMP = 2 ** 48 - 1
 const NO_PARTITION = '23514'
 /** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
 const CONFLICTS = new Set(['40001', '40P01', '23505', '55P03', NO_PARTITION])
-/** Damaged pages and indexes. */
-const DAMAGE = /^XX00[12]$/
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
-
-type Append = StoreRequest<'append'>
 
 interface Waiting {
   readonly call: Call
@@ -58,26 +55,6 @@ export interface LaneParts {
   readonly onExpired: (since: Time) => Promise<void>
   readonly onDamage: (error: unknown) => void
 }
-
-/** A batch whose COMMIT was sent: its answers, if it was committed, and what tells. */
-interface Doubt {
-  readonly answers: readonly (Answer | undefined)[]
-  readonly proof: Proof | undefined
-}
-
-/** The connection was lost, or cannot be used any more. */
-class Disconnected extends Error {
-  /** Set if the transaction may have been committed. */
-  readonly doubt: Doubt | undefined
-
-  constructor(doubt: Doubt | undefined, cause: unknown) {
-    super('the connection to PostgreSQL was lost', { cause })
-    this.doubt = doubt
-  }
-}
-
-/** There is no connection at the moment. */
-class Unreachable extends Disconnected {}
 
 /** Runs calls one batch after the other. */
 export class Lane {
@@ -202,28 +179,30 @@ export class Lane {
 
   /**
    * Stores messages in one round trip: decides on what is remembered, without a lock, and has PostgreSQL look whether that
-   * is current. Returns undefined if it is not, or if the batch needs anything else: then nothing is stored. Messages
-   * that would be refused, and those of channels where some were lately, have no answer: they must not slow down others.
+   * is current. What is not remembered is read first, in a round trip of its own. Returns undefined if it was not
+   * current, or if the messages need anything else: then nothing is stored. Messages that would be refused, those of
+   * channels where some were lately, and acknowledgements have no answer: they must not slow down others.
    */
   async #append(session: Session, calls: readonly Call[]): Promise<(Answer | undefined)[] | undefined> {
     const rows = this.#rows
-    if (!calls.every(({ name }) => name === 'append')) return undefined
-    const isSlow = ({ request }: Call): boolean => rows.channels.isDistrusted((request as Append).channel)
-    const fast = new Set(calls.filter((call) => !isSlow(call)))
+    if (!calls.every(({ name }) => name === 'append' || name === 'ack')) return undefined
+    const messages = calls.filter((call): call is Append => call.name === 'append')
+    const fast = new Set<Call>(messages.filter(({ request }) => !rows.channels.isDistrusted(request.channel)))
     if (fast.size === 0) return undefined
     this.#begin({ session, locks: true, isSingle: true })
     let doubt: Doubt | undefined
     try {
       await this.#ensureDays(calls)
       rows.begin()
-      if (!assume(rows, [...fast])) return undefined
+      await assume(rows, [...fast] as Append[])
       const accounts = rows.channels.accounts()
       const sizes = rows.accounts.fetch(accounts)
       // Awaited below.
       sizes.catch(() => {})
       if (!rows.accounts.assumeKnown(accounts)) await sizes
       const answers = calls.map((call) => {
-        const answer = fast.has(call) ? this.#call(call, true) : undefined
+        const isFast = fast.has(call) && !rows.channels.isDamaged((call as Append).request.channel)
+        const answer = isFast ? this.#call(call, true) : undefined
         return answer && isStored(answer) ? answer : undefined
       })
       const stored = answers.filter((answer) => answer !== undefined)
@@ -380,20 +359,4 @@ export class Lane {
 /** Whether a message was stored: not refused, and not a repeated one. */
 function isStored(answer: Answer): answer is Exclude<Answer, { readonly failed: unknown }> {
   return 'events' in answer && answer.events.length > 0
-}
-
-function isDamage(error: unknown): boolean {
-  if (error instanceof StaticError) return error.code === 'store_corrupt'
-  return DAMAGE.test((error as { code?: string }).code ?? '')
-}
-
-/** Whether an error is of the connection, not of our code. */
-function isDisconnection(error: unknown): boolean {
-  if (error instanceof StaticError) return false
-  const { code, message = '' } = error as { code?: string; message?: string }
-  return code === undefined ? /connection|timeout/i.test(message) : true
-}
-
-function unavailable(cause: unknown): StaticError {
-  return StaticError.of('unavailable', 'The relay cannot use its store. Retry later.', { cause })
 }

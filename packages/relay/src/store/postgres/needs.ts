@@ -28,6 +28,9 @@ export const READING: ReadonlySet<StoreOperation> = new Set<StoreOperation>([
  */
 export const ALONE: ReadonlySet<StoreOperation> = new Set<StoreOperation>(['sweep', 'owned', 'notices'])
 
+/** A message. */
+export type Append = Extract<Call, { readonly name: 'append' }>
+
 const CHANGING_ROSTERS = new Set<StoreOperation>(['commit', 'leave', 'welcome', 'reject', 'resetRoster'])
 
 const LOCK_KEYS = statement('SELECT key FROM locks WHERE key = ANY($1::int[]) ORDER BY key FOR UPDATE')
@@ -135,12 +138,19 @@ class Needs {
   }
 }
 
-/** Takes what is remembered for all that messages need. Returns false if something is not remembered. */
-export function assume({ channels, ids }: PostgresRows, calls: readonly Call[]): boolean {
+/**
+ * Takes what is remembered for all that messages need, and reads the rest without locks, in one round trip. The sender's
+ * account is usually the channel's; another one that is not known is read after it.
+ */
+export async function assume({ channels, ids, accounts }: PostgresRows, calls: readonly Append[]): Promise<void> {
   const needs = new Needs()
   for (const call of calls) needs.add(call)
   ids.assumeNew(needs.ids)
-  return channels.assumeCurrent(needs.channels)
+  const unknown = new Set(channels.assumeCurrent(needs.channels))
+  if (unknown.size === 0) return
+  const theirs = calls.filter(({ request }) => unknown.has(request.channel))
+  const likely = theirs.flatMap(({ request: { actor } }) => actor.account ?? [])
+  await settled([channels.read([...unknown]), accounts.fetch(likely)])
 }
 
 /** Locks and reads what the calls need. Again after a rewind: what is known is not read twice. */

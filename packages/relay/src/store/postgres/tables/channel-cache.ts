@@ -1,6 +1,7 @@
 /** Channel records that a lane remembers from one transaction to the next, each with the version it was read at. */
 import type { ChannelId } from '../../../ports.ts'
 import type { Channel } from '../../ledger/state.ts'
+import type { KnownAccounts } from './accounts.ts'
 
 /** Approximate memory limit for the records of all lanes, and the approximate size of their parts. */
 export const CACHED_BYTES: number = 64 * 1_048_576
@@ -9,6 +10,17 @@ const MEMBER_BYTES = 800
 const FORMER_BYTES = 1200
 const SENDER_BYTES = 600
 const POSITION_BYTES = 300
+
+/** What a lane may remember. */
+export interface CacheOptions {
+  readonly cachedBytes: number
+  /**
+   * How long cursors of members that other nodes may have moved count as known, in a channel that holds entries, and how
+   * long a channel that another node was seen to change counts as shared.
+   */
+  readonly freshMs: number
+  readonly accounts: KnownAccounts
+}
 
 /** A channel as it is in the database, or as the current transaction has changed it. */
 export interface Kept {

@@ -2,7 +2,7 @@
 import { toHex } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../../ports.ts'
 import type { Glance } from '../../ledger/rows.ts'
-import { type Channel, type Member, type Sender, lowestCursor, placeMember } from '../../ledger/state.ts'
+import { type Channel, type Member, type Sender, findMember, lowestCursor, placeMember } from '../../ledger/state.ts'
 import { damaged, intact } from '../../sqlite/checksum.ts'
 import {
   type ChannelRow,
@@ -15,7 +15,16 @@ import {
 import type { Row, Statement } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { Kept } from './channel-cache.ts'
-import { CHANNEL_COLUMNS, GLANCE, MEMBERS, MEMBER_COLUMNS, PARTS } from './channel-statements.ts'
+import {
+  CHANNEL_COLUMNS,
+  END_COLUMNS,
+  GLANCE,
+  MEMBERS,
+  MEMBER_COLUMNS,
+  PARTS,
+  SENDER_COLUMNS,
+  WHOLE,
+} from './channel-statements.ts'
 import type { LogTable } from './log.ts'
 
 /** What is needed to read channels. */
@@ -42,16 +51,43 @@ export async function readParts(transaction: Transaction, ids: readonly ChannelI
   return { ids: new Set(ids), members, senders, ends }
 }
 
+/** Channels as they were at one moment: rows of `READ`, and their parts. */
+export async function readWhole(
+  transaction: Transaction,
+  ids: readonly ChannelId[],
+): Promise<{ readonly rows: readonly Row[]; readonly parts: ChannelParts }> {
+  const all = Map.groupBy(await ask(transaction, WHOLE, [ids.map(bytea)]), ([part]) => part as number)
+  const columns = (part: number, start: number, count: number): Row[] =>
+    (all.get(part) ?? [])
+      .filter((row) => row[start] !== null)
+      .map((row) => [row[1], ...row.slice(start, start + count)])
+  const [channel, end] = [2, 3 + CHANNEL_COLUMNS]
+  const member = end + END_COLUMNS
+  const sender = member + MEMBER_COLUMNS
+  const parts = {
+    ids: new Set(ids),
+    ends: columns(0, end, END_COLUMNS),
+    members: columns(1, member, MEMBER_COLUMNS),
+    senders: columns(2, sender, SENDER_COLUMNS),
+  }
+  return { rows: columns(0, channel, 1 + CHANNEL_COLUMNS), parts }
+}
+
 /** Completes channels; reads what is not among the parts that were read with the channels themselves. */
 export async function loadChannels(loading: Loading, stale: readonly Kept[], early: ChannelParts): Promise<void> {
   const isRead = ({ channel: { id } }: Kept): boolean => early.ids.has(id)
-  complete(loading, stale.filter(isRead), early)
+  completeChannels(loading, stale.filter(isRead), early)
   const rest = stale.filter((kept) => !isRead(kept))
   const ids = rest.map(({ channel }) => channel.id)
-  complete(loading, rest, await readParts(loading.transaction, ids))
+  completeChannels(loading, rest, await readParts(loading.transaction, ids))
 }
 
-function complete({ log, guard }: Loading, stale: readonly Kept[], { members, senders, ends }: ChannelParts): void {
+/** Completes channels from parts that were read with them. */
+export function completeChannels(
+  { log, guard }: Loading,
+  stale: readonly Kept[],
+  { members, senders, ends }: ChannelParts,
+): void {
   const endOf = new Map(ends.map((row) => [row[0] as number, row]))
   const membersOf = Map.groupBy(members, ([number]) => number as number)
   const sendersOf = Map.groupBy(senders, ([number]) => number as number)
@@ -79,6 +115,21 @@ export async function loadMembers({ transaction, guard }: Loading, aged: readonl
     channel.former.clear()
     guard(channel.id, () => placeMembers(channel, membersOf.get(channel.number) ?? []))
     kept.membersAt = performance.now()
+  }
+}
+
+/** Takes over cursors and receipts that other nodes have moved, in the channels that `known` returns. */
+export function moveCursors(rows: readonly Row[], known: (id: ChannelId) => Channel | undefined): void {
+  for (const [, ...row] of rows) {
+    const { agent, cursor, receipt } = toMember(row)
+    const channel = known(toHex(row[0] as Uint8Array))
+    const member = channel && findMember(channel, agent)
+    if (member) member.receipt = receipt
+    if (!channel || !member || member.cursor.index >= cursor.index) continue
+    member.cursor = cursor
+    channel.lag = undefined
+    channel.awaited = undefined
+    channel.acked = lowestCursor(channel)
   }
 }
 

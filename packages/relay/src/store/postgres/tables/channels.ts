@@ -5,30 +5,28 @@
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Head, Position } from '../../../ports.ts'
 import type { Glance, NewChannel } from '../../ledger/rows.ts'
-import { type Channel, emptyChannel, findMember, lowestCursor, newChannel, onRoster } from '../../ledger/state.ts'
+import { type Channel, emptyChannel, findMember, newChannel, onRoster } from '../../ledger/state.ts'
 import { intact } from '../../sqlite/checksum.ts'
 import { readChannel } from '../../sqlite/records.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import type { Row } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
-import type { KnownAccounts } from './accounts.ts'
-import { ChannelCache, type Kept } from './channel-cache.ts'
-import { intactChannel, loadChannels, loadMembers, readGlances, readParts, toMember } from './channel-loader.ts'
+import { type CacheOptions, ChannelCache, type Kept } from './channel-cache.ts'
+import {
+  type Loading,
+  completeChannels,
+  intactChannel,
+  loadChannels,
+  loadMembers,
+  moveCursors,
+  readGlances,
+  readParts,
+  readWhole,
+} from './channel-loader.ts'
 import { ACTING, FOUNDING, HEADS, LOCK, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import type { LogTable } from './log.ts'
-import { SharedChannels } from './shared-channels.ts'
-
-/** What a lane may remember. */
-export interface CacheOptions {
-  readonly cachedBytes: number
-  /**
-   * How long cursors of members that other nodes may have moved count as known, in a channel that holds entries, and how
-   * long a channel that another node was seen to change counts as shared.
-   */
-  readonly freshMs: number
-  readonly accounts: KnownAccounts
-}
+import { Trust } from './trust.ts'
 
 /** An agent in a channel. */
 export interface Acting {
@@ -47,14 +45,9 @@ const NO_MEMBERS: CurrentMembers = { acting: [], rosters: new Set() }
 /** The channels of a lane. */
 export class ChannelTable implements Table {
   readonly #transaction: Transaction
-  readonly #log: LogTable
   readonly #freshMs: number
   readonly #cache: ChannelCache
-  readonly #shared: SharedChannels
-  /** Channels whose messages could not be stored at once. */
-  readonly #distrusted: SharedChannels
-  /** The versions that the last batch of messages took for current. */
-  readonly #assumed = new Map<ChannelId, number>()
+  readonly #trust: Trust
   readonly #facts = new Facts()
   /** The channels of this transaction. Null: it does not exist, or was deleted. */
   readonly #present = new Map<ChannelId, Kept | null>()
@@ -65,16 +58,16 @@ export class ChannelTable implements Table {
   readonly #damaged = new Map<ChannelId, unknown>()
   /** All that this transaction has read. */
   readonly #seen = new Set<ChannelId>()
+  readonly #loading: Loading
   #numbers: number[] = []
   #changes: ChannelChanges
 
   constructor(transaction: Transaction, log: LogTable, { cachedBytes, freshMs }: CacheOptions) {
     this.#transaction = transaction
-    this.#log = log
     this.#freshMs = freshMs
     this.#cache = new ChannelCache(cachedBytes)
-    this.#shared = new SharedChannels(freshMs)
-    this.#distrusted = new SharedChannels(freshMs)
+    this.#trust = new Trust(freshMs)
+    this.#loading = { transaction, log, guard: (id, read) => this.#guard(id, read) }
     this.#changes = noChanges()
   }
 
@@ -262,7 +255,7 @@ export class ChannelTable implements Table {
     // Everything at once, where what is remembered will not be current.
     const early = readParts(
       this.#transaction,
-      [...wanted].filter((id) => !this.#cache.get(id) || this.#shared.has(id)),
+      [...wanted].filter((id) => !this.#cache.get(id) || this.#trust.isShared(id)),
     )
     // Awaited below, but the first may fail before.
     for (const promise of [refreshed, early]) promise.catch(() => {})
@@ -276,8 +269,7 @@ export class ChannelTable implements Table {
       const fresh = this.#guard(id, () => emptyChannel(readChannel(number as number, intactChannel(row))))
       if (!fresh) continue
       const known = this.#cache.get(id)
-      const before = known?.version ?? this.#assumed.get(id)
-      if (before !== undefined && before !== version) this.#shared.add(id)
+      this.#trust.found(id, version as number, known?.version)
       if (known && known.version === version && known.channel.number === number) {
         this.#present.set(id, known)
         const isAged = now - known.membersAt >= this.#freshMs && holdsEntries(known.channel)
@@ -288,9 +280,32 @@ export class ChannelTable implements Table {
         stale.add(kept)
       }
     }
-    const loading = { transaction: this.#transaction, log: this.#log, guard: this.#guard.bind(this) }
-    const applied = refreshed.then((found) => this.#apply(found, stale))
-    await Promise.all([loadChannels(loading, [...stale], await early), loadMembers(loading, aged), applied])
+    const currentOf = (id: ChannelId): Channel | undefined => {
+      const kept = this.#present.get(id)
+      return kept && !stale.has(kept) ? kept.channel : undefined
+    }
+    const applied = refreshed.then((found) => moveCursors(found, currentOf))
+    await Promise.all([loadChannels(this.#loading, [...stale], await early), loadMembers(this.#loading, aged), applied])
+  }
+
+  /**
+   * Reads channels as they are at one moment, without locks. Only for messages: the statement that stores them looks
+   * whether the channels have changed since.
+   */
+  async read(ids: readonly ChannelId[]): Promise<void> {
+    const { rows, parts } = await readWhole(this.#transaction, ids)
+    const now = performance.now()
+    for (const id of ids) this.#present.set(id, null)
+    const found = rows.flatMap(([number, version, ...row]): Kept[] => {
+      const id = toHex(row[0] as Uint8Array)
+      const channel = this.#guard(id, () => emptyChannel(readChannel(number as number, intactChannel(row))))
+      if (!channel) return []
+      const kept = { channel, version: version as number, membersAt: now }
+      this.#present.set(id, kept)
+      this.#trust.assume(id, kept.version, 'read')
+      return [kept]
+    })
+    completeChannels(this.#loading, found, parts)
   }
 
   /** The version that a channel was read at. */
@@ -305,25 +320,27 @@ export class ChannelTable implements Table {
 
   /** For a while, nothing remembered of a channel is taken for current. */
   distrust(id: ChannelId): void {
-    this.#distrusted.add(id)
+    this.#trust.distrust(id)
   }
 
   isDistrusted(id: ChannelId): boolean {
-    return this.#distrusted.has(id)
+    return this.#trust.isDistrusted(id)
   }
 
   /**
-   * Takes what is remembered for current, until the statement that stores messages finds out. Returns false if one of
-   * the channels is not remembered, or if another node uses it, too.
+   * Takes what is remembered for current, until the statement that stores messages finds out. Returns the channels that
+   * must be read: those that are not remembered, and those that another node uses, too.
    */
-  assumeCurrent(ids: readonly ChannelId[]): boolean {
+  assumeCurrent(ids: readonly ChannelId[]): ChannelId[] {
+    const unknown = new Set<ChannelId>()
     for (const id of ids) {
       const known = this.#cache.get(id)
-      if (!known || this.#shared.has(id)) return false
-      this.#present.set(id, known)
-      this.#assumed.set(id, known.version)
+      if (known && !this.#trust.isShared(id)) {
+        this.#present.set(id, known)
+        this.#trust.assume(id, known.version, 'remembered')
+      } else unknown.add(id)
     }
-    return true
+    return [...unknown]
   }
 
   write(): void {
@@ -334,7 +351,7 @@ export class ChannelTable implements Table {
   /** The transaction is committed: what is in memory is what is stored. */
   committed(): void {
     const { changed, raised, created } = this.#changes
-    this.#assumed.clear()
+    this.#trust.settle()
     for (const channel of [...changed, ...created.keys()]) {
       channel.changes.channel = false
       channel.changes.members.clear()
@@ -363,21 +380,6 @@ export class ChannelTable implements Table {
     if (cached.length === 0) return []
     const values = [cached.map(({ channel }) => bytea(channel)), cached.map(({ agent }) => bytea(agent))]
     return ask(this.#transaction, ACTING, values)
-  }
-
-  #apply(rows: readonly Row[], stale: ReadonlySet<Kept>): void {
-    for (const [, ...row] of rows) {
-      const { agent, cursor, receipt } = toMember(row)
-      const kept = this.#present.get(toHex(row[0] as Uint8Array))
-      const member = kept && !stale.has(kept) ? findMember(kept.channel, agent) : undefined
-      if (member) member.receipt = receipt
-      if (!kept || !member || member.cursor.index >= cursor.index) continue
-      const { channel } = kept
-      member.cursor = cursor
-      channel.lag = undefined
-      channel.awaited = undefined
-      channel.acked = lowestCursor(channel)
-    }
   }
 }
 
