@@ -18,6 +18,7 @@ export type {
   Topic,
   WireListener,
 } from './ports/bus.ts'
+export type { StoreEvent } from './ports/events.ts'
 export type { Invite, JoinRequest, NumberedJoin } from './ports/invites.ts'
 export type {
   AckedPosition,
@@ -35,21 +36,17 @@ export type {
   WelcomeFields,
 } from './ports/log.ts'
 export type {
-  Account,
-  Actor,
-  Done,
   Gap,
   Head,
-  Laggard,
   OwnedChannel,
   Pressure,
-  Refusal,
   Standing,
   StoreOperation,
   StoreRequest,
   StoreResult,
   Unpaid,
 } from './ports/operations.ts'
+export type { Account, Actor, Done, Laggard, Refusal } from './ports/outcome.ts'
 export {
   type Deployment,
   type Durability,
@@ -57,7 +54,6 @@ export {
   type Retention,
   type Store,
   type StoreCensus,
-  type StoreEvent,
   type StoreListener,
 } from './ports/store.ts'
 export type {

@@ -14,6 +14,7 @@ import {
   type Time,
 } from '../ports.ts'
 import type { KeyPackages } from './channels/key-packages.ts'
+import type { Claimed, OtherNodes } from './channels/other-nodes.ts'
 import type { Receipts } from './channels/receipts.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
@@ -62,13 +63,6 @@ const CROSSING_MS = 50
 /** More than clocks of nodes differ. */
 const STALE_MS = 2000
 
-/** The result of a claim at other nodes. */
-export interface Claimed {
-  readonly keyPackage: Uint8Array | undefined
-  /** The agent has had too many claims: when to retry. */
-  readonly waitMs: number
-}
-
 /** What was asked of the store because messages may have been missed, for the metrics. */
 export interface CatchUpCounts {
   /** Questions for the ends of logs, and for other events. */
@@ -87,7 +81,7 @@ interface Claim {
 const NONE: Claimed = { keyPackage: undefined, waitMs: 0 }
 
 /** This node's part in the cluster. */
-export class Cluster {
+export class Cluster implements OtherNodes {
   readonly #options: ClusterOptions
   readonly #parts: ClusterParts
   readonly #tally = new EventTally()

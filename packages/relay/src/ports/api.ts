@@ -1,6 +1,6 @@
 /** What the relay needs from the API: token verification and quota. */
 import type { Lease, RelayOverview, TokenClaims } from '@static/protocol'
-import type { Account } from './operations.ts'
+import type { Account } from './outcome.ts'
 
 /** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
 export type TokenVerifier = (jwt: string) => Promise<TokenClaims>

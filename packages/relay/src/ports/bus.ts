@@ -3,8 +3,8 @@
  * reordered, and whoever misses one finds it in the store.
  */
 import type { AgentId, ChannelId, MemberReceipt, Time } from './log.ts'
-import type { Account } from './operations.ts'
-import type { StoreEvent } from './store.ts'
+import type { Account } from './outcome.ts'
+import type { StoreEvent } from './events.ts'
 
 /** Identifies a node while it runs: 32 hexadecimal digits, new with every start. */
 export type NodeId = string

@@ -1,6 +1,6 @@
 /** Invites and the requests of those who want to join with one, and the operations of a store on them. */
 import type { AgentId, ChannelId, Time } from './log.ts'
-import type { Account, Actor, Done, Refusal } from './operations.ts'
+import type { Account, Actor, Done, Refusal } from './outcome.ts'
 
 /** An invite that joiners may use to ask for admission. */
 export interface Invite {

@@ -1,5 +1,6 @@
 /** The operations of a store: what they take, what they return, and why they are refused. */
 import type { ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
+import type { StoreEvent } from './events.ts'
 import type { InviteOperations } from './invites.ts'
 import type {
   AckedPosition,
@@ -13,19 +14,7 @@ import type {
   Time,
   WelcomeFields,
 } from './log.ts'
-import type { StoreEvent } from './store.ts'
-
-/** The account whose messages are counted. */
-export interface Account {
-  readonly id: string
-  readonly mode: Mode
-}
-
-/** Who makes a request. Without an account it is a guest. */
-export interface Actor {
-  readonly agent: AgentId
-  readonly account: Account | undefined
-}
+import type { Account, Actor, Done, Laggard, Refusal } from './outcome.ts'
 
 /** An agent's state in a channel. */
 export interface Standing {
@@ -69,21 +58,6 @@ export interface Head {
   readonly slot: number
 }
 
-/** Why the store refused. Nothing has changed. */
-export interface Refusal {
-  readonly refused: ErrorCode
-  /** One sentence for people; the default text of the code if missing. */
-  readonly message?: string
-  /** With `epoch_mismatch`. */
-  readonly head?: number
-  /** With `out_of_order`. */
-  readonly lastCounter?: number
-  /** With `queue_full`: some of the members the channel is waiting for. */
-  readonly lagging?: readonly Laggard[]
-  /** With `rate_limited`: when to retry. */
-  readonly retryAfterMs?: number
-}
-
 /** A channel, as its owner's account may see it from outside. */
 export interface OwnedChannel {
   readonly id: ChannelId
@@ -96,13 +70,6 @@ export interface OwnedChannel {
   readonly members: number
   /** The members furthest behind, first. */
   readonly behind: readonly Laggard[]
-}
-
-/** A member that is behind. */
-export interface Laggard {
-  readonly agent: AgentId
-  /** Entries that it has not acknowledged. */
-  readonly waiting: number
 }
 
 /** Reported to a sender when a channel is filling up. */
@@ -118,11 +85,6 @@ export interface Unpaid {
   readonly unpaid: Account
   /** How many messages of the quota it costs. Default: 1. */
   readonly units?: number
-}
-
-/** Success without a result. */
-export interface Done {
-  readonly done: true
 }
 
 /** The operations of the store: request and result of each. */

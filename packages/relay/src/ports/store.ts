@@ -2,41 +2,9 @@
  * The interface of a log engine. The store decides slot, index, duplicates, counters and roster, because several nodes
  * may share one.
  */
-import type { AgentId, ChannelId, Entry, Time } from './log.ts'
+import type { StoreEvent } from './events.ts'
+import type { Time } from './log.ts'
 import type { StoreOperation, StoreRequest, StoreResult } from './operations.ts'
-
-/** An event in a channel, on any node: the source of every push. Emitted once it is durable. */
-export type StoreEvent =
-  | { readonly type: 'appended'; readonly channel: ChannelId; readonly entry: Entry }
-  /** A Welcome is waiting for an agent. `inviteId` (hexadecimal) is empty if it did not use an invite. */
-  | { readonly type: 'welcomed'; readonly channel: ChannelId; readonly agent: AgentId; readonly inviteId: string }
-  | {
-      readonly type: 'rejected'
-      readonly channel: ChannelId
-      readonly slot: number
-      readonly sender: AgentId
-      readonly undoneAdds: readonly AgentId[]
-      readonly undoneRemoves: readonly AgentId[]
-    }
-  | {
-      readonly type: 'rosterReset'
-      readonly channel: ChannelId
-      /** No longer on the roster or in the group. */
-      readonly dropped: readonly AgentId[]
-      /** On the roster again. */
-      readonly returned: readonly AgentId[]
-    }
-  | { readonly type: 'barLifted'; readonly channel: ChannelId; readonly agent: AgentId }
-  | {
-      readonly type: 'deleted'
-      readonly channel: ChannelId
-      readonly name: string
-      readonly members: readonly AgentId[]
-    }
-  /** A join request is waiting for the agent that registered the invite, or, without an owner, for any member. */
-  | { readonly type: 'joinRequested'; readonly channel: ChannelId; readonly owner: AgentId | undefined }
-  /** A join request ended without a Welcome. `code` is an error code. */
-  | { readonly type: 'joinAnswered'; readonly agent: AgentId; readonly inviteId: string; readonly code: string }
 
 /** How durable an answered operation is: lost with the process, on disk, or also on the disk of a standby. */
 export type Durability = 'memory' | 'fsync' | 'fsync+standby'

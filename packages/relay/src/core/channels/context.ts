@@ -2,13 +2,13 @@
 import { ENVELOPE_LIMITS } from '@static/protocol'
 import type { Actor, AgentId, Refusal } from '../../ports.ts'
 import type { Settings } from '../../settings.ts'
-import type { Cluster } from '../cluster.ts'
 import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
 import type { CoreCrypto, Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Presence } from '../presence.ts'
 import { refusalOf } from '../server-messages.ts'
+import type { OtherNodes } from './other-nodes.ts'
 
 /** The dependencies of every handler. */
 export interface ChannelContext {
@@ -18,7 +18,7 @@ export interface ChannelContext {
   readonly delivery: Delivery
   readonly presence: Presence
   /** The other nodes; undefined if there is only this one. */
-  readonly cluster: () => Cluster | undefined
+  readonly cluster: () => OtherNodes | undefined
 }
 
 /** The sender of a request, for the store. */

@@ -8,7 +8,6 @@ import {
   UploadKeyPackageResponseSchema,
 } from '@static/protocol/relay'
 import type { Account, AgentId } from '../../ports.ts'
-import type { Claimed } from '../cluster.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, wrong } from '../request-fields.ts'
@@ -16,6 +15,7 @@ import { type RefusalDetails, serverMessage, tooOften } from '../server-messages
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 import { KeyPackagePool, type PooledKeyPackage } from './key-package-pool.ts'
 import { readKeyPackage } from './key-package-reader.ts'
+import type { Claimed } from './other-nodes.ts'
 
 /** The GroupContext extension of channels (SPEC.md 4): an agent that does not support it cannot be added. */
 const REQUIRED_EXTENSION = 0xf57a
