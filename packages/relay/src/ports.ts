@@ -51,6 +51,7 @@ export {
   type Deployment,
   type Durability,
   MAX_STORE_CLOCK_OFFSET_MS,
+  OutcomeUnknown,
   type Retention,
   type Store,
   type StoreCensus,

@@ -20,6 +20,7 @@ import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
 import { EventTally } from './event-tally.ts'
 import type { Outcome } from './io.ts'
+import { NONE_CLAIMED, RemoteClaims } from './remote-claims.ts'
 import type { Session } from './stream.ts'
 
 /** What a node knows of itself. */
@@ -55,8 +56,6 @@ const MAX_NOTICES = 500
 const HEADS_AT_ONCE = 500
 /** Doubts within this time are one. */
 const DOUBT_MS = 200
-const CLAIM_MS = 1000
-const MAX_CLAIMS = 10_000
 const MAX_TOLD = 10_000
 /** Messages of two sessions cross only if these were opened within this time. */
 const CROSSING_MS = 50
@@ -72,14 +71,6 @@ export interface CatchUpCounts {
   readonly gaps: number
 }
 
-interface Claim {
-  readonly settle: (claimed: Claimed) => void
-  /** By the monotonic clock. */
-  readonly until: Time
-}
-
-const NONE: Claimed = { keyPackage: undefined, waitMs: 0 }
-
 /** This node's part in the cluster. */
 export class Cluster implements OtherNodes {
   readonly #options: ClusterOptions
@@ -89,12 +80,13 @@ export class Cluster implements OtherNodes {
   readonly #agents = new Set<AgentId>()
   /** Channels whose end must be asked for. */
   readonly #unsure = new Set<ChannelId>()
+  /** Channels that may have grown here without an event. */
+  readonly #untold = new Set<ChannelId>()
   /** Channels that the store did not know in the last round. */
   readonly #missing = new Set<ChannelId>()
-  readonly #claims = new Map<number, Claim>()
+  readonly #claims = new RemoteClaims()
   /** Events that came lately, by sender and number. */
   readonly #told = new Set<string>()
-  #lastClaim = 0
   #lastEvent = 0
   #position: string | undefined
   /** What waits until the first position is known. */
@@ -109,6 +101,7 @@ export class Cluster implements OtherNodes {
   constructor(options: ClusterOptions, parts: ClusterParts) {
     this.#options = options
     this.#parts = parts
+    parts.effects.onUnknown = (channel) => this.#unknown(channel)
   }
 
   get catchUps(): CatchUpCounts {
@@ -187,10 +180,8 @@ export class Cluster implements OtherNodes {
   claim(agent: AgentId, then: (claimed: Claimed) => void): void {
     const { effects } = this.#parts
     const { connected, nodes } = this.#options.bus()
-    if (!connected || nodes === 0 || this.#claims.size >= MAX_CLAIMS) return then(NONE)
-    const id = ++this.#lastClaim
-    this.#claims.set(id, { settle: then, until: effects.monotonic + CLAIM_MS })
-    effects.publish(`a.${agent}`, { type: 'claim', id, agent })
+    if (!connected || nodes === 0 || this.#claims.isFull) return then(NONE_CLAIMED)
+    effects.publish(`a.${agent}`, { type: 'claim', id: this.#claims.add(effects.monotonic, then), agent })
   }
 
   // ---- What happens elsewhere ----
@@ -207,11 +198,8 @@ export class Cluster implements OtherNodes {
         return this.#enteredElsewhere(news.agent, news.at, from)
       case 'claim':
         return this.#claimedBy(news.id, news.agent, from)
-      case 'claimed': {
-        const claim = this.#claims.get(news.id)
-        this.#claims.delete(news.id)
-        return claim?.settle(news)
-      }
+      case 'claimed':
+        return this.#claims.answered(news.id, news)
       case 'moved':
         this.#parts.keyPackages.receive(news.account, news.agent, news.keyPackages)
         return this.follow(news.agent)
@@ -226,13 +214,18 @@ export class Cluster implements OtherNodes {
     this.#roundAt = Math.min(this.#roundAt, this.#parts.effects.monotonic - ROUND_MS.heard + DOUBT_MS)
   }
 
+  /** The store could not say whether it did something. If it did, no event tells of it. */
+  #unknown(channel: ChannelId | undefined): void {
+    if (channel !== undefined) {
+      this.#unsure.add(channel)
+      this.#untold.add(channel)
+    }
+    this.doubt()
+  }
+
   tick(): void {
     const { monotonic: now } = this.#parts.effects
-    for (const [id, { settle, until }] of this.#claims) {
-      if (until > now) break
-      this.#claims.delete(id)
-      settle(NONE)
-    }
+    this.#claims.tick(now)
     this.#tally.forget(now)
     if (now - this.#roundAt >= (this.#hearsAll ? ROUND_MS.heard : ROUND_MS.alone)) this.#round(now)
     this.#askHeads()
@@ -247,7 +240,7 @@ export class Cluster implements OtherNodes {
   /** Asks the store for everything that matters here. */
   #round(now: Time): void {
     this.#roundAt = now
-    for (const channel of this.#channels) this.#unsure.add(channel)
+    for (const channel of [...this.#channels, ...this.#untold]) this.#unsure.add(channel)
     for (const agent of this.#agents) if (!this.#isHere(agent)) this.#unfollow(agent)
     this.#askNotices()
   }
@@ -347,16 +340,20 @@ export class Cluster implements OtherNodes {
     this.#parts.effects.store('heads', { channels }, (outcome) => {
       this.#isReadingHeads = false
       if (!outcome.ok) {
-        for (const channel of channels) if (this.#channels.has(channel)) this.#unsure.add(channel)
+        for (const channel of channels) {
+          if (this.#channels.has(channel) || this.#untold.has(channel)) this.#unsure.add(channel)
+        }
         return
       }
-      const { delivery } = this.#parts
+      const { delivery, effects } = this.#parts
       const found = new Map(outcome.value.heads.map(({ channel, index }) => [channel, index]))
       for (const channel of channels) {
         const index = found.get(channel)
+        const isUntold = this.#untold.delete(channel)
         if (index === undefined) this.#gone(channel)
         else {
           this.#missing.delete(channel)
+          if (isUntold) effects.publish(`c.${channel}`, { type: 'reached', channel, index })
           if (delivery.reached(channel, index)) this.#catchUps.gaps += 1
         }
       }

@@ -1,7 +1,18 @@
 /** The effects of one `handle` call, and the continuations of asynchronous ones. */
 import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
-import type { Account, News, StoreRequest, StoreResult, StoreOperation, StreamId, Time, Topic } from '../ports.ts'
+import {
+  type Account,
+  type ChannelId,
+  type News,
+  OutcomeUnknown,
+  type StoreOperation,
+  type StoreRequest,
+  type StoreResult,
+  type StreamId,
+  type Time,
+  type Topic,
+} from '../ports.ts'
 import type { Effect, Outcome, SessionNotice, Settlement, StoreEffect } from './io.ts'
 import type { Excess } from './limits.ts'
 
@@ -16,6 +27,9 @@ export class Effects {
   #list: Effect[] = []
   #lastId = 0
   readonly #waiting = new Map<number, Then<never>>()
+
+  /** Called when the store does not know whether it did something, in this channel if it was about one. */
+  onUnknown: (channel: ChannelId | undefined) => void = () => {}
 
   /** `tookMs`: for an answer, the time since its request came. */
   send(streams: readonly StreamId[], message: ServerMessage, tookMs?: number): void {
@@ -55,7 +69,11 @@ export class Effects {
   }
 
   store<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>, then: Then<StoreResult<Name>>): void {
-    this.#list.push({ type: 'store', id: this.#wait(then), name, request } as StoreEffect)
+    const answered: Then<StoreResult<Name>> = (outcome) => {
+      if (isUnknown(outcome)) this.onUnknown('channel' in request ? request.channel : undefined)
+      then(outcome)
+    }
+    this.#list.push({ type: 'store', id: this.#wait(answered), name, request } as StoreEffect)
   }
 
   verify(jwt: string, then: Then<TokenClaims>): void {
@@ -98,4 +116,9 @@ export class Effects {
     this.#waiting.set(this.#lastId, then)
     return this.#lastId
   }
+}
+
+/** Whether the store may have done what it was asked for, although it failed. */
+export function isUnknown(outcome: Outcome<unknown>): boolean {
+  return !outcome.ok && outcome.error instanceof OutcomeUnknown
 }

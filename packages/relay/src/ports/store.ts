@@ -2,6 +2,7 @@
  * The interface of a log engine. The store decides slot, index, duplicates, counters and roster, because several nodes
  * may share one.
  */
+import { TransportError } from '@static/protocol'
 import type { StoreEvent } from './events.ts'
 import type { Time } from './log.ts'
 import type { StoreOperation, StoreRequest, StoreResult } from './operations.ts'
@@ -21,10 +22,23 @@ export interface Deployment {
   readonly busKey?: Uint8Array | undefined
 }
 
+/**
+ * The engine does not know whether an operation was done: the connection to its database was lost while it was committed.
+ * If it was done, it has no event; repeated, it gets the first answer.
+ */
+export class OutcomeUnknown extends TransportError {
+  constructor(cause: unknown) {
+    super('unavailable', 'The relay cannot use its store. Retry later.', { cause })
+  }
+}
+
 /** An engine of the relay's log. A promise resolves once the operation is as durable as the engine can make it. */
 export interface Store {
   readonly deployment: Deployment
-  /** Operations start in the order of the calls. Rejects only if the engine itself fails; then nothing has changed. */
+  /**
+   * Operations start in the order of the calls. Rejects only if the engine itself fails; then nothing has changed, unless
+   * the error is `OutcomeUnknown`.
+   */
   run<Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): Promise<StoreResult<Name>>
   /** Whether the engine can write. */
   healthy(): boolean

@@ -436,6 +436,24 @@ test('what happens right after a node has started is not missed there', async (t
   assert.ok(cases(bob).includes('commitRejected'))
 })
 
+test('a message that was stored though the store could not say so reaches all, is charged, and is answered', async (t) => {
+  const cluster = await openMemoryCluster(t)
+  const { owner, bob, eve, channelId } = await channelOver(cluster)
+  const [ciphertext, messageId] = [randomBytes(64), randomBytes(16)]
+  const send = (): Promise<{ index: bigint }> => owner.send(channelId, 1n, 1n, ciphertext, messageId)
+  await cluster.advance(200)
+  cluster.unsure.add(0)
+  await assert.rejects(send(), refusal('unavailable'))
+  await cluster.advance(200)
+  await cluster.advance(200)
+  for (const member of [owner, bob, eve]) assert.equal(indexes(member).at(-1), 2)
+  assert.equal((await send()).index, 2n)
+  await quiet()
+  for (const member of [owner, bob, eve]) assert.equal(indexes(member).at(-1), 2)
+  for (const node of cluster.nodes) await node.driver.drain()
+  assert.equal(cluster.nodes[0].api.spent.get('acme/live'), 1)
+})
+
 test('a node whose clock is wrong takes no new session, and keeps those it has', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, channelId } = await channelOver(cluster)

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
+import type { StoreEvent } from '../../src/ports.ts'
 import { Session } from '../../src/store/postgres/session.ts'
 import type { PostgresStore } from '../../src/store/postgres/store.ts'
 import { emptyScratch, openScratch, type Scratch } from '../support/postgres.ts'
@@ -84,6 +85,28 @@ test('the size of an account that has aged is read beside the message', async (t
   held.open()
   assert.equal(accepted(await message), 3)
   assert.equal(held.sent.length, 2, held.sent.join('\n'))
+})
+
+test('a message is stored and announced even if the size of its account cannot be read beside it', async (t) => {
+  const scratch = await emptyScratch()
+  const events: StoreEvent[] = []
+  const listener = (event: StoreEvent): void => void events.push(event)
+  const store = await openScratch(scratch, RETENTION, listener, { lanes: 1, freshMs: 1e-6 })
+  t.after(() => store.close())
+  const world = new ChannelFixture(store, [])
+  await world.found('alice', 'bob')
+  accepted(await world.say('alice'))
+  events.splice(0)
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', async function (this: Session, ...asked: Parameters<Session['rows']>) {
+    if (!asked[0].text.includes('LEFT JOIN accounts')) return rows.apply(this, asked)
+    throw Object.assign(new Error('canceling statement due to statement timeout'), { code: '57014' })
+  })
+  assert.equal(accepted(await world.say('alice')), 3)
+  assert.deepEqual(
+    events.map((event) => event.type === 'appended' && event.entry.index),
+    [3],
+  )
 })
 
 test('a message that another node stores first is noticed', async (t) => {

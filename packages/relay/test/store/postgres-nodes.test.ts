@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
-import type { StoreEvent } from '../../src/ports.ts'
+import { OutcomeUnknown, type StoreEvent } from '../../src/ports.ts'
 import { Session } from '../../src/store/postgres/session.ts'
 import type { PostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, emptyScratch, openScratch } from '../support/postgres.ts'
@@ -82,6 +82,33 @@ for (const [way, isDone] of WAYS.flatMap((each) => [[each, true] as const, [each
     assertChain(world.channel, (await world.read('alice', 0)).entries)
   })
 }
+
+test('the store says so if it cannot know whether a vote was stored, and does it once', async (t) => {
+  const events: StoreEvent[] = []
+  const world = new ChannelFixture(await add(t, await emptyScratch(), events), events)
+  await world.found('alice', 'bob')
+  const { position } = await world.run('notices', { after: undefined, limit: 9 })
+  const slot = world.head
+  accepted(await world.commit('bob'))
+  world.told()
+  loseCommit(t, 'COMMIT', (commit) => commit())
+  await assert.rejects(world.reject(member('alice'), slot), OutcomeUnknown)
+  assert.deepEqual(world.told(), [])
+  const { events: found } = await world.run('notices', { after: position, limit: 9 })
+  assert.deepEqual(
+    found.map(({ type }) => type),
+    ['rejected'],
+  )
+  assert.deepEqual(await world.reject(member('alice'), slot), { rejected: true, votes: 1, needed: 2 })
+  assert.deepEqual(world.told(), [])
+})
+
+test('a read whose connection is lost is repeated', async (t) => {
+  const world = new ChannelFixture(await add(t, await emptyScratch()), [])
+  await world.found('alice', 'bob')
+  loseCommit(t, 'COMMIT', () => Promise.resolve())
+  assert.equal((await world.read('alice', 0)).entries.length, 1)
+})
 
 for (const way of WAYS) {
   test(`a message whose ${way} lost its connection while another node took its place is stored after that`, async (t) => {

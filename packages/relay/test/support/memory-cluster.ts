@@ -9,7 +9,7 @@ import { openMemoryStores } from '@static/testkit/store/relay-memory'
 import { NodeBus } from '../../src/bus/node-bus.ts'
 import type { CoreRunner } from '../../src/runner/core-runner.ts'
 import { settingsFrom } from '../../src/settings.ts'
-import type { StoreEvent } from '../../src/ports.ts'
+import { OutcomeUnknown, type Store, type StoreEvent } from '../../src/ports.ts'
 import { type MemoryRelay, quiet, startMemoryRelay } from './memory-relay.ts'
 
 /** Nodes that know of each other. */
@@ -18,6 +18,8 @@ export interface MemoryCluster {
   readonly bus: MemoryBus
   /** Nodes, counted from 0, that cannot write, and how long their store was silent when that was noticed. */
   readonly broken: Map<number, number>
+  /** Nodes, counted from 0, whose next message is stored, but whose store does not know that, and has no event. */
+  readonly unsure: Set<number>
   /** How far the store's clock is ahead of those of nodes, counted from 0. */
   readonly clockOffsets: Map<number, number>
   /** How many nodes the store knows of. */
@@ -44,16 +46,29 @@ export async function openMemoryCluster(
   const { retention } = settingsFrom(settings)
   const bus = new MemoryBus({ random: randomNumbers(SEED), post: queueMicrotask, maxBytes })
   const made: { driver?: CoreRunner }[] = [{}, {}, {}]
-  const listener = (at: number) => (event: StoreEvent) => made[at]?.driver?.event(event)
+  const muted = new Set<number>()
+  const listener = (at: number) => (event: StoreEvent) => {
+    if (!muted.has(at)) made[at]?.driver?.event(event)
+  }
   const stores = openMemoryStores({ retention }, [listener(0), listener(1), listener(2)])
   const api = new FakeApi(now)
   const broken = new Map<number, number>()
+  const unsure = new Set<number>()
   const clockOffsets = new Map<number, number>()
   const known = { nodes: 1 }
   const start = async (at: number): Promise<MemoryRelay> => {
     const own = made[at] ?? {}
+    const inner = stores[at] ?? stores[0]
+    const run: Store['run'] = async (name, request) => {
+      if (name !== 'append' || !unsure.delete(at)) return inner.run(name, request)
+      muted.add(at)
+      await inner.run(name, request)
+      muted.delete(at)
+      throw new OutcomeUnknown(new Error('the connection was lost'))
+    }
     const store = {
-      ...(stores[at] ?? stores[0]),
+      ...inner,
+      run,
       healthy: () => !broken.has(at),
       silentMs: () => broken.get(at) ?? 0,
       clockOffsetMs: () => clockOffsets.get(at),
@@ -83,5 +98,5 @@ export async function openMemoryCluster(
   }
   // They hear of each other.
   for (const ms of isNew ? [] : [0, 1000, 1000]) await advance(ms)
-  return { nodes, bus, broken, clockOffsets, known, advance }
+  return { nodes, bus, broken, unsure, clockOffsets, known, advance }
 }

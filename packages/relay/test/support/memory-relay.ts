@@ -7,7 +7,7 @@ import type { CatchUpCounts } from '../../src/core/cluster.ts'
 import { Relay } from '../../src/core/relay.ts'
 import { makeCrypto } from '../../src/crypto.ts'
 import { CoreRunner } from '../../src/runner/core-runner.ts'
-import type { Bus, Store } from '../../src/ports.ts'
+import { type Bus, OutcomeUnknown, type Store } from '../../src/ports.ts'
 import { settingsFrom } from '../../src/settings.ts'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { makeVerifier } from '../../src/api/token-verifier.ts'
@@ -102,7 +102,9 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     now: () => now() + skewMs,
     monotonic: now,
     onError: (error) => errors.push(error),
-    onStoreError: (error) => errors.push(error),
+    onStoreError: (error) => {
+      if (!(error instanceof OutcomeUnknown)) errors.push(error)
+    },
     onExcess: () => {},
     onSend: () => {},
     onSession: () => {},

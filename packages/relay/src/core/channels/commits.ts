@@ -15,6 +15,7 @@ import {
 } from '@static/protocol/relay'
 import type { ChannelId, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
 import { CommitRates, isReader } from '../commit-rates.ts'
+import { isUnknown } from '../effects.ts'
 import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
@@ -198,7 +199,10 @@ export class Commits {
   ): void {
     const store = { ...fields, paid: units.length } as unknown as StoreRequest<Name>
     this.#context.effects.store(name, store, (outcome) => {
-      const used = outcome.ok && 'units' in outcome.value && !('unpaid' in outcome.value) ? outcome.value.units : 0
+      // Who repeats a commit that was stored is not charged for it any more.
+      const unknown = isUnknown(outcome) ? units.length : 0
+      const used =
+        outcome.ok && 'units' in outcome.value && !('unpaid' in outcome.value) ? outcome.value.units : unknown
       units.slice(0, used).forEach((unit) => unit.use(request.caller.key))
       units.slice(used).forEach((unit) => unit.release())
       if (!outcome.ok || !('unpaid' in outcome.value)) {

@@ -2,6 +2,7 @@
 import { message as wireMessage, MESSAGE_ID_BYTES } from '@static/protocol'
 import { type SendMessageRequest, SendMessageResponseSchema } from '@static/protocol/relay'
 import type { Account, ChannelId, Refusal, StoreRequest } from '../../ports.ts'
+import { isUnknown } from '../effects.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import type { Quota, Unit } from '../quota.ts'
 import { channelIdOf, checkLength, numberOf } from '../request-fields.ts'
@@ -66,6 +67,8 @@ export class Messages {
   #append(request: PendingRequest, message: UnpaidMessage, unit: Unit | undefined, noUnit?: Refusal): void {
     this.#context.effects.store('append', { ...message, paid: unit !== undefined }, (outcome) => {
       const result = accepted(request, outcome)
+      // Who repeats a message that was stored is not charged for it any more.
+      if (isUnknown(outcome)) return unit?.use(request.caller.key)
       if (!result) return unit?.release()
       if ('unpaid' in result) {
         if (!request.caller.account) this.rememberPayer(message.channel, result.unpaid)

@@ -5,7 +5,7 @@
 import { hash, randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Hash, StaticError } from '@static/protocol'
-import type { Retention, StoreListener, Time } from '../../ports.ts'
+import { OutcomeUnknown, type Retention, type StoreListener, type Time } from '../../ports.ts'
 import { batchLength, BATCH_CALLS } from '../batch.ts'
 import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
@@ -130,7 +130,8 @@ export class Lane {
         if (doubt && isCommitted) return this.#answer(batch, doubt.answers)
         const isWorthIt = isCommitted === false && !(error instanceof Unreachable)
         if (isWorthIt && tries < 2) return this.#batch(batch, tries + 1)
-        for (const { reject } of batch) reject(unavailable(error))
+        const isUnknown = doubt !== undefined && isCommitted === undefined
+        for (const { reject } of batch) reject(isUnknown ? new OutcomeUnknown(error) : unavailable(error))
         return
       }
       if (code === NO_PARTITION) this.#parts.onMissingDay()
@@ -197,7 +198,6 @@ export class Lane {
       await assume(rows, [...fast] as Append[])
       const accounts = rows.channels.accounts()
       const sizes = rows.accounts.fetch(accounts)
-      // Awaited below.
       sizes.catch(() => {})
       if (!rows.accounts.assumeKnown(accounts)) await sizes
       const answers = calls.map((call) => {
@@ -211,7 +211,8 @@ export class Lane {
       const isPlain = stored.length > 0 && stored.every(({ result }) => !('pressure' in result))
       const storing = isPlain && rows.storeIfCurrent(stored.length)
       if (storing) doubt = { answers, proof: rows.proof() }
-      const [isDone] = await Promise.all([storing, sizes])
+      // What is read beside it cannot undo it: without these answers, nobody would be told of what was stored.
+      const [isDone] = await Promise.all([storing, sizes.catch((error: unknown) => this.#blame(error))])
       if (!isDone) {
         rows.rewind()
         return undefined
@@ -246,7 +247,7 @@ export class Lane {
       this.#noteSlow(calls, answers)
       rows.write()
       const started = performance.now()
-      doubt = { answers, proof: rows.proof() }
+      if (locks) doubt = { answers, proof: rows.proof() }
       const committed = session.run('COMMIT')
       const results = await Promise.allSettled([...this.#transaction.sent, committed])
       for (const result of results) if (result.status === 'rejected') throw result.reason

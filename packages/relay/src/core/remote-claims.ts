@@ -1,0 +1,47 @@
+/** KeyPackages that this node asks other nodes for. */
+import type { Time } from '../ports.ts'
+import type { Claimed } from './channels/other-nodes.ts'
+
+/** How long others have to answer. */
+const CLAIM_MS = 1000
+const MAX_CLAIMS = 10_000
+
+interface Claim {
+  readonly settle: (claimed: Claimed) => void
+  /** By the monotonic clock. */
+  readonly until: Time
+}
+
+/** The answer if there is none. */
+export const NONE_CLAIMED: Claimed = { keyPackage: undefined, waitMs: 0 }
+
+/** The claims that wait for an answer. */
+export class RemoteClaims {
+  /** Those that end first, first. */
+  readonly #claims = new Map<number, Claim>()
+  #last = 0
+
+  get isFull(): boolean {
+    return this.#claims.size >= MAX_CLAIMS
+  }
+
+  /** Returns the number of a new claim. */
+  add(now: Time, settle: (claimed: Claimed) => void): number {
+    const id = ++this.#last
+    this.#claims.set(id, { settle, until: now + CLAIM_MS })
+    return id
+  }
+
+  answered(id: number, claimed: Claimed): void {
+    const claim = this.#claims.get(id)
+    this.#claims.delete(id)
+    claim?.settle(claimed)
+  }
+
+  tick(now: Time): void {
+    for (const [id, { until }] of this.#claims) {
+      if (until > now) return
+      this.answered(id, NONE_CLAIMED)
+    }
+  }
+}
