@@ -128,6 +128,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [NAMES…]',
     prove: (words) => node('lab/bugs/proof.ts', words),
   },
+  house: {
+    about: 'print figures of each package: files, lines, classes, import circles, `any`, copies between packages',
+    prove: (words) => node('scripts/house.ts', words),
+  },
   supply: {
     about: 'check the lock file, list licences, ask for known vulnerabilities, and write a bill of materials',
     prove: (words) => node('lab/supply/proof.ts', words),

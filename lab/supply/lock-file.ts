@@ -58,8 +58,15 @@ export function lockedPackages(root: string): LockedPackage[] {
     }))
 }
 
-/** The places of the packages that a package of this project needs at run time. */
-export function runtimePaths(root: string, workspace: string): Set<string> {
+/**
+ * The places of the packages that packages of this project need at run time. `without`: packages that are loaded only
+ * with an option, and what they alone need.
+ */
+export function runtimePaths(
+  root: string,
+  workspaces: readonly string[],
+  without: ReadonlySet<string> = new Set(),
+): Set<string> {
   const entries = entriesOf(root)
   const found = new Set<string>()
   const visit = (path: string): void => {
@@ -67,11 +74,12 @@ export function runtimePaths(root: string, workspace: string): Set<string> {
     found.add(path)
     const { dependencies, optionalDependencies } = entries[path] ?? {}
     for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
+      if (without.has(name)) continue
       const place = resolvePackage(entries, path, name)
       if (place !== undefined) visit(place)
     }
   }
-  visit(workspace)
+  for (const workspace of workspaces) visit(workspace)
   return new Set([...found].filter((path) => path.includes('node_modules/')))
 }
 

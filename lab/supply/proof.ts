@@ -29,11 +29,23 @@ const answer = JSON.parse(audit.stdout || '{}') as { metadata?: { vulnerabilitie
 const known = answer.metadata?.vulnerabilities?.['total']
 if (known !== undefined && known > 0) fail(audit.stdout)
 
-// Vite builds the console and is not part of what is installed.
-const runtime = ['packages/cli', 'packages/relay', 'packages/sdk'].map((workspace) => {
-  const places = runtimePaths(root, workspace)
-  return `${packages.filter(({ path, isNative }) => places.has(path) && !isNative).length} for ${workspace.slice(9)}`
-})
+/** What a server loads only with `--database postgres://…` or `--nats`. */
+const OPTIONAL = new Set(['pg', '@nats-io/transport-node'])
+const count = (workspaces: readonly string[], without?: ReadonlySet<string>): number => {
+  const places = runtimePaths(root, workspaces, without)
+  return packages.filter(({ path, isNative }) => places.has(path) && !isNative).length
+}
+const counts = (name: string, ...workspaces: string[]): string => {
+  const all = count(workspaces)
+  const least = count(workspaces, OPTIONAL)
+  return least === all ? `${name} ${all}` : `${name} ${least} (${all} with PostgreSQL and NATS)`
+}
+const runtime = [
+  counts('relay', 'packages/relay'),
+  counts('relay and API', 'packages/relay', 'packages/api'),
+  counts('SDK', 'packages/sdk'),
+  counts('command line with everything', 'packages/cli'),
+]
 const audited = known === undefined ? 'the registry did not answer the audit' : 'no known vulnerability'
 process.stdout.write(`promise T15: runtime packages: ${runtime.join(', ')}; ${audited}; no install scripts run\n`)
 

@@ -17,10 +17,12 @@ test('every package in the lock file has a hash and a known licence, and none ru
   )
 })
 
-test('the relay needs at most 60 packages at run time', () => {
+test('the relay needs at most 40 packages at run time, and at most 60 with PostgreSQL and NATS', () => {
   const native = new Set(lockedPackages(ROOT).flatMap(({ path, isNative }) => (isNative ? [path] : [])))
-  const paths = [...runtimePaths(ROOT, 'packages/relay')].filter((path) => !native.has(path))
-  assert.ok(paths.length <= 60, `${paths.length} packages`)
+  const count = (without?: ReadonlySet<string>): number =>
+    [...runtimePaths(ROOT, ['packages/relay'], without)].filter((path) => !native.has(path)).length
+  const [all, least] = [count(), count(new Set(['pg', '@nats-io/transport-node']))]
+  assert.ok(all <= 60 && least <= 40 && least < all, `${all} packages, ${least} without PostgreSQL and NATS`)
 })
 
 test('a package without a hash, from elsewhere, with an odd licence or a script is a fault', (t) => {

@@ -161,6 +161,31 @@ for (const [path, specifier] of DOORS) {
   test(`the door is open: ${path} may import ${specifier}`, () => assert.ok(!refused.has(`${path} ${specifier}`)))
 }
 
+test('a function of more than 80 lines, a circle of imports and an `any` are refused', () => {
+  const long = 'packages/relay/src/long.ts'
+  const one = 'packages/relay/src/one.ts'
+  const two = 'packages/relay/src/two.ts'
+  const lines = (count: number): string => '  step()\n'.repeat(count)
+  const functionOf = (name: string, count: number): string =>
+    `export function ${name}(step: () => void): void {\n${lines(count - 2)}}\n`
+  const complaints = lint(
+    new Map([
+      [long, functionOf('fits', 80) + functionOf('doesNot', 81)],
+      [one, "import type { Two } from './two.ts'\nexport type One = Two | 1\n"],
+      [two, "import type { One } from './one.ts'\nexport type Two = One | any\n"],
+    ]),
+  )
+  for (const expected of [
+    `eslint(max-lines-per-function) ${long}:81`,
+    `import(no-cycle) ${one}:1`,
+    `import(no-cycle) ${two}:1`,
+    `typescript(no-explicit-any) ${two}:2`,
+  ]) {
+    assert.ok(complaints.has(expected), `${expected} is not in ${[...complaints].join(', ')}`)
+  }
+  assert.ok(!complaints.has(`eslint(max-lines-per-function) ${long}:1`))
+})
+
 test('protocol, core and the rules of commits have no clock and no randomness, and no promise is left floating', () => {
   const protocol = 'packages/protocol/src/planted.ts'
   const core = 'packages/relay/src/core/planted.ts'

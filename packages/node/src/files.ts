@@ -209,7 +209,8 @@ function place(path: string, content: string | Uint8Array, mode: number, put: (t
   }
 }
 
-function syncDirectory(path: string): void {
+/** Makes the names in a directory durable. */
+export function syncDirectory(path: string): void {
   const directory = openSync(path, constants.O_RDONLY)
   try {
     fsyncSync(directory)

@@ -1,4 +1,5 @@
 /** Channels by name, with invites: the simple way to use an agent. */
+import { withinTime } from '@static/node/within-time'
 import { parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Channel } from './channel.ts'
 import type { SendOptions } from './channel-options.ts'
@@ -44,7 +45,6 @@ const JOIN_SECONDS = 60
 const RECEIVE_SECONDS = 5
 
 const MOST_AT_ONCE = 100
-const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** A pending read of the next payload. */
 type Waiting = Promise<IteratorResult<Envelope, undefined>>
@@ -289,14 +289,4 @@ function waitOn(channel: Channel): Waiting {
 function valueOf(result: IteratorResult<Envelope, undefined>): Envelope {
   if (result.done) throw StaticError.of('closed')
   return result.value
-}
-
-async function withinTime<Result>(promise: Promise<Result>, milliseconds: number): Promise<Result | undefined> {
-  const late = Promise.withResolvers<undefined>()
-  const timer = setTimeout(() => late.resolve(undefined), Math.min(milliseconds, LONGEST_TIMER_MS))
-  try {
-    return await Promise.race([promise, late.promise])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -1,7 +1,7 @@
 /** Copies and moves files durably: what is at the new place is on disk. */
 import { closeSync, fchmodSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { isErrno } from '@static/node/files'
+import { isErrno, syncDirectory } from '@static/node/files'
 
 const CHUNK_BYTES = 1024 * 1024
 
@@ -38,15 +38,5 @@ export function moveFile(from: string, to: string, mode: number): void {
     if (!isErrno(error, 'EXDEV')) throw error
     copyFile(from, to, mode)
     rmSync(from)
-  }
-}
-
-/** Makes the names in a directory durable. */
-export function syncDirectory(path: string): void {
-  const directory = openSync(path, 'r')
-  try {
-    fsyncSync(directory)
-  } finally {
-    closeSync(directory)
   }
 }

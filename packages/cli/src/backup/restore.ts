@@ -4,10 +4,10 @@
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { createFile } from '@static/node/files'
+import { createFile, syncDirectory } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { ensurePrivateDirectory, INCOMPLETE } from '../server/data-dir.ts'
-import { copyFile, syncDirectory } from './copy-file.ts'
+import { copyFile } from './copy-file.ts'
 import { type Manifest, verifyBackup } from './manifest.ts'
 
 /**

@@ -1,6 +1,7 @@
 /** `static channel listen`: prints messages as they arrive and admits agents that join with this agent's invites. */
 import { Command } from 'commander'
 import { isErrno } from '@static/node/files'
+import { withinTime } from '@static/node/within-time'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
@@ -62,7 +63,8 @@ async function listen(name: string, flags: Flags): Promise<void> {
       if (!progress.announced) printStart(agent, name)
       progress.announced = true
       while (progress.left > 0) {
-        const message = await withinTime(follower.next(), flags.timeout)
+        const next = follower.next()
+        const message = await (flags.timeout === undefined ? next : withinTime(next, flags.timeout * MS))
         if (message === undefined) return
         // Print before asking for the next message: asking settles this one.
         await written(flags.json ? jsonLine(message) : textOf(message))
@@ -86,17 +88,6 @@ async function listen(name: string, flags: Flags): Promise<void> {
 function printStart({ identity, remote }: OpenAgent, name: string): void {
   const through = remote ? ', through the process that has this agent open' : ''
   note(`listening on ${name} as ${identity}${through}; press Ctrl-C to stop.`)
-}
-
-async function withinTime<Result>(promise: Promise<Result>, limit: number | undefined): Promise<Result | undefined> {
-  if (limit === undefined) return await promise
-  const late = Promise.withResolvers<undefined>()
-  const timer = setTimeout(() => late.resolve(undefined), limit * MS)
-  try {
-    return await Promise.race([promise, late.promise])
-  } finally {
-    clearTimeout(timer)
-  }
 }
 
 /** Resolves once the operating system has the data. */

@@ -1,0 +1,60 @@
+/** The figures of the house (`npm run proof -- house`), and whether they would notice. */
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { test } from 'node:test'
+import { copiesBetween, figuresOf, readPackages } from '../../lab/house/figures.ts'
+
+test('no package has an import circle or an `any`, and no two have six lines in common', () => {
+  const packages = readPackages(resolve(import.meta.dirname, '../..'))
+  assert.ok(packages.length >= 9)
+  for (const { name, files, circles, anys } of packages.map(figuresOf)) {
+    assert.ok(files > 0)
+    assert.deepEqual({ circles, anys }, { circles: [], anys: [] }, name)
+  }
+  assert.deepEqual(copiesBetween(packages), [])
+})
+
+test('a circle, an `any` and a copy are found, and classes are measured', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'static-house-'))
+  t.after(() => rmSync(root, { recursive: true }))
+  const write = (path: string, lines: readonly string[]): void => {
+    mkdirSync(dirname(join(root, path)), { recursive: true })
+    writeFileSync(join(root, path), lines.map((line) => `${line}\n`).join(''))
+  }
+  const six = Array.from({ length: 6 }, (_, n) => `  step(${n}, 'the same')`)
+  write('packages/a/src/one.ts', ["import type { Two } from './deep/two.ts'", 'export type One = Two | 1'])
+  write('packages/a/src/deep/two.ts', [
+    'import {',
+    '  type One,',
+    "} from '../one.ts'",
+    'export type Two = One | any',
+    '/** For any of them: nothing. */',
+    ...six,
+  ])
+  write('packages/b/src/life.ts', [
+    'export class Life {',
+    '  readonly name: string',
+    '  #secret = 1',
+    '  constructor(name: string) {',
+    '    this.name = name',
+    '  }',
+    '',
+    '  get secret(): number {',
+    '    return this.#secret',
+    '  }',
+    '',
+    '  async live(): Promise<void> {',
+    ...six.map((line) => `  ${line}`),
+    '  }',
+    '}',
+  ])
+  const packages = readPackages(root)
+  const [a, b] = packages.map(figuresOf)
+  assert.deepEqual(a?.circles, ['packages/a/src/deep/two.ts → packages/a/src/one.ts → packages/a/src/deep/two.ts'])
+  assert.deepEqual(a?.anys, ['packages/a/src/deep/two.ts:4'])
+  assert.deepEqual(b?.mostPublic, { name: 'Life', lines: 20, members: 3 })
+  assert.deepEqual(b?.largestFile, { name: 'life.ts', lines: 20 })
+  assert.deepEqual(copiesBetween(packages), ['packages/a/src/deep/two.ts:6 and packages/b/src/life.ts:13 are the same'])
+})
