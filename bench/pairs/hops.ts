@@ -33,19 +33,19 @@ export const HOPS: readonly Hop[] = [
   },
   {
     name: 'sealed',
-    title: '`send()` → sealed (frame, MLS, signature)',
+    title: '`send()` → end of turn, sealed (frame, MLS, signature)',
     party: 'sender',
     place: {
       file: 'sdk/src/core/channel/messages/sender.ts',
-      anchor: /this\.#outbox\.add\(record, waiting\)/,
+      anchor: /this\.#outbox\.add\(record, \w+\)/,
       text: 'STAMP; $&',
     },
   },
   {
     name: 'turn',
-    title: 'end of turn',
+    title: 'the rest of the turn',
     party: 'sender',
-    place: { file: 'sdk/src/core/channel/journal.ts', anchor: /^ {2}flush\(\): void \{/m, text: '$& STAMP' },
+    place: { file: 'sdk/src/core/channel/journal.ts', anchor: /const .* = this\.#gather\(\)/, text: 'STAMP; $&' },
   },
   {
     name: 'stored',

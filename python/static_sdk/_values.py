@@ -278,6 +278,13 @@ def poison_of(told: Sequence[Mapping[str, Any]], data: bytes) -> List[PoisonMess
     return messages
 
 
+def poison_place(messages: Sequence[PoisonMessage]) -> Mapping[str, Any]:
+    """The place of the last of these messages. The driver lists those after it."""
+    if not messages:
+        return {"index": 0, "messageId": ""}
+    return {"index": messages[-1].index, "messageId": messages[-1].message_id}
+
+
 def invite_of(told: Mapping[str, Any]) -> IssuedInvite:
     """Converts an invite."""
     return IssuedInvite(

@@ -301,6 +301,7 @@ class HandlerFailed:
     #: An agent id.
     sender: str
     index: int
+    message_id: str
     attempts: int
     #: The handler's error.
     reason: str
@@ -317,6 +318,7 @@ class Poison:
     #: An agent id.
     sender: str
     index: int
+    message_id: str
     attempts: int
     #: The handler's last error.
     reason: str

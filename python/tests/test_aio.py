@@ -227,14 +227,14 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
             closing.append(asyncio.create_task(joined.close()))
 
         # What an iterator has read ahead, and what it asked for, does not wait for another iterator.
-        await joined.poison.drop(bad.index)
+        await joined.poison.drop(bad.message_id)
         await channel.send("read")
         self.assertEqual(await take(joined, 1), [(b"read", False)])
         await channel.send("last")
         await joined.handle(stop)
         await closing[0]
         self.assertEqual(calls[-1], "last")
-        await joined.poison.retry(cancelled.index)
+        await joined.poison.retry(cancelled.message_id)
         self.assertEqual(await take(joined, 1), [(b"slow", True)])
 
     async def test_an_iterator_over_events_that_is_left_ends_in_the_driver(self) -> None:

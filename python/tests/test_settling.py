@@ -154,8 +154,8 @@ class SettlingTest(unittest.TestCase):
             (put_aside.payload, put_aside.attempts, put_aside.reason, put_aside.sender.identity),
             (b"bad", 1, "ValueError: cannot", b"sender"),
         )
-        self.joined.poison.retry(put_aside.index)
-        self.assertEqual(failure(self.joined.poison.drop, put_aside.index).code, "not_found")
+        self.joined.poison.retry(put_aside.message_id)
+        self.assertEqual(failure(self.joined.poison.drop, put_aside.message_id).code, "not_found")
         self.assertEqual(support.take(self.joined, 1), [b"bad"])
         self.assertEqual(self.joined.poison.list(), [])
 

@@ -122,31 +122,31 @@ void test('messages that a program put aside are listed, retried and dropped', a
   const place = { endpoint: `quic://localhost:${server.relay.quicPort}`, ca: where['CA']!, apiUrl: server.url }
   const bob = await StaticClient.connect({ ...place, apiKey, identity: 'bob', dataDir: join(agents, 'bob') })
   const events = bob.events()
-  const indexes: number[] = []
+  const put: { readonly id: string; readonly index: number }[] = []
   const handling = bob.channel(ROUTING).handle(() => assert.fail('no such order'), { attempts: 1 })
   for await (const event of events) {
-    if (event.type === 'poison') indexes.push(event.index)
-    if (indexes.length === 2) break
+    if (event.type === 'poison') put.push({ id: event.messageId, index: event.index })
+    if (put.length === 2) break
   }
   await bob.close()
   await handling
 
   const command = (words: string): string => `static channel poison ${words} --as bob`
   const listed = await ok(ann, command(`list ${ROUTING}`))
-  const rows = indexes.map((index) => `${index} +\\S+Z +alice +8 +1 +no such order\n`)
-  assert.match(listed, new RegExp(`^INDEX +TIME +SENDER +BYTES +ATTEMPTS +REASON\n${rows.join('')}$`))
-  const [first, second] = indexes
-  const retried = await ok(ann, command(`retry ${ROUTING} ${first}`))
+  const rows = put.map(({ id, index }) => `${id} +${index} +\\S+Z +alice +8 +1 +no such order\n`)
+  assert.match(listed, new RegExp(`^MESSAGE +INDEX +TIME +SENDER +BYTES +ATTEMPTS +REASON\n${rows.join('')}$`))
+  const [first, second] = put
+  const retried = await ok(ann, command(`retry ${ROUTING} ${first!.id}`))
   assert.equal(retried, `Moved 1 message back to the inbox of ${ROUTING}.\n`)
   assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 1 --timeout 20`), 'order 1\n')
-  const unasked = await ann.shell(command(`drop ${ROUTING} ${second}`))
+  const unasked = await ann.shell(command(`drop ${ROUTING} ${second!.id}`))
   assert.deepEqual(
     [unasked.code, unasked.stderr],
     [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
   )
   const { messages } = JSON.parse(await ok(ann, command(`list ${ROUTING} --json`)))
-  assert.deepEqual([messages.length, messages[0].index, messages[0].attempts], [1, second, 1])
-  assert.equal(await ok(ann, command(`drop ${ROUTING} ${second} --yes`)), 'Deleted 1 message.\n')
+  assert.deepEqual([messages.length, messages[0].index, messages[0].attempts], [1, second!.index, 1])
+  assert.equal(await ok(ann, command(`drop ${ROUTING} ${second!.id}@${second!.index} --yes`)), 'Deleted 1 message.\n')
   assert.equal(await ok(ann, command(`list ${ROUTING}`)), '')
 })
 
@@ -189,10 +189,10 @@ void test('a guest joins with only a token, and leaves', async () => {
   const none = await ann.shell(`static channel poison list ${ROUTING} --as alice`)
   assert.deepEqual([none.code, none.stdout], [0, ''])
   assert.match(none.stderr, /no message was put aside/)
-  const unknown = await ann.shell(`static channel poison drop ${ROUTING} 7 --as alice --yes`)
+  const unknown = await ann.shell(`static channel poison drop ${ROUTING} ${'0'.repeat(32)} --as alice --yes`)
   assert.deepEqual(
     [unknown.code, unknown.stderr],
-    [1, 'static: No message with index 7 was put aside in this channel.\n'],
+    [1, `static: No message ${'0'.repeat(32)} was put aside in this channel.\n`],
   )
   const refused = await guest.shell('static channel create acme/guests/own --as gus')
   assert.equal(refused.code, 3)

@@ -232,7 +232,20 @@ const receipts = [
 
 // ---- Frames (5.1) ----
 
-const KINDS = ['payload', 'heartbeat', 'hello', 'greeting', 'request', 'answer', 'answer_end', 'cancel', 'more']
+const KINDS = [
+  'payload',
+  'heartbeat',
+  'hello',
+  'greeting',
+  'request',
+  'answer',
+  'answer_end',
+  'cancel',
+  'more',
+  'invites',
+  'claim',
+  'pack',
+]
 let previous: Buffer = Buffer.alloc(32)
 const frames = [
   { about: 'a first message', kind: 'payload', counter: 1, payload: Buffer.from('hello') },
@@ -278,8 +291,17 @@ const frames = [
     counter: 13,
     payload: Buffer.concat([run(6, 16), number4(3)]),
   },
+  {
+    about: 'three payloads in one message, the second one empty',
+    kind: 'pack',
+    counter: 14,
+    payload: Buffer.concat([number4(3), Buffer.from('one'), number4(0), number4(5), Buffer.from('three')]),
+  },
 ].map((frame) => {
-  const place = { message_id: run(frame.counter, 16), previous, seen_index: 300 + frame.counter, seen_hash: start }
+  const message_id = run(frame.counter, 16)
+  // The number of a payload has room there.
+  if (frame.kind === 'payload' || frame.kind === 'pack') message_id[15]! &= 0xf0
+  const place = { message_id, previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([
     Buffer.of(1, KINDS.indexOf(frame.kind)),
     place.message_id,

@@ -28,17 +28,18 @@ export interface PoisonMessages {
   /** Everything that was put aside, in the order of the log. */
   list(): readonly PoisonMessage[]
   /**
-   * Delivers a message again, before those that have arrived since, and with all its attempts.
+   * Delivers a message again, before those that have arrived since, and with all its attempts. Pass its `messageId`.
    *
-   * @throws {StaticError} `not_found` if no message with this index was put aside
+   * @throws {StaticError} `not_found` if no such message was put aside; `invalid_request` if several have this id, since
+   *   senders choose them: then pass `messageId@index`
    */
-  retry(index: number): Promise<void>
+  retry(message: string): Promise<void>
   /**
-   * Deletes a message for good.
+   * Deletes a message for good. Pass its `messageId`, or `messageId@index`.
    *
-   * @throws {StaticError} `not_found` if no message with this index was put aside
+   * @throws {StaticError} `not_found`, `invalid_request`; see `retry`
    */
-  drop(index: number): Promise<void>
+  drop(message: string): Promise<void>
 }
 
 const MS = 1000

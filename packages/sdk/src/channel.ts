@@ -77,7 +77,8 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. If
+   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. What
+   * is sent in one turn of the event loop may travel, and is charged, as one message, with up to 16 payloads. If
    * the program ends before that, a message that was already encrypted is sent at the next start. While it waits for
    * more than 5 s, for a connection, quota, the relay's disk or its rate limit, the event `waiting` says for what.
    *
@@ -198,8 +199,8 @@ export class Channel implements AsyncDisposable {
     const { poison } = this.#membership
     return {
       list: () => this.#edge.run(() => poison.list().map(poisonMessageOf)),
-      retry: (index) => this.#edge.wait(() => poison.retry(index)),
-      drop: (index) => this.#edge.wait(() => poison.drop(index)),
+      retry: (message) => this.#edge.wait(() => poison.retry(message)),
+      drop: (message) => this.#edge.wait(() => poison.drop(message)),
     }
   }
 

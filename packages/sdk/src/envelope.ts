@@ -2,7 +2,8 @@
 import { StaticError, toHex } from '@static/protocol'
 import { type AnswerError, decodeRequest } from './core/channel/asks/ask-frame.ts'
 import type { AnswerEntry } from './core/channel/asks/open-ask.ts'
-import type { Inbox, Entry } from './core/channel/messages/inbox.ts'
+import type { Inbox } from './core/channel/messages/inbox.ts'
+import type { Entry } from './core/channel/messages/inbox-entry.ts'
 import type { PutAside } from './core/channel/messages/poison.ts'
 import { fingerprintOf } from './fingerprint.ts'
 import type { AgentId, InboxRecord } from './ports.ts'
@@ -31,7 +32,7 @@ export abstract class ReceivedMessage {
   readonly sender: ChannelMember
   /** 32 hexadecimal digits, the same as `send` returned to the sender. */
   readonly messageId: string
-  /** Position in the channel's log. */
+  /** Position in the channel's log. Payloads that were sent as one message share it. */
   readonly index: number
   /** The epoch of the group in which it was sent: each change of members or keys begins a new one. */
   readonly epoch: number

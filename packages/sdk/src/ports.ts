@@ -29,6 +29,7 @@ export type {
   EpochPlace,
   EpochRecord,
   IdentityRecord,
+  InboxPlace,
   InboxRecord,
   KeyPackageRecord,
   LeaverRecord,

@@ -22,6 +22,7 @@ from .._values import (
     payload_bytes,
     payload_of,
     poison_of,
+    poison_place,
     reached_fields,
     reached_of,
     receipt_of,
@@ -47,19 +48,23 @@ class PoisonMessages:
         """Everything that was put aside, in the order of the log."""
         messages: List[PoisonMessage] = []
         while True:
-            after = messages[-1].index if messages else 0
+            after = poison_place(messages)
             more = poison_of(*await self._connection.call("poison", on=self._on, after=after))
             if not more:
                 return messages
             messages.extend(more)
 
-    async def retry(self, index: int) -> None:
-        """Delivers a message again, with all its attempts. Raises ``not_found``."""
-        await self._connection.call("retryPoison", on=self._on, index=index)
+    async def retry(self, message: str) -> None:
+        """Delivers a message again, with all its attempts. Pass its ``message_id``.
 
-    async def drop(self, index: int) -> None:
-        """Deletes a message for good. Raises ``not_found``."""
-        await self._connection.call("dropPoison", on=self._on, index=index)
+        Raises ``not_found``; ``invalid_request`` if several have this id, since senders choose them: then pass
+        ``message_id@index``.
+        """
+        await self._connection.call("retryPoison", on=self._on, message=message)
+
+    async def drop(self, message: str) -> None:
+        """Deletes a message for good. Pass its ``message_id``, or ``message_id@index``. Raises as ``retry``."""
+        await self._connection.call("dropPoison", on=self._on, message=message)
 
 
 class Reading(Closing, Generic[Item]):

@@ -264,14 +264,14 @@ export const ACTIONS = {
     return manager.client.channel(name).poison.list().map(poisonSummary)
   },
 
-  async poisonRetry(manager: StaticChannelManager, name: string, indexes: readonly number[]): Promise<void> {
+  async poisonRetry(manager: StaticChannelManager, name: string, messages: readonly string[]): Promise<void> {
     const { poison } = manager.client.channel(name)
-    for (const index of indexes) await poison.retry(index)
+    for (const message of messages) await poison.retry(message)
   },
 
-  async poisonDrop(manager: StaticChannelManager, name: string, indexes: readonly number[]): Promise<void> {
+  async poisonDrop(manager: StaticChannelManager, name: string, messages: readonly string[]): Promise<void> {
     const { poison } = manager.client.channel(name)
-    for (const index of indexes) await poison.drop(index)
+    for (const message of messages) await poison.drop(message)
   },
 
   async delete(manager: StaticChannelManager, name: string): Promise<void> {

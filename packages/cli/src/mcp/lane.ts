@@ -123,7 +123,7 @@ export class Lane {
 
   /** What has the same place keeps its order. */
   #sort(): void {
-    this.#items.sort((one, other) => compare(placeOf(one), placeOf(other)))
+    this.#items.sort((one, other) => compare(placeOf(one), placeOf(other)) || compare(idOf(one), idOf(other)))
     this.#arrived()
   }
 }
@@ -136,8 +136,13 @@ function placeOf(item: Item): number {
   return notice.notice === 'failed' ? Infinity : -Infinity
 }
 
+/** The payloads of a pack share an index; their ids are in their order. */
+function idOf(item: Item): string {
+  return 'message' in item ? item.message.message_id : ''
+}
+
 /** Not a difference: that of two infinite places is not a number. */
-function compare(one: number, other: number): number {
+function compare<Key extends number | string>(one: Key, other: Key): number {
   if (one === other) return 0
   return one < other ? -1 : 1
 }

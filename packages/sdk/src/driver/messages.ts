@@ -76,11 +76,17 @@ export type ChannelAsk =
       readonly on: number
     }
 
+/** The place of a message that was put aside. */
+export interface PoisonPlace {
+  readonly index: number
+  readonly messageId: string
+}
+
 /** Calls about the messages that a channel has put aside. */
 export type PoisonAsk =
-  /** The next ones after an index. Bytes of the answer: their payloads, one after the other. */
-  | { readonly do: 'poison'; readonly on: number; readonly after: number }
-  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly index: number }
+  /** The next ones after one. Bytes of the answer: their payloads, one after the other. */
+  | { readonly do: 'poison'; readonly on: number; readonly after: PoisonPlace }
+  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly message: string }
 
 /** Calls about requests and answers. */
 export type AskCall =

@@ -1,7 +1,7 @@
 /** Calls about the messages that a channel has put aside. */
 import type { PoisonMessages } from '../channel-options.ts'
 import type { PoisonMessage } from '../envelope.ts'
-import type { Answer, PoisonAsk } from './messages.ts'
+import type { Answer, PoisonAsk, PoisonPlace } from './messages.ts'
 import { plainMember } from './plain.ts'
 
 /** At most 8 MiB of payloads. */
@@ -12,17 +12,19 @@ export async function answerPoisonCall(poison: PoisonMessages, ask: PoisonAsk): 
     case 'poison':
       return listed(poison.list(), ask.after)
     case 'retryPoison':
-      await poison.retry(ask.index)
+      await poison.retry(ask.message)
       return {}
     case 'dropPoison':
-      await poison.drop(ask.index)
+      await poison.drop(ask.message)
       return {}
   }
 }
 
-/** The first of these messages after an index: not all, because a frame is limited. */
-function listed(all: readonly PoisonMessage[], after: number): Answer {
-  const messages = all.filter(({ index }) => index > after).slice(0, MOST_POISON)
+/** The next of these messages: not all, because a frame is limited. The ids of a pack's payloads are in their order. */
+function listed(all: readonly PoisonMessage[], after: PoisonPlace): Answer {
+  const isNext = ({ index, messageId }: PoisonMessage): boolean =>
+    index > after.index || (index === after.index && messageId > after.messageId)
+  const messages = all.filter(isNext).slice(0, MOST_POISON)
   const result = messages.map(({ payload, sender, time, putAsideAt, ...fields }) => ({
     ...fields,
     bytes: payload.length,

@@ -19,7 +19,7 @@ export type {
   Rejection,
 } from './engine.ts'
 export { KeyedMutex } from './mutex.ts'
-export { type Bucket, BUCKETS } from './padding.ts'
+export { type Bucket, BUCKETS, cellsOf } from './padding.ts'
 export {
   decodeRow,
   encodeRow,
@@ -29,4 +29,5 @@ export {
   type Ratchets,
   type Sealed,
 } from './ratchet.ts'
+export { isPayloadKey, openPayload, sealPayload, storedBytes } from './stored.ts'
 export { makeEngine } from './ts-mls/engine.ts'

@@ -25,6 +25,8 @@ import { lengthBytes } from './framing.ts'
 import { TAG_BYTES } from './provider.ts'
 
 const ENVELOPE_BYTES = 128
+/** What a channel's message has before its ciphertext's length, without authenticated data. */
+const CHANNEL_HEAD_BYTES = 60
 
 /** One of the sizes that messages are padded to. */
 export interface Bucket {
@@ -39,6 +41,13 @@ export const BUCKETS: readonly Bucket[] = [2, 5, 17, 65, 258].map((cells) => ({
   cells,
   ciphertextBytes: cells * CELL_PAYLOAD_BYTES - ENVELOPE_BYTES,
 }))
+
+/** The cells of a channel's message with so many bytes of plaintext. */
+export function cellsOf(plaintextBytes: number): number {
+  const sealed = contentBytes(plaintextBytes, CHANNEL_HEAD_BYTES) + TAG_BYTES
+  const bytes = CHANNEL_HEAD_BYTES + lengthBytes(sealed) + sealed
+  return Math.ceil((bytes + ENVELOPE_BYTES) / CELL_PAYLOAD_BYTES)
+}
 
 /**
  * The length of a PrivateMessageContent (plaintext, signature, zeros) that makes the message exactly as long as its

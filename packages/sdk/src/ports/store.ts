@@ -192,11 +192,18 @@ export interface OutboxRecord {
   readonly messageKey: Uint8Array
 }
 
+/** The place of a received message. */
+export interface InboxPlace {
+  /** In the log. The payloads of a pack share it. */
+  readonly index: number
+  /** The number of a payload in its pack; 0 without one. */
+  readonly part: number
+}
+
 /**
  * A message that the application has not settled yet. Stored as ciphertext with its message key, never as plaintext.
  */
-export interface InboxRecord {
-  readonly index: number
+export interface InboxRecord extends InboxPlace {
   readonly messageId: Uint8Array
   readonly sender: AgentId
   /** The name that the sender's key claims. */
@@ -269,20 +276,20 @@ export type Change =
   | { readonly type: 'dropOutbox'; readonly id: ChannelId; readonly messageId: Uint8Array }
   | { readonly type: 'putInbox'; readonly id: ChannelId; readonly record: InboxRecord }
   /** The application has settled the message. */
-  | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly index: number }
+  | { readonly type: 'dropInbox'; readonly id: ChannelId; readonly place: InboxPlace }
   /** Moves a message out of the inbox. */
   | { readonly type: 'putPoison'; readonly id: ChannelId; readonly record: PoisonRecord }
-  | { readonly type: 'dropPoison'; readonly id: ChannelId; readonly index: number }
+  | { readonly type: 'dropPoison'; readonly id: ChannelId; readonly place: InboxPlace }
   /** A request that this agent has not answered completely. */
   | { readonly type: 'putRequest'; readonly id: ChannelId; readonly record: InboxRecord }
-  | { readonly type: 'dropRequest'; readonly id: ChannelId; readonly index: number }
+  | { readonly type: 'dropRequest'; readonly id: ChannelId; readonly place: InboxPlace }
   | { readonly type: 'putAsk'; readonly id: ChannelId; readonly record: AskRecord }
   /** With its answerers. Its answers are dropped one by one. */
   | { readonly type: 'dropAsk'; readonly id: ChannelId; readonly messageId: Uint8Array }
   | { readonly type: 'putAnswerer'; readonly id: ChannelId; readonly record: AnswererRecord }
   /** An answer that the application has not read. */
   | { readonly type: 'putAnswer'; readonly id: ChannelId; readonly record: InboxRecord }
-  | { readonly type: 'dropAnswer'; readonly id: ChannelId; readonly index: number }
+  | { readonly type: 'dropAnswer'; readonly id: ChannelId; readonly place: InboxPlace }
   /** The agent has left but is still in the group. With its signed notice, any member can remove it. */
   | { readonly type: 'putLeaver'; readonly id: ChannelId; readonly leaver: LeaverRecord }
   | { readonly type: 'dropLeaver'; readonly id: ChannelId; readonly agent: AgentId }
@@ -378,7 +385,10 @@ export interface Snapshot {
 export interface AgentStore {
   /** Loads everything but the inbox. */
   load(): Snapshot
-  /** The next unsettled messages of a channel after an index, in order. */
+  /**
+   * The next unsettled messages of a channel after an index, in order. More than the limit if all at the last index do
+   * not fit into it.
+   */
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
   /** The messages of a channel that were put aside, in order. */
   poison(id: ChannelId): readonly PoisonRecord[]

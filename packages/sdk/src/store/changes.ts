@@ -114,12 +114,12 @@ function messageSteps(rowsOf: WritesOf): Pick<Steps, MessageStep> {
     answerOutbox: ({ id, messageId, bodyHash }) => void answer([id, messageId], { messageKey: NO_KEY, bodyHash }),
     dropOutbox: ({ id, messageId }) => outbox.drop(id, messageId),
     putInbox: ({ id, record }) => inbox.put({ ...record, channel: id, bytes: record.ciphertext.length }),
-    dropInbox: ({ id, index }) => inbox.drop(id, index),
+    dropInbox: ({ id, place: { index, part } }) => inbox.drop(id, index, part),
     putPoison: ({ id, record }) => {
-      inbox.drop(id, record.index)
+      inbox.drop(id, record.index, record.part)
       poison.put({ ...record, channel: id, bytes: record.ciphertext.length })
     },
-    dropPoison: ({ id, index }) => poison.drop(id, index),
+    dropPoison: ({ id, place: { index, part } }) => poison.drop(id, index, part),
   }
 }
 
@@ -142,12 +142,12 @@ function askSteps(rowsOf: WritesOf): Pick<Steps, AskStep> {
   const [requests, answers, asks, answerers] = [rowsOf(REQUEST), rowsOf(ANSWER), rowsOf(ASK), rowsOf(ANSWERER)]
   return {
     putRequest: ({ id, record }) => requests.put({ ...record, channel: id, bytes: record.ciphertext.length }),
-    dropRequest: ({ id, index }) => requests.drop(id, index),
+    dropRequest: ({ id, place: { index, part } }) => requests.drop(id, index, part),
     putAsk: ({ id, record }) => asks.put({ ...record, channel: id }),
     dropAsk: ({ id, messageId }) => asks.drop(id, messageId),
     putAnswerer: ({ id, record }) => answerers.put({ ...record, channel: id }),
     putAnswer: ({ id, record }) => answers.put({ ...record, channel: id, bytes: record.ciphertext.length }),
-    dropAnswer: ({ id, index }) => answers.drop(id, index),
+    dropAnswer: ({ id, place: { index, part } }) => answers.drop(id, index, part),
   }
 }
 

@@ -90,8 +90,13 @@ export function prepareAnswers(rowsOf: ReadsOf): AgentStore['answers'] {
 
 function prepareReceived(rowsOf: ReadsOf, table: Table<InboxRow>): AgentStore['inbox'] {
   const rows = rowsOf(table)
-  return (id, after, limit) =>
-    rows.page([id], after, limit).map(({ channel: _channel, bytes: _bytes, ...record }) => record)
+  return (id, after, limit) => {
+    const page = rows.page([id], after, limit)
+    const last = page.length === limit ? page.at(-1) : undefined
+    // The rest of the last one's pack.
+    const rest = last ? rows.page([id, last.index], last.part, Number.MAX_SAFE_INTEGER) : []
+    return [...page, ...rest].map(({ channel: _channel, bytes: _bytes, ...record }) => record)
+  }
 }
 
 /** Prepares reading what was put aside of a channel, in order. */

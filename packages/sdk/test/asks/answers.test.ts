@@ -18,7 +18,13 @@ async function asksAll(stage: Stage, player: Player): Promise<OpenAsk[]> {
 
 /** An answer arrives, in place of a message, which would take long. Returns whether it was taken. */
 function answers(to: Player, ask: OpenAsk, sender: string, payload: Uint8Array, isLast = false): boolean {
-  const place = { index: to.stage.position.index, messageId: randomBytes(16), sender, identity: Buffer.from('m') }
+  const place = {
+    index: to.stage.position.index,
+    part: 0,
+    messageId: randomBytes(16),
+    sender,
+    identity: Buffer.from('m'),
+  }
   const record = { ...place, epoch: 1, receivedAt: to.now(), ciphertext: new Uint8Array(1), attempts: 0 }
   const before = to.told('answer_ignored').length
   const { asks } = to.membership

@@ -135,8 +135,15 @@ test('askers that fill the room for requests leave some of it to any other', asy
   let index = stage.position.index
   // In place of messages, which would take long.
   const arrive = (sender: string, length: number): boolean => {
-    const place = { index: ++index, messageId: randomBytes(16), sender, identity: Buffer.from(sender), epoch: 1 }
-    const record = { ...place, receivedAt: stage.now, messageKey: new Uint8Array(), attempts: 0 }
+    const place = {
+      index: ++index,
+      part: 0,
+      messageId: randomBytes(16),
+      sender,
+      identity: Buffer.from(sender),
+      epoch: 1,
+    }
+    const record = { ...place, receivedAt: stage.now, messageKey: new Uint8Array(1), attempts: 0 }
     const before = bob.told('request_ignored').length
     bob.membership.requests.arrive({ ...record, ciphertext: Buffer.alloc(length) }, bytes)
     return bob.told('request_ignored').length === before

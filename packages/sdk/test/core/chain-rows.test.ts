@@ -24,7 +24,10 @@ class Disk {
 }
 
 function idOf(count: number): Uint8Array {
-  return new Uint8Array(16).fill(count % 256).fill(Math.floor(count / 256), 1, 2)
+  return new Uint8Array(16)
+    .fill(count % 256)
+    .fill(Math.floor(count / 256), 1, 2)
+    .fill(0, 15)
 }
 
 function advance(history: History, count: number): void {

@@ -2,12 +2,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
+import { packIdOf } from '../../src/core/channel/messages/pack.ts'
 import { SEED } from '@static/testkit/random'
 
 const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })
 const frame = fc.record({
   kind: fc.constantFrom<FrameKind>('payload', 'heartbeat', 'hello', 'greeting'),
-  messageId: bytes(16),
+  messageId: bytes(16).map((id) => packIdOf(id)),
   counter: fc.maxSafeNat(),
   previous: bytes(32),
   seen: fc.record({ index: fc.maxSafeNat(), hash: bytes(32) }),
@@ -15,7 +16,7 @@ const frame = fc.record({
 })
 const ONE: Frame & { kind: 'payload' } = {
   kind: 'payload',
-  messageId: new Uint8Array(16).fill(1),
+  messageId: new Uint8Array(16).fill(0x10),
   counter: 2,
   previous: new Uint8Array(32).fill(3),
   seen: { index: 4, hash: new Uint8Array(32).fill(5) },
@@ -42,7 +43,7 @@ test('a frame has the layout of the specification', () => {
   const expected = [
     '01',
     '00',
-    '01'.repeat(16),
+    '10'.repeat(16),
     '0000000000000002',
     '03'.repeat(32),
     '0000000000000004',

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
-import { StaticError } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import { handleMessages, type HandleOptions } from '../../src/core/channel/messages/handling.ts'
-import type { Entry } from '../../src/core/channel/messages/inbox.ts'
+import type { Entry } from '../../src/core/channel/messages/inbox-entry.ts'
 import { type Player, Stage } from '../support/stage.ts'
 
 const SECOND = 1000
@@ -121,7 +121,7 @@ test('after the last attempt a message is put aside, reported, and can be retrie
     ['worse', 3, 'cannot worse'],
   ])
   assert.equal(onDisk(bob), 0)
-  const [bad, worse] = bob.membership.poison.list().map(({ record }) => record.index)
+  const [bad, worse] = bob.membership.poison.list().map(({ record }) => toHex(record.messageId))
   program.fails = (text, call) => text === 'bad' && call < 5
   await bob.membership.poison.retry(bad!)
   await quiet(stage)
@@ -227,7 +227,7 @@ test('when no more messages of a sender can be put aside, the message is retried
   assert.equal(program.calls.length, calls + 1)
   assert.equal(onDisk(bob), 1)
   const [first] = bob.membership.poison.list()
-  await bob.membership.poison.drop(first!.record.index)
+  await bob.membership.poison.drop(toHex(first!.record.messageId))
   await pass(stage, 5 * MINUTE)
   assert.deepEqual([onDisk(bob), bob.membership.poison.list().length], [0, 250])
 })

@@ -1,108 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { type Entry, Inbox, type Incoming } from '../../src/core/channel/messages/inbox.ts'
-import type { Change, InboxRecord } from '../../src/ports.ts'
+import type { Entry, Incoming } from '../../src/core/channel/messages/inbox-entry.ts'
+import { ID, incoming, Scene } from '../support/inbox-scene.ts'
 
-const ID = '00'.repeat(16)
 const MIB = 1024 * 1024
-
-/** An inbox with a disk. */
-class Scene {
-  readonly disk: Map<number, InboxRecord> = new Map()
-  readonly inbox: Inbox
-  pages = 0
-  isDiskBroken = false
-  /** When the inbox wanted to be written. */
-  readonly asked: string[] = []
-  /** As the channel's record says on disk. */
-  givenUpTo: number
-  #isRecordDue = false
-  #isTurnEnding = false
-  #position = 0
-  /** The disk said so at the start. */
-  readonly #before: number
-
-  constructor(stored: readonly InboxRecord[] = [], givenUpTo = 0) {
-    for (const record of stored) this.disk.set(record.index, record)
-    const bytes = stored.reduce((sum, { ciphertext }) => sum + ciphertext.length, 0)
-    const touchRecord = (): void => {
-      this.#isRecordDue = true
-      // The turn ends soon.
-      this.#isTurnEnding = true
-      queueMicrotask(() => {
-        if (this.#isTurnEnding) this.write()
-      })
-    }
-    const page = (after: number, limit: number): Incoming[] | StaticError => this.#page(after, limit)
-    const touch = (): void => void this.asked.push('now')
-    const touchLater = (): void => void this.asked.push('later')
-    const found = { messages: stored.length, bytes, first: stored[0]?.index ?? 0, givenUpTo }
-    this.inbox = new Inbox(ID, { touch, touchLater, touchRecord, page }, found)
-    this.givenUpTo = givenUpTo
-    this.#before = givenUpTo
-    if (stored.length > 0) return
-    // Somebody has begun to read: the disk says so.
-    const first = this.inbox.read(indexOf)
-    void first.next()
-    this.write()
-    void first.return?.()
-  }
-
-  arrive(index: number, bytes = 1): void {
-    this.#position = index
-    this.#isRecordDue = true
-    this.inbox.arrive(incoming(index, bytes))
-  }
-
-  /** The channel is at this index. */
-  jump(index: number): void {
-    this.#position = index
-  }
-
-  /** The turn ends. */
-  write(): readonly Change[] {
-    if (this.#isRecordDue) this.givenUpTo = this.inbox.boundAt(this.#position)
-    this.#isRecordDue = false
-    this.#isTurnEnding = false
-    const changes = this.inbox.drain()
-    for (const change of changes) {
-      if (change.type === 'putInbox') this.disk.set(change.record.index, change.record)
-      if (change.type === 'dropInbox') this.disk.delete(change.index)
-    }
-    this.inbox.written()
-    return changes
-  }
-
-  #isOld({ index }: InboxRecord): boolean {
-    return index <= this.#before
-  }
-
-  #page(after: number, limit: number): Incoming[] | StaticError {
-    this.pages++
-    if (this.isDiskBroken) return StaticError.of('store_corrupt')
-    this.write()
-    const rows = [...this.disk.values()].filter(({ index }) => index > after).sort((a, b) => a.index - b.index)
-    return rows
-      .slice(0, limit)
-      .map((record) => ({ ...incoming(record.index), record, redelivered: this.#isOld(record) }))
-  }
-}
-
-function incoming(index: number, bytes = 1): Incoming {
-  const record = {
-    index,
-    messageId: new Uint8Array(16),
-    sender: 'aa'.repeat(32),
-    identity: new Uint8Array(1),
-    epoch: 1,
-    receivedAt: 0,
-    ciphertext: new Uint8Array(bytes),
-    messageKey: new Uint8Array(32).fill(1),
-    attempts: 0,
-  }
-  return { record, payload: Buffer.from(`${index}`), redelivered: false }
-}
 
 const indexOf = ({ record }: Incoming): number => record.index
 
@@ -157,7 +59,7 @@ test('a payload is settled when the next one is requested, not when the loop is 
   const { value: first } = await reader.next()
   assert.deepEqual(scene.write(), [])
   await reader.next()
-  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 1 }])
+  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, place: { index: 1, part: 0 } }])
   // Its key is gone, too.
   assert.deepEqual(first?.messageKey, new Uint8Array(32))
   await reader.return?.()
@@ -452,7 +354,7 @@ test('a settled payload is written with whatever is written next, an arrived one
   assert.deepEqual(scene.asked, ['now'])
   void reader.next()
   assert.deepEqual(scene.asked, ['now', 'later'])
-  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, index: 1 }])
+  assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, place: { index: 1, part: 0 } }])
 })
 
 test('readers get the error of a disk that cannot be read, also of a channel that has ended', async () => {

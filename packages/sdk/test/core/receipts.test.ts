@@ -208,7 +208,7 @@ test('what was put aside is reported and never settled; what comes after it is',
   // Retried and read in the end: it was put aside all the same.
   const again = bob.restart()
   await moment(stage)
-  const retrying = again.membership.poison.retry(first.index)
+  const retrying = again.membership.poison.retry(first.messageId)
   again.journal.flush()
   await retrying
   assert.deepEqual(await again.take(), ['bad'])

@@ -46,7 +46,7 @@ test('64 sends at once without quota: all are refused, and messages sent with ne
     asked++
     return inTurn(stage, player, body, { code: 'quota_exceeded' })
   }
-  const burst = Array.from({ length: 64 }, (_, n) => fate(alice.send(`x${n}`)))
+  const burst = Array.from({ length: 64 }, (_, n) => fate(alice.sendAlone(`x${n}`)))
   await stage.settle()
   assert.deepEqual(new Set(await Promise.all(burst)), new Set(['quota_exceeded']))
   // None of them was encrypted anew, only to be refused again.
@@ -71,7 +71,7 @@ test('after a gap of 1,100 messages of one sender, its next messages are readabl
   bob.online = false
   const { index: before } = bob.membership.history.position
   for (let round = 0; round < 22; round++) {
-    const burst = Promise.all(Array.from({ length: 50 }, (_, n) => alice.send(`${round} ${n}`)))
+    const burst = Promise.all(Array.from({ length: 50 }, (_, n) => alice.sendAlone(`${round} ${n}`)))
     await stage.settle()
     await burst
   }
@@ -106,7 +106,7 @@ test("a gap that begins before this agent's position counts only beyond it", asy
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   const say = async (...words: readonly string[]): Promise<void> => {
-    const sending = Promise.all(words.map((payload) => alice.send(payload)))
+    const sending = Promise.all(words.map((payload) => alice.sendAlone(payload)))
     await stage.settle()
     await sending
   }
@@ -156,7 +156,7 @@ for (const refusal of ['too_large', 'invalid_request']) {
     stage.refuse = (_player, body) =>
       body.case === 'sendMessage' && body.value.ciphertext.length > large.length ? { code: refusal } : undefined
     const words = ['one', large, 'two', large, large, 'three', 'four']
-    const burst = words.map((payload) => fate(alice.send(payload)))
+    const burst = words.map((payload) => fate(alice.sendAlone(payload)))
     await stage.settle()
     const expected = words.map((payload) => (payload === large ? refusal : 'ok'))
     assert.deepEqual(await Promise.all(burst), expected)
@@ -174,6 +174,8 @@ for (const error of [{ code: 'out_of_order', lastCounter: 0n }, { code: 'too_lar
     await written(alice)
     assert.deepEqual([onTheWire(alice), onDisk(alice)], [[1], [1]])
     const two = fate(alice.send('two'))
+    // As before a commit of its own.
+    alice.membership.sender.seal(alice.membership.group!, undefined)
     assert.equal(alice.membership.sender.counter, 2)
     assert.deepEqual(onDisk(alice), [1])
     alice.requests.shift()!.done({ type: 'refused', error: create(ErrorSchema, error) })
@@ -193,7 +195,7 @@ for (const error of [{ code: 'out_of_order', lastCounter: 0n }, { code: 'too_lar
 test('a refused message and a lost session: messages that may have arrived are not encrypted again, and there is no fork', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
-  const one = fate(alice.send('one'))
+  const one = fate(alice.sendAlone('one'))
   const two = fate(alice.send('two'))
   await written(alice)
   const [first, second] = alice.requests.splice(0)
@@ -299,7 +301,7 @@ test('catching up does not end while missing entries are requested again', async
     if (left === -1) void bob.membership.intake.catchUp().then(() => (seen = bob.membership.history.position.index))
     return undefined
   }
-  const said = Promise.all([alice.send('1'), alice.send('2')])
+  const said = Promise.all([alice.sendAlone('1'), alice.sendAlone('2')])
   await stage.settle()
   await said
   await stage.settle()

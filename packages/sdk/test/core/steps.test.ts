@@ -167,7 +167,8 @@ test('while the quota is used up, one message at a time is tried, and those behi
     return { code: 'quota_exceeded' }
   }
   const burst = async (): Promise<Set<string>> => {
-    const sent = Array.from({ length: 200 }, (_, n) => fate(ann.send(`${n}`)))
+    // 200 packs.
+    const sent = Array.from({ length: 16 * 200 }, (_, n) => fate(ann.send(`${n}`)))
     await stage.settle()
     return new Set(await Promise.all(sent))
   }
@@ -180,7 +181,7 @@ test('while the quota is used up, one message at a time is tried, and those behi
   assert.equal(ann.membership.sender.burnt, 66)
   stage.refuse = () => undefined
   assert.deepEqual(await burst(), new Set(['ok']))
-  assert.equal((await bob.take()).length, 200)
+  assert.equal((await bob.take()).length, 16 * 200)
   assert.deepEqual(bob.told('decryption_failure'), [])
 })
 
@@ -247,7 +248,7 @@ test('messages overtaken by commits are encrypted again, and count as burnt only
   const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), new Apart(stage, 'mal')]
   // Garbage takes a slot while 50 messages are under way: they are of the same epoch and another slot then.
   for (let round = 0; round < 14; round++) {
-    const sent = Promise.all(Array.from({ length: 50 }, (_, n) => ann.send(`${round} ${n}`)))
+    const sent = Promise.all(Array.from({ length: 50 }, (_, n) => ann.sendAlone(`${round} ${n}`)))
     await ann.membership.idle()
     ann.journal.flush()
     mal.commit(new Uint8Array(200).fill(round))

@@ -112,7 +112,11 @@ test('a turn that settles more messages than fit on the stack is written', async
   const stage = await Stage.start(['ann', 'bob'])
   const { membership, journal, store } = stage.player('bob')
   const { id, inbox } = membership
-  const settled = Array.from({ length: 200_000 }, (_, index): Change => ({ type: 'dropInbox', id, index }))
+  const settled = Array.from({ length: 200_000 }, (_, index): Change => ({
+    type: 'dropInbox',
+    id,
+    place: { index, part: 0 },
+  }))
   Object.defineProperty(inbox, 'drain', { value: () => settled.splice(0) })
   const written: number[] = []
   store.write = (changes) => void written.push(changes.filter(({ type }) => type === 'dropInbox').length)

@@ -18,6 +18,7 @@ import {
 import { decodeFrame, encodeFrame, VERSION } from '../../src/core/channel/messages/message-frame.ts'
 import { encodeFrame as encodePipeFrame, FrameReader } from '../../src/driver/pipe-frame.ts'
 import { parseEndpoint } from '../../src/endpoint.ts'
+import { encodePack } from '../../src/core/channel/messages/pack.ts'
 import { parseAgentId } from '../../src/fingerprint.ts'
 import { parseInviteLink } from '../../src/invite/link.ts'
 import { decodeToken, encodeToken } from '../../src/invite/token.ts'
@@ -32,8 +33,9 @@ import { Agent, channelOf, engine, NAME } from '../mls/support.ts'
 
 const latin = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1')
 const PREFIX = 'st_inv_'
-const ID = new Uint8Array(16).fill(3)
+const ID = new Uint8Array(16).fill(0x30)
 const HASH = new Uint8Array(32).fill(5)
+const PACK = encodePack([Buffer.from('one'), new Uint8Array(), Buffer.from('three')])
 
 /** A decoder of texts. */
 function texts(name: string, seeds: readonly string[], decode: (text: string) => unknown): FuzzTarget {
@@ -56,6 +58,7 @@ test('frames of messages: each has one encoding', async (t) => {
         encodeFrame({ ...frame, kind }),
       ),
       encodeFrame({ ...frame, kind: 'more', counter: 2 ** 52 }),
+      encodeFrame({ ...frame, kind: 'pack', payload: PACK }),
     ],
     decode: (bytes) => {
       const { version, kind, ...fields } = decodeFrame(bytes) ?? {}

@@ -14,7 +14,8 @@ import {
   encodeRequest,
   MOST_LIFETIME_MS,
 } from '../../src/core/channel/asks/ask-frame.ts'
-import { encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
+import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
+import { encodePack, packIdOf } from '../../src/core/channel/messages/pack.ts'
 import { sha256 } from '../../src/core/channel/log/history.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { engine } from '../mls/support.ts'
@@ -38,7 +39,7 @@ const FLOOD = 280
 /** An honest frame but for its kind, its body and what is changed in it. */
 function frameOf(attacker: Attacker, kind: FrameKind, payload: Uint8Array, change: Partial<Frame> = {}): Uint8Array {
   return encodeFrame({
-    messageId: attacker.noise(16),
+    messageId: packIdOf(attacker.noise(16)),
     counter: attacker.counter + 1,
     previous: attacker.previous,
     seen: attacker.stage.position,
@@ -112,6 +113,34 @@ export const MESSAGES: readonly Attack[] = [
       attacker.put(attacker.mls.send(shaped), frame.slice(2, 18))
       if (isFrame) attacker.previous = sha256(shaped)
       return isFrame ? {} : { hole: true }
+    },
+  ],
+  [
+    'a pack of as many payloads as it likes, or damaged',
+    ({ attacker }) => {
+      const count = attacker.pick([0, 1, 2, 16, 17, 300])
+      const payloads = Array.from({ length: count }, () => attacker.noise(attacker.pick([0, 1, 50, 1050, 9000])))
+      const whole = encodePack(payloads)
+      const isWhole = attacker.below(2) === 0
+      const frame = frameOf(
+        attacker,
+        'pack',
+        isWhole ? whole : attacker.spoil(Buffer.concat([whole, Uint8Array.of(0)])),
+      )
+      attacker.put(attacker.mls.send(frame), frame.slice(2, 18))
+      const isFrame = decodeFrame(frame) !== undefined
+      if (isFrame) attacker.previous = sha256(frame)
+      return isFrame ? {} : { hole: true }
+    },
+  ],
+  [
+    'a pack, or a payload, whose id has the number of a payload',
+    ({ attacker }) => {
+      const kind = attacker.pick<FrameKind>(['pack', 'payload'])
+      const payload = encodePack([Buffer.from('one'), Buffer.from('two')])
+      const frame = frameOf(attacker, kind, payload, { messageId: attacker.noise(16).with(15, 1 + attacker.below(15)) })
+      attacker.put(attacker.mls.send(frame), frame.slice(2, 18))
+      return { hole: true }
     },
   ],
   [

@@ -35,7 +35,7 @@ for (const way of waysFor('quic')) {
       const sent = channels.flatMap((channel, at) => numbered(`${at}:`, each).map((payload) => channel.send(payload)))
       await Promise.all(sent)
       const seen = await Promise.all(received)
-      const order = new Map<number, string>()
+      const order = new Map<string, string>()
       for (const [reader, envelopes] of seen.entries()) {
         for (const [sender, { agentId }] of agents.entries()) {
           const from = envelopes.filter((envelope) => envelope.sender.agentId === agentId)
@@ -51,9 +51,9 @@ for (const way of waysFor('quic')) {
         )
         // The same message at the same place for everybody.
         for (const { index, payload, messageId } of envelopes) {
-          const entry = `${messageId} ${text(payload)}`
-          assert.equal(order.get(index) ?? entry, entry)
-          order.set(index, entry)
+          const entry = `${index} ${text(payload)}`
+          assert.equal(order.get(messageId) ?? entry, entry)
+          order.set(messageId, entry)
         }
       }
       assert.equal(order.size, count * each)

@@ -5,6 +5,7 @@ import type { Channel } from '../../src/channel.ts'
 import type { Envelope } from '../../src/envelope.ts'
 import { Cutter } from '../support/cutter.ts'
 import { agreed, takeEnvelopes } from '../support/reading.ts'
+import { sendApart } from '../support/send-apart.ts'
 import { code, event, take, text, WAYS, TestSystem } from '../support/test-system.ts'
 
 const numbered = (word: string, count: number): string[] => Array.from({ length: count }, (_, n) => `${word} ${n}`)
@@ -44,8 +45,8 @@ class Burst {
   readonly #sends: Promise<void>[]
 
   constructor(channel: Channel, texts: readonly string[]) {
-    this.#sends = texts.map(async (one) => {
-      await channel.send(one)
+    this.#sends = sendApart(channel, texts).map(async (sent) => {
+      await sent
       this.answered++
     })
     // Whoever waits for one of them is told.
@@ -168,7 +169,7 @@ for (const way of WAYS) {
       const [ines, jack] = [await world.agent('ines', { account }), await world.agent('jack')]
       const [i, j] = await world.channel(ines, [jack], 'acme/network/quota')
       api.left.set(`${account}/live`, 5)
-      const sends = numbered('paid', 20).map((one) => i!.send(one))
+      const sends = sendApart(i!, numbered('paid', 20))
       const outcomes = await Promise.allSettled(sends)
       api.left.set(`${account}/live`, 1000)
       assert.deepEqual(

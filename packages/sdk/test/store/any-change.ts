@@ -19,6 +19,7 @@ import {
 export function anyChange(below: (limit: number) => number): Change {
   const id = below(3) === 0 ? OTHER : CHANNEL
   const few = 1 + below(6)
+  const part = below(2)
   const agent = ['0a', '0b', '0c'][below(3)]!.repeat(32)
   const bytes = bytesOf(`bytes ${below(1000)}`, 20 + below(3000))
   const { messageId } = outboxRecord(few)
@@ -48,18 +49,22 @@ export function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'putOutbox', id, record: outboxRecord(few, { ciphertext: bytes }) }),
     () => ({ type: 'answerOutbox', id, messageId, bodyHash: bytesOf(`body ${few}`) }),
     () => ({ type: 'dropOutbox', id, messageId }),
-    () => ({ type: 'putInbox', id, record: inboxRecord(few, { ciphertext: bytes, identity: bytesOf(agent, few) }) }),
-    () => ({ type: 'dropInbox', id, index: few }),
+    () => ({
+      type: 'putInbox',
+      id,
+      record: inboxRecord(few, { part, ciphertext: bytes, identity: bytesOf(agent, few) }),
+    }),
+    () => ({ type: 'dropInbox', id, place: { index: few, part } }),
     () => ({
       type: 'putPoison',
       id,
-      record: { ...inboxRecord(few, { ciphertext: bytes }), reason: agent, putAsideAt: few },
+      record: { ...inboxRecord(few, { part, ciphertext: bytes }), reason: agent, putAsideAt: few },
     }),
-    () => ({ type: 'dropPoison', id, index: few }),
-    () => ({ type: 'putRequest', id, record: inboxRecord(few, { ciphertext: bytes }) }),
-    () => ({ type: 'dropRequest', id, index: few }),
-    () => ({ type: 'putAnswer', id, record: inboxRecord(few, { ciphertext: bytes }) }),
-    () => ({ type: 'dropAnswer', id, index: few }),
+    () => ({ type: 'dropPoison', id, place: { index: few, part } }),
+    () => ({ type: 'putRequest', id, record: inboxRecord(few, { part, ciphertext: bytes }) }),
+    () => ({ type: 'dropRequest', id, place: { index: few, part } }),
+    () => ({ type: 'putAnswer', id, record: inboxRecord(few, { part, ciphertext: bytes }) }),
+    () => ({ type: 'dropAnswer', id, place: { index: few, part } }),
     () => ({ type: 'putAsk', id, record: { messageId, to: few > 3 ? agent : undefined, deadline: below(9) } }),
     () => ({ type: 'dropAsk', id, messageId }),
     () => ({ type: 'putAnswerer', id, record: { messageId, agent, answers: below(9), ended: few > 3 } }),

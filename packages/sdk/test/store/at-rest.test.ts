@@ -152,7 +152,7 @@ test('replaced or dropped data is not in the decrypted pages either', async () =
     { type: 'putWelcome', id: CHANNEL, welcome: undefined },
     { type: 'putEpoch', id: CHANNEL, epoch: fresh },
     { type: 'answerOutbox', id: CHANNEL, messageId: outboxRecord(1).messageId, bodyHash: unpredictable(32) },
-    { type: 'dropInbox', id: CHANNEL, index: 1 },
+    { type: 'dropInbox', id: CHANNEL, place: { index: 1, part: 0 } },
   ])
   assert.equal(await remaining(store, directory, secrets.all), 0)
   store.close()
@@ -171,7 +171,7 @@ test('nor are ciphertexts of a full inbox that was read all at once', async () =
   }))
   store.write(messages)
   assert.equal(await remaining(store, directory, secrets.all), secrets.all.length)
-  store.write(messages.map((_, index): Change => ({ type: 'dropInbox', id: CHANNEL, index })))
+  store.write(messages.map((_, index): Change => ({ type: 'dropInbox', id: CHANNEL, place: { index, part: 0 } })))
   store.write([{ type: 'putInbox', id: CHANNEL, record: inboxRecord(701) }])
   assert.equal(await remaining(store, directory, secrets.all), 0)
   assert.deepEqual(store.inbox(CHANNEL, 0, 10), [inboxRecord(701)])
@@ -226,7 +226,11 @@ test('after long traffic with messages of all sizes, old keys and ratchet rows a
 
 /** What the application has read, all at once. */
 function settled(after: number, last: number): Change[] {
-  return Array.from({ length: last - after }, (_, at) => ({ type: 'dropInbox', id: CHANNEL, index: after + at + 1 }))
+  return Array.from({ length: last - after }, (_, at) => ({
+    type: 'dropInbox',
+    id: CHANNEL,
+    place: { index: after + at + 1, part: 0 },
+  }))
 }
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')

@@ -361,8 +361,8 @@ for (const [name, make] of Object.entries(engines)) {
       assert.deepEqual(again.answers(CHANNEL), [inboxRecord(5), inboxRecord(6)])
       again.write([
         { type: 'dropAsk', id: CHANNEL, messageId },
-        { type: 'dropRequest', id: CHANNEL, index: 4 },
-        { type: 'dropAnswer', id: CHANNEL, index: 5 },
+        { type: 'dropRequest', id: CHANNEL, place: { index: 4, part: 0 } },
+        { type: 'dropAnswer', id: CHANNEL, place: { index: 5, part: 0 } },
       ])
       assert.deepEqual(again.load().channels[0]?.answerers, [])
       assert.deepEqual(again.load().channels[0]?.answers, { messages: 1, bytes: 1330 })
@@ -383,7 +383,7 @@ for (const [name, make] of Object.entries(engines)) {
       assert.deepEqual(again.poison(OTHER), [])
       assert.deepEqual(again.load().channels[0]?.poison, { messages: 2, bytes: 2 * 1330 })
       again.write([
-        { type: 'dropPoison', id: CHANNEL, index: 5 },
+        { type: 'dropPoison', id: CHANNEL, place: { index: 5, part: 0 } },
         { type: 'putInbox', id: CHANNEL, record: inboxRecord(5) },
       ])
       assert.deepEqual(again.poison(CHANNEL), [poison(7)])
@@ -411,8 +411,8 @@ for (const [name, make] of Object.entries(engines)) {
       assert.deepEqual(store.inbox(OTHER, 0, 2), [])
       const longer = inboxRecord(9, { ciphertext: bytesOf('longer', 5000) })
       store.write([
-        { type: 'dropInbox', id: CHANNEL, index: 6 },
-        { type: 'dropInbox', id: CHANNEL, index: 8 },
+        { type: 'dropInbox', id: CHANNEL, place: { index: 6, part: 0 } },
+        { type: 'dropInbox', id: CHANNEL, place: { index: 8, part: 0 } },
         { type: 'putInbox', id: CHANNEL, record: longer },
       ])
       const again = await reopen()
@@ -429,13 +429,13 @@ for (const [name, make] of Object.entries(engines)) {
           { type: 'putOutbox', id: CHANNEL, record: outboxRecord(n) },
           { type: 'putInbox', id: CHANNEL, record: inboxRecord(n) },
           { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - (n % 3)).messageId },
-          { type: 'dropInbox', id: CHANNEL, index: n - 4 },
+          { type: 'dropInbox', id: CHANNEL, place: { index: n - 4, part: 0 } },
         ])
         // A write that fails gives back the numbers that it took, and does not free those of what it would have dropped.
         const failing: Change[] = [
           { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(1).messageId },
           { type: 'putInbox', id: CHANNEL, record: inboxRecord(1000 + n) },
-          { type: 'dropInbox', id: CHANNEL, index: n },
+          { type: 'dropInbox', id: CHANNEL, place: { index: n, part: 0 } },
           { type: 'putRow', id: OTHER, leaf: 0, row: bytesOf('row') },
         ]
         assert.throws(() => store.write(failing))
@@ -494,7 +494,7 @@ for (const [name, make] of Object.entries(engines)) {
             { type: 'dropLeaver', id: CHANNEL, agent: AGENT },
             { type: 'answerOutbox', id: CHANNEL, messageId: bytesOf('id', 16), bodyHash: bytesOf('body') },
             { type: 'dropOutbox', id: CHANNEL, messageId: bytesOf('id', 16) },
-            { type: 'dropInbox', id: CHANNEL, index: 9 },
+            { type: 'dropInbox', id: CHANNEL, place: { index: 9, part: 0 } },
             { type: 'dropChannel', id: CHANNEL },
           ],
         ],

@@ -112,6 +112,7 @@ export function outboxRecord(counter: number, fields: Partial<OutboxRecord> = {}
 export function inboxRecord(index: number, fields: Partial<InboxRecord> = {}): InboxRecord {
   return {
     index,
+    part: 0,
     messageId: bytesOf(`inbox ${index}`, 16),
     sender: AGENT,
     identity: new TextEncoder().encode('shipping'),

@@ -30,7 +30,7 @@ export function numberedWrite(n: number): Change[] {
     { type: 'putInbox', id: CHANNEL, record: received(n) },
     { type: 'answerOutbox', id: CHANNEL, messageId: outboxRecord(n - 1).messageId, bodyHash: bytesOf(`body ${n - 1}`) },
     { type: 'dropOutbox', id: CHANNEL, messageId: outboxRecord(n - KEPT).messageId },
-    { type: 'dropInbox', id: CHANNEL, index: n - KEPT },
+    { type: 'dropInbox', id: CHANNEL, place: { index: n - KEPT, part: 0 } },
     { type: 'putLeaver', id: CHANNEL, leaver: leaverRecord(AGENT, { slot: n }) },
   ]
 }

@@ -6,6 +6,7 @@ import { declarationBytes, type DeclarationFields, toHex } from '@static/protoco
 import { DeclarationSchema, SendCommitRequestSchema, SendMessageRequestSchema } from '@static/protocol/relay'
 import { sha256 } from '../../src/core/channel/log/history.ts'
 import { encodeFrame, type Frame } from '../../src/core/channel/messages/message-frame.ts'
+import { packIdOf } from '../../src/core/channel/messages/pack.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import type { AgentId } from '../../src/ports.ts'
 import { type Agent, engine } from '../mls/support.ts'
@@ -28,7 +29,7 @@ export class Apart {
   /** An honest frame, but for what is changed in it. */
   frame(words: string, change: Partial<Frame> = {}): Uint8Array {
     return encodeFrame({
-      messageId: new Uint8Array(randomBytes(16)),
+      messageId: packIdOf(randomBytes(16)),
       counter: this.counter + 1,
       previous: this.previous,
       seen: this.stage.position,

@@ -6,6 +6,7 @@ import { declarationBytes, type DeclarationFields, fromHex, toHex } from '@stati
 import { DeclarationSchema, DeliverCommitSchema } from '@static/protocol/relay'
 import type { Channel } from '../../src/channel.ts'
 import { encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
+import { packIdOf } from '../../src/core/channel/messages/pack.ts'
 import { sha256 } from '../../src/core/channel/log/history.ts'
 import type { Opened } from '../../src/mls/ratchet.ts'
 import type { AgentId } from '../../src/ports.ts'
@@ -76,7 +77,7 @@ export class Insider {
     const { position } = this.room.view(this.agentId)
     return encodeFrame({
       kind: 'payload',
-      messageId: new Uint8Array(randomBytes(16)),
+      messageId: packIdOf(randomBytes(16)),
       counter: this.counter + 1,
       previous: this.previous,
       seen: position,

@@ -536,6 +536,13 @@ export class Player implements AgentContext {
     return this.membership.sender.send('payload', Buffer.from(words), limits)
   }
 
+  /** The same, in a turn of its own: the message goes out alone. */
+  async sendAlone(words: string, limits: SendLimits = {}): Promise<SentMessage> {
+    const sent = this.send(words, limits)
+    this.journal.flush()
+    return await sent
+  }
+
   /** All payloads that have come and were not taken. */
   async take(): Promise<string[]> {
     const taken: string[] = []

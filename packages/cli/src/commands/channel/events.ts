@@ -103,11 +103,11 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
     case 'throttled':
       return `${event.channel}: the relay puts off a change, trying again in ${Math.ceil(event.waitMs / 1000)} s: ${event.error.message}`
     case 'handler_failed':
-      return `${event.channel}: the handler failed on message ${event.index} (attempt ${event.attempts}), retrying in ${event.retryInMs / 1000} s: ${printable(event.reason)}`
+      return `${event.channel}: the handler failed on message ${event.messageId} (attempt ${event.attempts}), retrying in ${event.retryInMs / 1000} s: ${printable(event.reason)}`
     case 'poison':
       return event.isPutAside
-        ? `${event.channel}: message ${event.index} failed ${event.attempts} times and was put aside: ${printable(event.reason)} See \`static channel poison list\`.`
-        : `${event.channel}: message ${event.index} failed ${event.attempts} times and cannot be put aside, because too many are. Retry or drop some: \`static channel poison list\`.`
+        ? `${event.channel}: message ${event.messageId} failed ${event.attempts} times and was put aside: ${printable(event.reason)} See \`static channel poison list\`.`
+        : `${event.channel}: message ${event.messageId} failed ${event.attempts} times and cannot be put aside, because too many are. Retry or drop some: \`static channel poison list\`.`
     case 'request_failed':
       return `${event.channel}: the handler failed on request ${event.index} of ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
     case 'request_ignored':

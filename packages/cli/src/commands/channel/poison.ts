@@ -1,11 +1,11 @@
 /** `static channel poison list|retry|drop`: messages that a program's handler has failed on too often. */
-import { Argument, Command } from 'commander'
+import { Argument, Command, InvalidArgumentError } from 'commander'
 import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
-import { channelArgument, wholeNumber } from './arguments.ts'
+import { channelArgument } from './arguments.ts'
 
 interface DropFlags extends AgentFlags {
   readonly yes?: boolean
@@ -30,7 +30,8 @@ function listCommand(): Command {
       )
       if (flags.json) return printJson({ channel: name, messages })
       if (messages.length === 0) return note('no message was put aside.')
-      const rows = messages.map(({ index, time, sender, bytes, attempts, reason }) => [
+      const rows = messages.map(({ message_id, index, time, sender, bytes, attempts, reason }) => [
+        message_id,
         String(index),
         time,
         sender.identity,
@@ -38,7 +39,7 @@ function listCommand(): Command {
         String(attempts),
         reason,
       ])
-      print(table(['INDEX', 'TIME', 'SENDER', 'BYTES', 'ATTEMPTS', 'REASON'], rows))
+      print(table(['MESSAGE', 'INDEX', 'TIME', 'SENDER', 'BYTES', 'ATTEMPTS', 'REASON'], rows))
     })
 }
 
@@ -47,15 +48,18 @@ function retryCommand(): Command {
     new Command('retry')
       .description('deliver messages again, with all their attempts')
       .addArgument(channelArgument())
-      .addArgument(indexArgument()),
+      .addArgument(messageArgument()),
   )
-    .addHelpText('after', examples('static channel poison retry acme/support/routing 17 18 --as billing'))
-    .action(async (name: string, indexes: readonly number[], flags: AgentFlags) => {
+    .addHelpText(
+      'after',
+      examples('static channel poison retry acme/support/routing 019c7f1e2a40b3d5c8e6f71a2b9d4c50 --as billing'),
+    )
+    .action(async (name: string, messages: readonly string[], flags: AgentFlags) => {
       await withAgent(flags, { share: false }, (agent) =>
-        withProgress('Moving messages', agent.call('poisonRetry', name, indexes)),
+        withProgress('Moving messages', agent.call('poisonRetry', name, messages)),
       )
-      if (flags.json) printJson({ channel: name, retried: indexes })
-      else print(`Moved ${count(indexes)} back to the inbox of ${name}.`)
+      if (flags.json) printJson({ channel: name, retried: messages })
+      else print(`Moved ${count(messages)} back to the inbox of ${name}.`)
     })
 }
 
@@ -64,25 +68,32 @@ function dropCommand(): Command {
     new Command('drop')
       .description('delete messages that were put aside, for good')
       .addArgument(channelArgument())
-      .addArgument(indexArgument())
+      .addArgument(messageArgument())
       .option('--yes', 'skip the confirmation prompt'),
   )
-    .addHelpText('after', examples('static channel poison drop acme/support/routing 17 --as billing'))
-    .action(async (name: string, indexes: readonly number[], flags: DropFlags) => {
-      if (!flags.yes) await confirm(`${count(indexes)} of ${name} will be deleted, permanently. Continue?`)
+    .addHelpText(
+      'after',
+      examples('static channel poison drop acme/support/routing 019c7f1e2a40b3d5c8e6f71a2b9d4c50 --as billing'),
+    )
+    .action(async (name: string, messages: readonly string[], flags: DropFlags) => {
+      if (!flags.yes) await confirm(`${count(messages)} of ${name} will be deleted, permanently. Continue?`)
       await withAgent(flags, { share: false }, (agent) =>
-        withProgress('Deleting messages', agent.call('poisonDrop', name, indexes)),
+        withProgress('Deleting messages', agent.call('poisonDrop', name, messages)),
       )
-      if (flags.json) printJson({ channel: name, dropped: indexes })
-      else print(`Deleted ${count(indexes)}.`)
+      if (flags.json) printJson({ channel: name, dropped: messages })
+      else print(`Deleted ${count(messages)}.`)
     })
 }
 
-function indexArgument(): Argument {
-  const parse = (word: string, before: readonly number[] = []): readonly number[] => [...before, wholeNumber(word)]
-  return new Argument('<index...>', 'the index of a message, as `list` shows it').argParser(parse)
+function messageArgument(): Argument {
+  const parse = (word: string, before: readonly string[] = []): readonly string[] => {
+    if (/^[0-9a-f]{32}(@[1-9]\d*)?$/.test(word)) return [...before, word]
+    throw new InvalidArgumentError('Expected a message id of 32 hexadecimal digits, as `list` shows it.')
+  }
+  const text = 'the id of a message, as `list` shows it; or id@index, if several have the same id'
+  return new Argument('<message...>', text).argParser(parse)
 }
 
-function count(indexes: readonly number[]): string {
-  return indexes.length === 1 ? '1 message' : `${indexes.length} messages`
+function count(messages: readonly string[]): string {
+  return messages.length === 1 ? '1 message' : `${messages.length} messages`
 }

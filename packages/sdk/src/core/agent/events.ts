@@ -129,6 +129,7 @@ export type AgentEvent =
       readonly channel: string
       readonly sender: AgentId
       readonly index: number
+      readonly messageId: string
       readonly attempts: number
       readonly reason: string
       readonly retryInMs: number
@@ -142,6 +143,7 @@ export type AgentEvent =
       readonly channel: string
       readonly sender: AgentId
       readonly index: number
+      readonly messageId: string
       readonly attempts: number
       readonly reason: string
       readonly isPutAside: boolean

@@ -1,5 +1,9 @@
-/** Ids of messages and commits: first the time, so that the relay's index stays compact, then random bytes. */
+/**
+ * Ids of messages and commits: first the time, so that the relay's index stays compact, then random bytes. The last four
+ * bits are zero: in the payloads of a pack they are the payload's number.
+ */
 import { MESSAGE_ID_BYTES } from '@static/protocol'
+import { packIdOf } from '../channel/messages/pack.ts'
 import type { AgentContext } from './context.ts'
 
 const TIME_BYTES = 6
@@ -9,5 +13,5 @@ export function newMessageId(context: Pick<AgentContext, 'now' | 'random'>): Uin
   const id = Buffer.alloc(MESSAGE_ID_BYTES)
   id.writeUIntBE(context.now(), 0, TIME_BYTES)
   id.set(context.random(MESSAGE_ID_BYTES - TIME_BYTES), TIME_BYTES)
-  return new Uint8Array(id.buffer, id.byteOffset, id.length)
+  return packIdOf(id)
 }

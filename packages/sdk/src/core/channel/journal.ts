@@ -29,6 +29,8 @@ export class Journal {
   #writers = new Set<Writer>()
   readonly #changes: Change[] = []
   #waiting: PromiseWithResolvers<void>[] = []
+  /** What is left to do in this turn. */
+  #endings: (() => void)[] = []
   #scheduled: NodeJS.Immediate | undefined
   #later: NodeJS.Timeout | undefined
   #failure: StaticError | undefined
@@ -50,6 +52,12 @@ export class Journal {
   touchLater(writer: Writer): void {
     this.#writers.add(writer)
     this.#later ??= setTimeout(() => this.flush(), LATER_MS)
+  }
+
+  /** Calls back at the end of the turn, before it is written. */
+  atEnd(ending: () => void): void {
+    this.#endings.push(ending)
+    this.#schedule()
   }
 
   /** Adds changes that belong to no writer. */
@@ -84,7 +92,7 @@ export class Journal {
 
   /** Writes pending changes, then returns the open requests on disk after an index. */
   requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
-    this.flush()
+    this.#write()
     return this.#store.requests(id, after, limit)
   }
 
@@ -93,14 +101,21 @@ export class Journal {
     return this.#store.answers(id)
   }
 
-  /** Writes now. */
+  /** Ends the turn and writes it now. */
   flush(): void {
+    if (!this.#failure) for (const ending of this.#endings.splice(0)) ending()
+    this.#write()
+  }
+
+  /** Writes what has changed so far. The turn may go on. */
+  #write(): void {
     clearImmediate(this.#scheduled)
     clearTimeout(this.#later)
     this.#scheduled = undefined
     this.#later = undefined
     if (this.#failure) return
     const { changes, writers } = this.#gather()
+    if (this.#endings.length > 0) this.#schedule()
     try {
       this.#store.write(changes)
     } catch (error) {
@@ -140,7 +155,7 @@ export class Journal {
   }
 
   #flushToRead(): void {
-    this.flush()
+    this.#write()
     if (this.#failure) throw this.#failure
   }
 

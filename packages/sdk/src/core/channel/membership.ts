@@ -8,7 +8,7 @@ import { type ChannelName, fromHex, parseChannelName, StaticError, toHex } from 
 import type { Epoch, Joined } from '../../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
-import { ChannelWriter, type WriterHost } from './channel-writer.ts'
+import { ChannelWriter } from './channel-writer.ts'
 import { Committer, type CommitterHost } from './commits/committer.ts'
 import { loadPending, type Pending } from './commits/commits.ts'
 import { Follower, type FollowerHost } from './log/follower.ts'
@@ -19,14 +19,15 @@ import type { ChannelView } from './host.ts'
 import { Admissions } from './admissions/admissions.ts'
 import { Asks } from './asks/asks.ts'
 import { Requests } from './asks/requests.ts'
-import { Inbox, type InboxHost, type Incoming } from './messages/inbox.ts'
+import { Inbox } from './messages/inbox.ts'
+import { inboxHostOf } from './messages/inbox-host.ts'
 import { Intake, type IntakeHost } from './intake.ts'
 import { Poison } from './messages/poison.ts'
+import { receiptsHostOf } from './receipts/host.ts'
 import { Receipts, type ReceiptsHost } from './receipts/receipts.ts'
 import { Roster } from './roster.ts'
 import { Sender, type SenderHost } from './messages/sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
-import { readPage } from './messages/stored-page.ts'
 import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
 
@@ -70,7 +71,9 @@ export class Membership implements ChannelView {
     this.name = parseChannelName(record.name)
     this.owner = record.owner
     this.#history = new History(record.position, senders, chain)
-    this.#writer = new ChannelWriter(context.journal, this, Membership.#writerHostOf(this), record)
+    const unstorable = (cause: unknown): void => this.#unstorable(cause)
+    const writerHost = { record: () => this.#record(), written: () => this.#written(), unstorable }
+    this.#writer = new ChannelWriter(context.journal, this, writerHost, record)
     this.#standing = new Standing(record, () => this.#writer.touch())
     this.#welcome = welcome
     this.#ended = ended
@@ -78,18 +81,20 @@ export class Membership implements ChannelView {
     this.#turn = new ChannelTurn(context, this, standing, (error) => this.#break(error))
     const pending = this.#load(stored)
     const host = Membership.#hostOf(this)
-    const inboxHost = Membership.#inboxHostOf(this, 'inbox')
+    const unreadable = (error: StaticError): void => this.#unreadable(error)
+    const inboxHost = inboxHostOf(context, this, this.#writer, 'inbox', unreadable)
     const { givenUpTo } = record
     this.inbox = new Inbox(record.id, inboxHost, { ...stored.inbox, givenUpTo })
     const { inbox } = this
-    this.receipts = new Receipts(context, this, Membership.#receiptsHostOf(this), stored)
+    const forked: ReceiptsHost['forked'] = (member, difference) => this.#forks.found(member, difference)
+    this.receipts = new Receipts(context, this, receiptsHostOf(this, this.#writer, forked), stored)
     const { receipts } = this
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
     this.#forks = new Forks(context, this, standing, this.sender)
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
-    const requestsHost = { ...Membership.#inboxHostOf(this, 'requests'), memberSince }
+    const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)
     this.asks = new Asks(context, this, inboxHost, this.sender, stored)
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
@@ -348,42 +353,6 @@ export class Membership implements ChannelView {
 
   // ---- Internals ----
 
-  static #writerHostOf(membership: Membership): WriterHost {
-    return {
-      record: () => membership.#record(),
-      written: () => membership.#written(),
-      unstorable: (cause) => membership.#unstorable(cause),
-    }
-  }
-
-  static #inboxHostOf(membership: Membership, table: 'inbox' | 'requests'): InboxHost {
-    return {
-      touch: () => membership.#writer.touchPart(),
-      touchLater: () => membership.#writer.touchPartLater(),
-      touchRecord: () => membership.#writer.touch(),
-      page: (after, limit) => membership.#page(table, after, limit),
-    }
-  }
-
-  static #receiptsHostOf(membership: Membership): ReceiptsHost {
-    return {
-      get isOnline() {
-        return membership.intake.isOnline
-      },
-      get failure() {
-        return membership.failure
-      },
-      // Payloads alone: anybody can send a request that no one serves, or never read its answers.
-      settledUpTo: (after) => membership.inbox.settledUpTo(membership.#history.position.index, after),
-      touchLater: () => membership.#writer.touchPartLater(),
-      acknowledge: (receipt) => membership.intake.sendReceipt(receipt),
-      resume: () => membership.intake.resume(),
-      forked: (member, difference) => membership.#forks.found(member, difference),
-      isLeaving: (agent) => membership.roster.notice(agent) !== undefined,
-      isPending: (messageId) => membership.sender.isPending(messageId),
-    }
-  }
-
   static #hostOf(membership: Membership): Host {
     return {
       get receiptDemand() {
@@ -428,26 +397,16 @@ export class Membership implements ChannelView {
     }
   }
 
-  #page(table: 'inbox' | 'requests', after: number, limit: number): readonly Incoming[] | StaticError {
-    const isRedelivered = (index: number): boolean =>
-      table === 'inbox' ? this.intake.isRedelivered(index) : this.requests.inbox.wasGiven(index)
-    try {
-      return readPage(this.#context, { table, id: this.id, after, limit }, isRedelivered)
-    } catch (cause) {
-      const error = StaticError.from(cause)
-      this.#unreadable(error)
-      return error
-    }
-  }
-
   #record(): ChannelRecord {
-    const { id, name, owner } = this
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
-    const epoch = this.#group?.place ?? NO_EPOCH
-    const [givenUpTo, servedUpTo] = [this.inbox.boundAt(position.index), this.requests.inbox.boundAt(position.index)]
-    const given = { givenUpTo, servedUpTo }
+    const given = {
+      givenUpTo: this.inbox.boundAt(position.index),
+      servedUpTo: this.requests.inbox.boundAt(position.index),
+    }
     const standing = { ...this.#standing.record, confirmed: this.isConfirmed }
+    const { id, name, owner } = this
+    const epoch = this.#group?.place ?? NO_EPOCH
     return { id, name, owner, ...standing, position, epoch, counter, ownHash, sentSinceRekey, ...given }
   }
 }

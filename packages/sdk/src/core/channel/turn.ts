@@ -1,6 +1,7 @@
 /**
  * The turn of one channel: decides what may happen next. Commits come before messages, nothing is encrypted for an
- * epoch that the channel has left, and nothing touches the group while a task holds it.
+ * epoch that the channel has left, and nothing touches the group while a task holds it. Messages are encrypted at the end
+ * of the turn, so that those of one turn can go together.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
@@ -30,15 +31,17 @@ export interface TurnParts {
 
 /** The turn of one membership. */
 export class ChannelTurn {
-  readonly #context: Pick<AgentContext, 'offline'>
+  readonly #context: Pick<AgentContext, 'offline' | 'journal'>
   readonly #parts: TurnParts
   readonly #standing: Standing
   readonly #break: (error: StaticError) => void
   readonly #lock = new GroupLock()
+  /** Whether messages wait for nothing but the end of the turn. */
+  #isEnding = false
 
   /** Calls `breakWith` when the channel cannot continue. */
   constructor(
-    context: Pick<AgentContext, 'offline'>,
+    context: Pick<AgentContext, 'offline' | 'journal'>,
     parts: TurnParts,
     standing: Standing,
     breakWith: (error: StaticError) => void,
@@ -71,10 +74,11 @@ export class ChannelTurn {
     if (!intake.isCurrent || !this.isFree || !group || this.#standing.failure) return
     if (committer.isBusy) return committer.transmit()
     if (committer.work(group) || !this.#standing.isTalking) return
-    const { counter } = sender
     this.attempt(() => sender.work(group, upkeep.rekeyFailure))
-    // Every message reports what this agent has seen.
-    if (sender.counter > counter) upkeep.reported()
+    if (sender.isReady && !this.#isEnding) {
+      this.#isEnding = true
+      this.#context.journal.atEnd(() => this.#end())
+    }
     sender.transmit()
     upkeep.check()
   }
@@ -112,6 +116,18 @@ export class ChannelTurn {
     } catch (error) {
       this.#break(asMlsError(error))
     }
+  }
+
+  /** Encrypts what waits for the end of the turn. */
+  #end(): void {
+    this.#isEnding = false
+    const { group, intake, sender, committer, upkeep } = this.#parts
+    if (!intake.isCurrent || !this.isFree || !group || this.#standing.failure) return
+    if (committer.isBusy || !this.#standing.isTalking) return
+    const { counter } = sender
+    this.attempt(() => sender.seal(group, upkeep.rekeyFailure))
+    // Every message reports what this agent has seen.
+    if (sender.counter > counter) upkeep.reported()
   }
 
   /** Why messages cannot be sent now, if so. */

@@ -78,8 +78,9 @@ function allSql(table: TableDeclaration): string {
 }
 
 function pageSql(table: TableDeclaration, length: number): string {
-  const next = columnName(table, table.key[length] ?? '')
-  return `${selectSql(table)} WHERE ${keyIs(table, length)} AND ${next} > ? ORDER BY ${next} LIMIT ?`
+  const [next = '', ...others] = table.key.slice(length).map((field) => columnName(table, field))
+  const order = [next, ...others].join(', ')
+  return `${selectSql(table)} WHERE ${keyIs(table, length)} AND ${next} > ? ORDER BY ${order} LIMIT ?`
 }
 
 function selectSql({ name, ...table }: TableDeclaration): string {

@@ -39,6 +39,7 @@ export interface InboxRow extends InChannel<InboxRecord> {
 const RECEIVED: Table<InboxRow>['columns'] = {
   channel: TEXT,
   index: { ...INTEGER, name: 'log_index' },
+  part: INTEGER,
   messageId: BYTES,
   sender: TEXT,
   identity: BYTES,
@@ -54,7 +55,7 @@ const RECEIVED: Table<InboxRow>['columns'] = {
 export const INBOX: Table<InboxRow> = {
   name: 'inbox',
   columns: RECEIVED,
-  key: ['channel', 'index'],
+  key: ['channel', 'index', 'part'],
   parent: { table: 'channel', by: ['channel'] },
   body: { field: 'ciphertext' },
 }
@@ -63,7 +64,7 @@ export const INBOX: Table<InboxRow> = {
 export const POISON: Table<InboxRow & InChannel<PoisonRecord>> = {
   name: 'poison',
   columns: { ...RECEIVED, reason: TEXT, putAsideAt: INTEGER },
-  key: ['channel', 'index'],
+  key: ['channel', 'index', 'part'],
   parent: { table: 'channel', by: ['channel'] },
   body: { field: 'ciphertext' },
 }

@@ -11,6 +11,7 @@ import type { AgentContext } from '../../agent/context.ts'
 import type { AgentEvent } from '../../agent/events.ts'
 import { newMessageId } from '../../agent/message-id.ts'
 import type { ChannelView } from '../host.ts'
+import { placeOf } from '../messages/inbox-entry.ts'
 import { decodeFrame } from '../messages/message-frame.ts'
 import type { Sender } from '../messages/sender.ts'
 import {
@@ -276,7 +277,7 @@ export class Asks {
       const body = frame && decodeAnswer(isEnd ? 'answer_end' : 'answer', frame.payload)
       const ask = body && this.#open.get(toHex(body.requestId))
       if (!ask || !body.content) {
-        this.#changes.push({ type: 'dropAnswer', id, index: record.index })
+        this.#changes.push({ type: 'dropAnswer', id, place: placeOf(record) })
         this.#host.touchLater()
         continue
       }
@@ -368,7 +369,7 @@ export class Asks {
     entry.record.messageKey.fill(0)
     this.#count(entry, -1)
     if (!entry.stored) return
-    this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, index: entry.record.index })
+    this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, place: placeOf(entry.record) })
     // If a crash undoes this, the answer is given again.
     this.#host.touchLater()
   }

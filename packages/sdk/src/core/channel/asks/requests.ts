@@ -7,7 +7,8 @@ import { StaticError, toHex } from '@static/protocol'
 import type { AgentId, InboxRecord, MessageTotals, StoredChannel, Time } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
-import { type Entry, Inbox, type InboxHost, type InboxRows, type Incoming } from '../messages/inbox.ts'
+import { Inbox } from '../messages/inbox.ts'
+import { type Entry, type InboxHost, type InboxRows, type Incoming, placeOf } from '../messages/inbox-entry.ts'
 import type { Sender } from '../messages/sender.ts'
 import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_LIFETIME_MS, MOST_OPEN } from './ask-frame.ts'
 
@@ -45,7 +46,7 @@ const PAGE = 64
 
 const ROWS: InboxRows = {
   put: (id, record) => ({ type: 'putRequest', id, record }),
-  drop: (id, index) => ({ type: 'dropRequest', id, index }),
+  drop: (id, record) => ({ type: 'dropRequest', id, place: placeOf(record) }),
 }
 
 /** The requests that one membership has received. */

@@ -164,6 +164,7 @@ export class Follower {
     }
     deliverFrame(this.#parts, frame, {
       index: history.position.index,
+      part: 0,
       messageId: Uint8Array.from(messageId),
       sender,
       identity: member.identity,

@@ -10,6 +10,7 @@ import { type ChainEntry, chainNext, HASH_BYTES, toHex } from '@static/protocol'
 import type { AgentId, Change, ChannelId, ChainRecord, PositionRecord, SenderRecord } from '../../../ports.ts'
 import { ChainRows } from './chain-rows.ts'
 import type { Frame } from '../messages/message-frame.ts'
+import { packIdOf } from '../messages/pack.ts'
 
 /** The number of past hashes kept for comparison, also over a restart: a sender may be this far behind. */
 const KEPT = 1024
@@ -60,9 +61,9 @@ export class History {
     return own && Buffer.compare(own, hash) === 0
   }
 
-  /** Where a message of this agent is in the log, if it is among the last entries. */
+  /** Where a message of this agent, or the pack that it is in, is in the log, if it is among the last entries. */
   ownIndex(messageId: Uint8Array): number | undefined {
-    return this.#own.get(toHex(messageId))
+    return this.#own.get(toHex(packIdOf(messageId)))
   }
 
   /** The last entry is a message of this agent. */

@@ -5,7 +5,9 @@ import type { Asks } from '../asks/asks.ts'
 import type { Requests } from '../asks/requests.ts'
 import type { Intake } from '../intake.ts'
 import type { Inbox } from './inbox.ts'
+import type { Incoming } from './inbox-entry.ts'
 import type { DecodedFrame } from './message-frame.ts'
+import { decodePack, partId } from './pack.ts'
 
 /** The parts of a channel that frames of other members are for. */
 export interface DeliveryParts {
@@ -25,6 +27,8 @@ export function deliverFrame(
   switch (kind) {
     case 'payload':
       return inbox.arrive({ record, payload, redelivered: intake.isRedelivered(record.index) })
+    case 'pack':
+      return inbox.arrive(...unpack(record, payload, intake.isRedelivered(record.index)))
     case 'request':
       return requests.arrive(record, payload)
     case 'answer':
@@ -38,4 +42,24 @@ export function deliverFrame(
       return admissions.take(kind, record.sender, payload)
     default:
   }
+}
+
+const NOTHING = new Uint8Array()
+
+/** The payloads of a pack. Each is stored alone, so the key of the pack is not needed any more. */
+function unpack(record: InboxRecord, pack: Uint8Array, redelivered: boolean): readonly Incoming[] {
+  record.messageKey.fill(0)
+  const payloads = decodePack(pack) ?? []
+  return payloads.map((payload, part) => ({
+    record: {
+      ...record,
+      part,
+      messageId: partId(record.messageId, part),
+      ciphertext: NOTHING,
+      messageKey: NOTHING,
+    },
+    // A copy: one that is kept would keep the whole pack.
+    payload: Uint8Array.from(payload),
+    redelivered,
+  }))
 }

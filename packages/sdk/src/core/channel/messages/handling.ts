@@ -6,10 +6,11 @@
  * Every attempt is written to disk before it starts, so that a handler that crashes the process is not retried forever.
  * The exception is the first attempt at a message that was never delivered before: it would cost a write per message.
  */
-import { StaticError } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Entry, Inbox } from './inbox.ts'
+import type { Inbox } from './inbox.ts'
+import type { Entry } from './inbox-entry.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */
@@ -240,14 +241,18 @@ class Handling {
   }
 
   #reportFailure(entry: Entry, details: { attempts: number; reason: string; retryInMs: number }): void {
-    const { index, sender } = entry.record
-    this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, sender, index, ...details })
+    this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, ...namesOf(entry), ...details })
   }
 
   #reportPoison(entry: Entry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
-    const { index, sender } = entry.record
-    this.#context.emit({ type: 'poison', channel: this.#channel.name, sender, index, ...details })
+    this.#context.emit({ type: 'poison', channel: this.#channel.name, ...namesOf(entry), ...details })
   }
+}
+
+/** What names a message in an event. */
+function namesOf({ record }: Entry): { sender: AgentId; index: number; messageId: string } {
+  const { sender, index, messageId } = record
+  return { sender, index, messageId: toHex(messageId) }
 }
 
 /** What has become of a message so far. */

@@ -9,83 +9,31 @@
  * write.
  */
 import { StaticError } from '@static/protocol'
-import type { Change, ChannelId, InboxRecord } from '../../../ports.ts'
-
-/** A payload on its way to the application. */
-export interface Incoming {
-  readonly record: InboxRecord
-  readonly payload: Uint8Array
-  /** Whether it may have been delivered before. */
-  readonly redelivered: boolean
-}
-
-/** A payload in the inbox. */
-export interface Entry extends Incoming {
-  record: InboxRecord
-  redelivered: boolean
-  /** Whether it is on disk, or will be with the changes that were drained last. */
-  stored: boolean
-  settled: boolean
-  /** The reader that has it; undefined while it is queued. */
-  holder: object | undefined
-}
-
-/** A reader waiting for a payload. */
-interface Waiting {
-  /** The iterator that asked. */
-  readonly reader: object
-  give(entry: Entry | undefined): void
-  fail(error: StaticError): void
-}
-
-/** What an inbox asks of its membership. */
-export interface InboxHost {
-  /** Marks the inbox as changed, so that it is written at the end of the turn. */
-  touch(): void
-  /** The same for a change that may be written later, because a crash may undo it. */
-  touchLater(): void
-  /** The same, including the channel's record. */
-  touchRecord(): void
-  /** Writes pending changes, then returns decrypted rows on disk after an index. After an error no more may arrive. */
-  page(after: number, limit: number): readonly Incoming[] | StaticError
-}
-
-/** The state of an inbox on disk when it is opened. */
-export interface StoredInbox {
-  readonly messages: number
-  /** Bytes of ciphertext. */
-  readonly bytes: number
-  /** The index of the first one; 0 if there is none. */
-  readonly first: number
-  readonly givenUpTo: number
-}
-
-/** The rows of an inbox on disk. */
-export interface InboxRows {
-  put(id: ChannelId, record: InboxRecord): Change
-  drop(id: ChannelId, index: number): Change
-}
-
-const PAYLOADS: InboxRows = {
-  put: (id, record) => ({ type: 'putInbox', id, record }),
-  drop: (id, index) => ({ type: 'dropInbox', id, index }),
-}
-
-/** Options of a reader. */
-export interface ReadOptions {
-  /** Payloads count as delivered only when `given` is called: a reader that reads ahead may never pass them on. */
-  readonly ahead?: boolean
-}
+import type { Change, ChannelId, InboxPlace, InboxRecord } from '../../../ports.ts'
+import {
+  type Entry,
+  type InboxHost,
+  type InboxRows,
+  type Incoming,
+  isBefore,
+  NOTHING_STORED,
+  OVERHEAD,
+  PAYLOADS,
+  placeOf,
+  type StoredInbox,
+  weightOf,
+} from './inbox-entry.ts'
+import { makeReader, type ReadOptions, type Waiting } from './inbox-reader.ts'
+import { asStored } from './stored-message.ts'
 
 /** The number of payloads kept in memory. */
 const KEPT = 256
 /** The limit of unsettled payloads, by their weight. */
 const FULL_BYTES = 64 * 1024 * 1024
-/** What a payload counts besides its ciphertext: handlers may hold a whole inbox in memory, however small its messages. */
-const OVERHEAD = 1024
 const PAGE = 64
 /** How far beyond the channel's position payloads may be delivered before the next write. */
 const AHEAD = 256
+const NOWHERE: InboxPlace = { index: 0, part: 0 }
 
 /** The payloads of one channel. */
 export class Inbox {
@@ -107,8 +55,8 @@ export class Inbox {
   #onDiskAfter: number | undefined
   /** The last index that was loaded into memory. */
   #last = 0
-  /** The last index delivered to the application since the agent started, and an upper bound from before that. */
-  #given = 0
+  /** The last one delivered to the application since the agent started, and an upper bound of indexes from before that. */
+  #given: InboxPlace = NOWHERE
   #givenBefore: number
   /** The bound on the delivered index, as drained and as on disk. */
   #drainedBound: number
@@ -124,7 +72,7 @@ export class Inbox {
   constructor(
     id: ChannelId,
     host: InboxHost,
-    { messages, bytes, first, givenUpTo }: StoredInbox = { messages: 0, bytes: 0, first: 0, givenUpTo: 0 },
+    { messages, bytes, first, givenUpTo }: StoredInbox = NOTHING_STORED,
     rows: InboxRows = PAYLOADS,
   ) {
     this.#id = id
@@ -168,21 +116,20 @@ export class Inbox {
     return onDisk
   }
 
-  /** Adds a payload that has arrived. */
-  arrive(incoming: Incoming): void {
-    const entry = this.#hold(incoming)
-    const { index } = entry.record
+  /** Adds the payload, or all payloads of the pack, that has arrived. They stay together, in memory or on disk. */
+  arrive(...arrived: readonly Incoming[]): void {
+    const entries = arrived.map((incoming) => this.#hold(incoming))
     if (this.#onDiskAfter !== undefined || this.#ready.length >= KEPT) {
       this.#onDiskAfter ??= this.#last
       return
     }
-    this.#last = index
-    this.#unsettled.add(entry)
-    if (this.#ready.length > 0 || this.#waiting.length === 0 || index > this.#storedBound) {
-      this.#ready.push(entry)
-      return
+    for (const entry of entries) {
+      const { index } = entry.record
+      this.#last = index
+      this.#unsettled.add(entry)
+      if (this.#ready.length > 0 || this.#waiting.length === 0 || index > this.#storedBound) this.#ready.push(entry)
+      else this.#give(this.#waiting.shift(), entry)
     }
-    this.#give(this.#waiting.shift(), entry)
   }
 
   /** Takes back a payload that was put aside. */
@@ -200,49 +147,23 @@ export class Inbox {
   /** Returns an iterator over the payloads. If it is ended early, its last payload is delivered again. */
   read<Item>(
     map: (entry: Entry) => Item,
-    { ahead = false }: ReadOptions = {},
+    options: ReadOptions = {},
   ): AsyncIterableIterator<Item, undefined, undefined> {
     const stops = this.#stops
-    let given: Entry | undefined
-    let done = false
-    const end = { done: true, value: undefined } as const
-    const settle = (): void => {
-      if (given?.holder === iterator) this.settle(given)
-      given = undefined
+    const host = {
+      isOpen: () => stops === this.#stops,
+      take: (waiting: Waiting) => this.#take(waiting),
+      leave: (reader: object) => this.#leave(reader),
+      given: (entry: Entry) => this.given(entry),
+      settle: (entry: Entry) => this.settle(entry),
+      release: (entry: Entry) => this.release(entry),
     }
-    const iterator: AsyncIterableIterator<Item, undefined, undefined> = {
-      next: () => {
-        settle()
-        if (done || stops !== this.#stops) return Promise.resolve(end)
-        const { promise, resolve, reject } = Promise.withResolvers<IteratorResult<Item, undefined>>()
-        const give = (entry: Entry | undefined): void => {
-          // The payload of an earlier `next` that was called without waiting.
-          settle()
-          given = entry
-          done = entry === undefined
-          if (entry && !ahead) this.given(entry)
-          resolve(entry ? { done: false, value: map(entry) } : end)
-        }
-        this.#take({ reader: iterator, give, fail: reject })
-        return promise
-      },
-      return: () => {
-        if (given?.holder === iterator) this.release(given)
-        given = undefined
-        done = true
-        const left = this.#waiting.filter(({ reader }) => reader === iterator)
-        this.#waiting = this.#waiting.filter(({ reader }) => reader !== iterator)
-        for (const waiting of left) waiting.give(undefined)
-        return Promise.resolve(end)
-      },
-      [Symbol.asyncIterator]: () => iterator,
-    }
-    return iterator
+    return makeReader(host, map, options)
   }
 
   /** The application has received a payload that was read ahead. */
   given(entry: Entry): void {
-    this.#given = Math.max(this.#given, entry.record.index)
+    if (isBefore(this.#given, entry.record)) this.#given = placeOf(entry.record)
   }
 
   /** Nothing beyond this index was delivered before. After a crash, the disk has only an upper bound. */
@@ -266,7 +187,7 @@ export class Inbox {
     this.#remove(entry)
     entry.record.messageKey.fill(0)
     if (!entry.stored) return
-    this.#changes.push(this.#rows.drop(this.#id, entry.record.index))
+    this.#changes.push(this.#rows.drop(this.#id, entry.record))
     // If a crash undoes this, the payload is delivered again.
     this.#host.touchLater()
   }
@@ -276,7 +197,7 @@ export class Inbox {
     if (entry.settled || entry.holder === undefined) return
     entry.holder = undefined
     // A payload that was read ahead but not passed on was not delivered.
-    entry.redelivered ||= entry.record.index <= this.#given
+    entry.redelivered ||= !isBefore(this.#given, entry.record)
     this.#queue(entry)
   }
 
@@ -349,6 +270,7 @@ export class Inbox {
     for (const entry of this.#fresh) {
       if (entry.settled) continue
       entry.stored = true
+      entry.record = asStored(entry)
       changes.push(this.#rows.put(this.#id, entry.record))
     }
     this.#fresh = []
@@ -362,7 +284,7 @@ export class Inbox {
   }
 
   get #lastGiven(): number {
-    return Math.max(this.#given, this.#givenBefore)
+    return Math.max(this.#given.index, this.#givenBefore)
   }
 
   #hold(incoming: Incoming): Entry {
@@ -441,19 +363,19 @@ export class Inbox {
 
   #dropStored(incoming: Incoming): InboxRecord {
     this.#weight -= weightOf(incoming)
-    this.#changes.push(this.#rows.drop(this.#id, incoming.record.index))
+    this.#changes.push(this.#rows.drop(this.#id, incoming.record))
     this.#host.touchLater()
     return incoming.record
   }
 
-  /** Queues a payload by its index. */
+  /** Queues a payload at its place. */
   #queue(entry: Entry): void {
     if (this.#isSealed) return
     // By halves: a handler that stops returns everything it has held back, up to a full inbox.
     let [from, to] = [0, this.#ready.length]
     while (from < to) {
       const middle = (from + to) >> 1
-      if ((this.#ready[middle]?.record.index ?? 0) > entry.record.index) to = middle
+      if (isBefore(entry.record, this.#ready[middle]?.record ?? NOWHERE)) to = middle
       else from = middle + 1
     }
     this.#ready.splice(from, 0, entry)
@@ -469,12 +391,14 @@ export class Inbox {
     entry.holder = undefined
   }
 
+  #leave(reader: object): readonly Waiting[] {
+    const left = this.#waiting.filter((waiting) => waiting.reader === reader)
+    this.#waiting = this.#waiting.filter((waiting) => waiting.reader !== reader)
+    return left
+  }
+
   #finish(waiting: Waiting): void {
     if (this.#end?.error) waiting.fail(this.#end.error)
     else waiting.give(undefined)
   }
-}
-
-function weightOf({ record }: Incoming): number {
-  return record.ciphertext.length + OVERHEAD
 }

@@ -6,6 +6,7 @@
  *     seen: index(8), hash(32); the payload to the end
  */
 import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
+import { decodePack, hasPartRoom } from './pack.ts'
 
 /** The version that this agent writes. */
 export const VERSION = 1
@@ -15,8 +16,10 @@ const PREVIOUS_AT: number = COUNTER_AT + 8
 const SEEN_INDEX_AT: number = PREVIOUS_AT + HASH_BYTES
 const SEEN_HASH_AT: number = SEEN_INDEX_AT + 8
 const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
+/** The bytes of a frame besides its payload. */
+export const FRAME_HEAD_BYTES: number = PAYLOAD_AT
 
-/** The purpose of a message. Only a payload is given by `messages()`. */
+/** The purpose of a message. Only payloads, alone or in a pack, are given by `messages()`. */
 const KINDS = {
   payload: 0,
   heartbeat: 1,
@@ -29,6 +32,7 @@ const KINDS = {
   more: 8,
   invites: 9,
   claim: 10,
+  pack: 11,
 } as const
 export type FrameKind = keyof typeof KINDS
 const NAMES = Object.keys(KINDS) as readonly FrameKind[]
@@ -88,13 +92,17 @@ export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   const index = Number(view.getBigUint64(SEEN_INDEX_AT))
   if (!Number.isSafeInteger(counter) || !Number.isSafeInteger(index)) return undefined
   const kind = version === VERSION ? NAMES[bytes[1] ?? NAMES.length] : undefined
+  const messageId = bytes.subarray(ID_AT, COUNTER_AT)
+  const payload = bytes.subarray(PAYLOAD_AT)
+  if ((kind === 'payload' || kind === 'pack') && !hasPartRoom(messageId)) return undefined
+  if (kind === 'pack' && !decodePack(payload)) return undefined
   return {
     version,
     kind,
-    messageId: bytes.subarray(ID_AT, COUNTER_AT),
+    messageId,
     counter,
     previous: bytes.subarray(PREVIOUS_AT, SEEN_INDEX_AT),
     seen: { index, hash: bytes.subarray(SEEN_HASH_AT, PAYLOAD_AT) },
-    payload: bytes.subarray(PAYLOAD_AT),
+    payload,
   }
 }

@@ -15,7 +15,7 @@ import { sha256 } from '../log/history.ts'
 export interface SentMessage {
   /** 32 hexadecimal digits. */
   readonly messageId: string
-  /** Position in the channel's log, as reported by the relay. */
+  /** Position in the channel's log, as reported by the relay. Payloads that travel as one message share it. */
   readonly index: number
 }
 

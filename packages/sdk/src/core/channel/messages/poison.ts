@@ -3,11 +3,12 @@
  * ones, and stay on disk until the application retries or drops them. Their number and bytes are limited. At the limit,
  * no more are put aside, so that none is lost.
  */
-import { StaticError } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
 import type { AgentId, Change, ChannelId, PoisonRecord, MessageTotals } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Entry, Inbox } from './inbox.ts'
-import { payloadOf } from './stored-message.ts'
+import type { Inbox } from './inbox.ts'
+import { type Entry, placeOf } from './inbox-entry.ts'
+import { asStored, bytesOf, payloadOf } from './stored-message.ts'
 
 /** What it asks of the agent. */
 type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
@@ -61,7 +62,7 @@ export class Poison {
   /** Moves a message here from the inbox. Returns false if there is no room for it, or not for one of its sender. */
   put(entry: Entry, reason: string): boolean {
     if (entry.settled) return true
-    const { length } = entry.record.ciphertext
+    const length = bytesOf(entry.record, entry.payload)
     if (this.#messages >= MOST_MESSAGES || this.#bytes + length > MOST_BYTES) return false
     const { sender } = entry.record
     const { messages, bytes } = this.#shareOf(sender)
@@ -69,7 +70,7 @@ export class Poison {
     this.#channel.inbox.remove(entry)
     this.#channel.aside(entry.record.index)
     const putAsideAt = this.#context.now()
-    const record = { ...entry.record, reason: reason.slice(0, MOST_REASON_CHARACTERS), putAsideAt }
+    const record = { ...asStored(entry), reason: reason.slice(0, MOST_REASON_CHARACTERS), putAsideAt }
     this.#count(sender, 1, length)
     this.#change({ type: 'putPoison', id: this.#id, record })
     return true
@@ -87,12 +88,12 @@ export class Poison {
   }
 
   /**
-   * Moves a message back to the inbox.
+   * Moves a message back to the inbox. Its name is its id or, if others have the same one, `id@index`.
    *
-   * @throws {StaticError} `not_found`
+   * @throws {StaticError} `not_found`, `invalid_request`
    */
-  async retry(index: number): Promise<void> {
-    const { record: stored, payload } = this.#take(index)
+  async retry(name: string): Promise<void> {
+    const { record: stored, payload } = this.#take(name)
     const { reason: _reason, putAsideAt: _putAsideAt, ...record } = stored
     this.#channel.inbox.readmit({ record: { ...record, attempts: 0 }, payload, redelivered: true })
     await this.#context.journal.written()
@@ -101,10 +102,10 @@ export class Poison {
   /**
    * Deletes a message.
    *
-   * @throws {StaticError} `not_found`
+   * @throws {StaticError} `not_found`, `invalid_request`
    */
-  async drop(index: number): Promise<void> {
-    this.#take(index)
+  async drop(name: string): Promise<void> {
+    this.#take(name)
     await this.#context.journal.written()
   }
 
@@ -115,12 +116,26 @@ export class Poison {
     return changes
   }
 
-  #take(index: number): PutAside {
-    const found = this.list().find(({ record }) => record.index === index)
-    if (!found) throw StaticError.of('not_found', `No message with index ${index} was put aside in this channel.`)
+  #take(name: string): PutAside {
+    const found = this.#find(name)
     this.#count(found.record.sender, -1, -found.record.ciphertext.length)
-    this.#change({ type: 'dropPoison', id: this.#id, index })
+    this.#change({ type: 'dropPoison', id: this.#id, place: placeOf(found.record) })
     return found
+  }
+
+  #find(name: string): PutAside {
+    const [id, index] = name.split('@')
+    const isNamed = ({ record }: PutAside): boolean =>
+      toHex(record.messageId) === id && (index === undefined || String(record.index) === index)
+    const [found, ...others] = this.list().filter(isNamed)
+    if (!found) throw StaticError.of('not_found', `No message ${name} was put aside in this channel.`)
+    if (others.length === 0) return found
+    // Senders choose the ids of their messages.
+    const names = [found, ...others].map(({ record }) => `${id}@${record.index}`)
+    throw StaticError.of(
+      'invalid_request',
+      `${names.length} messages have the id ${id}. Name one: ${names.join(', ')}.`,
+    )
   }
 
   #shareOf(sender: AgentId): MessageTotals {

@@ -1,6 +1,6 @@
 /**
- * This agent's messages in one channel, from `send` to the relay's answer. A message is encrypted when there is room,
- * stored, then sent. If the group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with
+ * This agent's messages in one channel, from `send` to the relay's answer. A message is encrypted at the end of the turn
+ * if there is room, stored, then sent; payloads of one turn go together (waiting.ts). If the group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with
  * its message key and encrypted for the new epoch under the same id, in order with the others.
  */
 import { message, StaticError } from '@static/protocol'
@@ -14,24 +14,12 @@ import type { GroupState } from '../group-state.ts'
 import { sha256 } from '../log/history.ts'
 import type { ChannelView, Turn } from '../host.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind, isControl } from './message-frame.ts'
-import { Outbox, type Outgoing, type SentMessage, type Sending } from './outbox.ts'
+import { Outbox, type Outgoing, type SentMessage } from './outbox.ts'
 import { Pace } from './pace.ts'
+import { packIdOf } from './pack.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
+import { type NamedMessage, type Waiting, WaitingMessages } from './waiting.ts'
 import type { Standing } from '../standing.ts'
-
-/** A payload that is queued for encryption. */
-interface Waiting extends Sending {
-  readonly kind: FrameKind
-  readonly payload: Uint8Array
-  readonly as: NamedMessage | undefined
-}
-
-/** A message whose id is known before it is sent. */
-export interface NamedMessage {
-  readonly messageId: Uint8Array
-  /** Called when it is encrypted: what changes now is written together with it. */
-  sealed(): void
-}
 
 /** What a sender asks of its agent. */
 type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'emit'>
@@ -61,7 +49,7 @@ export class Sender {
   readonly #standing: Standing
   readonly #outbox: Outbox
   readonly #pace: Pace
-  #waiting: Waiting[] = []
+  readonly #waiting = new WaitingMessages()
   /** The counter of the last encrypted message, and the hash of its frame. */
   counter: number
   ownHash: Uint8Array
@@ -113,9 +101,9 @@ export class Sender {
       throw StaticError.of('cancelled', text, { cause: limits.signal.reason })
     }
     const { promise, resolve, reject } = Promise.withResolvers<SentMessage>()
-    const waiting: Waiting = { kind, payload, as, resolve, reject }
-    if (this.#waiting.length === 0 && this.#outbox.unanswered.length === 0) this.#watch.progress()
-    this.#waiting.push(waiting)
+    const waiting: Waiting = { kind, payload, as, sending: { resolve, reject } }
+    if (this.#waiting.isEmpty && this.#outbox.unanswered.length === 0) this.#watch.progress()
+    this.#waiting.add(waiting)
     if (!isControl(kind)) this.#watch.begin()
     this.#host.work()
     const forget = limitSend(this.#context, limits, (cause, reason) => this.#cancelSend(waiting, cause, reason))
@@ -129,21 +117,29 @@ export class Sender {
     return this.#channel.group?.burnt(first ? first.record.counter - 1 : this.counter) ?? 0
   }
 
+  /** Whether messages wait to be encrypted, and there is room. */
+  get isReady(): boolean {
+    return !this.#waiting.isEmpty && this.#outbox.hasRoom && !(this.#isProbing && this.#outbox.unanswered.length > 0)
+  }
+
+  /** Sends refused messages again, if possible. `rekeyFailure`: why the keys cannot be replaced now. */
+  work(group: GroupState, rekeyFailure: StaticError | undefined): void {
+    if (this.#context.now() >= this.#notBefore && this.#outbox.isSettled) this.#recover(group, rekeyFailure)
+  }
+
   /**
    * Encrypts as many queued messages as there is room for. The group must stay in use until the end of the turn.
    * `rekeyFailure`: why the keys cannot be replaced now.
    */
-  work(group: GroupState, rekeyFailure: StaticError | undefined): void {
+  seal(group: GroupState, rekeyFailure: StaticError | undefined): void {
     if (this.#context.now() < this.#notBefore) return
-    if (this.#outbox.isSettled) this.#recover(group, rekeyFailure)
-    while (this.#outbox.hasRoom && !(this.#isProbing && this.#outbox.unanswered.length > 0)) {
-      if (this.#waiting.length === 0) return
+    while (this.isReady) {
       if (this.burnt >= MOST_BURNT) {
         if (rekeyFailure) this.refuse(exhausted(this.burnt, rekeyFailure))
         return
       }
       if (!this.#pace.take()) return
-      const waiting = this.#waiting.shift()
+      const waiting = this.#waiting.take()
       if (waiting) this.#encrypt(group, waiting)
     }
   }
@@ -188,9 +184,9 @@ export class Sender {
     this.#outbox.lose()
   }
 
-  /** Whether a message is on its way into the log. */
+  /** Whether a message, or the pack that it is in, is on its way into the log. */
   isPending(messageId: Uint8Array): boolean {
-    return this.#outbox.has(messageId)
+    return this.#outbox.has(packIdOf(messageId))
   }
 
   /** Handles this agent's entry in the log. Returns the hash of its body; undefined if there is no such message. */
@@ -200,14 +196,15 @@ export class Sender {
 
   /** Ends a message that is not encrypted, if there is one with this id: it is not sent. */
   withdraw(messageId: Uint8Array): void {
-    const at = this.#waiting.findIndex(({ as }) => as?.messageId === messageId)
-    const [waiting] = at < 0 ? [] : this.#waiting.splice(at, 1)
-    waiting?.reject(StaticError.of('cancelled', 'The message was not sent and will not be. It was withdrawn.'))
+    const waiting = this.#waiting.named(messageId)
+    if (!waiting) return
+    this.#waiting.remove(waiting)
+    waiting.sending.reject(StaticError.of('cancelled', 'The message was not sent and will not be. It was withdrawn.'))
   }
 
   /** Rejects all queued messages. Encrypted ones continue. */
   refuse(error: StaticError): void {
-    for (const waiting of this.#waiting.splice(0)) waiting.reject(error)
+    this.#waiting.refuse(error)
   }
 
   /** Rejects all messages. Nothing more is sent. */
@@ -225,23 +222,19 @@ export class Sender {
 
   /** Ends a caller's wait. An encrypted message is still sent, because later ones follow it in the chain. */
   #cancelSend(waiting: Waiting, cause: unknown, reason: string): void {
-    const at = this.#waiting.indexOf(waiting)
     const why = `${reason} Waiting for: ${this.#obstacle.message}`
-    if (at >= 0) {
-      this.#waiting.splice(at, 1)
-      waiting.reject(StaticError.of('cancelled', `The message was not sent and will not be. ${why}`, { cause }))
+    const { sending } = waiting
+    if (this.#waiting.remove(waiting)) {
+      sending.reject(StaticError.of('cancelled', `The message was not sent and will not be. ${why}`, { cause }))
     } else {
       const text = `The message may still arrive: it is stored and will be sent as soon as possible. Do not send it again. ${why}`
-      waiting.reject(StaticError.of('send_pending', text, { cause }))
+      sending.reject(StaticError.of('send_pending', text, { cause }))
     }
   }
 
   /** Whether a message of the application is pending. The agent's own heartbeats do not count. */
   get #isPayloadWaiting(): boolean {
-    return (
-      this.#waiting.some(({ kind }) => !isControl(kind)) ||
-      this.#outbox.unanswered.some(({ record }) => !record.control)
-    )
+    return this.#waiting.hasPayload || this.#outbox.unanswered.some(({ record }) => !record.control)
   }
 
   /** Why pending messages are not sent or not answered. */
@@ -249,17 +242,20 @@ export class Sender {
     return this.#refusal ?? this.#host.obstacle() ?? StaticError.of('unavailable', 'The relay has not answered yet.')
   }
 
-  #encrypt(group: GroupState, waiting: Waiting): void {
-    const messageId = waiting.as?.messageId ?? newMessageId(this.#context)
+  #encrypt(group: GroupState, { kind, payload, as, sending }: Waiting): void {
+    const messageId = as?.messageId ?? newMessageId(this.#context)
     let record: OutboxRecord
     try {
-      record = this.#seal(group, { kind: waiting.kind, messageId, payload: waiting.payload })
+      record = this.#seal(group, { kind, messageId, payload })
     } catch (error) {
-      waiting.reject(StaticError.from(error))
+      sending.reject(StaticError.from(error))
       return
+    } finally {
+      // The only copy here that is not the caller's.
+      if (kind === 'pack') payload.fill(0)
     }
-    this.#outbox.add(record, waiting)
-    waiting.as?.sealed()
+    this.#outbox.add(record, sending)
+    as?.sealed()
     this.#host.touch()
   }
 

@@ -125,6 +125,7 @@ CREATE TABLE outbox (
 CREATE TABLE inbox (
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
   log_index INTEGER NOT NULL,
+  part INTEGER NOT NULL,
   message_id BLOB NOT NULL,
   sender TEXT NOT NULL,
   identity BLOB NOT NULL,
@@ -134,12 +135,13 @@ CREATE TABLE inbox (
   body INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
-  PRIMARY KEY (channel, log_index)
+  PRIMARY KEY (channel, log_index, part)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE poison (
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
   log_index INTEGER NOT NULL,
+  part INTEGER NOT NULL,
   message_id BLOB NOT NULL,
   sender TEXT NOT NULL,
   identity BLOB NOT NULL,
@@ -151,12 +153,13 @@ CREATE TABLE poison (
   bytes INTEGER NOT NULL,
   reason TEXT NOT NULL,
   put_aside_at INTEGER NOT NULL,
-  PRIMARY KEY (channel, log_index)
+  PRIMARY KEY (channel, log_index, part)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE request (
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
   log_index INTEGER NOT NULL,
+  part INTEGER NOT NULL,
   message_id BLOB NOT NULL,
   sender TEXT NOT NULL,
   identity BLOB NOT NULL,
@@ -166,12 +169,13 @@ CREATE TABLE request (
   body INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
-  PRIMARY KEY (channel, log_index)
+  PRIMARY KEY (channel, log_index, part)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE answer (
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
   log_index INTEGER NOT NULL,
+  part INTEGER NOT NULL,
   message_id BLOB NOT NULL,
   sender TEXT NOT NULL,
   identity BLOB NOT NULL,
@@ -181,7 +185,7 @@ CREATE TABLE answer (
   body INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
   bytes INTEGER NOT NULL,
-  PRIMARY KEY (channel, log_index)
+  PRIMARY KEY (channel, log_index, part)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE ask (

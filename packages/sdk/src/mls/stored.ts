@@ -1,0 +1,58 @@
+/**
+ * Payloads on the agent's own disk that no MLS message holds alone: those of a pack. Each is encrypted under a random key
+ * of its own, which is used once and goes with it, as a message key goes with its message.
+ */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { StaticError } from '@static/protocol'
+import { TAG_BYTES } from './provider.ts'
+
+/** A payload as stored. */
+export interface StoredPayload {
+  readonly ciphertext: Uint8Array
+  readonly messageKey: Uint8Array
+}
+
+const CIPHER = 'aes-256-gcm'
+/** Longer than the key and nonce of an MLS message in a channel, which are 28 bytes: the length tells them apart. */
+const KEY_BYTES = 32
+/** No key is used twice. */
+const NONCE: Uint8Array = new Uint8Array(12)
+
+/** The length of the ciphertext of a payload. */
+export function storedBytes(payload: Uint8Array): number {
+  return payload.length + TAG_BYTES
+}
+
+/** Encrypts a payload. */
+export function sealPayload(payload: Uint8Array): StoredPayload {
+  const messageKey = new Uint8Array(randomBytes(KEY_BYTES))
+  const cipher = createCipheriv(CIPHER, messageKey, NONCE, { authTagLength: TAG_BYTES })
+  const ciphertext = new Uint8Array(storedBytes(payload))
+  ciphertext.set(cipher.update(payload))
+  cipher.final()
+  ciphertext.set(cipher.getAuthTag(), payload.length)
+  return { ciphertext, messageKey }
+}
+
+/** Whether a stored message has a key of `sealPayload`. */
+export function isPayloadKey(messageKey: Uint8Array): boolean {
+  return messageKey.length === KEY_BYTES
+}
+
+/**
+ * Decrypts a payload.
+ *
+ * @throws {StaticError} `decryption_failure`
+ */
+export function openPayload({ ciphertext, messageKey }: StoredPayload): Uint8Array {
+  const length = ciphertext.length - TAG_BYTES
+  try {
+    const decipher = createDecipheriv(CIPHER, messageKey, NONCE, { authTagLength: TAG_BYTES })
+    decipher.setAuthTag(ciphertext.subarray(length))
+    const payload = decipher.update(ciphertext.subarray(0, length))
+    decipher.final()
+    return payload
+  } catch (cause) {
+    throw StaticError.of('decryption_failure', 'A stored payload cannot be decrypted.', { cause })
+  }
+}
