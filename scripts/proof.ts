@@ -41,6 +41,9 @@ const CLUSTER = [
 /** Tests that run only with STATIC_TEST_STRACE. */
 const POWER = ['packages/{sdk,relay}/test/store/power.test.ts']
 
+/** Tests that flip more bits with STATIC_FLIPS. */
+const CORRUPTION = ['packages/{api,sdk,relay}/test/**/{damage,damage-late,corruption}.test.ts']
+
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
   'packages/sdk/test/asks/fuzz.test.ts',
@@ -116,6 +119,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       node('scripts/test.ts', [...POWER, ...words], {
         STATIC_TEST_STRACE: await ensureDebian('strace', '/usr/bin/strace', 'The power proof'),
       }),
+  },
+  corruption: {
+    about: 'flip bits in every file of relays and agents, and in every value of the API that decides something',
+    prove: (words) => {
+      const { STATIC_FLIPS = '40' } = process.env
+      return node('scripts/test.ts', [...CORRUPTION, ...words], { STATIC_FLIPS })
+    },
   },
   canary: {
     about: 'search memory, files, logs and packets of API, relay and proxy for what agents have sent',

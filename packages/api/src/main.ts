@@ -4,6 +4,7 @@ import { listenError } from '@static/node/listen-error'
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import { type SignupMode, StaticError } from '@static/protocol'
+import { isDamage } from './db/checksums.ts'
 import { openStore } from './db/store.ts'
 import type { App } from './http/app.ts'
 import { type BuiltPage, readBuiltPage } from './http/built-page.ts'
@@ -12,6 +13,7 @@ import type { Certificate } from './http/listener.ts'
 import { useMetrics } from './http/metrics.ts'
 import { makeWebServer, type WebServer } from './http/server.ts'
 import type { Clock } from './ports.ts'
+import { DamageLog } from './rules/damage.ts'
 import { accountRoutes } from './routes/accounts.ts'
 import { auditRoutes } from './routes/audit.ts'
 import { consoleRoutes } from './routes/console.ts'
@@ -129,15 +131,17 @@ export async function startApi(options: ApiOptions): Promise<Api> {
 
 /** Opens the database and creates the rules over it. */
 async function openRules(options: ApiOptions, settings: Settings, log: Logger): Promise<Service> {
-  const store = await openStore(options.database)
+  const damage = new DamageLog(log)
+  const store = await openStore(options.database, (error) => damage.note(error))
   const repeats = new RepeatLog(() => performance.now())
   const onError = (err: unknown): void => {
+    if (isDamage(err)) return damage.note(err as Error)
     const text = 'background task failed; it will be retried'
     repeats.note(String(err), (failures) => log.error({ err, failures }, text))
   }
   try {
     const { masterKey, signup = 'open', auditAddresses = false, now = Date.now } = options
-    return await openService({ store, masterKey, settings, signup, auditAddresses, now, onError })
+    return await openService({ store, masterKey, settings, signup, auditAddresses, now, damage, onError })
   } catch (error) {
     await store.close()
     throw error

@@ -157,7 +157,7 @@ export interface AccountStore {
   byId(id: string): Promise<AccountRecord | undefined>
   /** Ignores case. */
   byEmail(email: string): Promise<AccountRecord | undefined>
-  /** Those of the accounts that are active. */
+  /** Those of the accounts that are active. A damaged account counts as blocked. */
   active(ids: readonly string[]): Promise<string[]>
   /** The oldest first. */
   list(query: AccountQuery): Promise<AccountRecord[]>
@@ -303,8 +303,9 @@ export interface SealedSigningKey {
 }
 
 export interface SigningKeyStore {
+  /** Those that are not damaged. */
   all(): Promise<SealedSigningKey[]>
-  /** False if another node created this generation first. */
+  /** False if this generation exists: another node created it first, or its row is damaged. */
   add(key: SealedSigningKey): Promise<boolean>
   /** Deletes the keys before this generation. */
   removeBefore(generation: number): Promise<void>
@@ -363,6 +364,8 @@ export interface Store {
   readonly publicUrl: { read(): Promise<string | undefined>; write(url: string): Promise<void> }
   /** Deletes expired sessions, links and idempotency keys, settled leases, and audit entries from before `auditFrom`. */
   prune(now: number, auditFrom: number): Promise<void>
+  /** Reads every row that has a checksum and reports the damaged ones. */
+  verify(): Promise<void>
   /** Rejects if the database does not respond. */
   ping(): Promise<void>
   close(): Promise<void>

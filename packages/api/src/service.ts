@@ -4,6 +4,7 @@ import { sodium } from '@static/node/sodium'
 import type { SignupMode } from '@static/protocol'
 import { Accounts } from './rules/accounts.ts'
 import { Audit } from './rules/audit.ts'
+import type { DamageLog } from './rules/damage.ts'
 import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
 import { Leases } from './rules/leases.ts'
@@ -26,6 +27,7 @@ import { KeyVerifier } from './rules/verify-key.ts'
 const FLUSH_EVERY = 5_000
 const REFRESH_EVERY = 60_000
 const PRUNE_EVERY = 3600_000
+const VERIFY_EVERY = 3600_000
 const PRUNE_WINDOWS_EVERY = 10_000
 /** Windows of one rate limit, over all nodes. */
 const MAX_WINDOWS = 100_000
@@ -40,6 +42,8 @@ export interface ServiceOptions {
   /** Record the addresses of clients in the audit log. */
   readonly auditAddresses: boolean
   readonly now: Clock
+  /** Told of damaged rows. */
+  readonly damage: DamageLog
   /** Called when a background task fails; the task is retried automatically. */
   readonly onError: (error: unknown) => void
 }
@@ -48,6 +52,7 @@ export interface ServiceOptions {
 export interface Service {
   readonly settings: Settings
   readonly now: Clock
+  readonly damage: DamageLog
   readonly limits: Limits
   readonly hasher: Hasher
   readonly verifier: KeyVerifier
@@ -65,6 +70,8 @@ export interface Service {
   readonly overviews: Overviews
   /** Settles expired leases and deletes expired rows; runs automatically every hour. */
   cleanUp(): Promise<void>
+  /** Looks for damaged rows and reports them; runs automatically every hour. */
+  verifyRows(): Promise<void>
   /** Saves the public address for the links that `static admin` prints. */
   savePublicUrl(url: string): Promise<void>
   /** Rejects with the database's error while the database is unusable. */
@@ -75,7 +82,7 @@ export interface Service {
 
 /** Creates the rules and starts their background tasks. */
 export async function openService(options: ServiceOptions): Promise<Service> {
-  const { store, settings, now, onError } = options
+  const { store, settings, now, damage, onError } = options
   const windows = store.rateWindows
   const limits = makeLimits({ rates: settings.rates, windows, nameOf: makeNamer(options.masterKey), now })
   const hasher = new Hasher(settings.argon2)
@@ -100,12 +107,14 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     every(FLUSH_EVERY, () => audit.flush(), onError),
     every(REFRESH_EVERY, () => ring.refresh(), onError),
     every(PRUNE_EVERY, cleanUp, onError),
+    every(VERIFY_EVERY, () => store.verify(), onError),
     every(PRUNE_WINDOWS_EVERY, () => windows.prune(now(), MAX_WINDOWS), onError),
   ]
   await cleanUp()
   return {
     settings,
     now,
+    damage,
     limits,
     hasher,
     verifier,
@@ -122,6 +131,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     leases,
     overviews: new Overviews(now),
     cleanUp,
+    verifyRows: () => store.verify(),
     savePublicUrl: (url) => store.publicUrl.write(url),
     ready: () => store.ping(),
     async close() {

@@ -2,13 +2,15 @@
 import { type Selectable, sql, type Transaction } from 'kysely'
 import type { AccountQuery, AccountRecord, AccountStore, AuditEntry } from '../ports.ts'
 import { record } from './audit.ts'
+import { type DamageReport, intact, intactOf, sealed } from './checksums.ts'
 import { claim } from './idempotency.ts'
-import { keyValues } from './keys.ts'
+import { keyValues, revokeAll } from './keys.ts'
 import { removeLinks, takeLink } from './links.ts'
+import { changeAccount, lockAccount, lockAccountAsIs } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
 
-export function accountStore(db: Db): AccountStore {
+export function accountStore(db: Db, report: DamageReport): AccountStore {
   return {
     create: (account, { key, claim: wanted, invite, entries }) =>
       rollingBack(db, async (tx) => {
@@ -37,24 +39,22 @@ export function accountStore(db: Db): AccountStore {
     async active(ids) {
       const rows = await db
         .selectFrom('accounts')
-        .select('id')
+        .select(['id', 'email_key', 'password_hash', 'plan', 'status', 'checksum'])
         .where('id', 'in', padded(ids))
-        .where('status', '=', 'active')
         .execute()
-      return rows.map(({ id }) => id)
+      // One damaged account must not fail the others: it counts as blocked.
+      return intactOf('accounts', rows, report)
+        .filter(({ status }) => status === 'active')
+        .map(({ id }) => id)
     },
 
     list: (query) => list(db, query),
 
     setPassword: (id, oldHash, newHash, entry) =>
       db.transaction().execute(async (tx) => {
-        const { numUpdatedRows } = await tx
-          .updateTable('accounts')
-          .set({ password_hash: newHash })
-          .where('id', '=', id)
-          .where('password_hash', '=', oldHash)
-          .executeTakeFirst()
-        if (numUpdatedRows === 0n) return false
+        const row = await lockAccount(tx, id)
+        if (row?.password_hash !== oldHash) return false
+        await changeAccount(tx, row, { password_hash: newHash })
         await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
         await removeLinks(tx, id)
         await record(tx, [entry])
@@ -65,13 +65,9 @@ export function accountStore(db: Db): AccountStore {
 
     change: (id, change, entry) =>
       db.transaction().execute(async (tx) => {
-        const { numUpdatedRows } = await tx
-          .updateTable('accounts')
-          .set(change)
-          .where('id', '=', id)
-          .where('status', '!=', 'closed')
-          .executeTakeFirst()
-        if (numUpdatedRows === 0n) return false
+        const row = await lockAccount(tx, id)
+        if (row === undefined || row.status === 'closed') return false
+        await changeAccount(tx, row, change)
         await record(tx, [entry])
         return true
       }),
@@ -88,17 +84,19 @@ function padded(ids: readonly string[]): string[] {
 async function insert(tx: Transaction<Schema>, account: AccountRecord): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await tx
     .insertInto('accounts')
-    .values({
-      id: account.id,
-      email: account.email,
-      email_key: emailKey(account.email),
-      name: account.name,
-      password_hash: account.passwordHash,
-      plan: account.plan,
-      status: account.status,
-      created_at: account.createdAt,
-      revision: 0,
-    })
+    .values(
+      sealed('accounts', {
+        id: account.id,
+        email: account.email,
+        email_key: emailKey(account.email),
+        name: account.name,
+        password_hash: account.passwordHash,
+        plan: account.plan,
+        status: account.status,
+        created_at: account.createdAt,
+        revision: 0,
+      }),
+    )
     .onConflict((c) => c.column('email_key').doNothing())
     .executeTakeFirst()
   return numInsertedOrUpdatedRows !== 0n
@@ -121,26 +119,18 @@ async function list(db: Db, { text, status, after, limit }: AccountQuery): Promi
   return (await query.execute()).map(fromRow)
 }
 
+/** Works on a damaged account, too: nothing that it was is left. */
 async function close(
   tx: Transaction<Schema>,
   id: string,
   oldHash: string | undefined,
   entry: AuditEntry,
 ): Promise<boolean> {
-  let update = tx
-    .updateTable('accounts')
-    .set({ status: 'closed', email: '', email_key: null, name: null, password_hash: '' })
-    .where('id', '=', id)
-    .where('status', '!=', 'closed')
-  if (oldHash !== undefined) update = update.where('password_hash', '=', oldHash)
-  const { numUpdatedRows } = await update.executeTakeFirst()
-  if (numUpdatedRows === 0n) return false
-  await tx
-    .updateTable('api_keys')
-    .set({ revoked_at: entry.at })
-    .where('account_id', '=', id)
-    .where('revoked_at', 'is', null)
-    .execute()
+  const row = oldHash === undefined ? await lockAccountAsIs(tx, id) : await lockAccount(tx, id)
+  if (row === undefined || row.status === 'closed') return false
+  if (oldHash !== undefined && row.password_hash !== oldHash) return false
+  await changeAccount(tx, row, { status: 'closed', email: '', email_key: null, name: null, password_hash: '' })
+  await revokeAll(tx, id, entry.at)
   await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
   await removeLinks(tx, id)
   await record(tx, [entry])
@@ -154,7 +144,8 @@ function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase()
 }
 
-function fromRow(row: Selectable<Schema['accounts']>): AccountRecord {
+function fromRow(found: Selectable<Schema['accounts']>): AccountRecord {
+  const row = intact('accounts', found)
   return {
     id: row.id,
     email: row.email,

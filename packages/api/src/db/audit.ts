@@ -6,7 +6,7 @@ import { sql, type Selectable, type Transaction } from 'kysely'
 import type { AuditEvent } from '@static/protocol'
 import type { AuditRecord, AuditStore, OperatorEntry } from '../ports.ts'
 import { newId } from '../rules/id.ts'
-import { lockAccount } from './lock-account.ts'
+import { lockAccountAsIs } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
 
 /** How many entries of one kind an account has at most; the oldest are deleted. */
@@ -22,7 +22,7 @@ export function auditStore(db: Db): AuditStore {
       // One account at a time, each in its own transaction, so that two nodes cannot deadlock.
       for (const [accountId, own] of byAccount) {
         await db.transaction().execute(async (tx) => {
-          if ((await lockAccount(tx, accountId)) !== undefined) await record(tx, own)
+          if ((await lockAccountAsIs(tx, accountId)) !== undefined) await record(tx, own)
         })
       }
     },

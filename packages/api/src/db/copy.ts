@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { type RawBuilder, sql, type Transaction } from 'kysely'
 import { digestFile } from '@static/node/digest'
 import { StaticError } from '@static/protocol'
+import { intact, isCovered } from './checksums.ts'
 import { MIGRATIONS } from './migrations.ts'
 import type { Schema } from './schema.ts'
 import { openEngine } from './store.ts'
@@ -76,6 +77,7 @@ export async function copyToPostgres({ path, url, onProgress }: ApiCopyOptions):
         let rows = 0
         for (const table of TABLES) {
           for (const batch of batches(file, table)) {
+            if (isCovered(table)) for (const row of batch) intact(table, row as never)
             await insert(tx, table, batch)
             rows += batch.length
             onProgress?.({ table, rows, totalRows })
@@ -128,7 +130,7 @@ function lockFile(path: string): DatabaseSync {
   }
 }
 
-/** The API's rows have no checksums: SQLite's own checks find damaged pages and indexes, and lost rows. */
+/** SQLite's own checks find damaged pages and indexes, and lost rows; damaged rows are found while they are copied. */
 function checkFile(file: DatabaseSync, path: string): void {
   const migrated = file.prepare('select name from kysely_migration order by name').all()
   if (migrated.map((row) => row['name']).join() !== Object.keys(MIGRATIONS).sort().join()) {

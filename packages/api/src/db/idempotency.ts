@@ -1,6 +1,7 @@
 /** Idempotency-Keys in the database, with the resources that they created. */
 import type { Transaction } from 'kysely'
 import type { IdempotencyClaim, IdempotencyStore } from '../ports.ts'
+import { intact, sealed } from './checksums.ts'
 import type { Db, Schema } from './schema.ts'
 import { rollBack } from './transaction.ts'
 
@@ -12,12 +13,14 @@ export function idempotencyStore(db: Db): IdempotencyStore {
     async find(scope, key, now) {
       const row = await db
         .selectFrom('idempotency')
-        .select(['fingerprint', 'resource_id'])
+        .selectAll()
         .where('scope', '=', scope)
         .where('key', '=', key)
         .where('created_at', '>', now - IDEMPOTENCY_LIFE)
         .executeTakeFirst()
-      return row && { fingerprint: row.fingerprint, resourceId: row.resource_id }
+      if (!row) return undefined
+      const { fingerprint, resource_id: resourceId } = intact('idempotency', row)
+      return { fingerprint, resourceId }
     },
   }
 }
@@ -38,7 +41,7 @@ export async function claim(
     .execute()
   const { numInsertedOrUpdatedRows } = await tx
     .insertInto('idempotency')
-    .values({ scope, key, fingerprint, resource_id: resourceId, created_at: now })
+    .values(sealed('idempotency', { scope, key, fingerprint, resource_id: resourceId, created_at: now }))
     .onConflict((c) => c.doNothing())
     .executeTakeFirst()
   if (numInsertedOrUpdatedRows === 0n) rollBack('claimed')

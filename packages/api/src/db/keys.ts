@@ -1,11 +1,12 @@
 /** API keys in the database: Argon2id hashes and the public part of a key, never the key. */
-import type { Insertable, Transaction } from 'kysely'
+import type { Insertable, Selectable, Transaction } from 'kysely'
 import { type AccountStatus, type Mode, MODES, type Plan } from '@static/protocol'
 import type { Credential, KeyRecord, KeyStore, ListedKeyRecord, VerifiableKey } from '../ports.ts'
 import { record } from './audit.ts'
+import { intact, sealed } from './checksums.ts'
 import type { Engine } from './engine.ts'
 import { claim } from './idempotency.ts'
-import { lockAccount } from './lock-account.ts'
+import { lockAccount, lockAccountAsIs } from './lock-account.ts'
 import type { Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
 
@@ -14,14 +15,17 @@ export function keyStore(engine: Engine): KeyStore {
   const byPrefix = engine.prepare(
     db
       .selectFrom('api_keys as k')
-      .innerJoin('accounts as a', 'a.id', 'k.account_id')
-      .select(['k.id', 'k.account_id', 'k.mode', 'k.hash', 'k.last_used_at', 'k.revoked_at', 'a.plan', 'a.status'])
+      // A key whose account is not found is damaged.
+      .leftJoin('accounts as a', 'a.id', 'k.account_id')
+      .select(['k.id', 'k.account_id', 'k.prefix', 'k.mode', 'k.hash', 'k.last_used_at', 'k.revoked_at', 'k.checksum'])
+      .select(['a.email_key', 'a.password_hash', 'a.plan', 'a.status', 'a.checksum as account_checksum'])
       .where('k.prefix', '=', ''),
     ([row]: readonly VerifiableRow[]) => row && readVerifiable(row),
   )
   const active = db
     .selectFrom('api_keys')
     .select(['id', 'prefix', 'name', 'mode', 'created_at', 'last_used_at', 'exchanges', 'messages', 'counted_period'])
+    .select(['account_id', 'hash', 'revoked_at', 'checksum'])
     .where('account_id', '=', '')
     .where('revoked_at', 'is', null)
     .orderBy('created_at', 'desc')
@@ -33,8 +37,8 @@ export function keyStore(engine: Engine): KeyStore {
     create: (key, most, credential, wanted, entry) =>
       rollingBack(db, async (tx) => {
         // Locks the account, so that two concurrent creations cannot exceed the limit.
-        const status = await lockAccount(tx, key.accountId)
-        if (status !== 'active' || !(await holds(tx, key.accountId, credential))) rollBack('refused')
+        const account = await lockAccount(tx, key.accountId)
+        if (account?.status !== 'active' || !(await holds(tx, key.accountId, credential))) rollBack('refused')
         await claim(tx, wanted, key.id)
         const { count } = await tx
           .selectFrom('api_keys')
@@ -58,16 +62,10 @@ export function keyStore(engine: Engine): KeyStore {
       db.transaction().execute(async (tx) => {
         const { accountId, at: now } = entry
         // Locks the account, as `create` does: a concurrent creation is either visible here, or is refused.
-        await lockAccount(tx, accountId)
-        const { numUpdatedRows } = await tx
-          .updateTable('api_keys')
-          .set({ revoked_at: now })
-          .where('id', '=', id)
-          .where('account_id', '=', accountId)
-          .where('mode', 'in', modes)
-          .where('revoked_at', 'is', null)
-          .executeTakeFirst()
-        if (numUpdatedRows === 0n) return false
+        await lockAccountAsIs(tx, accountId)
+        const row = await unrevoked(tx, accountId).where('id', '=', id).where('mode', 'in', modes).executeTakeFirst()
+        if (!row) return false
+        await revoke(tx, row, now)
         await record(tx, [entry])
         return true
       }),
@@ -93,16 +91,25 @@ export function keyStore(engine: Engine): KeyStore {
 type VerifiableRow = readonly [
   id: string,
   accountId: string,
+  prefix: string,
   mode: Mode,
   hash: string,
   lastUsedAt: number | null,
   revokedAt: number | null,
+  checksum: number,
+  emailKey: string | null,
+  passwordHash: string,
   plan: Plan,
   status: AccountStatus,
+  accountChecksum: number,
 ]
 
 function readVerifiable(row: VerifiableRow): VerifiableKey {
-  const [id, accountId, mode, hash, lastUsedAt, revokedAt, plan, status] = row
+  const [id, accountId, prefix, mode, hash, lastUsedAt, revokedAt, checksum, ...account] = row
+  intact('api_keys', { id, account_id: accountId, prefix, mode, hash, revoked_at: revokedAt, checksum })
+  const [emailKey, passwordHash, plan, status, sum] = account
+  const ofAccount = { id: accountId, email_key: emailKey, password_hash: passwordHash, plan, status, checksum: sum }
+  intact('accounts', ofAccount)
   return { id, accountId, mode, hash, lastUsedAt, revokedAt, plan, status }
 }
 
@@ -117,10 +124,16 @@ type ListedRow = readonly [
   exchanges: number,
   messages: number,
   countedPeriod: number,
+  accountId: string,
+  hash: string,
+  revokedAt: number | null,
+  checksum: number,
 ]
 
 function readListed(row: ListedRow): ListedKeyRecord {
-  const [id, prefix, name, mode, createdAt, lastUsedAt, exchanges, messages, countedPeriod] = row
+  const [id, prefix, name, mode, createdAt, lastUsedAt, exchanges, messages, countedPeriod, ...rest] = row
+  const [accountId, hash, revokedAt, checksum] = rest
+  intact('api_keys', { id, account_id: accountId, prefix, mode, hash, revoked_at: revokedAt, checksum })
   return { id, prefix, name, mode, createdAt, lastUsedAt, exchanges, messages, countedPeriod }
 }
 
@@ -128,12 +141,14 @@ function readListed(row: ListedRow): ListedKeyRecord {
 async function holds(tx: Transaction<Schema>, accountId: string, credential: Credential): Promise<boolean> {
   switch (credential.by) {
     case 'key': {
-      const key = tx.selectFrom('api_keys').select('id').where('id', '=', credential.id).where('revoked_at', 'is', null)
-      return (await key.executeTakeFirst()) !== undefined
+      const key = tx.selectFrom('api_keys').selectAll().where('id', '=', credential.id)
+      const row = await key.executeTakeFirst()
+      return row !== undefined && intact('api_keys', row).revoked_at === null
     }
     case 'session': {
-      const session = tx.selectFrom('sessions').select('id_hash').where('id_hash', '=', credential.idHash)
-      return (await session.executeTakeFirst()) !== undefined
+      const session = tx.selectFrom('sessions').selectAll().where('id_hash', '=', credential.idHash)
+      const row = await session.executeTakeFirst()
+      return row !== undefined && intact('sessions', row).account_id === accountId
     }
     case 'password': {
       const account = tx.selectFrom('accounts').select('id').where('id', '=', accountId)
@@ -142,8 +157,25 @@ async function holds(tx: Transaction<Schema>, accountId: string, credential: Cre
   }
 }
 
+type KeyRow = Selectable<Schema['api_keys']>
+
+function unrevoked(tx: Transaction<Schema>, accountId: string) {
+  return tx.selectFrom('api_keys').selectAll().where('account_id', '=', accountId).where('revoked_at', 'is', null)
+}
+
+/** Works on a damaged key, too: nothing but its revocation matters from now on. */
+async function revoke(tx: Transaction<Schema>, row: KeyRow, at: number): Promise<void> {
+  const { checksum } = sealed('api_keys', { ...row, revoked_at: at })
+  await tx.updateTable('api_keys').set({ revoked_at: at, checksum }).where('id', '=', row.id).execute()
+}
+
+/** Revokes every key of an account, whose row must be locked. */
+export async function revokeAll(tx: Transaction<Schema>, accountId: string, at: number): Promise<void> {
+  for (const row of await unrevoked(tx, accountId).execute()) await revoke(tx, row, at)
+}
+
 export function keyValues(key: KeyRecord): Insertable<Schema['api_keys']> {
-  return {
+  return sealed('api_keys', {
     id: key.id,
     account_id: key.accountId,
     prefix: key.prefix,
@@ -156,5 +188,5 @@ export function keyValues(key: KeyRecord): Insertable<Schema['api_keys']> {
     exchanges: 0,
     messages: 0,
     counted_period: 0,
-  }
+  })
 }

@@ -2,7 +2,8 @@
 import type { Selectable, Transaction } from 'kysely'
 import type { LinkRecord, LinkStore, OneTimeToken } from '../ports.ts'
 import { record } from './audit.ts'
-import { lockAccount } from './lock-account.ts'
+import { intact, sealed } from './checksums.ts'
+import { changeAccount, lockAccount } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
 
@@ -11,19 +12,21 @@ export function linkStore(db: Db): LinkStore {
     create: (link, entry) =>
       db.transaction().execute(async (tx) => {
         if (link.accountId !== null) {
-          const status = await lockAccount(tx, link.accountId)
-          if (status === undefined || status === 'closed') return false
+          const account = await lockAccount(tx, link.accountId)
+          if (account === undefined || account.status === 'closed') return false
           await removeLinks(tx, link.accountId)
         }
         await tx
           .insertInto('links')
-          .values({
-            selector: link.selector,
-            secret_hash: link.secretHash,
-            account_id: link.accountId,
-            created_at: link.createdAt,
-            expires_at: link.expiresAt,
-          })
+          .values(
+            sealed('links', {
+              selector: link.selector,
+              secret_hash: link.secretHash,
+              account_id: link.accountId,
+              created_at: link.createdAt,
+              expires_at: link.expiresAt,
+            }),
+          )
           .execute()
         await record(tx, [entry])
         return true
@@ -62,13 +65,9 @@ export function linkStore(db: Db): LinkStore {
 
     async setPassword(link, newHash, entry) {
       const result = await rollingBack(db, async (tx) => {
-        const { numUpdatedRows } = await tx
-          .updateTable('accounts')
-          .set({ password_hash: newHash })
-          .where('id', '=', link.accountId)
-          .where('status', '=', 'active')
-          .executeTakeFirst()
-        if (numUpdatedRows === 0n || !(await takeLink(tx, link, entry.at))) rollBack('refused')
+        const account = await lockAccount(tx, entry.accountId)
+        if (account?.status !== 'active' || !(await takeLink(tx, link, entry.at))) rollBack('refused')
+        await changeAccount(tx, account, { password_hash: newHash })
         await tx.deleteFrom('sessions').where('account_id', '=', entry.accountId).execute()
         await record(tx, [entry])
         return 'set'
@@ -80,13 +79,14 @@ export function linkStore(db: Db): LinkStore {
 
 /** Uses a link up; false if it was used, replaced or revoked, or has expired. Of two concurrent uses, one succeeds. */
 export async function takeLink(tx: Transaction<Schema>, token: OneTimeToken, now: number): Promise<boolean> {
-  const { numDeletedRows } = await tx
+  const taken = await tx
     .deleteFrom('links')
     .where('selector', '=', token.selector)
     .where('secret_hash', '=', token.secretHash)
     .where('expires_at', '>', now)
+    .returningAll()
     .executeTakeFirst()
-  return numDeletedRows > 0n
+  return taken !== undefined && intact('links', taken) === taken
 }
 
 /** Revokes the set-password links of an account. */
@@ -94,7 +94,8 @@ export async function removeLinks(tx: Transaction<Schema>, accountId: string): P
   await tx.deleteFrom('links').where('account_id', '=', accountId).execute()
 }
 
-function fromRow(row: Selectable<Schema['links']>): LinkRecord {
+function fromRow(found: Selectable<Schema['links']>): LinkRecord {
+  const row = intact('links', found)
   return {
     selector: row.selector,
     secretHash: row.secret_hash,

@@ -1,6 +1,7 @@
 /** The migrations of both engines. Never edit a released migration or the functions it calls: add another. */
 import { type Kysely, PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
+import { checksum, type Value } from '@static/node/checksum'
 import { RATE_WINDOWS } from './rate-windows.ts'
 
 export const MIGRATIONS: Record<string, Migration> = {
@@ -14,6 +15,51 @@ export const MIGRATIONS: Record<string, Migration> = {
       await rateWindowTable(db)
     },
   },
+  '0002_checksums': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      for (const [table, { key, covered }] of Object.entries(CHECKSUMS_2)) await addChecksums(db, table, key, covered)
+    },
+  },
+}
+
+/** The primary key of each table, and the columns that its checksum is of. */
+const CHECKSUMS_2: Readonly<Record<string, { readonly key: readonly string[]; readonly covered: readonly string[] }>> =
+  {
+    accounts: { key: ['id'], covered: ['id', 'email_key', 'password_hash', 'plan', 'status'] },
+    api_keys: { key: ['id'], covered: ['id', 'account_id', 'prefix', 'mode', 'hash', 'revoked_at'] },
+    sessions: { key: ['id_hash'], covered: ['id', 'id_hash', 'account_id', 'expires_at'] },
+    links: { key: ['selector'], covered: ['selector', 'secret_hash', 'account_id', 'expires_at'] },
+    signing_keys: { key: ['generation'], covered: ['generation', 'kid', 'sealed', 'active_from'] },
+    usage_periods: {
+      key: ['account_id', 'mode', 'period'],
+      covered: ['account_id', 'mode', 'period', 'used', 'reserved'],
+    },
+    leases: {
+      key: ['id'],
+      covered: ['id', 'account_id', 'mode', 'period', 'amount', 'spent', 'state', 'expires_at', 'by_key'],
+    },
+    idempotency: { key: ['scope', 'key'], covered: ['scope', 'key', 'fingerprint', 'resource_id', 'created_at'] },
+  }
+
+/** Adds a checksum to each row. */
+async function addChecksums(
+  db: Kysely<unknown>,
+  table: string,
+  key: readonly string[],
+  covered: readonly string[],
+): Promise<void> {
+  // SQLite adds no column without a default; no row ever has it.
+  await db.schema
+    .alterTable(table)
+    .addColumn('checksum', 'bigint', (c) => c.notNull().defaultTo(-1))
+    .execute()
+  const columns = sql.join(covered.map((name) => sql.ref(name)))
+  const { rows } = await sql<Record<string, Value>>`select ${columns} from ${sql.table(table)}`.execute(db)
+  for (const row of rows) {
+    const sum = checksum(covered.map((name) => row[name] ?? null))
+    const own = key.map((name) => sql`${sql.ref(name)} = ${row[name]}`)
+    await sql`update ${sql.table(table)} set checksum = ${sum} where ${sql.join(own, sql` and `)}`.execute(db)
+  }
 }
 
 /** Accounts, their keys and their sessions. */

@@ -1,4 +1,7 @@
-/** The tables, for kysely. Times are milliseconds, ids are text: the same in SQLite and PostgreSQL. */
+/**
+ * The tables, for kysely. Times are milliseconds, ids are text: the same in SQLite and PostgreSQL. `checksum` is of the
+ * columns that decide something (`checksums.ts`).
+ */
 import type { AccountStatus, AuditActor, AuditEvent, Mode, Plan } from '@static/protocol'
 import type { Kysely } from 'kysely'
 
@@ -15,6 +18,7 @@ export interface Schema {
     created_at: number
     /** Incremented to lock the row: the only way to do so that works in both engines. */
     revision: number
+    checksum: number
   }
   api_keys: {
     id: string
@@ -30,6 +34,7 @@ export interface Schema {
     exchanges: number
     messages: number
     counted_period: number
+    checksum: number
   }
   sessions: {
     /** Names the session in lists; it gives no access. */
@@ -42,6 +47,7 @@ export interface Schema {
     /** Browser and system, as far as the browser said. */
     client: string | null
     address: string | null
+    checksum: number
   }
   /** One-time tokens; `account_id` is null for a sign-up invite. */
   links: {
@@ -50,6 +56,7 @@ export interface Schema {
     account_id: string | null
     created_at: number
     expires_at: number
+    checksum: number
   }
   audit: {
     /** Sorts by time, and entries of one transaction in their order. */
@@ -67,7 +74,14 @@ export interface Schema {
   }
   /** Facts about the deployment, by name. */
   deployment: { name: string; value: string }
-  signing_keys: { generation: number; kid: string; sealed: string; created_at: number; active_from: number }
+  signing_keys: {
+    generation: number
+    kid: string
+    sealed: string
+    created_at: number
+    active_from: number
+    checksum: number
+  }
   usage_periods: {
     account_id: string
     mode: Mode
@@ -75,6 +89,7 @@ export interface Schema {
     used: number
     reserved: number
     token_exchanges: number
+    checksum: number
   }
   usage_days: { account_id: string; mode: Mode; day: string; messages: number }
   leases: {
@@ -88,10 +103,18 @@ export interface Schema {
     expires_at: number
     /** How much of `spent` each key has spent, as JSON. */
     by_key: string
+    checksum: number
   }
   /** How often something was tried; `subject` is an opaque name. Kept apart by each engine (`rate-windows.ts`). */
   rate_windows: { policy: string; subject: string; count: number; ends: number }
-  idempotency: { scope: string; key: string; fingerprint: string; resource_id: string; created_at: number }
+  idempotency: {
+    scope: string
+    key: string
+    fingerprint: string
+    resource_id: string
+    created_at: number
+    checksum: number
+  }
 }
 
 export type Db = Kysely<Schema>

@@ -1,50 +1,46 @@
 /** Sign-in sessions in the database, found by the hash of their id. */
-import { sql, type Transaction } from 'kysely'
+import type { Selectable, Transaction } from 'kysely'
 import type { SessionRecord, SessionStore } from '../ports.ts'
 import { record } from './audit.ts'
-import { lockAccount } from './lock-account.ts'
+import { type Checked, intact, sealed } from './checksums.ts'
+import { lockAccount, lockAccountAsIs } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
-
-const COLUMNS = [
-  's.id',
-  's.id_hash as idHash',
-  's.account_id as accountId',
-  's.created_at as createdAt',
-  's.seen_at as seenAt',
-  's.expires_at as expiresAt',
-  's.client',
-  's.address',
-] as const
 
 export function sessionStore(db: Db): SessionStore {
   return {
     create: (session, passwordHash, entry) =>
       db.transaction().execute(async (tx) => {
         // Locks the account: a concurrent password change either ends this session too, or refuses it.
-        const { numUpdatedRows } = await tx
-          .updateTable('accounts')
-          .set({ revision: sql`revision + 1` })
-          .where('id', '=', session.accountId)
-          .where('password_hash', '=', passwordHash)
-          .executeTakeFirst()
-        if (numUpdatedRows === 0n) return false
+        const account = await lockAccount(tx, session.accountId)
+        if (account?.password_hash !== passwordHash) return false
         await insert(tx, session)
         await record(tx, [entry])
         return true
       }),
 
-    find: (idHash) =>
-      db
+    async find(idHash) {
+      const row = await db
         .selectFrom('sessions as s')
-        .innerJoin('accounts as a', 'a.id', 's.account_id')
-        .select([...COLUMNS, 'a.plan as plan', 'a.status as status'])
+        // A session whose account is not found is damaged.
+        .leftJoin('accounts as a', 'a.id', 's.account_id')
+        .selectAll('s')
+        .select(['a.email_key', 'a.password_hash', 'a.plan', 'a.status', 'a.checksum as account_checksum'])
         .where('s.id_hash', '=', idHash)
-        .executeTakeFirst(),
+        .executeTakeFirst()
+      if (!row) return undefined
+      const session = fromRow(row)
+      const { account_id: id, account_checksum: checksum, ...rest } = row
+      const { plan, status } = intact('accounts', { ...rest, id, checksum } as Checked<'accounts'>)
+      return { ...session, plan, status }
+    },
 
     async renew(idHash, seenAt, expiresAt) {
+      const found = await db.selectFrom('sessions').selectAll().where('id_hash', '=', idHash).executeTakeFirst()
+      if (!found) return
+      const { checksum } = sealed('sessions', { ...intact('sessions', found), expires_at: expiresAt })
       await db
         .updateTable('sessions')
-        .set({ seen_at: seenAt, expires_at: expiresAt })
+        .set({ seen_at: seenAt, expires_at: expiresAt, checksum })
         .where('id_hash', '=', idHash)
         .where('expires_at', '<', expiresAt)
         .execute()
@@ -55,28 +51,32 @@ export function sessionStore(db: Db): SessionStore {
       const owner = await session.executeTakeFirst()
       if (!owner) return
       await db.transaction().execute(async (tx) => {
-        await lockAccount(tx, owner.account_id)
+        await lockAccountAsIs(tx, owner.account_id)
         const { numDeletedRows } = await tx.deleteFrom('sessions').where('id_hash', '=', idHash).executeTakeFirst()
         if (numDeletedRows > 0n) await record(tx, [entryOf(owner.account_id)])
       })
     },
 
-    list: (accountId, now, limit) =>
-      db
-        .selectFrom('sessions as s')
-        .select(COLUMNS)
-        .where('s.account_id', '=', accountId)
-        .where('s.expires_at', '>', now)
-        .orderBy('s.created_at', 'desc')
-        .orderBy('s.id', 'desc')
+    async list(accountId, now, limit) {
+      const rows = await db
+        .selectFrom('sessions')
+        .selectAll()
+        .where('account_id', '=', accountId)
+        .where('expires_at', '>', now)
+        .orderBy('created_at', 'desc')
+        .orderBy('id', 'desc')
         .limit(limit)
-        .execute(),
+        .execute()
+      return rows.map(fromRow)
+    },
 
     endOthers: (callerHash, which, entry) =>
       db.transaction().execute(async (tx) => {
         await lockAccount(tx, entry.accountId)
-        const own = tx.selectFrom('sessions').select('id').where('id_hash', '=', callerHash)
-        if (!(await own.executeTakeFirst())) return undefined
+        const own = tx.selectFrom('sessions').selectAll().where('id_hash', '=', callerHash)
+        const row = await own.executeTakeFirst()
+        if (!row) return undefined
+        intact('sessions', row)
         let ended = tx.deleteFrom('sessions').where('account_id', '=', entry.accountId)
         ended = which === 'all' ? ended.where('id_hash', '<>', callerHash) : ended.where('id', '=', which)
         const count = Number((await ended.executeTakeFirst()).numDeletedRows)
@@ -89,17 +89,33 @@ export function sessionStore(db: Db): SessionStore {
 async function insert(tx: Transaction<Schema>, session: SessionRecord): Promise<void> {
   await tx
     .insertInto('sessions')
-    .values({
-      id: session.id,
-      id_hash: session.idHash,
-      account_id: session.accountId,
-      created_at: session.createdAt,
-      seen_at: session.seenAt,
-      expires_at: session.expiresAt,
-      client: session.client,
-      address: session.address,
-    })
+    .values(
+      sealed('sessions', {
+        id: session.id,
+        id_hash: session.idHash,
+        account_id: session.accountId,
+        created_at: session.createdAt,
+        seen_at: session.seenAt,
+        expires_at: session.expiresAt,
+        client: session.client,
+        address: session.address,
+      }),
+    )
     .execute()
+}
+
+function fromRow(found: Selectable<Schema['sessions']>): SessionRecord {
+  const row = intact('sessions', found)
+  return {
+    id: row.id,
+    idHash: row.id_hash,
+    accountId: row.account_id,
+    createdAt: row.created_at,
+    seenAt: row.seen_at,
+    expiresAt: row.expires_at,
+    client: row.client,
+    address: row.address,
+  }
 }
 
 /** Deletes the sessions that have expired. */
@@ -107,7 +123,7 @@ export async function endExpiredSessions(db: Db, now: number): Promise<void> {
   const expired = db.selectFrom('sessions').select('account_id').distinct().where('expires_at', '<=', now)
   for (const { account_id: accountId } of await expired.execute()) {
     await db.transaction().execute(async (tx) => {
-      await lockAccount(tx, accountId)
+      await lockAccountAsIs(tx, accountId)
       const own = tx.deleteFrom('sessions').where('account_id', '=', accountId).where('expires_at', '<=', now)
       const count = Number((await own.executeTakeFirst()).numDeletedRows)
       // Another node may have deleted them first.

@@ -18,6 +18,7 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from 'kysely'
+import { StaticError } from '@static/protocol'
 import type { Engine } from './engine.ts'
 import { RATE_WINDOWS } from './rate-windows.ts'
 import type { Db, Schema } from './schema.ts'
@@ -198,7 +199,15 @@ class SqliteConnection implements DatabaseConnection {
 
   /** The rows of a query, each as an array. */
   rows(sql: string, values: readonly SQLInputValue[]): unknown[][] {
-    return this.#prepare(sql).statement.all(...values) as unknown as unknown[][]
+    const { statement } = this.#prepare(sql)
+    try {
+      return statement.all(...values) as unknown as unknown[][]
+    } catch (error) {
+      // No number here is that large: a row is damaged. Rounded, as from PostgreSQL, it does not match its checksum.
+      if ((error as { code?: unknown }).code !== 'ERR_OUT_OF_RANGE') throw error
+      if (!sql.startsWith('select')) throw StaticError.of('store_corrupt', 'A number in the database is too large.')
+      return roundedRows(statement, values)
+    }
   }
 
   #prepare(sql: string): Prepared {
@@ -215,6 +224,16 @@ class SqliteConnection implements DatabaseConnection {
   // oxlint-disable-next-line require-yield -- required by the interface; no query here streams.
   async *streamQuery<R>(): AsyncIterableIterator<QueryResult<R>> {
     throw new Error('Streaming is not supported.')
+  }
+}
+
+function roundedRows(statement: StatementSync, values: readonly SQLInputValue[]): unknown[][] {
+  statement.setReadBigInts(true)
+  try {
+    const rows = statement.all(...values) as unknown as unknown[][]
+    return rows.map((row) => row.map((value) => (typeof value === 'bigint' ? Number(value) : value)))
+  } finally {
+    statement.setReadBigInts(false)
   }
 }
 

@@ -4,6 +4,7 @@ import { isPostgresUrl } from '@static/node/postgres-address'
 import type { Store } from '../ports.ts'
 import { accountStore } from './accounts.ts'
 import { auditStore } from './audit.ts'
+import type { DamageReport } from './checksums.ts'
 import type { Engine } from './engine.ts'
 import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
 import { keyStore } from './keys.ts'
@@ -12,6 +13,7 @@ import { linkStore } from './links.ts'
 import { MIGRATIONS } from './migrations.ts'
 import { publicUrlStore } from './public-url.ts'
 import { rateWindowStore } from './rate-windows.ts'
+import { verifyRows } from './verify-rows.ts'
 import { endExpiredSessions, sessionStore } from './sessions.ts'
 import { signingKeyStore } from './signing-keys.ts'
 import { openSqlite } from './sqlite.ts'
@@ -45,17 +47,20 @@ export async function openEngine(database: string): Promise<Engine> {
   return engine
 }
 
-/** Opens a database and creates the stores. Throws like `openEngine`. */
-export async function openStore(database: string): Promise<Store> {
+/**
+ * Opens a database and creates the stores. `report` gets damaged rows that were left out so that everything else goes
+ * on. Throws like `openEngine`.
+ */
+export async function openStore(database: string, report: DamageReport = () => undefined): Promise<Store> {
   const engine = await openEngine(database)
   const { db } = engine
   return {
-    accounts: accountStore(db),
+    accounts: accountStore(db, report),
     keys: keyStore(engine),
     sessions: sessionStore(db),
     usage: usageStore(db),
-    leases: leaseStore(db),
-    signingKeys: signingKeyStore(db),
+    leases: leaseStore(db, report),
+    signingKeys: signingKeyStore(db, report),
     idempotency: idempotencyStore(db),
     links: linkStore(db),
     audit: auditStore(db),
@@ -75,6 +80,7 @@ export async function openStore(database: string): Promise<Store> {
         .where('state', '!=', 'open')
         .execute()
     },
+    verify: () => verifyRows(db, report),
     ping: () => engine.ping(),
     close: () => engine.close(),
   }

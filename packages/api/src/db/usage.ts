@@ -1,6 +1,7 @@
 /** Counters of messages and token exchanges in the database. */
-import { sql, type Transaction } from 'kysely'
+import { type Selectable, sql, type Transaction, type WhereInterface } from 'kysely'
 import type { Meter, UsageStore } from '../ports.ts'
+import { damaged, intact, sealed } from './checksums.ts'
 import type { Db, Schema } from './schema.ts'
 
 export function usageStore(db: Db): UsageStore {
@@ -8,7 +9,7 @@ export function usageStore(db: Db): UsageStore {
     async read(meter, sinceDay) {
       const period = await db
         .selectFrom('usage_periods')
-        .select(['used', 'reserved', 'token_exchanges'])
+        .selectAll()
         .where('account_id', '=', meter.accountId)
         .where('mode', '=', meter.mode)
         .where('period', '=', meter.period)
@@ -20,6 +21,7 @@ export function usageStore(db: Db): UsageStore {
         .where('mode', '=', meter.mode)
         .where('day', '>=', sinceDay)
         .execute()
+      if (period) intact('usage_periods', period)
       return {
         used: period?.used ?? 0,
         reserved: period?.reserved ?? 0,
@@ -35,8 +37,7 @@ export function usageStore(db: Db): UsageStore {
         for (const { count, keyId: _, ...meter } of [...counts].sort((a, b) =>
           a.accountId + a.mode < b.accountId + b.mode ? -1 : 1,
         )) {
-          await lockPeriod(tx, meter)
-          await addToPeriod(tx, meter, { token_exchanges: count })
+          await addExchanges(tx, meter, count)
         }
         for (const { count, ...own } of [...counts].sort((a, b) => (a.keyId < b.keyId ? -1 : 1))) {
           await addToKey(tx, own, { exchanges: count })
@@ -46,47 +47,69 @@ export function usageStore(db: Db): UsageStore {
   }
 }
 
-/** Creates the period's row if it is missing and locks it until the transaction ends. */
-export async function lockPeriod(tx: Transaction<Schema>, meter: Meter): Promise<{ used: number; reserved: number }> {
-  await tx
-    .insertInto('usage_periods')
-    .values({
-      account_id: meter.accountId,
-      mode: meter.mode,
-      period: meter.period,
-      used: 0,
-      reserved: 0,
-      token_exchanges: 0,
-    })
-    .onConflict((c) => c.columns(['account_id', 'mode', 'period']).doNothing())
-    .execute()
-  return tx
-    .updateTable('usage_periods')
+/** A period's row, locked. */
+export type Period = Selectable<Schema['usage_periods']>
+
+/** Creates the period's row if it is missing and locks it until the transaction ends. Throws `store_corrupt`. */
+export async function lockPeriod(tx: Transaction<Schema>, meter: Meter): Promise<Period> {
+  if (!(await ensurePeriod(tx, meter))) throw damaged('usage_periods', { account_id: meter.accountId })
+  const row = await ofMeter(tx.updateTable('usage_periods'), meter)
     .set({ reserved: sql`reserved` })
-    .where('account_id', '=', meter.accountId)
-    .where('mode', '=', meter.mode)
-    .where('period', '=', meter.period)
-    .returning(['used', 'reserved'])
+    .returningAll()
     .executeTakeFirstOrThrow()
+  return intact('usage_periods', row)
 }
 
-/** Adds to a period's counters; amounts may be negative. */
+/** Adds to the counters of a locked period; amounts may be negative. Returns the period as it is then. */
 export async function addToPeriod(
   tx: Transaction<Schema>,
-  meter: Meter,
-  add: { used?: number; reserved?: number; token_exchanges?: number },
-): Promise<void> {
-  await tx
-    .updateTable('usage_periods')
-    .set({
-      used: sql`used + ${add.used ?? 0}`,
-      reserved: sql`reserved + ${add.reserved ?? 0}`,
-      token_exchanges: sql`token_exchanges + ${add.token_exchanges ?? 0}`,
-    })
-    .where('account_id', '=', meter.accountId)
-    .where('mode', '=', meter.mode)
-    .where('period', '=', meter.period)
+  period: Period,
+  add: { readonly used?: number; readonly reserved?: number },
+): Promise<Period> {
+  const { used, reserved } = period
+  const next = sealed('usage_periods', {
+    ...period,
+    used: used + (add.used ?? 0),
+    reserved: reserved + (add.reserved ?? 0),
+  })
+  await ofMeter(tx.updateTable('usage_periods'), { accountId: period.account_id, ...period })
+    .set({ used: next.used, reserved: next.reserved, checksum: next.checksum })
     .execute()
+  return next
+}
+
+/** Counts token exchanges, of a damaged period, too: they decide nothing, and others must not wait. */
+async function addExchanges(tx: Transaction<Schema>, meter: Meter, count: number): Promise<void> {
+  // A new row in the place of a lost one would hide the loss.
+  if (!(await ensurePeriod(tx, meter))) await ofMeter(tx.deleteFrom('usage_periods'), meter).execute()
+  await ofMeter(tx.updateTable('usage_periods'), meter)
+    .set({ token_exchanges: sql`token_exchanges + ${count}` })
+    .execute()
+}
+
+/** Creates the period's row if it is missing; false if it is missing although there are leases of it. */
+async function ensurePeriod(tx: Transaction<Schema>, meter: Meter): Promise<boolean> {
+  const { accountId, mode, period } = meter
+  const counters = { used: 0, reserved: 0, token_exchanges: 0 }
+  const { numInsertedOrUpdatedRows } = await tx
+    .insertInto('usage_periods')
+    .values(sealed('usage_periods', { account_id: accountId, mode, period, ...counters }))
+    .onConflict((c) => c.columns(['account_id', 'mode', 'period']).doNothing())
+    .executeTakeFirst()
+  if (numInsertedOrUpdatedRows === 0n) return true
+  const leases = tx
+    .selectFrom('leases')
+    .select('id')
+    .where('account_id', '=', accountId)
+    .where('mode', '=', mode)
+    .where('period', '=', period)
+  return (await leases.limit(1).executeTakeFirst()) === undefined
+}
+
+/** Narrows a query to the period's row. */
+function ofMeter<Query extends WhereInterface<Schema, 'usage_periods'>>(query: Query, meter: Meter): Query {
+  const { accountId, mode, period } = meter
+  return query.where('account_id', '=', accountId).where('mode', '=', mode).where('period', '=', period) as Query
 }
 
 /**

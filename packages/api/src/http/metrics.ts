@@ -30,15 +30,18 @@ export function useMetrics(app: App, service: Service, certificateExpiry: () => 
     })
   gauge('static_api_argon2_running', 'Argon2 runs in progress', () => service.hasher.load.running)
   gauge('static_api_argon2_waiting', 'Argon2 runs waiting in the queue', () => service.hasher.load.waiting)
-  const runs: Counter = new Counter({
-    name: 'static_api_argon2_runs_total',
-    help: 'Argon2 runs since the start',
-    registers: [registry],
-    collect: (): void => {
-      runs.reset()
-      runs.inc(service.hasher.load.runs)
-    },
-  })
+  const counter = (name: string, help: string, read: () => number): Counter =>
+    new Counter({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.reset()
+        this.inc(read())
+      },
+    })
+  counter('static_api_argon2_runs_total', 'Argon2 runs since the start', () => service.hasher.load.runs)
+  counter('static_api_damage_total', 'How often damaged data was met in the database', () => service.damage.count)
   new Gauge({
     name: 'static_api_build_info',
     help: 'Versions of Static and of Node',

@@ -2,7 +2,9 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import type { RepeatLog } from '@static/node/repeat-log'
 import { docUrlOf, ERRORS, type Problem, StaticError } from '@static/protocol'
+import { isDamage } from '../db/checksums.ts'
 import { isUnavailable } from '../db/unavailable.ts'
+import type { DamageLog } from '../rules/damage.ts'
 
 /** The form of our field names; too short to contain a secret. */
 const FIELD = /^[a-z][a-z_-]{0,23}$/
@@ -11,6 +13,10 @@ export const PROBLEM_TYPE = 'application/problem+json'
 
 /** Turns anything thrown into a StaticError. */
 export function toStaticError(error: unknown): StaticError {
+  if (isDamage(error)) {
+    const text = 'What is stored for this request is damaged, so it was not used. Tell the operator of this service.'
+    return StaticError.of('store_corrupt', text, { cause: error })
+  }
   if (error instanceof StaticError) return error
   const { code, validation, validationContext, statusCode } = error as Partial<FastifyError>
   // Fastify gives errors of the client's own connection a status; no error of the database has one.
@@ -74,13 +80,14 @@ export function problemOf(
 export type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) => FastifyReply
 
 /** Creates the handler that responds with a problem, and logs errors that are not the caller's fault. */
-export function makeErrorHandler(apiUrl: () => string, repeats: RepeatLog): ErrorHandler {
+export function makeErrorHandler(apiUrl: () => string, repeats: RepeatLog, damage: DamageLog): ErrorHandler {
   return (error, request, reply) => {
     const known = toStaticError(error)
     const { httpStatus } = known
     const fields = { err: known.cause ?? known, request_id: request.id }
     // On a full disk or without a database every request fails for the same reason.
-    if (known.code === 'unavailable') {
+    if (isDamage(known)) damage.note(known.cause as Error, { request_id: request.id })
+    else if (known.code === 'unavailable') {
       repeats.note(known.message, (failures) => request.log.error({ ...fields, failures }, known.message))
     } else if (httpStatus >= 500) request.log.error(fields, known.message)
     if (httpStatus === 429 || httpStatus === 503) reply.header('retry-after', known.details.retryAfter ?? 1)

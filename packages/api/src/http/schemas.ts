@@ -62,7 +62,13 @@ export const problemSchema: TSchema = Type.Object(
 )
 
 /** Errors that any route can return. */
-const ANYWHERE: readonly ErrorCode[] = ['invalid_request', 'rate_limited', 'internal_error', 'unavailable']
+const ANYWHERE: readonly ErrorCode[] = [
+  'invalid_request',
+  'rate_limited',
+  'internal_error',
+  'store_corrupt',
+  'unavailable',
+]
 /** Errors of every route with a request body. */
 export const BODY_ERRORS: readonly ErrorCode[] = ['invalid_json', 'body_too_large', 'unsupported_media_type']
 /** Errors of every route that requires a credential. */

@@ -56,7 +56,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
       ...rateHeaders([service.limits.failures.state(address)]),
     })),
   )
-  const fail = makeErrorHandler(url, new RepeatLog(() => performance.now()))
+  const fail = makeErrorHandler(url, new RepeatLog(() => performance.now()), service.damage)
   const app = makeApp(options, listeners, common, fail)
   app.decorateRequest('rateContext')
   app.decorateRequest('caller')

@@ -14,6 +14,8 @@ import { seal, unseal } from './seal.ts'
 const HOUR = 3600_000
 const PUBLISHED_BEFORE = 24 * HOUR
 const PUBLISHED_AFTER = 2 * HOUR
+/** More damaged rows in a row than this stop the rotation. */
+const MOST_DAMAGED = 16
 
 /** A public key in the form of the JWKS. */
 export interface PublishedKey {
@@ -127,13 +129,19 @@ export class KeyRing {
     }
   }
 
-  async #make(generation: number, activeFrom: number): Promise<void> {
+  /** Creates the next key, unless another node does. A damaged row keeps its generation: the next ones are tried. */
+  async #make(next: number, activeFrom: number): Promise<void> {
     const { privateKey } = generateKeyPairSync('ed25519')
     const { kid } = await publish(privateKey)
     const der = privateKey.export({ format: 'der', type: 'pkcs8' })
     const sealed = seal(this.#options.masterKey, der, purpose(kid))
     der.fill(0)
-    await this.#options.store.add({ generation, kid, sealed, createdAt: this.#options.now(), activeFrom })
+    const { store, now } = this.#options
+    for (let generation = next; generation < next + MOST_DAMAGED; generation++) {
+      if (await store.add({ generation, kid, sealed, createdAt: now(), activeFrom })) break
+      await this.#read()
+      if (this.#keys.some((key) => key.generation >= generation)) break
+    }
   }
 }
 

@@ -83,7 +83,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
 
   store_locked: 'Only one process at a time can use an agent’s data directory, and another one is using it.',
   store_key_wrong: 'The key or passphrase does not open the agent’s database.',
-  store_corrupt: 'The agent’s database or its key file is damaged.',
+  store_corrupt: 'The agent’s database or its key file is damaged, or what the API has stored for the request is.',
   store_permissions: 'Other users of this machine could read or write the agent’s files, so they are not used.',
   store_rolled_back:
     'The agent’s database is older than what the agent has already done with it. Continuing would use keys twice.',

@@ -533,8 +533,8 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     500,
     'Store damaged',
     [
-      'The data directory of the agent is damaged.',
-      'Restore a backup or start with a new data directory, then rejoin the channels.',
+      'The data directory of the agent is damaged, or a row in the database of the API.',
+      'Agent: restore a backup or start with a new data directory, then rejoin the channels. API: tell its operator.',
     ],
     GRPC.dataLoss,
   ),
