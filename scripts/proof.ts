@@ -39,7 +39,7 @@ const CLUSTER = [
 ]
 
 /** Tests that run only with STATIC_TEST_STRACE. */
-const POWER = ['packages/{sdk,relay}/test/store/power.test.ts']
+const POWER = ['packages/{sdk,relay}/test/store/power.test.ts', 'packages/api/test/power.test.ts']
 
 /** Tests that flip more bits with STATIC_FLIPS. */
 const CORRUPTION = ['packages/{api,sdk,relay}/test/**/{damage,damage-late,corruption}.test.ts']
@@ -114,7 +114,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
   },
   power: {
-    about: 'cut the power of agents and relays at hundreds of moments: what was not synced is lost, or any part of it',
+    about: 'cut the power of agents, relays and APIs at hundreds of moments: what was not synced is lost, or any part of it',
     prove: async (words) =>
       node('scripts/test.ts', [...POWER, ...words], {
         STATIC_TEST_STRACE: await ensureDebian('strace', '/usr/bin/strace', 'The power proof'),
