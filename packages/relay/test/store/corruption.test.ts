@@ -14,7 +14,8 @@ import { accepted, ChannelFixture, crashed, hex16, member, RETENTION, text, welc
 
 /** In each file. */
 const FLIPS = 6 * Number(process.env['STATIC_FLIPS'] ?? 1)
-const MESSAGES = 60
+/** Few, so that every table is a good part of the whole. */
+const MESSAGES = 8
 const REFUSED = 'refused'
 
 type Question = (world: ChannelFixture) => Promise<unknown>
@@ -99,7 +100,9 @@ test('a flipped bit in the files of a relay is never served', async (t) => {
     for (let round = 0; round < FLIPS; round++) {
       const copy = copied(source, join(base, `copy-${flips++}.sqlite`))
       const bytes = readFileSync(copy + suffix)
-      const bit = below(bytes.length * 8)
+      // Most of a file is empty, and flips there say nothing.
+      let bit = below(bytes.length * 8)
+      while (bytes[bit >> 3] === 0) bit = below(bytes.length * 8)
       bytes[bit >> 3]! ^= 1 << (bit & 7)
       writeFileSync(copy + suffix, bytes)
       const where = `seed ${SEED}, bit ${bit} of ${source === killed ? 'the killed' : 'the closed'} relay's file${suffix}`
