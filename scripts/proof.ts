@@ -8,6 +8,8 @@ interface Proof {
   readonly about: string
   /** Resolves to the exit code. */
   readonly prove: (words: readonly string[]) => Promise<number>
+  /** The option that makes it longer, if it has one: with it, too, the proof is a whole one. */
+  readonly option?: string
 }
 
 let output = ''
@@ -114,7 +116,8 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       node('scripts/test.ts', ['tests/mcp/kills.test.ts', ...words], { STATIC_MESSAGES: '1000', STATIC_KILLS: '50' }),
   },
   power: {
-    about: 'cut the power of agents, relays and APIs at hundreds of moments: what was not synced is lost, or any part of it',
+    about:
+      'cut the power of agents, relays and APIs at hundreds of moments: what was not synced is lost, or any part of it',
     prove: async (words) =>
       node('scripts/test.ts', [...POWER, ...words], {
         STATIC_TEST_STRACE: await ensureDebian('strace', '/usr/bin/strace', 'The power proof'),
@@ -169,7 +172,8 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) => node('lab/examples/proof.ts', words),
   },
   traffic: {
-    about: 'record agents with each traffic profile and write the results of a classifier into the README',
+    about: 'record agents with each traffic profile and write the results of a classifier into the README: [--runs 4]',
+    option: '--runs',
     prove: async (words) => {
       await ensureCapture('The traffic proof')
       return node('lab/traffic/proof.ts', words)
@@ -204,6 +208,7 @@ else {
   if (!proof) fail(`Unknown proof: ${name}. Known: ${Object.keys(PROOFS).join(', ')}.`)
   process.exitCode = await proof.prove(words)
   // Only whole proofs count.
-  if (process.exitCode === 0 && words.length === 0)
-    recordPromises(`npm run proof -- ${name}`, output, new Date().toISOString().slice(0, 10))
+  const isWhole = words.length === 0 || (words.length === 2 && words[0] === proof.option)
+  if (process.exitCode === 0 && isWhole)
+    recordPromises(['npm run proof --', name, ...words].join(' '), output, new Date().toISOString().slice(0, 10))
 }

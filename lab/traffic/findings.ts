@@ -46,7 +46,7 @@ export interface WayFindings {
   readonly profiles: Readonly<Partial<Record<TrafficProfileName | 'privateLong', Finding>>>
   readonly likeness?: Likeness
   readonly plantedLeak?: { readonly share: number; readonly auc: number; readonly p: number }
-  /** Tries of `strict`, the last of which counts. */
+  /** Tries of `strict`: of one run the last counts, of several runs all. */
   readonly strictTries: readonly Finding[]
 }
 
@@ -58,6 +58,8 @@ export interface Findings {
   readonly processes: number
   readonly messagesPerSecond: number
   readonly ways: Readonly<Record<Way, WayFindings>>
+  /** If there were several: their AUCs are averaged and their ps pooled. */
+  readonly runs?: readonly { readonly seed: number }[]
 }
 
 /** A short piece of one connection, for the plot. */

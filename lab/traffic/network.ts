@@ -18,8 +18,12 @@ export function obstacle(): string | undefined {
 }
 
 /** Runs a program in a network of its own and waits for its end. */
-export function runInside(file: string, output: 'inherit' | 'pipe'): SpawnSyncReturns<string> {
-  return spawnSync('unshare', ['--net', process.execPath, file], {
+export function runInside(
+  file: string,
+  output: 'inherit' | 'pipe',
+  words: readonly string[] = [],
+): SpawnSyncReturns<string> {
+  return spawnSync('unshare', ['--net', process.execPath, file, ...words], {
     encoding: 'utf8',
     stdio: ['ignore', output, 'inherit'],
     env: { ...process.env, [INSIDE]: '1' },

@@ -7,6 +7,7 @@ import { type Connection, samplesOf } from '../../lab/traffic/features.ts'
 import { plantLeak } from '../../lab/traffic/leak.ts'
 import { readPackets } from '../../lab/traffic/pcap.ts'
 import { tryToTell } from '../../lab/traffic/permutation.ts'
+import { fisher } from '../../lab/traffic/pooled.ts'
 import { windowsOf } from '../../lab/traffic/schedule.ts'
 import { burstsOf, onlyInOne, sizesOf } from '../../lab/traffic/sizes.ts'
 import { synthetic } from '../../lab/traffic/synthetic.ts'
@@ -170,3 +171,17 @@ function frame(version: 'v4' | 'v6', protocol: 'tcp' | 'udp', from: number, to: 
   if (protocol === 'tcp') bytes.writeUInt8((transport / 4) << 4, at + 12)
   return bytes
 }
+
+test('runs that each show little show it together, and runs that show nothing do not', () => {
+  // As tables of the chi-squared distribution say: 18.307 is the 5 % point of 10 degrees of freedom.
+  assert.ok(Math.abs(fisher(Array<number>(5).fill(Math.exp(-18.307 / 10))) - 0.05) < 1e-4)
+  assert.ok(Math.abs(fisher([0.37]) - 0.37) < 1e-12)
+  assert.ok(fisher([0.11, 0.057, 0.1, 0.08]) < 0.02)
+  assert.ok(fisher([0.5, 0.2, 0.9, 0.6]) > 0.5)
+  // By chance alone it is as often below a bound as the bound says.
+  const chance = chanceOf(11)
+  const low = Array.from({ length: 4000 }, () => fisher([chance(), chance(), chance(), chance()])).filter(
+    (p) => p < 0.1,
+  )
+  assert.ok(Math.abs(low.length / 4000 - 0.1) < 0.02, `${low.length} of 4000`)
+})
