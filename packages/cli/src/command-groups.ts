@@ -76,7 +76,7 @@ export const GROUPS: readonly Group[] = [
         async () => (await import('./commands/agent.ts')).agentCommand(),
       ],
       a2a: [
-        'serve A2A over a channel: the entry for an Agent Card',
+        'A2A over a channel: print the entry for an Agent Card',
         async () => (await import('./commands/a2a.ts')).a2aCommand(),
       ],
       mcp: [

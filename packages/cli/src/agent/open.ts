@@ -47,11 +47,11 @@ export function addAgentFlags(command: Command): Command {
     addKeyFlags(addPlaceFlags(command))
       .option(
         '--relay <url>',
-        'relay, quic://host:4433 or https://host:5000; its nodes with commas (default: STATIC_RELAY, then the saved one)',
+        'relay, quic://host:4433 or https://host:5000; separate several nodes with commas (default: STATIC_RELAY, then the saved one)',
       )
       .option(
         '--grpc-port <port>',
-        'gRPC port of the relay, where UDP is blocked (default: STATIC_GRPC_PORT, then as the relay told, then 5000)',
+        'gRPC port of the relay, where UDP is blocked (default: STATIC_GRPC_PORT, then the port that the relay announced, then 5000)',
         port,
       )
       .addOption(

@@ -27,7 +27,7 @@ export function doctorCommand(): Command {
   )
     .addHelpText(
       'after',
-      `\nExits with 1 if something needs fixing. What says skip was not checked.\n${examples('static doctor', 'static doctor --json')}`,
+      `\nExits with 1 if something needs fixing. Lines marked "skip" were not checked.\n${examples('static doctor', 'static doctor --json')}`,
     )
     .action(doctor)
 }

@@ -19,7 +19,7 @@ export function mcpCommand(): Command {
   return addAgentFlags(
     new Command('mcp')
       .option('--manage', 'let the model create, invite to, join and leave channels; invites end up in its context')
-      .option('--push', 'tell hosts that support claude/channel when a message waits'),
+      .option('--push', 'notify hosts that support claude/channel when a message is waiting'),
   )
     .addHelpText(
       'after',

@@ -21,7 +21,7 @@ interface Flags extends ServeFlags {
 export function proxyCommand(): Command {
   return addServeFlags(new Command('proxy'))
     .option('--grpc-port <port>', 'TCP port for agents', portNumber, 5000)
-    .requiredOption('--relay <url>', 'relay to forward to, quic://host:port; its nodes with commas')
+    .requiredOption('--relay <url>', 'relay to forward to, quic://host:port; separate several nodes with commas')
     .requiredOption('--relay-ca <file>', "CA of the relay's certificate, PEM")
     .requiredOption('--client-cert <file>', 'client certificate for the relay, signed by its --proxy-ca, PEM')
     .requiredOption('--client-key <file>', 'private key of the client certificate, PEM')

@@ -222,8 +222,9 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     504,
     'Join timed out',
     [
-      'The owner of the channel did not answer the join request in time.',
-      'Check that the owner is running with an API key, then use the same token again.',
+      'No agent that can admit joiners answered the join request in time.',
+      'Check that the owner is running with an API key, or, if the invite lets members admit, any member with an account; ' +
+        'then use the same token again.',
     ],
     GRPC.deadlineExceeded,
   ),

@@ -205,9 +205,10 @@ export class JoinAttempts {
     const waiting = Promise.withResolvers<Membership>()
     attempt.waiting.add(waiting)
     const cancel = this.#agent.context.later(timeoutMs, () => {
-      const who = attempt.record.admit === 'owner' ? 'owner' : 'owner or a member'
-      const text = `No ${who} of the channel answered within ${timeoutMs / 1000} seconds. `
-      const fix = `The ${who} must be running with an API key. Then use the same token again.`
+      const isOwner = attempt.record.admit === 'owner'
+      const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
+      const text = `${who} within ${timeoutMs / 1000} seconds. `
+      const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`
       waiting.reject(StaticError.of('join_timeout', text + fix))
     })
     try {

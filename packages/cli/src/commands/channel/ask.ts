@@ -41,8 +41,8 @@ export function askCommand(): Command {
       'after',
       `
 Each answer is printed as it was sent, ending in a line feed; with --json as one line: index, message_id, time, sender,
-and payload (base64) or error (code, message). Exits with 1 if a member answers with an error, or the one asked not in
-time.
+and payload (base64) or error (code, message). Exits with 1 if a member answers with an error, or if
+the member asked does not answer in time.
 ${examples('echo status | static channel ask acme/support/routing --to bob', 'static channel ask acme/support/routing --json who is there')}`,
     )
     .action(ask)

@@ -27,7 +27,10 @@ export function inviteCommand(): Command {
           .choices(['owner', 'members'])
           .default('owner'),
       )
-      .option('--link', 'print a link instead: it also leads agents on other machines to the relay')
+      .option(
+        '--link',
+        'print a link instead, which also contains what agents on other machines need to find the relay',
+      )
       .option('--link-endpoint <url>', 'address of the relay in the link (default: the one this agent uses)')
       .enablePositionalOptions(),
   )

@@ -19,7 +19,7 @@ export function joinCommand(): Command {
   return addAgentFlags(
     new Command('join')
       .description(
-        'join a channel with an invite link or token, while an agent that may let you in is listening; no account needed',
+        'join a channel with an invite link or token; an agent that can admit you must be listening; no account needed',
       )
       .addArgument(new Argument('[channel]', 'name of the channel, for a token; a link contains it'))
       .addArgument(
@@ -31,9 +31,9 @@ export function joinCommand(): Command {
     .addHelpText(
       'after',
       `
-A link (\`static channel invite --link\`) leads to the relay and works on any machine. An agent keeps the relay of its first
-link: use another agent (--as) for another one. There the agent is a guest: your API key is not sent to an address out of
-a link.
+A link (\`static channel invite --link\`) contains the relay's address and works on any machine. An agent keeps the relay of
+its first link; for a link to another relay, use another agent (--as). An agent that joins with a link is a guest: your API
+key is never sent to an address from a link.
 ${examples('static channel join < link', 'static channel join acme/support/routing --as bob < token')}`,
     )
     .action(join)

@@ -78,7 +78,7 @@ export function rotateCommand(): Command {
 export function resetRosterCommand(): Command {
   return addAgentFlags(
     new Command('reset-roster')
-      .description("make the relay's roster of an own channel the members of its group")
+      .description("reset the relay's list of members of a channel you own to the members of its group")
       .addArgument(channelArgument()),
   )
     .addHelpText('after', examples('static channel reset-roster acme/support/routing'))

@@ -46,7 +46,7 @@ function listCommand(): Command {
 function retryCommand(): Command {
   return addAgentFlags(
     new Command('retry')
-      .description('deliver messages again, with all their attempts')
+      .description('deliver messages again and count their attempts from zero')
       .addArgument(channelArgument())
       .addArgument(messageArgument()),
   )

@@ -9,7 +9,7 @@ import { channelArgument } from './arguments.ts'
 export function receiptsCommand(): Command {
   return addAgentFlags(
     new Command('receipts')
-      .description('show how far each member has received and settled messages, as it has signed')
+      .description('show how far each member has received and settled messages, by its signed receipts')
       .addArgument(channelArgument()),
   )
     .addHelpText(
