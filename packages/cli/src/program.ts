@@ -4,7 +4,7 @@ import { StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
 import { GROUPS } from './command-groups.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
-import { plainJson, printable } from './terminal/output.ts'
+import { commandLine, note, plainJson, printable } from './terminal/output.ts'
 
 /** Server commands need no account and wait for no other server, so every failure of theirs is exit code 1. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
@@ -61,10 +61,12 @@ export async function run(): Promise<void> {
   try {
     await program.parseAsync()
   } catch (error) {
-    process.exitCode = SERVERS.includes(program.args[0] ?? '') ? 1 : exitCodeOf(error)
+    const isServer = SERVERS.includes(program.args[0] ?? '')
+    process.exitCode = isServer ? 1 : exitCodeOf(error)
     // Everything is closed. A blocked stdout or a stdin that never ends must not keep the process alive.
     if (error instanceof Interrupted) process.exit()
     printError(error)
+    if (!isServer && error instanceof StaticError && error.code === 'connection_error') hintAtDoctor()
     process.stdin.destroy()
   }
 }
@@ -78,6 +80,12 @@ function printError(error: unknown): void {
       ? `${plainJson({ error: { code, message: `${message}${words}` } })}\n`
       : `static: ${printable(`${message}${words}`)}\n`,
   )
+}
+
+/** What is wrong with a connection has many causes, which one command tells apart. */
+function hintAtDoctor(): void {
+  // With --json, an error is one document.
+  if (!process.argv.includes('--json')) note(`\`${commandLine('doctor')}\` says what to check, and how to fix it.`)
 }
 
 function inheritExit(command: Command, program: Command): void {
