@@ -6,6 +6,7 @@ const programs = {
   static: 'packages/cli/src/main.js',
   'a2a-child': 'packages/a2a/test/kills/party-child.ts',
   'agent-child': 'packages/sdk/test/crash/agent-child.ts',
+  'chaos-child': 'lab/chaos/agent/child.ts',
   'manager-child': 'tests/support/manager-child.ts',
   'relay-child': 'packages/testkit/src/relay/child.ts',
 }

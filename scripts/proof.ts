@@ -102,6 +102,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'feed every decoder 20,000 inputs, guided by the code that they reach; adds to lab/fuzz/corpus',
     prove: (words) => node('scripts/test.ts', [...FUZZ, ...words], { STATIC_FUZZ: '20000' }),
   },
+  chaos: {
+    about:
+      'kill, stop, cut off and starve a relay, an API and agents in both languages: [--seed 1] [--seeds 3] [--kills 40]',
+    prove: async (words) => {
+      const strace = await ensureDebian('strace', '/usr/bin/strace', 'The chaos proof')
+      return node('lab/chaos/proof.ts', ['--strace', strace, ...words])
+    },
+  },
   dos: {
     about: 'flood API and relay in nine ways while a probe measures what others notice: [NAMES…]',
     prove: (words) => node('lab/dos/proof.ts', words),

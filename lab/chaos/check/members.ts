@@ -1,0 +1,70 @@
+/** Members: an invite lets in as many as it says, all agree in the end, and nothing odd was reported meanwhile. */
+import { agentOf, type History, isInside, notesOf } from '../history.ts'
+
+/** Events that no fault of machine or network explains. */
+const ODD = new Set([
+  'commit_disputed',
+  'commit_rejected',
+  'commit_skipped',
+  'decryption_failure',
+  'fork_detected',
+  'gap',
+  'identity_changed',
+  'poison',
+  'request_failed',
+  'request_ignored',
+  'roster_lie',
+  'sender_unreadable',
+  'unknown_version',
+])
+
+/** Answers that are ignored for reasons that a crash does not explain. */
+const FORGED = /not_asked|malformed|out_of_order|too_many/
+
+/** Invites that have let in more agents than they may. */
+export function checkInvites(histories: readonly History[]): string[] {
+  const joined = Map.groupBy(
+    histories.flatMap(({ name, notes }) => notesOf(notes, 'joined').map(({ invite }) => ({ name, invite }))),
+    ({ invite }) => invite,
+  )
+  return histories.flatMap(({ notes }) =>
+    notesOf(notes, 'invited').flatMap(({ invite, uses }) => {
+      const names = joined.get(invite)?.map(({ name }) => name) ?? []
+      return names.length > uses ? [`${names.join()} have joined by invite ${invite}, which has ${uses} uses`] : []
+    }),
+  )
+}
+
+/** Events that should not happen. */
+export function checkEvents(histories: readonly History[]): string[] {
+  return histories.flatMap(({ name, notes }) =>
+    notesOf(notes, 'event')
+      .filter((event) => ODD.has(event.name) || (event.name === 'answer_ignored' && FORGED.test(event.detail)))
+      .map((event) => `${name}: ${event.name} ${event.detail}`),
+  )
+}
+
+/**
+ * Members that do not have the same words and members in the end. An agent that has asked to join may have been added
+ * without knowing it yet.
+ */
+export function checkWords(histories: readonly History[]): string[] {
+  const inside = histories.filter(isInside)
+  const joining = new Set(histories.filter(isJoining).map(agentOf))
+  const expected = inside.map(agentOf).sort().join()
+  const [first] = inside
+  const words = (history: History): string | undefined => notesOf(history.notes, 'words').at(-1)?.words
+  return inside.flatMap((history) => {
+    const own = notesOf(history.notes, 'words').at(-1)
+    if (!own) return [`${history.name} has no words`]
+    const faults: string[] = []
+    if (first && own.words !== words(first)) faults.push(`${history.name} and ${first.name} have different words`)
+    const members = own.members.filter((agent) => !joining.has(agent)).sort()
+    if (members.join() !== expected) faults.push(`${history.name} has the members ${members.join()}, not ${expected}`)
+    return faults
+  })
+}
+
+function isJoining({ notes }: History): boolean {
+  return notes.findLast(({ is }) => is === 'joining' || is === 'joined' || is === 'out')?.is === 'joining'
+}

@@ -1,0 +1,142 @@
+/** Members come, go, are removed and replace their keys, all the while. */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Below } from '@static/testkit/random'
+import type { AgentProcess } from './world/agent.ts'
+import { OrderFailed } from './world/agent.ts'
+
+/** After these, an invite is of no more use. Otherwise a joiner tries again with the same. */
+const ENDS = new Set(['invite_used_up', 'invite_expired', 'invite_revoked', 'invite_invalid'])
+
+/** Who takes part. */
+export interface Company {
+  readonly owner: AgentProcess
+  /** All who stay: the owner, too. */
+  readonly stayers: readonly AgentProcess[]
+  readonly visitors: readonly AgentProcess[]
+}
+
+/** An invite that a visitor holds. */
+interface Held {
+  readonly invite: string
+  readonly token: string
+}
+
+/** The life of a channel. */
+export class Life {
+  /** How often each thing has happened. */
+  readonly counts: Record<string, number> = {}
+  readonly #company: Company
+  readonly #below: Below
+  readonly #held = new Map<AgentProcess, Held>()
+  readonly #joinSeconds: number
+  #invites = 0
+
+  constructor(company: Company, below: Below, joinSeconds: number) {
+    this.#company = company
+    this.#below = below
+    this.#joinSeconds = joinSeconds
+  }
+
+  /** Goes on until it is over. */
+  async live(over: AbortSignal, pauseMs: number): Promise<void> {
+    while (!over.aborted) {
+      await this.#tolerate(() => this.#something())
+      await delay(pauseMs)
+    }
+  }
+
+  /** One after the other, so that all are members. */
+  async admitAll(agents: readonly AgentProcess[]): Promise<void> {
+    for (const agent of agents) await this.#join(agent, await this.#invite(1, 'owner'))
+  }
+
+  /** Those who were about to join try once more. */
+  async finish(): Promise<void> {
+    const late = [...this.#held].filter(([visitor]) => !visitor.isMember)
+    await Promise.all(late.map(([visitor, held]) => this.#tolerate(() => this.#join(visitor, held))))
+  }
+
+  async #something(): Promise<void> {
+    const { visitors, stayers } = this.#company
+    const visitor = visitors[this.#below(visitors.length)]
+    switch (this.#below(4)) {
+      case 0:
+        await pick(stayers, this.#below).order({ order: 'rotate' })
+        return this.#count('keys replaced')
+      case 1:
+        return this.#contest()
+      default:
+        if (visitor) await (visitor.isMember ? this.#part(visitor) : this.#join(visitor, await this.#heldBy(visitor)))
+    }
+  }
+
+  /** Somebody leaves or is removed. */
+  async #part(visitor: AgentProcess): Promise<void> {
+    if (this.#below(2) === 0) {
+      await visitor.order({ order: 'leave' })
+      this.#count('left')
+    } else {
+      await this.#company.owner.order({ order: 'remove', agent: visitor.id })
+      this.#count('removed')
+    }
+  }
+
+  /** More visitors than an invite has uses, while the owner is off: members let them in. */
+  async #contest(): Promise<void> {
+    const { owner, visitors } = this.#company
+    for (const visitor of visitors) if (visitor.isMember) await this.#part(visitor)
+    const free = visitors.filter((visitor) => !this.#held.has(visitor))
+    if (free.length < 2) return
+    const held = await this.#invite(free.length - 1, 'members')
+    await owner.kill({ stay: true })
+    try {
+      const joins = await Promise.allSettled(free.map((visitor) => this.#join(visitor, held)))
+      for (const join of joins) if (join.status === 'rejected') await this.#tolerate(() => Promise.reject(join.reason))
+    } finally {
+      owner.start()
+    }
+    this.#count('joins while the owner was off')
+  }
+
+  async #join(visitor: AgentProcess, held: Held): Promise<void> {
+    this.#held.set(visitor, held)
+    try {
+      await visitor.order({ order: 'join', ...held, timeout: this.#joinSeconds })
+      this.#held.delete(visitor)
+      this.#count('joined')
+    } catch (error) {
+      if (error instanceof OrderFailed && ENDS.has(error.code)) this.#held.delete(visitor)
+      throw error
+    }
+  }
+
+  async #heldBy(visitor: AgentProcess): Promise<Held> {
+    return this.#held.get(visitor) ?? (await this.#invite(1, this.#below(2) === 0 ? 'owner' : 'members'))
+  }
+
+  async #invite(uses: number, admit: 'owner' | 'members'): Promise<Held> {
+    const invite = `invite-${++this.#invites}`
+    const token = await this.#company.owner.order({ order: 'invite', invite, uses, admit })
+    return { invite, token: token ?? '' }
+  }
+
+  /** Orders fail when their agent is killed, or when members change at the same time. */
+  async #tolerate(work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      if (!(error instanceof OrderFailed)) throw error
+      this.#count(`failed with ${error.code}`)
+    }
+  }
+
+  #count(what: string): void {
+    this.counts[what] = (this.counts[what] ?? 0) + 1
+  }
+}
+
+function pick(agents: readonly AgentProcess[], below: Below): AgentProcess {
+  const agent = agents[below(agents.length)]
+  if (!agent) throw new Error('There is no agent.')
+  return agent
+}

@@ -1,0 +1,72 @@
+/**
+ * `npm run proof -- chaos [--seeds 3] [--seed N] [--kills 40] [--faults NAMES]`: a relay, an API and agents in TypeScript and Python over
+ * QUIC and gRPC, as processes, while they are killed, stopped, cut off, and their disks and clocks fail; members come, go
+ * and are removed meanwhile. The histories are kept in `.cache/chaos`.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { fail, say } from '../../scripts/step.ts'
+import { FAULTS } from './faults.ts'
+import { type Report, run, type Run } from './machine.ts'
+
+const KEPT = resolve(import.meta.dirname, '../../.cache/chaos')
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '3' },
+    seed: { type: 'string', default: '1' },
+    kills: { type: 'string', default: '40' },
+    faults: { type: 'string', default: Object.keys(FAULTS).join() },
+    strace: { type: 'string' },
+  },
+})
+const SETTINGS: Omit<Run, 'seed'> = {
+  kills: Number(values.kills),
+  faults: values.faults.split(','),
+  stayers: [
+    { name: 'owner', language: 'typescript', way: 'grpc' },
+    { name: 'witness', language: 'typescript', way: 'quic' },
+    { name: 'pia', language: 'python', way: 'quic' },
+    { name: 'pete', language: 'python', way: 'grpc' },
+  ],
+  visitors: [
+    { name: 'vera', language: 'typescript', way: 'grpc', isGuest: true },
+    { name: 'vic', language: 'typescript', way: 'quic' },
+    { name: 'vito', language: 'typescript', way: 'grpc' },
+  ],
+  pauseMs: 200,
+  faultPauseMs: 1500,
+  lifePauseMs: 500,
+  joinSeconds: 15,
+  mostFaultMs: 3000,
+  drainMs: 30_000,
+  strace: values.strace,
+  say: (line) => process.stderr.write(`  ${line}\n`),
+}
+
+const reports: Report[] = []
+const seeds = Array.from({ length: Number(values.seeds) }, (_, at) => Number(values.seed) + at)
+for (const seed of seeds) {
+  say(`Seed ${seed}`)
+  const report = await run({ ...SETTINGS, seed })
+  const { histories, wrong, ...figures } = report
+  process.stdout.write(`seed ${seed}: ${JSON.stringify(figures)}\n`)
+  mkdirSync(KEPT, { recursive: true })
+  for (const { name, notes } of histories) {
+    writeFileSync(join(KEPT, `${seed}-${name}.history`), notes.map((note) => `${JSON.stringify(note)}\n`).join(''))
+  }
+  if (wrong.length > 0) fail(`Seed ${seed}: ${wrong.length} faults:\n${wrong.slice(0, 40).join('\n')}`)
+  reports.push(report)
+}
+const sum = (key: 'kills' | 'faults' | 'acknowledged' | 'answered' | 'receipts'): number =>
+  reports.reduce((total, report) => total + report[key], 0)
+const runs = `seeds ${seeds.join(', ')}: ${sum('kills')} kills in ${sum('faults')} faults`
+const slowest = Math.max(...reports.map(({ drainMs }) => drainMs)) / 1000
+process.stdout.write(
+  `promise T1: chaos, ${runs}: ${sum('acknowledged')} messages acknowledged, 0 lost, all read within ${slowest.toFixed(0)} s\n`,
+)
+process.stdout.write(
+  `promise T4: chaos, ${runs}: 0 of ${sum('acknowledged')} messages doubled, ${sum('answered')} requests answered once, ${sum('receipts')} receipts true\n`,
+)
+process.stdout.write(`promise T5: chaos, ${runs}: one order and equal words for all members\n`)
