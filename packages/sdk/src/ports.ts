@@ -10,6 +10,16 @@ export type {
   UseRecord,
 } from './ports/invites.ts'
 export type {
+  AnsweredRecord,
+  AnswererRecord,
+  AskRecord,
+  InboxPlace,
+  InboxRecord,
+  MessageTotals,
+  OutboxRecord,
+  PoisonRecord,
+} from './ports/messages.ts'
+export type {
   KnownRelay,
   Outcome,
   RelaySession,
@@ -20,24 +30,16 @@ export type {
 } from './ports/session.ts'
 export type {
   AgentStore,
-  AnswererRecord,
-  AnsweredRecord,
-  AskRecord,
   ChainRecord,
   Change,
   ChannelRecord,
   EpochPlace,
   EpochRecord,
   IdentityRecord,
-  InboxPlace,
-  InboxRecord,
   KeyPackageRecord,
   LeaverRecord,
-  OutboxRecord,
   OwnReceiptRecord,
   PendingCommitRecord,
-  PoisonRecord,
-  MessageTotals,
   PositionRecord,
   RemovedRecord,
   SenderRecord,
