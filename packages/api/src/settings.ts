@@ -1,4 +1,5 @@
 /** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
+import { availableParallelism } from 'node:os'
 import { type Mode, overlaySettings, type Plan } from '@static/protocol'
 
 /** At most `limit` in a window of `seconds`. */
@@ -51,11 +52,13 @@ export interface Settings {
   readonly cachedKeys: number
 }
 
+/** Argon2 takes a core for each run, and the thread that answers everyone needs one, too. */
+const SPARE_CORES = Math.max(1, availableParallelism() - 1)
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 
 export const DEFAULT_SETTINGS: Settings = {
-  argon2: { memoryKib: 19456, passes: 2, lanes: 1, concurrency: 4, queue: 64 },
+  argon2: { memoryKib: 19456, passes: 2, lanes: 1, concurrency: SPARE_CORES, queue: 16 },
   rates: {
     account: { limit: 600, seconds: 60 },
     tokens: { limit: 600, seconds: 60 },

@@ -12,6 +12,7 @@ import type { Socket } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import { subjectOf } from '@static/node/address'
+import { takeTurns } from '@static/node/handshake-turns'
 import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
@@ -63,6 +64,7 @@ export function makeServer(
   server.timeout = settings.requestSeconds * 1000
   server.maxConnections = settings.connections
   capPerAddress(server, settings)
+  if (certificate) takeTurns(server)
   // Without a listener Node responds to an unknown `Expect` header itself, without our headers. We ignore the header.
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))

@@ -11,6 +11,7 @@ import {
   type Http2ServerResponse,
 } from 'node:http2'
 import { createSecureContext, type TlsOptions } from 'node:tls'
+import { takeTurns } from '@static/node/handshake-turns'
 import { plainAddress } from '@static/node/address'
 import { Relay } from '@static/protocol/relay'
 import type { PacingCounts } from '../../session/pacing.ts'
@@ -95,11 +96,14 @@ export async function startGrpcTransport(
   const { certificate: first, namedCertificate = first } = options
   let named = createSecureContext(tlsOptions(namedCertificate))
   const SNICallback: TlsOptions['SNICallback'] = (_name, done) => done(null, named)
-  const makeServer = (): Http2SecureServer =>
-    createSecureServer({ ...serverOptions(limits), ...tlsOptions(first), SNICallback })
+  const makeServer = (): Http2SecureServer => {
+    const server = createSecureServer({ ...serverOptions(limits), ...tlsOptions(first), SNICallback })
       .on('connection', (socket) => connections.admit(socket))
       .on('session', (session) => connections.watch(session))
       .on('request', handle as (request: Http2ServerRequest, response: Http2ServerResponse) => void)
+    takeTurns(server)
+    return server
+  }
   const { port, servers } = await listen(options.host, options.port, makeServer)
   for (const server of servers) server.on('error', log.failed)
 

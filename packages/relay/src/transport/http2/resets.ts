@@ -1,16 +1,24 @@
 /**
  * Counts the resets of each address, over all its connections, in windows of 10 seconds. A limit for each connection is
- * not enough: a peer that is cut off could connect again at once, and go on.
+ * not enough: a peer that is cut off could connect again at once, and go on. An address with too many is barred for a
+ * while: otherwise it would have a window's worth of resets in each.
  */
 import { networkLimit, networkOf } from '@static/protocol'
 
 /** The length of a window, in milliseconds. */
 export const RESET_WINDOW_MS = 10_000
 
+/** How long an address is barred, in milliseconds. */
+export const BAR_MS = 30_000
+/** More are not remembered: the first barred is free again. */
+const MOST_BARRED = 10_000
+
 /** The resets of a port. Memory is bounded by the addresses that reset something in one window. */
 export class Resets {
   readonly #limit: number
   readonly #counts = new Map<string, number>()
+  /** Until when each address or network is barred, the first barred first. */
+  readonly #barred = new Map<string, number>()
   #windowStart = 0
 
   constructor(limit: number) {
@@ -20,15 +28,26 @@ export class Resets {
   /** Counts one, of an address as limits count them. */
   add(subject: string, now: number): void {
     this.#move(now)
-    for (const key of keysOf(subject)) this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1)
+    const [own = '', network] = keysOf(subject)
+    this.#count(own, this.#limit, now)
+    if (network !== undefined) this.#count(network, networkLimit(this.#limit), now)
   }
 
-  /** Whether an address, or its network, has reset too many streams in this window. */
+  /** Whether an address, or its network, has reset too many streams a short while ago. */
   isOver(subject: string, now: number): boolean {
-    this.#move(now)
-    const [own = '', network] = keysOf(subject)
-    if ((this.#counts.get(own) ?? 0) > this.#limit) return true
-    return network !== undefined && (this.#counts.get(network) ?? 0) > networkLimit(this.#limit)
+    return keysOf(subject).some((key) => now < (this.#barred.get(key) ?? 0))
+  }
+
+  #count(key: string, limit: number, now: number): void {
+    const count = (this.#counts.get(key) ?? 0) + 1
+    this.#counts.set(key, count)
+    if (count <= limit) return
+    this.#barred.delete(key)
+    this.#barred.set(key, now + BAR_MS)
+    for (const [first, until] of this.#barred) {
+      if (now < until && this.#barred.size <= MOST_BARRED) break
+      this.#barred.delete(first)
+    }
   }
 
   #move(now: number): void {

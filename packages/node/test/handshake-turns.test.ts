@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { EventEmitter } from 'node:events'
+import type { Server, Socket } from 'node:net'
+import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { takeTurns } from '../src/handshake-turns.ts'
+
+interface Fake {
+  readonly remoteAddress: string
+  destroyed: boolean
+}
+
+const from = (remoteAddress: string, destroyed = false): Fake => ({ remoteAddress, destroyed })
+
+/** A server that notes whose handshakes begin. */
+function makeServer(begun: Fake[]): (socket: Fake) => void {
+  const server = new EventEmitter()
+  server.on('connection', (socket: Fake) => begun.push(socket))
+  takeTurns(server as Server)
+  return (socket) => void server.emit('connection', socket as Partial<Socket>)
+}
+
+test('few handshakes begin in one turn, and no address waits for all of another', async () => {
+  const begun: Fake[] = []
+  const connect = makeServer(begun)
+  for (let at = 0; at < 40; at++) connect(from('192.0.2.1'))
+  connect(from('192.0.2.2'))
+  assert.equal(begun.length, 4, 'the first begin at once')
+  await nextTurn()
+  assert.equal(begun.length, 8)
+  assert.ok(begun.some(({ remoteAddress }) => remoteAddress === '192.0.2.2'))
+  let turns = 2
+  for (let before = 0; before < begun.length; turns++) {
+    before = begun.length
+    await nextTurn()
+    assert.ok(begun.length - before <= 4)
+  }
+  assert.equal(begun.length, 41)
+  assert.ok(turns >= 10)
+  connect(from('192.0.2.3'))
+  assert.equal(begun.length, 42, 'nobody waits without need')
+})
+
+test('a connection that closed while it waited costs no handshake', async () => {
+  const begun: Fake[] = []
+  const connect = makeServer(begun)
+  const gone = from('192.0.2.1')
+  for (let at = 0; at < 4; at++) connect(from('192.0.2.1'))
+  connect(gone)
+  connect(from('192.0.2.1'))
+  connect(from('192.0.2.1', true))
+  gone.destroyed = true
+  await nextTurn()
+  await nextTurn()
+  assert.equal(begun.length, 5)
+  assert.ok(!begun.includes(gone))
+})
