@@ -8,11 +8,16 @@ interface Proof {
   readonly about: string
   /** Resolves to the exit code. */
   readonly prove: (words: readonly string[]) => Promise<number>
-  /** The option that makes it longer, if it has one: with it, too, the proof is a whole one. */
+  /** An option with which the proof is a whole one, too. */
   readonly option?: string
 }
 
 let output = ''
+/** Adds a line to the output of the proof. */
+function say(line: string): void {
+  process.stdout.write(`${line}\n`)
+  output += `${line}\n`
+}
 const node = (file: string, words: readonly string[], env: Record<string, string> = {}): Promise<number> =>
   run(process.execPath, [file, ...words], env, (text) => {
     output += text
@@ -31,6 +36,8 @@ const CRASHES = [
 
 /** Tests that tell their stories over both ways with STATIC_WAYS=both. */
 const WAYS = ['packages/sdk/test/scenario/*.test.ts']
+/** A story for each lie. */
+const LIES = ['packages/sdk/test/lies/*.test.ts']
 /** Tests of several relay nodes that go on longer with STATIC_LONG=1. */
 const CLUSTER = [
   'lab/cluster/channels.test.ts',
@@ -86,6 +93,20 @@ const PROOFS: Readonly<Record<string, Proof>> = {
         STATIC_WAYS: 'both',
       }),
   },
+  lies: {
+    about: 'let relays and members lie in each way of packages/sdk/test/lies, over QUIC and over gRPC',
+    prove: async (words) => {
+      const code = await node('scripts/test.ts', [...LIES, ...words], { STATIC_WAYS: 'both' })
+      const stories = output.matchAll(/^ *✔/gm).toArray().length
+      const figure = `${stories} stories of lies, each refused, noticed or found by \`verify()\``
+      if (code === 0) say(`promise T6: ${figure}`)
+      return code
+    },
+  },
+  revocation: {
+    about: 'revoke a hundred keys under load on two API nodes',
+    prove: (words) => node('scripts/test.ts', ['tests/e2e/revocation.test.ts', ...words], { STATIC_ROUNDS: '50' }),
+  },
   ways: {
     about: 'run what agents do over QUIC and over gRPC, not only over one of them',
     prove: (words) => node('scripts/test.ts', [...WAYS, ...words], { STATIC_WAYS: 'both' }),
@@ -113,6 +134,12 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   dos: {
     about: 'flood API and relay in nine ways while a probe measures what others notice: [NAMES…]',
     prove: (words) => node('lab/dos/proof.ts', words),
+  },
+  soak: {
+    about:
+      'use servers and agents steadily for an hour: nothing lost, memory, descriptors and files level: [--minutes 60]',
+    option: '--minutes N',
+    prove: (words) => node('lab/soak/proof.ts', words),
   },
   requests: {
     about: 'send twenty thousand random requests to the API and its description',
@@ -146,7 +173,8 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     },
   },
   bugs: {
-    about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [NAMES…]',
+    about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [--resume] [NAMES…]',
+    option: '--resume',
     prove: (words) => node('lab/bugs/proof.ts', words),
   },
   house: {
@@ -181,7 +209,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   },
   traffic: {
     about: 'record agents with each traffic profile and write the results of a classifier into the README: [--runs 4]',
-    option: '--runs',
+    option: '--runs N',
     prove: async (words) => {
       await ensureCapture('The traffic proof')
       return node('lab/traffic/proof.ts', words)
@@ -209,14 +237,18 @@ const PROOFS: Readonly<Record<string, Proof>> = {
 }
 
 const [name, ...words] = process.argv.slice(2)
-const list = Object.entries(PROOFS).map(([known, { about }]) => `  ${known.padEnd(9)} ${about}\n`)
+const list = Object.entries(PROOFS).map(([known, { about }]) => `  ${known.padEnd(10)} ${about}\n`)
 if (name === undefined) process.stdout.write(`npm run proof -- NAME\n\n${list.join('')}`)
 else {
   const proof = Object.hasOwn(PROOFS, name) ? PROOFS[name] : undefined
   if (!proof) fail(`Unknown proof: ${name}. Known: ${Object.keys(PROOFS).join(', ')}.`)
   process.exitCode = await proof.prove(words)
   // Only whole proofs count.
-  const isWhole = words.length === 0 || (words.length === 2 && words[0] === proof.option)
-  if (process.exitCode === 0 && isWhole)
-    recordPromises(['npm run proof --', name, ...words].join(' '), output, new Date().toISOString().slice(0, 10))
+  const [flag, ...values] = (proof.option ?? '').split(' ')
+  const isWhole = words.length === 0 || (words[0] === flag && words.length === 1 + values.length)
+  if (process.exitCode === 0 && isWhole) {
+    // Whether it was interrupted does not matter; how long it was does.
+    const command = ['npm run proof --', name, ...(values.length > 0 ? words : [])].join(' ')
+    recordPromises(command, output, new Date().toISOString().slice(0, 10))
+  }
 }

@@ -1,6 +1,7 @@
 /**
- * `npm run proof -- bugs [NAME…]`: applies each planted bug to a copy of the checkout, runs the test files that must notice
- * it, and fails if one does not. First runs these test files without any bug: they must pass.
+ * `npm run proof -- bugs [--resume] [NAME…]`: applies each planted bug to a copy of the checkout, runs the test files that
+ * must notice it, and fails if one does not. First runs these test files without any bug: they must pass. One bug at a time
+ * on each core. `--resume` skips what an interrupted run of the same checkout has found.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -10,23 +11,30 @@ import { ensureDebian } from '../../scripts/debian.ts'
 import { fail, say } from '../../scripts/step.ts'
 import { setUpTests } from '../../scripts/test-set-up.ts'
 import { applyHunk, type PlantedBug, plantedBugs } from './planted-bug.ts'
+import { type Outcome, Progress } from './progress.ts'
 
 /** A run of a test file. */
 interface Run {
   readonly passed: boolean
+  readonly isLate: boolean
+  readonly seconds: number
   /** The first test that failed. */
   readonly failed: string | undefined
   readonly output: string
 }
 
 const TIMEOUT_MS = 120_000
+/** Of a whole file: a bug may make it hang where no test is running. */
+const FILE_TIMEOUT_MS = 300_000
+const RESUME = '--resume'
 const FAILED = /^ *not ok \d+ - (.+)\n/m
 const root = resolve(import.meta.dirname, '../..')
 /** Of its own: two of these proofs may run at once. */
 const place = join(root, `.cache/bugs-${process.pid}`)
 const NOT_COPIED = new Set(['.git', '.cache', 'node_modules'])
 
-const names = process.argv.slice(2)
+const names = process.argv.slice(2).filter((word) => word !== RESUME)
+const progress = new Progress(root, process.argv.includes(RESUME))
 const all = plantedBugs(root)
 const unknown = names.find((name) => !all.some((bug) => bug.name === name))
 if (unknown !== undefined)
@@ -41,12 +49,14 @@ delete process.env['STATIC_TEST_BUNDLES']
 const copies = Array.from({ length: availableParallelism() }, (_, at) => makeCopy(join(place, String(at))))
 const broken: string[] = []
 const survivors = new Set<string>()
+const table: string[] = []
 
 const proofs = [...new Set(bugs.flatMap((bug) => bug.proofs))]
 say(`Running ${proofs.length} test files without a bug`)
 await shareOut(proofs, async (proof, copy) => {
+  if (progress.of(proof)) return
   const run = await runTest(copy, proof)
-  if (run.passed) return
+  if (run.passed) return progress.add(proof, { verdict: 'passes', seconds: run.seconds })
   broken.push(proof)
   process.stdout.write(`${proof} fails without a bug:\n${run.output}\n`)
 })
@@ -55,17 +65,18 @@ if (broken.length > 0) fail(`Without a bug, these fail: ${broken.join(', ')}.`)
 say(`Planting ${bugs.length} bugs`)
 await shareOut(bugs, async (bug, copy) => {
   for (const proof of bug.proofs) {
-    const run = await runWith(bug, proof, copy)
-    const first = run.failed
-    if (run.passed || first === undefined) survivors.add(bug.name)
-    const verdict = run.passed ? 'SURVIVES' : first === undefined ? 'NO TEST FAILED' : 'caught'
-    process.stdout.write(
-      `${verdict.padEnd(8)}  ${bug.name}: ${bug.about}\n${' '.repeat(10)}${proof}: ${first ?? '-'}\n`,
-    )
-    if (!run.passed && first === undefined) process.stdout.write(`${run.output}\n`)
+    const key = `${bug.name} ${proof}`
+    const outcome = progress.of(key) ?? (await plant(bug, proof, copy))
+    progress.add(key, outcome)
+    const { verdict, seconds, failed } = outcome
+    if (verdict !== 'caught') survivors.add(bug.name)
+    const row = `${verdict.padEnd(8)} ${seconds.toFixed(0).padStart(4)} s  ${bug.name}: ${bug.about}`
+    table.push(row)
+    process.stdout.write(`${row}\n${' '.repeat(17)}${proof}: ${failed ?? '-'}\n`)
   }
 })
 rmSync(place, { recursive: true, force: true })
+process.stdout.write(`\n${table.sort().join('\n')}\n\n`)
 process.stdout.write(`promise T14: ${bugs.length - survivors.size} of ${bugs.length} planted bugs caught\n`)
 if (survivors.size > 0) fail(`Not caught: ${[...survivors].join(', ')}. A bug that survives is a missing test.`)
 
@@ -94,6 +105,14 @@ function makeCopy(copy: string): string {
   return copy
 }
 
+async function plant(bug: PlantedBug, proof: string, copy: string): Promise<Outcome> {
+  const { passed, isLate, failed, seconds, output } = await runWith(bug, proof, copy)
+  if (passed) return { verdict: 'SURVIVES', seconds }
+  if (failed !== undefined) return { verdict: 'caught', seconds, failed }
+  process.stdout.write(`${output}\n`)
+  return { verdict: isLate ? 'TIMEOUT' : 'NO TEST FAILED', seconds }
+}
+
 async function runWith(bug: PlantedBug, proof: string, copy: string): Promise<Run> {
   const originals = new Map<string, string>()
   try {
@@ -116,15 +135,25 @@ async function runTest(copy: string, file: string): Promise<Run> {
   const child = spawn(process.execPath, words, { cwd: copy, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   let output = ''
   let failed: string | undefined
+  let isLate = false
+  const started = performance.now()
+  const end = (): void => {
+    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+  }
+  const timer = setTimeout(() => {
+    isLate = true
+    end()
+  }, FILE_TIMEOUT_MS)
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
       output += text
       if (failed !== undefined) return
       failed = FAILED.exec(output)?.[1]
       // What waits for something that the bug prevents would wait for its timeout.
-      if (failed !== undefined && child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+      if (failed !== undefined) end()
     })
   }
   const code = await new Promise<number | null>((done, reject) => child.on('error', reject).on('close', done))
-  return { passed: code === 0, failed, output }
+  clearTimeout(timer)
+  return { passed: code === 0, isLate, failed, output, seconds: (performance.now() - started) / 1000 }
 }

@@ -32,6 +32,9 @@ for (const way of waysFor('quic')) {
     // Owner, founder gone, seven added, their re-key: four. Then every commit of every round.
     assert.equal((await takeEnvelope(channels[1]!)).epoch, 4 + 8 * ROUNDS)
     await agree(channels)
+    t.diagnostic(
+      `promise T5: ${way}: ${8 * ROUNDS} commits of eight agents at once, one in each slot, one order for all`,
+    )
   })
 
   test(`members join, are removed, leave and commit at random while all send, ${way}`, async (t) => {
