@@ -7,7 +7,8 @@ import { type Connection, samplesOf } from '../../lab/traffic/features.ts'
 import { plantLeak } from '../../lab/traffic/leak.ts'
 import { readPackets } from '../../lab/traffic/pcap.ts'
 import { tryToTell } from '../../lab/traffic/permutation.ts'
-import { fisher } from '../../lab/traffic/pooled.ts'
+import type { Finding, Findings } from '../../lab/traffic/findings.ts'
+import { fisher, pooled } from '../../lab/traffic/pooled.ts'
 import { windowsOf } from '../../lab/traffic/schedule.ts'
 import { burstsOf, onlyInOne, sizesOf } from '../../lab/traffic/sizes.ts'
 import { synthetic } from '../../lab/traffic/synthetic.ts'
@@ -184,4 +185,21 @@ test('runs that each show little show it together, and runs that show nothing do
     (p) => p < 0.1,
   )
   assert.ok(Math.abs(low.length / 4000 - 0.1) < 0.02, `${low.length} of 4000`)
+})
+
+test('runs are averaged and pooled, each with its own tries', () => {
+  const finding = (auc: number, p: number): Finding => ({ auc, p, seed: 1 }) as Finding
+  const run = (seed: number, auc: number, p: number, leak: number): Findings => {
+    const strict = finding(auc, p)
+    const way = { profiles: { strict }, strictTries: [strict], plantedLeak: { share: 0.1, auc: 0.58, p: leak } }
+    return { seed, ways: { quic: way, grpc: way } } as unknown as Findings
+  }
+  const first = run(6, 0.52, 0.2, 0.0025)
+  assert.equal(pooled([first]), first)
+  const both = pooled([first, run(106, 0.5, 0.6, 0.02)])
+  const { profiles, strictTries, plantedLeak } = both.ways.grpc
+  assert.deepEqual([profiles.strict?.auc, profiles.strict?.p], [0.51, 0.3744])
+  assert.equal(strictTries.length, 2)
+  assert.equal(plantedLeak?.p, 0.02, 'each run must find its leak')
+  assert.deepEqual(both.runs, [{ seed: 6 }, { seed: 106 }])
 })
