@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { EventEmitter } from 'node:events'
-import type { Server, Socket } from 'node:net'
+import type { Server } from 'node:net'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { takeTurns } from '../src/handshake-turns.ts'
@@ -17,7 +17,7 @@ function makeServer(begun: Fake[]): (socket: Fake) => void {
   const server = new EventEmitter()
   server.on('connection', (socket: Fake) => begun.push(socket))
   takeTurns(server as Server)
-  return (socket) => void server.emit('connection', socket as Partial<Socket>)
+  return (socket) => void server.emit('connection', socket)
 }
 
 test('few handshakes begin in one turn, and no address waits for all of another', async () => {
