@@ -6,6 +6,7 @@ import { plainAddress, subjectOf } from '@static/node/address'
 import { networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
 import { RESET_WINDOW_MS, Resets } from './resets.ts'
+import { Streak } from './streak.ts'
 
 /** The limits of a port. Times are in milliseconds. */
 export interface Http2Limits {
@@ -170,26 +171,22 @@ export class Connections {
       const late = setTimeout(() => socket?.destroy(), this.#limits.closeMs)
       session.once('close', () => clearTimeout(late))
     }, this.#limits.idleMs)
-    let resets = 0
-    let windowStart = 0
+    const streak = new Streak(this.#limits, this.#resets, subject)
     session.once('remoteSettings', () => clearTimeout(expectSettings))
     session.on('stream', (stream) => {
       streams++
+      const check = (isOver: boolean): void => {
+        if (!isOver || session.destroyed) return
+        this.#log.cut(address, 'resets')
+        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
+      }
+      // A read can bring thousands of streams that are reset at once: the first ones too many end the rest.
+      check(streak.opened(performance.now()))
       stream.once('close', () => {
         streams--
         if (isRefused) leave(session)
         if (streams === 0) idle.refresh()
-        if (stream.rstCode === constants.NGHTTP2_NO_ERROR || session.destroyed) return
-        const now = performance.now()
-        if (now - windowStart > RESET_WINDOW_MS) {
-          windowStart = now
-          resets = 0
-        }
-        resets++
-        this.#resets.add(subject, now)
-        if (resets <= this.#limits.resets && !this.#resets.isOver(subject, now)) return
-        this.#log.cut(address, 'resets')
-        session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
+        if (!session.destroyed) check(streak.closed(stream.rstCode, performance.now()))
       })
     })
     session.once('close', () => {

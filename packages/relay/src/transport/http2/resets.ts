@@ -25,12 +25,12 @@ export class Resets {
     this.#limit = limit
   }
 
-  /** Counts one, of an address as limits count them. */
-  add(subject: string, now: number): void {
+  /** Counts some, of an address as limits count them. */
+  add(subject: string, now: number, resets = 1): void {
     this.#move(now)
     const [own = '', network] = keysOf(subject)
-    this.#count(own, this.#limit, now)
-    if (network !== undefined) this.#count(network, networkLimit(this.#limit), now)
+    this.#count(own, resets, this.#limit, now)
+    if (network !== undefined) this.#count(network, resets, networkLimit(this.#limit), now)
   }
 
   /** Whether an address, or its network, has reset too many streams a short while ago. */
@@ -38,8 +38,8 @@ export class Resets {
     return keysOf(subject).some((key) => now < (this.#barred.get(key) ?? 0))
   }
 
-  #count(key: string, limit: number, now: number): void {
-    const count = (this.#counts.get(key) ?? 0) + 1
+  #count(key: string, resets: number, limit: number, now: number): void {
+    const count = (this.#counts.get(key) ?? 0) + resets
     this.#counts.set(key, count)
     if (count <= limit) return
     this.#barred.delete(key)
