@@ -1,5 +1,7 @@
 /** The table of promises, which proofs write themselves. */
 import assert from 'node:assert/strict'
+import { globSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { test } from 'node:test'
 import { updatedPage } from '../../scripts/promises.ts'
 
@@ -24,4 +26,18 @@ test('a result of no promise, or a page without a table, is refused', () => {
   const row = { id: 'T99', command: 'x', result: 'y', date: 'z' }
   assert.throws(() => updatedPage(PAGE, [row]), /no promise T99/)
   assert.throws(() => updatedPage('', [{ ...row, id: 'T1' }]), /no table/)
+})
+
+test('each promise has a proof that prints its row', () => {
+  const cwd = resolve(import.meta.dirname, '../..')
+  const files = globSync(['lab/**/*.ts', '{tests,packages}/*/**/*.ts', 'scripts/proof.ts'], {
+    cwd,
+    exclude: (path) => path.endsWith('node_modules'),
+  })
+  const printed = new Set<string>()
+  for (const file of files) {
+    for (const [, id = ''] of readFileSync(resolve(cwd, file), 'utf8').matchAll(/`promise (T\d+): /g)) printed.add(id)
+  }
+  const missing = Array.from({ length: 15 }, (_, at) => `T${at + 1}`).filter((id) => !printed.has(id))
+  assert.deepEqual(missing, [])
 })

@@ -16,6 +16,7 @@ import { type Effect, FORMS, type Input, type Way } from '../../src/session/io.t
 import { RESUME } from './stage.ts'
 
 /** More with STATIC_LONG=1. */
+const REPLAYED = 20
 const LIVES = process.env['STATIC_LONG'] === '1' ? 200 : 30
 const LIFE_MS = 300_000
 const MAX_WAIT_MS = 62_000
@@ -337,4 +338,15 @@ test(`${LIVES} lives`, (t) => {
   }
   t.diagnostic(`${opened} sessions, ${answered} answers, ${lost} lost, ${probed} moves to QUIC`)
   assert.ok(opened > LIVES * 3 && answered > LIVES * 10 && lost > LIVES && probed > LIVES / 10, 'the lives were lively')
+})
+
+test('the same seed gives the same life', (t) => {
+  const summary = (seed: number): readonly number[] => {
+    const lived = new Life(seed)
+    lived.run()
+    return [lived.opened, lived.answered, lived.lost, lived.probed]
+  }
+  const replayed = Math.min(LIVES, REPLAYED)
+  for (let seed = SEED; seed < SEED + replayed; seed++) assert.deepEqual(summary(seed), summary(seed))
+  t.diagnostic(`promise T13: sessions: ${replayed} lives from seed ${SEED} on, each the same when run again`)
 })
