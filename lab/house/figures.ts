@@ -46,6 +46,8 @@ const MEMBER =
 const IMPORT = /(?:^|\})(?:import|export)?[^'"]*\bfrom '(\.[^']+)'|^import '(\.[^']+)'/
 const ANY = /(?::|\bas|[<,|&]) ?any\b/
 const COMMENT = /^(?:\/\/|\/?\*)/
+/** Sentences may say "any". */
+const TEXT = /'[^']*'/g
 /** Lines that say little: punctuation, or a list of names that an import or export has. */
 const THIN = /^(?:\W*|(?:type )?\w+,?)$/
 const COPY_LINES = 6
@@ -72,7 +74,9 @@ export function figuresOf({ name, sources }: PackageSource): Figures {
     mostPublic: classes.toSorted((a, b) => b.members - a.members)[0],
     circles: circlesOf(sources),
     anys: sources.flatMap(({ path, lines }) =>
-      lines.flatMap((line, at) => (ANY.test(line) && !COMMENT.test(line.trim()) ? [`${path}:${at + 1}`] : [])),
+      lines.flatMap((line, at) =>
+        ANY.test(line.replaceAll(TEXT, '')) && !COMMENT.test(line.trim()) ? [`${path}:${at + 1}`] : [],
+      ),
     ),
   }
 }
