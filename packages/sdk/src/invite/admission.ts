@@ -103,6 +103,8 @@ function reserve(
     // Already added, by this invite or another: its Welcome is waiting at the relay.
     if (again && (known.state === 'added' || known.state === 'here') && isIn(membership, agent)) continue
     try {
+      // It has joined with this request before, and left: only the relay has it still.
+      if (again && known.state === 'here') throw StaticError.of('invite_invalid')
       const identity = toHex(candidate.identity)
       if (identities.has(identity)) throw StaticError.of('identity_changed')
       const hasUse = again && known.state === 'taken' && known.invite === invite.record.id

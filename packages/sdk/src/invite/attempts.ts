@@ -18,7 +18,7 @@ import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
-import { helloDelayMs } from './hello.ts'
+import { helloDelayMs, isAmong } from './hello.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
@@ -49,6 +49,8 @@ export class JoinAttempts {
   readonly #agent: AgentServices
   readonly #relay: string
   readonly #attempts = new Map<string, Attempt>()
+  /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
+  readonly #entering = new Set<ChannelId>()
   #info: SessionInfo | undefined
   #stopped = false
 
@@ -92,10 +94,14 @@ export class JoinAttempts {
     for (const attempt of this.#attempts.values()) this.#proceed(attempt)
   }
 
-  /** Handles a Welcome for an invite; returns false if this agent did not ask for it. */
+  /**
+   * Handles a Welcome for a request of this agent; returns false if it is for none. Anyone who knows the id of an invite can
+   * name it, but only who has read the request knows the KeyPackage.
+   */
   welcomed(delivered: DeliverWelcome): boolean {
     const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
-    const attempt = this.#attempts.get(toHex(inviteId)) ?? this.#attemptWith(welcome)
+    const asked = this.#attemptsWith(welcome)
+    const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
     if (!attempt) return false
     this.#enter(attempt, delivered).catch((error: unknown) => {
       const refused = StaticError.from(error)
@@ -139,7 +145,11 @@ export class JoinAttempts {
 
   /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
   dropped(id: ChannelId): void {
-    for (const attempt of this.#attemptsOn(id)) this.#proceed(attempt)
+    for (const attempt of this.#attemptsOn(id)) {
+      // Who has heard this agent takes the same request for a replay.
+      if (!this.#entering.has(id)) this.#agent.keyPackages.forget(attempt.record.keyPackage)
+      this.#proceed(attempt)
+    }
   }
 
   stop(): void {
@@ -279,6 +289,7 @@ export class JoinAttempts {
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     try {
       await memberships.names.run(name, async () => {
+        this.#entering.add(id)
         if (attempt.outdated && same(attempt.outdated, sha256(welcome))) return
         const leaving = memberships.get(id)
         if (leaving?.name === name && leaving.state === 'leaving') {
@@ -327,7 +338,9 @@ export class JoinAttempts {
         this.#proceed(attempt)
       })
     } finally {
-      context.deliveries.acknowledge(id, Number(delivered.position?.index ?? 0n))
+      this.#entering.delete(id)
+      // Of its own channel: an index of another one would skip entries of this one.
+      context.deliveries.acknowledge(toHex(delivered.channelId), Number(delivered.position?.index ?? 0n))
     }
   }
 
@@ -370,9 +383,10 @@ export class JoinAttempts {
     return attempt
   }
 
-  /** The attempt whose KeyPackage a Welcome is for, if the Welcome does not name the invite: only its request has it. */
-  #attemptWith(welcome: Uint8Array): Attempt | undefined {
-    return [...this.#attempts.values()].find(({ record }) => this.#agent.keyPackages.isFor(welcome, record.keyPackage))
+  /** The attempts whose KeyPackage a Welcome is for: tokens to one channel share a request. */
+  #attemptsWith(welcome: Uint8Array): Attempt[] {
+    const { keyPackages } = this.#agent
+    return [...this.#attempts.values()].filter(({ record }) => keyPackages.isFor(welcome, record.keyPackage))
   }
 
   #attemptsOn(channel: ChannelId): Attempt[] {
@@ -383,12 +397,4 @@ export class JoinAttempts {
     const membership = this.#agent.memberships.get(record.channel)
     return membership?.state === 'joining' && !membership.failure ? membership : undefined
   }
-}
-
-/** Whether a nonce is one of those that a greeting answers, one after the other. */
-function isAmong(nonce: Uint8Array, nonces: Uint8Array): boolean {
-  for (let at = 0; at + nonce.length <= nonces.length; at += nonce.length) {
-    if (same(nonce, nonces.subarray(at, at + nonce.length))) return true
-  }
-  return false
 }

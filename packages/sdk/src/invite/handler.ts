@@ -17,14 +17,16 @@ export interface InviteHandler {
   listed(id: ChannelId): void
   /** An agent was added by an invite that members may use. */
   used(id: ChannelId, invite: string): void
+  /** As the owner, this agent has removed a member for its silence: its use of the invite is given back. */
+  returned(invite: string): void
   /** A verified control message of the SDK. */
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** A channel has failed. */
   failed(name: string): void
   /** A channel and all its data are gone. */
   dropped(id: ChannelId): void
-  /** The application is about to remove a member. */
-  removing(id: ChannelId, agent: AgentId): Promise<void>
+  /** The application is about to remove a member. Returns what to call when it is removed, or cannot be. */
+  removing(id: ChannelId, agent: AgentId): Promise<() => void>
   /** Nothing more will happen: the application closed the agent, or the agent has failed. */
   stop(cause: StaticError | undefined): void
 }

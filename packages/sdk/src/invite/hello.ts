@@ -1,4 +1,5 @@
-/** When a joiner repeats its hello (SPEC 6.2). */
+/** The hellos of joiners (SPEC.md, 6.3): when they are repeated, and what answers them. */
+import { same } from '../core/bytes.ts'
 
 const HELLO_MS = 2000
 const LONGEST_HELLO_MS = 600_000
@@ -9,4 +10,12 @@ const MEMBERS_PER_HELLO = 16
 export function helloDelayMs(repeats: number, members: number): number {
   const first = HELLO_MS * Math.max(1, members / MEMBERS_PER_HELLO)
   return Math.min(Math.round(first * 2 ** repeats), LONGEST_HELLO_MS)
+}
+
+/** Whether a nonce is one of those that a greeting answers, one after the other. */
+export function isAmong(nonce: Uint8Array, nonces: Uint8Array): boolean {
+  for (let at = 0; at + nonce.length <= nonces.length; at += nonce.length) {
+    if (same(nonce, nonces.subarray(at, at + nonce.length))) return true
+  }
+  return false
 }

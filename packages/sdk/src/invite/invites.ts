@@ -47,6 +47,10 @@ export class Invites implements InviteHandler {
     this.issuer.used(id, invite)
   }
 
+  returned(invite: string): void {
+    this.issuer.returned(invite)
+  }
+
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
     const membership = this.#agent.memberships.get(id)
     if (!membership) return
@@ -63,8 +67,8 @@ export class Invites implements InviteHandler {
     this.attempts.dropped(id)
   }
 
-  async removing(id: ChannelId, agent: AgentId): Promise<void> {
-    await this.issuer.removing(id, agent)
+  async removing(id: ChannelId, agent: AgentId): Promise<() => void> {
+    return await this.issuer.removing(id, agent)
   }
 
   stop(cause: StaticError | undefined): void {

@@ -184,6 +184,13 @@ export class IssuedInvites {
     if (this.isAlive(returned)) await unlessRefused(this.#register(returned))
   }
 
+  /** The relay may not know of uses that were returned before this agent was stopped. */
+  async registerReturned(): Promise<void> {
+    for (const record of this.records.filter(({ returned }) => returned > 0)) {
+      if (this.isAlive(record)) await unlessRefused(this.#register(record))
+    }
+  }
+
   /** Members count the uses of an invite that they may use; this agent is one of them. */
   counted(id: string, count: number): void {
     const invite = this.#invites.get(id)

@@ -49,6 +49,8 @@ export class InviteIssuer {
   readonly #shared: SharedInvites
   readonly #greeter: Greeter
   readonly #stopTicking: () => void
+  /** Resolved when no member of the channel is being removed. */
+  readonly #removals = new Map<ChannelId, Promise<void>>()
   #openedAt: Time | undefined
   #isStopped = false
 
@@ -66,6 +68,8 @@ export class InviteIssuer {
 
   /** A session is open. */
   opened(): void {
+    // Uses that were returned just before a crash.
+    if (this.#openedAt === undefined) this.#watch(this.#issued.registerReturned())
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
     for (const { admissions, sender } of this.#agent.memberships) {
@@ -91,6 +95,11 @@ export class InviteIssuer {
     if (!membership || membership.owner !== this.#agent.context.agentId) return
     this.#shared.used(membership, invite)
     if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(membership)))
+  }
+
+  /** A member was removed for its silence. */
+  returned(invite: string): void {
+    this.#watch(this.#issued.returnUse(invite, true))
   }
 
   /** A channel is gone. */
@@ -126,13 +135,19 @@ export class InviteIssuer {
         `\`ttl\` is ${seconds}. It must be more than 0 seconds and at most a year.`,
       )
     }
-    if (admit !== 'owner') this.#checkShared(membership, maxUses, admit)
+    if (admit !== 'owner') {
+      // Whoever is being removed must not learn of it.
+      while (this.#removals.has(id)) await this.#removals.get(id)
+      this.#checkShared(membership, maxUses, admit)
+    }
     const secret = context.random(SECRET_BYTES)
     const keys = inviteKeys(secret)
     const expiresAt = context.now() + Math.floor(lifetimeMs)
     const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
     await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false, admit }, keys })
     await this.#shared.publish(membership)
+    // A member was removed meanwhile, so that all invites were ended.
+    if (admit !== 'owner') this.#issued.checkAlive(record.id)
     this.#polls.start(id)
     return encodeToken({ ...placeOf(membership), admit, name, secret, expiresAt, relay: this.#relay })
   }
@@ -177,9 +192,30 @@ export class InviteIssuer {
 
   /**
    * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it, and
-   * all whose keys it knows.
+   * all whose keys it knows. Members may use no others until the returned function is called.
    */
-  async removing(channel: ChannelId, agent: AgentId): Promise<void> {
+  async removing(channel: ChannelId, agent: AgentId): Promise<() => void> {
+    const done = this.#beginRemoval(channel)
+    try {
+      await this.#endInvites(channel, agent)
+      return done
+    } catch (error) {
+      done()
+      throw error
+    }
+  }
+
+  #beginRemoval(channel: ChannelId): () => void {
+    const before = this.#removals.get(channel)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const all = Promise.all([before, promise]).then(() => {
+      if (this.#removals.get(channel) === all) this.#removals.delete(channel)
+    })
+    this.#removals.set(channel, all)
+    return resolve
+  }
+
+  async #endInvites(channel: ChannelId, agent: AgentId): Promise<void> {
     const membership = this.#agent.memberships.get(channel)
     if (membership?.group?.members.has(agent) === true) await this.#shared.end(membership)
     const joiner = this.#issued.joiner(channel, agent)

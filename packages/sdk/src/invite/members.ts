@@ -108,6 +108,7 @@ function choose(
     if (listed && left === undefined) continue
     if (!listed || left === undefined) failed(each, StaticError.of('invite_revoked'))
     else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
+    else if (admissions.isReplayed(agent, each.encryptionKey)) failed(each, StaticError.of('invite_invalid'))
     else if (left <= 0) failed(each, StaticError.of('invite_used_up'))
     else if (context.pins.conflict(owner, identity, agent) !== undefined)
       failed(each, StaticError.of('identity_changed'))

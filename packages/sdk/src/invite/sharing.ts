@@ -7,7 +7,7 @@ import type { AgentServices } from '../core/agent/services.ts'
 import { same } from '../core/bytes.ts'
 import { encodeList, type ListedInvite } from '../core/channel/admissions/invite-list.ts'
 import type { Membership } from '../core/channel/membership.ts'
-import type { AgentId, UseRecord } from '../ports.ts'
+import type { UseRecord } from '../ports.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 
 /** A joiner may say hello as long as the relay keeps its Welcome. */
@@ -73,20 +73,21 @@ export class SharedInvites {
       const use = admissions.useOf(agent)
       return use?.slot === slot && (isBeyond || isSilent(membership, use))
     }
-    let removed: readonly AgentId[] = []
+    if (!isBeyond) {
+      admissions.removing(uses)
+      await this.#agent.context.journal.written()
+    }
     await committer.commit((group) => {
-      removed = uses.filter((use) => group.members.has(use.agent) && isDue(use)).map(({ agent }) => agent)
-      return removed.length > 0 ? { removes: removed.map((agent) => fromHex(agent)) } : undefined
+      const removed = uses.filter((use) => group.members.has(use.agent) && isDue(use))
+      return removed.length > 0 ? { removes: removed.map(({ agent }) => fromHex(agent)) } : undefined
     })
-    if (isBeyond) return
-    for (const { agent, invite } of uses) if (removed.includes(agent)) await this.#issued.returnUse(invite, true)
-    await this.publish(membership)
+    if (!isBeyond) await this.publish(membership)
   }
 }
 
 /** Whether nothing of a joiner was read since it was added: its hello may be lost, unlike what it sent later. */
 function isSilent({ history }: Membership, { agent, state }: UseRecord): boolean {
-  return state === 'added' && history.sender(agent) === undefined
+  return (state === 'added' || state === 'removing') && history.sender(agent) === undefined
 }
 
 /** An invite as the group's list has it. */

@@ -64,17 +64,23 @@ export interface UseRecord {
   readonly slot: number
   /** Invite id, hexadecimal. */
   readonly invite: string
+  /** The encryption key of the leaf that it was added with: it identifies the request. */
+  readonly leafKey: Uint8Array
   /** Who added it. */
   readonly by: AgentId
   readonly since: Time
-  /** `heard`: it said hello, and this agent has yet to answer. `here`: it said hello, and was answered if necessary. */
-  readonly state: 'added' | 'heard' | 'here'
+  /**
+   * `heard`: it said hello, and this agent has yet to answer. `here`: it said hello, and was answered if necessary.
+   * `removing`: as the owner, this agent removes it for its silence. `returned`: it was removed, and its use given back.
+   */
+  readonly state: 'added' | 'heard' | 'here' | 'removing' | 'returned'
   /** Whether the invite had no uses left, or was not in the list: the owner removes the agent. */
   readonly beyond: boolean
 }
 
 /** Whom a member is about to add in this epoch, and by which invites. */
 export interface ClaimRecord {
+  /** The member; for a claim of this agent that is not in the log yet, its message id instead. */
   readonly by: AgentId
   /** As in its message. */
   readonly claims: Uint8Array

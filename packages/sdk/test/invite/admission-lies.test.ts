@@ -7,9 +7,7 @@ import { GapNoticeSchema, JoinRequestSchema } from '@static/protocol/relay'
 import { sealRequest } from '../../src/invite/join-request.ts'
 import { Agent, engine, NAME } from '../mls/support.ts'
 import { outsider, Player } from '../support/stage.ts'
-import { Crowd, shared } from './crowd.ts'
-
-const NAMES = ['owner', 'bob', 'carol', 'mallory']
+import { NAMES, openCrowd, shared } from './crowd.ts'
 
 /** The relay says that it no longer has the messages of a member, and shows this player all else. */
 function hideMessages(player: Player, from: Player): void {
@@ -28,11 +26,7 @@ function hideMessages(player: Player, from: Player): void {
 }
 
 test('a member that claims many joiners does not hold the others back from one of them again', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(3)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, invite, joiner } = await openCrowd(3)
   const { claims } = stage.player('mallory').membership.admissions
   const claim = async (agents: readonly string[]): Promise<void> => {
     void claims.claim(agents.map((agent) => ({ invite: invite.listed.id, agent })))
@@ -50,11 +44,7 @@ test('a member that claims many joiners does not hold the others back from one o
 })
 
 test('a list of the owner that a commit overtakes does not give a newcomer the counts of before', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage, owner } = crowd
-  const invite = crowd.invite(3)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, owner, invite, joiner } = await openCrowd(3)
   // The owner's list is on its way while bob admits.
   let held = true
   stage.refuse = (player, { case: kind }) =>
@@ -75,10 +65,7 @@ test('a list of the owner that a commit overtakes does not give a newcomer the c
 
 test('a member that adds an agent which it has claimed counts the use like all others, however it adds it', async () => {
   for (const restarted of [false, true]) {
-    const crowd = await Crowd.start(NAMES)
-    const { stage } = crowd
-    const invite = crowd.invite(3)
-    await crowd.publish(invite)
+    const { stage, invite } = await openCrowd(3)
     const { keyPackage, agentId } = await outsider(stage, 'joiner')
     let bob = stage.player('bob')
     void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
@@ -93,10 +80,7 @@ test('a member that adds an agent which it has claimed counts the use like all o
 
 for (const victim of ['carol', 'owner']) {
   test(`the relay hides a claim from ${victim} in a gap: it admits no one too many`, async () => {
-    const crowd = await Crowd.start(NAMES)
-    const { stage } = crowd
-    const invite = crowd.invite(1)
-    await crowd.publish(invite)
+    const { crowd, stage, invite } = await openCrowd(1)
     const [first, second] = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
     const [bob, deceived] = [stage.player('bob'), stage.player(victim)]
     hideMessages(deceived, bob)
@@ -117,11 +101,7 @@ for (const victim of ['carol', 'owner']) {
 }
 
 test('the relay hides a revocation from a member in a gap: it admits no one until it is told the counts again', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(2)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, joiner } = await openCrowd(2)
   const bob = stage.player('bob')
   hideMessages(bob, crowd.owner)
   await crowd.publish()
@@ -137,11 +117,7 @@ test('the relay hides a revocation from a member in a gap: it admits no one unti
 })
 
 test('a joiner that cannot be added makes a member claim it less and less often', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(3, 86_400_000)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, joiner } = await openCrowd(3, 86_400_000)
   stage.refuse = (_, { case: kind }) => (kind === 'sendCommit' ? { code: 'invalid_request' } : undefined)
   const bob = stage.player('bob')
   const before = stage.log.length
@@ -159,10 +135,7 @@ test('a joiner that cannot be added makes a member claim it less and less often'
 })
 
 test('who has sent anything is not silent, and who was added again is not who was silent before', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage, owner } = crowd
-  const invite = crowd.invite(9, 30 * 86_400_000)
-  await crowd.publish(invite)
+  const { crowd, stage, owner, invite } = await openCrowd(9, 30 * 86_400_000)
   const [heard, again] = [await crowd.joiner('heard', invite.keys), await outsider(stage, 'again')]
   const bob = stage.player('bob')
   crowd.poll(bob, [heard.request])
@@ -185,10 +158,7 @@ test('who has sent anything is not silent, and who was added again is not who wa
 })
 
 test('a member adds a joiner and does not let it in: it asks with a new KeyPackage, and the owner adds it again', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(3)
-  await crowd.publish(invite)
+  const { crowd, stage, invite } = await openCrowd(3)
   const agent = new Agent('joiner')
   const place = { channelId: stage.channelId, name: NAME, owner: fromHex(stage.owner) }
   const ask = (keyPackage: Uint8Array): ReturnType<typeof create<typeof JoinRequestSchema>> => {

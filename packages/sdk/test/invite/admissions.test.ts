@@ -7,13 +7,11 @@ import { sealRequest } from '../../src/invite/join-request.ts'
 import { admitAsMember } from '../../src/invite/members.ts'
 import { NAME } from '../mls/support.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
-import { Crowd, type Joiner, shared } from './crowd.ts'
+import { Crowd, type Joiner, NAMES, openCrowd, shared } from './crowd.ts'
 
 const DAY_MS = 86_400_000
 /** Longer than others leave a joiner to who has claimed it. */
 const POLITE_MS = 61_000
-const NAMES = ['owner', 'bob', 'carol', 'mallory']
-
 /** Everybody is in the same place and counts alike. */
 function agree(crowd: Crowd, invite: string, count: number | undefined): void {
   for (const player of crowd.stage.players) {
@@ -32,10 +30,7 @@ const beyond = (player: Player): string[] =>
     .map(({ member }) => member)
 
 test('the relay gives one request to two members: the joiner is added once', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const invite = crowd.invite(3)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, invite, joiner } = await openCrowd(3)
   for (const name of ['bob', 'carol']) crowd.poll(crowd.stage.player(name), [joiner.request])
   await crowd.stage.advance(4000, 500)
   // Given again, also to the owner: it is in the group.
@@ -46,11 +41,7 @@ test('the relay gives one request to two members: the joiner is added once', asy
 })
 
 test('the relay says that an invite is used up: no one is stuck, and the joiner comes in later', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(3)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, invite, joiner } = await openCrowd(3)
   stage.refuse = (_, { case: kind }) => (kind === 'sendCommit' ? { code: 'invite_used_up' } : undefined)
   crowd.poll(stage.player('bob'), [joiner.request])
   await stage.advance(4000, 500)
@@ -64,11 +55,7 @@ test('the relay says that an invite is used up: no one is stuck, and the joiner 
 })
 
 test('a member that claims a joiner and does nothing holds the others back for a minute, once', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(3)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, invite, joiner } = await openCrowd(3)
   const claims = [{ invite: invite.listed.id, agent: joiner.agentId }]
   const claim = (): void => void stage.player('mallory').membership.admissions.claims.claim(claims)
   claim()
@@ -84,10 +71,7 @@ test('a member that claims a joiner and does nothing holds the others back for a
 })
 
 test('a member that admits too many: all are told, and the owner removes who was too many', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(2)
-  await crowd.publish(invite)
+  const { crowd, stage, invite } = await openCrowd(2)
   const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
   const third = await crowd.joiner('j3', invite.keys)
   const mallory = stage.player('mallory')
@@ -109,11 +93,7 @@ test('a member that admits too many: all are told, and the owner removes who was
 })
 
 test('the relay hides a revocation from a member that was away: it hears of it before it can admit', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(2)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, joiner } = await openCrowd(2)
   const bob = stage.player('bob')
   bob.lose()
   await crowd.publish()
@@ -129,11 +109,7 @@ test('the relay hides a revocation from a member that was away: it hears of it b
 })
 
 test('a member admits by an invite that was revoked: all are told, and the owner removes who came', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(2)
-  await crowd.publish(invite)
-  const joiner = await crowd.joiner('joiner', invite.keys)
+  const { crowd, stage, invite, joiner } = await openCrowd(2)
   await crowd.publish()
   const mallory = stage.player('mallory')
   Object.defineProperty(mallory.membership.admissions, 'invite', { value: () => invite.listed })
@@ -184,10 +160,7 @@ test('a list that is older, of another channel or not signed by the owner is not
 })
 
 test('who loses a slot claims again, so that all count its use', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(5)
-  await crowd.publish(invite)
+  const { crowd, stage, invite } = await openCrowd(5)
   const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
   const [bob, carol] = [stage.player('bob'), stage.player('carol')]
   for (const [n, player] of [bob, carol].entries()) crowd.poll(player, requestsOf(joiners.slice(n, n + 1)))
@@ -203,10 +176,7 @@ test('who loses a slot claims again, so that all count its use', async () => {
 })
 
 test('a claim counts in its own epoch alone', async () => {
-  const crowd = await Crowd.start(NAMES)
-  const { stage } = crowd
-  const invite = crowd.invite(5)
-  await crowd.publish(invite)
+  const { crowd, stage, invite } = await openCrowd(5)
   const { keyPackage, agentId } = await outsider(stage, 'joiner')
   const bob = stage.player('bob')
   void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
@@ -260,11 +230,7 @@ test('a removed member with the relay shows an old group: the owner never confir
 
 test('a newcomer of another member is confirmed by any message or commit of the owner, also after a restart', async () => {
   for (const how of ['message', 'commit'] as const) {
-    const crowd = await Crowd.start(NAMES)
-    const { stage } = crowd
-    const invite = crowd.invite(2)
-    await crowd.publish(invite)
-    const joiner = await crowd.joiner('joiner', invite.keys)
+    const { crowd, stage, joiner } = await openCrowd(2)
     crowd.poll(stage.player('bob'), [joiner.request])
     await stage.advance(5000, 500)
     let player = await joiner.enter()
@@ -302,7 +268,8 @@ test('who stays silent for a week is removed by the owner, who gives the use bac
   for (const { membership } of stage.players) membership.admissions.hello(late.agentId)
   stage.now += DAY_MS
   void sharing.tidy(owner.membership)
-  await stage.settle()
+  // It is on disk before the commit.
+  for (let turns = 0; turns < 3; turns++) await stage.settle()
   const { members } = stage.player('carol').membership.group ?? assert.fail()
   assert.equal(members.has(late.agentId), true)
   assert.equal(members.has(silent.agentId), false)

@@ -26,6 +26,27 @@ export interface Joiner {
   enter(): Promise<Player>
 }
 
+/** A crowd with one open invite, and one that asks with it. */
+interface Opened {
+  readonly crowd: Crowd
+  readonly stage: Stage
+  readonly owner: Player
+  readonly invite: ReturnType<Crowd['invite']>
+  readonly joiner: Joiner
+}
+
+/** The members of most crowds. The first owns the channel. */
+export const NAMES: readonly string[] = ['owner', 'bob', 'carol', 'mallory']
+
+/** Four members that may admit with an invite, and one that asks. */
+export async function openCrowd(maxUses: number, lifetimeMs?: number): Promise<Opened> {
+  const crowd = await Crowd.start(NAMES)
+  const invite = crowd.invite(maxUses, lifetimeMs)
+  await crowd.publish(invite)
+  const joiner = await crowd.joiner('joiner', invite.keys)
+  return { crowd, stage: crowd.stage, owner: crowd.owner, invite, joiner }
+}
+
 /** A stage, its invites and its joiners. */
 export class Crowd {
   readonly stage: Stage
@@ -108,14 +129,26 @@ export class Crowd {
   }
 }
 
-/** The owner's records of invites. The relay accepts what they ask. */
+/** The owner's records of invites, as they are on disk. The relay accepts what they ask. */
 export function shared(owner: Player): { readonly issued: IssuedInvites; readonly sharing: SharedInvites } {
   const { membership } = owner
   const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve() }
-  const stored = { invites: [], joiners: [] }
+  const { invites, joiners } = owner.store.load()
+  const stored = { invites, joiners }
   const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }
   const issued = new IssuedInvites(agent as never)
+  const returned = (invite: string): void => void issued.returnUse(invite, true)
+  owner.invites = { ...IGNORED, returned }
   return { issued, sharing: new SharedInvites(agent, issued) }
+}
+
+const nothing = (): void => {}
+const IGNORED = {
+  greeted: nothing,
+  admitted: nothing,
+  listed: nothing,
+  used: nothing,
+  removing: () => Promise.resolve(nothing),
 }
 
 function isInvited({ inviteId }: { readonly inviteId: Uint8Array }): boolean {

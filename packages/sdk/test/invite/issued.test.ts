@@ -1,4 +1,4 @@
-/** The uses of an invite: how often one is returned to a joiner that stays silent. */
+/** The uses of an invite: how often one is returned to a joiner that stays silent, and that the relay learns of it. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
@@ -50,4 +50,23 @@ test('a use of a joiner that stays silent is returned, but a token does not make
 
 test('a use that the relay or the group did not take is always returned', async () => {
   assert.equal(await admitted(1, false), 200)
+})
+
+test('uses that were returned before a crash are registered again, unless the invite has ended', async () => {
+  const asked: unknown[] = []
+  const secrets = [randomBytes(32), randomBytes(32), randomBytes(32)]
+  const invites = secrets.map((secret, n) => {
+    const id = toHex(inviteKeys(secret).inviteId)
+    const counts = { maxUses: 5, uses: 2, returned: n }
+    return { id, channel: CHANNEL, secret, expiresAt: 1000, ...counts, revoked: n === 2, admit: 'members' as const }
+  })
+  const agent = {
+    context: { now: () => 0 },
+    stored: { invites, joiners: [] },
+    requests: { ask: async ({ value }: { value: unknown }) => void asked.push(value) },
+  }
+  await new IssuedInvites(agent as never).registerReturned()
+  assert.equal(asked.length, 1)
+  const [{ inviteId, maxUses }] = asked as [{ inviteId: Uint8Array; maxUses: number }]
+  assert.deepEqual([toHex(inviteId), maxUses], [invites[1]?.id, 6])
 })

@@ -146,10 +146,35 @@ test('8 a Welcome into a fake group while bob waits to join: refused', async (t)
   const { inviteId } = keys
   deliverTo(place, pretence, delivering(pretence, welcome, { inviteId, tag }))
   assert.equal((await telling).error.code, 'invalid_welcome')
-  await assert.rejects(joining, code('invalid_welcome'))
   assert.throws(() => bob.client.channel(NAME), code('not_found'))
+  // It was not for what bob has asked, which goes on.
   await honestAfterAll(place, token)
+  await joining
 })
+
+for (const admit of ['owner', 'members'] as const) {
+  test(`8 a Welcome into another channel names the invite that bob waits for (${admit}): he joins with the same request`, async (t) => {
+    const place = await scene(t)
+    const { world, bob } = place
+    const { token, keys, joining } = await asking(place, admit)
+    const { agentId } = bob.client
+    const channelId = new Uint8Array(randomBytes(16))
+    const pretence = { channelId, name: parseChannelName('mallory/x/y'), victim: pooled(world, bob.client)! }
+    const { welcome } = await fakeGroup(pretence)
+    const { inviteId } = keys
+    const offered = bob.client.joins().next()
+    world.relay.welcomeTo(agentId, delivering(pretence, welcome, { inviteId, tag: new Uint8Array(32) }))
+    // Joining does not end before that.
+    const first = await Promise.race([offered, joining])
+    assert.equal((first as Awaited<typeof offered>).value?.name, 'mallory/x/y')
+    const [box] = world.relay.requests(agentId, 'requestJoin').map((request) => Uint8Array.from(request.box))
+    await honestAfterAll(place, token)
+    await joining
+    const where = { channelId: world.relay.room().channelId, name: NAME, owner: fromHex(world.relay.room().owner) }
+    const boxes = world.relay.requests(agentId, 'requestJoin').map((request) => request.box)
+    for (const other of boxes) assert.deepEqual(openRequest(keys, where, other), openRequest(keys, where, box!))
+  })
+}
 
 test('8 a Welcome into a fake group, passed by hand or offered: refused unless the named owner signed it', async (t) => {
   const place = await scene(t)
@@ -340,6 +365,27 @@ test('11 a join request is replayed: it adds no one and takes no use', async (t)
   assert.deepEqual(await take(channels[2]!, 1), [canary])
   assert.equal(world.relay.sawPlaintext(canary), false)
 })
+
+for (const admit of ['owner', 'members'] as const) {
+  test(`11 the request of one that has left is replayed (${admit}): it adds no one and takes no use`, async (t) => {
+    const { world, alice, bob, room } = await scene(t)
+    const joined = await bob.joinWithToken(NAME, await alice.invite(NAME, { maxUses: 2, admit }))
+    const channel = alice.client.channel(NAME)
+    await goOn(channel, joined)
+    const [join] = world.relay.given
+    await joined.leave()
+    await world.relay.until(() => channel.members().length === 1)
+    world.relay.joins.push(join!)
+    world.relay.handOut()
+    const adds = (): number =>
+      room.log.filter((entry) => entry.case === 'deliverCommit' && entry.value.declaration!.adds.length > 0).length
+    const answers = (): string[] => world.relay.requests(alice.client.agentId, 'answerJoin').map((one) => one.code)
+    await world.relay.until(() => adds() > 1 || answers().length > 0)
+    assert.equal(adds(), 1)
+    assert.deepEqual(answers(), ['invite_invalid'])
+    assert.equal(alice.invites(NAME)[0]?.uses, 1)
+  })
+}
 
 test('13 one KeyPackage is served twice: it opens one channel', async (t) => {
   const { world, alice, bob } = await scene(t)

@@ -78,7 +78,16 @@ export function anyChange(below: (limit: number) => number): Change {
     () => ({
       type: 'putUse',
       id,
-      use: { agent, slot: below(3), invite, by: agent, since: few, state: few > 3 ? 'added' : 'here', beyond: few > 4 },
+      use: {
+        agent,
+        slot: below(3),
+        invite,
+        leafKey: bytes,
+        by: agent,
+        since: few,
+        state: few > 3 ? 'added' : 'here',
+        beyond: few > 4,
+      },
     }),
     () => ({ type: 'dropUse', id, agent, slot: below(3) }),
     () => ({ type: 'putClaim', id, claim: { by: agent, claims: bytes } }),

@@ -534,6 +534,7 @@ for (const [name, make] of Object.entries(engines)) {
         agent,
         slot,
         invite: 'i1',
+        leafKey: bytesOf('leaf'),
         by: AGENT,
         since: 5,
         state: 'heard',

@@ -241,6 +241,7 @@ CREATE TABLE invite_use (
   agent TEXT NOT NULL,
   slot INTEGER NOT NULL,
   invite TEXT NOT NULL,
+  leaf_key BLOB NOT NULL,
   added_by TEXT NOT NULL,
   since INTEGER NOT NULL,
   state TEXT NOT NULL,

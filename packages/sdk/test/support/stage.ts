@@ -486,7 +486,8 @@ export class Player implements AgentContext {
     queued: () => {},
   }
 
-  readonly invites = undefined
+  /** Set by who issues invites. */
+  invites: AgentContext['invites'] = undefined
   readonly offline = undefined
 
   /** A session is open: the relay is asked to deliver. */

@@ -23,7 +23,9 @@ export interface AgentContext {
   readonly offline: StaticError | undefined
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
   /** Undefined for an agent that does not handle invites. */
-  readonly invites: Pick<InviteHandler, 'greeted' | 'admitted' | 'removing' | 'listed' | 'used'> | undefined
+  readonly invites:
+    | Pick<InviteHandler, 'greeted' | 'admitted' | 'removing' | 'listed' | 'used' | 'returned'>
+    | undefined
   now(): Time
   random(bytes: number): Uint8Array
   /** Between 0 and 1. */

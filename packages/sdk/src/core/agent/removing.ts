@@ -14,6 +14,10 @@ export async function removeMember(
   membership: Membership,
   agent: AgentId,
 ): Promise<void> {
-  await invites?.removing(membership.id, agent)
-  await membership.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
+  const done = await invites?.removing(membership.id, agent)
+  try {
+    await membership.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
+  } finally {
+    done?.()
+  }
 }

@@ -321,7 +321,7 @@ export class Membership implements ChannelView {
     this.#forks.removed(removed)
     this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
-    this.admissions.change(by, added)
+    this.admissions.change(by, added, removed)
     this.requests.removed(removed)
     this.asks.removed(removed)
   }

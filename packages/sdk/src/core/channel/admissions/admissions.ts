@@ -6,7 +6,7 @@
  */
 import { StaticError } from '@static/protocol'
 import { ed25519 } from '../../../mls/index.ts'
-import type { AgentId, Change, ClaimRecord, StoredChannel, UseRecord } from '../../../ports.ts'
+import type { AgentId, Change, StoredChannel, UseRecord } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { same } from '../../bytes.ts'
 import type { ChannelView } from '../host.ts'
@@ -64,8 +64,15 @@ export class Admissions {
     this.#channel = channel
     this.#touch = touch
     this.#sender = sender
-    const putClaim = (claim: ClaimRecord): void => this.#change({ type: 'putClaim', id: channel.id, claim })
-    this.claims = new Claims(context, sender, putClaim, claims)
+    this.claims = new Claims(
+      context,
+      sender,
+      {
+        put: (claim) => this.#change({ type: 'putClaim', id: channel.id, claim }),
+        drop: () => this.#change({ type: 'dropClaims', id: channel.id }),
+      },
+      claims,
+    )
     this.#uses = new Map(uses.map((use) => [keyOf(use), use]))
     const list = inviteList && decodeList(inviteList.list)
     if (inviteList && !list) throw StaticError.of('store_corrupt', 'The list of invites of a channel is malformed.')
@@ -104,6 +111,16 @@ export class Admissions {
   useOf(agent: AgentId): UseRecord | undefined {
     const uses = [...this.#uses.values()].filter((use) => use.agent === agent)
     return uses.toSorted((a, b) => b.slot - a.slot)[0]
+  }
+
+  /**
+   * Whether a request was used before: its joiner was added with it and came, or was added with another one since. Only the
+   * relay has it still; the joiner cannot use it again.
+   */
+  isReplayed(agent: AgentId, leafKey: Uint8Array): boolean {
+    const known = [...this.#uses.values()].filter((use) => use.agent === agent && same(use.leafKey, leafKey))
+    const last = this.useOf(agent)
+    return known.some((use) => use !== last || use.state === 'heard' || use.state === 'here')
   }
 
   // ---- The list ----
@@ -202,23 +219,28 @@ export class Admissions {
 
   // ---- Uses ----
 
-  /** A commit of a member is adopted. */
-  change(by: AgentId, added: readonly AgentId[]): void {
+  /** A commit of a member is adopted. What changes is written together with it. */
+  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
     const own = by === this.#context.agentId
-    const { id, group, history } = this.#channel
+    const { group, history } = this.#channel
     const { slot } = history.position
     const unknown = added.filter((agent) => this.claims.inviteFor(by, agent) === undefined)
     if (!own && this.#isOwner && this.claims.mayBeLost) this.#countLost(unknown.length)
     for (const use of this.#uses.values()) {
+      if (own && use.state === 'removing' && removed.includes(use.agent)) {
+        this.#putUse({ ...use, state: 'returned' })
+        this.#context.invites?.returned(use.invite)
+      }
       // No one waits for its earlier self.
-      if (added.includes(use.agent) && use.state !== 'here') this.#putUse({ ...use, state: 'here' })
+      else if (added.includes(use.agent) && isWaitedFor(use)) this.#putUse({ ...use, state: 'here' })
     }
     for (const agent of added) {
       const invite = this.claims.inviteFor(by, agent)
       if (invite === undefined) continue
-      this.#used({ agent, slot, invite, by, since: this.#context.now(), state: 'added' })
+      const { encryptionKey = new Uint8Array() } = group?.members.get(agent) ?? {}
+      const leafKey = Uint8Array.from(encryptionKey)
+      this.#used({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
     }
-    if (!this.claims.isEmpty) this.#change({ type: 'dropClaims', id })
     this.claims.clear(added, (agent) => group?.members.has(agent) === true)
     this.#forget()
     // For those who were added. It is sent by who added them, so it comes once.
@@ -254,13 +276,19 @@ export class Admissions {
   hello(from: AgentId): 'now' | 'later' | undefined {
     const use = this.useOf(from)
     if (!use || use.beyond) return undefined
+    const isNew = use.state === 'added' || use.state === 'removing'
     if (!this.#answers(use)) {
-      if (use.state === 'added') this.#putUse({ ...use, state: 'here' })
+      if (isNew) this.#putUse({ ...use, state: 'here' })
       return undefined
     }
     if (use.state === 'here') return 'later'
-    if (use.state === 'added') this.#putUse({ ...use, state: 'heard' })
+    if (isNew) this.#putUse({ ...use, state: 'heard' })
     return 'now'
+  }
+
+  /** As the owner: these are about to be removed for their silence. The commit that does it gives their uses back. */
+  removing(uses: readonly UseRecord[]): void {
+    for (const use of uses) if (use.state === 'added') this.#putUse({ ...use, state: 'removing' })
   }
 
   /** The members whose hellos this agent has answered, are here. */
@@ -302,7 +330,7 @@ export class Admissions {
     for (const [key, use] of this.#uses) {
       const isIn = group?.members.has(use.agent) === true
       const counts = !use.beyond && (!this.#list || this.invite(use.invite) !== undefined)
-      if (counts || (isIn && (use.beyond || use.state !== 'here'))) continue
+      if (counts || (isIn && (use.beyond || isWaitedFor(use)))) continue
       this.#uses.delete(key)
       this.#change({ type: 'dropUse', id, agent: use.agent, slot: use.slot })
     }
@@ -317,6 +345,11 @@ export class Admissions {
     this.#changes.push(change)
     this.#touch()
   }
+}
+
+/** Whether its hello, or the answer to it, is still to come. */
+function isWaitedFor({ state }: UseRecord): boolean {
+  return state !== 'here' && state !== 'returned'
 }
 
 function keyOf({ agent, slot }: UseRecord): string {

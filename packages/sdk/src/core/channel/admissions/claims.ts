@@ -21,43 +21,52 @@ const MOST_TRIED = 1024
 /** Stands for a member among the stored claims if messages of this epoch were lost: claims may be among them. */
 const LOST = ''
 
+/** Claims of this agent that may come into the log. Beyond it, the oldest were lost. */
+const MOST_SENT = 64
+/** An agent id has twice as many digits. */
+const MESSAGE_ID_DIGITS = 32
+
 interface SentClaim {
   readonly claims: readonly Claim[]
   readonly passed: PromiseWithResolvers<void>
+}
+
+/** Where claims are until the next epoch. */
+interface ClaimRows {
+  put(claim: ClaimRecord): void
+  /** Deletes all. */
+  drop(): void
 }
 
 /** The claims of one channel. */
 export class Claims {
   readonly #context: Pick<AgentContext, 'agentId' | 'now' | 'random'>
   readonly #sender: Pick<Sender, 'send'>
-  readonly #store: (claim: ClaimRecord) => void
+  readonly #rows: ClaimRows
   /** By member, this agent among them. */
   readonly #byMember: Map<AgentId, readonly Claim[]>
   /** This agent's claims in this epoch, which are in the log. */
   #own: readonly Claim[] = []
-  /** Those on their way into the log, by message id. */
+  /** Those on their way into the log, by message id. They are on disk with their messages, which may outlive this process. */
   readonly #sent = new Map<string, SentClaim>()
   /** By member and joiner: until when the joiner is left to the member. */
   readonly #held = new Map<AgentId, Map<AgentId, Time>>()
   /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
   readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
 
-  /** Calls `store` with what must be on disk until the next epoch. */
   constructor(
     context: Pick<AgentContext, 'agentId' | 'now' | 'random'>,
     sender: Pick<Sender, 'send'>,
-    store: (claim: ClaimRecord) => void,
+    rows: ClaimRows,
     stored: readonly ClaimRecord[],
   ) {
     this.#context = context
     this.#sender = sender
-    this.#store = store
-    this.#byMember = new Map(stored.map(({ by, claims }) => [by, decodeClaims(claims) ?? []]))
-  }
-
-  /** Whether nothing is on disk. */
-  get isEmpty(): boolean {
-    return this.#byMember.size === 0
+    this.#rows = rows
+    const isSent = ({ by }: ClaimRecord): boolean => by.length === MESSAGE_ID_DIGITS
+    const read = ({ claims }: ClaimRecord): readonly Claim[] => decodeClaims(claims) ?? []
+    this.#byMember = new Map(stored.filter((each) => !isSent(each)).map((each) => [each.by, read(each)]))
+    for (const each of stored.filter(isSent)) this.#hold(each.by, read(each))
   }
 
   /** Takes the claim of another member, in place of its last one. */
@@ -86,7 +95,11 @@ export class Claims {
 
   /** The invite by which a member has claimed an agent in this epoch. */
   inviteFor(by: AgentId, agent: AgentId): string | undefined {
-    return this.#byMember.get(by)?.find((claim) => claim.agent === agent)?.invite
+    const known = this.#byMember.get(by)?.find((claim) => claim.agent === agent)
+    if (known || by !== this.#context.agentId || !this.mayBeLost) return known?.invite
+    // This agent has not seen its own claim, and others may have.
+    const sent = [...this.#sent.values()].flatMap(({ claims }) => claims)
+    return sent.findLast((claim) => claim.agent === agent)?.invite
   }
 
   /** Whether another member has recently claimed an agent, or this agent has tried it in vain. */
@@ -118,14 +131,24 @@ export class Claims {
    */
   async claim(claims: readonly Claim[]): Promise<void> {
     const messageId = newMessageId(this.#context)
+    const id = toHex(messageId)
+    const passed = this.#hold(id, claims)
+    const sealed = (): void => this.#rows.put({ by: id, claims: encodeClaims(claims) })
+    this.#sender.send('claim', encodeClaims(claims), {}, { messageId, sealed }).catch((error: unknown) => {
+      // The channel was closed, or the message will not be sent: only the latter is for good.
+      if (StaticError.from(error).code !== 'closed' && this.#sent.delete(id)) this.#rewrite()
+      passed.reject(error)
+    })
+    await passed.promise
+  }
+
+  #hold(id: string, claims: readonly Claim[]): PromiseWithResolvers<void> {
     const passed = Promise.withResolvers<void>()
-    this.#sent.set(toHex(messageId), { claims, passed })
-    this.#sender.send('claim', encodeClaims(claims), {}, { messageId, sealed: () => {} }).catch(passed.reject)
-    try {
-      await passed.promise
-    } finally {
-      this.#sent.delete(toHex(messageId))
-    }
+    passed.promise.catch(() => {})
+    const [oldest] = this.#sent.keys()
+    if (this.#sent.size >= MOST_SENT && oldest !== undefined) this.#sent.delete(oldest)
+    this.#sent.set(id, { claims, passed })
+    return passed
   }
 
   /** A message of this agent is in the log. */
@@ -133,14 +156,19 @@ export class Claims {
     if (this.#sent.size === 0) return
     const sent = this.#sent.get(toHex(messageId))
     if (!sent) return
+    this.#sent.delete(toHex(messageId))
     this.#own = sent.claims
-    this.#put(this.#context.agentId, sent.claims)
+    this.#byMember.set(this.#context.agentId, sent.claims)
+    this.#rewrite()
     sent.passed.resolve()
   }
 
   /** Another epoch begins, in which these were added: who has not committed claims again. */
   clear(added: readonly AgentId[], isMember: (agent: AgentId) => boolean): void {
-    this.#byMember.clear()
+    if (this.#byMember.size > 0) {
+      this.#byMember.clear()
+      this.#rewrite()
+    }
     this.#own = []
     for (const [by, held] of this.#held) {
       for (const agent of added) held.delete(agent)
@@ -151,7 +179,14 @@ export class Claims {
 
   #put(by: AgentId, claims: readonly Claim[]): void {
     this.#byMember.set(by, claims)
-    this.#store({ by, claims: encodeClaims(claims) })
+    this.#rows.put({ by, claims: encodeClaims(claims) })
+  }
+
+  /** Writes what is left: claims of this epoch, and those on their way. */
+  #rewrite(): void {
+    this.#rows.drop()
+    for (const [by, claims] of this.#byMember) this.#rows.put({ by, claims: encodeClaims(claims) })
+    for (const [id, { claims }] of this.#sent) this.#rows.put({ by: id, claims: encodeClaims(claims) })
   }
 
   end(error: StaticError): void {

@@ -1,0 +1,80 @@
+/** Who removes a member tells it of no new invite, whatever the application asks meanwhile. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { test } from 'node:test'
+import { fromHex, StaticError, toHex } from '@static/protocol'
+import type { ListedInvite } from '../../src/core/channel/admissions/invite-list.ts'
+import { InviteIssuer } from '../../src/invite/issuer.ts'
+
+const CHANNEL = toHex(randomBytes(16))
+const OWNER = toHex(randomBytes(32))
+const LIMITS = { maxUses: 1, lifetimeMs: 1000, admit: 'members' } as const
+
+interface Scene {
+  readonly issuer: InviteIssuer
+  readonly membership: never
+  /** How many invites each list had that the group was told. */
+  readonly lists: number[]
+  /** Called with the kind of each request before it is answered. */
+  asking: (kind: string) => Promise<void>
+}
+
+/** An owner whose group and relay take all. */
+function scene(): Scene {
+  const lists: number[] = []
+  let invites: readonly ListedInvite[] = []
+  const admissions = {
+    get invites() {
+      return invites
+    },
+    publish: (open: readonly ListedInvite[]) => {
+      invites = open
+      lists.push(open.length)
+      return Promise.resolve()
+    },
+  }
+  const group = { members: new Map([['bob', {}]]) }
+  const place = { id: CHANNEL, channelId: fromHex(CHANNEL), name: 'acme/x/y', owner: OWNER, state: 'joined' }
+  const membership = { ...place, group, admissions }
+  const requests = {
+    ask: ({ case: kind }: { case: string }) => at.asking(kind),
+    outcome: async ({ case: kind }: { case: string }) => {
+      await at.asking(kind)
+      // Polls wait for longer than the test.
+      return kind === 'pollJoinRequests' ? await new Promise(() => {}) : { type: 'answered' }
+    },
+  }
+  const journal = { add: () => undefined, written: () => Promise.resolve() }
+  const context = { agentId: OWNER, now: () => 0, random: (length: number) => randomBytes(length), journal }
+  const timers = { every: () => () => undefined, later: () => () => undefined }
+  const memberships = new Map([[CHANNEL, membership]])
+  const agent = { context, requests, timers, memberships, stored: { invites: [], joiners: [] } }
+  const issuer = new InviteIssuer(agent as never, 'relay.test', assert.fail)
+  const at: Scene = { issuer, membership: membership as never, lists, asking: () => Promise.resolve() }
+  return at
+}
+
+test('an invite that is created while a member is removed waits until it is', async () => {
+  const { issuer, membership, lists } = scene()
+  await issuer.invite(membership, LIMITS)
+  const [first, second] = [await issuer.removing(CHANNEL, 'bob'), await issuer.removing(CHANNEL, 'carol')]
+  assert.deepEqual(lists, [1, 0])
+  const inviting = issuer.invite(membership, LIMITS)
+  for (const done of [first, second]) {
+    await new Promise(setImmediate)
+    assert.deepEqual(lists, [1, 0])
+    done()
+  }
+  await inviting
+  assert.deepEqual(lists, [1, 0, 1])
+})
+
+test('an invite that a removal ends before it is known is refused, instead of a token that no one can use', async () => {
+  const at = scene()
+  const { issuer, membership } = at
+  at.asking = async (kind) => {
+    if (kind === 'registerInvite') (await issuer.removing(CHANNEL, 'bob'))()
+  }
+  await assert.rejects(issuer.invite(membership, LIMITS), (error) => StaticError.from(error).code === 'invite_revoked')
+  assert.deepEqual(at.lists, [])
+})
