@@ -1,4 +1,4 @@
-/** Fuzzes what an agent decodes: frames, tokens, links, MLS structures, and the driver's pipe. */
+/** Fuzzes what an agent decodes: frames, tokens, links, lists of invites, MLS structures, and the driver's pipe. */
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
 import { test } from 'node:test'
@@ -15,13 +15,25 @@ import {
   encodeMore,
   encodeRequest,
 } from '../../src/core/channel/asks/ask-frame.ts'
+import { Admissions } from '../../src/core/channel/admissions/admissions.ts'
+import { decodeClaims, encodeClaims } from '../../src/core/channel/admissions/claim.ts'
+import {
+  decodeList,
+  decodeListFrame,
+  encodeList,
+  encodeListFrame,
+  listBytes,
+} from '../../src/core/channel/admissions/invite-list.ts'
 import { decodeFrame, encodeFrame, VERSION } from '../../src/core/channel/messages/message-frame.ts'
 import { encodeFrame as encodePipeFrame, FrameReader } from '../../src/driver/pipe-frame.ts'
 import { parseEndpoint } from '../../src/endpoint.ts'
 import { encodePack } from '../../src/core/channel/messages/pack.ts'
 import { parseAgentId } from '../../src/fingerprint.ts'
+import { openRequest, sealRequest } from '../../src/invite/join-request.ts'
+import { inviteKeys, seal } from '../../src/invite/keys.ts'
 import { parseInviteLink } from '../../src/invite/link.ts'
 import { decodeToken, encodeToken } from '../../src/invite/token.ts'
+import { ed25519 } from '../../src/mls/index.ts'
 import { decodeContext, encodeContext } from '../../src/mls/context.ts'
 import { parsePrivateMessage } from '../../src/mls/framing.ts'
 import { isKeyPackageBounded } from '../../src/mls/ts-mls/bounds.ts'
@@ -35,6 +47,7 @@ const latin = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1
 const PREFIX = 'st_inv_'
 const ID = new Uint8Array(16).fill(0x30)
 const HASH = new Uint8Array(32).fill(5)
+const HIGH = Uint8Array.of(0, 0, 255, 255, 255, 255, 255, 255)
 const PACK = encodePack([Buffer.from('one'), new Uint8Array(), Buffer.from('three')])
 
 /** A decoder of texts. */
@@ -99,6 +112,105 @@ test('requests, answers and words about them', async (t) => {
       if (cancelled) assert.deepEqual(encodeCancel(cancelled), Uint8Array.from(bytes))
       const more = decodeMore(bytes)
       if (more) assert.deepEqual(encodeMore(more.requestId, more.read), Buffer.from(bytes))
+    },
+  })
+})
+
+/** Lists of invites, signed by their owner, in frames; and a member that has one of them. */
+async function listsOf(
+  owner: Agent,
+): Promise<{ frames: readonly Uint8Array[]; member: Admissions; known: Set<string> }> {
+  const sign = ed25519.signer(owner.key)
+  const invite = (n: number): { id: string; members: Uint8Array; expiresAt: number; maxUses: number } => {
+    return { id: n.toString(16).padStart(32, '0'), members: HASH, expiresAt: 2 ** 41, maxUses: n + 1 }
+  }
+  const frames = [1, 0, 16].map((count, n) => {
+    const body = encodeList({ number: n + 1, invites: Array.from({ length: count }, (_, at) => invite(at)) })
+    const signed = Buffer.concat([body, sign(listBytes(ID, body))])
+    return encodeListFrame(
+      signed,
+      7,
+      Array.from({ length: count }, (_, at) => (at === 0 ? undefined : at)),
+    )
+  })
+  const known = new Set(
+    frames.map((frame) => JSON.stringify(decodeList(decodeListFrame(frame)?.signed ?? HASH)?.invites)),
+  )
+  const ownerId = Buffer.from(owner.agentId).toString('hex')
+  const group = { members: new Map([[ownerId, { signatureKey: owner.key.publicKey }]]) }
+  const channel = { id: 'c', channelId: ID, name: NAME, owner: ownerId, group, history: { position: { slot: 7 } } }
+  const context = { agentId: 'me', now: () => 0, emit: () => {}, invites: undefined }
+  const none = { inviteList: undefined, uses: [], claims: [] }
+  const member = new Admissions(
+    context as never,
+    channel as never,
+    { send: () => Promise.reject(new Error('no relay')) },
+    () => {},
+    none,
+  )
+  return { frames, member, known }
+}
+
+test('lists of invites: each has one encoding, and a member takes none that the owner has not signed', async (t) => {
+  const { agents } = await channelOf('owner')
+  const { frames, member, known } = await listsOf(agents[0] as Agent)
+  member.take('invites', 'any', frames[0] ?? HASH)
+  await fuzz(t, {
+    name: 'invite-lists',
+    seeds: frames.slice(0, 2),
+    words: frames.slice(2),
+    decode: (bytes) => {
+      const frame = decodeListFrame(bytes)
+      if (frame) {
+        const { slot } = frame.counts.find((count) => count !== undefined) ?? { slot: undefined }
+        const counts = frame.counts.map((count) => count?.count)
+        if (slot !== undefined) assert.deepEqual(encodeListFrame(frame.signed, slot, counts), Buffer.from(bytes))
+        const list = decodeList(frame.signed)
+        if (list) assert.deepEqual(encodeList(list), Buffer.from(list.body))
+        if (list) assert.ok(list.invites.length <= 16)
+      }
+      member.take('invites', 'any', bytes)
+      assert.ok(known.has(JSON.stringify(member.invites)), 'a list of someone else')
+      member.drain()
+      // One that would take the place of any other.
+      if (bytes.length >= 16) member.take('invites', 'any', Buffer.from(bytes).fill(HIGH, 8, 16))
+      assert.deepEqual(member.drain(), [], 'a list that the owner has not signed')
+    },
+  })
+})
+
+test('claims, and what a member keeps of them', async (t) => {
+  const claim = (n: number): { invite: string; agent: string } => {
+    return { invite: 'ab'.repeat(16), agent: n.toString(16).padStart(64, '0') }
+  }
+  const { agents } = await channelOf('owner')
+  const { member } = await listsOf(agents[0] as Agent)
+  await fuzz(t, {
+    name: 'claims',
+    seeds: [1, 2, 16].map((count) => encodeClaims(Array.from({ length: count }, (_, n) => claim(n)))),
+    decode: (bytes) => {
+      const claims = decodeClaims(bytes)
+      if (claims) assert.deepEqual(encodeClaims(claims), Buffer.from(bytes))
+      member.take('claim', 'any', bytes)
+      for (const change of member.drain()) if (change.type === 'putClaim') assert.ok(change.claim.claims.length <= 768)
+    },
+  })
+})
+
+test('join requests of one who has the token', async (t) => {
+  const keys = inviteKeys(HASH)
+  const place = { channelId: ID, name: NAME, owner: HASH }
+  const { keyPackage } = await new Agent('joiner').keyPackage()
+  await fuzz(t, {
+    name: 'join-requests',
+    seeds: [Buffer.concat([ID, keyPackage])],
+    decode: async (bytes) => {
+      assert.equal(openRequest(keys, place, bytes), undefined)
+      assert.equal(openRequest(keys, place, seal(keys, bytes)), undefined, 'a tag that does not fit')
+      const request = { nonce: bytes.slice(0, 16), keyPackage: bytes.slice(16) }
+      const opened = openRequest(keys, place, sealRequest(keys, place, request))
+      if (request.keyPackage.length > 0) assert.deepEqual(opened, request)
+      await engine.checkKeyPackage(request.keyPackage, Date.now(), HASH).catch(refusal)
     },
   })
 })

@@ -1,5 +1,7 @@
 /** What an attack is, and what the model expects of honest members after it. */
 import type { ClientState } from 'ts-mls'
+import type { ListedInvite } from '../../src/core/channel/admissions/invite-list.ts'
+import type { InviteKeys } from '../../src/invite/keys.ts'
 import type { AgentId } from '../../src/ports.ts'
 import type { Player, Stage } from '../support/stage.ts'
 import type { Attacker } from './attacker.ts'
@@ -24,6 +26,12 @@ export interface Effect {
   readonly last?: true
 }
 
+/** An invite of the owner. */
+export interface OpenInvite {
+  readonly keys: InviteKeys
+  readonly listed: ListedInvite
+}
+
 /** What an attack acts on. */
 export interface Scene {
   readonly stage: Stage
@@ -31,6 +39,8 @@ export interface Scene {
   readonly owner: Player
   /** Somebody else. */
   readonly victim: Player
+  /** One that members may use. The attacker has its token. */
+  readonly invite: OpenInvite
 }
 
 /** Its name, and what it does; undefined if it is not possible now. */

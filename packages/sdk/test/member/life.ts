@@ -8,7 +8,8 @@ import { randomBelow } from '@static/testkit/random'
 import { removeMember } from '../../src/core/agent/removing.ts'
 import { readsOn } from '../mls/attacker.ts'
 import { type Player, Stage } from '../support/stage.ts'
-import type { Attack, Effect, Scene } from './attack.ts'
+import { inviteKeys } from '../../src/invite/keys.ts'
+import type { Attack, Effect, OpenInvite, Scene } from './attack.ts'
 import { Attacker } from './attacker.ts'
 
 /** What all honest members may compute because of one attack, in milliseconds of CPU. Most take a few. */
@@ -18,6 +19,8 @@ const MOST_STORED_BYTES = 512 * 1024
 /** Requests of one asker that wait. */
 const MOST_REQUESTS = 256
 const GONE = 6000
+const YEAR_MS = 365 * 86_400_000
+const USES = 3
 
 /** What was received at an index. */
 type Received = Map<number, string>
@@ -26,6 +29,7 @@ type Received = Map<number, string>
 export class Life {
   readonly stage: Stage
   readonly attacker: Attacker
+  readonly invite: OpenInvite
   readonly #received = new Map<string, Received>()
   #words = 0
   /** Whether the attacker may show a different log without telling a new lie. */
@@ -37,6 +41,9 @@ export class Life {
   private constructor(stage: Stage, attacker: Attacker) {
     this.stage = stage
     this.attacker = attacker
+    const keys = inviteKeys(attacker.noise(32))
+    const terms = { expiresAt: stage.now + YEAR_MS, maxUses: USES }
+    this.invite = { keys, listed: { id: toHex(keys.inviteId), members: keys.members, ...terms } }
   }
 
   /** A channel of the owner, so many others, and the attacker. */
@@ -47,6 +54,8 @@ export class Life {
     const life = new Life(stage, new Attacker(stage, 'mal', below))
     // Otherwise nobody knows that the epoch is the owner's.
     await life.#rekey(life.owner)
+    void life.owner.membership.admissions.publish([life.invite.listed])
+    await life.#settle()
     return life
   }
 
@@ -94,7 +103,7 @@ export class Life {
     // Many attacks are on something that the victim has said.
     if (this.#chance.below(2) === 0) await this.#say(victim)
     await attacker.follow()
-    const scene: Scene = { stage, attacker, owner, victim }
+    const scene: Scene = { stage, attacker, owner, victim, invite: this.invite }
     const epoch = this.owner.epoch
     const { slot, index } = stage.position
     const effect = await attack(scene)
@@ -219,6 +228,8 @@ export class Life {
       if (player.name === this.#cutOff || this.#stopped.has(player.name)) continue
       assert.equal(player.membership.failure, undefined, `${name}: ${player.name} fails`)
       assert.equal(player.view, owner.view, `${name}: ${player.name} and the owner differ`)
+      assert.equal(admissionsOf(player), admissionsOf(owner), `${name}: ${player.name} and the owner count differently`)
+      assert.deepEqual(player.membership.admissions.invites, [this.invite.listed], `${name}: ${player.name}`)
     }
     if (hole && fork === undefined) this.#hasLied = true
     this.#checkForks(name, fork)
@@ -279,6 +290,13 @@ export class Life {
     const at = this.#honest.findIndex((player) => player.name === name)
     return `${name} ${this.#words - this.#honest.length + 1 + at}`
   }
+}
+
+/** Who came by which invites, as a member counts. */
+function admissionsOf({ membership: { admissions } }: Player): string {
+  const uses = [...admissions.uses].map(({ agent, slot, invite, beyond }) => `${agent} ${slot} ${invite} ${beyond}`)
+  const counts = admissions.invites.map(({ id }) => `${id} ${admissions.count(id)}`)
+  return [...counts, ...uses.sort()].join('\n')
 }
 
 /** What a member has on disk is bounded. */

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { randomBelow, SEED } from '@static/testkit/random'
+import { ADMISSIONS } from './admissions.ts'
 import type { Attack } from './attack.ts'
 import { COMMITS } from './commits.ts'
 import { LEAVES } from './leaves.ts'
@@ -12,7 +13,7 @@ import { Life } from './life.ts'
 import { MESSAGES, RECEIPTS } from './messages.ts'
 import { WELCOMES } from './welcomes.ts'
 
-const ATTACKS: readonly Attack[] = [...COMMITS, ...MESSAGES, ...RECEIPTS, ...LEAVES, ...WELCOMES]
+const ATTACKS: readonly Attack[] = [...COMMITS, ...MESSAGES, ...RECEIPTS, ...LEAVES, ...WELCOMES, ...ADMISSIONS]
 /** Attacks of one life. */
 const HAND = 8
 /** Lives of one hand: an attack that is not possible in one may be in the next. */

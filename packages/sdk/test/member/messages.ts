@@ -32,12 +32,19 @@ const KINDS: readonly FrameKind[] = [
   'answer_end',
   'cancel',
   'more',
+  'invites',
+  'claim',
 ]
 /** Requests of one asker that a channel holds, and some more. */
 const FLOOD = 280
 
 /** An honest frame but for its kind, its body and what is changed in it. */
-function frameOf(attacker: Attacker, kind: FrameKind, payload: Uint8Array, change: Partial<Frame> = {}): Uint8Array {
+export function frameOf(
+  attacker: Attacker,
+  kind: FrameKind,
+  payload: Uint8Array,
+  change: Partial<Frame> = {},
+): Uint8Array {
   return encodeFrame({
     messageId: packIdOf(attacker.noise(16)),
     counter: attacker.counter + 1,
@@ -104,7 +111,7 @@ export const MESSAGES: readonly Attack[] = [
       const frame = Buffer.from(frameOf(attacker, 'payload', attacker.noise(40)))
       const shapes = [
         () => frame.fill(attacker.pick([0, 2, 255]), 0, 1),
-        () => frame.fill(attacker.pick([9, 255]), 1, 2),
+        () => frame.fill(attacker.pick([99, 255]), 1, 2),
         () => frame.subarray(0, attacker.below(98)),
       ]
       const shaped = attacker.pick(shapes)()
