@@ -120,6 +120,21 @@ test('joiners that ask together are added by one commit', async () => {
   assert.equal(owner.answers.size, 0)
 })
 
+test('a use that was taken before a crash is not taken again for the same request', async () => {
+  const owner = new Owner(1)
+  const [joiner] = await owner.joiners(1)
+  const commit = owner.commit.bind(owner)
+  // Killed before the commit: what is on disk is the use.
+  owner.commit = () => Promise.reject(StaticError.of('closed'))
+  await assert.rejects(owner.decide([joiner!.asked]), { code: 'closed' })
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 1)
+  owner.commit = commit
+  await owner.decide([joiner!.asked])
+  assert.deepEqual(owner.commits, [[joiner!.agent]])
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 1)
+  assert.equal(owner.answers.size, 0)
+})
+
 test('a joiner that the group refuses keeps no one else out, and its use is returned', async () => {
   const owner = new Owner(16)
   const joiners = await owner.joiners(16)
