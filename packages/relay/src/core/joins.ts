@@ -215,7 +215,7 @@ export class Joins {
 
   /** Answers all polls immediately, because the relay is about to stop: the agents start again elsewhere. */
   drain(): void {
-    for (const poll of this.#polls) this.#give(poll, { joins: [], last: 0, pending: [] })
+    for (const poll of this.#polls) this.#give(poll, { joins: [], lastNumber: 0, pending: [] })
   }
 
   tick(): void {
@@ -293,12 +293,12 @@ export class Joins {
     })
   }
 
-  #give(poll: Poll, { joins, last, pending }: StoreResult<'takeJoins'>): void {
+  #give(poll: Poll, { joins, lastNumber, pending }: StoreResult<'takeJoins'>): void {
     this.#polls.delete(poll)
     const requests = joins.map(({ invite, agent, box, number }) => {
       return { inviteId: fromHex(invite), agentId: fromHex(agent), box, number: BigInt(number) }
     })
-    const fields = { requests, last: BigInt(last), pending: pending.map(BigInt) }
+    const fields = { requests, last: BigInt(lastNumber), pending: pending.map(BigInt) }
     poll.request.answer({ case: 'pollJoinRequests', value: create(PollJoinRequestsResponseSchema, fields) })
   }
 }

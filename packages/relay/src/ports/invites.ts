@@ -92,7 +92,7 @@ export interface InviteOperations {
     {
       readonly joins: readonly NumberedJoin[]
       /** The `after` of the next call. */
-      readonly last: number
+      readonly lastNumber: number
       /** The numbers up to `after` that still wait. */
       readonly pending: readonly number[]
     },

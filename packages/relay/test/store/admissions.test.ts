@@ -48,7 +48,7 @@ const take = async (
   f: ChannelFixture,
   actor: Taker,
   { after = 0, maxRequests = 10 }: { after?: number; maxRequests?: number } = {},
-): Promise<{ boxes: string[]; last: number; pending: readonly number[] }> => {
+): Promise<{ boxes: string[]; lastNumber: number; pending: readonly number[] }> => {
   const bounds = { maxRequests, maxBytes: 100_000 }
   const { joins, ...rest } = await f.run('takeJoins', { actor, channel: f.channel, after, ...bounds, now: f.now })
   return { boxes: joins.map(({ box }) => Buffer.from(box).toString()), ...rest }
@@ -78,20 +78,20 @@ forEachEngine((open) => {
     for (const name of ['alice', 'bob', 'carol']) {
       assert.deepEqual((await take(f, member(name))).boxes, ['box of dave'], name)
     }
-    const { last: after } = await take(f, member('bob'))
-    assert.deepEqual(await take(f, member('bob'), { after }), { boxes: [], last: after, pending: [after] })
+    const { lastNumber: after } = await take(f, member('bob'))
+    assert.deepEqual(await take(f, member('bob'), { after }), { boxes: [], lastNumber: after, pending: [after] })
     // A new one alone, so that each joiner costs every member one box; a repeated one is new.
     await ask(f, 'erin')
     const next = await take(f, member('bob'), { after })
     assert.deepEqual(next.boxes, ['box of erin'])
     await ask(f, 'dave')
-    const last = await take(f, member('bob'), { after: next.last })
+    const last = await take(f, member('bob'), { after: next.lastNumber })
     assert.deepEqual(last.boxes, ['box of dave'])
-    assert.deepEqual(last.pending, [next.last], 'the first request of dave is replaced')
+    assert.deepEqual(last.pending, [next.lastNumber], 'the first request of dave is replaced')
     // Those that do not fit come with the next call.
     const first = await take(f, member('carol'), { maxRequests: 1 })
     assert.deepEqual(first.boxes, ['box of erin'])
-    assert.deepEqual((await take(f, member('carol'), { after: first.last })).boxes, ['box of dave'])
+    assert.deepEqual((await take(f, member('carol'), { after: first.lastNumber })).boxes, ['box of dave'])
   })
 
   test('strangers, removed members and accounts of another mode get no requests', async (t) => {

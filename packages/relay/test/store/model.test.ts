@@ -298,11 +298,9 @@ class Knowledge {
         return ['requestJoin', { join, maxPerInvite: 2, maxPerOwner: 2, maxBytes: 2500, now }]
       }
       case 'takeJoins': {
-        const session = `session ${step.twist}`
-        const isNew = step.size % 2 === 0
         // Numbers of requests differ between engines: all of them are new, or none.
         const after = step.twist > 4 ? Number.MAX_SAFE_INTEGER : 0
-        const asked = { channel, session, after, onlyIfNew: isNew, maxRequests: 4, maxBytes: 400 }
+        const asked = { channel, after, maxRequests: 4, maxBytes: 400 }
         return ['takeJoins', { actor: member(name), ...asked, now }]
       }
       case 'answerJoin': {
@@ -370,7 +368,7 @@ class Knowledge {
   }
 }
 
-const NUMBERS = ['sequence', 'lastNumber']
+const NUMBERS = ['sequence', 'lastNumber', 'number']
 
 /** The same text for the same meaning: engines differ in the kinds of their arrays, and in the order of sets. */
 function comparable(value: unknown): string {
@@ -388,12 +386,14 @@ function comparable(value: unknown): string {
           key,
           ['members', 'dropped', 'returned'].includes(key) && Array.isArray(item)
             ? (item as string[]).toSorted()
-            : key === 'receipts' && Array.isArray(item)
-              ? (item as { agent: string }[])
-                  .map(walk)
-                  .map((each) => JSON.stringify(each))
-                  .sort()
-              : walk(item),
+            : key === 'pending' && Array.isArray(item)
+              ? item.length
+              : key === 'receipts' && Array.isArray(item)
+                ? (item as { agent: string }[])
+                    .map(walk)
+                    .map((each) => JSON.stringify(each))
+                    .sort()
+                : walk(item),
         ]),
     )
   }

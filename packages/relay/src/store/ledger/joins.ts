@@ -100,7 +100,7 @@ export function takeJoins(context: Context, request: StoreRequest<'takeJoins'>):
     joins.push({ invite, channel, owner, agent, box, until, number })
   }
   const pending = all.map(({ number }) => number).filter((number) => number <= after)
-  return { joins, last: joins.at(-1)?.number ?? after, pending }
+  return { joins, lastNumber: joins.at(-1)?.number ?? after, pending }
 }
 
 /**
