@@ -4,6 +4,7 @@ import { StaticError } from '@static/protocol'
 import { type AgentFlags, type OpenAgent, openAgent } from '../../agent/open.ts'
 import { agentPlace } from '../../agent/place.ts'
 import { commandHandler, type MessageHandler, parseCommand } from '../../handlers/command.ts'
+import { markFurtherAttempts } from '../../handlers/further-attempts.ts'
 import { checkSecret, parseWebhook, webhookHandler } from '../../handlers/webhook.ts'
 import { untilInterrupted } from '../../terminal/interrupt.ts'
 import { note } from '../../terminal/output.ts'
@@ -47,7 +48,7 @@ export function addHandleFlags(command: Command): Command {
 /** Hands each message to the program, until Ctrl-C. */
 export async function handleMessages(name: string, flags: AgentFlags & HandleFlags): Promise<void> {
   const stop = new AbortController()
-  const handler = markingAgain(await handlerOf(flags, stop.signal))
+  const handler = markFurtherAttempts(await handlerOf(flags, stop.signal))
   const agent = await openAgent(flags, { share: true, readsAlone: true })
   try {
     const events = agent.events()
@@ -74,18 +75,6 @@ async function handlerOf(flags: AgentFlags & HandleFlags, signal: AbortSignal): 
   const secret = file === undefined ? (variable ?? '') : await secretOf({ what: 'webhook secret', file, instead })
   checkSecret(secret)
   return webhookHandler({ url, secret, withPayload }, signal)
-}
-
-/** Marks each further attempt at a message, as the first one may have had effects. */
-function markingAgain(handler: MessageHandler): MessageHandler {
-  const tried = new Set<number>()
-  return async (message) => {
-    const { index } = message
-    const redelivered = message.redelivered || tried.has(index)
-    tried.add(index)
-    await handler({ ...message, redelivered })
-    tried.delete(index)
-  }
 }
 
 function printStart({ identity }: OpenAgent, name: string): void {
