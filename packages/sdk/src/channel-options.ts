@@ -13,6 +13,12 @@ export interface SendOptions {
   readonly timeout?: number
 }
 
+/** Options for adding a member. */
+export interface AddOptions {
+  /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
+  readonly acceptNewKey?: boolean
+}
+
 /** Options of `Channel.ask`. */
 export interface AskOptions {
   /** The member to ask. Default: all members may answer. */

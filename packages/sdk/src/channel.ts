@@ -1,8 +1,8 @@
 /** The public view of a channel. */
-import { fromHex, message, StaticError, toHex } from '@static/protocol'
-import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
+import { StaticError, toHex } from '@static/protocol'
 import type { Agent } from './core/agent/agent.ts'
 import { addMembers } from './core/agent/adding.ts'
+import { deleteChannel, liftBar, rejectCommit } from './core/agent/owning.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import { removeMember } from './core/agent/removing.ts'
 import { resetRoster } from './core/agent/roster-reset.ts'
@@ -11,31 +11,32 @@ import { handleMessages, type HandleOptions } from './core/channel/messages/hand
 import type { Membership } from './core/channel/membership.ts'
 import type { SentMessage } from './core/channel/messages/outbox.ts'
 import type { ReceiptLevel } from './core/channel/receipts/reached.ts'
-import { type Answers, type ServeOptions, serveRequests } from './core/channel/asks/serving.ts'
+import { type Answers, type RequestHandler, type ServeOptions, serveRequests } from './core/channel/asks/serving.ts'
 import { MOST_ASK_BYTES } from './core/channel/asks/ask-frame.ts'
 import { Ask } from './ask.ts'
-import { type AskOptions, lifetimeOf, limitsOf, type PoisonMessages, type SendOptions } from './channel-options.ts'
+import {
+  type AddOptions,
+  type AskOptions,
+  lifetimeOf,
+  limitsOf,
+  type PoisonMessages,
+  type SendOptions,
+} from './channel-options.ts'
 import { type ChannelMember, ChannelRequest, Envelope, memberOf, poisonMessageOf } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
-import type { AgentId, RequestBody } from './ports.ts'
+import type { AgentId } from './ports.ts'
 import { removedFrom } from './removed-error.ts'
 import {
   type MemberReceipt,
-  memberReceiptOf,
+  memberReceipts,
   questionOf,
   type Reached,
   type ReachedOptions,
   reachedOf,
 } from './receipts.ts'
 import { verificationWords } from './verification.ts'
-
-/** Options for adding a member. */
-export interface AddOptions {
-  /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
-  readonly acceptNewKey?: boolean
-}
 
 /**
  * A channel that this agent is a member of. You can send and receive concurrently, from any number of callers. Network
@@ -182,14 +183,8 @@ export class Channel implements AsyncDisposable {
    * })
    */
   async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
-    await this.#edge.wait(() =>
-      serveRequests(
-        this.#agent.context,
-        this.#membership,
-        (entry, signalOf) => handler(new ChannelRequest(entry, signalOf)),
-        options,
-      ),
-    )
+    const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))
+    await this.#edge.wait(() => serveRequests(this.#agent.context, this.#membership, serve, options))
   }
 
   /**
@@ -219,8 +214,7 @@ export class Channel implements AsyncDisposable {
     return await this.#edge.wait(async () => {
       const { group, failure, receipts } = this.#membership
       if (!group) throw failure ?? StaticError.of('closed')
-      const stays = await receipts.current()
-      return stays.map((stay) => memberReceiptOf(stay, group.members.get(stay.agent)?.identity ?? new Uint8Array()))
+      return memberReceipts(await receipts.current(), group.members)
     })
   }
 
@@ -255,13 +249,11 @@ export class Channel implements AsyncDisposable {
    * channel
    */
   async waitForMember(member?: AgentId, options: SendOptions = {}): Promise<ChannelMember> {
-    return await this.#edge.wait(async () => {
+    return await this.#edge.wait(() => {
       const wanted = member === undefined ? undefined : parseAgentId(member)
-      const find = (): ChannelMember | undefined =>
-        this.members().find(({ agentId }) =>
-          wanted === undefined ? agentId !== this.#agent.agentId : agentId === wanted,
-        )
-      return await waitForMember(this.#agent, this.name, find, limitsOf(options))
+      const isWanted = ({ agentId }: ChannelMember): boolean =>
+        wanted === undefined ? agentId !== this.#agent.agentId : agentId === wanted
+      return waitForMember(this.#agent, this.name, () => this.members().find(isWanted), limitsOf(options))
     })
   }
 
@@ -283,8 +275,7 @@ export class Channel implements AsyncDisposable {
    * Adds several members in as few commits as possible and returns their Welcomes in the same order. See `addMember`.
    */
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
-    return await this.#edge.wait(() => {
-      this.#checkMember()
+    return await this.#asMember(() => {
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
       return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
     })
@@ -296,20 +287,14 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#edge.wait(() => {
-      this.#checkMember()
-      return removeMember(this.#agent.context, this.#membership, parseAgentId(member))
-    })
+    await this.#asMember(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
   }
 
   /**
    * Replaces this agent's keys in the group. This also happens automatically every 24 hours and every 10,000 messages.
    */
   async rotate(): Promise<void> {
-    await this.#edge.wait(() => {
-      this.#checkMember()
-      return this.#membership.upkeep.rekey()
-    })
+    await this.#asMember(() => this.#membership.upkeep.rekey())
   }
 
   /**
@@ -327,17 +312,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_found`, `api_key_required`
    */
   async delete(): Promise<void> {
-    const { channelId } = this.#membership
-    const channel = { case: 'channelId', value: channelId } as const
-    const { requests, memberships, context } = this.#agent
-    const value = message(DeleteChannelRequestSchema, { channel })
-    await this.#edge.wait(async () => {
-      this.#checkMember()
-      await requests.ask({ case: 'deleteChannel', value }, () =>
-        memberships.drop(this.#membership, StaticError.of('not_found', `Channel ${this.name} was deleted.`)),
-      )
-      await context.journal.written()
-    })
+    await this.#asMember(() => deleteChannel(this.#agent, this.#membership))
   }
 
   /**
@@ -349,9 +324,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_found`, `not_allowed`
    */
   async rejectCommit(slot: number): Promise<void> {
-    const { channelId } = this.#membership
-    const value = message(RejectCommitRequestSchema, { channelId, slot: BigInt(slot) })
-    await this.#ask({ case: 'rejectCommit', value })
+    await this.#asMember(() => rejectCommit(this.#agent, this.#membership, slot))
   }
 
   /**
@@ -360,10 +333,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`
    */
   async liftBar(member: AgentId): Promise<void> {
-    const { channelId } = this.#membership
-    const agentId = fromHex(this.#edge.run(() => parseAgentId(member)))
-    const value = message(LiftBarRequestSchema, { channelId, agentId })
-    await this.#ask({ case: 'liftBar', value })
+    await this.#asMember(() => liftBar(this.#agent, this.#membership, parseAgentId(member)))
   }
 
   /**
@@ -375,10 +345,7 @@ export class Channel implements AsyncDisposable {
    * agent does not know who is in the group
    */
   async resetRoster(): Promise<void> {
-    await this.#edge.wait(() => {
-      this.#checkMember()
-      return resetRoster(this.#agent, this.#membership)
-    })
+    await this.#asMember(() => resetRoster(this.#agent, this.#membership))
   }
 
   /**
@@ -417,16 +384,12 @@ export class Channel implements AsyncDisposable {
     this.#membership.stopReaders()
   }
 
-  async #ask(body: Extract<RequestBody, { readonly case: 'rejectCommit' | 'liftBar' }>): Promise<void> {
-    await this.#edge.wait(() => {
-      this.#checkMember()
-      return this.#agent.requests.ask(body, () => {})
+  /** Does what only members can. The relay does not know the channel of a removed agent: `not_found` would mislead. */
+  async #asMember<Result>(action: () => Promise<Result>): Promise<Result> {
+    return await this.#edge.wait(async () => {
+      if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
+      return await action()
     })
-  }
-
-  /** The relay does not know the channel of an agent that was removed: `not_found` would mislead. */
-  #checkMember(): void {
-    if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
   }
 
   /** Calls `close`, for `await using`. */

@@ -12,8 +12,8 @@ export {
   TransportError,
 } from '@static/protocol'
 export { Ask } from './ask.ts'
-export { type AddOptions, Channel } from './channel.ts'
-export type { AskOptions, PoisonMessages, SendOptions } from './channel-options.ts'
+export { Channel } from './channel.ts'
+export type { AddOptions, AskOptions, PoisonMessages, SendOptions } from './channel-options.ts'
 export { type JoinOffer, StaticClient } from './client.ts'
 export type { AgentEvent } from './core/agent/events.ts'
 export type { OfferPolicy } from './core/agent/offer-limits.ts'

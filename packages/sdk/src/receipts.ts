@@ -47,8 +47,15 @@ export interface ReachedOptions {
 const LEVELS: readonly string[] = ['delivered', 'settled']
 const MESSAGE_ID = new RegExp(`^[0-9a-f]{${2 * CHANNEL_ID_BYTES}}$`, 'u')
 
-/** @internal The public view of a stay. */
-export function memberReceiptOf({ agent, receipt }: StayRecord, identity: Uint8Array): MemberReceipt {
+/** @internal The public view of the members' stays. */
+export function memberReceipts(
+  stays: readonly StayRecord[],
+  members: ReadonlyMap<AgentId, { readonly identity: Uint8Array }>,
+): MemberReceipt[] {
+  return stays.map((stay) => memberReceiptOf(stay, members.get(stay.agent)?.identity ?? new Uint8Array()))
+}
+
+function memberReceiptOf({ agent, receipt }: StayRecord, identity: Uint8Array): MemberReceipt {
   const { mode = 'unknown', index = 0, settled = 0, since = 0, aside = 0, heardAt } = receipt ?? {}
   const at = heardAt === undefined ? undefined : new Date(heardAt)
   return { ...memberOf(agent, identity), mode, delivered: index, settled, since, aside, at }

@@ -126,7 +126,9 @@ export const MESSAGES: readonly Attack[] = [
     'a pack of as many payloads as it likes, or damaged',
     ({ attacker }) => {
       const count = attacker.pick([0, 1, 2, 16, 17, 300])
-      const payloads = Array.from({ length: count }, () => attacker.noise(attacker.pick([0, 1, 50, 1050, 9000])))
+      // More would not fit into a message.
+      const lengths = count > 17 ? [0, 1, 50] : [0, 1, 50, 1050, 9000]
+      const payloads = Array.from({ length: count }, () => attacker.noise(attacker.pick(lengths)))
       const whole = encodePack(payloads)
       const isWhole = attacker.below(2) === 0
       const frame = frameOf(

@@ -9,9 +9,9 @@ import type { Epoch, Joined } from '../../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { ChannelWriter } from './channel-writer.ts'
-import { Committer, type CommitterHost } from './commits/committer.ts'
+import { Committer } from './commits/committer.ts'
 import { loadPending, type Pending } from './commits/commits.ts'
-import { Follower, type FollowerHost } from './log/follower.ts'
+import { Follower } from './log/follower.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
 import { Forks } from './log/forks.ts'
 import { History } from './log/history.ts'
@@ -21,18 +21,16 @@ import { Asks } from './asks/asks.ts'
 import { Requests } from './asks/requests.ts'
 import { Inbox } from './messages/inbox.ts'
 import { inboxHostOf } from './messages/inbox-host.ts'
-import { Intake, type IntakeHost } from './intake.ts'
+import { Intake } from './intake.ts'
+import { type PartsHost, partsHostOf } from './parts-host.ts'
 import { Poison } from './messages/poison.ts'
 import { receiptsHostOf } from './receipts/host.ts'
-import { Receipts, type ReceiptsHost } from './receipts/receipts.ts'
+import { Receipts } from './receipts/receipts.ts'
 import { Roster } from './roster.ts'
-import { Sender, type SenderHost } from './messages/sender.ts'
+import { Sender } from './messages/sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
-
-/** What the parts of a membership ask of it. Each gets a narrow view. */
-type Host = IntakeHost & SenderHost & CommitterHost & FollowerHost
 
 /** A membership. */
 export class Membership implements ChannelView {
@@ -80,13 +78,22 @@ export class Membership implements ChannelView {
     const standing = this.#standing
     this.#turn = new ChannelTurn(context, this, standing, (error) => this.#break(error))
     const pending = this.#load(stored)
-    const host = Membership.#hostOf(this)
+    const forked: PartsHost['forked'] = (member, difference) => this.#forks.found(member, difference)
+    const host = partsHostOf(this, this.#turn, this.#writer, {
+      take: (entry) => this.#follower.take(entry),
+      break: (error) => this.#break(error),
+      adopt: (epoch, by, added, removed) => {
+        this.#adopt(epoch, by)
+        this.#changed(by, added, removed)
+      },
+      committed: (own) => this.#committed(own),
+      forked,
+    })
     const unreadable = (error: StaticError): void => this.#unreadable(error)
     const inboxHost = inboxHostOf(context, this, this.#writer, 'inbox', unreadable)
     const { givenUpTo } = record
     this.inbox = new Inbox(record.id, inboxHost, { ...stored.inbox, givenUpTo })
     const { inbox } = this
-    const forked: ReceiptsHost['forked'] = (member, difference) => this.#forks.found(member, difference)
     this.receipts = new Receipts(context, this, receiptsHostOf(this, this.#writer, forked), stored)
     const { receipts } = this
     const aside = (index: number): void => receipts.putAside(index)
@@ -352,36 +359,6 @@ export class Membership implements ChannelView {
   }
 
   // ---- Internals ----
-
-  static #hostOf(membership: Membership): Host {
-    return {
-      get receiptDemand() {
-        return membership.receipts.demand
-      },
-      get counter() {
-        return membership.sender.counter
-      },
-      get isFree() {
-        return membership.#turn.isFree
-      },
-      touch: () => membership.#writer.touch(),
-      touchLater: () => membership.#writer.touchLater(),
-      work: () => membership.#turn.work(),
-      break: (error) => membership.#break(error),
-      exclusively: (task) => membership.#turn.exclusively(task),
-      take: (entry) => membership.#turn.attempt(() => membership.#follower.take(entry)),
-      resumed: () => membership.#turn.resume(),
-      raiseHead: (head) => membership.intake.raiseHead(head),
-      obstacle: () => membership.#turn.obstacle(),
-      adopt: (epoch, by, added, removed) => {
-        membership.#adopt(epoch, by)
-        membership.#changed(by, added, removed)
-      },
-      committed: (pending) => membership.#committed(pending),
-      forked: (member, difference) => membership.#forks.found(member, difference),
-      over: (code?: 'removed' | 'not_found') => membership.over(code),
-    }
-  }
 
   /** Loads the group and the pending commit. If that fails, only this channel is broken, and it can be left. */
   #load({ record, epoch, pending }: StoredChannel): Pending | undefined {

@@ -164,7 +164,6 @@ export class Follower {
     }
     deliverFrame(this.#parts, frame, {
       index: history.position.index,
-      part: 0,
       messageId: Uint8Array.from(messageId),
       sender,
       identity: member.identity,
@@ -172,7 +171,6 @@ export class Follower {
       receivedAt: Number(entry.acceptedAtMs),
       ciphertext,
       messageKey,
-      attempts: 0,
     })
   }
 

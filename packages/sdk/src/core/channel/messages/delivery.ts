@@ -22,8 +22,9 @@ export interface DeliveryParts {
 export function deliverFrame(
   { intake, inbox, requests, asks, admissions }: DeliveryParts,
   { kind, payload }: DecodedFrame,
-  record: InboxRecord,
+  received: Omit<InboxRecord, 'part' | 'attempts'>,
 ): void {
+  const record = { ...received, part: 0, attempts: 0 }
   switch (kind) {
     case 'payload':
       return inbox.arrive({ record, payload, redelivered: intake.isRedelivered(record.index) })

@@ -78,3 +78,16 @@ export function placeOf({ index, part }: InboxPlace): InboxPlace {
 export function isBefore(one: InboxPlace, other: InboxPlace): boolean {
   return one.index === other.index ? one.part < other.part : one.index < other.index
 }
+
+/** Inserts a payload at its place among others. */
+export function insert(entries: Entry[], entry: Entry): void {
+  // By halves: a handler that stops returns everything it has held back, up to a full inbox.
+  let [from, to] = [0, entries.length]
+  while (from < to) {
+    const middle = (from + to) >> 1
+    const other = entries[middle]
+    if (other && isBefore(entry.record, other.record)) to = middle
+    else from = middle + 1
+  }
+  entries.splice(from, 0, entry)
+}

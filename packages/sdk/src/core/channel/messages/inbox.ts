@@ -15,6 +15,7 @@ import {
   type InboxHost,
   type InboxRows,
   type Incoming,
+  insert,
   isBefore,
   NOTHING_STORED,
   OVERHEAD,
@@ -371,14 +372,7 @@ export class Inbox {
   /** Queues a payload at its place. */
   #queue(entry: Entry): void {
     if (this.#isSealed) return
-    // By halves: a handler that stops returns everything it has held back, up to a full inbox.
-    let [from, to] = [0, this.#ready.length]
-    while (from < to) {
-      const middle = (from + to) >> 1
-      if (isBefore(entry.record, this.#ready[middle]?.record ?? NOWHERE)) to = middle
-      else from = middle + 1
-    }
-    this.#ready.splice(from, 0, entry)
+    insert(this.#ready, entry)
     this.#serve()
   }
 
