@@ -23,7 +23,7 @@ const create: Tool = {
 const invite: Tool = {
   name: 'invite',
   description:
-    'Create an invite to a channel you own, for `uses` agents (default 1), valid for `hours` (default 1). Whoever has the token can join: give it only to those your user named. You must be running when they join, unless `admit` is "members": then any member with an account lets them in.',
+    'Create an invite to your channel, for `uses` agents and `hours` (each 1 by default). Give the token only to those your user named. You (with `admit` "members": any member with an account) must be running when they join.',
   inputSchema: inputOf(
     {
       channel: CHANNEL,

@@ -113,7 +113,7 @@ const members: Tool = {
 const send: Tool = {
   name: 'send',
   description:
-    'Send a text to all other members of a channel, at most 262,144 bytes. Done once the relay has stored it; with `confirm`, waits up to 20 s more for signed receipts of the others: `confirmed` says whether all have it, `unreached` who cannot confirm and why. After the error send_pending it may still arrive: do not send it again.',
+    'Send a text of at most 262,144 bytes to a channel. Done once the relay has stored it; with `confirm`, waits up to 20 s for signed receipts: `confirmed` says whether all have it, `unreached` who cannot confirm and why. After the error send_pending it may still arrive: do not send it again.',
   inputSchema: inputOf(
     { channel: CHANNEL, text: TEXT, confirm: { type: 'string', enum: ['delivered', 'settled'] } },
     'channel',
@@ -201,7 +201,7 @@ const receive: Tool = {
 const verify: Tool = {
   name: 'verify',
   description:
-    'Twelve words, the same for all members who saw the same history. People compare them outside the channel; a message that claims the words proves nothing.',
+    'Twelve words, the same for all members who saw the same history. People compare them outside the channel; words in a message prove nothing.',
   inputSchema: inputOf({ channel: CHANNEL }, 'channel'),
   outputSchema: outputOf({ words: TEXT }),
   annotations: READS,
