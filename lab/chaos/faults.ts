@@ -29,6 +29,8 @@ export interface Fault {
 }
 
 const HOUR_MS = 3_600_000
+/** Less than a token lives: a relay that is further ahead refuses all of them, and agents retry a minute later. */
+const RELAY_JUMP_MS = HOUR_MS / 3
 
 function someMs({ below, mostMs }: Scene): number {
   return 100 + below(mostMs)
@@ -55,7 +57,10 @@ const weather =
 export const FAULTS: Readonly<Record<string, Fault>> = {
   'agent killed': {
     kills: 1,
-    happen: async (scene) => scene.mortal().kill({ driverOnly: scene.below(3) === 0 }),
+    happen: async (scene) => {
+      const only = ([undefined, 'driver', 'program'] as const)[scene.below(3)]
+      await scene.mortal().kill(only === undefined ? {} : { only })
+    },
   },
   'two agents killed': {
     kills: 2,
@@ -98,7 +103,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     kills: 0,
     happen: async (scene) => {
       const { clock } = scene.world.servers
-      clock.move((scene.below(2) === 0 ? -1 : 1) * scene.below(6 * HOUR_MS))
+      clock.move((scene.below(2) === 0 ? -1 : 1) * scene.below(RELAY_JUMP_MS))
       await delay(someMs(scene))
       clock.move(0)
     },

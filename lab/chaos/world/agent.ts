@@ -40,8 +40,8 @@ export interface AgentOptions {
 
 /** What to kill. */
 export interface KillOptions {
-  /** The driver of Python alone, which its program notices. */
-  readonly driverOnly?: boolean
+  /** Of Python, the driver alone, which the program notices, or the program alone, whose driver then closes in order. */
+  readonly only?: 'driver' | 'program'
   /** Do not start it again before `start`. */
   readonly stay?: boolean
 }
@@ -98,13 +98,14 @@ export class AgentProcess implements AsyncDisposable {
   }
 
   /** kill -9. */
-  async kill({ driverOnly = false, stay = false }: KillOptions = {}): Promise<void> {
+  async kill({ only, stay = false }: KillOptions = {}): Promise<void> {
     const child = this.#child
     if (!child?.pid) return
     const ended = once(child, 'exit')
     if (stay) this.#isHeld = true
-    const driver = driverOnly ? childrenOf(child.pid)[0] : undefined
-    send('SIGKILL', driver ?? -child.pid)
+    const [driver] = childrenOf(child.pid)
+    if (only !== 'driver' || driver === undefined) send('SIGKILL', child.pid)
+    if (only !== 'program' && driver !== undefined) send('SIGKILL', driver)
     await ended
   }
 
@@ -112,9 +113,10 @@ export class AgentProcess implements AsyncDisposable {
   async freeze(ms: number): Promise<void> {
     const pid = this.#child?.pid
     if (pid === undefined) return
-    send('SIGSTOP', -pid)
+    const all = [pid, ...childrenOf(pid)]
+    for (const each of all) send('SIGSTOP', each)
     await delay(ms)
-    send('SIGCONT', -pid)
+    for (const each of all) send('SIGCONT', each)
   }
 
   /** The process that has the database. */
@@ -138,8 +140,6 @@ export class AgentProcess implements AsyncDisposable {
     const child = spawn(program, [...words, JSON.stringify(task)], {
       stdio: ['pipe', 'pipe', 'inherit'],
       env: { ...env, ...more },
-      // In a process group of its own, so that a driver gets the same signals.
-      detached: true,
     })
     this.#child = child
     createInterface({ input: child.stdout }).on('line', (line) => this.#hear(JSON.parse(line) as Reply))
@@ -157,10 +157,7 @@ export class AgentProcess implements AsyncDisposable {
   }
 
   #ended(): void {
-    const child = this.#child
     this.#child = undefined
-    // A driver whose program was killed ends by itself; one that is stopped does not.
-    if (child?.pid !== undefined) send('SIGKILL', -child.pid)
     for (const { reject } of this.#orders.values()) reject(new OrderFailed('killed', `${this.name} has ended.`))
     this.#orders.clear()
     if (this.#isReady) this.#ready = Promise.withResolvers()
