@@ -109,6 +109,7 @@ export class Delivery {
     }
     const reading = { session, channel, channelBytes: fromHex(channel), ...place, ...receiving, ...sending }
     session.subscriptions.set(channel, reading)
+    session.stays.set(channel, addedIndex)
     const readings = this.#readings.get(channel)
     if (readings) readings.add(reading)
     else {
@@ -316,6 +317,7 @@ export class Delivery {
       if (outcome.value.welcomes.length > 0) this.#noteAdded(agent)
       for (const welcome of outcome.value.welcomes) {
         welcomes.after = welcome.sequence
+        session.stays.set(welcome.channel, welcome.position.index)
         this.#effects.send([stream.id], welcomeMessage(welcome))
       }
       this.#pull(session)

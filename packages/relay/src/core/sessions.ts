@@ -204,6 +204,7 @@ export class Sessions {
       since: cluster?.time ?? effects.now,
       begunAt: effects.monotonic,
       subscriptions: new Map(),
+      stays: new Map(),
       behind: new Set(),
       reading: false,
       resumed: false,

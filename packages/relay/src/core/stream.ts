@@ -47,6 +47,8 @@ export interface Session extends Caller {
   expiresAt: Time | undefined
   /** The channels being delivered. */
   readonly subscriptions: Map<ChannelId, Reading>
+  /** The memberships that it was last told of, by the index of the entry that added the agent. */
+  readonly stays: Map<ChannelId, number>
   /** Deliveries that lag behind the log, and whether one is being read. */
   readonly behind: Set<Reading>
   reading: boolean

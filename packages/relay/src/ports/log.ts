@@ -25,6 +25,8 @@ export interface Position {
 export interface AckedPosition {
   readonly channel: ChannelId
   readonly index: number
+  /** The entry that added the agent to the membership it has read in; undefined if that is not known. */
+  readonly from?: number | undefined
   readonly receipt?: Uint8Array | undefined
 }
 

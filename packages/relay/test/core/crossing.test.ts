@@ -1,5 +1,7 @@
 /** What crosses on its way between agents, core and store: the core alone, with every moment in the test's hands. */
+import { create } from '@bufbuild/protobuf'
 import { toHex } from '@static/protocol'
+import { AckRequestSchema } from '@static/protocol/relay'
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
@@ -89,4 +91,48 @@ test('a read that failed in the store is retried', async () => {
   pure.handle({ type: 'tick' })
   await pure.settle()
   assert.equal(pure.cases(1).at(-1), 'deliverMessage')
+})
+
+test('an acknowledgement that failed in the store is stored at the next tick, unless a newer one has come', async () => {
+  const pure = await PureRelay.make()
+  const key = await pure.session(1)
+  const agent = toHex(key.id)
+  const actor = { agent, account: { id: 'acme', mode: 'live' } as const }
+  const channel = 'c0'.repeat(16)
+  const { now } = pure
+  const founding = { actor, channel, name: 'a/b/c', welcome: randomBytes(9), guestLimit: 9, maxChannels: 9, now }
+  await pure.store.run('create', founding)
+  for (const counter of [1, 2]) {
+    const message = { slot: 0, messageId: randomBytes(16), counter, control: false, ciphertext: randomBytes(9) }
+    await pure.store.run('append', { actor, channel, ...message, paid: true, now })
+  }
+  pure.receive(1, { case: 'resume', value: {} })
+  await pure.settle()
+  const acknowledge = (index: bigint): void => {
+    const ack = create(AckRequestSchema, { positions: [{ channelId: Buffer.from(channel, 'hex'), index }] })
+    pure.handle({ type: 'acknowledged', stream: 1, ack })
+  }
+  const fail = (): void => {
+    const [asked] = pure.asked.splice(0)
+    if (asked?.type !== 'store' || asked.name !== 'ack') throw new Error('Nothing was acknowledged.')
+    assert.equal(asked.request.positions[0]?.from, 0, 'it is about the membership of the founder')
+    pure.handle({ type: 'done', id: asked.id, outcome: { ok: false, error: new Error('disk') as never } })
+  }
+  const cursor = async (): Promise<unknown> => {
+    const { standings } = await pure.store.run('resume', { agent, channels: [channel], after: undefined, limit: 1 })
+    return standings.map((standing) => 'cursor' in standing && standing.cursor.index)
+  }
+  acknowledge(1n)
+  pure.handle({ type: 'tick' })
+  fail()
+  pure.handle({ type: 'tick' })
+  await pure.settle()
+  assert.deepEqual(await cursor(), [1])
+  acknowledge(2n)
+  pure.handle({ type: 'tick' })
+  acknowledge(1n)
+  fail()
+  pure.handle({ type: 'tick' })
+  await pure.settle()
+  assert.deepEqual(await cursor(), [2])
 })

@@ -20,6 +20,7 @@ function resumed(): { readonly effects: Effects; readonly delivery: Delivery } {
     agent: AGENT,
     stream: { id: 1, congested: false },
     subscriptions: new Map(),
+    stays: new Map(),
     behind: new Set(),
     reading: false,
     resumed: true,

@@ -138,6 +138,27 @@ forEachEngine((open) => {
     await world.run('ack', { agent: agentId('alice'), positions: [{ channel: hex16('none'), index: 1 }] })
   })
 
+  test('what was acknowledged in a membership that was undone does not count for the earlier one', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const { addedIndex: from, cursor } = await world.stand('bob')
+    await world.chatter('alice', 3)
+    const slot = world.head
+    accepted(await world.commit('alice', { removes: ['bob'], adds: ['bob'] }))
+    const { addedIndex: later } = await world.stand('bob')
+    await world.chatter('alice', 2)
+    await world.reject(member('alice'), slot)
+    const back = await world.stand('bob')
+    assert.deepEqual([back.addedIndex, back.cursor.index], [from, cursor.index])
+    const { channel } = world
+    const ack = (position: { readonly index: number; readonly from: number }): Promise<unknown> =>
+      world.run('ack', { agent: agentId('bob'), positions: [{ channel, ...position }] })
+    await ack({ index: back.lastIndex, from: later })
+    assert.equal((await world.stand('bob')).cursor.index, cursor.index)
+    await ack({ index: cursor.index + 1, from })
+    assert.equal((await world.stand('bob')).cursor.index, cursor.index + 1)
+  })
+
   test('a cursor far behind finds its position too', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

@@ -66,7 +66,9 @@ export class Resumes {
     if (positions.length > limit)
       throw wrong(`\`positions\` must have at most ${limit} entries, not ${positions.length}`)
     if (this.#isTooOften(request, positions.length - FREE_POSITIONS)) return
-    this.#context.effects.store('ack', { agent, positions: acknowledged(positions) }, (outcome) => {
+    const stays = request.stream.session?.stays
+    const told = acknowledged(positions).map((position) => ({ ...position, from: stays?.get(position.channel) }))
+    this.#context.effects.store('ack', { agent, positions: told }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       request.answer({ case: 'ack', value: message(AckResponseSchema, {}) })
     })
@@ -79,11 +81,10 @@ export class Resumes {
   acknowledgeLater(session: Session, { positions }: AckRequest): void {
     const { acknowledged: waiting, subscriptions } = session
     for (const { channel, index, receipt } of acknowledged(positions)) {
-      const before = waiting.get(channel)
       const reading = subscriptions.get(channel)
       // What is dropped is delivered again.
-      if (!before && !reading && ++session.strayPositions > FREE_POSITIONS) continue
-      waiting.set(channel, { ...before, channel, index: Math.max(index, before?.index ?? 0) })
+      if (!waiting.has(channel) && !reading && ++session.strayPositions > FREE_POSITIONS) continue
+      note(session, { channel, index, from: session.stays.get(channel) })
       if (!reading) continue
       const news = Math.max(0, Math.min(index, reading.sent) - reading.acknowledged)
       reading.acknowledged += news
@@ -112,7 +113,7 @@ export class Resumes {
     reading.heldReceipt = undefined
     this.#held.delete(reading)
     this.#receipts.take(channel, session.agent, receipt)
-    session.acknowledged.set(channel, { channel, index: 0, ...session.acknowledged.get(channel), receipt })
+    note(session, { channel, index: 0, from: reading.from, receipt })
   }
 
   /** The session has ended: stores what it has acknowledged. */
@@ -130,8 +131,23 @@ export class Resumes {
     if (acknowledged.size === 0) return
     const positions = [...acknowledged.values()]
     acknowledged.clear()
-    // If the store fails, the next acknowledgement advances the cursor.
-    this.#context.effects.store('ack', { agent, positions }, () => {})
+    this.#context.effects.store('ack', { agent, positions }, (outcome) => {
+      if (!outcome.ok) this.#keep(session, positions)
+    })
+  }
+
+  /**
+   * The store has failed: the next tick tries again. In a channel that is full because of this acknowledgement, there
+   * would be no other one.
+   */
+  #keep(session: Session, positions: readonly AckedPosition[]): void {
+    if (this.#context.delivery.session(session.agent) !== session) return
+    const newer = new Map(session.acknowledged)
+    for (const position of positions) {
+      // What it does not read is bounded per tick.
+      if (session.subscriptions.get(position.channel)?.from === position.from) note(session, position)
+    }
+    for (const position of newer.values()) note(session, position)
   }
 
   tick(): void {
@@ -212,6 +228,14 @@ function acknowledged(positions: AckRequest['positions']): AckedPosition[] {
     checkLength(receipt, RECEIPT_BYTES, 'receipt')
     return { ...position, receipt }
   })
+}
+
+/** Remembers a position until the next tick, with the last receipt. One in another membership replaces it. */
+function note({ acknowledged: waiting }: Session, { channel, index, from, receipt }: AckedPosition): void {
+  const known = waiting.get(channel)
+  const before = known?.from === from ? known : undefined
+  const position = { channel, index: Math.max(index, before?.index ?? 0), from }
+  waiting.set(channel, { ...position, receipt: receipt ?? before?.receipt })
 }
 
 function tooMany(count: number, limit: number): StaticError {

@@ -80,10 +80,12 @@ export function welcomes(
 
 /** Advances an agent's cursors, keeps its receipts, and deletes the Welcomes that it has used. */
 export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>): Done {
-  for (const { channel: id, index, receipt } of positions) {
+  for (const { channel: id, index, from, receipt } of positions) {
     const channel = context.rows.channel(id)
     const member = channel && findMember(channel, agent)
     if (!channel || !member || isUnwelcomed(member)) continue
+    // It has returned to an earlier membership, of which it has not read as much.
+    if (from !== undefined && from !== member.from) continue
     if (member.welcome !== undefined && index >= member.welcome) {
       dropWelcome(context, channel, agent)
       member.welcome = undefined
