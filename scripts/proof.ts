@@ -44,8 +44,10 @@ const CLUSTER = [
   'packages/relay/test/scenario/cluster.test.ts',
   'packages/relay/test/crash/{cluster,postgres}.test.ts',
   'packages/relay/test/store/postgres.test.ts',
-  'packages/relay/test/core/simulation.test.ts',
 ]
+
+/** Plays more channels with STATIC_LONG=1, as many times over three nodes as STATIC_LIVES says, from STATIC_SEED on. */
+const SIMULATION = 'packages/relay/test/core/simulation.test.ts'
 
 /** Tests that run only with STATIC_TEST_STRACE. */
 const POWER = ['packages/{sdk,relay}/test/store/power.test.ts', 'packages/api/test/power.test.ts']
@@ -60,7 +62,6 @@ const LIVES = [
   'packages/sdk/test/core/membership.test.ts',
   'packages/sdk/test/session/simulation.test.ts',
   'packages/sdk/test/invite/lives.test.ts',
-  'packages/relay/test/core/simulation.test.ts',
   'packages/relay/test/store/roster.test.ts',
   'packages/relay/test/abuse/crowd.test.ts',
 ]
@@ -83,6 +84,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       // On its own: it measures how long agents wait.
       const faults = await node('scripts/test.ts', ['tests/e2e/cluster.test.ts'], { STATIC_MESSAGES, STATIC_KILLS })
       return faults || node('scripts/test.ts', [...CLUSTER, ...words], { STATIC_LONG: '1' })
+    },
+  },
+  nodes: {
+    about: 'simulate 2,000 channels over three relay nodes that die, are cut off, and hear each other badly',
+    prove: (words) => {
+      const { STATIC_LIVES = '10' } = process.env
+      return node('scripts/test.ts', [SIMULATION, ...words], { STATIC_LONG: '1', STATIC_LIVES })
     },
   },
   races: {

@@ -44,7 +44,7 @@ export async function openMemoryCluster(
   let time = Date.UTC(2027, 0, 15, 12)
   const now = (): number => time
   const { retention } = settingsFrom(settings)
-  const bus = new MemoryBus({ random: randomNumbers(SEED), post: queueMicrotask, maxBytes })
+  const bus = new MemoryBus({ random: randomNumbers(SEED), post: (deliver) => queueMicrotask(deliver), maxBytes })
   const made: { driver?: CoreRunner }[] = [{}, {}, {}]
   const muted = new Set<number>()
   const listener = (at: number) => (event: StoreEvent) => {

@@ -1,6 +1,7 @@
 /**
  * An agent without MLS that loses its connection at any moment: what it has not been answered it sends again under the
- * same id and counter, what it gets again it knows, and every entry goes into its own chain.
+ * same id and counter, what it gets again it knows, and every entry goes into its own chain. It believes what it is told:
+ * what the relay does not tell it, or tells it in the wrong order, it does not find out by asking.
  */
 import { create } from '@bufbuild/protobuf'
 import {
@@ -55,7 +56,13 @@ interface PendingCommit {
   sent: boolean
 }
 
-/** A stretch of the log that the agent has seen as a member. */
+interface EntryFields {
+  readonly kind: 'message' | 'commit' | 'leave'
+  readonly sender: Uint8Array
+  readonly messageId: Uint8Array
+}
+
+/** A membership, as the agent has seen it. */
 export interface Stay {
   /** The index of the entry that added it. */
   readonly base: number
@@ -63,12 +70,30 @@ export interface Stay {
   readonly entries: Map<number, string>
   /** What the relay said was gone. */
   readonly gaps: { readonly first: number; readonly last: number }[]
+  /** The chain's hashes, by index. */
+  readonly hashes: Map<number, string>
+  /** Where the agent is in the log. */
+  last: number
+  head: bigint
+  hash: Uint8Array
+  acked: number
+  /** Of its last message. */
+  counter: bigint
+  isOver: boolean
+  /** Whether its end was undone, and whether its counter is then not the relay's. */
+  isReturned: boolean
+  isAdrift: boolean
 }
 
-/** What others did that the owner must see to. */
-export interface Chores {
-  readonly left: Map<string, LeaveNotice>
-  readonly out: Set<string>
+/** Options of an agent. */
+export interface SimAgentOptions {
+  /** Empty for a guest. */
+  readonly jwt: string
+  readonly owner: boolean
+  /** Messages that it has to write. */
+  readonly wanted: number
+  /** Whether it asks for its channel now and then, though it has been told that it is no longer a member. */
+  readonly asks: boolean
 }
 
 const MAX_IN_FLIGHT = 4
@@ -81,24 +106,19 @@ export class SimAgent {
   /** Answered messages: id and index. */
   readonly answered: Map<string, number> = new Map()
   readonly problems: string[] = []
-  readonly chores: Chores = { left: new Map(), out: new Set() }
   /** Messages that it has still to write. */
   wanted: number
-  member = false
-  last = 0
-  head = 0n
-  hash: Uint8Array
+  /** Whether it knows that the channel was deleted. */
+  isOrphan = false
   readonly #net: SimNetwork
   readonly #jwt: string
   readonly #form: WireForm
   readonly #channelId: Uint8Array
+  readonly #asks: boolean
   readonly #bodyHashes = new Map<string, Uint8Array>()
-  readonly #hashes = new Map<number, string>()
   #outbox: Item[] = []
-  #counter = 0n
   #commit: PendingCommit | undefined
   #leaving: LeaveNotice | undefined
-  #acked = 0
   #notBefore = 0
   #stream: (WireStream & { break(): void }) | undefined
   #joiner = new CellJoiner(8 * 1024 * 1024)
@@ -106,13 +126,9 @@ export class SimAgent {
   #lastRequest = 0n
   #ready = false
   #resuming = false
+  #resumesAgain = false
 
-  constructor(
-    net: SimNetwork,
-    key: AgentKey,
-    channelId: Uint8Array,
-    options: { jwt: string; owner: boolean; wanted: number },
-  ) {
+  constructor(net: SimNetwork, key: AgentKey, channelId: Uint8Array, options: SimAgentOptions) {
     this.#net = net
     this.key = key
     this.id = toHex(key.id)
@@ -120,19 +136,21 @@ export class SimAgent {
     this.#jwt = options.jwt
     this.owner = options.owner
     this.wanted = options.wanted
+    this.#asks = options.asks
     this.#form = net.chance(0.5) ? 'cbor' : 'protobuf'
-    this.hash = chainStart(sha256, channelId)
   }
 
+  /** Its membership, as far as it knows. */
   get stay(): Stay | undefined {
-    return this.stays.at(-1)
+    const stay = this.stays.at(-1)
+    return stay?.isOver === false ? stay : undefined
   }
 
   /** Nothing is left to do. */
   get done(): boolean {
+    const { stay } = this
     const quiet = this.#outbox.length === 0 && !this.#commit && !this.#leaving && this.#waiting.size === 0
-    const chores = this.chores.left.size === 0 && this.chores.out.size === 0
-    return this.#ready && this.member && quiet && chores && this.#acked === this.last && this.wanted === 0
+    return this.#ready && stay !== undefined && quiet && stay.acked === stay.last && this.wanted === 0
   }
 
   /** Loses the connection, in the middle of whatever it is. */
@@ -145,39 +163,74 @@ export class SimAgent {
     if (!this.#stream) return this.#connect()
     if (!this.#ready) return
     if (this.#net.now < this.#notBefore) return
-    if (!this.member) {
-      // The Welcome may have come before the connection was lost.
-      if (this.#net.chance(0.1)) this.#resume()
+    const { stay } = this
+    if (!stay || this.isOrphan) {
+      if (this.#asks && this.#net.chance(0.1)) this.#resume()
       return
     }
-    if (this.wanted > 0 && this.#outbox.length < 2 * MAX_IN_FLIGHT && this.#net.chance(0.5)) this.#compose()
-    this.#pump()
+    if (this.wanted > 0 && this.#outbox.length < 2 * MAX_IN_FLIGHT && this.#net.chance(0.5)) this.#compose(stay)
+    this.#pump(stay)
     this.#sendCommit()
     if (this.#leaving && this.#waiting.size === 0) this.#sendLeave(this.#leaving)
-    if (this.#acked < this.last && this.#net.chance(0.3)) this.#ack()
+    if (stay.acked < stay.last && !this.#resuming && this.#net.chance(0.3)) this.#ack(stay)
     if (this.owner) this.#seeToChores()
   }
 
-  /** Makes a commit that changes nothing, if none is under way. */
+  /** Makes a commit that changes nothing, or adds someone who is out. */
   rekey(): void {
-    if (this.member && !this.#commit && this.#ready) this.#propose([], [], [])
+    if (!this.#isFree) return
+    const [out] = this.#net.chance(0.5) ? membersOf(this.#net).out : []
+    this.#propose(out === undefined || out === this.id ? [] : [Buffer.from(out, 'hex')], [], [])
   }
 
   /** The owner puts a member out. */
   remove(agent: SimAgent): void {
-    if (this.member && !this.#commit && this.#ready && this.owner) this.#propose([], [agent.key.id], [])
+    if (this.#isFree && this.owner) this.#propose([], [agent.key.id], [])
   }
 
   leave(): void {
-    if (!this.member || this.owner || this.#leaving || !this.#ready) return
-    this.#leaving = this.#notice()
+    const { stay } = this
+    if (stay && !this.owner && !this.#leaving && this.#ready) this.#leaving = this.#notice(stay)
+  }
+
+  /** Votes that one of the last commits is invalid; the owner's vote decides. */
+  reject(): void {
+    const { stay } = this
+    if (!stay || !this.#ready || stay.head === 0n) return
+    const slot = stay.head - 1n - BigInt(this.#net.below(Math.min(3, Number(stay.head))))
+    this.#request({ case: 'rejectCommit', value: { channelId: this.#channelId, slot } }, (body) => {
+      if (body.case === 'error') this.#refused(body.value, ['not_found', 'not_allowed', 'removed'])
+    })
+  }
+
+  /** The owner lets everybody commit again. */
+  liftBars(agents: readonly SimAgent[]): void {
+    if (!this.stay || !this.#ready) return
+    for (const { id } of agents) {
+      const value = { channelId: this.#channelId, agentId: Buffer.from(id, 'hex') }
+      this.#request({ case: 'liftBar', value }, (body) => {
+        if (body.case === 'error') this.#refused(body.value, ['not_found'])
+      })
+    }
+  }
+
+  /** The owner deletes the channel, once more if it does not know whether it has. */
+  delete(): void {
+    if (!this.#ready || this.#waiting.size > 0) return
+    const channel = { case: 'channelId', value: this.#channelId }
+    this.#request({ case: 'deleteChannel', value: { channel } }, (body) => {
+      if (body.case === 'error') this.#refused(body.value, ['not_found'])
+    })
   }
 
   /** The owner's first step. */
   create(): void {
-    this.member = true
-    this.stays.push({ base: 0, entries: new Map(), gaps: [] })
     this.#founding = true
+    this.#begin(0, chainStart(sha256, this.#channelId), 0n)
+  }
+
+  get #isFree(): boolean {
+    return this.stay !== undefined && !this.#commit && this.#ready
   }
 
   #founding = false
@@ -219,31 +272,47 @@ export class SimAgent {
   }
 
   #resume(): void {
-    if (this.#resuming) return
+    if (!this.#stream) return
+    // The answer under way may be older than the reason to ask.
+    if (this.#resuming) return void (this.#resumesAgain = true)
     this.#resuming = true
+    this.#resumesAgain = false
     this.#request({ case: 'resume', value: { channelIds: [this.#channelId] } }, (body) => {
       this.#resuming = false
       if (body.case !== 'resume') return this.lose()
       const [state] = body.value.channels
       if (state) this.#resumed(state)
       this.#ready = true
+      if (this.#resumesAgain) this.#resume()
     })
   }
 
-  #resumed(state: ChannelState): void {
-    const { error, cursor, lastCounter } = state
-    if (error || !this.member) {
-      if (error && this.member) this.#ended()
-      return
+  /** Of several answers the last one counts. */
+  #resumed({ error, cursor, lastCounter, addedIndex }: ChannelState): void {
+    if (error) {
+      this.isOrphan ||= this.#net.orphans !== undefined && error.code === 'not_found'
+      return this.#ended()
     }
-    const known = this.#hashes.get(Number(cursor?.index))
+    const base = Number(addedIndex)
+    const own = this.stays.find((stay) => stay.base === base)
+    // A later membership: its Welcome comes.
+    if (!own) return this.#ended()
+    if (own !== this.stay || own.isAdrift) this.#return(own, lastCounter)
+    // What it had acknowledged may be lost.
+    own.acked = Math.min(own.acked, Number(cursor?.index))
+    const known = own.hashes.get(Number(cursor?.index))
     const told = toHex(cursor?.hash ?? new Uint8Array())
     if (known !== undefined && known !== told) this.#problem(`the cursor's hash at ${cursor?.index} is not the chain's`)
-    const written = this.#counter
-    // A stay that has ended meanwhile, and another one that has begun, are told by what follows.
-    if (lastCounter > written && Number(cursor?.index) >= (this.stay?.base ?? 0)) {
-      this.#problem(`the relay counts ${lastCounter} of ${written}`)
-    }
+    // Messages that were on their way when it returned may be accepted later.
+    if (lastCounter > own.counter && !own.isReturned) this.#problem(`the relay counts ${lastCounter} of ${own.counter}`)
+  }
+
+  /** The end of a membership was undone, or the later one that it had. */
+  #return(stay: Stay, lastCounter: bigint): void {
+    this.#ended()
+    Object.assign(stay, { isOver: false, isReturned: true, isAdrift: false, counter: lastCounter })
+    this.stays.splice(this.stays.indexOf(stay), 1)
+    this.stays.push(stay)
   }
 
   #closed(): void {
@@ -289,94 +358,101 @@ export class SimAgent {
         const { index, sender, messageId, ciphertext, control } = body.value
         const own = toHex(sender) === this.id
         if (own !== (ciphertext.length === 0)) this.#problem(`entry ${index} has the wrong body`)
-        this.#enter(
-          index,
-          'message',
-          sender,
-          messageId,
-          () => this.#bodyHash(own, messageId, ciphertext),
-          control ? ' c' : '',
-        )
+        const hash = (): Uint8Array => this.#bodyHash(own, messageId, ciphertext)
+        this.#enter(index, { kind: 'message', sender, messageId, hash, more: control ? ' c' : '' })
         if (own) this.#outbox = this.#outbox.filter((item) => toHex(item.messageId) !== toHex(messageId))
         return
       }
-      case 'deliverCommit': {
-        const { index, sender, messageId, commit, declaration, slot } = body.value
-        const own = toHex(sender) === this.id
-        const bytes = declaration ? commitBody(commit, declaration) : new Uint8Array()
-        const fresh = this.#enter(
-          index,
-          'commit',
-          sender,
-          messageId,
-          () => this.#bodyHash(own, messageId, bytes),
-          ` ${slot}`,
-        )
-        if (!fresh) return
-        if (slot !== this.head) this.#problem(`the commit at ${index} takes slot ${slot} of ${this.head}`)
-        this.head = slot + 1n
-        const value = this.#commit?.message.body
-        if (own && value?.case === 'sendCommit' && toHex(value.value.messageId) === toHex(messageId)) this.#committed()
-        // Another one has the slot: ours is lost.
-        else if (this.#commit && this.#commit.slot < this.head) this.#commit = undefined
-        if (this.#leaving) this.#leaving = this.#notice()
-        if (declaration?.removes.some((id) => toHex(id) === this.id)) this.#ended()
-        return
-      }
+      case 'deliverCommit':
+        return this.#delivered(body.value)
       case 'deliverLeave': {
         const { index, sender, notice } = body.value
         if (!notice) return this.#problem('a Leave without a notice')
-        if (!this.#enter(index, 'leave', sender, new Uint8Array(), () => sha256(leaveBody(notice)), '')) return
-        if (toHex(sender) === this.id) this.#ended()
-        else if (this.owner) this.chores.left.set(toHex(sender), notice)
+        const hash = (): Uint8Array => sha256(leaveBody(notice))
+        const isHere = this.#enter(index, { kind: 'leave', sender, messageId: new Uint8Array(), hash, more: '' })
+        if (isHere && toHex(sender) === this.id) this.#ended()
         return
       }
       case 'deliverWelcome':
         return this.#welcomed(body.value)
-      case 'gap': {
-        const { firstIndex, position } = body.value
-        const end = Number(position?.index)
-        if (firstIndex > this.last + 1) this.#problem(`a gap from ${firstIndex} after ${this.last}`)
-        // It begins after the cursor; the agent may be further.
-        if (!this.member || end <= this.last) return
-        this.stay?.gaps.push({ first: this.last + 1, last: end })
-        this.last = end
-        this.hash = position?.hash ?? this.hash
-        this.head = position?.slot ?? this.head
-        this.#hashes.set(end, toHex(this.hash))
-        if (this.#commit && this.#commit.slot < this.head) this.#commit = undefined
-        if (this.#leaving) this.#leaving = this.#notice()
-        if (this.owner) this.#rethink()
+      case 'gap':
+        return this.#missed(body.value)
+      case 'commitRejected': {
+        const { undoneAdds, undoneRemoves } = body.value
+        // What became of its membership, the answer says.
+        if ([...undoneAdds, ...undoneRemoves].some((id) => toHex(id) === this.id)) this.#resume()
         return
       }
+      case 'channelDeleted':
+        this.isOrphan = true
+        return
       default:
     }
   }
 
-  /** Puts an entry into the chain; false when it is known. */
+  #delivered({ index, sender, messageId, commit, declaration, slot }: Bodies<'deliverCommit'>): void {
+    const own = toHex(sender) === this.id
+    const bytes = declaration ? commitBody(commit, declaration) : new Uint8Array()
+    const hash = (): Uint8Array => this.#bodyHash(own, messageId, bytes)
+    const { stay } = this
+    const before = stay?.last
+    if (!this.#enter(index, { kind: 'commit', sender, messageId, hash, more: ` ${slot}` }) || !stay) return
+    if (stay.last !== before) {
+      if (slot !== stay.head) this.#problem(`the commit at ${index} takes slot ${slot} of ${stay.head}`)
+      stay.head = slot + 1n
+      const value = this.#commit?.message.body
+      const isOurs = own && value?.case === 'sendCommit' && toHex(value.value.messageId) === toHex(messageId)
+      // Otherwise another one has the slot: ours is lost.
+      if (isOurs || (this.#commit && this.#commit.slot < stay.head)) this.#commit = undefined
+      if (this.#leaving) this.#leaving = this.#notice(stay)
+    }
+    // Agents know by themselves which commits are invalid.
+    const isVoid = this.#net.rejected.has(Number(slot))
+    const changes = [...(declaration?.removes ?? []), ...(declaration?.adds ?? [])]
+    // Whether it was removed, or added once more, which begins another stay.
+    if (!isVoid && changes.some((id) => toHex(id) === this.id)) this.#ended()
+  }
+
+  #missed({ firstIndex, position, ended, last }: Bodies<'gap'>): void {
+    const { stay } = this
+    const end = Number(position?.index)
+    // Of an earlier stay, when this one began before it was fetched.
+    if (!stay || end <= stay.base) return
+    if (firstIndex > stay.last + 1) this.#problem(`a gap from ${firstIndex} after ${stay.last}`)
+    // It begins after the cursor; the agent may be further.
+    if (end > stay.last) {
+      stay.gaps.push({ first: stay.last + 1, last: end })
+      stay.last = end
+      stay.hash = position?.hash ?? stay.hash
+      stay.head = position?.slot ?? stay.head
+      stay.hashes.set(end, toHex(stay.hash))
+      if (this.#commit && this.#commit.slot < stay.head) this.#commit = undefined
+      if (this.#leaving) this.#leaving = this.#notice(stay)
+    }
+    if (ended && last) this.#ended()
+  }
+
+  /** Puts an entry into the chain unless it is there; false if it is not of this membership. */
   #enter(
     index: bigint,
-    kind: 'message' | 'commit' | 'leave',
-    sender: Uint8Array,
-    messageId: Uint8Array,
-    body: () => Uint8Array,
-    more: string,
+    { kind, sender, messageId, hash, more }: EntryFields & { readonly hash: () => Uint8Array; readonly more: string },
   ): boolean {
     const at = Number(index)
     const text = `${kind} ${toHex(sender)} ${toHex(messageId)}${more}`
+    const { stay } = this
     // Of an earlier stay, when this one began before it was fetched.
-    if (!this.member || !this.stay || at <= this.stay.base) return false
-    const known = this.stay.entries.get(at)
+    if (!stay || at <= stay.base) return false
+    const known = stay.entries.get(at)
     if (known !== undefined && known !== text) this.#problem(`entry ${at} was ${known}, now it is ${text}`)
-    if (at <= this.last) return false
-    if (at !== this.last + 1) {
-      this.#problem(`entry ${at} comes after ${this.last}`)
+    if (at <= stay.last) return true
+    if (at !== stay.last + 1) {
+      this.#problem(`entry ${at} comes after ${stay.last}`)
       return false
     }
-    this.stay.entries.set(at, text)
-    this.last = at
-    this.hash = chainNext(sha256, this.hash, { kind, sender, messageId, bodyHash: body() })
-    this.#hashes.set(at, toHex(this.hash))
+    stay.entries.set(at, text)
+    stay.last = at
+    stay.hash = chainNext(sha256, stay.hash, { kind, sender, messageId, bodyHash: hash() })
+    stay.hashes.set(at, toHex(stay.hash))
     return true
   }
 
@@ -386,40 +462,46 @@ export class SimAgent {
     return known ?? new Uint8Array(32)
   }
 
+  #begin(base: number, hash: Uint8Array, head: bigint): void {
+    this.#ended()
+    const place = {
+      last: base,
+      acked: base,
+      hash,
+      head,
+      counter: 0n,
+      isOver: false,
+      isReturned: false,
+      isAdrift: false,
+    }
+    const hashes = new Map([[base, toHex(hash)]])
+    this.stays.push({ base, entries: new Map(), gaps: [], hashes, ...place })
+  }
+
   #welcomed({ position, slot }: Bodies<'deliverWelcome'>): void {
     const base = Number(position?.index)
-    const ack = (): void => this.#ackAt(base)
-    // Told again, because the acknowledgement was lost.
-    if (base <= (this.stay?.base ?? -1)) return this.member ? ack() : undefined
-    this.member = true
-    this.stays.push({ base, entries: new Map(), gaps: [] })
-    this.last = base
-    this.#acked = base
-    this.hash = position?.hash ?? this.hash
-    this.head = slot + 1n
-    this.#hashes.set(base, toHex(this.hash))
-    this.#outbox = []
-    this.#counter = 0n
-    this.#commit = undefined
-    this.#leaving = undefined
-    ack()
+    // Told again, because the acknowledgement was lost; or one that has been undone meanwhile.
+    const isNew = this.stays.every((stay) => stay.base < base)
+    if (isNew) this.#begin(base, position?.hash ?? new Uint8Array(), slot + 1n)
+    this.#ackAt(base)
     this.#resume()
   }
 
   /** The membership is over: what was not accepted will not be. */
   #ended(): void {
-    if (!this.member) return
-    this.member = false
+    const { stay } = this
+    if (!stay) return
+    if (stay.last > stay.acked) this.#ack(stay)
+    stay.isOver = true
     this.wanted += this.#outbox.length
     this.#outbox = []
     this.#commit = undefined
     this.#leaving = undefined
-    if (this.last > this.#acked) this.#ack()
   }
 
-  #ack(): void {
-    this.#acked = this.last
-    this.#ackAt(this.last)
+  #ack(stay: Stay): void {
+    stay.acked = stay.last
+    this.#ackAt(stay.last)
   }
 
   #ackAt(index: number): void {
@@ -429,11 +511,11 @@ export class SimAgent {
 
   // ---- Messages ----
 
-  #compose(): void {
+  #compose(stay: Stay): void {
     this.wanted--
     const item = {
       messageId: this.#net.bytes(16),
-      counter: ++this.#counter,
+      counter: ++stay.counter,
       control: this.#net.chance(0.1),
       ciphertext: this.#net.bytes(1 + this.#net.below(40)),
       sent: false,
@@ -444,7 +526,7 @@ export class SimAgent {
   }
 
   /** Sends what is not under way, in order. */
-  #pump(): void {
+  #pump({ head }: Stay): void {
     let flying = this.#outbox.filter(({ sent }) => sent).length
     for (const item of this.#outbox) {
       if (item.sent) continue
@@ -452,7 +534,7 @@ export class SimAgent {
       flying++
       item.sent = true
       const { messageId, counter, control, ciphertext } = item
-      const value = { channelId: this.#channelId, slot: this.head, messageId, counter, control, ciphertext }
+      const value = { channelId: this.#channelId, slot: head, messageId, counter, control, ciphertext }
       this.#request({ case: 'sendMessage', value }, (body) => this.#sent(item, body))
     }
   }
@@ -468,6 +550,11 @@ export class SimAgent {
       return
     }
     item.sent = false
+    const { stay } = this
+    if (body.case === 'error' && body.value.code === 'out_of_order' && stay?.isReturned === true) {
+      stay.isAdrift = true
+      return this.lose()
+    }
     if (body.case === 'error')
       this.#refused(body.value, ['epoch_mismatch', 'out_of_order', 'queue_full', 'removed', 'not_found'])
   }
@@ -484,7 +571,7 @@ export class SimAgent {
   #propose(adds: Uint8Array[], removes: Uint8Array[], leaveNotices: LeaveNotice[]): void {
     const messageId = this.#net.bytes(16)
     const commit = this.#net.bytes(30)
-    const slot = this.head
+    const slot = this.stay?.head ?? 0n
     const place = { channelId: this.#channelId, slot, messageId, commit }
     const declaration = declare(this.key, place, { adds, removes, leaveNotices })
     this.#bodyHashes.set(toHex(messageId), sha256(commitBody(commit, declaration)))
@@ -500,61 +587,36 @@ export class SimAgent {
     pending.sent = true
     this.#sendMessage(pending.message, (body) => {
       if (this.#commit !== pending) return
-      if (body.case === 'sendCommit') return this.#committed()
+      if (body.case === 'sendCommit') return void (this.#commit = undefined)
       pending.sent = false
       if (body.case !== 'error') return
       // It lost its slot, or what it would do has been done.
       if (body.value.code !== 'unavailable' && body.value.code !== 'rate_limited') this.#commit = undefined
-      if (body.value.code === 'invalid_request') this.#rethink()
-      this.#refused(body.value, ['epoch_mismatch', 'invalid_request', 'queue_full', 'removed', 'not_found'])
+      const expected = ['epoch_mismatch', 'invalid_request', 'not_allowed', 'queue_full', 'removed', 'not_found']
+      this.#refused(body.value, expected)
     })
-  }
-
-  /** The owner has missed what became of its commits and who has left: it looks at the members anew. */
-  #rethink(): void {
-    const { left, out } = this.chores
-    left.clear()
-    for (const entry of this.#net.truth) {
-      if (entry?.kind === 'leave')
-        left.set(entry.sender, create(LeaveNoticeSchema, { ...entry.notice, leafKeys: [...entry.notice.leafKeys] }))
-      if (entry?.kind !== 'commit') continue
-      for (const id of entry.declaration.removes.map(toHex)) {
-        left.delete(id)
-        out.add(id)
-      }
-      for (const id of entry.declaration.adds.map(toHex)) {
-        out.delete(id)
-      }
-    }
-    for (const id of left.keys()) out.delete(id)
-  }
-
-  /** The commit is in the log: what it was made for is done. */
-  #committed(): void {
-    const body = this.#commit?.message.body
-    this.#commit = undefined
-    if (body?.case !== 'sendCommit') return
-    for (const id of body.value.declaration?.removes ?? []) {
-      this.chores.left.delete(toHex(id))
-      this.chores.out.add(toHex(id))
-    }
-    for (const id of body.value.declaration?.adds ?? []) this.chores.out.delete(toHex(id))
   }
 
   /** Removes who has left, and adds again who is out; sometimes in one commit. */
   #seeToChores(): void {
     if (this.#commit || this.#net.chance(0.7)) return
-    const [leaver] = this.chores.left
+    const { left, out } = membersOf(this.#net)
+    const [leaver] = left
     if (leaver) {
       const id = Buffer.from(leaver[0], 'hex')
       return this.#propose(this.#net.chance(0.3) ? [id] : [], [id], [leaver[1]])
     }
-    const [out] = this.chores.out
-    if (out !== undefined) this.#propose([Buffer.from(out, 'hex')], [], [])
+    const [strayed] = this.#net.strayed(toHex(this.#channelId))
+    if (strayed !== undefined) {
+      const id = Buffer.from(strayed, 'hex')
+      return this.#propose([id], [id], [])
+    }
+    const [absent] = out
+    if (absent !== undefined) this.#propose([Buffer.from(absent, 'hex')], [], [])
   }
 
-  #notice(): LeaveNotice {
-    return leaveNotice(this.key, this.#channelId, this.head)
+  #notice({ head }: Stay): LeaveNotice {
+    return leaveNotice(this.key, this.#channelId, head)
   }
 
   #sendLeave(notice: LeaveNotice): void {
@@ -567,4 +629,29 @@ export class SimAgent {
   #problem(text: string): void {
     this.problems.push(`agent ${this.id.slice(0, 6)}: ${text}`)
   }
+}
+
+/** Who has left and waits to be removed, and who is out, by the log and by what was rejected. */
+export function membersOf({ truth, rejected, agents }: Pick<SimNetwork, 'truth' | 'rejected' | 'agents'>): {
+  readonly left: ReadonlyMap<string, LeaveNotice>
+  readonly out: ReadonlySet<string>
+} {
+  const left = new Map<string, LeaveNotice>()
+  const out = new Set(agents.keys())
+  for (const entry of truth) {
+    if (entry?.kind === 'leave' && !out.has(entry.sender)) {
+      const { leafKeys, ...notice } = entry.notice
+      left.set(entry.sender, create(LeaveNoticeSchema, { ...notice, leafKeys: [...leafKeys] }))
+    }
+    if (entry?.kind !== 'commit' || rejected.has(entry.slot)) continue
+    for (const id of entry.declaration.removes.map(toHex)) {
+      left.delete(id)
+      out.add(id)
+    }
+    for (const id of entry.declaration.adds.map(toHex)) {
+      left.delete(id)
+      out.delete(id)
+    }
+  }
+  return { left, out }
 }

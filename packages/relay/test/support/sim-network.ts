@@ -3,133 +3,75 @@
  * of the store, answers of the API, messages between nodes. What happens next is drawn from a seed, so a run can be had
  * again.
  */
-import { ALL_TRAFFIC, type Lease, StaticError, toHex, type TokenClaims } from '@static/protocol'
-import { NodeBus } from '../../src/bus/node-bus.ts'
-import { Relay } from '../../src/core/relay.ts'
-import { makeCrypto } from '../../src/crypto.ts'
-import { CoreRunner } from '../../src/runner/core-runner.ts'
-import type {
-  Entry,
-  Peer,
-  StoreResult,
-  Store,
-  StoreEvent,
-  StreamHandler,
-  StreamId,
-  Transport,
-} from '../../src/ports.ts'
-import { type Settings, settingsFrom } from '../../src/settings.ts'
-import { MemoryBus } from '@static/testkit/bus/memory'
-import { openMemoryStores } from '@static/testkit/store/relay-memory'
-import type { WireHandlers, WireStream } from '@static/testkit/agent'
 import { randomNumbers } from '@static/testkit/random'
+import { MemoryBus } from '@static/testkit/bus/memory'
+import { type MemoryLedger, openMemoryLedger } from '@static/testkit/store/relay-memory'
+import type { WireHandlers, WireStream } from '@static/testkit/agent'
+import type { ChannelId, Entry, Peer, StoreEvent, StoreOperation, StoreRequest, StoreResult } from '../../src/ports.ts'
+import { type Settings, settingsFrom } from '../../src/settings.ts'
+import { SimApi } from './sim-api.ts'
+import { SimNode } from './sim-node.ts'
+import type { SimWorld } from './sim-world.ts'
 
-/** One node, and the streams to it. */
-interface SimNode {
-  readonly name: string
-  readonly driver: CoreRunner
-  readonly store: Store
-  readonly streams: Map<StreamId, WireHandlers>
-  readonly handler: StreamHandler
-}
+/** A message that is late comes at most this much later: after more, nodes no longer believe it. */
+const LATE_MS = 25_000
+/** Steps between the moment a node begins to stop and its end. */
+const DRAIN_STEPS = 40
 
 /** The world of one run. */
-export class SimNetwork {
+export class SimNetwork implements SimWorld {
   readonly random: () => number
-  /** What the store has accepted, by index, and what it was told by whom. */
+  readonly ledger: MemoryLedger
+  readonly api: SimApi = new SimApi()
+  /** What the store has accepted, by index. */
   readonly truth: Entry[] = []
+  /** All agents but the owner, and the memberships that they know of, by the index of the entry that added them. */
+  readonly agents: Map<string, () => readonly number[]> = new Map()
+  /** Slots whose commits were rejected, and agents whose memberships that has changed. */
+  readonly rejected: Set<number> = new Set()
+  readonly undone: Set<string> = new Set()
+  /** Who was a member when the channel was deleted; undefined while it stands. */
+  orphans: readonly string[] | undefined
   readonly errors: unknown[] = []
   now: number = Date.UTC(2027, 0, 15, 12)
   /** Whether streams break and the store fails. */
   faults = true
-  charged = 0
-  lent = 0
-  readonly #lanes = new Map<string, (() => void)[]>()
-  readonly #nodes: SimNode[] = []
-  readonly #leases = new Map<string, { granted: number; spent: number }>()
-  #leaseCount = 0
-
+  /** How often the store did something and its node does not know. */
+  unknown = 0
+  restarts = 0
   /** The messages between nodes. Each goes its own way, so they overtake each other. */
   readonly bus: MemoryBus
+  readonly #settings: Settings
+  readonly #lanes = new Map<string, (() => unknown)[]>()
+  #nodes: SimNode[] = []
+  readonly #late: { readonly at: number; readonly task: () => void }[] = []
+  #started = 0
+  #history = 0x811c9dc5
 
-  private constructor(seed: number) {
+  constructor(seed: number, overrides: object, nodes = 1) {
     this.random = randomNumbers(seed)
+    this.#settings = settingsFrom(overrides)
+    this.ledger = openMemoryLedger({ retention: this.#settings.retention }, (length) => this.bytes(length))
     this.bus = new MemoryBus({
       random: this.random,
-      post: (deliver) => this.#post(`bus ${this.below(1000)}`, deliver),
+      post: (deliver, isLate) => {
+        if (isLate) this.#late.push({ at: this.now + this.below(LATE_MS), task: deliver })
+        else this.post(`bus ${this.below(1000)}`, deliver)
+      },
+      arrange: (act, end) => this.post(`subjects ${end}`, act),
       maxBytes: 2000,
     })
+    for (let left = nodes; left > 0; left--) this.#nodes.push(this.#start(nodes > 1))
   }
 
-  static make(seed: number, overrides: object, nodes = 1): SimNetwork {
-    const settings = settingsFrom(overrides)
-    const network = new SimNetwork(seed)
-    const listener = (at: number) => (event: StoreEvent) => network.#happened(event, at)
-    const more = Array.from({ length: nodes - 1 }, (_, at) => listener(at + 1))
-    const stores = openMemoryStores({ retention: settings.retention }, [listener(0), ...more])
-    for (const store of stores) network.#nodes.push(network.#node(store, settings, nodes > 1))
-    return network
+  /** How many nodes there are. */
+  get nodeCount(): number {
+    return this.#nodes.length
   }
 
-  #node(store: Store, settings: Settings, hasOthers: boolean): SimNode {
-    const { deployment } = store
-    const streams = new Map<StreamId, WireHandlers>()
-    const made: { driver?: CoreRunner } = {}
-    const key = deployment.busKey ?? new Uint8Array()
-    const bus =
-      hasOthers &&
-      new NodeBus(
-        {
-          relayId: deployment.relayId,
-          key,
-          node: toHex(this.bytes(16)),
-          wire: this.bus.wire,
-          now: () => this.now,
-          monotonic: () => this.now,
-        },
-        { news: (news, from) => made.driver?.news(news, from), doubt: () => made.driver?.doubt() },
-      )
-    const cluster = bus && { node: bus.node, clockOffsetMs: () => 0, bus: () => bus.state, nodes: () => 1 }
-    const crypto = { ...makeCrypto(), random: (length: number) => this.bytes(length) }
-    const identity = { name: 'relay.test', guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
-    const driver = new CoreRunner({
-      relay: new Relay({ identity, deployment, settings, crypto, cluster: cluster || undefined }),
-      bus: bus || undefined,
-      store: this.#slowStore(store),
-      settings,
-      verify: (jwt) => this.#later('verify', () => claims(jwt, this.now)),
-      quota: {
-        lease: (_, wanted) => this.#later('lease', () => this.#lend(Math.min(wanted, 5 + this.below(20)))),
-        settle: (id, spent, final) => this.#later('settle', () => this.#settle(id, spent, final)),
-        blocked: () => Promise.resolve([]),
-      },
-      now: () => this.now,
-      monotonic: () => this.now,
-      onError: (error) => this.errors.push(error),
-      // It fails on purpose.
-      onStoreError: (error) => {
-        if (!(error instanceof StaticError && error.code === 'unavailable')) this.errors.push(error)
-      },
-      onExcess: () => {},
-      onSend: () => {},
-      onSession: () => {},
-    })
-    driver.stop()
-    made.driver = driver
-    const name = `${this.#nodes.length}`
-    const transport: Transport = {
-      write: (ids, cells) => {
-        for (const id of ids) {
-          if (streams.has(id)) this.#carry(`down ${name} ${id}`, cells, (chunk) => streams.get(id)?.data(chunk))
-        }
-      },
-      // Agents of these tests have no clock.
-      pace: () => {},
-      end: (id) => this.#endStream(node, id),
-      stop: () => Promise.resolve(),
-    }
-    const node: SimNode = { name, driver, store, streams, handler: driver.streams(() => transport) }
-    return node
+  /** A number that differs if anything happened in another order. */
+  get history(): number {
+    return this.#history
   }
 
   below(limit: number): number {
@@ -144,22 +86,21 @@ export class SimNetwork {
     return Uint8Array.from({ length }, () => this.below(256))
   }
 
-  get idle(): boolean {
-    return this.#lanes.size === 0
-  }
-
   /** A few things happen, somewhere. */
   async step(): Promise<void> {
     this.now += this.below(this.#nodes.length > 1 ? 100 : 20)
     // Ticks of a cluster come with time: its nodes wait for each other.
-    for (const { driver, store } of this.#nodes) {
-      if (this.chance(0.05)) driver.tick()
-      if (this.chance(0.01)) await store.run('sweep', { now: this.now })
+    for (const { driver } of this.#nodes) if (this.chance(0.05)) driver.tick()
+    if (this.chance(0.01)) this.execute('sweep', { now: this.now })
+    for (const late of this.#late.filter(({ at }) => at <= this.now)) {
+      this.#late.splice(this.#late.indexOf(late), 1)
+      late.task()
     }
     for (let things = 1 + this.below(5); things > 0; things--) {
       const names = [...this.#lanes.keys()]
       const name = names[this.below(names.length)] ?? ''
       const lane = this.#lanes.get(name) ?? []
+      this.#note(name)
       lane.shift()?.()
       if (lane.length === 0) this.#lanes.delete(name)
     }
@@ -169,10 +110,45 @@ export class SimNetwork {
 
   /** Stops the relay; everything that is under way is finished first. */
   async stop(): Promise<void> {
-    const drained = Promise.all(this.#nodes.map(({ driver }) => driver.drain()))
-    for (let steps = 0; steps < 10_000 && !this.idle; steps++) await this.step()
-    await drained
-    for (const { store } of this.#nodes) await store.close()
+    for (const { driver } of this.#nodes) void driver.drain()
+    const isIdle = (): boolean => this.#lanes.size === 0
+    for (let steps = 0; steps < 20_000 && !(isIdle() && this.api.lent === 0); steps++) await this.step()
+  }
+
+  // ---- Nodes ----
+
+  /** A node dies, at once or after it has sent its sessions away, and another one starts in its place. */
+  restart(): void {
+    const node = this.#nodes[this.below(this.#nodes.length)]
+    if (!node?.isAlive) return
+    this.restarts++
+    if (this.chance(0.5)) return this.#replace(node)
+    void node.driver.drain()
+    this.#after(DRAIN_STEPS, `end ${node.name}`, () => this.#replace(node))
+  }
+
+  /** A node loses its connection to the store, and gets it back. */
+  cutOff(): void {
+    const node = this.#nodes[this.below(this.#nodes.length)]
+    if (!node) return
+    node.isCutOff = true
+    this.#after(10 + this.below(30), `reach ${node.name}`, () => (node.isCutOff = false))
+  }
+
+  #after(turns: number, lane: string, act: () => unknown): void {
+    for (let left = turns; left > 0; left--) this.post(lane, () => {})
+    this.post(lane, act)
+  }
+
+  #replace(node: SimNode): void {
+    const at = this.#nodes.indexOf(node)
+    if (at < 0) return
+    void node.die()
+    this.#nodes[at] = this.#start(true)
+  }
+
+  #start(hasOthers: boolean): SimNode {
+    return new SimNode(this, `${++this.#started}`, this.#settings, hasOthers)
   }
 
   // ---- Streams ----
@@ -185,115 +161,72 @@ export class SimNetwork {
     streams.set(id, handlers)
     return {
       write: (bytes) => {
-        if (streams.has(id)) this.#carry(`up ${name} ${id}`, bytes, (chunk) => handler.received(id, chunk))
+        if (streams.has(id)) this.carry(`up ${name} ${id}`, bytes, (chunk) => handler.received(id, chunk))
       },
-      end: () => this.#break(node, id),
-      break: () => this.#break(node, id),
+      end: () => node.break(id),
+      break: () => node.break(id),
     }
   }
 
-  #endStream({ name, streams }: SimNode, id: StreamId): void {
-    if (!streams.has(id)) return
-    this.#post(`down ${name} ${id}`, () => {
-      const handlers = streams.get(id)
-      streams.delete(id)
-      this.#lanes.delete(`up ${name} ${id}`)
-      handlers?.closed()
-    })
-  }
-
-  /** What is under way is lost; the relay hears of it some time later. */
-  #break({ name, streams, handler }: SimNode, id: StreamId): void {
-    const handlers = streams.get(id)
-    if (!handlers) return
-    streams.delete(id)
-    this.#lanes.delete(`up ${name} ${id}`)
-    this.#lanes.delete(`down ${name} ${id}`)
-    this.#post(`closed ${name} ${id}`, () => handler.closed(id))
-    handlers.closed()
-  }
-
   /** In pieces, which need not end where cells do. */
-  #carry(lane: string, bytes: Uint8Array, take: (chunk: Uint8Array) => void): void {
+  carry(lane: string, bytes: Uint8Array, take: (chunk: Uint8Array) => void): void {
     for (let at = 0; at < bytes.length;) {
       const length = this.chance(0.5) ? bytes.length : 1 + this.below(2048)
       const chunk = bytes.slice(at, at + length)
-      this.#post(lane, () => take(chunk))
+      this.post(lane, () => take(chunk))
       at += length
     }
   }
 
-  #post(lane: string, task: () => void): void {
+  /** Something happens when its turn comes: in order within a lane. */
+  post(lane: string, task: () => unknown): void {
     const tasks = this.#lanes.get(lane)
     if (tasks) tasks.push(task)
     else this.#lanes.set(lane, [task])
   }
 
-  // ---- Store and API ----
-
-  #happened(event: StoreEvent, at: number): void {
-    if (event.type === 'appended') this.truth[event.entry.index] = event.entry
-    this.#nodes[at]?.driver.event(event)
+  forget(...lanes: readonly string[]): void {
+    for (const lane of lanes) this.#lanes.delete(lane)
   }
 
-  #slowStore(inner: Store): Store {
-    return {
-      deployment: inner.deployment,
-      run: (name, request) => {
-        const { promise, resolve, reject } = Promise.withResolvers<StoreResult<typeof name>>()
-        this.#post('store', () => {
-          if (this.faults && this.chance(0.01)) return reject(StaticError.of('unavailable'))
-          inner.run(name, request).then((result) => this.#post('results', () => resolve(result)), reject)
-        })
-        return promise
-      },
-      healthy: () => true,
-      durability: () => 'memory',
-      close: () => inner.close(),
+  // ---- Store ----
+
+  /** The store does something, at once and for good. */
+  execute<Name extends StoreOperation>(
+    name: Name,
+    request: StoreRequest<Name>,
+  ): { readonly result: StoreResult<Name>; readonly events: readonly StoreEvent[] } {
+    const done = this.ledger.run(name, request)
+    for (const event of done.events) {
+      this.#note(event.type)
+      if (event.type === 'appended') this.truth[event.entry.index] = event.entry
+      if (event.type === 'deleted') this.orphans = event.members
+      if (event.type !== 'rejected') continue
+      this.rejected.add(event.slot)
+      for (const agent of [...event.undoneAdds, ...event.undoneRemoves]) this.undone.add(agent)
     }
+    return done
   }
 
-  #later<Value>(lane: string, make: () => Value): Promise<Value> {
-    const { promise, resolve, reject } = Promise.withResolvers<Value>()
-    this.#post(lane, () => {
-      if (this.faults && lane !== 'verify' && this.chance(0.1)) reject(StaticError.of('unavailable'))
-      else resolve(make())
+  /**
+   * Agents with a membership whose Welcome is gone, and that they do not know of: they were added again before they had
+   * fetched it, and that was undone. Nobody but the owner can help.
+   */
+  strayed(channel: ChannelId): string[] {
+    return [...this.agents].flatMap(([agent, known]) => {
+      const query = { agent, channels: [channel], after: undefined, limit: 1 }
+      const [standing] = this.ledger.run('resume', query).result.standings
+      if (!standing || 'refused' in standing || standing.removed || standing.welcome) return []
+      return known().includes(standing.addedIndex) ? [] : [agent]
     })
-    return promise
   }
 
-  #lend(granted: number): Lease {
-    const id = `lease-${++this.#leaseCount}`
-    this.#leases.set(id, { granted, spent: 0 })
-    this.lent++
-    const expires_at = new Date(this.now + 60_000).toISOString()
-    return { id, granted, outstanding: 0, expires_at, expires_in_ms: 60_000, period_end: expires_at }
-  }
-
-  #settle(id: string, spent: number, final: boolean): unknown {
-    const lease = this.#leases.get(id)
-    if (!lease) throw StaticError.of('not_found')
-    if (spent > lease.granted || spent < lease.spent)
-      throw new Error('More is spent than was lent, or less than before.')
-    this.charged += spent - lease.spent
-    lease.spent = spent
-    if (final) this.#leases.delete(id)
-    if (final) this.lent--
-    return { remaining: final ? 0 : lease.granted - spent, expires_in_ms: 60_000 }
-  }
-}
-
-/** Tokens here are the names of accounts. */
-function claims(jwt: string, now: number): TokenClaims {
-  const iat = Math.floor(now / 1000)
-  return {
-    sub: jwt,
-    plan: 'free',
-    iss: 'static-api',
-    aud: 'static-relay',
-    iat,
-    exp: iat + 3600,
-    jti: jwt,
-    mode: 'live',
+  /** FNV-1a. */
+  #note(what: string): void {
+    for (const text of [what, String(this.now)]) {
+      for (let at = 0; at < text.length; at++) {
+        this.#history = Math.imul(this.#history ^ text.charCodeAt(at), 0x01000193) >>> 0
+      }
+    }
   }
 }

@@ -1,3 +1,13 @@
 export { Agent, type ServerBody, type Wire, type WireHandlers, type WireStream } from './agent.ts'
-export { type AgentKey, declare, leaveNotice, makeKey, NO_TRAFFIC, openingOf, sha256, signRoster } from './key.ts'
+export {
+  type AgentKey,
+  declare,
+  leaveNotice,
+  keyFrom,
+  makeKey,
+  NO_TRAFFIC,
+  openingOf,
+  sha256,
+  signRoster,
+} from './key.ts'
 export { refusal, Refused } from './refusal.ts'

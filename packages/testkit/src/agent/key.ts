@@ -1,5 +1,5 @@
 /** An agent's key, and the signatures that the relay requires. */
-import { generateKeyPairSync, hash, type KeyObject, sign } from 'node:crypto'
+import { createPrivateKey, createPublicKey, generateKeyPairSync, hash, type KeyObject, sign } from 'node:crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import {
   declarationBytes,
@@ -59,9 +59,21 @@ const PROFILES = {
   strict: TrafficProfile.STRICT,
 } as const
 
+/** What comes before the 32 bytes of a key (RFC 8410). */
+const PKCS8_ED25519 = Buffer.from('302e020100300506032b657004220420', 'hex')
+
 export function makeKey(): AgentKey {
   const { privateKey, publicKey: key } = generateKeyPairSync('ed25519')
   const publicKey = new Uint8Array(Buffer.from(key.export({ format: 'jwk' }).x ?? '', 'base64url'))
+  return { privateKey, publicKey, id: sha256(publicKey) }
+}
+
+/** The same key for the same 32 bytes, for tests whose history must not change. */
+export function keyFrom(secret: Uint8Array): AgentKey {
+  const der = Buffer.concat([PKCS8_ED25519, secret])
+  const privateKey = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
+  const { x = '' } = createPublicKey(privateKey).export({ format: 'jwk' })
+  const publicKey = new Uint8Array(Buffer.from(x, 'base64url'))
   return { privateKey, publicKey, id: sha256(publicKey) }
 }
 

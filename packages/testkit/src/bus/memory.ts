@@ -5,13 +5,17 @@ import type { BusWire, OpenWire, WireListener } from '@static/relay/internal'
 export interface BusFaults {
   drop: number
   double: number
+  /** Comes long after what was sent later. */
+  late: number
 }
 
 /** Options of a bus. */
 export interface MemoryBusOptions {
   readonly random: () => number
   /** Runs a delivery some time later; whoever runs them decides about their order. */
-  readonly post: (deliver: () => void) => void
+  readonly post: (deliver: () => void, isLate: boolean) => void
+  /** Does what a node has asked for, in order, some time later: until then it hears nothing on a new subject. */
+  readonly arrange?: (act: () => void, end: number) => void
   readonly maxBytes?: number
 }
 
@@ -25,11 +29,12 @@ const MAX_BYTES = 1024 * 1024
 
 /** The middle of a bus. */
 export class MemoryBus {
-  readonly faults: BusFaults = { drop: 0, double: 0 }
+  readonly faults: BusFaults = { drop: 0, double: 0, late: 0 }
   /** Everything that was published, for those who look into it or say it again. */
   readonly carried: { readonly subject: string; readonly bytes: Uint8Array }[] = []
   readonly #options: MemoryBusOptions
   readonly #ends: End[] = []
+  #opened = 0
 
   constructor(options: MemoryBusOptions) {
     this.#options = options
@@ -39,7 +44,8 @@ export class MemoryBus {
   readonly wire: OpenWire = (listener) => {
     const end: End = { listener, subjects: new Set(), connected: true }
     this.#ends.push(end)
-    const { maxBytes = MAX_BYTES } = this.#options
+    const { maxBytes = MAX_BYTES, arrange = (act) => act() } = this.#options
+    const number = ++this.#opened
     const wire: BusWire = {
       get connected() {
         return end.connected
@@ -53,9 +59,10 @@ export class MemoryBus {
         this.carried.push({ subject, bytes })
         this.#carry(subject, bytes, end)
       },
-      subscribe: (subject) => void end.subjects.add(subject),
-      unsubscribe: (subject) => void end.subjects.delete(subject),
+      subscribe: (subject) => arrange(() => end.subjects.add(subject), number),
+      unsubscribe: (subject) => arrange(() => end.subjects.delete(subject), number),
       close: () => {
+        end.connected = false
         this.#ends.splice(this.#ends.indexOf(end), 1)
         return Promise.resolve()
       },
@@ -63,9 +70,9 @@ export class MemoryBus {
     return wire
   }
 
-  /** Cuts all nodes off, or connects them again. */
-  connect(connected: boolean): void {
-    for (const end of this.#ends) {
+  /** Cuts all nodes off, or connects them again; or only one of them, counted from 0 in the order of their start. */
+  connect(connected: boolean, at?: number): void {
+    for (const end of at === undefined ? [...this.#ends] : this.#ends.slice(at, at + 1)) {
       end.connected = connected
       end.listener.changed()
     }
@@ -83,8 +90,8 @@ export class MemoryBus {
       const deliver = (): void => {
         if (end.connected && end.subjects.has(subject)) end.listener.received(subject, bytes)
       }
-      post(deliver)
-      if (random() < this.faults.double) post(deliver)
+      post(deliver, random() < this.faults.late)
+      if (random() < this.faults.double) post(deliver, random() < this.faults.late)
     }
   }
 }

@@ -12,8 +12,8 @@ import {
   queueOf,
 } from '@static/relay/internal'
 
-/** Number of notices that are kept. */
-const MAX_NOTICES = 10_000
+/** How long notices are kept. */
+const NOTICES_KEPT_MS = 60_000
 
 /** All short-lived rows, in memory. */
 export class MemoryTransientRows implements TransientRows {
@@ -21,7 +21,8 @@ export class MemoryTransientRows implements TransientRows {
   readonly #joins = new Map<string, JoinRequest & Pick<JoinHeader, 'number'>>()
   #lastNumber = 0
   readonly #nonces = new Map<string, Time>()
-  readonly #notices: StoreEvent[] = []
+  /** With the time of the first sweep that saw them. */
+  readonly #notices: { readonly event: StoreEvent; seenAt: Time | undefined }[] = []
   /** How many notices were dropped before the first. */
   #dropped = 0
 
@@ -52,10 +53,7 @@ export class MemoryTransientRows implements TransientRows {
   }
 
   addNotice(event: StoreEvent): void {
-    this.#notices.push(event)
-    if (this.#notices.length <= 2 * MAX_NOTICES) return
-    this.#notices.splice(0, MAX_NOTICES)
-    this.#dropped += MAX_NOTICES
+    this.#notices.push({ event, seenAt: undefined })
   }
 
   notices(after: string | undefined, limit: number): Notices {
@@ -63,12 +61,17 @@ export class MemoryTransientRows implements TransientRows {
     const from = after === undefined ? end : Number(after)
     const through = Math.min(end, from + limit)
     const events = this.#notices.slice(Math.max(0, from - this.#dropped), through - this.#dropped)
-    return { events, position: String(through), more: through < end }
+    return { events: events.map(({ event }) => event), position: String(through), more: through < end }
   }
 
   expire(now: Time): void {
     for (const [key, { until }] of this.#joins) if (until <= now) this.#joins.delete(key)
     for (const [key, until] of this.#nonces) if (until <= now) this.#nonces.delete(key)
+    for (const notice of this.#notices) notice.seenAt ??= now
+    const kept = this.#notices.findIndex(({ seenAt = now }) => now - seenAt < NOTICES_KEPT_MS)
+    const old = kept < 0 ? this.#notices.length : kept
+    this.#notices.splice(0, old)
+    this.#dropped += old
   }
 }
 

@@ -5,6 +5,7 @@ import {
   Ledger,
   type Retention,
   type Store,
+  type StoreEvent,
   type StoreListener,
   type StoreOperation,
   type StoreRequest,
@@ -23,26 +24,44 @@ export async function openMemoryStore(options: MemoryStoreOptions, listener: Sto
   return store
 }
 
+/** The ledger of an in-memory store, for those who decide themselves when it answers and who hears of its events. */
+export interface MemoryLedger {
+  readonly deployment: Store['deployment']
+  run<Name extends StoreOperation>(
+    name: Name,
+    request: StoreRequest<Name>,
+  ): { readonly result: StoreResult<Name>; readonly events: readonly StoreEvent[] }
+}
+
+/** Creates an empty ledger. `random` makes the secrets of its deployment. */
+export function openMemoryLedger(
+  { retention }: MemoryStoreOptions,
+  random: (length: number) => Uint8Array = randomBytes,
+): MemoryLedger {
+  const ledger = new Ledger(new MemoryRows(), sha256, retention)
+  const deployment = { relayId: random(RELAY_ID_BYTES), tokenKey: random(32), busKey: random(32) }
+  return { deployment, run: (name, request) => ledger.run(name, request) }
+}
+
 /** Creates an empty store that several nodes share. Each gets only the events of its own operations. */
 export function openMemoryStores(
-  { retention }: MemoryStoreOptions,
+  options: MemoryStoreOptions,
   listeners: readonly [StoreListener, ...StoreListener[]],
 ): [Store, ...Store[]] {
-  const rows = new MemoryRows()
-  const deployment = { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) }
-  const open = (listener: StoreListener): Store => storeOn(new Ledger(rows, sha256, retention), deployment, listener)
+  const ledger = openMemoryLedger(options)
+  const open = (listener: StoreListener): Store => storeOn(ledger, listener)
   const [first, ...more] = listeners
   return [open(first), ...more.map(open)]
 }
 
-function storeOn(ledger: Ledger, deployment: Store['deployment'], listener: StoreListener): Store {
+function storeOn(ledger: MemoryLedger, listener: StoreListener): Store {
   const execute = <Name extends StoreOperation>(name: Name, request: StoreRequest<Name>): StoreResult<Name> => {
     const { result, events } = ledger.run(name, request)
     for (const event of events) listener(event)
     return result
   }
   return {
-    deployment,
+    deployment: ledger.deployment,
     // Asynchronous, like every other engine: no caller may rely on an answer within the call.
     run: (name, request) => Promise.resolve().then(() => execute(name, request)),
     healthy: () => true,
