@@ -1,8 +1,13 @@
 #!/bin/sh
 # Runs once, when the image of PostgreSQL has made an empty database cluster.
 set -eu
-psql -X -q -U postgres -v api_password="$API_PASSWORD" -v relay_password="$RELAY_PASSWORD" \
-  -v replica_password="$REPLICA_PASSWORD" -f /etc/static/postgres/create.sql
+# Not by -v: the list of processes would show them.
+psql -X -q -U postgres <<'END'
+\set api_password `cat /etc/static/tls/api.password`
+\set relay_password `cat /etc/static/tls/relay.password`
+\set replica_password `cat /etc/static/tls/replica.password`
+\i /etc/static/postgres/create.sql
+END
 cp /etc/static/postgres/pg_hba.conf "$PGDATA/pg_hba.conf"
 # From the next start on: now, no standby could answer.
 cat >> "$PGDATA/postgresql.conf" <<END

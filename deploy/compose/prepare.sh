@@ -28,16 +28,11 @@ issue secrets/nats nats 'DNS:nats'
 api=$(random) relay=$(random) replica=$(random) nats=$(random)
 hosts='postgres-1:5432,postgres-2:5432'
 tls='sslmode=verify-full&sslrootcert=/etc/static/ca.pem'
-echo "STATIC_DATABASE=postgres://static_api:$api@$hosts/static_api?$tls" > secrets/api.env
-{
-  echo "STATIC_RELAY_DATABASE=postgres://static_relay:$relay@$hosts/static_relay?$tls"
-  echo "STATIC_NATS=tls://static:$nats@nats:4222"
-  # For the certificate of NATS.
-  echo 'NODE_EXTRA_CA_CERTS=/etc/static/ca.pem'
-} > secrets/relay.env
-echo "NATS_PASSWORD=$nats" > secrets/nats.env
-printf 'POSTGRES_PASSWORD=%s\nAPI_PASSWORD=%s\nRELAY_PASSWORD=%s\nREPLICA_PASSWORD=%s\n' \
-  "$(random)" "$api" "$relay" "$replica" > secrets/postgres.env
+echo "NATS_PASSWORD: \"$nats\"" > secrets/nats/password.conf
+random > secrets/postgres/postgres.password
+echo "$api" > secrets/postgres/api.password
+echo "$relay" > secrets/postgres/relay.password
+echo "$replica" > secrets/postgres/replica.password
 
 # Every node of a kind has the same keys.
 master=$(random) credential=$(random) relay_key=$(random) token=$(random)
@@ -46,8 +41,15 @@ for node in api-1 api-2 relay-1 relay-2 relay-3; do
   echo "$token" > "secrets/$node/metrics.token"
   echo "$credential" > "secrets/$node/relay.credential"
   case $node in
-    api-*) echo "$master" > "secrets/$node/master.key" ;;
-    relay-*) echo "$relay_key" > "secrets/$node/relay.key" ;;
+    api-*)
+      echo "$master" > "secrets/$node/master.key"
+      echo "postgres://static_api:$api@$hosts/static_api?$tls" > "secrets/$node/database.url"
+      ;;
+    relay-*)
+      echo "$relay_key" > "secrets/$node/relay.key"
+      echo "postgres://static_relay:$relay@$hosts/static_relay?$tls" > "secrets/$node/database.url"
+      echo "tls://static:$nats@nats:4222" > "secrets/$node/nats.url"
+      ;;
   esac
   chown -R 10001:10001 "secrets/$node"
 done

@@ -136,6 +136,41 @@ test('the image runs as the user that owns the keys, without root', () => {
   assert.match(textOf('compose/prepare.sh'), /chown -R 10001:10001/)
 })
 
+test('no secret is in the environment of a process', () => {
+  for (const { name, text } of all) {
+    if (name.endsWith('.test.yaml')) continue
+    assert.doesNotMatch(text, /env_file|EnvironmentFile|envFrom|secretKeyRef/, name)
+  }
+  const { text = '' } = all.find(({ name }) => name === 'prepare.sh') ?? {}
+  for (const file of ['database.url', 'nats.url']) {
+    assert.ok(text.includes(file) && textOf('kubernetes/secrets.sh').includes(`put ${file} `), file)
+    const named = textOf('compose/compose.yaml').includes(`/var/lib/static/${file}`)
+    assert.ok(named && textOf('kubernetes/relay.yaml').includes(`/var/lib/static/data/${file}`), file)
+  }
+})
+
+test('every service has a user of its own, which systemd-sysusers creates', () => {
+  const units = files.filter(({ name }) => name.endsWith('.service')).map(({ name }) => textOf(name))
+  const users = units.map((unit) => /^User=(\S+)$/m.exec(unit)?.[1] ?? '')
+  assert.deepEqual([...new Set(users)].length, units.length)
+  for (const user of users) assert.match(textOf('static.sysusers'), new RegExp(`^u ${user} `, 'm'))
+  for (const [at, unit] of units.entries()) {
+    assert.match(unit, new RegExp(`^Group=${users[at]}$`, 'm'))
+    if (users[at] !== 'static') assert.match(unit, /^SupplementaryGroups=static$/m)
+  }
+})
+
+test('a lost database ends no process: what restarts one asks only whether it runs', () => {
+  for (const name of ['kubernetes/api.yaml', 'kubernetes/relay.yaml']) {
+    const documents = documentsOf(name)
+    for (const probe of ['startupProbe', 'livenessProbe']) {
+      const paths = valuesOf('path', valuesOf(probe, documents)[0])
+      assert.deepEqual(paths, ['/health/live'], `${name}: ${probe}`)
+    }
+    assert.deepEqual(valuesOf('path', valuesOf('readinessProbe', documents)[0]), ['/health/ready'])
+  }
+})
+
 test('every script is a valid script of sh', () => {
   const names = globSync('**/*.sh', { cwd: deploy })
   assert.ok(names.length >= 6)

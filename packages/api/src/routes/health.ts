@@ -1,4 +1,4 @@
-/** /health and /health/ready: whether the process is up, and whether the service is ready. */
+/** /health, /health/live and /health/ready: whether the process is up, and whether the service is ready. */
 import Type from 'typebox'
 import { type Readiness, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
@@ -13,13 +13,16 @@ const ready = Type.Object({
 const tags = ['health']
 
 export function healthRoutes(app: App, service: Service, relayIsReady: (() => boolean) | undefined): void {
-  app.get(
-    '/health',
-    { schema: { summary: 'Check that the process is up', tags, response: answers({ 200: ok }) } },
-    () => ({
-      status: 'ok' as const,
-    }),
-  )
+  // Both: a relay's /health depends on its database, and its /health/live does not.
+  for (const path of ['/health', '/health/live']) {
+    app.get(
+      path,
+      { schema: { summary: 'Check that the process is up', tags, response: answers({ 200: ok }) } },
+      () => ({
+        status: 'ok' as const,
+      }),
+    )
+  }
 
   app.get(
     '/health/ready',

@@ -14,7 +14,7 @@ onEachEngine('plumbing', (engine) => {
   after(() => bench.close())
 
   test('health and readiness respond with ok', async () => {
-    for (const path of ['/health', '/health/ready']) {
+    for (const path of ['/health', '/health/live', '/health/ready']) {
       const answer = await bench.call('GET', path)
       assert.deepEqual([answer.status, answer.body], [200, { status: 'ok' }])
     }
@@ -80,6 +80,7 @@ onEachEngine('plumbing', (engine) => {
     assert.deepEqual(Object.keys(document.paths).sort(), [
       '/.well-known/jwks.json',
       '/health',
+      '/health/live',
       '/health/ready',
       '/v1/accounts',
       '/v1/accounts/me',

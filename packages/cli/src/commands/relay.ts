@@ -14,6 +14,7 @@ import { readCredential } from '../server/relay-credential.ts'
 import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
 import { runUntilStopped } from '../server/run-until-stopped.ts'
+import { secretOf } from '../server/secret.ts'
 
 const MAX_URLS = 16
 
@@ -47,7 +48,7 @@ export function relayCommand(): Command {
     )
     .option(
       '--nats <url...>',
-      'NATS servers between relay nodes that share a database, nats:// or tls:// (default: STATIC_NATS)',
+      'NATS servers between relay nodes that share a database, nats:// or tls:// (default: STATIC_NATS, or the file in STATIC_NATS_FILE)',
     )
     .option('--nats-ca <file>', "CA of the NATS servers' certificates, PEM (default: the system's CAs)")
     .option('--nats-credentials <file>', 'NATS credentials file')
@@ -99,7 +100,11 @@ async function relay(flags: Flags): Promise<void> {
 
 /** NATS from the flags, else from the environment, which does not show passwords to other users. */
 async function natsOf(flags: Flags): Promise<NatsAccess | undefined> {
-  const servers = flags.nats ?? (process.env['STATIC_NATS'] || undefined)?.split(/[\s,]+/).filter((url) => url !== '')
+  const servers =
+    flags.nats ??
+    secretOf('STATIC_NATS')
+      ?.split(/[\s,]+/)
+      .filter((url) => url !== '')
   if (servers === undefined) return undefined
   return { servers, ca: await textOf(flags.natsCa), credentials: flags.natsCredentials }
 }

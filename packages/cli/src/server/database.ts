@@ -1,14 +1,15 @@
 /** The databases that a command uses. */
+import { secretOf } from './secret.ts'
 
 /** A password in a URL; `URL` does not parse one with several hosts. */
 const PASSWORD = /^[a-z]+:\/\/[^@/]*:[^@/]+@/
 
-/** The flag, else `STATIC_DATABASE`; warns about a password on the command line, because `ps` shows it. */
+/** The flag, else `STATIC_DATABASE`, else the file in `STATIC_DATABASE_FILE`; warns about a password on the command line, because `ps` shows it. */
 export function databaseOf(flag: string | undefined): string | undefined {
   return read(flag, 'STATIC_DATABASE')
 }
 
-/** The relay's: the flag, else `STATIC_RELAY_DATABASE`. Never the API's, whose tables the relay must not be able to read. */
+/** The relay's: the flag, else `STATIC_RELAY_DATABASE` or the file in `STATIC_RELAY_DATABASE_FILE`. Never the API's, whose tables the relay must not be able to read. */
 export function relayDatabaseOf(flag: string | undefined): string | undefined {
   return read(flag, 'STATIC_RELAY_DATABASE')
 }
@@ -19,5 +20,5 @@ function read(flag: string | undefined, variable: string): string | undefined {
       `static: other users of this machine can see the database password in the process list. Set ${variable} instead.\n`,
     )
   }
-  return flag ?? process.env[variable]
+  return flag ?? secretOf(variable)
 }

@@ -86,6 +86,16 @@ test('a node is refused that would lose messages, or has another key', async (t)
 /** 1,000 with `npm run proof -- cluster`. */
 const SLOTS = process.env['STATIC_LONG'] === '1' ? 1000 : 8
 
+test('a node is refused that reaches PostgreSQL through a pooler', async (t) => {
+  const scratch = await emptyScratch()
+  // A pooler says in place of the server which process it is.
+  t.mock.getter(Session.prototype, 'serverProcess', () => 1)
+  await assert.rejects(
+    openScratch(scratch, RETENTION, () => {}),
+    refusal('invalid_request', /^A pooler such as PgBouncer stands before PostgreSQL/),
+  )
+})
+
 test('nine committers on three nodes: each slot has one winner', async (t) => {
   const scratch = await emptyScratch()
   const events: StoreEvent[] = []

@@ -26,6 +26,9 @@ test('GET /health returns name and version, or that the relay cannot serve', asy
     bench.health.ready = false
     const ill = await ask(bench, version, 'GET', '/health')
     assert.deepEqual([ill.status, JSON.parse(ill.body)], [503, { status: 'unavailable' }])
+    // A supervisor that restarted it would end sessions, and bring no database back.
+    const live = await ask(bench, version, 'GET', '/health/live')
+    assert.deepEqual([live.status, JSON.parse(live.body)], [200, { status: 'ok' }])
   }
 })
 

@@ -10,7 +10,7 @@ const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_i
   current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
   (extract(epoch FROM clock_timestamp()) * 1000)::float8,
   (SELECT count(DISTINCT application_name)::int FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name LIKE '${APPLICATION} %')`)
+    WHERE datname = current_database() AND application_name LIKE '${APPLICATION} %'), pg_backend_pid()`)
 const MIN_VERSION = 150_000
 /** How long a host has before the next one is dialed beside it. */
 const HEAD_START_MS = 500
@@ -83,6 +83,7 @@ type StateRow = [
   standbys: string,
   time: number,
   nodes: number,
+  process: number,
 ]
 
 /** What a server says now. */
@@ -90,8 +91,14 @@ export async function examine(session: Session): Promise<Omit<Connected, 'sessio
   const before = Date.now()
   const [row] = await session.rows(STATE)
   const after = Date.now()
-  const [version, isStandby, fsync, commit, standbys, time, nodes] = row as StateRow
+  const [version, isStandby, fsync, commit, standbys, time, nodes, process] = row as StateRow
   if (version < MIN_VERSION) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old. Use 15 or newer.`)
+  // Settings, prepared statements and locks of a session would be those of others.
+  if (process !== session.serverProcess) {
+    throw refused(
+      'A pooler such as PgBouncer stands before PostgreSQL. Give the relay the address of PostgreSQL itself.',
+    )
+  }
   if (fsync !== 'on') throw refused('PostgreSQL runs with fsync=off and would lose messages. Turn it on.')
   if (commit !== 'on' && commit !== 'remote_apply') {
     throw refused(`PostgreSQL has synchronous_commit=${commit} and would lose messages. Set it to on.`)

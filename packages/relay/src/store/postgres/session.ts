@@ -86,6 +86,11 @@ export class Session {
     return session
   }
 
+  /** The server process that the other end says it is; a pooler makes one up. */
+  get serverProcess(): number {
+    return (this.#client as pg.Client & { readonly processID: number | null }).processID ?? 0
+  }
+
   /** Whether the connection has ended. */
   get lost(): boolean {
     return this.#lost

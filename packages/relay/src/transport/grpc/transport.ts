@@ -19,7 +19,7 @@ import type { CallHandler, Certificate, Health, Peer, StreamHandler, Transport }
 import { SessionStreams } from './session.ts'
 import { isNativeGrpc } from './stream.ts'
 import { Subscriptions } from './subscribe.ts'
-import { healthAnswer, readyAnswer } from '../http2/health.ts'
+import { healthAnswer, readyAnswer, liveAnswer } from '../http2/health.ts'
 import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
 import { type ConnectionLog, Connections, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { listen, tlsOptions } from '../http2/listener.ts'
@@ -70,6 +70,7 @@ const SILENT: GrpcLog = { cut: () => {}, full: () => {}, failed: () => {} }
 const HEALTH = new Map([
   ['/health', healthAnswer],
   ['/health/ready', readyAnswer],
+  ['/health/live', liveAnswer],
 ])
 const SESSION_PATH = `/${Relay.typeName}/${Relay.method.session.name}`
 const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`

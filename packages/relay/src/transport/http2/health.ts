@@ -1,4 +1,4 @@
-/** Whether the relay can serve: `GET /health` and `GET /health/ready` for people and load balancers, grpc.health.v1 for gRPC clients. */
+/** Whether the relay can serve: `GET /health`, `/health/ready` and `/health/live` for people, load balancers and supervisors, grpc.health.v1 for gRPC clients. */
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect'
 import { Health as HealthService, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { Relay } from '@static/protocol/relay'
@@ -29,6 +29,11 @@ export function readyAnswer(health: Health): { readonly status: number; readonly
   return reason === undefined
     ? { status: 200, body: { status: 'ok', ...rest } }
     : { status: 503, body: { status: 'unavailable', reason, ...rest } }
+}
+
+/** The response to `GET /health/live`: to restart a process that lost its database would only end its sessions. */
+export function liveAnswer(): { readonly status: number; readonly body: object } {
+  return { status: 200, body: { status: 'ok' } }
 }
 
 /** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
