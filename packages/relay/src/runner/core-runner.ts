@@ -59,7 +59,7 @@ export interface CoreRunnerOptions {
 const TICK_MS = 200
 const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
-const DISPERSE_MS = 10_000
+const DISPERSE_MS = 8000
 
 /** Connects the core with the outside. */
 export class CoreRunner implements CallHandler, BusListener {

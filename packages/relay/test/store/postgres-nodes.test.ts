@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import pg from 'pg'
 import { OutcomeUnknown, type StoreEvent } from '../../src/ports.ts'
+import { checksum } from '../../src/store/sqlite/checksum.ts'
 import { Session } from '../../src/store/postgres/session.ts'
 import type { PostgresStore } from '../../src/store/postgres/store.ts'
 import { type Scratch, emptyScratch, openScratch } from '../support/postgres.ts'
@@ -175,12 +176,45 @@ test('a notice comes once, however long another transaction runs', async (t) => 
   assert.deepEqual(await next(), ['rejected'])
   assert.deepEqual(await next(), [], 'told again while the transaction runs')
   // What the slow one wrote comes when it is committed, on pages of one.
-  await slow.query(`insert into static_relay.notices (event) values ('{"type":"slow 1"}'), ('{"type":"slow 2"}')`)
+  const notice = (type: string): string => `('{"type":"${type}","checksum":${checksum([`{"type":"${type}"}`])}}')`
+  await slow.query(`insert into static_relay.notices (event) values ${notice('slow 1')}, ${notice('slow 2')}`)
   await world.run('liftBar', { actor: member('alice'), channel: world.channel, agent: agentId('bob') })
   assert.deepEqual(await next(1), ['barLifted'])
   await slow.query('commit')
   assert.deepEqual(await next(1), ['slow 1', 'slow 2'])
   assert.deepEqual(await next(1), [])
+})
+
+test('a damaged notice is noticed and never served', async (t) => {
+  const scratch = await emptyScratch()
+  const damage: unknown[] = []
+  const store = await openScratch(scratch, RETENTION, () => {}, { onDamage: (error) => damage.push(error) })
+  t.after(() => store.close())
+  const world = new ChannelFixture(store, [])
+  await world.found('alice', 'bob')
+  const { position: after } = await store.run('notices', { after: undefined, limit: 10 })
+  accepted(await world.commit('bob', { adds: ['carol'], welcomes: [] }))
+  await world.reject(member('alice'), world.head - 1)
+  const flip = (from: string, to: string): Promise<unknown> =>
+    scratch.query(`update static_relay.notices set event = replace(event, '${from}', '${to}')`)
+  // One bit of an agent's id, of a key, and of the checksum's name.
+  const id = agentId('carol')
+  const other = `${(Number.parseInt(id[0] ?? '', 16) ^ 1).toString(16)}${id.slice(1)}`
+  const flips: [string, string][] = [
+    [id, other],
+    ['"undoneAdds"', '"undoneAddr"'],
+    ['"checksum"', '"checksul"'],
+  ]
+  for (const [from, to] of flips) {
+    await flip(from, to)
+    await assert.rejects(store.run('notices', { after, limit: 10 }), { code: 'unavailable' }, from)
+    await flip(to, from)
+  }
+  assert.equal(damage.length, flips.length)
+  assert.deepEqual(
+    (await store.run('notices', { after, limit: 10 })).events.map(({ type }) => type),
+    ['rejected'],
+  )
 })
 
 test('a commit on one node does not set back a cursor that another node has moved', async (t) => {

@@ -4,11 +4,12 @@
  */
 import { hash, randomInt } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
-import type { Hash, StaticError } from '@static/protocol'
+import type { Hash } from '@static/protocol'
 import { OutcomeUnknown, type Retention, type StoreListener, type Time } from '../../ports.ts'
 import { batchLength, BATCH_CALLS } from '../batch.ts'
 import { Ledger } from '../ledger/ledger.ts'
 import type { Answer, Call } from '../sqlite/worker-messages.ts'
+import { type Aside, type Waiting, findBlocked } from './aside.ts'
 import { wasCommitted } from './doubt.ts'
 import { Missing, Unforeseen } from './facts.ts'
 import { Disconnected, type Doubt, Unreachable, isDamage, isDisconnection, unavailable } from './failures.ts'
@@ -26,24 +27,25 @@ const DOUBT_MS = 5000
 const DOUBT_PAUSE_MS = 250
 /** The largest range of `randomInt`. */
 const MAX_STAMP = 2 ** 48 - 1
+const LOCK_TIMEOUT = '55P03'
 /** No partition of a table is for a row. */
 const NO_PARTITION = '23514'
 /** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
-const CONFLICTS = new Set(['40001', '40P01', '23505', '55P03', NO_PARTITION])
+const CONFLICTS = new Set(['40001', '40P01', '23505', LOCK_TIMEOUT, NO_PARTITION])
+
+const NONE: ReadonlySet<Waiting> = new Set()
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
-
-interface Waiting {
-  readonly call: Call
-  readonly resolve: (result: object) => void
-  readonly reject: (error: StaticError) => void
-}
 
 /** What a lane is made of. */
 export interface LaneParts {
   readonly retention: Retention
   readonly listener: StoreListener
   readonly cache: CacheOptions
+  /** How long a statement waits for a lock of another node. */
+  readonly lockMs: number
+  /** Where calls wait that did not get a lock in that time; without it, they are tried again. */
+  readonly aside?: Aside | undefined
   /** Opens a connection. Rejects if there is none at the moment. */
   readonly connect: () => Promise<Session>
   /** Makes sure that ids of a time can be stored. */
@@ -65,7 +67,7 @@ export class Lane {
   readonly #queue: Waiting[] = []
   #session: Session | undefined
   #working: Promise<void> | undefined
-  #last: Promise<object> = Promise.resolve({})
+  #last: Promise<void> = Promise.resolve()
   #transactions = 0
 
   constructor(parts: LaneParts) {
@@ -87,17 +89,18 @@ export class Lane {
   }
 
   run(call: Call): Promise<object> {
-    const answered = new Promise<object>((resolve, reject) => {
-      this.#queue.push({ call, resolve, reject })
-      this.#working ??= Promise.resolve().then(() => this.#work())
+    const { promise, resolve, reject } = Promise.withResolvers<object>()
+    this.#last = new Promise((release) => {
+      this.#queue.push({ call, resolve, reject, release })
+      promise.catch(() => {}).finally(release)
     })
-    this.#last = answered
-    return answered
+    this.#working ??= Promise.resolve().then(() => this.#work())
+    return promise
   }
 
-  /** Resolves once all calls so far have been answered. */
-  async flushed(): Promise<void> {
-    await this.#last.catch(() => {})
+  /** Resolves once all calls so far have been answered, except for those that were set aside. */
+  flushed(): Promise<void> {
+    return this.#last
   }
 
   async close(): Promise<void> {
@@ -135,6 +138,7 @@ export class Lane {
         return
       }
       if (code === NO_PARTITION) this.#parts.onMissingDay()
+      if (code === LOCK_TIMEOUT && this.#parts.aside) return this.#setAside(this.#parts.aside, batch, tries)
       if (code !== undefined && CONFLICTS.has(code) && tries < MAX_TRIES) return this.#batch(batch, tries + 1)
       if (batch.length > 1) {
         for (const one of batch) await this.#batch([one])
@@ -146,6 +150,28 @@ export class Lane {
       return
     }
     return this.#answer(batch, answers)
+  }
+
+  /** Lets calls that wait for another node's lock do so elsewhere, with those after them in line, and runs the others. */
+  async #setAside(aside: Aside, batch: readonly Waiting[], tries: number): Promise<void> {
+    // If that cannot be found out, all of them are tried again.
+    const find = async (): Promise<ReadonlySet<Waiting>> => findBlocked(await this.#connected(), batch)
+    const blocked = await find().catch(() => NONE)
+    const rest = batch.filter((waiting) => !blocked.has(waiting))
+    for (const waiting of blocked) this.#release(aside, waiting)
+    const queue = this.#queue.splice(0)
+    for (const waiting of queue) {
+      if (aside.has(waiting.call)) this.#release(aside, waiting)
+      else this.#queue.push(waiting)
+    }
+    if (rest.length === 0) return
+    if (tries < MAX_TRIES) return this.#batch(rest, blocked.size > 0 ? tries : tries + 1, 'transaction')
+    for (const { reject } of rest) reject(unavailable(new Error('another node holds a lock')))
+  }
+
+  #release(aside: Aside, { call, resolve, reject, release }: Waiting): void {
+    aside.run(call).then(resolve, reject)
+    release()
   }
 
   /** Calls without an answer are not decided yet. */
@@ -345,8 +371,10 @@ export class Lane {
     // The new server may have another history with the same versions.
     this.#rows.forget()
     try {
-      this.#session = await this.#parts.connect()
-      return this.#session
+      const session = await this.#parts.connect()
+      await session.run(`SET lock_timeout = ${this.#parts.lockMs}`)
+      this.#session = session
+      return session
     } catch (error) {
       throw new Unreachable(undefined, error)
     }

@@ -27,7 +27,7 @@ const SYNC_WAIT = 'SyncRepWaitForLSN'
 
 /**
  * A node that is cut off in the middle of a transaction must not keep its locks: the server ends the session. Nor does a
- * call wait long for a lock of another node; it is tried again.
+ * statement wait long for a lock of another node; lanes wait even less.
  */
 const LIMITS = `SET statement_timeout = ${STATEMENT_MS}; SET lock_timeout = 2000;
   SET idle_in_transaction_session_timeout = 5000; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2;

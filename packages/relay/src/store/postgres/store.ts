@@ -16,6 +16,8 @@ import {
 } from '../../ports.ts'
 import type { Call } from '../sqlite/worker-messages.ts'
 import { parsePostgresUrl } from '@static/node/postgres-address'
+import { Aside } from './aside.ts'
+import { channelOf } from './call-channel.ts'
 import { connect } from './connector.ts'
 import { openDeployment } from './deployment.ts'
 import { Keeper } from './keeper.ts'
@@ -56,20 +58,12 @@ const LANES = 2
 const FRESH_MS = 1000
 const NAME_BYTES = 8
 
-/** Operations of one channel: they may run beside those of others. */
-const OF_CHANNEL = new Set<StoreOperation>([
-  'append',
-  'commit',
-  'create',
-  'reject',
-  'liftBar',
-  'resetRoster',
-  'welcome',
-  'leave',
-  'check',
-  'read',
-  'takeJoins',
-])
+/** How long calls wait for a lock of another node: longer than PostgreSQL keeps that of one that is cut off, in all. */
+const LOCK_MS = 250
+const ASIDE_LOCK_MS = 2000
+/** Memory limit for channel records of calls that were set aside. */
+const ASIDE_BYTES = 1_048_576
+
 /** Operations that need not see what was asked for before them. */
 const UNORDERED = new Set<StoreOperation>(['allot', 'owned', 'useNonce', 'heads', 'notices', 'sweep'])
 
@@ -99,6 +93,7 @@ export async function openPostgresStore(
       retention,
       listener,
       cache: { cachedBytes: cachedBytes / lanes, freshMs, accounts: new Map() },
+      lockMs: LOCK_MS,
       connect: () => keeper.connect(),
       ensureDay: (at: number) => keeper.ensureDay(at),
       onMissingDay: () => keeper.forgetDays(),
@@ -106,11 +101,11 @@ export async function openPostgresStore(
       onExpired: (since: number) => keeper.expired(since),
       onDamage: options.onDamage ?? (() => {}),
     }
-    return new LanedStore(
-      deployment,
-      keeper,
-      Array.from({ length: lanes }, () => new Lane(parts)),
-    )
+    const asideCache = { ...parts.cache, cachedBytes: ASIDE_BYTES }
+    const asideLane = new Lane({ ...parts, cache: asideCache, lockMs: ASIDE_LOCK_MS })
+    const aside = new Aside((call) => asideLane.run(call))
+    const all = Array.from({ length: lanes }, () => new Lane({ ...parts, aside }))
+    return new LanedStore({ deployment, keeper, lanes: all, aside, asideLane })
   } catch (error) {
     await first.session.end()
     throw error
@@ -123,25 +118,38 @@ function setRight(call: Call, clockOffsetMs: number): Call {
   return { ...call, request: { ...request, now: request.now + clockOffsetMs } } as Call
 }
 
+interface StoreParts {
+  readonly deployment: Deployment
+  readonly keeper: Keeper
+  readonly lanes: readonly Lane[]
+  readonly aside: Aside
+  readonly asideLane: Lane
+}
+
 /** Divides calls among lanes by their channel. */
 class LanedStore implements PostgresStore {
   readonly deployment: Deployment
   readonly #keeper: Keeper
   readonly #lanes: readonly Lane[]
+  readonly #aside: Aside
+  /** These, and the one of calls that were set aside. */
+  readonly #allLanes: readonly Lane[]
   #closed = false
 
-  constructor(deployment: Deployment, keeper: Keeper, lanes: readonly Lane[]) {
+  constructor({ deployment, keeper, lanes, aside, asideLane }: StoreParts) {
     this.deployment = deployment
     this.#keeper = keeper
     this.#lanes = lanes
+    this.#aside = aside
+    this.#allLanes = [...lanes, asideLane]
   }
 
   get transactions(): number {
-    return this.#lanes.reduce((sum, { transactions }) => sum + transactions, 0)
+    return this.#allLanes.reduce((sum, { transactions }) => sum + transactions, 0)
   }
 
   get cached(): { readonly channels: number; readonly bytes: number } {
-    const all = this.#lanes.map(({ cached }) => cached)
+    const all = this.#allLanes.map(({ cached }) => cached)
     return {
       channels: all.reduce((sum, { channels }) => sum + channels, 0),
       bytes: all.reduce((sum, { bytes }) => sum + bytes, 0),
@@ -179,7 +187,8 @@ class LanedStore implements PostgresStore {
 
   async close(): Promise<void> {
     this.#closed = true
-    await Promise.all(this.#lanes.map((lane) => lane.close()))
+    // The last one waits for calls that others set aside meanwhile.
+    for (const lane of this.#allLanes) await lane.close()
     await this.#keeper.close()
   }
 
@@ -191,10 +200,8 @@ class LanedStore implements PostgresStore {
     const call = isClockRight ? given : setRight(given, clockOffsetMs)
     const { name, request } = call
     if (name === 'ack') return this.#ack(request)
-    if (this.#lanes.length === 1) return this.#lane('').run(call)
-    if (name === 'registerInvite') return this.#lane(request.invite.channel).run(call)
-    if (name === 'requestJoin') return this.#lane(request.join.channel).run(call)
-    if (OF_CHANNEL.has(name)) return this.#lane((request as { channel: ChannelId }).channel).run(call)
+    const channel = channelOf(call)
+    if (channel !== undefined || this.#lanes.length === 1) return this.#runIn(channel ?? '', call)
     // It may look at any channel: what was asked for before is done first.
     if (!UNORDERED.has(name)) await Promise.all(this.#lanes.map((lane) => lane.flushed()))
     return this.#lane('').run(call)
@@ -203,10 +210,14 @@ class LanedStore implements PostgresStore {
   async #ack({ agent, positions }: StoreRequest<'ack'>): Promise<StoreResult<'ack'>> {
     // One call for each channel: what all of them miss is fetched at once (lane.ts).
     const calls = positions.map((position) =>
-      this.#lane(position.channel).run({ name: 'ack', request: { agent, positions: [position] } }),
+      this.#runIn(position.channel, { name: 'ack', request: { agent, positions: [position] } }),
     )
     await Promise.all(calls)
     return { done: true }
+  }
+
+  #runIn(channel: ChannelId, call: Call): Promise<object> {
+    return this.#aside.has(call) ? this.#aside.run(call) : this.#lane(channel).run(call)
   }
 
   #lane(channel: ChannelId): Lane {

@@ -8,7 +8,7 @@ import {
   type TransientRows,
   queueOf,
 } from '../../ledger/transient-rows.ts'
-import { intact, sealed } from '../../sqlite/checksum.ts'
+import { checksum, damaged, intact, sealed } from '../../sqlite/checksum.ts'
 import { fromJson, toJson } from '../../sqlite/records.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
@@ -181,7 +181,7 @@ export class TransientTable implements TransientRows, Table {
     const next: NoticePosition = more
       ? { known, page: { now, xid: String(last[1]), number: last[2] as number } }
       : { known: now }
-    return { events: found.map((row) => fromJson(row[3] as string) as StoreEvent), position: toJson(next), more }
+    return { events: found.map((row) => readNotice(row[3] as string)), position: toJson(next), more }
   }
 
   expire(now: Time): void {
@@ -193,7 +193,7 @@ export class TransientTable implements TransientRows, Table {
       send(this.#transaction, DROP_JOIN, [invite, bytea(agent)])
     }
     for (const each of this.#put.values()) send(this.#transaction, PUT_JOIN, joinRow(each))
-    if (this.#events.length > 0) send(this.#transaction, PUT_NOTICES, [this.#events.map(toJson)])
+    if (this.#events.length > 0) send(this.#transaction, PUT_NOTICES, [this.#events.map(noticeText)])
     if (this.#expiry === undefined) return
     send(this.#transaction, EXPIRE_JOINS, [this.#expiry, SWEEP_ROWS])
     send(this.#transaction, EXPIRE_NONCES, [this.#expiry, SWEEP_ROWS])
@@ -208,4 +208,16 @@ function joinRow({ number, join }: NewJoin): Row {
 
 function keyOf(invite: string, agent: AgentId): string {
   return `${invite} ${agent}`
+}
+
+/** Ends with its checksum, which nodes of the version before ignore. */
+function noticeText(event: StoreEvent): string {
+  const text = toJson(event)
+  return `${text.slice(0, -1)},"checksum":${checksum([text])}}`
+}
+
+function readNotice(stored: string): StoreEvent {
+  const [, text = '', sum] = /^(.*),"checksum":(\d+)\}$/s.exec(stored) ?? []
+  if (sum === undefined || Number(sum) !== checksum([`${text}}`])) throw damaged('a notice')
+  return fromJson(`${text}}`) as StoreEvent
 }
