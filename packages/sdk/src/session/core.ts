@@ -8,7 +8,7 @@ import type { KnownRelay, Time } from '../ports.ts'
 import { type Attempt, isPort, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
 import { Backoff, fractions } from './backoff.ts'
 import { Effects } from './effects.ts'
-import { type Failure, FAILURES, unreachable } from './failure.ts'
+import { type Failure, type FailureRule, FAILURES, UNTRUSTED_NODE, unreachable } from './failure.ts'
 import { FirstSession } from './first.ts'
 import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
 import { Nodes } from './nodes.ts'
@@ -266,17 +266,24 @@ export class SessionCore<Key> {
     }
     if (probe) this.#end(probe, failure.error)
     const meant = this.#judged(attempt, failure)
-    const giveUp = this.#first?.failed(attempt.way, meant)
-    const rule = FAILURES[meant.kind]
+    const rule = this.#ruleOf(meant)
+    const giveUp = this.#first?.failed(attempt.way, meant, rule)
     if (giveUp && !this.#keepsTrying(rule.final, giveUp)) return this.#giveUp(giveUp)
     if (wasOpen || attempt.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
     if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
-    if (rule.otherNode) this.#nodes.next()
+    if (rule.otherNode) this.#nodes.next(this.#now)
     if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
     const requested = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
     const floor = rule.floorMs + this.#fraction() * rule.jitterMs
     // The relay may have sent many agents the same delay, so they spread out after it.
     this.#dialAt = this.#now + requested + Math.max(floor, this.#backoff.next())
+  }
+
+  /** A node where someone else answers is passed over for a while; only if all are like that, there is no relay. */
+  #ruleOf({ kind }: Failure): FailureRule {
+    const rule = FAILURES[kind]
+    if (kind !== 'untrusted') return rule
+    return this.#nodes.distrust(this.#now, this.#now + rule.floorMs) ? UNTRUSTED_NODE : rule
   }
 
   /** Reinterprets a failure, given the token that was used. */

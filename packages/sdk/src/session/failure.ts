@@ -37,11 +37,14 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   expired: { ...SOON, otherNode: false },
   /** A newer session of this agent took over. Reconnecting at once would only displace that one. */
   replaced: { ...SOON, floorMs: 30_000, otherNode: false },
-  /** The account, the key or the guest is not accepted. */
-  auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, otherNode: false, final: true },
+  /** The account, the key or the guest is not accepted; if only one node refuses it, that node is at fault. */
+  auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
   /** The peer is not the expected relay, by its certificate, name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
 }
+
+/** The rule for an untrusted node of which others are left: they may be the relay. */
+export const UNTRUSTED_NODE: FailureRule = SOON
 
 /** Why a dial or a session ended. */
 export interface Failure {

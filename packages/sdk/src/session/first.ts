@@ -1,6 +1,6 @@
 /** The first session: decides when to give up on it, and with which error. */
 import { AuthError, StaticError } from '@static/protocol'
-import { type Failure, FAILURES } from './failure.ts'
+import type { Failure, FailureRule } from './failure.ts'
 import type { Way } from './io.ts'
 
 const MIN_DIALS = 2
@@ -12,6 +12,7 @@ export class FirstSession {
   readonly #addresses: number
   readonly #dials = { quic: 0, grpc: 0 }
   #quicError: StaticError | undefined
+  #untrusted: StaticError | undefined
   #tokenFailures = 0
 
   /** Each of the `addresses` is tried. */
@@ -21,8 +22,9 @@ export class FirstSession {
   }
 
   /** Records a failed dial. Returns the error to give up with, if it is time to. */
-  failed(way: Way, { kind, error }: Failure): StaticError | undefined {
-    if (FAILURES[kind].final) return error
+  failed(way: Way, { kind, error }: Failure, { final }: Pick<FailureRule, 'final'>): StaticError | undefined {
+    if (final) return error
+    if (kind === 'untrusted') this.#untrusted ??= error
     this.#dials[way]++
     const { quic, grpc } = this.#dials
     if (way === 'quic') this.#quicError = error
@@ -30,6 +32,8 @@ export class FirstSession {
     const over = this.#hasFallback ? grpc >= addresses : quic + grpc >= Math.max(MIN_DIALS, addresses)
     // No caller waits for more dials than these.
     if (!over && quic + grpc < MIN_DIALS + addresses) return undefined
+    // Whoever answers in the relay's place is the best reason, and the one to look into.
+    if (this.#untrusted) return this.#untrusted
     if (way === 'quic' || !this.#quicError || kind !== 'unreachable') return error
     const message = `${this.#quicError.message} The gRPC fallback failed, too: ${error.message}`
     return StaticError.of('connection_error', message, { cause: error })

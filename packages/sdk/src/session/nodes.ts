@@ -1,8 +1,11 @@
 /** The addresses of a relay's nodes, in the order in which this agent dials them. */
+import type { Time } from '../ports.ts'
 
 /** A rotation over the addresses of an endpoint. */
 export class Nodes {
   readonly #order: readonly number[]
+  /** Until when nodes are passed over, by their index: someone else answers there. */
+  readonly #untrusted = new Map<number, Time>()
   #at = 0
   /** Whether the next dial avoids the node of the last one, if the name of its address leads to others, too. */
   avoidsLast = false
@@ -24,14 +27,30 @@ export class Nodes {
     return this.#order[this.#at] ?? 0
   }
 
-  /** Turns to another node. */
-  next(): void {
-    this.#at = (this.#at + 1) % this.#order.length
+  /** Turns to another node; to the next one if someone else answers at all of them. */
+  next(now: Time): void {
     this.avoidsLast = true
+    const start = this.#at
+    for (let step = 1; step <= this.#order.length; step++) {
+      this.#at = (start + step) % this.#order.length
+      if (!this.#isUntrusted(this.current, now)) return
+    }
+    this.#at = (start + 1) % this.#order.length
+  }
+
+  /** Someone else answers at the current node. Returns whether there is another one to turn to. */
+  distrust(now: Time, until: Time): boolean {
+    this.#untrusted.set(this.current, until)
+    return this.#order.some((node) => !this.#isUntrusted(node, now))
+  }
+
+  #isUntrusted(node: number, now: Time): boolean {
+    return (this.#untrusted.get(node) ?? -Infinity) > now
   }
 
   /** The current node works. */
   opened(): void {
+    this.#untrusted.delete(this.current)
     this.avoidsLast = false
   }
 }

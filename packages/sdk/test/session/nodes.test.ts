@@ -72,6 +72,76 @@ test('a session that a newer one replaced, or that has expired, stays at its nod
   }
 })
 
+test('a first session does not give up because someone else answers at one address', () => {
+  const stage = new Stage({ addresses: 3 })
+  stage.do({ type: 'start' })
+  stage.failDial(1, 'The certificate is not signed.', true)
+  assert.equal(stage.firstError, undefined)
+  assert.ok(stage.redial(2) < 1000, 'at once')
+  stage.open(2)
+  assert.notEqual(stage.dials[1]?.node, stage.dials[0]?.node)
+  assert.deepEqual(stage.losses, [])
+})
+
+test('if someone else answers at one address and nobody at the others, a first session says so', () => {
+  const stage = new Stage({ addresses: 3 })
+  stage.do({ type: 'start' })
+  stage.failDial(1, 'The certificate is not signed.', true)
+  for (const stream of [2, 3]) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.equal(stage.firstError?.message, 'The certificate is not signed.')
+})
+
+test('if someone else answers at every address, a first session fails, and later ones wait a minute', () => {
+  const first = new Stage({ addresses: 2 })
+  first.do({ type: 'start' })
+  first.failDial(1, 'Not signed.', true)
+  first.redial(2)
+  first.failDial(2, 'Not signed either.', true)
+  assert.equal(first.firstError?.message, 'Not signed either.')
+  const later = Stage.opened({ addresses: 2 })
+  later.cut(1)
+  later.redial(2)
+  later.failDial(2, 'Not signed.', true)
+  assert.ok(later.redial(3) < 1000)
+  later.failDial(3, 'Not signed either.', true)
+  assert.equal(later.losses.at(-1)?.message, 'Not signed either.')
+  assert.ok(later.redial(4) >= 60_000)
+})
+
+test('a node where someone else answers is passed over for a minute', () => {
+  const stage = Stage.opened({ addresses: 2 })
+  stage.close(1, CloseReason.SHUTDOWN)
+  stage.redial(2)
+  stage.failDial(2, 'The certificate is not signed.', true)
+  stage.redial(3)
+  stage.open(3)
+  stage.cut(3)
+  stage.redial(4)
+  const [first, untrusted, ...rest] = nodesOf(stage)
+  assert.notEqual(first, untrusted)
+  assert.deepEqual(rest, [first, first])
+  stage.open(4)
+  stage.live(4, 61_000)
+  stage.cut(4)
+  stage.redial(5)
+  assert.equal(nodesOf(stage).at(-1), untrusted)
+})
+
+test('an agent that one node refuses asks another one, after a minute', () => {
+  const stage = Stage.opened({ addresses: 2 })
+  stage.cut(1)
+  stage.redial(2)
+  stage.dialled(2)
+  stage.challenge(2)
+  stage.refuse(2, { code: 'api_key_required', message: 'This relay takes no guests.' })
+  assert.ok(stage.redial(3) >= 60_000)
+  const [, second, third] = nodesOf(stage)
+  assert.notEqual(third, second)
+})
+
 test('agents with the same endpoint begin at different nodes', () => {
   const first = (fraction: number): number => new Nodes(3, () => fraction).current
   assert.deepEqual(new Set([first(0), first(0.4), first(0.9)]), new Set([0, 1, 2]))
