@@ -41,6 +41,7 @@ const LIES = ['packages/sdk/test/lies/*.test.ts']
 /** Tests of several relay nodes that go on longer with STATIC_LONG=1. */
 const CLUSTER = [
   'lab/cluster/channels.test.ts',
+  'lab/cluster/members.test.ts',
   'packages/relay/test/scenario/cluster.test.ts',
   'packages/relay/test/crash/{cluster,postgres}.test.ts',
   'packages/relay/test/store/postgres.test.ts',

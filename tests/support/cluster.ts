@@ -116,6 +116,12 @@ export class Cluster implements AsyncDisposable {
     return busy.sort((one, other) => (counts[other] ?? 0) - (counts[one] ?? 0))
   }
 
+  /** The number of sessions at all relay nodes together. */
+  async sessions(): Promise<number> {
+    const counts = await Promise.all(this.#relays.map(({ host }) => this.#sessions(host)))
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+
   async killApi(at: number): Promise<void> {
     await this.#api(at).server.end('SIGKILL')
   }

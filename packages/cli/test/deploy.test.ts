@@ -152,7 +152,7 @@ test('no secret is in the environment of a process', () => {
 test('every service has a user of its own, which systemd-sysusers creates', () => {
   const units = files.filter(({ name }) => name.endsWith('.service')).map(({ name }) => textOf(name))
   const users = units.map((unit) => /^User=(\S+)$/m.exec(unit)?.[1] ?? '')
-  assert.deepEqual([...new Set(users)].length, units.length)
+  assert.equal(new Set(users).size, units.length)
   for (const user of users) assert.match(textOf('static.sysusers'), new RegExp(`^u ${user} `, 'm'))
   for (const [at, unit] of units.entries()) {
     assert.match(unit, new RegExp(`^Group=${users[at]}$`, 'm'))

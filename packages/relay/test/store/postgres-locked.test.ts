@@ -16,8 +16,8 @@ interface Locking {
   readonly locked: ChannelFixture
   readonly free: ChannelFixture
   /** Runs SQL in the transaction that keeps locks. */
-  hold(sql: string): Promise<void>
-  release(): Promise<void>
+  readonly hold: (sql: string) => Promise<void>
+  readonly release: () => Promise<void>
 }
 
 async function open(t: TestContext): Promise<Locking> {
