@@ -211,7 +211,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   'primary killed, restarted': async ({ postgres: { primary } }) => {
     await primary.kill()
     const restarted = primary.start()
-    return async () => void (await restarted)
+    return () => restarted
   },
 }
 

@@ -7,6 +7,8 @@ import { readToken } from './input-files.ts'
 
 const MIN_LENGTH = 32
 const MAX_CREDENTIALS = 2
+/** Nothing else can be in an `Authorization` header. */
+const PRINTABLE = /^[\x21-\x7e]+$/
 
 /** The credentials in the content of a file. */
 export function credentialsIn(content: string, path: string): string[] {
@@ -22,6 +24,12 @@ export function credentialsIn(content: string, path: string): string[] {
     throw StaticError.of(
       'invalid_request',
       `${path} is too short: a credential must have at least ${MIN_LENGTH} characters.`,
+    )
+  }
+  if (credentials.some((credential) => !PRINTABLE.test(credential))) {
+    throw StaticError.of(
+      'invalid_request',
+      `${path} has a space or a character beyond ASCII in a credential, which HTTP cannot carry. Write one as by \`openssl rand -hex 32\`.`,
     )
   }
   return credentials

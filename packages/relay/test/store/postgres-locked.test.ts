@@ -15,9 +15,8 @@ interface Locking {
   /** The channel that gets locked. */
   readonly locked: ChannelFixture
   readonly free: ChannelFixture
-  /** Runs SQL in the transaction that keeps locks. */
-  readonly hold: (sql: string) => Promise<void>
-  readonly release: () => Promise<void>
+  /** Runs SQL in a transaction that keeps locks until `release`. */
+  readonly hold: (sql: string) => Promise<{ readonly release: () => Promise<void> }>
 }
 
 async function open(t: TestContext): Promise<Locking> {
@@ -28,16 +27,17 @@ async function open(t: TestContext): Promise<Locking> {
   await locked.found('alice', 'bob')
   const free = Object.assign(new ChannelFixture(store, []), { channel: hex16('free') })
   await free.create('carol', { name: 'acme/support/free' })
-  const other = new pg.Client({ connectionString: scratch.url, options: '-c search_path=static_relay' })
-  await other.connect()
-  await other.query('begin')
-  let isOver = false
-  const release = async (): Promise<void> => {
-    if (!isOver) await other.end()
-    isOver = true
+  const hold = async (sql: string): Promise<{ release: () => Promise<void> }> => {
+    const other = new pg.Client({ connectionString: scratch.url, options: '-c search_path=static_relay' })
+    await other.connect()
+    await other.query('begin')
+    await other.query(sql)
+    let ended: Promise<void> | undefined
+    const release = (): Promise<void> => (ended ??= other.end())
+    t.after(release)
+    return { release }
   }
-  t.after(release)
-  return { scratch, store, locked, free, hold: async (sql) => void (await other.query(sql)), release }
+  return { scratch, store, locked, free, hold }
 }
 
 /** How long something takes, while it can be waited for. */
@@ -50,9 +50,9 @@ async function took(work: Promise<unknown>): Promise<number> {
 const lockRow = (channel: string): string => `select 1 from channels where id = '\\x${channel}' for update`
 
 test('a locked channel does not delay others of the same batch, and keeps the order of its own messages', async (t) => {
-  const { locked, free, hold, release } = await open(t)
+  const { locked, free, hold } = await open(t)
   accepted(await locked.say('alice'))
-  await hold(lockRow(locked.channel))
+  const { release } = await hold(lockRow(locked.channel))
   const late = [2, 3].map((counter) => locked.say('alice', { counter, messageId: id16(`late ${counter}`) }))
   assert.ok((await took(free.say('carol').then(accepted))) < SOON_MS)
   // Later ones do not overtake those that wait, and do not delay others either.
@@ -68,9 +68,9 @@ test('a locked channel does not delay others of the same batch, and keeps the or
 })
 
 test('acknowledgements and commits wait for a locked channel without delaying others', async (t) => {
-  const { scratch, locked, free, hold, release } = await open(t)
+  const { scratch, locked, free, hold } = await open(t)
   accepted(await locked.say('alice'))
-  await hold(lockRow(locked.channel))
+  const { release } = await hold(lockRow(locked.channel))
   const late = [locked.ack('bob', 2), locked.commit('alice', { adds: ['dave'] })]
   assert.ok((await took(free.say('carol').then(accepted))) < SOON_MS)
   await release()
@@ -81,12 +81,31 @@ test('acknowledgements and commits wait for a locked channel without delaying ot
 })
 
 test('a lock of names does not delay messages of the same batch', async (t) => {
-  const { store, free, hold, release } = await open(t)
-  await hold('select 1 from locks for update')
+  const { store, free, hold } = await open(t)
+  const { release } = await hold('select 1 from locks for update')
   const another = Object.assign(new ChannelFixture(store, []), { channel: hex16('another') })
   const created = another.create('carol', { name: 'acme/support/another' })
   assert.ok((await took(free.say('carol').then(accepted))) < SOON_MS)
   await release()
   await created
   accepted(await another.say('carol'))
+})
+
+test('a message does not overtake one of its channel that waits behind another lock', async (t) => {
+  const { store, locked, free, hold } = await open(t)
+  accepted(await locked.say('alice'))
+  const names = await hold('select 1 from locks for update')
+  const another = Object.assign(new ChannelFixture(store, []), { channel: hex16('another') })
+  const created = another.create('carol', { name: 'acme/support/another' })
+  accepted(await free.say('carol'))
+  const row = await hold(lockRow(locked.channel))
+  const second = locked.say('alice', { counter: 2, messageId: id16('second') })
+  accepted(await free.say('carol'))
+  // Its channel is free again, but it waits in line behind the new channel.
+  await row.release()
+  const third = locked.say('alice', { counter: 3, messageId: id16('third') })
+  accepted(await free.say('carol'))
+  await names.release()
+  await created
+  assert.deepEqual([accepted(await second), accepted(await third)], [3, 4])
 })
