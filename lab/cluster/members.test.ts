@@ -131,7 +131,8 @@ async function joined(crowd: Crowd, token: string): Promise<Member> {
   return new Member(manager)
 }
 
-async function added(crowd: Crowd, owner: Member): Promise<Member> {
+/** Without NATS, KeyPackages stay at the node that has them: then the agent hands one over itself. */
+async function added(crowd: Crowd, owner: Member, isBusAway: boolean): Promise<Member> {
   const manager = await crowd.connect()
   const { client } = manager
   const accepted = (async (): Promise<void> => {
@@ -143,7 +144,7 @@ async function added(crowd: Crowd, owner: Member): Promise<Member> {
   })()
   await persistently(async () => {
     if (owner.channel.members().some(({ agentId }) => agentId === client.agentId)) return
-    await owner.channel.addMember(client.agentId)
+    await owner.channel.addMember(isBusAway ? await client.generateKeyPackage() : client.agentId)
   })
   await accepted
   return new Member(manager)
@@ -153,7 +154,7 @@ async function added(crowd: Crowd, owner: Member): Promise<Member> {
 async function comeAndGo(crowd: Crowd, [owner, stayer]: readonly [Member, Member], label: string): Promise<void> {
   const step = (what: string): void => void process.stderr.write(`${label}: ${what}\n`)
   const token = await persistently(() => owner.manager.invite(CHANNEL, { maxUses: 1 }))
-  const [guest, colleague] = await Promise.all([joined(crowd, token), added(crowd, owner)])
+  const [guest, colleague] = await Promise.all([joined(crowd, token), added(crowd, owner, label.includes('NATS'))])
   step('both are members')
   const all = [owner, stayer, guest, colleague]
   await Promise.all(
