@@ -1,4 +1,6 @@
 /** Only for `@static/testkit`: the basis of other engines, crash tests and raw clients. Not published. */
+export { Relay } from './core/relay.ts'
+export { makeCrypto } from './crypto.ts'
 export type {
   Account,
   AgentId,
@@ -19,9 +21,14 @@ export type {
   StoreOperation,
   StoreRequest,
   StoreResult,
+  StreamHandler,
+  StreamId,
   Time,
+  Transport as RelayTransport,
   WireListener,
 } from './ports.ts'
+export { CoreRunner } from './runner/core-runner.ts'
+export { settingsFrom } from './settings.ts'
 export type { InviteRows } from './store/ledger/invite-rows.ts'
 export { Ledger } from './store/ledger/ledger.ts'
 export {

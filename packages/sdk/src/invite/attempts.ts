@@ -16,6 +16,7 @@ import { same } from '../core/bytes.ts'
 import { wipeEpoch } from '../core/channel/group-state.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
+import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
@@ -51,6 +52,8 @@ export class JoinAttempts {
   readonly #attempts = new Map<string, Attempt>()
   /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
   readonly #entering = new Set<ChannelId>()
+  /** Calls that join a channel at the same time share one request, so they begin one after the other. */
+  readonly #beginnings = new KeyedMutex()
   #info: SessionInfo | undefined
   #stopped = false
 
@@ -77,8 +80,10 @@ export class JoinAttempts {
     }
     const held = await this.#held(token)
     if (held) return held
-    const known = this.#attempts.get(toHex(inviteKeys(token.secret).inviteId))
-    const attempt = known ?? (await this.#begin(token))
+    const invite = toHex(inviteKeys(token.secret).inviteId)
+    const known = this.#attempts.get(invite)
+    const begin = async (): Promise<Attempt> => this.#attempts.get(invite) ?? (await this.#begin(token))
+    const attempt = known ?? (await this.#beginnings.run(name, begin))
     if (this.#isOver(attempt)) {
       this.#drop(attempt)
       throw StaticError.of('invite_expired')

@@ -1,0 +1,160 @@
+/** An agent of a simulated world: its disk outlives its processes. */
+import assert from 'node:assert/strict'
+import { StaticError, toHex } from '@static/protocol'
+import type { World } from '@static/testkit/world'
+import { AgentDisk } from '@static/testkit/world/disk'
+import type { Machine } from '@static/testkit/world/machine'
+import type { Network } from '@static/testkit/world/network'
+import { RELAY } from '@static/testkit/world/relay'
+import type { Channel } from '../../src/channel.ts'
+import type { JoinOffer } from '../../src/client.ts'
+import { StaticChannelManager } from '../../src/manager.ts'
+import { agentIdOf, makeEngine } from '../../src/mls/index.ts'
+import type { AgentId, ChannelRecord } from '../../src/ports.ts'
+import { FORMS } from '../../src/session/io.ts'
+import { agentParts, newIdentity } from '../support/agent-parts.ts'
+
+/** A payload that an application has read. */
+export interface Reading {
+  readonly life: number
+  readonly index: number
+  readonly text: string
+}
+
+/** Somebody who is in the channel at times. */
+export class Person {
+  readonly name: string
+  readonly agentId: AgentId
+  readonly hasAccount: boolean
+  readonly disk: AgentDisk
+  readonly read: Reading[] = []
+  /** Offers that its application has not answered. */
+  offers: JoinOffer[] = []
+  machine: Machine
+  manager: StaticChannelManager | undefined
+  /** Whether it is a member, as far as anybody can know without looking. */
+  isIn: boolean | undefined = false
+  /** Since the last quiet moment. */
+  wasRemoved = false
+  isStopping = false
+  /** Calls under way. */
+  busy = 0
+  life = 0
+  readonly #world: World
+  readonly #network: Network
+  readonly #channels = new Set<Channel>()
+  readonly #way: 'quic' | 'grpc'
+
+  constructor(world: World, network: Network, name: string, hasAccount: boolean) {
+    this.#world = world
+    this.#network = network
+    this.name = name
+    this.hasAccount = hasAccount
+    this.#way = hasAccount ? 'quic' : 'grpc'
+    const identity = newIdentity()
+    this.disk = new AgentDisk(world, { identity: Buffer.from(name), ...identity })
+    this.agentId = toHex(agentIdOf(identity.publicKey))
+    this.machine = world.machine(name)
+    this.machine.kill('before it was born')
+  }
+
+  get isRunning(): boolean {
+    return !this.machine.isDead
+  }
+
+  /** What its disk says of its memberships in a channel. */
+  recordOf(name: string): ChannelRecord | undefined {
+    return this.disk.contents.channels.find(({ record }) => record.name === name)?.record
+  }
+
+  /** The channel, as its application has it. */
+  channel(name: string): Channel | undefined {
+    return this.manager?.channels().find((channel) => channel.name === name)
+  }
+
+  start(): void {
+    assert.ok(this.machine.isDead)
+    const machine = this.#world.machine(this.name)
+    this.machine = machine
+    this.life++
+    this.offers = []
+    this.#channels.clear()
+    machine.onDeath(() => (this.manager = undefined))
+    this.#world.tell(`${this.name} starts`)
+    machine.do(() => {
+      this.#run(machine).catch((error: unknown) => {
+        if (!machine.isDead) throw error
+      })
+    })
+  }
+
+  /** Shuts down in order. */
+  stop(): void {
+    const { machine, manager } = this
+    this.#world.tell(`${this.name} stops`)
+    if (!manager) return machine.kill('as it starts')
+    this.isStopping = true
+    machine.onDeath(() => (this.isStopping = false))
+    machine.do(() => void manager.close().finally(() => machine.kill('in order')))
+  }
+
+  /** Takes up the channels that it has now: everything in them is read. */
+  look(): void {
+    const { machine, manager } = this
+    machine.do(() => {
+      for (const channel of manager?.channels() ?? []) {
+        if (this.#channels.has(channel)) continue
+        this.#channels.add(channel)
+        void this.#readAll(channel)
+      }
+    })
+  }
+
+  async #run(machine: Machine): Promise<void> {
+    const transport = this.#network.transport(machine, FORMS[this.#way])
+    const endpoint = { way: this.#way, addresses: [{ host: RELAY, port: 1 }] as const, serverName: RELAY, url: '' }
+    const parts = agentParts({
+      store: this.disk.open(machine),
+      now: () => this.#world.now,
+      // Who has left is removed soon.
+      chance: () => this.#world.random() / 50,
+      endpoint,
+      ca: undefined,
+      transports: { quic: transport, grpc: transport },
+      jwt: this.hasAccount ? () => 'acme' : null,
+      wait: true,
+    })
+    const manager = await StaticChannelManager.start({ ...parts, engine: makeEngine() }, RELAY)
+    this.manager = manager
+    void this.#listen(manager)
+    void this.#take(manager)
+    this.look()
+  }
+
+  async #listen({ client }: StaticChannelManager): Promise<void> {
+    for await (const event of client.events()) {
+      const detail = 'error' in event ? `: ${event.error.code} ${event.error.message}` : ''
+      if (event.type !== 'rekeyed' && event.type !== 'receipt') this.#world.tell(`${this.name}: ${event.type}${detail}`)
+      this.look()
+    }
+  }
+
+  async #take({ client }: StaticChannelManager): Promise<void> {
+    for await (const offer of client.joins()) {
+      this.#world.tell(`${this.name} is offered ${offer.name}`)
+      this.offers.push(offer)
+    }
+  }
+
+  async #readAll(channel: Channel): Promise<void> {
+    const { life } = this
+    try {
+      for await (const envelope of channel.envelopes()) {
+        this.#world.note(`${this.name} reads ${envelope.index}`)
+        this.read.push({ life, index: envelope.index, text: envelope.text() })
+      }
+    } catch (error) {
+      this.#world.tell(`${this.name} reads no more: ${StaticError.from(error).code}`)
+    }
+  }
+}

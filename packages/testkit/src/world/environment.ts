@@ -1,0 +1,113 @@
+/**
+ * The clock, the timers and the random sources of this process, replaced by those of a world: code under test needs no
+ * seams for them. Everything that the product computes is synchronous or a promise, so nothing else decides an order.
+ */
+import type { KeyObject } from 'node:crypto'
+import { syncBuiltinESMExports } from 'node:module'
+
+/** What a world puts in their place. */
+export interface Environment {
+  /** Milliseconds since 1970. */
+  now(): number
+  random(): number
+  bytes(length: number): Buffer
+  later(milliseconds: number, action: () => void): Cancel
+  every(milliseconds: number, action: () => void): Cancel
+  /** After what is being done now. */
+  soon(action: () => void): Cancel
+}
+
+type Cancel = () => void
+
+const crypto = process.getBuiltinModule('node:crypto')
+const realImmediate = globalThis.setImmediate
+
+/** PKCS #8 prefixes of 32-byte private keys (RFC 8410). */
+const PREFIXES = {
+  ed25519: Buffer.from('302e020100300506032b657004220420', 'hex'),
+  x25519: Buffer.from('302e020100300506032b656e04220420', 'hex'),
+} as const
+
+/** Resolves when all that can be done without the outside is done: every promise, however long the chain. */
+export function quiet(): Promise<void> {
+  return new Promise((resolve) => void realImmediate(resolve))
+}
+
+/** Puts a world's environment in place. Returns what takes it away again. */
+export function enter(environment: Environment): () => void {
+  const undo = [
+    replace(globalThis, timers(environment)),
+    replace(Date, { now: () => environment.now() }),
+    replace(Math, { random: () => environment.random() }),
+    replace(performance, { now: () => environment.now() - performance.timeOrigin }),
+    replace(crypto, randomness(environment)),
+  ]
+  syncBuiltinESMExports()
+  return () => {
+    for (const back of undo) back()
+    syncBuiltinESMExports()
+  }
+}
+
+/** A timer that does nothing on its own; `unref` and the like have nothing to do. */
+class Handle {
+  readonly cancel: Cancel
+
+  constructor(cancel: Cancel) {
+    this.cancel = cancel
+  }
+
+  ref(): this {
+    return this
+  }
+
+  unref(): this {
+    return this
+  }
+}
+
+function timers({ later, every, soon }: Environment): object {
+  type Action = (...values: unknown[]) => void
+  const clear = (handle: unknown): void => {
+    if (handle instanceof Handle) handle.cancel()
+  }
+  return {
+    setTimeout: (action: Action, ms = 0, ...values: unknown[]) => new Handle(later(ms, () => action(...values))),
+    setInterval: (action: Action, ms = 0, ...values: unknown[]) => new Handle(every(ms, () => action(...values))),
+    setImmediate: (action: Action, ...values: unknown[]) => new Handle(soon(() => action(...values))),
+    clearTimeout: clear,
+    clearInterval: clear,
+    clearImmediate: clear,
+  }
+}
+
+function randomness({ bytes, random }: Environment): object {
+  return {
+    randomBytes: bytes,
+    // Stocks outlive a world, so what they hold must not depend on how much an earlier one has used.
+    randomFillSync: (target: Uint8Array) => target.fill(0),
+    randomInt: (first: number, end?: number) => {
+      const from = end === undefined ? 0 : first
+      return from + Math.floor(random() * ((end ?? first) - from))
+    },
+    generateKeyPairSync: (type: keyof typeof PREFIXES): { privateKey: KeyObject; publicKey: KeyObject } => {
+      const key = Buffer.concat([PREFIXES[type], bytes(32)])
+      const privateKey = crypto.createPrivateKey({ key, format: 'der', type: 'pkcs8' })
+      return { privateKey, publicKey: crypto.createPublicKey(privateKey) }
+    },
+  }
+}
+
+/** Replaces properties; returns what puts them back. */
+function replace(target: object, values: object): () => void {
+  const before = Object.keys(values).map((key) => [key, Object.getOwnPropertyDescriptor(target, key)] as const)
+  for (const [key, value] of Object.entries(values)) {
+    Object.defineProperty(target, key, { value, configurable: true, writable: true, enumerable: true })
+  }
+  return () => {
+    for (const [key, descriptor] of before) {
+      if (descriptor) Object.defineProperty(target, key, descriptor)
+      else Reflect.deleteProperty(target, key)
+    }
+  }
+}

@@ -1,0 +1,92 @@
+/** A relay of a world: the real core and its runner, on a disk and a network of the world. */
+import { ALL_TRAFFIC, AUDIENCE, ISSUER, RELAY_ID_BYTES, type TokenClaims } from '@static/protocol'
+import { CoreRunner, makeCrypto, Relay, settingsFrom } from '@static/relay/internal'
+import { FakeApi } from '../relay/api.ts'
+import { RelayDisk } from './disk.ts'
+import type { Machine } from './machine.ts'
+import type { Network } from './network.ts'
+import type { World } from './world.ts'
+
+/** What the relay calls itself. */
+export const RELAY = 'relay.test'
+
+const HOUR_SECONDS = 3600
+
+/** The relay of a world. */
+export class SimulatedRelay {
+  /** Errors that are the relay's own. */
+  readonly errors: unknown[] = []
+  readonly disk: RelayDisk
+  readonly #world: World
+  readonly #network: Network
+  readonly #settings: ReturnType<typeof settingsFrom>
+  readonly #api: FakeApi
+  #machine: Machine
+
+  constructor(world: World, network: Network, settings: object = {}) {
+    this.#world = world
+    this.#network = network
+    this.#settings = settingsFrom(settings)
+    this.#api = new FakeApi(() => world.now)
+    const { randomBytes } = process.getBuiltinModule('node:crypto')
+    const deployment = { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) }
+    this.disk = new RelayDisk(world, deployment, this.#settings.retention)
+    this.#machine = this.#start()
+  }
+
+  get machine(): Machine {
+    return this.#machine
+  }
+
+  /** Starts it again after its death. */
+  restart(): void {
+    this.#machine.kill('and starts again')
+    this.#machine = this.#start()
+  }
+
+  #start(): Machine {
+    const world = this.#world
+    const settings = this.#settings
+    const machine = world.machine('relay')
+    const now = (): number => world.now
+    machine.do(() => {
+      const store = this.disk.open(machine, (event) => runner.event(event))
+      const identity = { name: RELAY, guests: true, traffic: ALL_TRAFFIC, grpcPort: () => 5001 }
+      const relay = new Relay({ identity, deployment: store.deployment, settings, crypto: makeCrypto() })
+      const failed = (error: unknown): void => {
+        if (!machine.isDead) this.errors.push(error)
+      }
+      const runner: CoreRunner = new CoreRunner({
+        relay,
+        store,
+        settings,
+        verify: (jwt) => Promise.resolve(claimsOf(jwt, now())),
+        quota: this.#api,
+        now,
+        monotonic: now,
+        onError: failed,
+        onStoreError: failed,
+        onExcess: () => {},
+        onSend: () => {},
+        onSession: () => {},
+      })
+      this.#network.listen(machine, (transport) => runner.streams(transport))
+    })
+    return machine
+  }
+}
+
+/** The token of an account is its name. */
+function claimsOf(account: string, now: number): TokenClaims {
+  const iat = Math.floor(now / 1000)
+  return {
+    sub: account,
+    plan: 'free',
+    iss: ISSUER,
+    aud: AUDIENCE,
+    iat,
+    exp: iat + HOUR_SECONDS,
+    jti: `${account} ${iat}`,
+    mode: 'live',
+  }
+}
