@@ -70,6 +70,9 @@ const LIVES = [
 /** Tests that use more inputs, and coverage, with STATIC_FUZZ. */
 const FUZZ = ['packages/*/test/fuzz/fuzz.test.ts']
 
+/** Plays as many histories as STATIC_SEEDS says, from STATIC_SEED on. */
+const SIMULATION = 'packages/sdk/test/simulation/simulation.test.ts'
+
 /** Plays as many lives as STATIC_LIVES says, from STATIC_SEED on. */
 const MEMBER = 'packages/sdk/test/member/member.test.ts'
 
@@ -123,6 +126,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   lives: {
     about: 'run more and longer random lives of sessions, channels, relays and invites',
     prove: (words) => node('scripts/test.ts', [...LIVES, ...words], { STATIC_LONG: '1', STATIC_LIVES: '10' }),
+  },
+  simulation: {
+    about: 'play two thousand histories of a channel in a deterministic world, with crashes at every boundary',
+    prove: (words) => {
+      const { STATIC_SEEDS = '2000' } = process.env
+      return node('scripts/test.ts', [SIMULATION, ...words], { STATIC_SEEDS })
+    },
   },
   member: {
     about: 'let a member with valid keys attack a thousand channels with commits, messages, receipts and Welcomes',

@@ -124,6 +124,22 @@ forEachEngine((open) => {
     refused(await register(f, 'invite', { members: false }), 'invite_invalid')
   })
 
+  test('a Welcome answers a request only if it is for an invite', async (t) => {
+    const f = await open(t)
+    await f.found('alice')
+    await register(f, 'invite')
+    const isWelcomed = async (name: string): Promise<boolean | undefined> => {
+      const found = await f.run('invite', { id: hex16('invite'), joiner: { agent: agentId(name), now: f.now } })
+      return found.welcomed
+    }
+    accepted(await f.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] }))
+    assert.equal(await isWelcomed('bob'), false)
+    accepted(
+      await f.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId: id16('invite') })] }),
+    )
+    assert.equal(await isWelcomed('carol'), true)
+  })
+
   test('the newest request is refused when an invite or the channel has too many', async (t) => {
     const f = await open(t)
     await f.found('alice')

@@ -118,6 +118,19 @@ forEachEngine((open) => {
     assert.deepEqual(await take(f), [])
   })
 
+  test('whoever leaves is not added later by a request from before', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    await f.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] })
+    await ask(f, 'bob')
+    await ask(f, 'bob', 'another')
+    await ask(f, 'carol')
+    await f.leave('bob')
+    assert.deepEqual(await take(f), ['box of carol'])
+    await ask(f, 'bob')
+    assert.deepEqual(await take(f), ['box of carol', 'box of bob'])
+  })
+
   test('a nonce can be used once, until it has expired', async (t) => {
     const f = await open(t)
     const use = { nonce: id16('nonce'), until: f.now + 1000 }

@@ -30,6 +30,9 @@ const REPORTED_WAIT_MS = 2000
 /** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
 const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
 
+/** How long after its invite has expired a joiner waits for a Welcome that was made before. */
+const LATE_WELCOME_MS = 5000
+
 /** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
 class Superseded extends Error {}
 
@@ -61,7 +64,7 @@ export class JoinAttempts {
   constructor(agent: AgentServices, relay: string) {
     this.#agent = agent
     this.#relay = relay
-    for (const record of agent.stored.attempts) this.#hold(record)
+    for (const record of agent.stored.attempts) this.#endInTime(this.#hold(record))
   }
 
   /**
@@ -207,7 +210,17 @@ export class JoinAttempts {
     this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
     await this.#agent.context.journal.written()
     this.#proceed(attempt)
+    this.#endInTime(attempt)
     return attempt
+  }
+
+  /** Looks again once the invite has expired: the relay and the owner do not answer a request that they have given up. */
+  #endInTime(attempt: Attempt): void {
+    const { expiresAt, invite } = attempt.record
+    const { context } = this.#agent
+    context.later(Math.max(0, expiresAt - context.now()) + LATE_WELCOME_MS, () => {
+      if (this.#attempts.get(invite) === attempt && !this.#membershipOf(attempt)) this.#proceed(attempt)
+    })
   }
 
   async #freshRequest(): Promise<Pick<AttemptRecord, 'nonce' | 'keyPackage'>> {
@@ -220,11 +233,7 @@ export class JoinAttempts {
     const waiting = Promise.withResolvers<Membership>()
     attempt.waiting.add(waiting)
     const cancel = this.#agent.context.later(timeoutMs, () => {
-      const isOwner = attempt.record.admit === 'owner'
-      const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
-      const text = `${who} within ${timeoutMs / 1000} seconds. `
-      const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`
-      waiting.reject(StaticError.of('join_timeout', text + fix))
+      waiting.reject(noAnswer(attempt.record, timeoutMs))
     })
     try {
       return await waiting.promise
@@ -402,4 +411,11 @@ export class JoinAttempts {
     const membership = this.#agent.memberships.get(record.channel)
     return membership?.state === 'joining' && !membership.failure ? membership : undefined
   }
+}
+
+function noAnswer({ admit }: AttemptRecord, timeoutMs: number): StaticError {
+  const isOwner = admit === 'owner'
+  const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
+  const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`
+  return StaticError.of('join_timeout', `${who} within ${timeoutMs / 1000} seconds. ${fix}`)
 }

@@ -30,13 +30,16 @@ export class SharedInvites {
       .flatMap((record) => this.#issued.get(record.id) ?? [])
   }
 
-  /** Tells the group if its list is not what is open. Resolves once that is sent, or cannot be. */
+  /** Tells the group if its list is not what is open. Resolves once that is on disk, and sent or cannot be. */
   async publish(membership: Membership): Promise<void> {
     const { admissions, owner, failure, state } = membership
     if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
     const invites = this.open(membership).map(listed)
     const isSame = same(encodeList({ number: 0, invites }), encodeList({ number: 0, invites: admissions.invites }))
-    if (!isSame) await admissions.publish(invites)
+    if (isSame) return
+    await admissions.publish(invites)
+    // A list that is lost would make this agent turn away those who have the token.
+    await this.#agent.context.journal.written()
   }
 
   /** Ends all that the members know, because one of them is about to be removed: at the group, then at the relay. */

@@ -1,16 +1,18 @@
 /** What must be so when nobody dies any more and time has passed. */
-import type { Entry } from '@static/relay/internal'
 import { toHex } from '@static/protocol'
+import type { RelayDisk } from '@static/testkit/world/disk'
 import type { Channel } from '../../src/channel.ts'
 import type { AttemptRecord } from '../../src/ports.ts'
 import type { Person } from './person.ts'
+
+type Log = ReturnType<RelayDisk['log']>
 
 /** What keeps people from agreeing about a channel; undefined if nothing does. */
 export function disagreement(
   name: string,
   people: readonly Person[],
   roster: readonly string[],
-  log: readonly Entry[],
+  log: Log,
   now: number,
 ): string | undefined {
   const [owner] = people
@@ -64,7 +66,7 @@ function viewOf(channel: Channel): string {
 }
 
 /** Payloads of others, since somebody was added last, that its application does not have. */
-function unreadBy(person: Person, log: readonly Entry[]): readonly number[] {
+function unreadBy(person: Person, log: Log): readonly number[] {
   const read = new Set(person.read.map(({ index }) => index))
   const since = addedAt(person, log)
   return payloads(log)
@@ -73,7 +75,7 @@ function unreadBy(person: Person, log: readonly Entry[]): readonly number[] {
 }
 
 /** What nobody may ever have read: what was not said, or something twice or too late in one life. */
-export function misread(people: readonly Person[], log: readonly Entry[]): string[] {
+export function misread(people: readonly Person[], log: Log): string[] {
   const wrong: string[] = []
   const said = new Set(payloads(log).map(({ index }) => index))
   for (const { name, read } of people) {
@@ -88,12 +90,12 @@ export function misread(people: readonly Person[], log: readonly Entry[]): strin
   return wrong
 }
 
-function payloads(log: readonly Entry[]): readonly Entry[] {
+function payloads(log: Log): Log {
   return log.filter((entry) => entry.kind === 'message' && !entry.control)
 }
 
 /** The index of the entry that added somebody last. */
-function addedAt(person: Person, log: readonly Entry[]): number {
+function addedAt(person: Person, log: Log): number {
   const added = log.findLast(
     (entry) => entry.kind === 'commit' && entry.declaration.adds.some((agent) => toHex(agent) === person.agentId),
   )

@@ -9,6 +9,7 @@ import { SimulatedRelay } from '@static/testkit/world/relay'
 import type { Channel } from '../../src/channel.ts'
 import type { StaticChannelManager } from '../../src/manager.ts'
 import { disagreement, misread } from './checker.ts'
+import { type Circumstances, mayRefuse, type Page } from './page.ts'
 import { Person } from './person.ts'
 
 export const NAME = 'acme/simulation/channel'
@@ -27,16 +28,8 @@ const JUMPS = [0, 0, 15_000, 75_000, 200_000] as const
 /** Boundaries between a machine and its disk or network; a join has about thirty. */
 const FARTHEST_DEATH = 40
 
-/** An invite. */
-interface Page {
-  readonly token: string
-  readonly maxUses: number
-  readonly expiresAt: number
-  revoked: boolean
-  /** Who has tried to join by it, and how often in all. */
-  readonly guests: Set<Person>
-  tries: number
-}
+/** The result of a call, for an application that lives to get it. */
+type Lived = <Result>(result: Promise<Result>) => Promise<Result>
 
 /** The history of one seed. */
 export class History {
@@ -52,6 +45,8 @@ export class History {
   readonly #wrong: string[] = []
   /** Somebody was killed, stopped or cut off since the last quiet moment. */
   #disturbed = false
+  /** The owner has begun to remove somebody, ever. */
+  #hasRemoved = false
   #said = 0
 
   constructor(world: World) {
@@ -108,10 +103,10 @@ export class History {
     const maxUses = 1 + this.#world.below(3)
     const ttl = this.#world.pick(LIFETIMES) ?? 10
     const admit = this.#world.random() < 0.3 ? 'members' : 'owner'
-    this.#do(`owner invites ${maxUses} for ${ttl} s by ${admit}`, this.#owner, async (manager) => {
+    this.#do(`owner invites ${maxUses} for ${ttl} s by ${admit}`, this.#owner, async (manager, lived) => {
       const expiresAt = this.#world.now + ttl * 1000
-      const token = await manager.invite(NAME, { maxUses, ttl, admit })
-      this.#pages.push({ token, maxUses, expiresAt, revoked: false, guests: new Set(), tries: 0 })
+      const token = await lived(manager.invite(NAME, { maxUses, ttl, admit }))
+      this.#pages.push({ token, maxUses, expiresAt, revoked: false, tries: 0 })
     })
   }
 
@@ -126,39 +121,23 @@ export class History {
   }
 
   #joinBy(person: Person, page: Page): void {
-    page.guests.add(person)
     page.tries++
-    // The removal of one who came by it has revoked it, or will.
-    if (person.wasRemoved) page.revoked = true
     const number = this.#pages.indexOf(page)
     const wasOut = person.isIn === false && person.busy === 0
     person.isIn = undefined
-    this.#do(`${person.name} joins by ${number}`, person, async (manager) => {
+    this.#do(`${person.name} joins by ${number}`, person, async (manager, lived) => {
       try {
-        await manager.joinWithToken(NAME, page.token, JOIN_SECONDS)
+        await lived(manager.joinWithToken(NAME, page.token, JOIN_SECONDS))
         this.#count('joined')
         if (wasOut && person.busy === 1) person.isIn = true
       } catch (error) {
         const { code, message } = StaticError.from(error)
         this.#world.tell(`${person.name} does not join by ${number}: ${code}`)
         this.#count(code)
-        if (!this.#mayRefuse(page, code)) this.#wrong.push(`${person.name} joins by ${number}: ${code} ${message}`)
+        if (!mayRefuse(page, code, this.#circumstances))
+          this.#wrong.push(`${person.name} joins by ${number}: ${code} ${message}`)
       }
     })
-  }
-
-  /** Whether a joiner may be told this. */
-  #mayRefuse(page: Page, code: string): boolean {
-    switch (code) {
-      case 'invite_expired':
-        return page.expiresAt <= this.#world.now
-      case 'invite_revoked':
-        return page.revoked
-      case 'invite_used_up':
-        return page.tries > page.maxUses
-      default:
-        return this.#disturbed && (code === 'closed' || code === 'join_timeout')
-    }
   }
 
   /** By agent id: the other one gets an offer. */
@@ -166,10 +145,15 @@ export class History {
     const person = this.#world.pick(this.#others.filter(({ hasAccount }) => hasAccount))
     if (!person) return
     person.isIn = undefined
-    this.#do(`owner adds ${person.name}`, this.#owner, async (manager) => {
-      await manager.client.channel(NAME).addMember(person.agentId)
-      this.#count('added')
-    })
+    this.#do(
+      `owner adds ${person.name}`,
+      this.#owner,
+      async (manager) => {
+        await manager.client.channel(NAME).addMember(person.agentId)
+        this.#count('added')
+      },
+      person,
+    )
   }
 
   /** Accepts or declines an offer, an old one perhaps. */
@@ -190,22 +174,26 @@ export class History {
   #remove(): void {
     const person = this.#world.pick(this.#others)
     if (!person) return
-    // Those who came by an invite that others hold, too, close it with them.
-    for (const page of this.#pages) if (page.guests.has(person)) page.revoked = true
+    // The owner revokes the invite that it came by, and all that members know of.
+    this.#hasRemoved = true
     person.isIn = undefined
-    person.wasRemoved = true
-    this.#do(`owner removes ${person.name}`, this.#owner, async (manager) => {
-      await manager.client.channel(NAME).removeMember(person.agentId)
-      this.#count('removed')
-    })
+    this.#do(
+      `owner removes ${person.name}`,
+      this.#owner,
+      async (manager) => {
+        await manager.client.channel(NAME).removeMember(person.agentId)
+        this.#count('removed')
+      },
+      person,
+    )
   }
 
   #leave(): void {
     const person = this.#world.pick(this.#others.filter((one) => one.channel(NAME)))
     if (!person) return
     person.isIn = undefined
-    this.#do(`${person.name} leaves`, person, async (manager) => {
-      await manager.client.channel(NAME).leave()
+    this.#do(`${person.name} leaves`, person, async (manager, lived) => {
+      await lived(manager.client.channel(NAME).leave())
       if (person.busy === 1) person.isIn = false
       this.#count('left')
     })
@@ -225,8 +213,8 @@ export class History {
     const person = this.#world.pick(this.#people.filter((one) => one.channel(NAME)))
     if (!person) return
     const text = `${person.name} says ${++this.#said}`
-    this.#do(text, person, async (manager) => {
-      const { index, messageId } = await manager.client.channel(NAME).send(text)
+    this.#do(text, person, async (manager, lived) => {
+      const { index, messageId } = await lived(manager.client.channel(NAME).send(text))
       const entry = this.#log.find((one) => one.index === index)
       const isThere = entry?.kind === 'message' && Buffer.from(entry.messageId).toString('hex') === messageId
       if (!isThere) this.#wrong.push(`${text}: acknowledged as ${index}, where it is not`)
@@ -256,7 +244,7 @@ export class History {
     if (!person) return
     this.#disturbed = true
     person.machine.arm(1 + this.#world.below(FARTHEST_DEATH))
-    if (this.#world.random() < 0.6) person.machine.onDeath(() => void this.#comeBack(person))
+    if (this.#world.random() < 0.6) person.machine.onDeath(() => this.#comeBack(person))
     person.machine.onDeath(() => this.#count('killed'))
   }
 
@@ -333,7 +321,6 @@ export class History {
       if (person.isIn !== undefined && person.isIn !== isIn)
         this.#wrong.push(`${person.name} should be ${person.isIn ? 'in' : 'out'}`)
       person.isIn = isIn
-      person.wasRemoved = false
     }
   }
 
@@ -345,21 +332,35 @@ export class History {
 
   // ---- Inside ----
 
+  get #circumstances(): Circumstances {
+    return { now: this.#world.now, hasRemoved: this.#hasRemoved, isDisturbed: this.#disturbed }
+  }
+
   /** A call of somebody's application. It fails with its process, and may fail with others'. */
-  #do(what: string, person: Person, call: (manager: StaticChannelManager) => Promise<unknown>): void {
+  #do(
+    what: string,
+    person: Person,
+    call: (manager: StaticChannelManager, lived: Lived) => Promise<unknown>,
+    subject: Person = person,
+  ): void {
     const { machine, manager } = person
     if (!manager) return
     this.#world.tell(what)
     const key = `${what} ${this.#world.now} ${this.#world.story.length}`
     this.#doing.add(key)
-    person.busy++
+    subject.busy++
     const over = (): void => {
-      if (this.#doing.delete(key)) person.busy--
+      if (this.#doing.delete(key)) subject.busy--
       if (!machine.isDead) person.look()
+    }
+    const lived: Lived = async (result) => {
+      const value = await result
+      // The end of a turn in which the process has died: nobody gets it.
+      return machine.isDead ? await new Promise<never>(() => {}) : value
     }
     machine.onDeath(over)
     machine.do(() => {
-      call(manager)
+      call(manager, lived)
         .catch((error: unknown) => {
           const known = StaticError.from(error)
           this.#world.tell(`${what}: ${known.code} ${known.message}`)

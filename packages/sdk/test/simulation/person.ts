@@ -34,8 +34,6 @@ export class Person {
   manager: StaticChannelManager | undefined
   /** Whether it is a member, as far as anybody can know without looking. */
   isIn: boolean | undefined = false
-  /** Since the last quiet moment. */
-  wasRemoved = false
   isStopping = false
   /** Calls under way. */
   busy = 0

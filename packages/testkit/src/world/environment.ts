@@ -8,13 +8,13 @@ import { syncBuiltinESMExports } from 'node:module'
 /** What a world puts in their place. */
 export interface Environment {
   /** Milliseconds since 1970. */
-  now(): number
-  random(): number
-  bytes(length: number): Buffer
-  later(milliseconds: number, action: () => void): Cancel
-  every(milliseconds: number, action: () => void): Cancel
+  readonly now: () => number
+  readonly random: () => number
+  readonly bytes: (length: number) => Buffer
+  readonly later: (milliseconds: number, action: () => void) => Cancel
+  readonly every: (milliseconds: number, action: () => void) => Cancel
   /** After what is being done now. */
-  soon(action: () => void): Cancel
+  readonly soon: (action: () => void) => Cancel
 }
 
 type Cancel = () => void

@@ -1,7 +1,7 @@
 /** A relay of a world: the real core and its runner, on a disk and a network of the world. */
 import { ALL_TRAFFIC, AUDIENCE, ISSUER, RELAY_ID_BYTES, type TokenClaims } from '@static/protocol'
 import { CoreRunner, makeCrypto, Relay, settingsFrom } from '@static/relay/internal'
-import { FakeApi } from '../relay/api.ts'
+import { FakeApi } from '@static/testkit/relay/api'
 import { RelayDisk } from './disk.ts'
 import type { Machine } from './machine.ts'
 import type { Network } from './network.ts'

@@ -6,6 +6,7 @@ import { judgePlace, judgeRoster, judgeWelcomes, removesOnlyLeavers, sizeLimit }
 import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
 import { countUses, isForMembers, judgeUses } from './invite-uses.ts'
+import { dropJoinsOf } from './joins.ts'
 import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
 import { findRoom, hasReserve } from './room.ts'
@@ -234,5 +235,6 @@ export function leave(context: Context, request: StoreRequest<'leave'>): StoreRe
   const change = { removes: false, adds: false, adder: undefined, notice }
   takeTurn(context, channel, { agent: actor.agent, slot: head, position, at: now, ...change })
   letGo(context, channel)
+  dropJoinsOf(context, channel, actor.agent)
   return { index: position.index }
 }

@@ -2,7 +2,16 @@
  * Join requests: kept until the agent that registered the invite has answered, or someone has added the joiner, or they
  * expire. Those that any member may answer live as long as their invite.
  */
-import type { Done, Invite, JoinRequest, NumberedJoin, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
+import type {
+  AgentId,
+  Done,
+  Invite,
+  JoinRequest,
+  NumberedJoin,
+  Refusal,
+  StoreRequest,
+  StoreResult,
+} from '../../ports.ts'
 import { type Context, admit, isRefusal, refuse } from './context.ts'
 import { isForMembers, whyEnded } from './invite-uses.ts'
 import type { Channel } from './state.ts'
@@ -134,6 +143,15 @@ export function refuseInvite(context: Context, queue: JoinQueue, invite: string,
 /** Refuses the join requests for a channel that is deleted. */
 export function refuseChannel(context: Context, { id, owner }: Channel): void {
   for (const queue of [owner, id]) refuseJoins(context, queue, ({ channel }) => channel === id, 'invite_invalid')
+}
+
+/** Drops the requests of an agent that leaves a channel: whoever acted on one later would add it against its will. */
+export function dropJoinsOf(context: Context, { id, owner }: Channel, agent: AgentId): void {
+  const { transient } = context.rows
+  for (const queue of [owner, id]) {
+    const own = transient.joinsOf(queue).filter((join) => join.agent === agent && join.channel === id)
+    for (const { invite } of own) transient.dropJoin(invite, agent)
+  }
 }
 
 function refuseJoins(

@@ -51,18 +51,25 @@ export async function joinByWelcome(
         `This agent is already a member of the channel of this Welcome, or has an offer of it as ${offered.name}.`,
       )
     }
+    // Where the log begins for the Welcome, if the relay has said so with it.
+    const at = offered?.welcome && same(offered.welcome, welcome) ? offered.history.position.index : undefined
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
     const membership = offered ?? memberships.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
     try {
       await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
         if (membership.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(membership))
-        membership.enter(joined, 'joined', startOf(state), welcomeHash)
+        const start = startOf(state)
+        // It was removed and added again since, and is not in the group of this Welcome. Another Welcome follows.
+        if (at !== undefined && at !== start.index) throw outOfDate()
+        membership.enter(joined, 'joined', start, welcomeHash)
         keyPackages.spend(ref)
         if (state) membership.intake.resumed(state)
       })
     } catch (error) {
       wipeEpoch(engine, joined)
-      if (!offered) memberships.drop(membership, undefined)
+      // An offer that is out of date can never be accepted.
+      const isOver = error instanceof StaticError && error.code === 'invalid_welcome'
+      if (!offered || (isOver && membership.state === 'offered')) memberships.drop(membership, undefined)
       throw error
     }
     await journal.written()
@@ -74,10 +81,12 @@ export async function joinByWelcome(
 export function startOf(state: ChannelState | undefined): ChannelRecord['position'] {
   const cursor = state?.cursor
   if (!state || state.error || !cursor) {
-    throw StaticError.of(
-      'invalid_welcome',
-      'The Welcome is out of date: this agent is not, or no longer, a member of the channel.',
-    )
+    throw outOfDate()
   }
   return { index: Number(cursor.index), hash: Uint8Array.from(cursor.hash), slot: Number(cursor.slot) }
+}
+
+function outOfDate(): StaticError {
+  const text = 'The Welcome is out of date: this agent is no longer a member of the channel, or was added to it again.'
+  return StaticError.of('invalid_welcome', text)
 }

@@ -1,0 +1,108 @@
+/** What the simulation has found, each as a story of its own. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { code } from '../support/test-system.ts'
+import { NAME } from './history.ts'
+import { Scene } from './scene.ts'
+
+test('two calls that join by the same token at the same time both join', async () => {
+  await Scene.play(1, async (scene) => {
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(scene.owner, (owner) => owner.invite(NAME))
+    const joins = [0, 1].map(() => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 20)))
+    const [one, other] = await scene.end(Promise.all(joins))
+    assert.equal(one, other)
+    await scene.until('a join goes on', () => joiner.disk.contents.attempts.length === 0)
+  })
+})
+
+test('two calls that join by two tokens at the same time make one request, and take one use', async () => {
+  await Scene.play(1, async (scene) => {
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const first = await scene.call(scene.owner, (owner) => owner.invite(NAME))
+    const second = await scene.call(scene.owner, (owner) => owner.invite(NAME))
+    const joins = [first, second].map((token) =>
+      scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 20)),
+    )
+    await scene.until('not both are on disk', () => joiner.disk.contents.attempts.length === 2)
+    const nonces = joiner.disk.contents.attempts.map(({ nonce }) => Buffer.from(nonce).toString('hex'))
+    assert.equal(new Set(nonces).size, 1)
+    await scene.end(Promise.all(joins))
+    const invites = scene.owner.manager?.invites(NAME) ?? []
+    assert.deepEqual(invites.map(({ uses }) => uses).sort(), [0, 1])
+  })
+})
+
+test('an offer is accepted after the owner has removed and added the agent again: the later one counts', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [agent] = scene.others
+    assert.ok(agent)
+    const add = (): Promise<unknown> => scene.call(owner, ({ client }) => client.channel(NAME).addMember(agent.agentId))
+    await add()
+    await scene.until('no offer', () => agent.offers.length === 1)
+    const [old] = agent.offers
+    scene.cutOff(agent)
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(agent.agentId))
+    await add()
+    const accepting = scene.begin(agent, () => old?.accept() ?? assert.fail())
+    scene.network.isDown = false
+    await assert.rejects(scene.end(accepting), code('invalid_welcome'))
+    await scene.until('no second offer', () => agent.offers.length === 2)
+    await scene.call(agent, () => agent.offers[1]?.accept() ?? assert.fail())
+    await scene.call(owner, ({ client }) => client.channel(NAME).send('welcome'))
+    agent.look()
+    await scene.until('nothing was read', () => agent.read.length === 1)
+    assert.equal(agent.channel(NAME)?.verify(), owner.channel(NAME)?.verify())
+  })
+})
+
+test('a join ends soon after its invite has expired, although the owner does not come', async () => {
+  await Scene.play(1, async (scene) => {
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(scene.owner, (owner) => owner.invite(NAME, { ttl: 10 }))
+    scene.owner.machine.kill('for good')
+    const began = scene.world.now
+    await assert.rejects(
+      scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 60)),
+      code('invite_expired'),
+    )
+    assert.ok(scene.world.now - began < 20_000)
+    await scene.until('the join goes on', () => joiner.disk.contents.attempts.length === 0)
+  })
+})
+
+test('an owner that is killed when it has made an invite for members lets in who has the token', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const inviting = scene.begin(owner, (manager) => manager.invite(NAME, { admit: 'members' }))
+    const killed = inviting.then((token) => {
+      owner.machine.kill('with the token in hand')
+      return token
+    })
+    const token = await scene.end(killed)
+    await scene.start(owner)
+    await scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+  })
+})
+
+test('who joins by an invite for members while an offer of the same channel arrives is not forgotten', async () => {
+  await Scene.play(1, async (scene) => {
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(scene.owner, (owner) => owner.invite(NAME, { admit: 'members' }))
+    const { agentId } = joiner
+    // On its way when the request is made.
+    scene.cutOff(joiner)
+    await scene.call(scene.owner, ({ client }) => client.channel(NAME).addMember(agentId))
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    scene.network.isDown = false
+    await scene.end(joining)
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === scene.owner.channel(NAME)?.verify())
+  })
+})
