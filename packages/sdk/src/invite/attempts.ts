@@ -41,7 +41,7 @@ interface Attempt {
   readonly keys: InviteKeys
   /** Calls waiting for the result. */
   readonly waiting: Set<PromiseWithResolvers<Membership>>
-  /** Hellos sent since the start, and what cancels the next one. */
+  /** Hellos sent since the start, and what cancels the next step. */
   hellos: number
   cancel: (() => void) | undefined
   /** The hash of a Welcome that came while this agent still left the channel, and is not used. */
@@ -64,7 +64,7 @@ export class JoinAttempts {
   constructor(agent: AgentServices, relay: string) {
     this.#agent = agent
     this.#relay = relay
-    for (const record of agent.stored.attempts) this.#endInTime(this.#hold(record))
+    for (const record of agent.stored.attempts) this.#hold(record)
   }
 
   /**
@@ -210,17 +210,7 @@ export class JoinAttempts {
     this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
     await this.#agent.context.journal.written()
     this.#proceed(attempt)
-    this.#endInTime(attempt)
     return attempt
-  }
-
-  /** Looks again once the invite has expired: the relay and the owner do not answer a request that they have given up. */
-  #endInTime(attempt: Attempt): void {
-    const { expiresAt, invite } = attempt.record
-    const { context } = this.#agent
-    context.later(Math.max(0, expiresAt - context.now()) + LATE_WELCOME_MS, () => {
-      if (this.#attempts.get(invite) === attempt && !this.#membershipOf(attempt)) this.#proceed(attempt)
-    })
   }
 
   async #freshRequest(): Promise<Pick<AttemptRecord, 'nonce' | 'keyPackage'>> {
@@ -277,6 +267,9 @@ export class JoinAttempts {
     const info = this.#info
     if (!info) return
     const { keys, record } = attempt
+    // Neither the relay nor the owner answers a request that has waited until its invite has expired.
+    const left = record.expiresAt - context.now()
+    if (left > 0) this.#proceedLater(attempt, undefined, left + LATE_WELCOME_MS)
     const place = { channelId: fromHex(record.channel), name: record.name, owner: fromHex(record.owner) }
     const box = sealRequest(keys, place, record)
     const request = { sessionNonce: info.nonce, agentId: fromHex(context.agentId), box }
@@ -361,8 +354,13 @@ export class JoinAttempts {
   /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
     await membership.sender.send('hello', attempt.record.nonce)
-    attempt.cancel?.()
     const waitMs = helloDelayMs(attempt.hellos++, membership.group?.members.size ?? 0)
+    this.#proceedLater(attempt, membership, waitMs)
+  }
+
+  /** Takes the next step after a time, if it is the same then. */
+  #proceedLater(attempt: Attempt, membership: Membership | undefined, waitMs: number): void {
+    attempt.cancel?.()
     attempt.cancel = this.#agent.context.later(waitMs, () => {
       const isOpen = this.#attempts.get(attempt.record.invite) === attempt
       if (isOpen && this.#membershipOf(attempt) === membership) this.#proceed(attempt)

@@ -3,7 +3,7 @@ import { toHex } from '@static/protocol'
 import type { RelayDisk } from '@static/testkit/world/disk'
 import type { Channel } from '../../src/channel.ts'
 import type { AttemptRecord } from '../../src/ports.ts'
-import type { Person } from './person.ts'
+import type { Person, Reading } from './person.ts'
 
 type Log = ReturnType<RelayDisk['log']>
 
@@ -80,14 +80,20 @@ export function misread(people: readonly Person[], log: Log): string[] {
   const said = new Set(payloads(log).map(({ index }) => index))
   for (const { name, read } of people) {
     for (const [life, readings] of Map.groupBy(read, (reading) => reading.life)) {
-      for (const [at, { index }] of readings.entries()) {
-        const before = readings[at - 1]?.index ?? 0
+      for (const [at, reading] of readings.entries()) {
+        const { index } = reading
+        const before = readings[at - 1]
         if (!said.has(index)) wrong.push(`${name} has read ${index}, which nobody has said`)
-        if (index <= before) wrong.push(`${name} has read ${index} after ${before} in life ${life}`)
+        if (before && orderOf(reading) <= orderOf(before))
+          wrong.push(`${name} has read ${index} after ${before.index} in life ${life}`)
       }
     }
   }
   return wrong
+}
+
+function orderOf({ index, place }: Reading): number {
+  return index * 16 + place
 }
 
 function payloads(log: Log): Log {

@@ -18,7 +18,8 @@ import { agentParts, newIdentity } from '../support/agent-parts.ts'
 export interface Reading {
   readonly life: number
   readonly index: number
-  readonly text: string
+  /** Its place among the payloads of one message. */
+  readonly place: number
 }
 
 /** Somebody who is in the channel at times. */
@@ -149,7 +150,8 @@ export class Person {
     try {
       for await (const envelope of channel.envelopes()) {
         this.#world.note(`${this.name} reads ${envelope.index}`)
-        this.read.push({ life, index: envelope.index, text: envelope.text() })
+        const { index, messageId } = envelope
+        this.read.push({ life, index, place: Number.parseInt(messageId.slice(-1), 16) })
       }
     } catch (error) {
       this.#world.tell(`${this.name} reads no more: ${StaticError.from(error).code}`)
