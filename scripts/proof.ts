@@ -71,7 +71,7 @@ const LIVES = [
 const FUZZ = ['packages/*/test/fuzz/fuzz.test.ts']
 
 /** Plays as many histories as STATIC_SEEDS says, from STATIC_SEED on. */
-const SIMULATION = 'packages/sdk/test/simulation/simulation.test.ts'
+const HISTORIES = 'packages/sdk/test/simulation/simulation.test.ts'
 
 /** Plays as many lives as STATIC_LIVES says, from STATIC_SEED on. */
 const MEMBER = 'packages/sdk/test/member/member.test.ts'
@@ -131,7 +131,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'play two thousand histories of a channel in a deterministic world, with crashes at every boundary',
     prove: (words) => {
       const { STATIC_SEEDS = '2000' } = process.env
-      return node('scripts/test.ts', [SIMULATION, ...words], { STATIC_SEEDS })
+      return node('scripts/test.ts', [HISTORIES, ...words], { STATIC_SEEDS })
     },
   },
   member: {
