@@ -161,8 +161,10 @@ for (const [path, specifier] of DOORS) {
   test(`the door is open: ${path} may import ${specifier}`, () => assert.ok(!refused.has(`${path} ${specifier}`)))
 }
 
-test('a function of more than 80 lines, a circle of imports and an `any` are refused', () => {
+test('a file of more than 400 lines, a function of more than 80, a circle of imports and an `any` are refused', () => {
   const long = 'packages/relay/src/long.ts'
+  const full = 'packages/cli/src/full.ts'
+  const over = 'packages/cli/src/over.ts'
   const one = 'packages/relay/src/one.ts'
   const two = 'packages/relay/src/two.ts'
   const lines = (count: number): string => '  step()\n'.repeat(count)
@@ -171,6 +173,8 @@ test('a function of more than 80 lines, a circle of imports and an `any` are ref
   const complaints = lint(
     new Map([
       [long, functionOf('fits', 80) + functionOf('doesNot', 81)],
+      [full, `export {}\n${'// a line\n'.repeat(399)}`],
+      [over, `export {}\n${'// a line\n'.repeat(400)}`],
       [one, "import type { Two } from './two.ts'\nexport type One = Two | 1\n"],
       [two, "import type { One } from './one.ts'\nexport type Two = One | any\n"],
     ]),
@@ -184,6 +188,11 @@ test('a function of more than 80 lines, a circle of imports and an `any` are ref
     assert.ok(complaints.has(expected), `${expected} is not in ${[...complaints].join(', ')}`)
   }
   assert.ok(!complaints.has(`eslint(max-lines-per-function) ${long}:1`))
+  const files = [...complaints].filter((each) => each.startsWith('eslint(max-lines) '))
+  assert.deepEqual(
+    files.map((each) => each.replace(/:\d+$/, '')),
+    [`eslint(max-lines) ${over}`],
+  )
 })
 
 test('protocol, core and the rules of commits have no clock and no randomness, and no promise is left floating', () => {
