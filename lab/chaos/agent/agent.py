@@ -225,7 +225,8 @@ class Stay:
                 JOURNAL.note("answer", ask=ask.id, id=answer.message_id, text=answer.text(), **sender)
             JOURNAL.note("answered", ask=ask.id)
         except StaticError as error:
-            if error.code != "closed":
+            # Of a request that ends because this agent fails, the next life learns more.
+            if error.code in ("ask_timeout", "not_found", "removed"):
                 JOURNAL.note("unanswered", ask=ask.id, code=error.code)
 
     def _serve(self, request):

@@ -7,6 +7,8 @@ const MOST_OPEN = 3
 /** In seconds. Jumps of a clock are shorter than the long one. */
 const LONG = 100_000
 const SHORT = 3
+/** Codes that say what became of a request. */
+const ENDS = new Set(['ask_timeout', 'not_found', 'removed'])
 
 /** The requests of an agent in one stay. */
 export class Requests {
@@ -79,7 +81,8 @@ export class Requests {
       this.#journal.note({ is: 'answered', ask: ask.id })
     } catch (error) {
       const { code } = StaticError.from(error)
-      if (code !== 'closed') this.#journal.note({ is: 'unanswered', ask: ask.id, code })
+      // Of a request that ends because this agent fails, the next life learns more.
+      if (ENDS.has(code)) this.#journal.note({ is: 'unanswered', ask: ask.id, code })
     }
   }
 }
