@@ -19,9 +19,10 @@ import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
+import { type Attempt, noAnswer, Superseded } from './attempt.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
-import { admissionProof, type InviteKeys, inviteKeys, welcomeTag } from './keys.ts'
+import { admissionProof, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
 /** The application is notified of a request that is deferred for this long. */
@@ -32,21 +33,6 @@ const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
 
 /** How long after its invite has expired a joiner waits for a Welcome that was made before. */
 const LATE_WELCOME_MS = 5000
-
-/** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
-class Superseded extends Error {}
-
-interface Attempt {
-  record: AttemptRecord
-  readonly keys: InviteKeys
-  /** Calls waiting for the result. */
-  readonly waiting: Set<PromiseWithResolvers<Membership>>
-  /** Hellos sent since the start, and what cancels the next step. */
-  hellos: number
-  cancel: (() => void) | undefined
-  /** The hash of a Welcome that came while this agent still left the channel, and is not used. */
-  outdated: Uint8Array | undefined
-}
 
 /** The joins by token that are in progress. */
 export class JoinAttempts {
@@ -409,11 +395,4 @@ export class JoinAttempts {
     const membership = this.#agent.memberships.get(record.channel)
     return membership?.state === 'joining' && !membership.failure ? membership : undefined
   }
-}
-
-function noAnswer({ admit }: AttemptRecord, timeoutMs: number): StaticError {
-  const isOwner = admit === 'owner'
-  const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
-  const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`
-  return StaticError.of('join_timeout', `${who} within ${timeoutMs / 1000} seconds. ${fix}`)
 }
