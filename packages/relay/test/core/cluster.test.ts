@@ -355,27 +355,27 @@ test('forged, redirected, old and endless messages on the bus change nothing', a
   assert.deepEqual(indexes(bob), [2, 3])
 })
 
-test('a node that has lost its store for ten seconds sends its sessions elsewhere, and is not left for less', async (t) => {
+test('a node that has lost its store for eight seconds sends its sessions elsewhere, and is not left for less', async (t) => {
   const cluster = await openMemoryCluster(t)
   const [one, two] = cluster.nodes
   const [here, there] = [await connect(one), await connect(two)]
   cluster.broken.set(0, 0)
-  for (let left = 9; left > 0; left--) await cluster.advance(1000)
+  for (let left = 7; left > 0; left--) await cluster.advance(1000)
   cluster.broken.delete(0)
   await cluster.advance(1000)
   cluster.broken.set(0, 0)
-  for (let left = 10; left > 0; left--) await cluster.advance(1000)
+  for (let left = 8; left > 0; left--) await cluster.advance(1000)
   assert.deepEqual([cases(here), cases(there)], [[], []])
   await cluster.advance(1000)
   assert.equal((await here.next('sessionClosing')).reason, CloseReason.SHUTDOWN)
   assert.deepEqual(cases(there), [])
 })
 
-test('the silence of a store before it counts as lost is a part of the ten seconds', async (t) => {
+test('the silence of a store before it counts as lost is a part of the eight seconds', async (t) => {
   const cluster = await openMemoryCluster(t)
   const here = await connect(cluster.nodes[0])
   cluster.broken.set(0, 4000)
-  for (let left = 6; left > 0; left--) await cluster.advance(1000)
+  for (let left = 4; left > 0; left--) await cluster.advance(1000)
   assert.deepEqual(cases(here), [])
   await cluster.advance(1000)
   assert.deepEqual(cases(here), ['sessionClosing'])
