@@ -19,20 +19,11 @@ import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
-import { type Attempt, noAnswer, Superseded } from './attempt.ts'
+import { type Attempt, lastMoment, LATE_WELCOME_MS, noAnswer, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
 import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
 import { admissionProof, inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
-
-/** The application is notified of a request that is deferred for this long. */
-const REPORTED_WAIT_MS = 2000
-
-/** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
-const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
-
-/** How long after its invite has expired a joiner waits for a Welcome that was made before. */
-const LATE_WELCOME_MS = 5000
 
 /** The joins by token that are in progress. */
 export class JoinAttempts {
@@ -41,6 +32,8 @@ export class JoinAttempts {
   readonly #attempts = new Map<string, Attempt>()
   /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
   readonly #entering = new Set<ChannelId>()
+  /** Channels that were entered with the request that is under way. */
+  readonly #entered = new Set<ChannelId>()
   /** Calls that join a channel at the same time share one request, so they begin one after the other. */
   readonly #beginnings = new KeyedMutex()
   #info: SessionInfo | undefined
@@ -50,7 +43,11 @@ export class JoinAttempts {
   constructor(agent: AgentServices, relay: string) {
     this.#agent = agent
     this.#relay = relay
-    for (const record of agent.stored.attempts) this.#hold(record)
+    for (const record of agent.stored.attempts) {
+      this.#hold(record)
+      const state = agent.memberships.get(record.channel)?.state ?? 'offered'
+      if (state !== 'offered' && state !== 'joined') this.#entered.add(record.channel)
+    }
   }
 
   /**
@@ -97,6 +94,8 @@ export class JoinAttempts {
     const asked = this.#attemptsWith(welcome)
     const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
     if (!attempt) return false
+    if (this.#isHeld(attempt, delivered)) return true
+    this.#entering.add(attempt.record.channel)
     this.#enter(attempt, delivered).catch((error: unknown) => {
       const refused = StaticError.from(error)
       // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
@@ -139,9 +138,10 @@ export class JoinAttempts {
 
   /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
   dropped(id: ChannelId): void {
+    const isUsed = this.#entered.delete(id) && !this.#entering.has(id)
     for (const attempt of this.#attemptsOn(id)) {
       // Who has heard this agent takes the same request for a replay.
-      if (!this.#entering.has(id)) this.#agent.keyPackages.forget(attempt.record.keyPackage)
+      if (isUsed) this.#agent.keyPackages.forget(attempt.record.keyPackage)
       this.#proceed(attempt)
     }
   }
@@ -224,9 +224,7 @@ export class JoinAttempts {
     // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
     if (this.#agent.memberships.get(attempt.record.channel)?.state === 'leaving') return
     const membership = this.#membershipOf(attempt)
-    if (this.#isOver(attempt)) {
-      return this.#refuse(attempt, StaticError.of('invite_expired'))
-    }
+    if (this.#isOver(attempt)) return this.#refuse(attempt, StaticError.of('invite_expired'))
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
     step.catch((error: unknown) => {
       // Lost session or shutdown: the next session continues.
@@ -237,9 +235,7 @@ export class JoinAttempts {
 
   /** Whether the invite has expired before this agent was added. A Welcome of a member may wait at the relay since. */
   #isOver(attempt: Attempt): boolean {
-    const { admit, expiresAt } = attempt.record
-    const end = admit === 'owner' ? expiresAt : expiresAt + WELCOME_MS
-    return end <= this.#agent.context.now() && !this.#membershipOf(attempt)
+    return lastMoment(attempt.record) <= this.#agent.context.now() && !this.#membershipOf(attempt)
   }
 
   async #request(attempt: Attempt): Promise<void> {
@@ -280,19 +276,16 @@ export class JoinAttempts {
     const { keys, record } = attempt
     const { channel: id, name } = record
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
+    let isHeld = false
     try {
       await memberships.names.run(name, async () => {
         this.#entering.add(id)
-        if (attempt.outdated && same(attempt.outdated, sha256(welcome))) return
-        const leaving = memberships.get(id)
-        if (leaving?.name === name && leaving.state === 'leaving') {
-          // The Leave may end this membership, too. A new request, once this agent has left, gets another Welcome.
-          attempt.outdated = sha256(welcome)
-          keyPackages.forget(record.keyPackage)
-          return await leaveChannel(this.#agent, leaving)
-        }
+        // An offer was accepted since it arrived.
+        isHeld = this.#isHeld(attempt, delivered)
+        if (isHeld) return
         const before = this.#membershipOf(attempt)
-        if (before?.welcome && same(before.welcome, sha256(welcome))) return
+        const used = memberships.get(id)?.welcome
+        if (used && same(used, sha256(welcome))) return
         const { privatePart, keyPackage } = keyPackages.forWelcome(welcome)
         const owner = fromHex(record.owner)
         const expected = { channelId: fromHex(id), name, owner, ...(record.admit === 'owner' && { signer: owner }) }
@@ -319,6 +312,7 @@ export class JoinAttempts {
             const start = startOf(state)
             if (start.index !== Number(delivered.position?.index ?? 0n)) throw new Superseded()
             membership.enter(joined, 'joining', start, sha256(welcome))
+            this.#entered.add(id)
             if (state) membership.intake.resumed(state)
           })
         } catch (error) {
@@ -333,8 +327,16 @@ export class JoinAttempts {
     } finally {
       this.#entering.delete(id)
       // Of its own channel: an index of another one would skip entries of this one.
-      context.deliveries.acknowledge(toHex(delivered.channelId), Number(delivered.position?.index ?? 0n))
+      if (!isHeld) context.deliveries.acknowledge(toHex(delivered.channelId), Number(delivered.position?.index ?? 0n))
     }
+  }
+
+  /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
+  #isHeld(attempt: Attempt, delivered: DeliverWelcome): boolean {
+    const { channel, name } = attempt.record
+    const earlier = this.#agent.memberships.get(channel)
+    if (earlier?.name !== name || earlier.state === 'offered' || earlier === this.#membershipOf(attempt)) return false
+    return this.#agent.held.hold(earlier, delivered)
   }
 
   /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
@@ -376,7 +378,7 @@ export class JoinAttempts {
 
   #hold(record: AttemptRecord): Attempt {
     const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined, outdated: undefined }
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

@@ -254,7 +254,13 @@ export class InviteIssuer {
   #helloByMember(membership: Membership, from: AgentId, nonce: Uint8Array): void {
     const when = membership.admissions.hello(from)
     if (when === 'now') void this.#greeter.greet(membership, [{ from, nonce }])
-    if (when === 'later') this.#greeter.greetLater(membership, { from, nonce })
+    else if (when === 'later' || this.#isForgotten(membership, from))
+      this.#greeter.greetLater(membership, { from, nonce })
+  }
+
+  /** Whether it may have come by an invite that has ended: who missed the answer to its hello asks again. */
+  #isForgotten({ id, owner, admissions }: Membership, from: AgentId): boolean {
+    return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
   }
 
   /** Whether this agent may admit someone to a channel. */

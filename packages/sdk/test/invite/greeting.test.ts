@@ -168,8 +168,8 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
     admit: 'owner',
   }
   const context = { journal: { add: () => undefined } }
-  const keyPackages = { forget: () => undefined }
-  const attempts = new JoinAttempts({ context, keyPackages, stored: { attempts: [record] } } as never, 'relay.test')
+  const parts = { context, keyPackages: { forget: () => undefined }, memberships: new Map() }
+  const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
   const states: string[] = []
   const membership = { id: CHANNEL, owner: OWNER, become: (state: string) => states.push(state) }
   const greet = (sender: string, ...parts: Uint8Array[]): void =>
@@ -193,8 +193,8 @@ test("by a token that members may use, the member that added the joiner greets i
     const place = { invite, channel: CHANNEL, name: 'acme/x/y', owner: OWNER, secret, expiresAt: NOW + 1e6 }
     const record = { ...place, nonce, keyPackage: randomBytes(300), admit }
     const context = { journal: { add: () => undefined } }
-    const keyPackages = { forget: () => undefined }
-    const attempts = new JoinAttempts({ context, keyPackages, stored: { attempts: [record] } } as never, 'relay.test')
+    const parts = { context, keyPackages: { forget: () => undefined }, memberships: new Map() }
+    const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
     const states: string[] = []
     const standing = { offeredBy: adder!.agent }
     const membership = { id: CHANNEL, owner: OWNER, standing, become: (state: string) => states.push(state) }

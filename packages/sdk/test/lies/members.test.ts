@@ -125,7 +125,8 @@ test('a Leave while a commit is unanswered names both leaves, and the others rem
   world.relay.answer = (agent, asked, answer) => {
     // The commit is taken, and carol never hears of it.
     if (agent !== ids[2] || asked.case !== 'sendCommit') return answer()
-    room.view(ids[2]).live = false
+    const view = room.view(ids[2])
+    view.hole = view.position.index + 1
     answer()
     return undefined
   }

@@ -106,3 +106,66 @@ test('who joins by an invite for members while an offer of the same channel arri
     await scene.until('they differ', () => joiner.channel(NAME)?.verify() === scene.owner.channel(NAME)?.verify())
   })
 })
+
+test('who joins by an invite and accepts an offer is let in by the Welcome that ends its first membership', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const { agentId } = joiner
+    const token = await scene.call(owner, (manager) => manager.invite(NAME))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    owner.machine.kill('before it is asked')
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('no request', () => joiner.disk.contents.attempts.length === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    // Removes and adds it in one commit.
+    await scene.start(owner)
+    await scene.end(joining)
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+  })
+})
+
+test('an offer that arrives while the agent leaves is made once it has left', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [agent] = scene.others
+    assert.ok(agent)
+    const add = (): Promise<unknown> => scene.call(owner, ({ client }) => client.channel(NAME).addMember(agent.agentId))
+    await add()
+    await scene.until('no offer', () => agent.offers.length === 1)
+    await scene.call(agent, () => agent.offers[0]?.accept() ?? assert.fail())
+    scene.cutOff(agent)
+    const leaving = scene.begin(agent, ({ client }) => client.channel(NAME).leave())
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(agent.agentId))
+    await add()
+    scene.network.isDown = false
+    await scene.end(leaving)
+    await scene.until('no second offer', () => agent.offers.length === 2)
+    await scene.call(agent, () => agent.offers[1]?.accept() ?? assert.fail())
+    // The Leave of the first membership has not ended the second.
+    const roster = scene.relay.disk.roster(owner.recordOf(NAME)?.id ?? '')
+    assert.deepEqual(roster.toSorted(), [owner.agentId, agent.agentId].toSorted())
+    await scene.until('they differ', () => agent.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+  })
+})
+
+test('a joiner that nobody could greet is greeted after its invite has ended', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME, { ttl: 10 }))
+    void scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('no hello', () => owner.disk.contents.joiners.some(({ state }) => state === 'here'))
+    owner.machine.kill('before the greeting')
+    joiner.machine.kill('before the greeting')
+    await scene.start(owner)
+    await scene.world.pass(200_000)
+    assert.deepEqual(owner.manager?.invites(NAME), [])
+    await scene.start(joiner)
+    await scene.until('it is not greeted', () => joiner.recordOf(NAME)?.state === 'joined')
+    assert.equal(joiner.disk.contents.attempts.length, 0)
+  })
+})

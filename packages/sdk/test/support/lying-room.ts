@@ -189,6 +189,7 @@ export class Room {
       owner: fromHex(owner),
       head: BigInt(position.slot),
       lastIndex: BigInt(position.index),
+      addedIndex: BigInt(view.positions[0]!.index),
       lastCounter: BigInt(this.counters.get(agent) ?? 0),
       cursor: wired(view.at(cursor)),
       guestLimit: 1000,

@@ -9,6 +9,7 @@ import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../..
 import type {
   AgentId,
   AgentStore,
+  ChannelId,
   KnownRelay,
   RelaySession,
   SessionInfo,
@@ -21,6 +22,7 @@ import { Journal } from '../channel/journal.ts'
 import type { AgentContext } from './context.ts'
 import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
+import { HeldWelcomes } from './held-welcomes.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'
@@ -65,6 +67,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly requests: Requests
   readonly timers: Timers = new Timers()
   readonly keyPackages: KeyPackages
+  readonly held: HeldWelcomes = new HeldWelcomes(this)
   readonly events: Events<AgentEvent> = new Events()
   readonly offers: Events<Offer> = new Events()
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
@@ -94,7 +97,7 @@ export class Agent implements SessionListener, AgentServices {
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
     this.requests = new Requests(session, this.timers)
     this.#supply = Agent.#supplyOf(this, session)
-    this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#invites?.dropped(id))
+    this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#dropped(id))
     for (const channel of channels) this.memberships.hold(channel)
     this.#checkpointAt = parts.now() + CHECKPOINT_MS
     this.timers.every(TICK_MS, () => this.#tick())
@@ -152,6 +155,7 @@ export class Agent implements SessionListener, AgentServices {
     // The session does not report a loss when it moves to another transport.
     if (this.#info) for (const membership of this.memberships) membership.lose()
     this.#info = info
+    this.held.clear()
     this.#relay = info.relay
     this.#offline = undefined
     this.requests.opened()
@@ -182,7 +186,7 @@ export class Agent implements SessionListener, AgentServices {
         this.memberships.get(toHex(body.value.channelId))?.intake.deliver(body)
         return
       case 'deliverWelcome':
-        if (!this.#invites?.welcomed(body.value)) this.#welcomed(body.value)
+        this.#welcomed(body.value)
         return
       case 'joinAnswered':
         this.#invites?.refused(body.value.inviteId, body.value.code)
@@ -293,7 +297,14 @@ export class Agent implements SessionListener, AgentServices {
     if (intake?.isWanted && [...dropped, ...returned].some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
+  /** A channel is gone. Welcomes to later memberships of it were made for requests that still count. */
+  #dropped(id: ChannelId): void {
+    for (const welcome of this.held.release(id)) this.#welcomed(welcome)
+    this.#invites?.dropped(id)
+  }
+
   #welcomed(welcome: DeliverWelcome): void {
+    if (this.#invites?.welcomed(welcome)) return
     takeWelcome(this, welcome, this.#parts.offers ?? 'anyone', (offer) => this.offers.emit(offer)).catch(
       (error: unknown) =>
         this.#emit({ type: 'welcome_refused', channel: welcome.name, error: StaticError.from(error) }),

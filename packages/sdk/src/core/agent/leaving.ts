@@ -2,7 +2,9 @@
 import { leaveBytes, message, StaticError } from '@static/protocol'
 import { LeaveNoticeSchema, LeaveRequestSchema } from '@static/protocol/relay'
 import { refusalError } from '../../session/refusal.ts'
+import { isLaterStay } from '../channel/log/contradiction.ts'
 import type { Membership } from '../channel/membership.ts'
+import { resumeOf } from './deliveries.ts'
 import type { AgentServices } from './services.ts'
 
 /** The services that leaving needs. */
@@ -10,6 +12,9 @@ type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
 
 /** The most notices signed for one leave: the relay names the head, and could otherwise get one for every head. */
 const MOST_TRIES = 8
+
+/** This agent is not on the roster: it has left by an earlier try, or was removed. */
+const ENDED: ReadonlySet<string> = new Set(['not_found', 'removed'])
 
 /**
  * Leaves a channel. Continues automatically after a crash or a lost session.
@@ -50,16 +55,23 @@ export async function finishLeaving(agent: Leaving, membership: Membership): Pro
     const signature = context.sign(leaveBytes(channelId, { slot, leafKeys }))
     const notice = message(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
     const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })
-    const code = outcome.type === 'refused' ? outcome.error.code : undefined
-    const head = outcome.type === 'refused' ? outcome.error.head : undefined
-    if (code === 'epoch_mismatch' && head !== undefined && tries < MOST_TRIES) {
-      slot = head
-      continue
-    }
-    // If this agent is not on the roster, it has left by an earlier try or was removed.
-    if (outcome.type === 'refused' && code !== 'not_found' && code !== 'removed') throw refusalError(outcome.error)
+    const refusal = outcome.type === 'refused' ? outcome.error : undefined
+    if (refusal?.code === 'epoch_mismatch' && refusal.head !== undefined && tries < MOST_TRIES) {
+      slot = refusal.head
+      // Asked after the head: if a commit adds this agent again later, the head is another one.
+      if (await isMember(agent, membership)) continue
+    } else if (refusal && !ENDED.has(refusal.code)) throw refusalError(refusal)
     memberships.drop(membership, undefined)
     await context.journal.written()
     return
   }
+}
+
+/** Whether this agent is still in a membership. If it was added again since, a Leave would end the later one. */
+async function isMember({ requests }: Leaving, { channelId, history }: Membership): Promise<boolean> {
+  return await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
+    if (!state || (state.error && ENDED.has(state.error.code))) return false
+    if (state.error) throw refusalError(state.error)
+    return !isLaterStay(state, history.position.index)
+  })
 }

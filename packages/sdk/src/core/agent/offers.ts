@@ -1,11 +1,12 @@
 /** Offers: channels that others have added this agent to, pending until the application accepts them. */
 import { type ChannelName, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import type { AgentId, ChannelId } from '../../ports.ts'
+import type { AgentId } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
 import { newChannel } from './founding.ts'
+import type { HeldWelcomes } from './held-welcomes.ts'
 import { checkWelcomeSize, excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
@@ -21,12 +22,13 @@ export interface Offer {
 }
 
 /**
- * Handles a delivered Welcome: checks and stores it, calls `offered`, then acknowledges it to the relay.
+ * Handles a delivered Welcome: checks and stores it, calls `offered`, then acknowledges it to the relay. One to a later
+ * membership of a channel is held until the earlier one has ended and is read.
  *
  * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may delete such a Welcome, too
  */
 export async function takeWelcome(
-  agent: Offering,
+  agent: Offering & { readonly held: HeldWelcomes },
   delivered: DeliverWelcome,
   policy: OfferPolicy,
   offered: (offer: Offer) => void,
@@ -36,12 +38,9 @@ export async function takeWelcome(
   const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
   const id = toHex(channelId)
   const index = Number(position?.index ?? 0n)
-  if (await isInEarlierStay(agent, id, index)) {
-    throw StaticError.of(
-      'channel_exists',
-      `Messages from an earlier membership in ${name} are unread. Read them, or leave the channel, then reconnect.`,
-    )
-  }
+  const earlier = memberships.get(id)
+  if (earlier && agent.held.hold(earlier, delivered)) return
+  let isHeld = false
   try {
     if (policy === 'none') throw StaticError.of('not_allowed', 'This agent accepts no offers.')
     checkWelcomeSize(welcome)
@@ -49,7 +48,10 @@ export async function takeWelcome(
       throw StaticError.of('invalid_welcome', 'The channel offered by the Welcome has no valid name.')
     await memberships.names.run(name, async () => {
       const known = memberships.get(id)
-      if (known && known.state !== 'offered') return
+      if (known && known.state !== 'offered') {
+        isHeld = agent.held.hold(known, delivered)
+        return
+      }
       if (known?.welcome && same(known.welcome, welcome)) return
       const { leafKey, ...offer } = await inspect(agent, name, channelId, welcome)
       checkUnused(agent, welcome, known)
@@ -75,26 +77,8 @@ export async function takeWelcome(
     })
     await dropExcess(agent)
   } finally {
-    context.deliveries.acknowledge(id, index)
+    if (!isHeld) context.deliveries.acknowledge(id, index)
   }
-}
-
-/**
- * Whether messages of an earlier membership are unread. They must be read first; until then the relay keeps the
- * Welcome. Entries before the Welcome are processed first, including the end of that membership. If that has not
- * arrived, a Resume makes the relay report it.
- */
-async function isInEarlierStay({ context, memberships }: Offering, id: ChannelId, index: number): Promise<boolean> {
-  const held = memberships.get(id)
-  if (held?.group && held.history.position.index < index) {
-    await held.idle()
-    // A membership with nothing unread is deleted by this write.
-    await context.journal.written()
-  }
-  if (!held || memberships.get(id) !== held) return false
-  const isBehind = held.group !== undefined && held.history.position.index < index
-  if (isBehind) held.intake.resume()
-  return isBehind || held.state === 'ended'
 }
 
 /** Drops excess offers, each under the lock of its name, so that one that is being accepted stays. */

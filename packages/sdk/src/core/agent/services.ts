@@ -1,6 +1,7 @@
 /** The services of an agent for calls with more than one step. Each call takes those it needs. */
 import type { Snapshot } from '../../ports.ts'
 import type { AgentContext } from './context.ts'
+import type { HeldWelcomes } from './held-welcomes.ts'
 import type { KeyPackages } from './key-packages.ts'
 import type { Memberships } from './memberships.ts'
 import type { Requests } from './requests.ts'
@@ -13,6 +14,8 @@ export interface AgentServices {
   readonly requests: Requests
   readonly timers: Timers
   readonly keyPackages: KeyPackages
+  /** Welcomes that wait for the end of an earlier membership. */
+  readonly held: HeldWelcomes
   /** Whether the session is a guest's, that is, acts for no account. True without a session. */
   readonly isGuest: boolean
   /** Whether the agent can get tokens of an account, also while it is offline. */
