@@ -26,7 +26,7 @@ import type { CoreCrypto } from './io.ts'
 import type { PendingRequest } from './pending-request.ts'
 import { type Body, refusalOf, serverMessage, tooOften } from './server-messages.ts'
 import { Rates } from './rates.ts'
-import { accountOf, channelIdOf, checkLength, idOf, wrong } from './request-fields.ts'
+import { accountOf, channelIdOf, checkLength, idOf, numberOf, wrong } from './request-fields.ts'
 import type { Stream } from './stream.ts'
 
 interface Poll {
@@ -171,10 +171,11 @@ export class Joins {
       })
     }
     const channel = channelIdOf(value.channelId)
+    const after = numberOf(value.after, 'after')
     const { pollsPerMinute } = this.#settings.rates
     const wait = this.#pollRates.take(agent, this.#effects.monotonic)
     if (wait > 0) return request.refuse(tooOften(pollsPerMinute, 'polls for join requests', wait))
-    const poll = { request, account, channel, limit, after: Number(value.after), until, asking: false, more: false }
+    const poll = { request, account, channel, limit, after, until, asking: false, more: false }
     this.#polls.add(poll)
     this.#ask(poll, value.waitMs > 0)
   }

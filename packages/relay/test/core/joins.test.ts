@@ -342,3 +342,12 @@ test('registrations and revocations of invites are limited per agent', async (t)
   await at.world.advance(20_000)
   await invite(at)
 })
+
+test('a poll after a number that no request can have is refused, and the relay serves on', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  for (const after of [2n ** 53n, 2n ** 64n - 1n]) {
+    await assert.rejects(owner.request('pollJoinRequests', { channelId, after }), refusal('invalid_request'))
+  }
+  assert.deepEqual(await polled(owner, channelId), [])
+})
