@@ -31,6 +31,8 @@ const HELLO_MORE_MS = 1000
 const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
 const SETTLE_MS = 10_000
+/** With those that are given back, it must fit into 32 bits. */
+const MOST_USES = 2 ** 31
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
 /** How an invite can be used. */
 export interface InviteLimits {
@@ -51,6 +53,8 @@ export class InviteIssuer {
   readonly #stopTicking: () => void
   /** Resolved when no member of the channel is being removed. */
   readonly #removals = new Map<ChannelId, Promise<void>>()
+  /** Channels in which a tick waits for a commit. Without a session, each tick would queue another one. */
+  readonly #ticking = new Set<ChannelId>()
   #openedAt: Time | undefined
   #isStopped = false
 
@@ -125,8 +129,9 @@ export class InviteIssuer {
       throw StaticError.of('not_allowed', `This agent does not own channel ${name}. Only the owner can create invites.`)
     }
     if (failure) throw failure
-    if (!Number.isSafeInteger(maxUses) || maxUses < 1) {
-      throw StaticError.of('invalid_request', `\`maxUses\` is ${maxUses}. It must be an integer of at least 1.`)
+    if (!Number.isSafeInteger(maxUses) || maxUses < 1 || maxUses > MOST_USES) {
+      const text = `\`maxUses\` is ${maxUses}. It must be an integer from 1 to ${MOST_USES}.`
+      throw StaticError.of('invalid_request', text)
     }
     if (!(lifetimeMs > 0 && lifetimeMs <= LONGEST_LIFE_MS)) {
       const seconds = lifetimeMs / 1000
@@ -319,16 +324,29 @@ export class InviteIssuer {
       const silent = joiners.filter(({ since }) => now - since >= patience).map(({ agent }) => agent)
       if (!membership || membership.failure || silent.length === 0) continue
       // Refused, or the members have seen different logs: retried at the next tick.
-      await unlessRefused(this.#removeSilent(membership, silent))
+      await this.#tickIn(membership, () => unlessRefused(this.#removeSilent(membership, silent)))
     }
     for (const membership of memberships) {
-      await this.#shared.publish(membership)
-      await this.#shared.tidy(membership)
+      await this.#tickIn(membership, async () => {
+        await this.#shared.publish(membership)
+        await this.#shared.tidy(membership)
+      })
     }
     for (const record of issued.records) {
       if (!issued.isAlive(record) && record.expiresAt + HELLO_MS < now) issued.drop(record.id)
     }
     this.#pollAll()
+  }
+
+  /** Does a part of a tick, unless that of an earlier one still waits in the channel. */
+  async #tickIn({ id }: Membership, act: () => Promise<void>): Promise<void> {
+    if (this.#ticking.has(id)) return
+    this.#ticking.add(id)
+    try {
+      await act()
+    } finally {
+      this.#ticking.delete(id)
+    }
   }
 
   async #removeSilent({ id, committer }: Membership, agents: readonly AgentId[]): Promise<void> {

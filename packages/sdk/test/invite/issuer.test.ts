@@ -1,4 +1,4 @@
-/** Who removes a member tells it of no new invite, whatever the application asks meanwhile. */
+/** What the owner of invites tells the group while it removes a member, and what it does while it is offline. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
@@ -78,3 +78,46 @@ test('an invite that a removal ends before it is known is refused, instead of a 
   await assert.rejects(issuer.invite(membership, LIMITS), (error) => StaticError.from(error).code === 'invite_revoked')
   assert.deepEqual(at.lists, [])
 })
+
+/** An owner that is offline: what it commits waits. Its tick is due whenever it is called. */
+function offline(
+  uses: readonly object[],
+  joiners: readonly object[],
+): { tick: () => Promise<void>; commits: (() => void)[] } {
+  const commits: (() => void)[] = []
+  let now = 0
+  let tick = (): void => assert.fail()
+  const committer = { commit: () => new Promise<void>((resolve) => commits.push(resolve)) }
+  const admissions = { invites: [], uses, unanswered: [] }
+  const group = { members: new Map([['bob', {}]]) }
+  const history = { sender: () => undefined }
+  const membership = { id: CHANNEL, owner: OWNER, state: 'joined', group, admissions, committer, history }
+  const memberships = { get: () => membership, [Symbol.iterator]: () => [membership].values() }
+  const timers = { every: (_: number, action: () => void) => ((tick = action), () => undefined) }
+  const context = { agentId: OWNER, now: () => now }
+  const agent = { context, timers, memberships, stored: { invites: [], joiners } }
+  new InviteIssuer(agent as never, 'relay.test', assert.fail).opened()
+  now = 70_000
+  const due = async (): Promise<void> => {
+    tick()
+    await new Promise(setImmediate)
+  }
+  return { tick: due, commits }
+}
+
+const ADDED = { channel: CHANNEL, agent: 'bob', invite: 'none', state: 'added', since: 0 }
+
+for (const [who, uses, joiners] of [
+  ['stayed silent', [], [ADDED]],
+  ['was added beyond the count', [{ ...ADDED, slot: 1, beyond: true }], []],
+] as const) {
+  test(`an owner that is offline queues one commit to remove who ${who}, and another when that is done`, async () => {
+    const { tick, commits } = offline(uses, joiners)
+    for (let times = 0; times < 3; times++) await tick()
+    assert.equal(commits.length, 1)
+    commits[0]?.()
+    await new Promise(setImmediate)
+    await tick()
+    assert.equal(commits.length, 2)
+  })
+}

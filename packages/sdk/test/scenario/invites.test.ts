@@ -107,7 +107,9 @@ for (const way of waysFor('grpc')) {
     await assert.rejects(member.invite(NAME), code('not_allowed'))
     await assert.rejects(owner.invite('acme/support/none'), code('not_found'))
     await assert.rejects(owner.invite('no name'), code('channel_error'))
-    await assert.rejects(owner.invite(NAME, { maxUses: 0 }), code('invalid_request'))
+    for (const maxUses of [0, 2 ** 32]) {
+      await assert.rejects(owner.invite(NAME, { maxUses }), code('invalid_request', /`maxUses` is/))
+    }
     await assert.rejects(owner.invite(NAME, { ttl: 0 }), code('invalid_request'))
   })
 
