@@ -29,8 +29,8 @@ export interface Fault {
 }
 
 const HOUR_MS = 3_600_000
-/** Less than a token lives: a relay that is further ahead refuses all of them, and agents retry a minute later. */
-const RELAY_JUMP_MS = HOUR_MS / 3
+/** More than a token lives: a relay that is as far ahead refuses all of them. */
+const RELAY_JUMP_MS = 5 * HOUR_MS
 
 function someMs({ below, mostMs }: Scene): number {
   return 100 + below(mostMs)

@@ -19,6 +19,8 @@ import { Tokens } from './tokens.ts'
 
 /** After an outage of any length all agents are back within 9 s. */
 export const BACKOFF_MS = { first: 100, max: 9000 } as const
+/** An agent that the relay cannot verify is back soon after the clocks are right, and costs little until then. */
+const UNVERIFIED_MS = { first: 3000, max: 15_000 } as const
 /** A session that lasted at least this long resets the backoff. */
 const HEALTHY_MS = 10_000
 /** Upper limit for the retry delay that a relay asks for. */
@@ -32,6 +34,7 @@ export class SessionCore<Key> {
   readonly #options: CoreOptions
   readonly #fraction: () => number
   readonly #backoff: Backoff
+  readonly #unverified: Backoff
   readonly #nodes: Nodes
   readonly #route: Route
   readonly #tokens: Tokens | undefined
@@ -52,6 +55,7 @@ export class SessionCore<Key> {
     this.#known = options.known
     this.#fraction = fractions(options.signer.random)
     this.#backoff = new Backoff(BACKOFF_MS.first, BACKOFF_MS.max, this.#fraction)
+    this.#unverified = new Backoff(UNVERIFIED_MS.first, UNVERIFIED_MS.max, this.#fraction)
     this.#nodes = new Nodes(options.addresses, this.#fraction)
     this.#route = new Route(options.way, options.fallback, options.addresses)
     this.#tokens = options.tokens ? new Tokens(this.#fraction) : undefined
@@ -207,6 +211,7 @@ export class SessionCore<Key> {
     }
     this.#first = undefined
     this.#nodes.opened()
+    this.#unverified.reset()
     this.#route.opened(attempt.way, this.#now)
     if (attempt.token) this.#tokens?.living(attempt.token, expiresInMs, this.#now)
     const relay = this.#learned(challenge.relayId, grpcPort)
@@ -275,8 +280,9 @@ export class SessionCore<Key> {
     if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
     const requested = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
     const floor = rule.floorMs + this.#fraction() * rule.jitterMs
+    const backoff = meant.kind === 'unverified' ? this.#unverified : this.#backoff
     // The relay may have sent many agents the same delay, so they spread out after it.
-    this.#dialAt = this.#now + requested + Math.max(floor, this.#backoff.next())
+    this.#dialAt = this.#now + requested + Math.max(floor, backoff.next())
   }
 
   /** A node where someone else answers is passed over for a while; only if all are like that, there is no relay. */
@@ -289,12 +295,18 @@ export class SessionCore<Key> {
   /** Reinterprets a failure, given the token that was used. */
   #judged({ token, isTokenOld, openedAt }: Attempt<Key>, failure: Failure): Failure {
     const { kind } = failure
-    if (!token || !this.#tokens || (kind !== 'auth' && kind !== 'expired')) return failure
+    const isRefused = kind === 'auth' || kind === 'unverified'
+    if (!token || !this.#tokens || !(isRefused || kind === 'expired')) return failure
+    const isOutdated = isTokenOld && openedAt === undefined
+    if (kind === 'unverified' && !isOutdated) {
+      this.#tokens.doubt(token, this.#now)
+      return failure
+    }
     // The token no longer works, so a new one is fetched.
     this.#tokens.drop(token)
     const { error } = this.#tokens
     if (kind === 'expired') return error instanceof AuthError ? { ...failure, error } : failure
-    return isTokenOld && openedAt === undefined ? { ...failure, kind: 'expired' } : failure
+    return isOutdated ? { ...failure, kind: 'expired' } : failure
   }
 
   /** Whether the application wants to continue without a first session. */

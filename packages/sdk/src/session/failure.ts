@@ -21,7 +21,16 @@ export interface FailureRule {
 const MINUTE_MS = 60_000
 const SOON: FailureRule = { floorMs: 0, jitterMs: 0, otherWay: false, otherNode: true, final: false }
 
-export type FailureKind = 'unreachable' | 'busy' | 'full' | 'shutdown' | 'expired' | 'replaced' | 'auth' | 'untrusted'
+export type FailureKind =
+  | 'unreachable'
+  | 'busy'
+  | 'full'
+  | 'shutdown'
+  | 'expired'
+  | 'replaced'
+  | 'unverified'
+  | 'auth'
+  | 'untrusted'
 
 /** The rule for each kind of failure. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
@@ -37,6 +46,8 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   expired: { ...SOON, otherNode: false },
   /** A newer session of this agent took over. Reconnecting at once would only displace that one. */
   replaced: { ...SOON, floorMs: 30_000, otherNode: false },
+  /** The relay cannot verify a new token, or the signature. The API accepts the key, so most often a clock is wrong. */
+  unverified: { ...SOON, floorMs: 1000, jitterMs: 1000, final: true },
   /** The account, the key or the guest is not accepted; if only one node refuses it, that node is at fault. */
   auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
   /** The peer is not the expected relay, by its certificate, name or pinned id. */
@@ -101,6 +112,7 @@ export function relayChanged({ serverName, known, accepted }: ExpectedRelay, ans
 export function refusedOpening(refusal: Refusal): Failure {
   const error = refusalError(refusal)
   const { retryAfterMs } = refusal
+  if (error.code === 'auth_failed') return { kind: 'unverified', error, retryAfterMs }
   if (error instanceof AuthError) return { kind: 'auth', error, retryAfterMs }
   const redirectPort = error.code === 'unavailable' ? refusal.redirectPort : undefined
   return { kind: 'busy', error, retryAfterMs, redirectPort }

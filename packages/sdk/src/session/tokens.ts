@@ -17,6 +17,8 @@ const MIN_LEFT_MS = 60_000
 const MARGIN_MS = 5 * 60_000
 /** Minimum time between renewals, whatever the clocks say. */
 const MIN_RENEW_MS = 30_000
+/** For how long dials are repeated with a new token that the relay does not accept: a new one costs the API more. */
+const DOUBTED_MS = 60_000
 const RETRY_MS = { first: 1000, max: 9000, refused: 60_000, maxRequested: 600_000 } as const
 
 /** The token state of a session's core. */
@@ -67,6 +69,11 @@ export class Tokens {
   /** Drops a token that the relay no longer accepts. */
   drop(token: HeldToken): void {
     if (this.held === token) this.held = undefined
+  }
+
+  /** The relay does not accept a new token. If that is because of its clock, the token is good again when the clock is. */
+  doubt(token: HeldToken, now: Time): void {
+    if (now - token.givenAt >= DOUBTED_MS) this.drop(token)
   }
 
   // ---- The open session ----

@@ -204,24 +204,90 @@ test('a redial uses the current token, unless it has less than a minute left', (
   assert.deepEqual(stage.taken(), ['ask'])
 })
 
-test('an old token that the relay refuses is replaced at once, a new one is final', () => {
+/** The relay refuses an opening. */
+function refuse(stage: Stage, stream: number, code = 'auth_failed'): void {
+  stage.dialled(stream)
+  stage.challenge(stream)
+  stage.refuse(stream, { code, message: 'The token has expired.' })
+}
+
+test('an old token that the relay refuses is replaced at once; if it refuses the new one, too, that is reported', () => {
   const stage = account()
   stage.live(1, 20_000)
   stage.cut(1)
   stage.advance(100)
-  stage.dialled(2)
-  stage.challenge(2)
-  stage.refuse(2, { code: 'auth_failed', message: 'Run out, by my clock.' })
+  refuse(stage, 2)
   stage.taken()
   stage.advance(200)
   assert.deepEqual(stage.taken(), ['ask'])
   stage.token(HOUR_MS, 'new')
-  stage.dialled(3)
-  stage.challenge(3)
-  stage.refuse(3, { code: 'auth_failed', message: 'No.' })
+  refuse(stage, 3)
   assert.deepEqual(stage.taken(), ['dial 3 grpc', 'end 3', 'lost auth_failed'])
+})
+
+for (const fraction of [0, 0.5, 0.999]) {
+  test(`a relay with a wrong clock refuses new tokens: retried after 1 to 15 s, a token a minute (random: ${fraction})`, () => {
+    const stage = account()
+    stage.fraction = fraction
+    // The clock of the relay is hours ahead.
+    stage.close(1, CloseReason.EXPIRED, { code: 'auth_failed', message: 'The token has expired.' })
+    stage.advance(200)
+    const waits: number[] = []
+    let asked = 0
+    const began = stage.now
+    for (let stream = 2; stage.now - began < 10 * MINUTE_MS; stream++) {
+      const from = stage.now
+      while (!stage.lines.has(stream)) {
+        if (stage.taken().includes('ask')) {
+          asked++
+          stage.token(HOUR_MS, `token ${asked}`)
+        } else stage.advance(1)
+      }
+      waits.push(stage.now - from)
+      refuse(stage, stream)
+      assert.equal(stage.losses.at(-1)?.code, 'auth_failed')
+    }
+    const [, ...later] = waits
+    assert.ok(
+      later.every((ms) => ms >= 1000 && ms <= 15_000),
+      `waits of ${later.join()} ms`,
+    )
+    assert.ok(later.slice(4).every((ms) => ms >= 10_000))
+    assert.ok(asked >= 8 && asked <= 11, `${asked} tokens in ten minutes`)
+    // The clock is right again: at most 15 s later there is a session, and the next refusal is retried soon again.
+    const stream = stage.lines.size + 1
+    while (!stage.lines.has(stream)) {
+      if (stage.taken().includes('ask')) stage.token()
+      else stage.advance(1)
+    }
+    stage.open(stream, { expiresInMs: HOUR_MS })
+    stage.live(stream, 20_000)
+    stage.close(stream, CloseReason.EXPIRED, { code: 'auth_failed', message: 'The token has expired.' })
+    stage.advance(200)
+    stage.token()
+    refuse(stage, stream + 1)
+    assert.ok(stage.redial(stream + 2) <= 3000)
+  })
+}
+
+test('a new token of an account that the relay refuses for good is retried once a minute', () => {
+  const stage = account()
+  stage.close(1, CloseReason.EXPIRED, { code: 'auth_failed', message: 'The token has expired.' })
+  stage.advance(200)
+  stage.token()
+  refuse(stage, 2, 'account_suspended')
+  stage.taken()
   stage.advance(59_900)
   assert.deepEqual(stage.taken(), [])
+})
+
+test('a relay that cannot verify the signature of a guest, because its clock has jumped, is asked again soon', () => {
+  const stage = Stage.opened()
+  stage.cut(1)
+  stage.redial(2)
+  refuse(stage, 2)
+  const wait = stage.redial(3)
+  assert.ok(wait >= 1000 && wait <= 3000, `${wait} ms`)
 })
 
 test('a refresh cut off by the end of the stream does not delay the next', () => {
