@@ -130,6 +130,7 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "store_corrupt": (StaticError, 500, "runtime error:", False),
     "store_permissions": (StaticError, 500, "runtime error:", False),
     "store_rolled_back": (StaticError, 500, "runtime error:", False),
+    "store_failed": (StaticError, 500, "runtime error:", False),
 }
 
 _UNKNOWN = CODES["internal_error"]

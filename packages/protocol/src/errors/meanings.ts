@@ -87,4 +87,6 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   store_permissions: 'Other users of this machine could read or write the agent’s files, so they are not used.',
   store_rolled_back:
     'The agent’s database is older than what the agent has already done with it. Continuing would use keys twice.',
+  store_failed:
+    'The disk with the agent’s data directory is full, broken or read-only. The agent has stopped, because nothing may be sent or acknowledged that is not on disk.',
 }

@@ -63,6 +63,7 @@ export type ErrorCode =
   | 'store_corrupt'
   | 'store_permissions'
   | 'store_rolled_back'
+  | 'store_failed'
 
 /** One row of the table. */
 export interface ErrorRow {
@@ -550,5 +551,14 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Store rolled back',
     ['The data directory was replaced by an older copy.', REJOIN],
     GRPC.dataLoss,
+  ),
+  store_failed: other(
+    500,
+    'Store not writable',
+    [
+      'The files of the agent cannot be read or written.',
+      'Check the disk and free some space, then restart the agent.',
+    ],
+    GRPC.unavailable,
   ),
 }

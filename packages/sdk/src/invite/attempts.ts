@@ -229,7 +229,7 @@ export class JoinAttempts {
     step.catch((error: unknown) => {
       // Lost session or shutdown: the next session continues.
       const reason = StaticError.from(error)
-      if (reason.code === 'internal_error') this.#fail(attempt, reason)
+      if (reason.code === 'internal_error' || reason.code === 'store_failed') this.#fail(attempt, reason)
     })
   }
 

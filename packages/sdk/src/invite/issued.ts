@@ -39,6 +39,8 @@ export interface Invite {
  * owner two commits, so whoever has the token could have it commit for ever.
  */
 const MOST_SILENT = 16
+/** How many revocations are repeated in a session. */
+const MOST_REVOCATIONS = 256
 
 /** The issued invites of one agent. */
 export class IssuedInvites {
@@ -47,6 +49,9 @@ export class IssuedInvites {
   readonly #joiners = new Map<string, JoinerRecord>()
   /** By invite: how many uses were returned for silence since this agent started. */
   readonly #silent = new Map<string, number>()
+  /** The revoked invites that the relay turns joiners away for, as far as this agent knows since it started. */
+  readonly #confirmed = new Set<string>()
+  #isRepeating = false
 
   constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'stored'>) {
     this.#agent = agent
@@ -119,13 +124,38 @@ export class IssuedInvites {
     await this.#agent.context.journal.written()
   }
 
-  /** The relay turns away joiners with this invite. */
-  async revokeAtRelay({ keys: { inviteId } }: Invite): Promise<void> {
-    // The relay refuses this if it does not know the invite; then no one can ask with it.
-    await this.#agent.requests.outcome({
+  /** The relay turns away joiners with this invite. If it refuses to, that is repeated in the next session. */
+  async revokeAtRelay({ record: { id }, keys: { inviteId } }: Invite): Promise<void> {
+    const outcome = await this.#agent.requests.outcome({
       case: 'revokeInvite',
       value: message(RevokeInviteRequestSchema, { inviteId }),
     })
+    // With an invite that the relay does not know, no one can ask.
+    const isDone = outcome.type === 'answered' || outcome.error.code === 'not_found'
+    if (isDone && this.#invites.has(id)) this.#confirmed.add(id)
+  }
+
+  /**
+   * The relay may not have taken revocations: this agent was stopped before, or the relay refused. It would go on
+   * storing requests that no one answers.
+   */
+  async repeatRevocations(): Promise<void> {
+    if (this.#isRepeating) return
+    this.#isRepeating = true
+    try {
+      const now = this.#agent.context.now()
+      const open = this.records.filter(
+        ({ id, revoked, expiresAt }) => revoked && expiresAt > now && !this.#confirmed.has(id),
+      )
+      for (const { id } of open.slice(0, MOST_REVOCATIONS)) {
+        const invite = this.#invites.get(id)
+        if (invite) await this.revokeAtRelay(invite)
+        // A relay that has just refused one is not asked for all the others.
+        if (invite && !this.#confirmed.has(id)) return
+      }
+    } finally {
+      this.#isRepeating = false
+    }
   }
 
   /**
@@ -212,7 +242,11 @@ export class IssuedInvites {
 
   /** Forgets a channel whose invites and joiners are already deleted on disk. */
   dropChannel(channel: ChannelId): void {
-    for (const { record } of this.#invites.values()) if (record.channel === channel) this.#invites.delete(record.id)
+    for (const { record } of this.#invites.values()) {
+      if (record.channel !== channel) continue
+      this.#invites.delete(record.id)
+      this.#confirmed.delete(record.id)
+    }
     for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
   }
 
@@ -251,6 +285,7 @@ export class IssuedInvites {
   #forget(id: string): void {
     this.#invites.delete(id)
     this.#silent.delete(id)
+    this.#confirmed.delete(id)
     this.#agent.context.journal.add({ type: 'dropInvite', id })
   }
 }

@@ -74,6 +74,7 @@ export class InviteIssuer {
   opened(): void {
     // Uses that were returned just before a crash.
     if (this.#openedAt === undefined) this.#watch(this.#issued.registerReturned())
+    this.#watch(this.#issued.repeatRevocations())
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
     for (const { admissions, sender } of this.#agent.memberships) {

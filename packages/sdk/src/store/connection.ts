@@ -6,6 +6,7 @@
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { type ErrorCode, StaticError } from '@static/protocol'
+import { diskErrno, diskFailure, isDiskFailure } from './disk-error.ts'
 import { privateFileSize } from './private-files.ts'
 import { type Database, openDatabase, sqliteCode } from './sqlite.ts'
 
@@ -47,9 +48,9 @@ export function connect(path: string, key: Uint8Array): Database {
   }
 }
 
-/** Converts an SQLite error to the error for the caller of the store. Other errors are returned unchanged. */
+/** Converts an error of SQLite or the disk to the error for the caller of the store. Others are returned unchanged. */
 export function storeError(error: unknown, path: string): unknown {
-  const code = sqliteCode(error)
+  const code = sqliteCode(error) ?? diskErrno(error)
   if (code === undefined) return error
   const [kind, message] = explain(code, path)
   return new StaticError(kind, message, { cause: error })
@@ -62,9 +63,8 @@ function explain(code: string, path: string): [ErrorCode, string] {
   if (/^SQLITE_(NOTADB|CORRUPT|IOERR_SHORT_READ)/.test(code)) {
     return ['store_corrupt', `${path} is damaged, or keys.json belongs to another database.`]
   }
-  if (code === 'SQLITE_FULL') {
-    return ['internal_error', `The disk with ${path} is full. Free some space, then restart the agent.`]
-  }
+  // What remains is a mistake in a statement.
+  if (isDiskFailure(code)) return ['store_failed', diskFailure(code, path)]
   return ['internal_error', `Reading or writing ${path} failed (${code}).`]
 }
 

@@ -51,23 +51,23 @@ export interface AgentStoreOptions {
 /**
  * Opens the database of an agent, or creates it.
  *
- * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, and
+ * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, `store_failed`, and
  * `invalid_request` if it belongs to another identity or another version of Static.
  */
 export async function openAgentStore(options: AgentStoreOptions): Promise<AgentStore> {
   const directory = resolve(options.directory)
-  ensurePrivateDirectory(directory)
-  ignoreInGit(directory)
   const path = databaseFile(directory)
   const ringPath = ringFile(directory)
   const counterFile = resolve(options.counterFile ?? join(directory, 'agent.opens'))
-  const key = await openDatabaseKey(directory, options.key ?? { type: 'file' })
+  const key = await openDirectory(directory, options.key ?? { type: 'file' })
   let database: Database
   let secret: KeyObject
   let ring: RingFile | undefined
   try {
     database = connect(path, key)
     secret = ringSecret(key)
+  } catch (error) {
+    throw storeError(error, path)
   } finally {
     key.fill(0)
   }
@@ -88,6 +88,17 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     ring?.close()
     database.close()
     throw storeError(error, path)
+  }
+}
+
+/** Creates the directory if need be, and reads the key of its database. */
+async function openDirectory(directory: string, key: KeySource): Promise<Uint8Array> {
+  try {
+    ensurePrivateDirectory(directory)
+    ignoreInGit(directory)
+    return await openDatabaseKey(directory, key)
+  } catch (error) {
+    throw storeError(error, directory)
   }
 }
 

@@ -1,8 +1,11 @@
-/** The uses of an invite: how often one is returned to a joiner that stays silent, and that the relay learns of it. */
+/**
+ * The uses of an invite: how often one is returned to a joiner that stays silent, and that the relay learns of it. The
+ * revocation of an invite: that the relay learns of it, too.
+ */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { StaticError, toHex } from '@static/protocol'
+import { type ErrorCode, StaticError, toHex } from '@static/protocol'
 import { IssuedInvites } from '../../src/invite/issued.ts'
 import { inviteKeys } from '../../src/invite/keys.ts'
 
@@ -69,4 +72,63 @@ test('uses that were returned before a crash are registered again, unless the in
   assert.equal(asked.length, 1)
   const [{ inviteId, maxUses }] = asked as [{ inviteId: Uint8Array; maxUses: number }]
   assert.deepEqual([toHex(inviteId), maxUses], [invites[1]?.id, 6])
+})
+
+/** An agent that starts with these invites; `answer` says what the relay answers to a revocation. */
+function restarted(
+  invites: readonly { readonly revoked: boolean; readonly expiresAt: number }[],
+  answer: (id: string) => ErrorCode | undefined,
+): { readonly issued: IssuedInvites; readonly ids: readonly string[]; readonly asked: string[] } {
+  const asked: string[] = []
+  const records = invites.map((changes) => {
+    const secret = randomBytes(32)
+    const id = toHex(inviteKeys(secret).inviteId)
+    return { id, channel: CHANNEL, secret, maxUses: 5, uses: 0, returned: 0, admit: 'owner' as const, ...changes }
+  })
+  const outcome = async ({ value }: { value: { inviteId: Uint8Array } }): Promise<object> => {
+    const id = toHex(value.inviteId)
+    asked.push(id)
+    const code = answer(id)
+    return code === undefined ? { type: 'answered' } : { type: 'refused', error: { code } }
+  }
+  const context = { now: () => 500, journal: { add: () => undefined } }
+  const agent = { context, stored: { invites: records, joiners: [] }, requests: { outcome } }
+  return { issued: new IssuedInvites(agent as never), ids: records.map(({ id }) => id), asked }
+}
+
+test('revocations that the relay may not have taken before a crash are repeated, unless the invite has expired', async () => {
+  const [revoked, unknown] = [1000, 1000].map((expiresAt) => ({ revoked: true, expiresAt }))
+  const ended = { revoked: true, expiresAt: 400 }
+  const open = { revoked: false, expiresAt: 1000 }
+  const { issued, ids, asked } = restarted([revoked!, ended, open, unknown!], (id) =>
+    id === ids[3] ? 'not_found' : undefined,
+  )
+  await issued.repeatRevocations()
+  assert.deepEqual(asked, [ids[0], ids[3]])
+  await issued.repeatRevocations()
+  assert.equal(asked.length, 2, 'the relay knows of them now')
+})
+
+test('a revocation that the relay refuses is repeated in the next session, and so are those after it', async () => {
+  let code: ErrorCode | undefined = 'rate_limited'
+  const revoked = { revoked: true, expiresAt: 1000 }
+  const { issued, ids, asked } = restarted([revoked, revoked], () => code)
+  await issued.revokeAtRelay(issued.get(ids[0]!)!)
+  await issued.repeatRevocations()
+  assert.deepEqual(asked, [ids[0], ids[0]], 'it does not insist')
+  code = undefined
+  await issued.repeatRevocations()
+  assert.deepEqual(asked.slice(2), ids)
+})
+
+test('in one session, at most 256 revocations are repeated, one after the other', async () => {
+  const { issued, asked } = restarted(
+    Array.from({ length: 300 }, () => ({ revoked: true, expiresAt: 1000 })),
+    () => undefined,
+  )
+  // Another session opens meanwhile.
+  await Promise.all([issued.repeatRevocations(), issued.repeatRevocations()])
+  assert.equal(asked.length, 256)
+  await issued.repeatRevocations()
+  assert.equal(new Set(asked).size, 300)
 })

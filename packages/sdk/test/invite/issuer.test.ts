@@ -17,6 +17,8 @@ interface Scene {
   readonly lists: number[]
   /** Called with the kind of each request before it is answered. */
   asking: (kind: string) => Promise<void>
+  /** The code with which the relay refuses to revoke an invite. */
+  refusal: string | undefined
 }
 
 /** An owner whose group and relay take all. */
@@ -24,6 +26,7 @@ function scene(): Scene {
   const lists: number[] = []
   let invites: readonly ListedInvite[] = []
   const admissions = {
+    unanswered: [],
     get invites() {
       return invites
     },
@@ -41,16 +44,24 @@ function scene(): Scene {
     outcome: async ({ case: kind }: { case: string }) => {
       await at.asking(kind)
       // Polls wait for longer than the test.
-      return kind === 'pollJoinRequests' ? await new Promise(() => {}) : { type: 'answered' }
+      if (kind === 'pollJoinRequests') return await new Promise(() => {})
+      const { refusal: code } = at
+      return code === undefined ? { type: 'answered' } : { type: 'refused', error: { code } }
     },
   }
   const journal = { add: () => undefined, written: () => Promise.resolve() }
   const context = { agentId: OWNER, now: () => 0, random: (length: number) => randomBytes(length), journal }
   const timers = { every: () => () => undefined, later: () => () => undefined }
-  const memberships = new Map([[CHANNEL, membership]])
+  const memberships = { get: () => membership, [Symbol.iterator]: () => [membership].values() }
   const agent = { context, requests, timers, memberships, stored: { invites: [], joiners: [] } }
   const issuer = new InviteIssuer(agent as never, 'relay.test', assert.fail)
-  const at: Scene = { issuer, membership: membership as never, lists, asking: () => Promise.resolve() }
+  const at: Scene = {
+    issuer,
+    membership: membership as never,
+    lists,
+    asking: () => Promise.resolve(),
+    refusal: undefined,
+  }
   return at
 }
 
@@ -77,6 +88,23 @@ test('an invite that a removal ends before it is known is refused, instead of a 
   }
   await assert.rejects(issuer.invite(membership, LIMITS), (error) => StaticError.from(error).code === 'invite_revoked')
   assert.deepEqual(at.lists, [])
+})
+
+test('a revocation that the relay refuses is repeated with the next session, and not after that', async () => {
+  const at = scene()
+  const { issuer, membership } = at
+  const token = await issuer.invite(membership, LIMITS)
+  let asked = 0
+  at.asking = async (kind) => void (asked += Number(kind === 'revokeInvite'))
+  at.refusal = 'unavailable'
+  await issuer.revoke(token)
+  assert.equal(asked, 1)
+  at.refusal = undefined
+  for (let session = 0; session < 2; session++) {
+    issuer.opened()
+    await new Promise(setImmediate)
+    assert.equal(asked, 2)
+  }
 })
 
 /** An owner that is offline: what it commits waits. Its tick is due whenever it is called. */

@@ -382,7 +382,7 @@ async function failAt(step: Parameters<typeof failingStep>[0], fail: (store: Age
   store.write(numberedWrite(2))
   const heal = failingStep(step)
   try {
-    assert.throws(() => fail(store), /EIO/)
+    assert.throws(() => fail(store), code('store_failed', /failed \(EIO\)\. Check the disk .* restart the agent\.$/))
   } finally {
     heal()
   }
@@ -402,6 +402,25 @@ test('an error of the ring stops the agent, and nothing that was acknowledged is
   }
 })
 
+test('a full disk is called that, by the ring and by the database', async () => {
+  for (const step of ['writeSync', 'COMMIT'] as const) {
+    const store = await openStore(makeDirectory())
+    const heal = failingStep(step, 'ENOSPC')
+    try {
+      assert.throws(
+        () => {
+          store.write(numberedWrite(1))
+          store.load()
+        },
+        code('store_failed', /^The disk with .* is full\. Free some space, then restart the agent\.$/),
+      )
+    } finally {
+      heal()
+      store.close()
+    }
+  }
+})
+
 test('an error of the database stops the agent, and the ring has what it lacks', async () => {
   await failAt('COMMIT', (store) => store.load())
 })
@@ -410,13 +429,13 @@ test('an error of the database is reported when it is written to in time, withou
   const directory = makeDirectory()
   const store = await openStore(directory)
   t.mock.timers.enable({ apis: ['setTimeout'] })
-  const failures: string[] = []
-  store.onFailure((error) => failures.push(String(error)))
+  const failures: unknown[] = []
+  store.onFailure((error) => failures.push(error))
   store.write(numberedWrite(1))
   const heal = failingStep('COMMIT')
   t.mock.timers.tick(250)
   heal()
-  assert.deepEqual(failures, ['Error: EIO: i/o error'])
+  assert.ok(code('store_failed', /EIO/)(failures[0]))
   assert.throws(() => store.load(), /EIO/)
   assert.equal(failures.length, 1)
   store.close()

@@ -1,13 +1,15 @@
 /** Whom the store lets in: owner, process, identity, version; and what it says to damage. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { readAgentIdentity } from '../../src/store/agent-directory.ts'
-import { connect, databaseFile } from '../../src/store/connection.ts'
+import { connect, databaseFile, storeError } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
+import { failingStep } from './steps.ts'
 import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
 
@@ -121,6 +123,31 @@ test('an error of SQLite has a code for everybody who opens the agent', async ()
   const directory = await changed('DROP TABLE ring')
   for (const open of [openStore, readAgentIdentity]) {
     await assert.rejects(open(directory), code('internal_error', /agent\.db failed \(SQLITE_ERROR\)/))
+  }
+})
+
+test('a disk that fails below SQLite has a code of its own, and the error says what to do', () => {
+  const path = databaseFile(makeDirectory())
+  const database = connect(path, randomBytes(32))
+  database.exec('CREATE TABLE t (b BLOB)')
+  database.pragma('max_page_count = 2')
+  const fill = (): void => {
+    try {
+      database.prepare('INSERT INTO t VALUES (zeroblob(100000))').run()
+    } catch (error) {
+      throw storeError(error, path)
+    }
+  }
+  assert.throws(fill, code('store_failed', /is full\. Free some space, then restart the agent\.$/))
+  database.close()
+})
+
+test('a first start on a disk that fails has the same code', async () => {
+  const heal = failingStep('fsyncSync')
+  try {
+    await assert.rejects(openStore(makeDirectory()), code('store_failed', /failed \(EIO\)\. Check the disk/))
+  } finally {
+    heal()
   }
 })
 

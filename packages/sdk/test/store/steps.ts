@@ -19,6 +19,7 @@ const FILES = [
 
 let listener: (() => void) | undefined
 let failing: string | undefined
+let failure = 'EIO'
 
 /** From now on, for this process. Undefined: no longer. What the listener itself does is not a step. */
 export function beforeEveryStep(called: (() => void) | undefined): void {
@@ -27,9 +28,11 @@ export function beforeEveryStep(called: (() => void) | undefined): void {
 
 /** Lets a call of the file system, or a statement, fail from now on, until the returned function is called. */
 export function failingStep(
-  step: 'writeSync' | 'fdatasyncSync' | 'all' | 'COMMIT' | 'wal_checkpoint(TRUNCATE)',
+  step: 'writeSync' | 'fdatasyncSync' | 'all' | 'COMMIT' | 'wal_checkpoint(TRUNCATE)' | 'fsyncSync',
+  errno: 'EIO' | 'ENOSPC' = 'EIO',
 ): () => void {
   failing = step
+  failure = errno
   return () => (failing = undefined)
 }
 
@@ -43,7 +46,7 @@ function watch(methods: Record<string, Method>, names: readonly string[]): void 
       listener = called
       const source = (this as { readonly source?: string } | undefined)?.source
       if (failing !== undefined && [name, source, values[0]].includes(failing)) {
-        throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
+        throw Object.assign(new Error(`${failure}: the disk has failed`), { code: failure })
       }
       return original.apply(this, values)
     }

@@ -10,6 +10,7 @@ import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, wri
 import { join } from 'node:path'
 import { checkPrivateFile, isErrno, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
+import { diskFailure } from '../disk-error.ts'
 import { ALIGNMENT, NO_TAG, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
 import { type NotedRing, readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
 
@@ -177,7 +178,7 @@ export class RingFile {
       work()
     } catch (error) {
       const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error)
-      this.#failure = new StaticError('internal_error', `Writing ${this.#path} failed (${reason}).`, { cause: error })
+      this.#failure = new StaticError('store_failed', diskFailure(reason, this.#path), { cause: error })
       throw this.#failure
     }
   }
