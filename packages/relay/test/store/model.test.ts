@@ -36,6 +36,8 @@ import {
 const RUNS = Number(process.env['STATIC_MODEL_RUNS'] ?? 10)
 const CLUSTER_RUNS = Math.ceil(RUNS / 5)
 const NODES = 3
+/** Room for one record and some packed ones: most channels are unpacked whenever they are used. */
+const CACHED_BYTES = 12_000
 /** Small, so that everything happens: full channels, expiry, forgotten ids. */
 const RETENTION: Retention = {
   entryMs: 20_000,
@@ -535,7 +537,8 @@ test('three nodes over one PostgreSQL that take turns answer like one store in m
   const met = await tellMany(t, CLUSTER_RUNS, async (listener) => {
     const scratch = await emptyScratch()
     // What other nodes have acknowledged and stored counts at once.
-    const open = (): Promise<Store> => openScratch(scratch, RETENTION, listener, { lanes: 1, freshMs: 0 })
+    const options = { lanes: 1, freshMs: 0, cachedBytes: CACHED_BYTES }
+    const open = (): Promise<Store> => openScratch(scratch, RETENTION, listener, options)
     const nodes = await Promise.all(Array.from({ length: NODES }, open))
     let turns = 0
     return {

@@ -223,9 +223,7 @@ export class Lane {
       rows.begin()
       await assume(rows, [...fast] as Append[])
       const accounts = rows.channels.accounts()
-      const sizes = rows.accounts.fetch(accounts)
-      sizes.catch(() => {})
-      if (!rows.accounts.assumeKnown(accounts)) await sizes
+      await rows.accounts.assumeKnown(accounts)
       const answers = calls.map((call) => {
         const isFast = fast.has(call) && !rows.channels.isDamaged((call as Append).request.channel)
         const answer = isFast ? this.#call(call, true) : undefined
@@ -237,9 +235,9 @@ export class Lane {
       const isPlain = stored.length > 0 && stored.every(({ result }) => !('pressure' in result))
       const storing = isPlain && rows.storeIfCurrent(stored.length)
       if (storing) doubt = { answers, proof: rows.proof() }
-      // What is read beside it cannot undo it: without these answers, nobody would be told of what was stored.
-      const [isDone] = await Promise.all([storing, sizes.catch((error: unknown) => this.#blame(error))])
-      if (!isDone) {
+      // Nobody waits for what is read behind it, nor can that undo it.
+      rows.accounts.refresh(accounts).catch((error: unknown) => this.#blame(error))
+      if (!(await storing)) {
         rows.rewind()
         return undefined
       }

@@ -150,7 +150,7 @@ export async function assume({ channels, ids, accounts }: PostgresRows, calls: r
   if (unknown.size === 0) return
   const theirs = calls.filter(({ request }) => unknown.has(request.channel))
   const likely = theirs.flatMap(({ request: { actor } }) => actor.account ?? [])
-  await settled([channels.read([...unknown]), accounts.fetch(likely)])
+  await settled([channels.read([...unknown]), accounts.assumeKnown(likely)])
 }
 
 /** Locks and reads what the calls need. Again after a rewind: what is known is not read twice. */

@@ -1,6 +1,7 @@
 /** One connection to PostgreSQL. Statements are sent as they come and answered in order, so that many share a round trip. */
 import { createHash } from 'node:crypto'
 import pg from 'pg'
+import { fromHex } from '@static/protocol'
 import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
 
 /** A prepared statement. Its name follows from its text: two versions behind one pooler never run each other's SQL. */
@@ -22,6 +23,7 @@ const STATEMENT_MS = 10_000
 /** If the network drops packets silently, no response ever arrives: the client needs its own timeout. */
 const ANSWER_MS = 12_000
 const END_MS = 1000
+const SHORT_BYTES = 256
 /** The function of PostgreSQL that waits until a commit is on the standby; its messages name it in every language. */
 const SYNC_WAIT = 'SyncRepWaitForLSN'
 
@@ -129,6 +131,8 @@ export class Session {
 
 /** From the form `\\x0123`. */
 function parseBytes(text: string): Uint8Array {
+  // Ids, hashes and receipts may be remembered for long: they must not keep the rest of Node's pool in memory.
+  if (text.length <= 2 + 2 * SHORT_BYTES) return fromHex(text.slice(2))
   const { buffer, byteOffset, length } = Buffer.from(text.slice(2), 'hex')
   return new Uint8Array(buffer, byteOffset, length)
 }

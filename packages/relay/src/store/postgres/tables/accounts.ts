@@ -3,10 +3,10 @@
  * meanwhile, so it is read again after a while.
  */
 import type { Account, Time } from '../../../ports.ts'
-import { type AccountRecord, newAccount } from '../../ledger/state.ts'
+import type { AccountRecord } from '../../ledger/state.ts'
 import { intact, sealed } from '../../sqlite/checksum.ts'
 import { Missing, type Table } from '../facts.ts'
-import { statement } from '../session.ts'
+import { type Row, statement } from '../session.ts'
 import { type Transaction, ask, send } from '../write.ts'
 
 const SIZES = statement(`
@@ -21,14 +21,15 @@ const PUT = statement(`INSERT INTO accounts VALUES ($1, $2, $3, $4, $5, $6)
   account_bytes = excluded.account_bytes, told_at = excluded.told_at, checksum = excluded.checksum
   WHERE accounts.told_at <= excluded.told_at`)
 
-/** Number of accounts in memory. */
-const MAX_ACCOUNTS = 20_000
+/** Number of accounts in memory: as many as channels of accounts that have only one. Each takes about 250 bytes. */
+const MAX_ACCOUNTS = 120_000
 
 type AllotmentRow = readonly [string, string, number | null, number | null, Time]
 
+const NO_LIMITS: AllotmentRow = ['', '', null, null, 0]
+
 /** An account as last read, with what this node has added since. */
-interface Known {
-  readonly record: AccountRecord
+interface Known extends Omit<AccountRecord, 'account'> {
   /** When it was read, by the monotonic clock. */
   readonly at: number
 }
@@ -44,6 +45,9 @@ export class AccountTable implements Table {
   /** Copies of the records that the batch may change. */
   readonly #live = new Map<string, { readonly record: AccountRecord; readonly bytes: number }>()
   readonly #allotted = new Set<AccountRecord>()
+  /** What is read behind the batches that were decided on aged sizes. */
+  readonly #reading = new Map<string, Promise<void>>()
+  #settle: () => void = () => {}
   /** Sizes from before do not count as known. */
   #since = -Infinity
   #isAgedEnough = false
@@ -69,15 +73,37 @@ export class AccountTable implements Table {
   rewind(): void {
     this.#live.clear()
     this.#allotted.clear()
+    this.#settle()
   }
 
   /**
-   * Takes aged sizes for current while new ones are read, for this batch: other nodes can add more than that before they
-   * are read again. Returns false if one is not known at all, or if sizes must be current.
+   * Takes aged sizes for current, for this batch: new ones are read behind it (`refresh`), and other nodes can add more
+   * than that before they are read again. Reads those that are not known at all, or all if sizes must be current.
    */
-  assumeKnown(accounts: readonly Account[]): boolean {
-    this.#isAgedEnough = this.#freshMs > 0 && accounts.every((account) => this.#known.has(keyOf(account)))
-    return this.#isAgedEnough
+  async assumeKnown(accounts: readonly Account[]): Promise<void> {
+    this.#isAgedEnough = this.#freshMs > 0
+    const isUnknown = (account: Account): boolean => !this.#isAgedEnough || !this.#known.has(keyOf(account))
+    await this.#refreshed(accounts)
+    await this.fetch(accounts.filter(isUnknown))
+  }
+
+  /**
+   * Reads aged sizes behind what the batch has sent. They count once the batch is committed or forgotten; who needs them
+   * then waits for them.
+   */
+  refresh(accounts: readonly Account[]): Promise<void> {
+    const aged = this.#aged(accounts)
+    if (aged.size === 0) return Promise.resolve()
+    const { promise: settled, resolve } = Promise.withResolvers<void>()
+    this.#settle = resolve
+    const refreshed = Promise.all([this.#read(aged), settled]).then(([rows]) => this.#note(rows))
+    const over = refreshed
+      .catch(() => {})
+      .then(() => {
+        for (const key of aged.keys()) this.#reading.delete(key)
+      })
+    for (const key of aged.keys()) this.#reading.set(key, over)
+    return refreshed
   }
 
   get(account: Account): AccountRecord {
@@ -86,8 +112,9 @@ export class AccountTable implements Table {
     if (live) return live.record
     const known = this.#known.get(key)
     if (!known || !(this.#isAgedEnough || this.#isFresh(known))) throw new Missing(() => this.fetch([account]))
-    const record = { ...known.record }
-    this.#live.set(key, { record, bytes: record.bytes })
+    const { bytes, channelBytes, accountBytes, reportedAt } = known
+    const record = { account, bytes, channelBytes, accountBytes, reportedAt }
+    this.#live.set(key, { record, bytes })
     return record
   }
 
@@ -97,24 +124,9 @@ export class AccountTable implements Table {
 
   /** Reads the accounts that are not known, or not any more. */
   async fetch(accounts: readonly Account[]): Promise<void> {
-    const unknown = new Map<string, Account>()
-    for (const account of accounts) {
-      const key = keyOf(account)
-      const known = this.#known.get(key)
-      if (!known || !this.#isFresh(known)) unknown.set(key, account)
-    }
-    if (unknown.size === 0) return
-    const asked = [...unknown.values()]
-    const rows = await ask(this.#transaction, SIZES, [asked.map(({ id }) => id), asked.map(({ mode }) => mode)])
-    for (const [id, mode, bytes, ...row] of rows) {
-      const account = { id, mode } as Account
-      const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
-      const record = { ...newAccount(account), ...(limits ? readLimits(limits) : {}), bytes: bytes as number }
-      const key = keyOf(account)
-      // At the end, also if another lane has read it meanwhile.
-      this.#known.delete(key)
-      this.#known.set(key, { record, at: performance.now() })
-    }
+    await this.#refreshed(accounts)
+    const aged = this.#aged(accounts)
+    if (aged.size > 0) this.#note(await this.#read(aged))
   }
 
   /** Their sizes have changed without the ledger. */
@@ -135,8 +147,48 @@ export class AccountTable implements Table {
     for (const [key, { record, bytes }] of this.#live) {
       const known = this.#known.get(key)
       // Other lanes may have added to it meanwhile.
-      if (known) known.record.bytes += record.bytes - bytes
+      if (known) known.bytes += record.bytes - bytes
       if (known && this.#allotted.has(record)) this.#known.delete(key)
+    }
+    this.#settle()
+  }
+
+  /** Waits for sizes that are read behind earlier batches. */
+  async #refreshed(accounts: readonly Account[]): Promise<void> {
+    if (this.#reading.size > 0)
+      await Promise.all(accounts.flatMap((account) => this.#reading.get(keyOf(account)) ?? []))
+  }
+
+  #aged(accounts: readonly Account[]): Map<string, Account> {
+    const aged = new Map<string, Account>()
+    for (const account of accounts) {
+      const key = keyOf(account)
+      const known = this.#known.get(key)
+      if (!known || !this.#isFresh(known)) aged.set(key, account)
+    }
+    return aged
+  }
+
+  #read(accounts: ReadonlyMap<string, Account>): Promise<Row[]> {
+    const asked = [...accounts.values()]
+    return ask(this.#transaction, SIZES, [asked.map(({ id }) => id), asked.map(({ mode }) => mode)])
+  }
+
+  #note(rows: readonly Row[]): void {
+    for (const [id, mode, bytes, ...row] of rows) {
+      const account = { id, mode } as Account
+      const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
+      const [, , channelBytes, accountBytes, reportedAt] = limits ?? NO_LIMITS
+      const key = keyOf(account)
+      // At the end, also if another lane has read it meanwhile.
+      this.#known.delete(key)
+      this.#known.set(key, {
+        bytes: bytes as number,
+        channelBytes: channelBytes ?? undefined,
+        accountBytes: accountBytes ?? undefined,
+        reportedAt,
+        at: performance.now(),
+      })
     }
   }
 
@@ -147,8 +199,4 @@ export class AccountTable implements Table {
 
 function keyOf({ id, mode }: Account): string {
   return `${mode} ${id}`
-}
-
-function readLimits([, , channelBytes, accountBytes, reportedAt]: AllotmentRow): Partial<AccountRecord> {
-  return { channelBytes: channelBytes ?? undefined, accountBytes: accountBytes ?? undefined, reportedAt }
 }

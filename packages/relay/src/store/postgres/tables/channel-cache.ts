@@ -1,15 +1,25 @@
-/** Channel records that a lane remembers from one transaction to the next, each with the version it was read at. */
+/**
+ * Channel records that a lane remembers from one transaction to the next, each with the version it was read at. Those that
+ * were not used for longest are packed.
+ */
 import type { ChannelId } from '../../../ports.ts'
 import type { Channel } from '../../ledger/state.ts'
 import type { KnownAccounts } from './accounts.ts'
+import type { Kept } from './kept.ts'
+import { pack, unpack } from './packed-channel.ts'
 
-/** Approximate memory limit for the records of all lanes, and the approximate size of their parts. */
-export const CACHED_BYTES: number = 64 * 1_048_576
-const CHANNEL_BYTES = 4096
-const MEMBER_BYTES = 800
+/** Approximate memory limit for the records of all lanes. */
+export const CACHED_BYTES: number = 128 * 1_048_576
+/** How much of it is for records that are not packed. */
+const KEPT_SHARE = 0.5
+/** What the parts of a record take, as measured; a member with its receipt. */
+const CHANNEL_BYTES = 2600
+const MEMBER_BYTES = 900
 const FORMER_BYTES = 1200
-const SENDER_BYTES = 600
+const SENDER_BYTES = 560
 const POSITION_BYTES = 300
+/** What a packed record takes besides its bytes: its id, and its place in the list. */
+const PACKED_BYTES = 128
 
 /** What a lane may remember. */
 export interface CacheOptions {
@@ -22,24 +32,23 @@ export interface CacheOptions {
   readonly accounts: KnownAccounts
 }
 
-/** A channel as it is in the database, or as the current transaction has changed it. */
-export interface Kept {
-  readonly channel: Channel
-  version: number
-  /** When its members were read, by the monotonic clock: acknowledgements do not raise the version. */
-  membersAt: number
-}
-
 function weigh({ members, former, senders, recent }: Channel): number {
   const people = members.size * MEMBER_BYTES + former.size * FORMER_BYTES + senders.size * SENDER_BYTES
   return CHANNEL_BYTES + people + recent.length * POSITION_BYTES
+}
+
+function weighPacked(packed: string): number {
+  return PACKED_BYTES + packed.length
 }
 
 /** The channels in memory, in the order of their last use. */
 export class ChannelCache {
   readonly #limit: number
   readonly #kept = new Map<ChannelId, { readonly kept: Kept; readonly weight: number }>()
-  #weight = 0
+  /** Used before those above. */
+  readonly #packed = new Map<ChannelId, string>()
+  #keptWeight = 0
+  #packedWeight = 0
 
   /** `limit` is the approximate memory limit in bytes. */
   constructor(limit: number) {
@@ -48,33 +57,54 @@ export class ChannelCache {
 
   /** Number of cached channels and their approximate size. */
   get size(): { readonly channels: number; readonly bytes: number } {
-    return { channels: this.#kept.size, bytes: this.#weight }
+    return { channels: this.#kept.size + this.#packed.size, bytes: this.#keptWeight + this.#packedWeight }
   }
 
+  /** Until the next `put`, the same record for the same id. */
   get(id: ChannelId): Kept | undefined {
+    const packed = this.#packed.get(id)
+    if (packed !== undefined) {
+      this.drop(id)
+      this.#add(unpack(packed))
+    }
     return this.#kept.get(id)?.kept
   }
 
-  /** Remembers a channel as used last, and forgets those that were not used for longest. */
+  /** Remembers a channel as used last. Packs those that were not used for longest, and forgets them in the end. */
   put(kept: Kept): void {
-    const { id } = kept.channel
-    this.drop(id)
-    const weight = weigh(kept.channel)
-    this.#kept.set(id, { kept, weight })
-    this.#weight += weight
-    for (const oldest of this.#kept.keys()) {
-      if (this.#weight <= this.#limit || this.#kept.size === 1) return
-      this.drop(oldest)
+    this.drop(kept.channel.id)
+    this.#add(kept)
+    for (const [id, { kept: oldest }] of this.#kept) {
+      if (this.#keptWeight <= this.#limit * KEPT_SHARE || this.#kept.size === 1) break
+      this.drop(id)
+      const packed = pack(oldest)
+      this.#packed.set(id, packed)
+      this.#packedWeight += weighPacked(packed)
+    }
+    for (const id of this.#packed.keys()) {
+      if (this.#keptWeight + this.#packedWeight <= this.#limit) break
+      this.drop(id)
     }
   }
 
   drop(id: ChannelId): void {
-    this.#weight -= this.#kept.get(id)?.weight ?? 0
+    const packed = this.#packed.get(id)
+    if (packed !== undefined) this.#packedWeight -= weighPacked(packed)
+    this.#packed.delete(id)
+    this.#keptWeight -= this.#kept.get(id)?.weight ?? 0
     this.#kept.delete(id)
   }
 
   clear(): void {
     this.#kept.clear()
-    this.#weight = 0
+    this.#packed.clear()
+    this.#keptWeight = 0
+    this.#packedWeight = 0
+  }
+
+  #add(kept: Kept): void {
+    const weight = weigh(kept.channel)
+    this.#kept.set(kept.channel.id, { kept, weight })
+    this.#keptWeight += weight
   }
 }

@@ -14,7 +14,7 @@ import {
 } from '../../sqlite/records.ts'
 import type { Row, Statement } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
-import type { Kept } from './channel-cache.ts'
+import type { Kept } from './kept.ts'
 import {
   CHANNEL_COLUMNS,
   END_COLUMNS,

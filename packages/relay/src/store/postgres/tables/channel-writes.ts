@@ -6,7 +6,7 @@ import { checksum, sealed } from '../../sqlite/checksum.ts'
 import { type ChannelRow, channelRow, memberRow, senderRow } from '../../sqlite/records.ts'
 import { type Row, statement } from '../session.ts'
 import { Blob, type NumberRow, type Transaction, bytea, columns, send } from '../write.ts'
-import type { Kept } from './channel-cache.ts'
+import type { Kept } from './kept.ts'
 
 const ADD = statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, last_index, last_hash,
   head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot,

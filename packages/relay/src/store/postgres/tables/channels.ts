@@ -11,7 +11,7 @@ import { readChannel } from '../../sqlite/records.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import type { Row } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
-import { type CacheOptions, ChannelCache, type Kept } from './channel-cache.ts'
+import { type CacheOptions, ChannelCache } from './channel-cache.ts'
 import {
   type Loading,
   completeChannels,
@@ -25,6 +25,7 @@ import {
 } from './channel-loader.ts'
 import { ACTING, FOUNDING, HEADS, LOCK, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
+import type { Kept } from './kept.ts'
 import type { LogTable } from './log.ts'
 import { Trust } from './trust.ts'
 
