@@ -107,6 +107,19 @@ for (const engine of ['sqlite', 'postgres'] as const) {
       await one.spend('a', context())
     })
 
+    test('a node that has found it reached refuses without asking the database', async () => {
+      const [one, other] = nodes(1)
+      one.refuseIfFull('a', context())
+      await one.spend('a', context())
+      one.refuseIfFull('a', context())
+      await assert.rejects(one.spend('a', context()), refused)
+      assert.throws(() => one.refuseIfFull('a', context()), refused)
+      one.refuseIfFull('b', context())
+      other.refuseIfFull('a', context())
+      pass(1000)
+      one.refuseIfFull('a', context())
+    })
+
     test('what failed counts beyond the limit, too', async () => {
       const [one, other] = nodes(1)
       for (let i = 0; i < 3; i++) await one.add('a')

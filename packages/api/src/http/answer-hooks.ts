@@ -5,6 +5,7 @@ import type { Limits } from '../rules/limits.ts'
 import { plainAddress, subjectOf } from '@static/node/address'
 import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
+import { SlowRefusals } from './slow-refusals.ts'
 
 /** The methods of the log that these hooks use. */
 export type AnswerLog = Pick<Logger, 'debug' | 'info' | 'isLevelEnabled'>
@@ -39,6 +40,7 @@ export function addAnswerHooks(
     beginAnswer(request, reply, common)
     done()
   })
+  const refusals = new SlowRefusals()
   let closing = false
   app.addHook('preClose', (done) => {
     closing = true
@@ -48,7 +50,7 @@ export function addAnswerHooks(
     // A keep-alive connection would delay the shutdown.
     if (closing) reply.header('connection', 'close')
     addRateHeaders(request, reply, limits)
-    done()
+    refusals.send(reply.statusCode, done)
   })
   app.addHook('onResponse', (request, reply, done) => {
     logAnswer(request, reply, log, logClients)

@@ -115,6 +115,7 @@ export class Accounts {
 
   /** The account with this e-mail address, if the password is correct. */
   async byEmail(email: string, password: string, context: RateContext): Promise<AccountRecord> {
+    this.#passwords.refuseFlood(context)
     const account = isEmail(email) ? await this.#store.accounts.byEmail(email) : undefined
     return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), context)
   }

@@ -35,6 +35,14 @@ export class Passwords {
     this.#audit = audit
   }
 
+  /**
+   * Throws `rate_limited` for an address that has just failed too often. Call it before anything is looked up: a flood of
+   * attempts must not become one of queries.
+   */
+  refuseFlood(context: RateContext): void {
+    this.#limits.failures.refuseIfFull(context.address, context)
+  }
+
   /** Hashes a new password. */
   hash(password: string): Promise<string> {
     return this.#hasher.hash(normal(password))

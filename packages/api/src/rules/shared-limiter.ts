@@ -56,6 +56,11 @@ export class SharedLimiter {
     return window.count
   }
 
+  /** Throws `rate_limited` if this node has just found the limit reached. Asks nobody. */
+  refuseIfFull(subject: string, context: RateContext): void {
+    for (const key of keysOf(subject)) this.#refuseIfFull(key, context)
+  }
+
   /** Counts one, even if the limit is reached. */
   async add(subject: string): Promise<void> {
     for (const key of keysOf(subject)) await this.#ask(key, Number.MAX_SAFE_INTEGER)
@@ -90,12 +95,16 @@ export class SharedLimiter {
   }
 
   async #spendOne(subject: string, limit: number, context: RateContext): Promise<RateWindow> {
-    const now = this.#now()
-    const known = this.#open(subject, now)
-    if (known && now >= known.fullAt && now - known.fullAt < FULL_MS) throw this.#policy.refusal(known, now, context)
+    this.#refuseIfFull(subject, context)
     const { isFull, ...window } = await this.#ask(subject, limit)
-    if (isFull) throw this.#policy.refusal(window, now, context)
+    if (isFull) throw this.#policy.refusal(window, this.#now(), context)
     return window
+  }
+
+  #refuseIfFull(key: string, context: RateContext): void {
+    const now = this.#now()
+    const known = this.#open(key, now)
+    if (known && now >= known.fullAt && now - known.fullAt < FULL_MS) throw this.#policy.refusal(known, now, context)
   }
 
   async #ask(subject: string, limit: number): Promise<RateWindow & { readonly isFull: boolean }> {

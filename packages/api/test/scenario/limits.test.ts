@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { crc32 } from 'node:zlib'
 import { base62, makeApiKey, parseApiKey } from '../../src/secrets/api-key.ts'
+import type { RateState } from '../../src/rules/rate-policy.ts'
 import { assertProblem, type Answer, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 const MINUTE = 60_000
@@ -106,10 +107,33 @@ onEachEngine('rate limits', (engine) => {
     assert.notEqual(cookieOf(answer), '')
   })
 
+  test('an address that has failed too often does not use up the checks of others', async () => {
+    bench.clock.now += 3600_000
+    const { email, password } = await bench.signUp()
+    const guess = (name: string): Promise<Answer> =>
+      bench.call('POST', '/v1/sessions', { body: { email: name, password: 'wrong one' } })
+    for (let at = 0; at < 20; at++) assertProblem(await guess(`nobody-${at}@example.com`), 401, 'invalid_credentials')
+    refused(await guess('nobody-20@example.com'), 'failures', 60)
+    const guesses = await Promise.all(Array.from({ length: 20 }, () => guess(email)))
+    for (const answer of guesses) refused(answer, 'failures', 60)
+    const elsewhere = { address: '192.0.2.8', rates: [] }
+    await bench.api.service.sessions.signIn(email, password, undefined, elsewhere)
+    assert.deepEqual(
+      elsewhere.rates.map(({ policy, remaining }: RateState) => [policy, remaining]),
+      [
+        ['passwords-per-address', 4],
+        ['passwords', 19],
+        ['failures', 19],
+      ],
+    )
+    bench.clock.now += MINUTE
+  })
+
   test('one address cannot use up the password checks of an account', async () => {
     bench.clock.now += 3600_000
     const { email, password } = await bench.signUp()
-    for (let i = 0; i < 40; i++) await bench.call('POST', '/v1/sessions', { body: { email, password: 'wrong one' } })
+    const body = { email, password: 'wrong one' }
+    await Promise.all(Array.from({ length: 40 }, () => bench.call('POST', '/v1/sessions', { body })))
     const { sessions } = bench.api.service
     const elsewhere = { address: '192.0.2.9', rates: [] }
     assert.equal((await sessions.signIn(email, password, undefined, elsewhere)).account.email, email)
