@@ -1,10 +1,10 @@
 /**
- * `npm run bench -- pairs OTHER_CHECKOUT [--only=KIND] [--hops] [--json]`: this checkout against another one (with its
+ * `npm run bench -- pairs OTHER_CHECKOUT [--only=KIND [--count=N]] [--hops] [--json]`: this checkout against another one (with its
  * packages installed). Both systems are alive and warm at once and get short bursts in turn, because the same code runs
  * up to twice as slow from one minute to the next. Prints medians of ratios, this one by the other: below 1, this one is
  * cheaper. `--hops` stamps each hop of round trips instead and prints how long each took; the stamps cost time, so
- * nothing else is measured then. `--only=rounds` (or `messages`, `fanOut`, `requests`) runs the bursts of one kind.
- * `--json` prints the figures as JSON.
+ * nothing else is measured then. `--only=rounds` (or `messages`, `fanOut`, `requests`) runs the bursts of one kind, and
+ * `--count=8000` makes each of them that long. `--json` prints the figures as JSON.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -33,7 +33,10 @@ const words = process.argv.slice(2)
 const [given] = words.filter((word) => !word.startsWith('--'))
 const withHops = words.includes('--hops')
 const asJson = words.includes('--json')
-const only = words.find((word) => word.startsWith('--only='))?.slice('--only='.length)
+const valueOf = (flag: string): string | undefined =>
+  words.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1)
+const only = valueOf('--only')
+const count = valueOf('--count')
 if (given === undefined) {
   console.log('No other checkout to compare with. Run `npm run bench -- pairs PATH`.')
   process.exit(0)
@@ -41,6 +44,10 @@ if (given === undefined) {
 const KINDS: readonly string[] = ['rounds', 'messages', 'fanOut', 'requests'] satisfies Burst['kind'][]
 if (only !== undefined && !KINDS.includes(only)) {
   console.log(`Unknown kind of burst: ${only}. Known: ${KINDS.join(', ')}.`)
+  process.exit(1)
+}
+if (count !== undefined && (only === undefined || !/^[1-9]\d{0,6}$/.test(count))) {
+  console.log(`--count=${count} must be a whole number from 1 to 9999999, together with --only=KIND.`)
   process.exit(1)
 }
 const say = (text: string): void => void process.stderr.write(`${text}\n`)
@@ -129,7 +136,9 @@ function bursts(ways: readonly Way[]): readonly Burst[] {
     { kind: 'fanOut', way, count: 300 },
   ])
   all.push({ kind: 'requests', count: 1000 })
-  return only === undefined ? all : all.filter(({ kind }) => kind === only)
+  if (only === undefined) return all
+  const chosen = all.filter(({ kind }) => kind === only)
+  return count === undefined ? chosen : chosen.map((burst) => ({ ...burst, count: Number(count) }))
 }
 
 /** Each side gets the burst, and neither always goes first. */
