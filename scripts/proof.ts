@@ -1,6 +1,7 @@
 /** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
 import { join, resolve } from 'node:path'
 import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
+import { ensureNats } from './nats.ts'
 import { recordPromises } from './promises.ts'
 import { fail, run } from './step.ts'
 
@@ -22,6 +23,11 @@ const node = (file: string, words: readonly string[], env: Record<string, string
   run(process.execPath, [file, ...words], env, (text) => {
     output += text
   })
+
+async function chaos(words: readonly string[], env: Record<string, string> = {}): Promise<number> {
+  const strace = await ensureDebian('strace', '/usr/bin/strace', 'The chaos proof')
+  return node('lab/chaos/proof.ts', ['--strace', strace, ...words], env)
+}
 
 /** Tests that kill more often with STATIC_CRASH=all. */
 const CRASHES = [
@@ -145,9 +151,16 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   chaos: {
     about:
       'kill, stop, cut off and starve a relay, an API and agents in both languages: [--seed 1] [--seeds 3] [--kills 40]',
+    option: '--seeds N',
+    prove: (words) => chaos(words),
+  },
+  'chaos-cluster': {
+    about: 'the same with three relay nodes over PostgreSQL and NATS: [--seed 1] [--seeds 3] [--kills 40]',
+    option: '--seeds N',
     prove: async (words) => {
-      const strace = await ensureDebian('strace', '/usr/bin/strace', 'The chaos proof')
-      return node('lab/chaos/proof.ts', ['--strace', strace, ...words])
+      await ensureDebian('postgresql', '/usr/lib/postgresql/*/bin/postgres', 'The chaos proof')
+      const nats = await ensureNats(resolve(import.meta.dirname, '../.cache'))
+      return chaos(['--cluster', ...words], { STATIC_TEST_NATS: nats })
     },
   },
   dos: {

@@ -4,10 +4,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Below, randomBelow } from '@static/testkit/random'
 import { check, unread } from './check/check.ts'
 import { countAnswered } from './check/requests.ts'
-import { FAULTS, schedule, type Scene } from './faults.ts'
+import { type Faults, schedule, type Scene } from './faults/fault.ts'
 import { type History, isInside, notesOf } from './history.ts'
 import { Life } from './life.ts'
 import type { AgentProcess } from './world/agent.ts'
+import type { Servers } from './world/servers.ts'
 import { type Cast, World } from './world/world.ts'
 
 const MEBIBYTE = 1024 * 1024
@@ -16,12 +17,13 @@ const MOST_GROWTH_BYTES = 128 * MEBIBYTE
 const MOST_GROWTH_DESCRIPTORS = 16
 
 /** How to run it. */
-export interface Run {
+export interface Run<Kind extends Servers> {
   readonly seed: number
+  readonly startServers: Parameters<typeof World.start<Kind>>[0]
   /** Processes to kill with SIGKILL. */
   readonly kills: number
-  /** The names of those that may happen. */
-  readonly faults: readonly string[]
+  /** Those that may happen. */
+  readonly faults: Faults<Kind>
   /** The first owns the channel, the second is never killed. */
   readonly stayers: readonly Cast[]
   readonly visitors: readonly Cast[]
@@ -59,11 +61,11 @@ interface Size {
 }
 
 /** Runs it once. */
-export async function run(options: Run): Promise<Report> {
+export async function run<Kind extends Servers>(options: Run<Kind>): Promise<Report> {
   // What one does must not depend on how often another draws.
   const chance = (part: number): Below => randomBelow(options.seed * 16 + part)
   const below = chance(0)
-  await using world = await World.start(chance(1))
+  await using world = await World.start(options.startServers, chance(1))
   const stayers = await Promise.all(options.stayers.map((cast) => world.add(cast, options.pauseMs)))
   const visitors = await Promise.all(options.visitors.map((cast) => world.add(cast, options.pauseMs)))
   const [owner, witness] = stayers
@@ -81,7 +83,7 @@ export async function run(options: Run): Promise<Report> {
   living.catch(() => {})
   const mortals = world.agents.filter((agent) => agent !== witness)
   const { mostFaultMs: mostMs, strace } = options
-  const scene: Scene = {
+  const scene: Scene<Kind> = {
     world,
     below,
     mostMs,
@@ -89,7 +91,7 @@ export async function run(options: Run): Promise<Report> {
     mortal: () => pick(mortals, below),
     anyone: () => pick(world.agents, below),
   }
-  const sizes = (): Size[] => [witness.databasePid, world.servers.relayPid].map(sizeOf)
+  const sizes = (): Size[] => [witness.databasePid, ...world.servers.relayPids].map(sizeOf)
   const done = await failAround(scene, options, living, sizes)
   over.abort()
   await living
@@ -113,16 +115,16 @@ export async function run(options: Run): Promise<Report> {
 }
 
 /** One fault after the other. */
-async function failAround(
-  scene: Scene,
-  { kills, faults, faultPauseMs, say }: Run,
+async function failAround<Kind extends Servers>(
+  scene: Scene<Kind>,
+  { kills, faults, faultPauseMs, say }: Run<Kind>,
   living: Promise<void>,
   sizes: () => Size[],
 ): Promise<{ kills: number; faults: number; sizes: Size[] }> {
   const done = { kills: 0, faults: 0, sizes: sizes() }
   for (const name of schedule(scene.below, kills, faults)) {
     say(`fault ${done.faults + 1}, ${done.kills} kills: ${name}`)
-    const fault = FAULTS[name]
+    const fault = faults[name]
     await Promise.race([fault?.happen(scene), living])
     done.kills += fault?.kills ?? 0
     done.faults++
@@ -133,9 +135,12 @@ async function failAround(
 }
 
 /** The faults are over: waits until all is read. */
-async function settle(world: World, { drainMs, say }: Run): Promise<{ drainMs: number; wrong: string[] }> {
+async function settle(
+  world: World,
+  { drainMs, say }: Pick<Run<Servers>, 'drainMs' | 'say'>,
+): Promise<{ drainMs: number; wrong: string[] }> {
   say('the faults are over')
-  await world.servers.reviveRelay()
+  await world.servers.revive()
   for (const agent of world.agents) {
     agent.isTalking = false
     agent.start()
@@ -173,9 +178,10 @@ async function agree(world: World, end: AbortSignal): Promise<void> {
 }
 
 function growth(before: readonly Size[], after: readonly Size[]): string[] {
-  return ['the agent that was never killed', 'the relay'].flatMap((name, at) => {
-    const [old, now] = [before[at], after[at]]
-    if (!old || !now) return []
+  return after.flatMap((now, at) => {
+    const old = before[at]
+    const name = at === 0 ? 'the agent that was never killed' : `node ${at} of the relay`
+    if (!old) return []
     const faults: string[] = []
     if (now.bytes > old.bytes + MOST_GROWTH_BYTES) {
       faults.push(`${name} has grown from ${old.bytes / MEBIBYTE} to ${now.bytes / MEBIBYTE} MiB`)

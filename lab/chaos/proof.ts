@@ -1,14 +1,20 @@
 /**
  * `npm run proof -- chaos [--seeds 3] [--seed N] [--kills 40] [--faults NAMES]`: a relay, an API and agents in TypeScript and Python over
  * QUIC and gRPC, as processes, while they are killed, stopped, cut off, and their disks and clocks fail; members come, go
- * and are removed meanwhile. The histories are kept in `.cache/chaos`.
+ * and are removed meanwhile. With `--cluster` (`npm run proof -- chaos-cluster`) the relay has three nodes over PostgreSQL and NATS. The
+ * histories are kept in `.cache/chaos`.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { fail, say } from '../../scripts/step.ts'
-import { FAULTS } from './faults.ts'
+import { type Faults } from './faults/fault.ts'
+import { ONE_NODE_FAULTS } from './faults/one-node.ts'
+import { SEVERAL_NODES_FAULTS } from './faults/several-nodes.ts'
 import { type Report, run, type Run } from './machine.ts'
+import { OneNode } from './world/one-node.ts'
+import type { Servers } from './world/servers.ts'
+import { SeveralNodes } from './world/several-nodes.ts'
 
 const KEPT = resolve(import.meta.dirname, '../../.cache/chaos')
 
@@ -17,13 +23,13 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '3' },
     seed: { type: 'string', default: '1' },
     kills: { type: 'string', default: '40' },
-    faults: { type: 'string', default: Object.keys(FAULTS).join() },
+    faults: { type: 'string' },
     strace: { type: 'string' },
+    cluster: { type: 'boolean', default: false },
   },
 })
-const SETTINGS: Omit<Run, 'seed'> = {
+const SETTINGS: Omit<Run<Servers>, 'seed' | 'startServers' | 'faults'> = {
   kills: Number(values.kills),
-  faults: values.faults.split(','),
   stayers: [
     { name: 'owner', language: 'typescript', way: 'grpc' },
     { name: 'witness', language: 'typescript', way: 'quic' },
@@ -45,11 +51,30 @@ const SETTINGS: Omit<Run, 'seed'> = {
   say: (line) => process.stderr.write(`  ${line}\n`),
 }
 
+/** Those that may happen. */
+function chosen<Kind extends Servers>(all: Faults<Kind>): Faults<Kind> {
+  const names = values.faults?.split(',') ?? Object.keys(all)
+  const unknown = names.filter((name) => !Object.hasOwn(all, name))
+  if (unknown.length > 0) fail(`Unknown faults: ${unknown.join()}. Known: ${Object.keys(all).join()}.`)
+  return Object.fromEntries(Object.entries(all).filter(([name]) => names.includes(name)))
+}
+
+function runOnce(seed: number): Promise<Report> {
+  return values.cluster
+    ? run({
+        ...SETTINGS,
+        seed,
+        faults: chosen(SEVERAL_NODES_FAULTS),
+        startServers: (workspace) => SeveralNodes.start(workspace),
+      })
+    : run({ ...SETTINGS, seed, faults: chosen(ONE_NODE_FAULTS), startServers: (workspace) => OneNode.start(workspace) })
+}
+
 const reports: Report[] = []
 const seeds = Array.from({ length: Number(values.seeds) }, (_, at) => Number(values.seed) + at)
 for (const seed of seeds) {
   say(`Seed ${seed}`)
-  const report = await run({ ...SETTINGS, seed })
+  const report = await runOnce(seed)
   const { histories, wrong, ...figures } = report
   process.stdout.write(`seed ${seed}: ${JSON.stringify(figures)}\n`)
   mkdirSync(KEPT, { recursive: true })
@@ -61,12 +86,15 @@ for (const seed of seeds) {
 }
 const sum = (key: 'kills' | 'faults' | 'acknowledged' | 'answered' | 'receipts'): number =>
   reports.reduce((total, report) => total + report[key], 0)
-const runs = `seeds ${seeds.join(', ')}: ${sum('kills')} kills in ${sum('faults')} faults`
+const place = values.cluster ? 'chaos on three nodes' : 'chaos'
+const [first, last] = [seeds[0], seeds.at(-1)]
+const range = first === last ? `seed ${first}` : `seeds ${first} to ${last}`
+const runs = `${place}, ${range}: ${sum('kills')} kills in ${sum('faults')} faults`
 const slowest = Math.max(...reports.map(({ drainMs }) => drainMs)) / 1000
 process.stdout.write(
-  `promise T1: chaos, ${runs}: ${sum('acknowledged')} messages acknowledged, 0 lost, all read within ${slowest.toFixed(0)} s\n`,
+  `promise T1: ${runs}: of ${sum('acknowledged')} messages acknowledged, 0 lost, 0 doubled, all read within ${slowest.toFixed(0)} s\n`,
 )
 process.stdout.write(
-  `promise T4: chaos, ${runs}: 0 of ${sum('acknowledged')} messages doubled, ${sum('answered')} requests answered once, ${sum('receipts')} receipts true\n`,
+  `promise T4: ${runs}: 0 of ${sum('acknowledged')} messages doubled, ${sum('answered')} requests answered once, ${sum('receipts')} receipts true\n`,
 )
-process.stdout.write(`promise T5: chaos, ${runs}: one order and equal words for all members\n`)
+process.stdout.write(`promise T5: ${runs}: one order and equal words for all members\n`)

@@ -1,10 +1,15 @@
 /** The short form of the proof, for `npm test`. */
+import { ONE_NODE_FAULTS } from './faults/one-node.ts'
 import type { Run } from './machine.ts'
+import { OneNode } from './world/one-node.ts'
+
+const NAMES = ['agent killed', 'relay killed', 'agent stopped', 'cut off', 'packets lost', 'connections reset']
 
 /** A few agents and faults, for some seconds. */
-export const SHORT: Omit<Run, 'seed' | 'say'> = {
+export const SHORT: Omit<Run<OneNode>, 'seed' | 'say'> = {
+  startServers: (workspace) => OneNode.start(workspace),
   kills: 3,
-  faults: ['agent killed', 'relay killed', 'agent stopped', 'cut off', 'packets lost', 'connections reset'],
+  faults: Object.fromEntries(Object.entries(ONE_NODE_FAULTS).filter(([name]) => NAMES.includes(name))),
   stayers: [
     { name: 'owner', language: 'typescript', way: 'grpc' },
     { name: 'witness', language: 'typescript', way: 'quic' },

@@ -15,11 +15,11 @@ import { type NatsServer, startNats } from '@static/testkit/nats'
 import { quietPort } from '@static/testkit/ports'
 import { type PostgresCluster, startCluster } from '@static/testkit/postgres/cluster'
 import { type Server, startServer } from '@static/testkit/server'
-import { type Ready, startCommand } from '@static/testkit/server/process'
+import { type CommandOptions, type Ready, startCommand } from '@static/testkit/server/process'
 import type { Workspace } from '@static/testkit/server/workspace'
 
 export const RELAY_NODES = 3
-const API_NODES = 2
+export const API_NODES = 2
 
 /** What a relay node can be cut off from. */
 export type Part = 'postgres' | 'nats'
@@ -28,6 +28,8 @@ export type Part = 'postgres' | 'nats'
 export interface ClusterSettings {
   readonly api: unknown
   readonly relay: object
+  /** What moves the clocks of the relay nodes. */
+  readonly clocks?: readonly (Required<Pick<CommandOptions, 'env'>> & Pick<CommandOptions, 'nodeFlags'>)[]
 }
 
 interface RelayNode {
@@ -100,6 +102,11 @@ export class Cluster implements AsyncDisposable {
   async startRelay(at: number): Promise<void> {
     const relay = this.#relay(at)
     relay.process = await relay.start()
+  }
+
+  /** The id of a relay node's process. */
+  relayPid(at: number): number {
+    return this.#relay(at).process.pid
   }
 
   /** Shuts a relay node down as an operator does. */
@@ -201,14 +208,17 @@ export class Cluster implements AsyncDisposable {
     const urls = this.#apis.map(({ server }) => server.url)
     const internal = this.#apis.map(({ server }) => server.internalUrl ?? '')
     const [first, second] = gates.postgres.map(({ port }) => `127.0.0.1:${port}`)
+    const clock = this.#settings.clocks?.[at]
     const env = {
+      ...clock?.env,
       STATIC_RELAY_DATABASE: `postgres://static:none@${first},${second}/static_relay`,
       STATIC_NATS: this.nats.url.replace(/\d+$/, String(gates.nats[0]?.port)),
       // A killed process does not clean up.
       TMPDIR: workspace.path,
     }
+    const apis = ['--api-url', ...urls, '--api-internal-url', ...internal]
     const start = (): Promise<Ready<unknown>> =>
-      startCommand(['relay', '--json', ...words, '--api-url', ...urls, '--api-internal-url', ...internal], { env })
+      startCommand(['relay', '--json', ...words, ...apis], { env, nodeFlags: clock?.nodeFlags })
     this.#relays.push({ host, gates, start, process: await start() })
   }
 

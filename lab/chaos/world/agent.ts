@@ -33,7 +33,8 @@ export class OrderFailed extends Error {
 export interface AgentOptions {
   readonly task: Task
   readonly language: 'typescript' | 'python'
-  readonly line: Line
+  /** Its ways to the nodes of the relay. */
+  readonly lines: readonly Line[]
   /** Its own directory, for all but its database. */
   readonly directory: string
 }
@@ -49,7 +50,7 @@ export interface KillOptions {
 /** The process. */
 export class AgentProcess implements AsyncDisposable {
   readonly name: string
-  readonly line: Line
+  readonly lines: readonly Line[]
   readonly language: AgentOptions['language']
   readonly clock: Clock
   /** Its agent id, from its first start on. */
@@ -70,7 +71,7 @@ export class AgentProcess implements AsyncDisposable {
   constructor(options: AgentOptions) {
     this.#options = options
     this.name = options.task.name
-    this.line = options.line
+    this.lines = options.lines
     this.language = options.language
     this.clock = new Clock(join(options.directory, 'clock'))
     this.#ready.promise.catch(() => {})

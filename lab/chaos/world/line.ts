@@ -1,11 +1,10 @@
-/** The way of one agent to the relay, TCP and UDP, on loopback: it can be cut, slowed down and made to lose packets. */
-import { createSocket, type Socket as UdpSocket } from 'node:dgram'
+/** The way of one agent to a node of the relay, TCP and UDP, on loopback: it can be cut, slowed down and made to lose packets. */
+import { createSocket, type RemoteInfo, type Socket as UdpSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Below } from '@static/testkit/random'
 
-const HOST = '127.0.0.1'
 /** How long TCP takes to notice that a packet is lost. */
 const RESEND_MS = 200
 
@@ -20,8 +19,9 @@ export interface Weather {
 
 const FAIR: Weather = { isCut: false, delayMs: 0, lost: 0 }
 
-/** Where the relay listens. */
+/** Where a node of the relay listens, or a way to it. */
 export interface Target {
+  readonly host: string
   readonly grpcPort: number
   readonly quicPort: number
 }
@@ -41,22 +41,16 @@ export class Line implements AsyncDisposable {
     this.#target = target
     this.#below = below
     this.#tcp = createServer((client) => this.#pass(client))
-    this.#udp = createSocket('udp4', (datagram, { port }) => this.#forward(datagram, port))
+    this.#udp = createSocket('udp4', (datagram, from) => this.#forward(datagram, from))
   }
 
-  static async open(target: Target, below: Below): Promise<Line> {
+  /** Opens a way that begins at `entry`, where the agent connects. */
+  static async open(entry: Target, target: Target, below: Below): Promise<Line> {
     const line = new Line(target, below)
-    line.#tcp.listen(0, HOST)
-    line.#udp.bind(0, HOST)
+    line.#tcp.listen(entry.grpcPort, entry.host)
+    line.#udp.bind(entry.quicPort, entry.host)
     await Promise.all([once(line.#tcp, 'listening'), once(line.#udp, 'listening')])
     return line
-  }
-
-  /** Where the agent connects. */
-  get ports(): Target {
-    const address = this.#tcp.address()
-    if (address === null || typeof address === 'string') throw new Error('The line has no port.')
-    return { grpcPort: address.port, quicPort: this.#udp.address().port }
   }
 
   set(weather: Partial<Weather>): void {
@@ -80,7 +74,7 @@ export class Line implements AsyncDisposable {
   }
 
   #pass(client: Socket): void {
-    const server = dial(this.#target.grpcPort, HOST)
+    const server = dial(this.#target.grpcPort, this.#target.host)
     for (const [from, to] of [
       [client, server],
       [server, client],
@@ -113,16 +107,16 @@ export class Line implements AsyncDisposable {
     while (this.#weather.isCut) await this.#changed.promise
   }
 
-  #forward(datagram: Buffer, port: number): void {
+  #forward(datagram: Buffer, { port, address }: Pick<RemoteInfo, 'port' | 'address'>): void {
     const known = this.#flows.get(String(port))
     const flow = known ?? createSocket('udp4')
     if (!known) {
       this.#flows.set(String(port), flow)
       // The relay may be off: datagrams are lost then.
       flow.on('error', () => {})
-      flow.on('message', (answer) => this.#drop(() => this.#udp.send(answer, port, HOST)))
+      flow.on('message', (answer) => this.#drop(() => this.#udp.send(answer, port, address)))
     }
-    this.#drop(() => flow.send(datagram, this.#target.quicPort, HOST))
+    this.#drop(() => flow.send(datagram, this.#target.quicPort, this.#target.host))
   }
 
   /** Sends a datagram, later or not at all. */

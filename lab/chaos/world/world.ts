@@ -1,5 +1,6 @@
 /** Servers, agents and the ways between them. */
 import { join } from 'node:path'
+import { quietPort } from '@static/testkit/ports'
 import type { Below } from '@static/testkit/random'
 import { signUp } from '@static/testkit/server/accounts'
 import { makeClient } from '@static/testkit/server/client'
@@ -7,7 +8,7 @@ import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 import { type History, readNotes } from '../history.ts'
 import { AgentProcess } from './agent.ts'
 import { Line } from './line.ts'
-import { Servers } from './servers.ts'
+import type { Servers } from './servers.ts'
 
 export const CHANNEL = 'acme/chaos/talk'
 
@@ -21,24 +22,27 @@ export interface Cast {
 }
 
 /** Everything that can fail. */
-export class World implements AsyncDisposable {
-  readonly servers: Servers
+export class World<Kind extends Servers = Servers> implements AsyncDisposable {
+  readonly servers: Kind
   readonly agents: AgentProcess[] = []
   readonly #workspace: Workspace
   readonly #apiKey: string
   readonly #below: Below
 
-  private constructor(workspace: Workspace, servers: Servers, apiKey: string, below: Below) {
+  private constructor(workspace: Workspace, servers: Kind, apiKey: string, below: Below) {
     this.#workspace = workspace
     this.servers = servers
     this.#apiKey = apiKey
     this.#below = below
   }
 
-  static async start(below: Below): Promise<World> {
+  static async start<Kind extends Servers>(
+    startServers: (workspace: Workspace) => Promise<Kind>,
+    below: Below,
+  ): Promise<World<Kind>> {
     const workspace = await makeWorkspace()
     try {
-      const servers = await Servers.start(workspace)
+      const servers = await startServers(workspace)
       using client = makeClient(servers.apiUrl, workspace.ca)
       const { api_key: key } = await signUp(client)
       return new World(workspace, servers, key.key, below)
@@ -50,21 +54,29 @@ export class World implements AsyncDisposable {
 
   /** Adds an agent, which starts. */
   async add({ name, language, way, isGuest = false }: Cast, pauseMs: number): Promise<AgentProcess> {
-    const line = await Line.open(this.servers.target, this.#below)
+    // A node of the relay is told by its address: all have the same ports.
+    const ports = { grpcPort: await quietPort(), quicPort: await quietPort() }
+    const { targets, apiUrl } = this.servers
+    const entries = targets.map((_, node) => ({ host: `127.0.0.2${node + 1}`, ...ports }))
+    const lines = await Promise.all(
+      targets.map((target, node) => Line.open(entries[node] ?? target, target, this.#below)),
+    )
     const directory = this.#workspace.directory(name)
     const dataDir = join(directory, 'data')
-    const { grpcPort, quicPort } = line.ports
-    const { apiUrl } = this.servers
     const ca = this.#workspace.caFile
-    const endpoint = way === 'grpc' ? `https://127.0.0.1:${grpcPort}` : `quic://127.0.0.1:${quicPort}`
+    const endpoint = entries
+      .map(({ host, grpcPort, quicPort }) =>
+        way === 'grpc' ? `https://${host}:${grpcPort}` : `quic://${host}:${quicPort}`,
+      )
+      .join()
     const apiKey = isGuest ? null : this.#apiKey
     const options = { apiKey, identity: name, endpoint, ca, apiUrl, dataDir }
-    const own = { ...options, relayName: 'localhost', grpcPort, connectTimeoutMs: 3000 }
+    const own = { ...options, relayName: 'localhost', grpcPort: ports.grpcPort, connectTimeoutMs: 3000 }
     const task = { name, channel: CHANNEL, file: this.#file(name), pauseMs, seed: this.#below(2 ** 31) }
     const agent = new AgentProcess({
       task: { ...task, options: language === 'python' ? inPython(own) : { ...own, traffic: 'off' } },
       language,
-      line,
+      lines,
       directory,
     })
     this.agents.push(agent)
@@ -79,7 +91,7 @@ export class World implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.agents.map((agent) => agent[Symbol.asyncDispose]()))
-    await Promise.all(this.agents.map(({ line }) => line[Symbol.asyncDispose]()))
+    await Promise.all(this.agents.flatMap(({ lines }) => lines.map((line) => line[Symbol.asyncDispose]())))
     await this.servers[Symbol.asyncDispose]()
     this.#workspace[Symbol.dispose]()
   }
