@@ -74,8 +74,7 @@ class MemberReceipt(ChannelMember):
     mode: str
     #: It has received everything after ``since`` and up to here.
     delivered: int
-    #: Its application has settled everything after ``since`` and ``aside`` and up to here; 0 unless the mode is
-    #: ``settled``.
+    #: Its application has settled everything after ``since`` and ``aside`` and up to here, as far as it has told.
     settled: int
     #: The entry that added it, or the last one that it missed.
     since: int

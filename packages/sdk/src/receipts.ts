@@ -13,7 +13,7 @@ export interface MemberReceipt extends ChannelMember {
   readonly mode: ReceiptMode | 'unknown'
   /** It has received everything after `since` and up to here. */
   readonly delivered: number
-  /** Its application has settled all messages after `since` and `aside` and up to here; 0 unless the mode is `settled`. */
+  /** Its application has settled all messages after `since` and `aside` and up to here, as far as it has told. */
   readonly settled: number
   /** The entry that added it, or the last one that it missed: deleted before it came, or not readable for it. */
   readonly since: number

@@ -5,6 +5,7 @@ import {
   decodeReceipt,
   encodeReceipt,
   type ReceiptClaim,
+  type ReceiptMode,
   receiptBytes,
   type SignedReceipt,
   toHex,
@@ -383,6 +384,69 @@ test('an older receipt changes nothing, and a withheld one is waited for', async
   await give(stage, ann, bob, stage.receipts.get(bob.agentId) ?? assert.fail())
   await moment(stage)
   assert.deepEqual(names(stage, held.done), { reached: ['bob'], unreached: {} })
+})
+
+test('a receipt from before a change of mode changes nothing, and what was settled stays so', async () => {
+  const stage = await stageOf('ann', 'bob')
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  bob.lose()
+  const asked = async (message: SentMessage, level: ReceiptLevel): Promise<unknown> => {
+    const state = waiting(ann, message, level)
+    await moment(stage)
+    return names(stage, state.done)
+  }
+  const has = { reached: ['bob'], unreached: {} }
+  const off = { reached: [], unreached: { bob: 'off' } }
+  const said = async (mode: ReceiptMode): Promise<Uint8Array> => {
+    const { index, hash } = stage.position
+    const settled = mode === 'settled' ? first.index : 0
+    const claim: ReceiptClaim = { mode, since: 0, index, hash, aside: 0, settled }
+    const receipt = signed(stage, bob, claim)
+    await give(stage, ann, bob, receipt)
+    return receipt
+  }
+  const first = await sent(stage, ann, 'one')
+  const second = await sent(stage, ann, 'two')
+  await ann.membership.receipts.reached({ sent: first, level: 'delivered', by: [] }, {})
+  const older = [await said('off'), await said('delivered')]
+  assert.deepEqual(await asked(first, 'settled'), off)
+  // At the same entry, it starts to tell more.
+  older.push(await said('settled'))
+  for (const receipt of older) {
+    await give(stage, ann, bob, receipt)
+    assert.deepEqual(await asked(first, 'settled'), has)
+    assert.equal(await asked(second, 'settled'), undefined, 'it is waited for')
+  }
+  // It tells less from now on.
+  for (const mode of ['delivered', 'off'] as const) {
+    const message = await sent(stage, ann, mode)
+    older.push(await said(mode))
+    for (const receipt of older) {
+      await give(stage, ann, bob, receipt)
+      assert.deepEqual(await asked(message, 'settled'), off)
+      assert.deepEqual(await asked(message, 'delivered'), mode === 'off' ? off : has)
+      for (const level of ['delivered', 'settled'] as const) assert.deepEqual(await asked(first, level), has)
+    }
+  }
+})
+
+test('an agent whose receipts are off says so twice in a session, the second time after another entry', async () => {
+  const stage = await Stage.start(['ann', 'bob'], { receipts: 'settled', players: { bob: { receipts: 'off' } } })
+  const bob = stage.player('bob')
+  await moment(stage)
+  const said: number[] = []
+  const look = (): void => {
+    const { mode, index } = claimOf(stage, bob)
+    assert.equal(mode, 'off')
+    if (said.at(-1) !== index) said.push(index)
+  }
+  look()
+  for (let count = 0; count < 3; count++) {
+    await sent(stage, stage.player('ann'))
+    await moment(stage)
+    look()
+  }
+  assert.deepEqual(said, [0, 1])
 })
 
 test('two histories are found without anybody speaking, also by who does not use receipts', async () => {

@@ -39,8 +39,10 @@ export function verdict(
   { index, level }: Pick<Question, 'index' | 'level'>,
 ): 'reached' | UnreachedReason | undefined {
   if (receipt && receipt.since >= index) return 'missed'
-  if (receipt && receipt.mode !== 'off') {
-    if (level === 'delivered' && index <= receipt.index) return 'reached'
+  if (receipt) {
+    // What was settled before receipts were switched off had been delivered.
+    const delivered = receipt.mode === 'off' ? Math.max(receipt.aside, receipt.settled) : receipt.index
+    if (level === 'delivered' && index <= delivered) return 'reached'
     if (level === 'settled' && index <= receipt.aside) return 'aside'
     if (level === 'settled' && index <= receipt.settled) return 'reached'
   }

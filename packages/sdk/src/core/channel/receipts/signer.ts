@@ -34,6 +34,8 @@ export class ReceiptSigner {
   /** What the relay was sent in this session. */
   #sent: ReceiptClaim | undefined
   #sentAt: Time = -Infinity
+  /** Whether it was said a second time in this session that receipts are off. */
+  #isOffRepeated = false
   #cancel: (() => void) | undefined
 
   constructor(
@@ -95,6 +97,7 @@ export class ReceiptSigner {
   /** The relay delivers from now on. It may not have the last receipt. */
   resumed(): void {
     this.#sent = undefined
+    this.#isOffRepeated = false
     this.#host.send()
   }
 
@@ -114,6 +117,7 @@ export class ReceiptSigner {
       })
       return undefined
     }
+    this.#isOffRepeated = this.#sent !== undefined
     this.#sentAt = now
     this.#sent = claim
     return encodeReceipt({ ...claim, signature: this.#context.sign(receiptBytes(channelId, claim)) })
@@ -127,7 +131,8 @@ export class ReceiptSigner {
   #isNew(claim: ReceiptClaim): boolean {
     const sent = this.#sent
     if (!sent) return true
-    if (claim.mode === 'off') return false
+    // Others believe a change of mode when there is another entry.
+    if (claim.mode === 'off') return !this.#isOffRepeated && claim.index > sent.index
     const { since, index, aside, settled } = claim
     return since > sent.since || index > sent.index || aside > sent.aside || settled > sent.settled
   }

@@ -2,7 +2,7 @@
  * Who was a member of a channel from which entry to which, as this agent's log says, and the last receipt of each that
  * was verified. Pure: it decides nothing and only records. Members that were there before this agent have been since 0.
  */
-import type { ReceiptClaim } from '@static/protocol'
+import { RECEIPT_MODES, type ReceiptClaim } from '@static/protocol'
 import type { AgentId, Change, ChannelId, StayRecord, Time } from '../../../ports.ts'
 
 /** Stays that have ended are remembered as long as there are not this many later ones. */
@@ -57,8 +57,11 @@ export class Stays {
 
   /** A receipt of a member was verified. */
   confirm(agent: AgentId, claim: ReceiptClaim, heardAt: Time): StayRecord {
-    const { mode, since, index, aside, settled } = claim
-    const stay = { ...this.of(agent), receipt: { mode, since, index, aside, settled, heardAt } }
+    const before = this.of(agent)
+    const { mode, since, index } = claim
+    // What a member has settled stays so when it tells no more of it.
+    const { aside, settled } = settling(claim, before.receipt)
+    const stay = { ...before, receipt: { mode, since, index, aside, settled, heardAt } }
     this.#put(stay)
     return stay
   }
@@ -82,19 +85,22 @@ export class Stays {
   }
 }
 
-/** Whether a receipt says more than the last one of the same stay. Nothing in it goes back. */
+/**
+ * Whether a receipt says more than the last one of the same stay. Nothing in it goes back. A mode alone is no time: of two
+ * receipts that differ in nothing else, the one that tells more counts, whichever the relay gives last.
+ */
 export function isNewer(claim: ReceiptClaim, known: StayReceipt | undefined): boolean {
   if (!known) return true
-  if (claim.index < known.index || claim.since < known.since) return false
-  const isSettling = claim.mode === 'settled' && known.mode === 'settled'
-  if (isSettling && (claim.settled < known.settled || claim.aside < known.aside)) return false
-  return (
-    claim.index > known.index ||
-    claim.since > known.since ||
-    claim.mode !== known.mode ||
-    claim.settled > known.settled ||
-    claim.aside > known.aside
-  )
+  const { since, index } = claim
+  const { aside, settled } = settling(claim, known)
+  if (since < known.since || index < known.index || aside < known.aside || settled < known.settled) return false
+  const says = since > known.since || index > known.index || aside > known.aside || settled > known.settled
+  return says || RECEIPT_MODES.indexOf(claim.mode) > RECEIPT_MODES.indexOf(known.mode)
+}
+
+/** What was settled and put aside by a receipt, or by an earlier one if this does not tell. */
+function settling(claim: ReceiptClaim, known: StayReceipt | undefined): Pick<ReceiptClaim, 'aside' | 'settled'> {
+  return claim.mode === 'settled' ? claim : (known ?? claim)
 }
 
 function newStay(agent: AgentId, addedAt: number): StayRecord {
