@@ -1,5 +1,6 @@
 /** What can go wrong with a relay on several nodes, and with its agents. */
 import { setTimeout as delay } from 'node:timers/promises'
+import { API_NODES } from '../../../tests/support/cluster.ts'
 import type { SeveralNodes } from '../world/several-nodes.ts'
 import { AGENT_FAULTS } from './agents.ts'
 import { type Fault, type Faults, HOUR_MS, type Scene, someJump, someMs } from './fault.ts'
@@ -21,6 +22,7 @@ const cut =
 /** The faults. */
 export const SEVERAL_NODES_FAULTS: Faults<SeveralNodes> = {
   ...AGENT_FAULTS,
+  'API killed': { kills: API_NODES, happen: (scene) => scene.world.servers.killApi(someMs(scene)) },
   'node killed': { kills: 1, happen: (scene) => scene.world.servers.killRelay(someNode(scene), someMs(scene)) },
   'two nodes killed': {
     kills: 2,
