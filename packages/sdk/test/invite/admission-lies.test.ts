@@ -174,7 +174,7 @@ test('a member adds a joiner and does not let it in: it asks with a new KeyPacka
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [])
   crowd.poll(crowd.owner, [ask(second.keyPackage)])
-  await stage.settle()
+  await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [toHex(agent.agentId)])
   for (const { name, membership } of stage.players) {
     assert.equal(membership.group?.members.size, NAMES.length + 1, name)
