@@ -3,9 +3,10 @@
  * all see the same machine: one node over SQLite, over PostgreSQL, and over PostgreSQL with a synchronous standby; three
  * nodes over PostgreSQL, each with channels of its own, and all in one channel. The measures are appends per second with
  * 64 under way at each node, the time of a lone append, CPU per append (node and servers), a lone append among many
- * channels, and how long a message takes there and back between agents at two nodes. `STATIC_BENCH_ONLY` names parts.
+ * channels, and how long a message takes there and back between agents at two nodes. `STATIC_BENCH_ONLY` names parts
+ * (`stores`, `channels`, `roundTrips`); the results of the others stay as they were.
  */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { startCluster } from '@static/testkit/postgres/cluster'
@@ -15,13 +16,14 @@ import { type StoreNode, serverCpuMs, startNode } from './cluster/process.ts'
 import { measureRoundTrips } from './cluster/round-trip.ts'
 
 const ROUNDS = Number(process.env['STATIC_BENCH_ROUNDS'] ?? 5)
-const MANY_CHANNELS = Number(process.env['STATIC_BENCH_CHANNELS'] ?? 20_000)
+const MANY_CHANNELS = Number(process.env['STATIC_BENCH_CHANNELS'] ?? 100_000)
 const ONLY = process.env['STATIC_BENCH_ONLY']
 const APPENDS = 3000
 const WINDOW = 64
 const LONE = 200
 const NODES = 3
 const ROUND_TRIPS = 60
+const RESULTS = join(import.meta.dirname, 'results/cluster.json')
 const TARGETS = { appends: 0.6, lone: 2.2, sharedChannel: 0.8, roundTrip: 2.5, manyChannels: 1.3 } as const
 
 /** One value for each round. */
@@ -118,12 +120,6 @@ async function stores(stack: AsyncDisposableStack, directory: string): Promise<R
     'one node, one channel': { nodes: [postgres], channels: [[single]], senders, servers },
     'three nodes, one channel': { nodes: three, channels: three.map(() => [shared]), senders, servers },
   })
-  const lone = async (channels: readonly string[]): Promise<number> =>
-    (await postgres.append({ channels, count: LONE, window: 1 })).medianMs
-  const many = idsOf(MANY_CHANNELS, 'many')
-  await postgres.create(many)
-  const spread = idsOf(LONE, 'many').map((_, at) => many[Math.floor((at * many.length) / LONE)] ?? '')
-  const [oneMs, manyMs] = [await lone(few.slice(0, 1)), await lone(spread)]
   const medians = [...all].map(([name, figures]) => [
     name,
     Object.fromEntries(Object.entries(figures).map(([key, values]) => [key, rounded(median(values as number[]))])),
@@ -137,10 +133,34 @@ async function stores(stack: AsyncDisposableStack, directory: string): Promise<R
       loneWithStandby: ratio(all, 'loneMs', 'postgres with standby', 'sqlite'),
       threeNodes: ratio(all, 'perSecond', 'three nodes, own channels', 'postgres'),
       sharedChannel: ratio(all, 'perSecond', 'three nodes, one channel', 'one node, one channel'),
-      manyChannels: rounded(manyMs / oneMs),
     },
-    manyChannels: { channels: MANY_CHANNELS, oneMs: rounded(oneMs), manyMs: rounded(manyMs) },
   }
+}
+
+/** Lone appends to one channel and to any of many that are all in use, in turns. */
+async function channels(stack: AsyncDisposableStack, directory: string): Promise<Record<string, unknown>> {
+  const alone = await startCluster(false)
+  stack.defer(() => alone.close())
+  await alone.standby.stop()
+  const node = stack.use(await startNode({ url: alone.primary.url, keyFile: join(directory, 'c.key') }))
+  const many = idsOf(MANY_CHANNELS, 'many')
+  await node.create(many)
+  await node.append({ channels: many, count: many.length, window: WINDOW })
+  const lone = async (some: readonly string[]): Promise<number> =>
+    (await node.append({ channels: some, count: LONE, window: 1 })).medianMs
+  const measured = { oneMs: [] as number[], anyMs: [] as number[] }
+  for (let round = 0; round < ROUNDS; round++) {
+    const spread = Array.from(
+      { length: LONE },
+      (_, at) => many[Math.floor(((at + round / ROUNDS) * many.length) / LONE)],
+    )
+    measured.oneMs.push(await lone(many.slice(0, 1)))
+    measured.anyMs.push(await lone(spread as string[]))
+  }
+  const { oneMs, anyMs } = measured
+  const ratios = anyMs.map((value, at) => value / (oneMs[at] ?? Number.NaN))
+  const [one, any] = [rounded(median(oneMs)), rounded(median(anyMs))]
+  return { channels: MANY_CHANNELS, oneMs: one, anyMs: any, ratio: rounded(median(ratios)) }
 }
 
 async function roundTrips(stack: AsyncDisposableStack): Promise<Record<string, unknown>> {
@@ -156,15 +176,13 @@ async function roundTrips(stack: AsyncDisposableStack): Promise<Record<string, u
 const directory = mkdtempSync(join(tmpdir(), 'static-bench-'))
 const result: Record<string, unknown> = {}
 /** One part after the other: what one has started does not run beside the next. */
-for (const [name, part] of Object.entries({ stores, roundTrips })) {
+for (const [name, part] of Object.entries({ stores, channels, roundTrips })) {
   if (!isWanted(name)) continue
   await using stack = new AsyncDisposableStack()
   result[name] = await part(stack, directory)
 }
 rmSync(directory, { recursive: true, force: true })
-const text = `${JSON.stringify({ ...result, targets: TARGETS }, undefined, 2)}\n`
+const before = JSON.parse(readFileSync(RESULTS, 'utf8')) as Record<string, unknown>
+const text = `${JSON.stringify({ ...(ONLY === undefined ? {} : before), ...result, targets: TARGETS }, undefined, 2)}\n`
 process.stdout.write(text)
-if (ONLY === undefined) {
-  mkdirSync('bench/results', { recursive: true })
-  writeFileSync('bench/results/cluster.json', text)
-}
+writeFileSync(RESULTS, text)

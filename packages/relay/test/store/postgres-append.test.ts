@@ -103,6 +103,8 @@ test('a message is stored and announced even if the size of its account cannot b
   const world = new ChannelFixture(store, [])
   await world.found('alice', 'bob')
   accepted(await world.say('alice'))
+  // Answered after the size that was read behind that message.
+  assert.deepEqual(await indexes(world), [1, 2])
   events.splice(0)
   const rows = Reflect.get(Session.prototype, 'rows')
   t.mock.method(Session.prototype, 'rows', async function (this: Session, ...asked: Parameters<Session['rows']>) {
