@@ -126,6 +126,7 @@ test('nine committers on three nodes: each slot has one winner', async (t) => {
     told.toSorted((one, other) => one - other),
     entries.map(({ index }) => index),
   )
+  t.diagnostic(`promise T5: nine committers on three nodes: ${SLOTS} slots, one winner each`)
 })
 
 test('what one node has acknowledged or stored, another sees', async (t) => {

@@ -15,16 +15,7 @@ import {
 import type { Row, Statement } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { Kept } from './kept.ts'
-import {
-  CHANNEL_COLUMNS,
-  END_COLUMNS,
-  GLANCE,
-  MEMBERS,
-  MEMBER_COLUMNS,
-  PARTS,
-  SENDER_COLUMNS,
-  WHOLE,
-} from './channel-statements.ts'
+import { CHANNEL_COLUMNS, GLANCE, MEMBERS, MEMBER_COLUMNS, PARTS, READ_ENDS } from './channel-statements.ts'
 import type { LogTable } from './log.ts'
 
 /** What is needed to read channels. */
@@ -51,26 +42,34 @@ export async function readParts(transaction: Transaction, ids: readonly ChannelI
   return { ids: new Set(ids), members, senders, ends }
 }
 
-/** Channels as they were at one moment: rows of `READ`, and their parts. */
-export async function readWhole(
+/**
+ * Rows of `READ`, and their parts. Members and senders may be of a later moment than the channel: if they have changed
+ * since, its version has, too.
+ */
+export async function readEnds(
   transaction: Transaction,
   ids: readonly ChannelId[],
 ): Promise<{ readonly rows: readonly Row[]; readonly parts: ChannelParts }> {
-  const all = Map.groupBy(await ask(transaction, WHOLE, [ids.map(bytea)]), ([part]) => part as number)
-  const columns = (part: number, start: number, count: number): Row[] =>
-    (all.get(part) ?? [])
-      .filter((row) => row[start] !== null)
-      .map((row) => [row[1], ...row.slice(start, start + count)])
-  const [channel, end] = [2, 3 + CHANNEL_COLUMNS]
-  const member = end + END_COLUMNS
-  const sender = member + MEMBER_COLUMNS
-  const parts = {
-    ids: new Set(ids),
-    ends: columns(0, end, END_COLUMNS),
-    members: columns(1, member, MEMBER_COLUMNS),
-    senders: columns(2, sender, SENDER_COLUMNS),
-  }
-  return { rows: columns(0, channel, 1 + CHANNEL_COLUMNS), parts }
+  const values = [ids.map(bytea)]
+  const [all, members, senders] = await Promise.all([
+    ask(transaction, READ_ENDS, values),
+    ask(transaction, PARTS[0], values),
+    ask(transaction, PARTS[1], values),
+  ])
+  const end = 2 + CHANNEL_COLUMNS
+  const ends = all.filter((row) => row[end] !== null).map((row) => [row[0], ...row.slice(end)])
+  return { rows: all.map((row) => row.slice(0, end)), parts: { ids: new Set(ids), members, senders, ends } }
+}
+
+/** Whether members and senders were read at a later moment than the channel, where its log was longer. */
+export function isTorn({ last, members, former, senders }: Channel): boolean {
+  const isLater = (index: number | undefined): boolean => index !== undefined && index > last.index
+  const isLaterMember = ({ from, cursor, ended }: Member): boolean =>
+    isLater(from) || isLater(cursor.index) || isLater(ended?.position.index)
+  return (
+    [...members.values(), ...former.values()].some(isLaterMember) ||
+    [...senders.values()].some(({ seen }) => isLater(seen))
+  )
 }
 
 /** Completes channels; reads what is not among the parts that were read with the channels themselves. */

@@ -26,14 +26,9 @@ export const PARTS: readonly [Statement, Statement, Statement] = [
   statement(`SELECT e.channel, ${END}
     FROM channels c JOIN entries e ON e.channel = c.number AND e.index = c.last_index WHERE c.id = ANY($1::bytea[])`),
 ]
-/** Whole channels as they were at one moment, without a lock. `part` says what a row is of; the other columns are null. */
-export const WHOLE: Statement = statement(`SELECT part, k.number, c.version, ${CHANNEL}, ${END}, ${MEMBER}, ${SENDER}
-  FROM channels k CROSS JOIN generate_series(0, 2) part
-  LEFT JOIN channels c ON c.number = CASE part WHEN 0 THEN k.number END
-  LEFT JOIN entries e ON e.channel = c.number AND e.index = c.last_index
-  LEFT JOIN members m ON m.channel = CASE part WHEN 1 THEN k.number END
-  LEFT JOIN senders s ON s.channel = CASE part WHEN 2 THEN k.number END
-  WHERE k.id = ANY($1::bytea[])`)
+/** Channels with their last entries as they were at one moment, without a lock. */
+export const READ_ENDS: Statement = statement(`SELECT c.number, c.version, ${CHANNEL}, ${END}
+  FROM channels c LEFT JOIN entries e ON e.channel = c.number AND e.index = c.last_index WHERE c.id = ANY($1::bytea[])`)
 export const ACTING: Statement =
   statement(`SELECT m.channel, ${MEMBER} FROM unnest($1::bytea[], $2::bytea[]) u (id, agent)
   JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = u.agent`)
@@ -41,11 +36,9 @@ export const GLANCE: Statement =
   statement(`SELECT c.number, ${CHANNEL}, ${MEMBER}, ${SENDER} FROM unnest($1::bytea[]) u (id)
   JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = $2
   LEFT JOIN senders s ON s.channel = c.number AND s.agent = $2`)
-/** Numbers of columns in GLANCE and WHOLE. */
+/** Numbers of columns in GLANCE and READ_ENDS. */
 export const CHANNEL_COLUMNS = 25
-export const END_COLUMNS = 10
 export const MEMBER_COLUMNS = 18
-export const SENDER_COLUMNS = 11
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
 export const HEADS: Statement = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')

@@ -16,12 +16,13 @@ import {
   type Loading,
   completeChannels,
   intactChannel,
+  isTorn,
   loadChannels,
   loadMembers,
   moveCursors,
+  readEnds,
   readGlances,
   readParts,
-  readWhole,
 } from './channel-loader.ts'
 import { ACTING, FOUNDING, HEADS, LOCK, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
@@ -290,11 +291,11 @@ export class ChannelTable implements Table {
   }
 
   /**
-   * Reads channels as they are at one moment, without locks. Only for messages: the statement that stores them looks
-   * whether the channels have changed since.
+   * Reads channels without locks. Only for messages: the statement that stores them looks whether the channels have
+   * changed since. Those that have changed meanwhile are missing.
    */
   async read(ids: readonly ChannelId[]): Promise<void> {
-    const { rows, parts } = await readWhole(this.#transaction, ids)
+    const { rows, parts } = await readEnds(this.#transaction, ids)
     const now = performance.now()
     for (const id of ids) this.#present.set(id, null)
     const found = rows.flatMap(([number, version, ...row]): Kept[] => {
@@ -307,6 +308,7 @@ export class ChannelTable implements Table {
       return [kept]
     })
     completeChannels(this.#loading, found, parts)
+    for (const { channel } of found) if (isTorn(channel)) this.#present.delete(channel.id)
   }
 
   /** The version that a channel was read at. */
