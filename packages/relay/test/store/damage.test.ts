@@ -70,6 +70,12 @@ async function assertDamaged(promise: Promise<unknown>, world: ChannelFixture): 
   assert.equal(world.store.healthy(), false)
 }
 
+test('members of a channel that is not found any more are not told that they are in none', async (t) => {
+  const world = await changed(t, 'UPDATE channels SET id = flip(id)')
+  await assertDamaged(world.read('bob', 1), world)
+  await assertDamaged(world.standing('bob'), world)
+})
+
 for (const [what, change] of Object.entries({
   body: `body = flip(body)`,
   sender: `sender = flip(sender)`,

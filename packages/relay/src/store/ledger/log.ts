@@ -67,6 +67,8 @@ export function read(
   const channel = rows.channel(id)
   const known = channel && findMember(channel, agent)
   const member = known && readableStay(rows, channel, known)
+  // Whoever is not found is looked for again in another way: a damaged store must not say that a member is none.
+  if (!known) rows.glance(id, agent)
   if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true, from: undefined }
 
   const end = member.ended?.position ?? channel.last

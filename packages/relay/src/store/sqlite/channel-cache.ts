@@ -98,16 +98,14 @@ export class ChannelCache {
 
   /** One agent in a channel, without loading the rest of it. */
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
-    const channel = this.#current(id)
-    if (!channel) return undefined
-    if ('members' in channel) {
-      const known = findMember(channel, agent)
-      return known && { channel, member: known, sender: channel.senders.get(agent) }
-    }
-    const key = [channel.number, fromHex(agent)] as const
-    const member = this.#statements.member.get(...key)
-    const sender = this.#statements.sender.get(...key)
-    return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
+    const found = this.#find(id, agent)
+    if (found) return found
+    // Two trees say who is in a channel. If a flipped bit hides a row in one of them, the other knows it.
+    const isKnown = (): boolean => this.#statements.onRoster.get(fromHex(agent), fromHex(id)) !== undefined
+    if (!isKnown()) return undefined
+    this.flush()
+    if (isKnown()) throw damaged(`the rows of agent ${agent} in channel ${id}`)
+    return undefined
   }
 
   /** The last receipts of members, without loading the rest of the channel. */
@@ -225,6 +223,19 @@ export class ChannelCache {
       this.#isSpoiled = true
       throw error
     }
+  }
+
+  #find(id: ChannelId, agent: AgentId): Glance | undefined {
+    const channel = this.#current(id)
+    if (!channel) return undefined
+    if ('members' in channel) {
+      const known = findMember(channel, agent)
+      return known && { channel, member: known, sender: channel.senders.get(agent) }
+    }
+    const key = [channel.number, fromHex(agent)] as const
+    const member = this.#statements.member.get(...key)
+    const sender = this.#statements.sender.get(...key)
+    return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
   }
 
   /** A channel as its log leaves it: its row alone, unless it is in memory or its row is behind. */

@@ -38,6 +38,8 @@ const SQL = {
     ORDER BY cursor_index DESC LIMIT ?`,
   channelsOf: `SELECT channel_id FROM members
     WHERE agent = ? AND channel_id > ? AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT ?`,
+  onRoster: `SELECT 1 FROM members
+    WHERE agent = ? AND channel_id = ? AND ended_index IS NULL AND welcomed = 1`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
   addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, last_index, last_hash, head,
     base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot, slot_at,
