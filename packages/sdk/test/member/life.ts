@@ -22,8 +22,8 @@ const GONE = 6000
 const YEAR_MS = 365 * 86_400_000
 const USES = 3
 
-/** What was received at an index. */
-type Received = Map<number, string>
+/** What was received at an index: one payload, or those of a pack. */
+type Received = Map<number, string[]>
 
 /** One life. */
 export class Life {
@@ -191,6 +191,7 @@ export class Life {
     this.#received.set(player.name, received)
     const reader = player.membership.inbox.read(({ record, payload, redelivered }) => ({
       index: record.index,
+      part: record.part,
       words: toHex(payload),
       redelivered,
     }))
@@ -198,9 +199,11 @@ export class Life {
       const next = reader.next().catch(() => ({ done: true as const, value: undefined }))
       const ended = await Promise.race([next, new Promise<undefined>((resolve) => setImmediate(resolve, undefined))])
       if (!ended || ended.done === true) break
-      const { index, words, redelivered } = ended.value
-      assert.ok(!received.has(index) || redelivered, `${player.name} gets entry ${index} twice`)
-      received.set(index, words)
+      const { index, part, words, redelivered } = ended.value
+      const parts = received.get(index) ?? []
+      assert.ok(parts[part] === undefined || redelivered, `${player.name} gets payload ${part} of entry ${index} twice`)
+      parts[part] = words
+      received.set(index, parts)
     }
     await reader.return?.()
   }
@@ -271,11 +274,12 @@ export class Life {
       const index = at + 1
       if (entry.kind !== 'message') continue
       const hearers = honest.filter(({ agentId }) => agentId !== entry.sender)
-      const found = new Set(hearers.map(({ name }) => this.#received.get(name)?.get(index)))
+      const found = new Set(hearers.map(({ name }) => this.#received.get(name)?.get(index)?.join()))
       assert.ok(found.size <= 1, `entry ${index} is not the same for all`)
     }
     for (const { name } of honest) {
-      const words = [...(this.#received.get(name)?.values() ?? [])].map((hex) => Buffer.from(hex, 'hex').toString())
+      const received = [...(this.#received.get(name)?.values() ?? [])].flat()
+      const words = received.map((hex) => Buffer.from(hex, 'hex').toString())
       const own = players.map((player) => player.name)
       const said = words.filter((text) => own.includes(text.split(' ')[0] ?? '') && /^\w+ \d+$/.test(text))
       assert.equal(new Set(said).size, said.length, `${name} gets words twice: ${said.join(', ')}`)
