@@ -134,7 +134,8 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) => node('scripts/test.ts', [...LIVES, ...words], { STATIC_LONG: '1', STATIC_LIVES: '10' }),
   },
   simulation: {
-    about: 'play two thousand histories of a channel in a deterministic world, with crashes at every boundary',
+    about:
+      'play two thousand histories of a channel in a deterministic world, with crashes at every boundary; then with lies',
     prove: (words) => {
       const { STATIC_SEEDS = '2000' } = process.env
       return node('scripts/test.ts', [HISTORIES, ...words], { STATIC_SEEDS })

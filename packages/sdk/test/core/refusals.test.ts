@@ -5,6 +5,7 @@ import { create } from '@bufbuild/protobuf'
 import { ErrorSchema, GapNoticeSchema } from '@static/protocol/relay'
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { RequestBody } from '../../src/ports.ts'
+import { Apart } from '../support/apart.ts'
 import { type Player, type Refusal, Stage } from '../support/stage.ts'
 
 /** What becomes of a promise: `ok`, or the code of its error. */
@@ -391,6 +392,32 @@ test('a send cancelled before encryption is not sent; later it may arrive, and t
   await assert.rejects(alice.send('never', { signal: AbortSignal.abort() }), { code: 'cancelled' })
   await stage.settle()
   assert.deepEqual(await bob.take(), ['first', 'stored'])
+})
+
+test('a send that waits because of a fork is reported with that reason, and goes out once the fork is accepted', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'mal'], { apart: ['mal'] })
+  const [alice, bob, mal] = [stage.player('alice'), stage.player('bob'), new Apart(stage, 'mal')]
+  // It must be sent again, which waits then.
+  stage.refuse = (player, body) =>
+    player === alice && body.case === 'sendMessage'
+      ? { code: 'epoch_mismatch', head: BigInt(stage.position.slot) }
+      : undefined
+  const sending = alice.send('later')
+  await written(alice)
+  mal.say(mal.frame('a lie', { seen: { ...stage.position, hash: new Uint8Array(32) } }))
+  await stage.settle()
+  assert.equal(alice.membership.standing.fork, mal.agentId)
+  stage.now += 5000
+  alice.awake()
+  assert.deepEqual(
+    alice.told('waiting').map(({ error }) => error.code),
+    ['fork_detected'],
+  )
+  stage.refuse = () => undefined
+  for (const player of [alice, bob]) player.membership.acceptFork()
+  await stage.settle()
+  await sending
+  assert.deepEqual(await bob.take(), ['a lie', 'later'])
 })
 
 test('a send that waits for a session is reported after 5 s, with the reason', async () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { code } from '../support/test-system.ts'
-import { NAME } from './history.ts'
+import { NAME } from './cast.ts'
 import { Scene } from './scene.ts'
 
 test('two calls that join by the same token at the same time both join', async () => {

@@ -1,6 +1,6 @@
 /** An agent of a simulated world: its disk outlives its processes. */
 import assert from 'node:assert/strict'
-import { StaticError, toHex } from '@static/protocol'
+import { parseChannelName, type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { World } from '@static/testkit/world'
 import { AgentDisk } from '@static/testkit/world/disk'
 import type { Machine } from '@static/testkit/world/machine'
@@ -10,7 +10,7 @@ import type { Channel } from '../../src/channel.ts'
 import type { JoinOffer } from '../../src/client.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
 import { agentIdOf, makeEngine } from '../../src/mls/index.ts'
-import type { AgentId, ChannelRecord } from '../../src/ports.ts'
+import type { AgentId, ChannelRecord, PositionRecord } from '../../src/ports.ts'
 import { FORMS } from '../../src/session/io.ts'
 import { agentParts, newIdentity } from '../support/agent-parts.ts'
 
@@ -20,6 +20,10 @@ export interface Reading {
   readonly index: number
   /** Its place among the payloads of one message. */
   readonly place: number
+  readonly sender: AgentId
+  readonly text: string
+  /** Its application was told that it may have read this before. */
+  readonly redelivered: boolean
 }
 
 /** Somebody who is in the channel at times. */
@@ -29,6 +33,8 @@ export class Person {
   readonly hasAccount: boolean
   readonly disk: AgentDisk
   readonly read: Reading[] = []
+  /** What ended its agent as a whole, and was not a death. */
+  readonly failures: string[] = []
   /** Offers that its application has not answered. */
   offers: JoinOffer[] = []
   machine: Machine
@@ -36,6 +42,8 @@ export class Person {
   /** Whether it is a member, as far as anybody can know without looking. */
   isIn: boolean | undefined = false
   isStopping = false
+  /** What its receipts tell. */
+  receipts: ReceiptMode = 'settled'
   /** Calls under way. */
   busy = 0
   life = 0
@@ -69,6 +77,12 @@ export class Person {
   /** The channel, as its application has it. */
   channel(name: string): Channel | undefined {
     return this.manager?.channels().find((channel) => channel.name === name)
+  }
+
+  /** How far it has read the log. */
+  position(name: string): PositionRecord {
+    const { client } = this.manager ?? assert.fail('It is off.')
+    return client.membershipOf(parseChannelName(name)).history.position
   }
 
   start(): void {
@@ -123,7 +137,8 @@ export class Person {
       jwt: this.hasAccount ? () => 'acme' : null,
       wait: true,
     })
-    const manager = await StaticChannelManager.start({ ...parts, engine: makeEngine() }, RELAY)
+    const { receipts } = this
+    const manager = await StaticChannelManager.start({ ...parts, engine: makeEngine(), receipts }, RELAY)
     this.manager = manager
     void this.#listen(manager)
     void this.#take(manager)
@@ -136,6 +151,8 @@ export class Person {
       if (event.type !== 'rekeyed' && event.type !== 'receipt') this.#world.tell(`${this.name}: ${event.type}${detail}`)
       this.look()
     }
+    if (!this.machine.isDead && !this.isStopping && this.manager?.client === client)
+      this.failures.push(`${this.name} fails as a whole`)
   }
 
   async #take({ client }: StaticChannelManager): Promise<void> {
@@ -150,8 +167,9 @@ export class Person {
     try {
       for await (const envelope of channel.envelopes()) {
         this.#world.note(`${this.name} reads ${envelope.index}`)
-        const { index, messageId } = envelope
-        this.read.push({ life, index, place: Number.parseInt(messageId.slice(-1), 16) })
+        const { index, messageId, sender, payload, redelivered } = envelope
+        const [place, text] = [Number.parseInt(messageId.slice(-1), 16), Buffer.from(payload).toString()]
+        this.read.push({ life, index, place, sender: sender.agentId, text, redelivered })
       }
     } catch (error) {
       this.#world.tell(`${this.name} reads no more: ${StaticError.from(error).code}`)

@@ -6,6 +6,13 @@ export class MemoryInviteRows implements InviteRows {
   /** In the order of their last change. */
   readonly #invites = new Map<string, Invite>()
 
+  /** A copy that changes on its own. */
+  copy(): MemoryInviteRows {
+    const copy = new MemoryInviteRows()
+    for (const invite of structuredClone([...this.#invites.values()])) copy.put(invite)
+    return copy
+  }
+
   get(id: string): Invite | undefined {
     return this.#invites.get(id)
   }

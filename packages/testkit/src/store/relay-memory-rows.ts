@@ -51,13 +51,32 @@ interface Kept {
 
 /** All rows, in memory. */
 export class MemoryRows implements Rows {
-  readonly invites: MemoryInviteRows = new MemoryInviteRows()
-  readonly transient: MemoryTransientRows = new MemoryTransientRows()
+  readonly invites: MemoryInviteRows
+  readonly transient: MemoryTransientRows
   readonly #channels = new Map<ChannelId, Kept>()
   readonly #accounts = new Map<string, AccountRecord>()
   readonly #dropped: Pick<Channel, 'account' | 'bytes'>[] = []
   #number = 0
   #sequence = 0
+
+  constructor(
+    invites: MemoryInviteRows = new MemoryInviteRows(),
+    transient: MemoryTransientRows = new MemoryTransientRows(),
+  ) {
+    this.invites = invites
+    this.transient = transient
+  }
+
+  /** A copy that changes on its own. */
+  copy(): MemoryRows {
+    const copy = new MemoryRows(this.invites.copy(), this.transient.copy())
+    for (const [id, kept] of structuredClone(this.#channels)) copy.#channels.set(id, kept)
+    for (const [key, account] of structuredClone(this.#accounts)) copy.#accounts.set(key, account)
+    copy.#dropped.push(...structuredClone(this.#dropped))
+    copy.#number = this.#number
+    copy.#sequence = this.#sequence
+    return copy
+  }
 
   channel(id: ChannelId): Channel | undefined {
     return this.#channels.get(id)?.channel

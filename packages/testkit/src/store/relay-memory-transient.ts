@@ -26,6 +26,17 @@ export class MemoryTransientRows implements TransientRows {
   /** How many notices were dropped before the first. */
   #dropped = 0
 
+  /** A copy that changes on its own. */
+  copy(): MemoryTransientRows {
+    const copy = new MemoryTransientRows()
+    for (const [key, join] of structuredClone(this.#joins)) copy.#joins.set(key, join)
+    for (const [key, until] of this.#nonces) copy.#nonces.set(key, until)
+    copy.#notices.push(...structuredClone(this.#notices))
+    copy.#lastNumber = this.#lastNumber
+    copy.#dropped = this.#dropped
+    return copy
+  }
+
   joinsOf(queue: JoinQueue): readonly JoinHeader[] {
     const all = [...this.#joins.values()].filter((join) => queueOf(join) === queue)
     return all.map(({ box, owner: _owner, ...header }) => ({ ...header, size: box.length }))

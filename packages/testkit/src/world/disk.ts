@@ -58,9 +58,9 @@ export class AgentDisk {
 /** The disk of a relay. */
 export class RelayDisk {
   readonly #world: World
-  readonly #rows = new MemoryRows()
+  #rows = new MemoryRows()
   /** By channel, everything that was ever in its log. */
-  readonly #logs = new Map<string, Entry[]>()
+  #logs = new Map<string, readonly Entry[]>()
   readonly #deployment: Store['deployment']
   readonly #retention: Retention
 
@@ -68,6 +68,14 @@ export class RelayDisk {
     this.#world = world
     this.#deployment = deployment
     this.#retention = retention
+  }
+
+  /** What is on it now, on a disk of its own. */
+  copy(): RelayDisk {
+    const copy = new RelayDisk(this.#world, this.#deployment, this.#retention)
+    copy.#rows = this.#rows.copy()
+    copy.#logs = new Map(this.#logs)
+    return copy
   }
 
   /** The database, for a life of its relay. */

@@ -2,7 +2,7 @@
  * The clock, the timers and the random sources of this process, replaced by those of a world: code under test needs no
  * seams for them. Everything that the product computes is synchronous or a promise, so nothing else decides an order.
  */
-import type { KeyObject } from 'node:crypto'
+import type { CipherGCM, KeyObject } from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 
 /** What a world puts in their place. */
@@ -15,6 +15,8 @@ export interface Environment {
   readonly every: (milliseconds: number, action: () => void) => Cancel
   /** After what is being done now. */
   readonly soon: (action: () => void) => Cancel
+  /** Something was encrypted: the hash of the key, and the ciphertext with its tag. */
+  readonly sealed: (key: string, sealed: Uint8Array) => void
 }
 
 type Cancel = () => void
@@ -40,7 +42,7 @@ export function enter(environment: Environment): () => void {
     replace(Date, { now: () => environment.now() }),
     replace(Math, { random: () => environment.random() }),
     replace(performance, { now: () => environment.now() - performance.timeOrigin }),
-    replace(crypto, randomness(environment)),
+    replace(crypto, { ...randomness(environment), ...watched(environment) }),
   ]
   syncBuiltinESMExports()
   return () => {
@@ -94,6 +96,32 @@ function randomness({ bytes, random }: Environment): object {
       const key = Buffer.concat([PREFIXES[type], bytes(32)])
       const privateKey = crypto.createPrivateKey({ key, format: 'der', type: 'pkcs8' })
       return { privateKey, publicKey: crypto.createPublicKey(privateKey) }
+    },
+  }
+}
+
+/** Encryption as it is, but told of. Keys are wiped after use, so they are hashed at once. */
+function watched({ sealed }: Environment): object {
+  const create = crypto.createCipheriv as (...values: unknown[]) => CipherGCM
+  return {
+    createCipheriv: (suite: string, key: Uint8Array, nonce: Uint8Array, options: object): CipherGCM => {
+      const cipher = create(suite, key, nonce, options)
+      const name = crypto.hash('sha256', key)
+      const update = cipher.update as (plaintext: Uint8Array) => Buffer
+      const { getAuthTag } = cipher
+      const parts: Buffer[] = []
+      return Object.assign(cipher, {
+        update: (plaintext: Uint8Array) => {
+          const part = update.call(cipher, plaintext)
+          parts.push(part)
+          return part
+        },
+        getAuthTag: () => {
+          const tag = getAuthTag.call(cipher)
+          sealed(name, Buffer.concat([...parts, tag]))
+          return tag
+        },
+      })
     },
   }
 }

@@ -8,6 +8,7 @@ import type { WireForm } from '@static/protocol/envelope'
 import type { StreamHandler, StreamId, RelayTransport } from '@static/relay/internal'
 import type { CellStream, StreamHandlers, Transport } from '@static/sdk/internal'
 import type { Machine } from './machine.ts'
+import { type Middle, Tap } from './middle.ts'
 import type { World } from './world.ts'
 
 /** The relay's end of the network. */
@@ -19,6 +20,8 @@ interface Port {
 interface Line {
   readonly number: number
   readonly agent: Machine
+  /** Who is in the middle of it. */
+  readonly tap: Tap | undefined
   readonly port: Port
   readonly stream: StreamId
   readonly handlers: StreamHandlers
@@ -28,15 +31,19 @@ interface Line {
   isOpen: boolean
 }
 
-/** The network between agents and one relay. */
+/** The network between agents and one relay; or several, of which each agent sees one. */
 export class Network {
   /** Whether dials fail. */
   isDown = false
   /** The longest time that bytes take. */
   delayMs = 40
+  /** Which relay an agent gets to see. */
+  doorOf: (agent: Machine) => number = () => 0
+  /** Who sees and changes all messages. */
+  middle: Middle | undefined
   readonly #world: World
   #lines: Line[] = []
-  #port: Port | undefined
+  readonly #ports = new Map<number, Port>()
   #last = 0
 
   constructor(world: World) {
@@ -44,14 +51,14 @@ export class Network {
   }
 
   /** A relay starts. */
-  listen(machine: Machine, handler: (transport: () => RelayTransport) => StreamHandler): void {
+  listen(machine: Machine, handler: (transport: () => RelayTransport) => StreamHandler, door = 0): void {
     const find = (stream: StreamId): Line | undefined =>
       this.#lines.find((line) => line.stream === stream && line.port.machine === machine)
     const transport: RelayTransport = {
       write: (streams, cells) => {
         for (const stream of streams) {
           const line = find(stream)
-          if (line) machine.effect('a write to the network', () => this.#send(line, 'down', Uint8Array.from(cells)))
+          if (line) machine.effect('a write to the network', () => this.#fromRelay(line, Uint8Array.from(cells)))
         }
       },
       pace: () => {},
@@ -61,7 +68,7 @@ export class Network {
       },
       stop: () => Promise.resolve(),
     }
-    this.#port = { machine, handler: handler(() => transport) }
+    this.#ports.set(door, { machine, handler: handler(() => transport) })
     this.#watch(machine)
   }
 
@@ -87,14 +94,15 @@ export class Network {
   }
 
   #connect(agent: Machine, form: WireForm, handlers: StreamHandlers): Line | undefined {
-    const port = this.#port
+    const port = this.#ports.get(this.doorOf(agent))
     if (!port || port.machine.isDead || this.isDown) return undefined
     let stream: StreamId | undefined
     const address = '192.0.2.1'
     const transport = form === 'cbor' ? 'quic' : 'grpc'
     port.machine.do(() => (stream = port.handler.opened({ transport, form, address, proxy: false })))
     if (stream === undefined) return undefined
-    const line = { number: ++this.#last, agent, port, stream, handlers, up: {}, down: {}, isOpen: true }
+    const tap = this.middle && new Tap(this.middle, agent.name, form, (cells) => this.#send(line, 'down', cells))
+    const line: Line = { number: ++this.#last, agent, tap, port, stream, handlers, up: {}, down: {}, isOpen: true }
     this.#lines.push(line)
     return line
   }
@@ -114,10 +122,21 @@ export class Network {
       if (piece.length === 0) continue
       this.#world.note(`line ${line.number} ${way} ${piece.length} ${hash('sha256', piece).slice(0, 16)}`)
       this.#deliver(line, way, () => {
-        if (way === 'up') line.port.handler.received(line.stream, piece)
+        if (way === 'up') this.#atRelay(line, piece)
         else line.agent.effect('data', () => line.handlers.data(piece))
       })
     }
+  }
+
+  #fromRelay(line: Line, cells: Uint8Array): void {
+    if (line.tap) line.tap.down(cells)
+    else this.#send(line, 'down', cells)
+  }
+
+  #atRelay(line: Line, piece: Uint8Array): void {
+    const { handler } = line.port
+    const cells = line.tap ? line.tap.up(piece) : piece
+    if (cells.length > 0) handler.received(line.stream, cells)
   }
 
   #end(line: Line, way: 'up' | 'down'): void {

@@ -12,26 +12,36 @@ export const RELAY = 'relay.test'
 
 const HOUR_SECONDS = 3600
 
+/** Where a relay listens, and what it begins with. */
+interface Place {
+  readonly door: number
+  readonly disk: RelayDisk
+}
+
 /** The relay of a world. */
 export class SimulatedRelay {
   /** Errors that are the relay's own. */
   readonly errors: unknown[] = []
-  readonly disk: RelayDisk
   readonly #world: World
   readonly #network: Network
   readonly #settings: ReturnType<typeof settingsFrom>
   readonly #api: FakeApi
+  readonly #door: number
+  #disk: RelayDisk
   #machine: Machine
 
-  constructor(world: World, network: Network, settings: object = {}) {
+  constructor(world: World, network: Network, settings: object = {}, place?: Place) {
     this.#world = world
     this.#network = network
     this.#settings = settingsFrom(settings)
     this.#api = new FakeApi(() => world.now)
-    const { randomBytes } = process.getBuiltinModule('node:crypto')
-    const deployment = { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) }
-    this.disk = new RelayDisk(world, deployment, this.#settings.retention)
+    this.#door = place?.door ?? 0
+    this.#disk = place?.disk ?? newDisk(world, this.#settings.retention)
     this.#machine = this.#start()
+  }
+
+  get disk(): RelayDisk {
+    return this.#disk
   }
 
   get machine(): Machine {
@@ -41,6 +51,13 @@ export class SimulatedRelay {
   /** Starts it again after its death. */
   restart(): void {
     this.#machine.kill('and starts again')
+    this.#machine = this.#start()
+  }
+
+  /** Starts again with what was on a disk before. */
+  rollBack(disk: RelayDisk): void {
+    this.#machine.kill('and forgets')
+    this.#disk = disk.copy()
     this.#machine = this.#start()
   }
 
@@ -70,10 +87,16 @@ export class SimulatedRelay {
         onSend: () => {},
         onSession: () => {},
       })
-      this.#network.listen(machine, (transport) => runner.streams(transport))
+      this.#network.listen(machine, (transport) => runner.streams(transport), this.#door)
     })
     return machine
   }
+}
+
+function newDisk(world: World, retention: ConstructorParameters<typeof RelayDisk>[2]): RelayDisk {
+  const { randomBytes } = process.getBuiltinModule('node:crypto')
+  const deployment = { relayId: randomBytes(RELAY_ID_BYTES), tokenKey: randomBytes(32), busKey: randomBytes(32) }
+  return new RelayDisk(world, deployment, retention)
 }
 
 /** The token of an account is its name. */

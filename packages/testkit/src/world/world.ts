@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto'
 import { randomNumbers } from '../random.ts'
 import { enter, quiet } from './environment.ts'
 import { Machine } from './machine.ts'
+import { Seals } from './seals.ts'
 
 const START = Date.UTC(2027, 0, 15, 12)
 
@@ -23,6 +24,7 @@ export class World {
   /** What happened, for people. */
   readonly story: string[] = []
   readonly random: () => number
+  readonly seals: Seals = new Seals()
   /** The randomness of keys and the like, apart from that of decisions: a change of one leaves the other as it is. */
   readonly #noise: () => number
   readonly #digest = createHash('sha256')
@@ -53,6 +55,7 @@ export class World {
       bytes: (length) => Buffer.from(Array.from({ length }, () => Math.floor(world.#noise() * 256))),
       later: (ms, action) => world.#timer(ms, action),
       every: (ms, action) => world.#interval(ms, action),
+      sealed: (key, text) => world.seals.sealed(key, text),
       soon: (action) => world.#add(0, world.#lanesOf().immediates, world.#owner.getStore(), action),
     })
     try {

@@ -133,6 +133,8 @@ export class ChannelTurn {
   /** Why messages cannot be sent now, if so. */
   obstacle(): StaticError | undefined {
     const { intake, committer } = this.#parts
+    const refusal = this.#standing.refusal()
+    if (refusal) return refusal
     if (!intake.isOnline) {
       return this.#context.offline ?? StaticError.of('connection_error', 'The relay has not resumed the channel yet.')
     }

@@ -1,0 +1,245 @@
+/**
+ * A random history of one channel whose relay lies: to some or all, in some ways (liar.ts), and by showing two logs, or
+ * an old one. Then it is honest again. Until then nobody may crash, be told words that nobody has said, or said by
+ * somebody else, or twice; then those whose channel has not ended with an error, and who were not told of a fork, agree.
+ */
+import { toHex } from '@static/protocol'
+import type { World } from '@static/testkit/world'
+import type { RelayDisk } from '@static/testkit/world/disk'
+import type { SimulatedRelay } from '@static/testkit/world/relay'
+import { Cast, NAME } from './cast.ts'
+import { PAUSES } from './history.ts'
+import { Liar } from './liar.ts'
+import type { Person } from './person.ts'
+
+const STRETCHES = 3
+const STEPS = 10
+const PATIENCE_MS = 1_500_000
+const SOON_MS = 1000
+/** How often applications accept forks: each may show another. */
+const ROUNDS = 10
+/** A channel that a lying relay has ended ends with one of these. */
+const PROPER: ReadonlySet<string> = new Set([
+  'mls_error',
+  'fork_detected',
+  'relay_rolled_back',
+  'store_rolled_back',
+  'removed',
+  'not_found',
+])
+
+/** The history of one seed. */
+export class LyingHistory {
+  readonly #world: World
+  readonly #cast: Cast
+  readonly #liar: Liar
+  /** Shows another log to some. */
+  #second: SimulatedRelay | undefined
+  /** Who only listens meanwhile: the relay of the other log does not know that it has missed anything. */
+  #silent: ReadonlySet<string> = new Set()
+  /** What the relay had once. */
+  #old: RelayDisk | undefined
+  /** Both logs were shown, or one that was taken back. */
+  #hasForked = false
+
+  constructor(world: World) {
+    this.#world = world
+    this.#cast = new Cast(world, {})
+    const { network, people } = this.#cast
+    // Otherwise it is mostly receipts that show a fork.
+    if (world.random() < 0.5) for (const person of people) person.receipts = 'off'
+    this.#liar = new Liar(
+      world,
+      people.map(({ name }) => name),
+    )
+    network.middle = this.#liar
+  }
+
+  get counts(): Record<string, number> {
+    return { ...this.#cast.counts, ...this.#liar.counts }
+  }
+
+  async run(): Promise<void> {
+    const cast = this.#cast
+    await cast.found(PATIENCE_MS)
+    await this.#drain()
+    await cast.gather(() => this.#drain())
+    for (let stretch = 0; stretch < STRETCHES; stretch++) {
+      // Honest at first, so that there is something to lie about.
+      this.#liar.isLying = stretch > 0
+      for (let step = 0; step < STEPS; step++) {
+        cast.step([...cast.calls, ...cast.faults, ...(this.#liar.isLying ? this.#lies : [])])
+        await this.#world.pass(this.#world.pick(PAUSES) ?? 0)
+      }
+      await this.#repent()
+      if (!(await this.#meet())) return
+    }
+  }
+
+  get #lies(): readonly (readonly [number, () => void])[] {
+    return [
+      [this.#second ? 100 : 20, () => this.#talk()],
+      [12, () => this.#fork()],
+      [2, () => this.#remember()],
+      [3, () => this.#rollBack()],
+    ]
+  }
+
+  /** Two logs differ by what is said in them. */
+  #talk(): void {
+    for (const person of this.#cast.people.filter(isWell))
+      if (!this.#silent.has(person.name) && this.#world.random() < 0.5) this.#cast.send(person)
+  }
+
+  /** From now on, some see another log than the others. */
+  #fork(): void {
+    const { network, people, world } = this.#cast
+    if (this.#second) return
+    this.#hasForked = true
+    this.#second = this.#cast.secondRelay()
+    // One or two of them; in each log, one may speak and one only listens.
+    const names = this.#cast.shuffled(people.map(({ name }) => name))
+    const apart = new Set(names.slice(0, 1 + world.below(2)))
+    this.#silent = new Set([names[0] ?? '', names[2] ?? ''])
+    world.tell(`the relay shows another log to ${[...apart].join(', ')}`)
+    this.#cast.count('forked')
+    network.doorOf = ({ name }) => (apart.has(name) ? 1 : 0)
+    for (const { name, machine } of people) if (apart.has(name)) network.cut(machine)
+  }
+
+  #remember(): void {
+    this.#old = this.#cast.relay.disk.copy()
+  }
+
+  #rollBack(): void {
+    if (!this.#old) return
+    this.#hasForked = true
+    this.#cast.count('rolled back')
+    this.#cast.relay.rollBack(this.#old)
+  }
+
+  /** The relay is honest again: all see one log, in new sessions. */
+  async #repent(): Promise<void> {
+    const { network, relay } = this.#cast
+    this.#world.tell('the relay is honest')
+    this.#liar.repent()
+    await this.#cast.recover(PATIENCE_MS)
+    network.doorOf = () => 0
+    // Any of both logs may be the one that stays.
+    if (this.#second && this.#world.random() < 0.5) relay.rollBack(this.#second.disk)
+    else relay.restart()
+    this.#second?.machine.kill('for good')
+    this.#second = undefined
+    this.#silent = new Set()
+    this.#old = undefined
+    await this.#drain()
+  }
+
+  /** Every call ends, except what waits for an application to accept a fork. */
+  async #drain(): Promise<void> {
+    const { doing, people, wrong } = this.#cast
+    const open = (): string[] => [...doing].flatMap(([call, person]) => (isForked(person) ? [] : [call]))
+    const why = (): string => `It does not come to an end: ${open().join(', ')}\n${wrong.join('\n')}`
+    await this.#world.until(() => open().length === 0, PATIENCE_MS, why)
+    for (const person of people) person.look()
+  }
+
+  /** Applications go on although they were told of a fork: what has waited for it ends. */
+  async #accept(): Promise<void> {
+    const { people } = this.#cast
+    for (let round = 0; round < ROUNDS && people.some(isForked); round++) {
+      for (const person of people.filter(isForked)) {
+        const { client } = person.manager ?? {}
+        person.machine.do(() => client?.channel(NAME).acceptFork())
+      }
+      await this.#drain()
+      await this.#world.pass(SOON_MS)
+    }
+  }
+
+  /** Everybody who can says something; whoever was shown another log notices. Returns whether they can go on together. */
+  async #meet(): Promise<boolean> {
+    const { owner, others, people } = this.#cast
+    for (let round = 0; round < 2; round++) {
+      for (const person of people) if (isWell(person)) this.#cast.send(person)
+      await this.#drain()
+      await this.#world.pass(SOON_MS)
+    }
+    const end = this.#world.now + PATIENCE_MS
+    for (let wait = SOON_MS; this.#disagreement !== undefined; wait *= 1.5) {
+      if (this.#world.now > end) throw new Error(`${this.#disagreement}\n${this.#cast.wrong.join('\n')}`)
+      await this.#world.pass(Math.round(wait))
+      for (const person of people) person.look()
+    }
+    this.#check()
+    this.#world.tell('they have met')
+    if (people.some(isForked)) {
+      await this.#accept()
+      this.#check()
+      return false
+    }
+    if (!isWell(owner)) return false
+    for (const person of others) if (person.recordOf(NAME)?.broken !== undefined) this.#cast.leave(person)
+    await this.#drain()
+    return true
+  }
+
+  /** What keeps those from agreeing who have not noticed anything. */
+  get #disagreement(): string | undefined {
+    const views = new Map<string, string[]>()
+    for (const person of this.#cast.people.filter(isWell)) {
+      const view = viewOf(person)
+      views.set(view, [...(views.get(view) ?? []), person.name])
+    }
+    if (views.size <= 1) return undefined
+    return `They do not agree, and do not know: ${[...views].map(([view, names]) => `${names.join()}: ${view}`).join('; ')}`
+  }
+
+  #check(): void {
+    const { people, relay, wrong } = this.#cast
+    wrong.push(...this.#world.seals.wrong)
+    for (const person of people) {
+      wrong.push(...person.failures, ...this.#misread(person))
+      const { broken } = person.recordOf(NAME) ?? {}
+      if (broken !== undefined && !PROPER.has(broken)) wrong.push(`${person.name} ends with ${broken}`)
+      if (broken !== undefined) this.#cast.count(broken)
+      if (isForked(person)) this.#cast.count('noticed')
+    }
+    // It is asked impossible things by itself.
+    if (!this.#hasForked) for (const error of relay.errors) wrong.push(`relay: ${String(error)}`)
+    if (wrong.length > 0) throw new Error(wrong.join('\n'))
+  }
+
+  #misread({ name, read }: Person): string[] {
+    const before = new Set<string>()
+    return read.flatMap(({ text, sender, redelivered }) => {
+      const isAgain = before.has(text) && !redelivered
+      before.add(text)
+      if (!this.#cast.said.has(text)) return [`${name} has read ${text}, which nobody has said`]
+      if (this.#cast.said.get(text) !== sender) return [`${name} has read ${text} as from ${sender}`]
+      return isAgain ? [`${name} has read ${text} twice`] : []
+    })
+  }
+}
+
+/** Whether somebody's application must decide whether to go on. */
+function isForked(person: Person): boolean {
+  const { state, broken, fork } = person.recordOf(NAME) ?? {}
+  return state === 'joined' && broken === undefined && fork !== undefined && person.channel(NAME) !== undefined
+}
+
+/** Whether somebody is in the channel and knows of nothing that is wrong with it. */
+function isWell(person: Person): boolean {
+  const { state, broken, fork } = person.recordOf(NAME) ?? {}
+  return state === 'joined' && broken === undefined && fork === undefined && person.channel(NAME) !== undefined
+}
+
+/** Epoch and log. */
+function viewOf(person: Person): string {
+  try {
+    const { index, hash } = person.position(NAME)
+    return `${person.channel(NAME)?.verify()} ${index} ${toHex(hash)}`
+  } catch (error) {
+    return String(error)
+  }
+}
