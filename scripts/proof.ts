@@ -135,7 +135,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   },
   simulation: {
     about:
-      'play two thousand histories of a channel in a deterministic world, with crashes at every boundary; then with lies',
+      'play two thousand histories of a channel in a deterministic world, with crashes at every boundary; then with liars',
     prove: (words) => {
       const { STATIC_SEEDS = '2000' } = process.env
       return node('scripts/test.ts', [HISTORIES, ...words], { STATIC_SEEDS })

@@ -2,13 +2,12 @@
 import type { ServerMessage } from '@static/protocol/relay'
 import type { World } from '@static/testkit/world'
 
-/** Field names of identifiers: others that exist are more telling than noise. */
 type Plain = Record<string, unknown>
 
 /** The same with a change somewhere. */
 export function altered(world: World, body: ServerMessage['body']): ServerMessage['body'] {
   const changed = structuredClone(body)
-  const fields = changed.case === undefined ? [] : fieldsOf(changed.value as unknown as Plain)
+  const fields = changed.case === undefined ? [] : fieldsOf(changed.value)
   for (let round = 1 + world.below(2); round > 0; round--) {
     const field = world.pick(fields)
     if (field) field.holder[field.name] = other(world, field.holder[field.name])
@@ -17,11 +16,11 @@ export function altered(world: World, body: ServerMessage['body']): ServerMessag
 }
 
 /** Every field that holds a value, however deep. */
-function fieldsOf(holder: Plain): { readonly holder: Plain; readonly name: string }[] {
-  return Object.entries(holder).flatMap(([name, value]) => {
+function fieldsOf(holder: object): { readonly holder: Plain; readonly name: string }[] {
+  return Object.entries(holder).flatMap(([name, value]: [string, unknown]) => {
     if (name === '$typeName' || value === undefined) return []
-    if (typeof value === 'object' && value !== null && !(value instanceof Uint8Array)) return fieldsOf(value as Plain)
-    return [{ holder, name }]
+    if (typeof value === 'object' && value !== null && !(value instanceof Uint8Array)) return fieldsOf(value)
+    return [{ holder: holder as Plain, name }]
   })
 }
 

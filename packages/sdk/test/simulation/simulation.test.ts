@@ -1,12 +1,18 @@
 /**
  * Agents and a relay in a deterministic world, with crashes at every boundary between them and their disks and network;
- * with a relay that is honest, or with one that lies. STATIC_SEED=… begins with another seed, STATIC_SEEDS=… plays more
+ * with a relay that is honest, with one that lies, or with a member that attacks the others. STATIC_SEED=… begins with another seed, STATIC_SEEDS=… plays more
  * of them, STATIC_TELL=1 prints the story of each.
+ *
+ * No write is torn here: the stores in memory have no files, and a write of an agent or an operation of a relay is one
+ * transaction that survives a crash as a whole or not at all, which is what their databases promise. Whether they keep
+ * that promise when a power cut leaves any part of what was not synced, and what the ring does with a torn last record,
+ * is for the power-loss proof (`npm run proof -- power`), on real files.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { seedOf } from '@static/testkit/random'
 import { World } from '@static/testkit/world'
+import { Betrayal } from './betrayal.ts'
 import { History } from './history.ts'
 import { LyingHistory } from './lying.ts'
 
@@ -39,8 +45,15 @@ const MODES: readonly Mode[] = [
     about: 'histories with a relay that lies',
     begin: (world) => new LyingHistory(world),
     seeds: 8,
-    promise: ({ lies, forked, 'rolled back': old }) =>
+    promise: ({ lies = 0, forked = 0, 'rolled back': old = 0 }) =>
       `T6: SEEDS with a relay that tells ${lies} lies, shows ${forked} forks and goes back ${old} times: 0 crashes, 0 messages doubled, forged or under another name, 0 keys used twice, 0 differences unnoticed`,
+  },
+  {
+    about: 'histories with a member that betrays',
+    begin: (world) => new Betrayal(world),
+    seeds: 6,
+    promise: ({ attacks = 0, betrayed = 0, expelled = 0 }) =>
+      `T7: SEEDS with ${attacks} attacks by a member with keys that is added ${betrayed} times: 0 crashes, 0 disagreements, nobody else blamed, removed all ${expelled} times`,
   },
 ]
 

@@ -107,17 +107,17 @@ function watched({ sealed }: Environment): object {
     createCipheriv: (suite: string, key: Uint8Array, nonce: Uint8Array, options: object): CipherGCM => {
       const cipher = create(suite, key, nonce, options)
       const name = crypto.hash('sha256', key)
-      const update = cipher.update as (plaintext: Uint8Array) => Buffer
-      const { getAuthTag } = cipher
+      const update = cipher.update.bind(cipher) as (plaintext: Uint8Array) => Buffer
+      const getAuthTag = cipher.getAuthTag.bind(cipher)
       const parts: Buffer[] = []
       return Object.assign(cipher, {
         update: (plaintext: Uint8Array) => {
-          const part = update.call(cipher, plaintext)
+          const part = update(plaintext)
           parts.push(part)
           return part
         },
         getAuthTag: () => {
-          const tag = getAuthTag.call(cipher)
+          const tag = getAuthTag()
           sealed(name, Buffer.concat([...parts, tag]))
           return tag
         },

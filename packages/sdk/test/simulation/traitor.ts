@@ -1,0 +1,244 @@
+/**
+ * A malicious member of a simulated world: it holds the group's keys and says to the real relay what no agent would say.
+ * Its attacks are those of `../member`, whose stage is played by the relay's own log here.
+ */
+import assert from 'node:assert/strict'
+import { create } from '@bufbuild/protobuf'
+import type { ClientState } from 'ts-mls'
+import { chainStart, fromHex, toHex } from '@static/protocol'
+import {
+  DeclarationSchema,
+  LeaveNoticeSchema,
+  LeaveRequestSchema,
+  SendCommitRequestSchema,
+  SendMessageRequestSchema,
+} from '@static/protocol/relay'
+import type { World } from '@static/testkit/world'
+import type { Machine } from '@static/testkit/world/machine'
+import { RELAY } from '@static/testkit/world/relay'
+import { sha256 } from '../../src/core/channel/log/history.ts'
+import { inviteKeys } from '../../src/invite/keys.ts'
+import { adopt } from '../../src/mls/ts-mls/state.ts'
+import type { RelaySession, RequestBody } from '../../src/ports.ts'
+import { FORMS } from '../../src/session/io.ts'
+import { Attacker } from '../member/attacker.ts'
+import type { Attack, Effect, Scene } from '../member/attack.ts'
+import { COMMITS } from '../member/commits.ts'
+import { LEAVES } from '../member/leaves.ts'
+import { MESSAGES } from '../member/messages.ts'
+import { crypto } from '../mls/attacker.ts'
+import { Agent as MlsAgent, engine } from '../mls/support.ts'
+import { agentParts } from '../support/agent-parts.ts'
+import type { Stage } from '../support/stage.ts'
+import { type Cast, NAME } from './cast.ts'
+import type { Person } from './person.ts'
+
+const MAL = 'mal'
+/** Floods are for the member's own proof. The relay does not help this one. */
+const ATTACKS: readonly Attack[] = [...COMMITS, ...MESSAGES, ...LEAVES].filter(
+  ([name]) => !/flood|relay’s help|largest payload/.test(name),
+)
+
+type StageEntry = Stage['log'][number]
+type LogEntry = ReturnType<Cast['relay']['disk']['log']>[number]
+
+/** The traitor of one world. */
+export class Traitor {
+  readonly agentId: string
+  /** It has made commits that only some can read. */
+  hasDivided = false
+  readonly #world: World
+  readonly #cast: Cast
+  readonly #mls = new MlsAgent(MAL)
+  readonly #machine: Machine
+  readonly #session: RelaySession
+  #attacker: Attacker | undefined
+  /** Epochs that its own commits would begin. */
+  #next: ClientState[] = []
+
+  constructor(world: World, cast: Cast) {
+    this.#world = world
+    this.#cast = cast
+    this.agentId = toHex(this.#mls.agentId)
+    const machine = world.machine(MAL)
+    this.#machine = machine
+    const transport = cast.network.transport(machine, FORMS.quic)
+    const parts = agentParts({
+      store: cast.owner.disk.open(machine),
+      endpoint: { way: 'quic', addresses: [{ host: RELAY, port: 1 }], serverName: RELAY, url: '' },
+      ca: undefined,
+      transports: { quic: transport, grpc: transport },
+      jwt: () => 'acme',
+      now: () => world.now,
+      wait: true,
+    })
+    let session: RelaySession | undefined
+    const listener = { opened: () => {}, push: () => {}, lost: () => {}, pin: () => {} }
+    machine.do(() => {
+      const opened = parts.connect(listener, this.#mls.key, new Map())
+      opened.ready.catch(() => {})
+      session = opened.session
+    })
+    this.#session = session ?? assert.fail('no session')
+  }
+
+  /** Whether it is in the group, as the owner sees it. */
+  get isIn(): boolean {
+    const members = this.#cast.owner.channel(NAME)?.members() ?? []
+    return members.some(({ agentId }) => agentId === this.agentId)
+  }
+
+  /** The owner adds it. */
+  join(): void {
+    this.#cast.do('owner adds mal', this.#cast.owner, async ({ client }) => {
+      const own = await this.#mls.keyPackage(this.#world.now)
+      const welcome = await client.channel(NAME).addMember(own.keyPackage)
+      await this.#mls.join(welcome, own)
+      this.#next = []
+      this.#attacker = new Attacker(this.#stage(), MAL, (limit) => this.#world.below(limit))
+      this.#cast.count('betrayed')
+    })
+  }
+
+  /** Attacks in one of many ways, if it can. */
+  attack(): void {
+    const attacker = this.#attacker
+    const chosen = this.#world.pick(ATTACKS)
+    const { owner } = this.#cast
+    if (!attacker || !chosen || !this.isIn) return
+    const [name, attack] = chosen
+    const stage = this.#stage()
+    const victim = this.#world.pick(stage.players.filter((player) => player.name !== owner.name))
+    const self = stage.players.find((player) => player.name === owner.name)
+    if (!self) return
+    this.#world.tell(`mal: ${name}`)
+    Object.assign(attacker, { stage, counter: this.#counter })
+    const keys = inviteKeys(attacker.noise(32))
+    const terms = { expiresAt: this.#world.now + 1_000_000, maxUses: 3 }
+    const invite = { keys, listed: { id: toHex(keys.inviteId), members: keys.members, ...terms } }
+    const scene: Scene = { stage, attacker, owner: self, victim: victim ?? self, invite }
+    this.#machine.do(() => void this.#act(name, attacker, async () => await attack(scene)))
+  }
+
+  async #act(name: string, attacker: Attacker, attack: () => Promise<Effect | undefined>): Promise<void> {
+    this.#enter()
+    await attacker.follow()
+    const effect = await attack()
+    if (!effect) return
+    this.#cast.count('attacks')
+    if (effect.divided) this.hasDivided = true
+    const next = effect.followed ?? effect.together
+    if (next) this.#next.push(next)
+    this.#world.note(`mal has done: ${name}`)
+  }
+
+  /** Goes on where its own commit was followed. */
+  #enter(): void {
+    const { manager } = this.#cast.owner
+    const authenticator = manager?.client.membershipOf(NAME as never).group?.facts.epochAuthenticator
+    for (const state of this.#next) {
+      const epoch = adopt(crypto, state, this.#mls.key)
+      if (authenticator && toHex(engine.facts(epoch.group).epochAuthenticator) === toHex(authenticator)) {
+        this.#mls.enter(epoch)
+        this.#next = []
+        return
+      }
+    }
+  }
+
+  /** Of its last message that the relay has. */
+  get #counter(): number {
+    const own = this.#log.findLast((entry) => entry.kind === 'message' && entry.sender === this.agentId)
+    return own?.kind === 'message' ? own.counter : 0
+  }
+
+  get #log(): readonly LogEntry[] {
+    const { owner, relay } = this.#cast
+    return relay.disk.log(owner.recordOf(NAME)?.id ?? '')
+  }
+
+  /** What attacks act on. */
+  #stage(): Stage {
+    const channelId = fromHex(this.#cast.owner.recordOf(NAME)?.id ?? '')
+    const log = this.#log
+    const start = { index: 0, hash: chainStart(sha256, channelId), slot: 0 }
+    const positions = [start, ...log.map(positionOf)]
+    const stage = {
+      channelId,
+      log: log.map(stageEntry),
+      positions,
+      position: positions.at(-1) ?? start,
+      now: this.#world.now,
+      receipts: new Map(),
+      apart: new Map([[MAL, this.#mls]]),
+      players: this.#cast.people.flatMap(playerOf),
+      append: (entry: StageEntry) => {
+        this.#session.request(this.#requestOf(channelId, entry), () => {})
+        // The next of one attack follows it.
+        if (entry.kind === 'commit') stage.position = { ...stage.position, slot: stage.position.slot + 1 }
+      },
+    }
+    return stage as unknown as Stage
+  }
+
+  #requestOf(channelId: Uint8Array, entry: StageEntry): RequestBody {
+    const slot = BigInt(entry.slot)
+    switch (entry.kind) {
+      case 'message':
+        return { case: 'sendMessage', value: create(SendMessageRequestSchema, { ...entry.request, channelId, slot }) }
+      case 'commit':
+        return { case: 'sendCommit', value: create(SendCommitRequestSchema, { ...entry.request, channelId, slot }) }
+      case 'leave':
+        return { case: 'leave', value: create(LeaveRequestSchema, { channelId, notice: entry.notice }) }
+    }
+  }
+}
+
+function positionOf(entry: LogEntry): { index: number; hash: Uint8Array; slot: number } {
+  const { index, hash, slot, kind } = entry
+  return { index, hash, slot: kind === 'commit' ? slot + 1 : slot }
+}
+
+function stageEntry(entry: LogEntry): StageEntry {
+  const { sender, slot } = entry
+  switch (entry.kind) {
+    case 'message': {
+      const { messageId, counter, control, ciphertext } = entry
+      const request = create(SendMessageRequestSchema, { messageId, counter: BigInt(counter), control, ciphertext })
+      return { kind: 'message', sender, slot, request }
+    }
+    case 'commit': {
+      const { messageId, commit } = entry
+      const { adds, removes, leaveNotices, signature } = entry.declaration
+      const notices = leaveNotices.map((notice) =>
+        create(LeaveNoticeSchema, { ...notice, leafKeys: [...notice.leafKeys] }),
+      )
+      const declaration = create(DeclarationSchema, {
+        adds: [...adds],
+        removes: [...removes],
+        leaveNotices: notices,
+        signature,
+      })
+      return {
+        kind: 'commit',
+        sender,
+        slot,
+        request: create(SendCommitRequestSchema, { messageId, commit, declaration }),
+      }
+    }
+    case 'leave': {
+      const notice = create(LeaveNoticeSchema, { ...entry.notice, leafKeys: [...entry.notice.leafKeys] })
+      return { kind: 'leave', sender, slot, notice }
+    }
+  }
+}
+
+/** A person, as attacks see it: who runs and is a member. */
+function playerOf(person: Person): Stage['players'] {
+  const { name, agentId, disk, manager } = person
+  if (!manager || !person.channel(NAME)) return []
+  const { publicKey, secretKey, identity } = disk.contents.identity
+  const membership = manager.client.membershipOf(NAME as never)
+  const key = { publicKey, seed: secretKey }
+  return [{ name, agentId, key, identity, membership } as unknown as Stage['players'][number]]
+}
