@@ -44,6 +44,8 @@ const manager = await open()
 const { client } = manager
 const self = client.agentId
 let stay: Stay | undefined
+/** Whether the stay has ended although nobody told it to: an earlier life was about to leave. */
+let isClosed = false
 
 /** Begins to work as a member. */
 function enter(invite: string): void {
@@ -52,8 +54,10 @@ function enter(invite: string): void {
   isMember = true
   reply({ isMember })
   stay = new Stay(client.channel(task.channel), journal, { ...task, below, self }, () => ++count)
+  isClosed = false
   stay.ended.then((why) => {
-    if (why !== 'closed') leave(why)
+    if (why === 'closed') isClosed = true
+    else leave(why)
   }, die)
 }
 
@@ -132,8 +136,9 @@ async function listen(): Promise<void> {
   }
 }
 
-/** A join that was interrupted, or took too long, goes on by itself. */
+/** A join or a leave that was interrupted, or took too long, goes on by itself. */
 function look(): void {
+  if (isMember && isClosed && !hasChannel()) leave('left')
   const invite = isMember ? undefined : journal.pending
   if (invite !== undefined && hasChannel()) enter(invite)
 }
