@@ -140,6 +140,17 @@ forEachEngine((open) => {
     assert.equal(await isWelcomed('carol'), true)
   })
 
+  test('a joiner whose repeated request comes after the commit that added it, with the last use, is not refused', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite', { maxUses: 1 })
+    assert.deepEqual(await ask(f, 'carol'), { done: true })
+    accepted(await admit(f, 'bob', ['carol']))
+    assert.deepEqual(await ask(f, 'carol'), { done: true })
+    refused(await ask(f, 'dave'), 'invite_used_up')
+    assert.deepEqual((await take(f, member('bob'))).boxes, [], 'and it does not wait for a second one')
+  })
+
   test('the newest request is refused when an invite or the channel has too many', async (t) => {
     const f = await open(t)
     await f.found('alice')

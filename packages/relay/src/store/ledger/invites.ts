@@ -1,10 +1,10 @@
 /** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
-import type { AgentId, ChannelId, Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
+import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { whyEnded } from './invite-uses.ts'
 import { queueOfInvite, refuseInvite } from './joins.ts'
-import type { Rows } from './rows.ts'
 import { onRoster } from './state.ts'
+import { isWelcomed } from './welcomed.ts'
 
 /** Maximum number of invites that a channel keeps beyond the limit of open ones. */
 const MAX_ENDED = 1000
@@ -57,19 +57,9 @@ export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<
 export function findInvite({ rows }: Context, { id, joiner }: StoreRequest<'invite'>): StoreResult<'invite'> {
   const invite = rows.invites.get(id)
   if (!invite || !joiner) return { invite }
-  const member = rows.glance(invite.channel, joiner.agent)?.member
-  const joined = onRoster(member)
-  const welcomed = joined && member.welcome !== undefined && isInvited(rows, invite.channel, joiner.agent)
+  const joined = onRoster(rows.glance(invite.channel, joiner.agent)?.member)
+  const welcomed = isWelcomed(rows, invite.channel, joiner.agent)
   return { invite, ended: whyEnded(invite, joiner.now), joined, welcomed }
-}
-
-/** Whether the Welcome that waits for an agent answers a join request. If not, a member has added it unasked. */
-function isInvited(rows: Rows, channel: ChannelId, agent: AgentId): boolean {
-  for (const { sequence } of rows.welcomesOf(agent, 0)) {
-    const welcome = rows.welcome(sequence)
-    if (welcome.channel === channel) return welcome.inviteId.length > 0
-  }
-  return false
 }
 
 /** Deletes invites that expired before `since`, a limited number at a time. */

@@ -16,6 +16,7 @@ import { type Context, admit, isRefusal, refuse } from './context.ts'
 import { isForMembers, whyEnded } from './invite-uses.ts'
 import type { Channel } from './state.ts'
 import { type JoinHeader, type JoinQueue, queueOf } from './transient-rows.ts'
+import { isWelcomed } from './welcomed.ts'
 
 /** How long a joiner that finds an invite crowded should wait. */
 const CROWDED_MS = 5000
@@ -27,6 +28,8 @@ export function requestJoin(context: Context, request: StoreRequest<'requestJoin
   const { transient } = context.rows
   const { join, maxPerInvite, maxPerOwner, now } = request
   const { invite, owner, channel, agent } = join
+  // Added since the invite was looked up, perhaps with its last use: a refusal would make it forget what its Welcome is for.
+  if (owner === undefined && isWelcomed(context.rows, channel, agent)) return { done: true }
   const others = transient.joinsOf(queueOf(join)).filter((each) => each.invite !== invite || each.agent !== agent)
   const live = others.filter(({ until }) => until > now)
   if (live.filter((each) => each.invite === invite).length >= maxPerInvite) {
