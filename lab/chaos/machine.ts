@@ -151,7 +151,8 @@ async function settle(
   const end = AbortSignal.timeout(drainMs)
   const hushed = await Promise.race([
     Promise.all(world.agents.map((agent) => agent.order({ order: 'hush' }))).then(() => true),
-    delay(drainMs, false),
+    // A run that is over does not wait for it.
+    delay(drainMs, false, { ref: false }),
   ])
   let left = unread(world.histories())
   while (left.length > 0 && !end.aborted) {
