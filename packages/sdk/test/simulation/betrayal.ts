@@ -87,7 +87,7 @@ export class Betrayal {
 
   /** Only the traitor can have shown a different log. */
   #accept(person: Person): void {
-    const { state, broken, fork } = person.recordOf(NAME) ?? {}
+    const { state, broken, fork } = person.standing(NAME) ?? {}
     if (fork === undefined) return
     if (fork !== this.#traitor.agentId) this.#cast.wrong.push(`${person.name} blames ${fork}`)
     const channel = person.channel(NAME)
@@ -144,8 +144,8 @@ export class Betrayal {
 }
 
 function isIn(person: Person): boolean {
-  const { state, broken } = person.recordOf(NAME) ?? {}
-  return state === 'joined' && broken === undefined && person.channel(NAME) !== undefined
+  const { state, broken } = person.standing(NAME) ?? {}
+  return state === 'joined' && broken === undefined
 }
 
 function hasStopped(person: Person): boolean {

@@ -224,14 +224,14 @@ export class LyingHistory {
 
 /** Whether somebody's application must decide whether to go on. */
 function isForked(person: Person): boolean {
-  const { state, broken, fork } = person.recordOf(NAME) ?? {}
-  return state === 'joined' && broken === undefined && fork !== undefined && person.channel(NAME) !== undefined
+  const { state, broken, fork } = person.standing(NAME) ?? {}
+  return state === 'joined' && broken === undefined && fork !== undefined
 }
 
 /** Whether somebody is in the channel and knows of nothing that is wrong with it. */
 function isWell(person: Person): boolean {
-  const { state, broken, fork } = person.recordOf(NAME) ?? {}
-  return state === 'joined' && broken === undefined && fork === undefined && person.channel(NAME) !== undefined
+  const { state, broken, fork } = person.standing(NAME) ?? {}
+  return state === 'joined' && broken === undefined && fork === undefined
 }
 
 /** Epoch and log. */

@@ -8,6 +8,7 @@ import type { Network } from '@static/testkit/world/network'
 import { RELAY } from '@static/testkit/world/relay'
 import type { Channel } from '../../src/channel.ts'
 import type { JoinOffer } from '../../src/client.ts'
+import type { StandingRecord } from '../../src/core/channel/standing.ts'
 import { StaticChannelManager } from '../../src/manager.ts'
 import { agentIdOf, makeEngine } from '../../src/mls/index.ts'
 import type { AgentId, ChannelRecord, PositionRecord } from '../../src/ports.ts'
@@ -77,6 +78,11 @@ export class Person {
   /** The channel, as its application has it. */
   channel(name: string): Channel | undefined {
     return this.manager?.channels().find((channel) => channel.name === name)
+  }
+
+  /** How it stands in a channel that it is in, in memory: what is on disk takes long to copy. */
+  standing(name: string): StandingRecord | undefined {
+    return this.channel(name) && this.manager?.client.membershipOf(parseChannelName(name)).standing
   }
 
   /** How far it has read the log. */
