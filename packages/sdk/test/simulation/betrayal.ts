@@ -112,7 +112,16 @@ export class Betrayal {
     const id = owner.recordOf(NAME)?.id ?? ''
     // Who could not read a commit of the traitor's has stopped, and says so.
     const others = this.#traitor.hasDivided ? people.filter((person) => !hasStopped(person)) : people
-    return disagreement(NAME, others, relay.disk.roster(id), [], this.#world.now)
+    // Its accomplices get no Welcome, and so no place on the roster.
+    const known = [...people.map(({ agentId }) => agentId), this.#traitor.agentId]
+    const members =
+      owner
+        .channel(NAME)
+        ?.members()
+        .map(({ agentId }) => agentId) ?? []
+    const accomplices = members.filter((agentId) => !known.includes(agentId))
+    const roster = [...relay.disk.roster(id).filter((agentId) => known.includes(agentId)), ...accomplices]
+    return disagreement(NAME, others, roster, [], this.#world.now)
   }
 
   #check(): void {
