@@ -8,6 +8,7 @@ import {
   type ReceiptMode,
   receiptBytes,
   type SignedReceipt,
+  StaticError,
   toHex,
 } from '@static/protocol'
 import { MOST_LIFETIME_MS } from '../../src/core/channel/asks/ask-frame.ts'
@@ -447,6 +448,17 @@ test('an agent whose receipts are off says so twice in a session, the second tim
     look()
   }
   assert.deepEqual(said, [0, 1])
+})
+
+test('who is removed while it begins to wait is told so, not that nobody is left to wait for', async () => {
+  const stage = await stageOf('ann', 'bob')
+  const bob = stage.player('bob')
+  const message = await sent(stage, bob)
+  const state = waiting(bob, message)
+  const removed = StaticError.of('removed')
+  bob.membership.end(removed, removed)
+  await moment(stage)
+  assert.equal(state.error, removed)
 })
 
 test('two histories are found without anybody speaking, also by who does not use receipts', async () => {

@@ -62,6 +62,8 @@ export class Receipts {
   #isFetching = false
   #hasFetched = false
   readonly #fetching = new Set<() => void>()
+  /** Why there will be no more receipts. */
+  #ended: StaticError | undefined
 
   constructor(
     context: ReceiptsContext,
@@ -141,6 +143,8 @@ export class Receipts {
     })
     try {
       const index = await Promise.race([this.#place(sent), ended.promise])
+      // Meanwhile this agent may have been removed: of a channel without a group, nobody would be left to wait for.
+      if (this.#ended) throw this.#ended
       const question: Question = { index, level, by }
       return await this.#waits.wait(question, (fail) => void ended.promise.catch(fail))
     } finally {
@@ -227,6 +231,7 @@ export class Receipts {
   }
 
   end(error: StaticError): void {
+    this.#ended = error
     this.#signer.stop()
     this.lose()
     for (const look of this.#placing) look()
