@@ -117,7 +117,11 @@ export class Traitor {
     const terms = { expiresAt: this.#world.now + 1_000_000, maxUses: 3 }
     const invite = { keys, listed: { id: toHex(keys.inviteId), members: keys.members, ...terms } }
     const scene: Scene = { stage, attacker, owner: self, victim: victim ?? self, invite }
-    this.#machine.do(() => void this.#act(name, attacker, async () => await attack(scene)))
+    this.#machine.do(() => {
+      // It is behind, or ahead of the others: what the attack needs is not in its group.
+      const failed = (error: unknown): void => this.#world.note(`mal cannot: ${name}: ${String(error)}`)
+      this.#act(name, attacker, async () => await attack(scene)).catch(failed)
+    })
   }
 
   async #act(name: string, attacker: Attacker, attack: () => Promise<Effect | undefined>): Promise<void> {
