@@ -16,6 +16,7 @@ const workers = {
   'crashing-store-worker': 'packages/testkit/src/crash/store-worker.ts',
   'quic-worker': 'packages/relay/src/transport/quic/worker.ts',
   'clock-worker': 'packages/sdk/src/transport/clock-worker.ts',
+  'hash-worker': 'packages/api/src/secrets/hash-worker.ts',
 }
 
 /** Packages with machine code find it relative to their own files. */

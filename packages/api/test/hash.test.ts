@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { Hasher } from '../src/secrets/hash.ts'
 import { DEFAULT_SETTINGS } from '../src/settings.ts'
@@ -42,4 +43,26 @@ test('a flood of suspicious attempts never takes the last slot', async () => {
   assert.equal(hasher.load.running, 2, 'the owner runs at once')
   assert.ok(await owner)
   assert.ok(!(await Promise.all(flood)).includes(true))
+})
+
+test('checking secrets yields to everything else', { skip: process.platform !== 'linux' }, async () => {
+  const niceness = (): number[] =>
+    readdirSync('/proc/self/task').map((id) => {
+      const [, after = ''] = readFileSync(`/proc/self/task/${id}/stat`, 'utf8').split(') ')
+      return Number(after.split(' ')[16])
+    })
+  const own = Number(readFileSync('/proc/self/stat', 'utf8').split(') ')[1]?.split(' ')[16])
+  await new Hasher(quick).hash('secret')
+  assert.ok(
+    niceness().some((nice) => nice > own),
+    niceness().join(),
+  )
+})
+
+test('a hash that cannot be read fails its own check only', async () => {
+  const hasher = new Hasher(quick)
+  await assert.rejects(hasher.verify('not a hash', 'secret', 'clean'), /Argon2 failed/)
+  const phc = await hasher.hash('secret')
+  assert.ok(await hasher.verify(phc, 'secret', 'clean'))
+  assert.equal(hasher.load.running, 0)
 })

@@ -3,9 +3,9 @@
  * so the number of concurrent runs and the queue are bounded, and one slot is reserved for callers
  * that have not failed before: a flood of wrong secrets cannot keep an owner waiting.
  */
-import { hash, verify } from '@node-rs/argon2'
 import { StaticError } from '@static/protocol'
 import type { Settings } from '../settings.ts'
+import { runHash } from './hash-threads.ts'
 
 /** `suspect` callers have failed recently and share fewer slots. */
 export type Lane = 'clean' | 'suspect'
@@ -26,12 +26,13 @@ export class Hasher {
   /** Hashes a new secret into a PHC string. */
   hash(secret: string, lane: Lane = 'clean'): Promise<string> {
     const { memoryKib, passes, lanes } = this.#settings
-    return this.#run(lane, () => hash(secret, { memoryCost: memoryKib, timeCost: passes, parallelism: lanes }))
+    const options = { memoryCost: memoryKib, timeCost: passes, parallelism: lanes }
+    return this.#run(lane, () => runHash({ type: 'hash', secret, options }))
   }
 
   /** Whether the secret matches the hash. The comparison takes constant time. */
   verify(phc: string, secret: string, lane: Lane): Promise<boolean> {
-    return this.#run(lane, () => verify(phc, secret))
+    return this.#run(lane, () => runHash({ type: 'verify', phc, secret }))
   }
 
   /** Does the work of `verify` for an account that does not exist, and returns false. */
