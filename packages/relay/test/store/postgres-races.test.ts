@@ -1,4 +1,4 @@
-/** What another node changes between two statements of a transaction is no damage. */
+/** What another node changes between two statements of a transaction is no damage, and does no harm. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { Session } from '../../src/store/postgres/session.ts'
@@ -88,6 +88,23 @@ test('an invite id that two nodes register at once is of one channel', async (t)
   assert.equal(results.filter((result) => 'done' in result).length, 1, JSON.stringify(results))
   for (const store of [first, second]) assert.equal((await store.run('invite', { id })).invite?.channel, hex16('one'))
   assert.deepEqual(damage, [])
+})
+
+test('a node remembers its other channels when another node is faster', async (t) => {
+  const { first, second } = await openNodes(t)
+  for (const label of ['one', 'two', 'three']) await channelAt(first, label)
+  assert.equal(first.cached.channels, 3)
+  // After it has looked for the channel.
+  const held = hold(t, `pg_get_serial_sequence('channels'`)
+  const late = Object.assign(new ChannelFixture(first, []), { channel: hex16('contested') })
+  const lost = late.create('alice', { name: 'acme/support/contested' })
+  await held.reached
+  const early = Object.assign(new ChannelFixture(second, []), { channel: late.channel })
+  assert.ok('welcome' in (await early.create('mallory')))
+  held.open()
+  assert.deepEqual(await lost, { refused: 'channel_exists' })
+  // With the contested one, as it is stored.
+  assert.equal(first.cached.channels, 4)
 })
 
 test('a join request that is deleted while another channel’s are taken is not damaged', async (t) => {

@@ -302,13 +302,14 @@ export class Lane {
   /** Ends a transaction that failed. */
   async #fail(session: Session, error: unknown, doubt: Doubt | undefined): Promise<never> {
     this.#rows.rewind()
-    this.#rows.forget()
     const { code } = error as { code?: string }
-    // An error of the server leaves the connection usable; everything else ends it.
+    // An error of the server leaves the connection usable, and what is remembered of channels that this batch has not
+    // changed: others must not lose that whenever two nodes get in each other's way. Everything else ends it.
     if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P|25P03)/.test(code)) {
       await session.run('ROLLBACK').catch(() => session.end())
       throw error
     }
+    this.#rows.forget()
     if (!session.lost && !isDisconnection(error)) {
       await session.run('ROLLBACK').catch(() => session.end())
       throw error
