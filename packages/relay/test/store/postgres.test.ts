@@ -252,3 +252,39 @@ test('a damaged row is noticed and never served, and other channels go on', asyn
   }
   assert.equal((await world.read('alice', 0)).entries.length, 1)
 })
+
+test('members of a channel that is not found any more are not told that they are in none', async (t) => {
+  const scratch = await emptyScratch()
+  const before = new ChannelFixture(await open(t, scratch), [])
+  await before.found('alice', 'bob')
+  const id = Buffer.from(before.channel, 'hex')
+  const flipped = Buffer.from(id.map((byte, at) => (at === 0 ? byte ^ 1 : byte))).toString('hex')
+  const flips = [
+    [
+      `update static_relay.channels set id = '\\x${flipped}'`,
+      `update static_relay.channels set id = '\\x${before.channel}'`,
+    ],
+    // As if an index did not lead to it.
+    Array.from(
+      { length: 2 },
+      () => `update static_relay.members set channel = -channel where agent = '\\x${agentId('bob')}'`,
+    ),
+  ]
+  for (const [flip = '', back = ''] of flips) {
+    await scratch.query(flip)
+    const damage: unknown[] = []
+    const store = await openScratch(scratch, RETENTION, () => {}, { onDamage: (error) => damage.push(error) })
+    t.after(() => store.close())
+    const world = new ChannelFixture(store, [])
+    await assert.rejects(world.read('bob', 0), refusal('unavailable', /./), flip)
+    await assert.rejects(world.standing('bob'), refusal('unavailable', /./), flip)
+    await assert.rejects(world.resume('bob'), refusal('unavailable', /./), flip)
+    assert.equal(damage.length, 3)
+    // Who is in no channel is told so.
+    assert.deepEqual(await world.standing('mallory'), { channel: world.channel, refused: 'not_found' })
+    assert.equal((await world.read('mallory', 0)).ended, true)
+    assert.equal(damage.length, 3)
+    await scratch.query(back)
+    assert.ok('head' in (await world.standing('bob')))
+  }
+})

@@ -1,21 +1,13 @@
 /** Reads channels with their members and senders, and checks them. */
 import { toHex } from '@static/protocol'
-import type { AgentId, ChannelId } from '../../../ports.ts'
-import type { Glance } from '../../ledger/rows.ts'
+import type { ChannelId } from '../../../ports.ts'
 import { type Channel, type Member, type Sender, findMember, lowestCursor, placeMember } from '../../ledger/state.ts'
 import { damaged, intact } from '../../sqlite/checksum.ts'
-import {
-  type ChannelRow,
-  type MemberRow,
-  type SenderRow,
-  readChannel,
-  readMember,
-  readSender,
-} from '../../sqlite/records.ts'
+import { type ChannelRow, type MemberRow, type SenderRow, readMember, readSender } from '../../sqlite/records.ts'
 import type { Row, Statement } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { Kept } from './kept.ts'
-import { CHANNEL_COLUMNS, GLANCE, MEMBERS, MEMBER_COLUMNS, PARTS, READ_ENDS } from './channel-statements.ts'
+import { CHANNEL_COLUMNS, MEMBERS, PARTS, READ_ENDS } from './channel-statements.ts'
 import type { LogTable } from './log.ts'
 
 /** What is needed to read channels. */
@@ -150,21 +142,4 @@ export function toMember(row: Row): Member {
 /** A sender's row. */
 export function toSender(row: Row): Sender {
   return readSender(intact(row, 'a sender') as SenderRow)
-}
-
-/** Reads what an agent asks about channels of its own, without the rest of these channels. */
-export async function readGlances(
-  transaction: Transaction,
-  ids: readonly ChannelId[],
-  agent: AgentId,
-): Promise<Map<ChannelId, Glance>> {
-  const rows = ids.length === 0 ? [] : await ask(transaction, GLANCE, [ids.map(bytea), bytea(agent)])
-  return new Map(
-    rows.map(([number, ...row]) => {
-      const channel = readChannel(number as number, intactChannel(row.slice(0, CHANNEL_COLUMNS)))
-      const member = toMember(row.slice(CHANNEL_COLUMNS, CHANNEL_COLUMNS + MEMBER_COLUMNS))
-      const sender = row.slice(CHANNEL_COLUMNS + MEMBER_COLUMNS)
-      return [channel.id, { channel, member, sender: sender[0] === null ? undefined : toSender(sender) }]
-    }),
-  )
 }

@@ -41,6 +41,9 @@ export const CHANNEL_COLUMNS = 25
 export const MEMBER_COLUMNS = 18
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
+/** Those of some channels that an agent is on the roster of, as `OF_AGENT` finds them. */
+export const LISTED: Statement = statement(`SELECT channel_id FROM members
+  WHERE agent = $1 AND channel_id = ANY($2::bytea[]) AND ended_index IS NULL AND welcomed = 1`)
 export const HEADS: Statement = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')
 export const DUE: Statement = statement(
   `SELECT id FROM channels WHERE (due <= $1 OR acked) AND id <> ALL($3::bytea[]) ORDER BY due LIMIT $2

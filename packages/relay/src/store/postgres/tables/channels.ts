@@ -21,11 +21,11 @@ import {
   loadMembers,
   moveCursors,
   readEnds,
-  readGlances,
   readParts,
 } from './channel-loader.ts'
 import { ACTING, FOUNDING, HEADS, LOCK, NUMBERS, OF_AGENT, READ } from './channel-statements.ts'
 import { type ChannelChanges, writeChannels } from './channel-writes.ts'
+import { Glances } from './glances.ts'
 import type { Kept } from './kept.ts'
 import type { LogTable } from './log.ts'
 import { Trust } from './trust.ts'
@@ -51,6 +51,7 @@ export class ChannelTable implements Table {
   readonly #cache: ChannelCache
   readonly #trust: Trust
   readonly #facts = new Facts()
+  readonly #glances: Glances
   /** The channels of this transaction. Null: it does not exist, or was deleted. */
   readonly #present = new Map<ChannelId, Kept | null>()
   /** The channels that the current operation has used. */
@@ -69,6 +70,7 @@ export class ChannelTable implements Table {
     this.#freshMs = freshMs
     this.#cache = new ChannelCache(cachedBytes)
     this.#trust = new Trust(freshMs)
+    this.#glances = new Glances(transaction)
     this.#loading = { transaction, log, guard: (id, read) => this.#guard(id, read) }
     this.#changes = noChanges()
   }
@@ -88,6 +90,7 @@ export class ChannelTable implements Table {
 
   begin(): void {
     this.#facts.clear()
+    this.#glances.begin()
     this.#present.clear()
     this.#used.clear()
     this.#suspect.clear()
@@ -135,13 +138,11 @@ export class ChannelTable implements Table {
 
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
     const kept = this.#present.get(id)
-    if (kept === null) return undefined
-    if (!kept)
-      return this.#facts.need(`glance ${id} ${agent}`, async () =>
-        (await readGlances(this.#transaction, [id], agent)).get(id),
-      )
-    const member = findMember(kept.channel, agent)
-    return member && { channel: kept.channel, member, sender: kept.channel.senders.get(agent) }
+    const member = kept && findMember(kept.channel, agent)
+    if (kept && member) return { channel: kept.channel, member, sender: kept.channel.senders.get(agent) }
+    const found = kept === undefined ? this.#glances.get(id, agent) : undefined
+    if (!found) this.#glances.checkAbsent(id, agent)
+    return found
   }
 
   changed(channel: Channel, isAck: boolean): void {
@@ -158,8 +159,7 @@ export class ChannelTable implements Table {
     const stored = this.#facts.need(`channels of ${agent} ${after} ${enough}`, async () => {
       const rows = await ask(this.#transaction, OF_AGENT, [bytea(agent), bytea(after ?? ''), enough])
       const ids = rows.map(([id]) => toHex(id as Uint8Array))
-      for (const [id, glance] of await readGlances(this.#transaction, ids, agent))
-        this.#facts.set(`glance ${id} ${agent}`, glance)
+      await this.#glances.fetch(ids, agent)
       return ids
     })
     const found = new Set(stored)
@@ -239,10 +239,7 @@ export class ChannelTable implements Table {
 
   /** Reads what agents ask about channels of theirs, without the rest of these channels. */
   async fetchGlances(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
-    const unknown = ids.filter((id) => !this.#facts.has(`glance ${id} ${agent}`))
-    if (unknown.length === 0) return
-    const found = await readGlances(this.#transaction, unknown, agent)
-    for (const id of unknown) this.#facts.set(`glance ${id} ${agent}`, found.get(id))
+    await this.#glances.fetch(ids, agent)
   }
 
   /**

@@ -1,0 +1,79 @@
+/** One agent in a channel of its own, without the rest of the channel. */
+import { toHex } from '@static/protocol'
+import type { AgentId, ChannelId } from '../../../ports.ts'
+import type { Glance } from '../../ledger/rows.ts'
+import { damaged } from '../../sqlite/checksum.ts'
+import { readChannel } from '../../sqlite/records.ts'
+import { Facts } from '../facts.ts'
+import { type Transaction, ask, bytea } from '../write.ts'
+import { intactChannel, toMember, toSender } from './channel-loader.ts'
+import { CHANNEL_COLUMNS, GLANCE, LISTED, MEMBER_COLUMNS } from './channel-statements.ts'
+
+/** What a transaction has read of them. */
+export class Glances {
+  readonly #transaction: Transaction
+  readonly #facts = new Facts()
+
+  constructor(transaction: Transaction) {
+    this.#transaction = transaction
+  }
+
+  begin(): void {
+    this.#facts.clear()
+  }
+
+  get(id: ChannelId, agent: AgentId): Glance | undefined {
+    const key = glanceKey(id, agent)
+    return this.#facts.need(key, async () => {
+      await this.fetch([id], agent)
+      return this.#facts.get(key) as Glance | undefined
+    })
+  }
+
+  /**
+   * Throws if an agent that was not found in a channel is on its roster by another index: damage of one must not tell
+   * members that they are none. Only if nothing is locked: a transaction that writes sees another moment with each
+   * statement.
+   */
+  checkAbsent(id: ChannelId, agent: AgentId): void {
+    if (this.#transaction.locks) return
+    const isListed = this.#facts.need(listedKey(id, agent), async () => (await this.#listed([id], agent)).has(id))
+    if (isListed) throw damaged(`the rows of agent ${agent} in channel ${id}`)
+  }
+
+  /** Reads what was not read yet. */
+  async fetch(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
+    const unknown = ids.filter((id) => !this.#facts.has(glanceKey(id, agent)))
+    const found = await this.#read(unknown, agent)
+    for (const id of unknown) this.#facts.set(glanceKey(id, agent), found.get(id))
+    // All at once: anyone can ask for many channels that do not exist.
+    const absent = this.#transaction.locks ? [] : unknown.filter((id) => !found.has(id))
+    const listed = await this.#listed(absent, agent)
+    for (const id of absent) this.#facts.set(listedKey(id, agent), listed.has(id))
+  }
+
+  async #read(ids: readonly ChannelId[], agent: AgentId): Promise<Map<ChannelId, Glance>> {
+    const rows = ids.length === 0 ? [] : await ask(this.#transaction, GLANCE, [ids.map(bytea), bytea(agent)])
+    return new Map(
+      rows.map(([number, ...row]) => {
+        const channel = readChannel(number as number, intactChannel(row.slice(0, CHANNEL_COLUMNS)))
+        const member = toMember(row.slice(CHANNEL_COLUMNS, CHANNEL_COLUMNS + MEMBER_COLUMNS))
+        const sender = row.slice(CHANNEL_COLUMNS + MEMBER_COLUMNS)
+        return [channel.id, { channel, member, sender: sender[0] === null ? undefined : toSender(sender) }]
+      }),
+    )
+  }
+
+  async #listed(ids: readonly ChannelId[], agent: AgentId): Promise<ReadonlySet<ChannelId>> {
+    const rows = ids.length === 0 ? [] : await ask(this.#transaction, LISTED, [bytea(agent), ids.map(bytea)])
+    return new Set(rows.map(([id]) => toHex(id as Uint8Array)))
+  }
+}
+
+function glanceKey(id: ChannelId, agent: AgentId): string {
+  return `glance ${id} ${agent}`
+}
+
+function listedKey(id: ChannelId, agent: AgentId): string {
+  return `listed ${id} ${agent}`
+}
