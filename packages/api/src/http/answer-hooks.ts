@@ -47,10 +47,12 @@ export function addAnswerHooks(
     done()
   })
   app.addHook('onSend', (request, reply, _payload, done) => {
-    // A keep-alive connection would delay the shutdown.
-    if (closing) reply.header('connection', 'close')
     addRateHeaders(request, reply, limits)
-    refusals.send(reply.statusCode, done)
+    refusals.send(reply.statusCode, () => {
+      // A keep-alive connection would delay the shutdown, which may have begun since.
+      if (closing) reply.header('connection', 'close')
+      done()
+    })
   })
   app.addHook('onResponse', (request, reply, done) => {
     logAnswer(request, reply, log, logClients)

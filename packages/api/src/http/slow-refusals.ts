@@ -4,8 +4,11 @@
  */
 
 const LATER_MS = 250
-/** More than these are sent at once: what waits needs memory. */
-const MOST_WAITING = 1000
+/**
+ * More than these are sent at once: what waits needs memory, and holds a connection. All connections of a load balancer
+ * are of one address, which may have 1,000: most of them must stay free for others.
+ */
+const MOST_WAITING = 250
 
 export class SlowRefusals {
   readonly #most: number
