@@ -136,6 +136,18 @@ test('the image runs as the user that owns the keys, without root', () => {
   assert.match(textOf('compose/prepare.sh'), /chown -R 10001:10001/)
 })
 
+test('keys that lie in the checkout get neither into the image nor into git', () => {
+  const patterns = readFileSync(join(root, '.dockerignore'), 'utf8').match(/^[^#\n]+$/gm) ?? []
+  // Everything is left out unless it is listed, and of deploy/ only the health check is.
+  assert.equal(patterns[0], '*')
+  assert.deepEqual(
+    patterns.filter((pattern) => pattern.includes('deploy')),
+    ['!deploy/health.mjs'],
+  )
+  assert.match(textOf('compose/prepare.sh'), /mkdir secrets /)
+  assert.match(readFileSync(join(root, '.gitignore'), 'utf8'), /^deploy\/compose\/secrets\/$/m)
+})
+
 test('no secret is in the environment of a process', () => {
   for (const { name, text } of all) {
     if (name.endsWith('.test.yaml')) continue
