@@ -259,6 +259,15 @@ const PROOFS: Readonly<Record<string, Proof>> = {
       return node('scripts/test.ts', ['lab/pgbouncer/pgbouncer.test.ts', ...words], env)
     },
   },
+  image: {
+    about: 'build deploy/Dockerfile without a registry, look for secrets in the image, and run `static up` in it',
+    prove: async (words) => {
+      await ensureDebian('mmdebstrap', '/usr/bin/mmdebstrap', 'The image proof')
+      await ensureDebian('buildah', '/usr/bin/buildah', 'The image proof')
+      await ensureDebian('iproute2', '/usr/{bin,sbin}/ip', 'The image proof')
+      return node('lab/image/proof.ts', words)
+    },
+  },
   clone: {
     about: 'start a fresh clone with 450 MB of disk, let two agents talk, then add what tests need',
     prove: (words) => node('scripts/fresh-clone.ts', words),
