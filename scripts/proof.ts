@@ -9,8 +9,8 @@ interface Proof {
   readonly about: string
   /** Resolves to the exit code. */
   readonly prove: (words: readonly string[]) => Promise<number>
-  /** An option with which the proof is a whole one, too. */
-  readonly option?: string
+  /** Options with which the proof is a whole one, too. Those with values are part of its name in the table of promises. */
+  readonly options?: readonly string[]
 }
 
 let output = ''
@@ -152,12 +152,12 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   chaos: {
     about:
       'kill, stop, cut off and starve a relay, an API and agents in both languages: [--seed 1] [--seeds 3] [--kills 40]',
-    option: '--seeds N',
+    options: ['--seed N', '--seeds N'],
     prove: (words) => chaos(words),
   },
   'chaos-cluster': {
     about: 'the same with three relay nodes over PostgreSQL and NATS: [--seed 1] [--seeds 3] [--kills 40]',
-    option: '--seeds N',
+    options: ['--seed N', '--seeds N'],
     prove: async (words) => {
       await ensureDebian('postgresql', '/usr/lib/postgresql/*/bin/postgres', 'The chaos proof')
       const nats = await ensureNats(resolve(import.meta.dirname, '../.cache'))
@@ -171,7 +171,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   soak: {
     about:
       'use servers and agents steadily for an hour: nothing lost, memory, descriptors and files level: [--minutes 60]',
-    option: '--minutes N',
+    options: ['--minutes N'],
     prove: (words) => node('lab/soak/proof.ts', words),
   },
   requests: {
@@ -207,7 +207,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   },
   bugs: {
     about: 'plant each bug of lab/bugs in a copy of the checkout, and see which test notices: [--resume] [NAMES…]',
-    option: '--resume',
+    options: ['--resume'],
     prove: (words) => node('lab/bugs/proof.ts', words),
   },
   house: {
@@ -242,7 +242,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   },
   traffic: {
     about: 'record agents with each traffic profile and write the results of a classifier into the README: [--runs 4]',
-    option: '--runs N',
+    options: ['--runs N'],
     prove: async (words) => {
       await ensureCapture('The traffic proof')
       return node('lab/traffic/proof.ts', words)
@@ -278,6 +278,14 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   },
 }
 
+/** Only whole proofs count. */
+function isWhole(words: readonly string[], options: readonly string[]): boolean {
+  const [first, ...rest] = words
+  if (first === undefined) return true
+  const [flag, ...values] = options.map((option) => option.split(' ')).find(([flag]) => flag === first) ?? []
+  return flag !== undefined && isWhole(rest.slice(values.length), options)
+}
+
 const [name, ...words] = process.argv.slice(2)
 const list = Object.entries(PROOFS).map(([known, { about }]) => `  ${known.padEnd(10)} ${about}\n`)
 if (name === undefined) process.stdout.write(`npm run proof -- NAME\n\n${list.join('')}`)
@@ -285,12 +293,10 @@ else {
   const proof = Object.hasOwn(PROOFS, name) ? PROOFS[name] : undefined
   if (!proof) fail(`Unknown proof: ${name}. Known: ${Object.keys(PROOFS).join(', ')}.`)
   process.exitCode = await proof.prove(words)
-  // Only whole proofs count.
-  const [flag, ...values] = (proof.option ?? '').split(' ')
-  const isWhole = words.length === 0 || (words[0] === flag && words.length === 1 + values.length)
-  if (process.exitCode === 0 && isWhole) {
+  if (process.exitCode === 0 && isWhole(words, proof.options ?? [])) {
     // Whether it was interrupted does not matter; how long it was does.
-    const command = ['npm run proof --', name, ...(values.length > 0 ? words : [])].join(' ')
+    const named = words.filter((word) => !proof.options?.includes(word))
+    const command = ['npm run proof --', name, ...named].join(' ')
     recordPromises(command, output, new Date().toISOString().slice(0, 10))
   }
 }

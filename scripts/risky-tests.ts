@@ -3,7 +3,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const TESTS = ['packages/*/test/**/*.test.ts', 'tests/**/*.test.ts', 'lab/**/*.test.ts']
+const TESTS = ['packages/*/test/**/*.test.ts', 'tests/**/*.test.ts']
 /** Matched in the file or in a helper that it imports. */
 const STARTS_PROCESSES = /node:(child_process|worker_threads|cluster)|process\.kill\(|SIGKILL/
 const IMPORT = /(?:from|import|resolve\()\s*'((?:\.{1,2}|@static\/testkit)\/[^']+)'/g

@@ -54,7 +54,7 @@ function killPoints(seed: number, count: number): readonly number[] {
   return [...points].sort((one, other) => one - other)
 }
 
-test('hosts that are killed with their servers', { timeout: LATEST }, async () => {
+test('hosts that are killed with their servers', { timeout: LATEST }, async (t) => {
   const name = 'acme/kills/host'
   await place.channel(owner, name, 'model')
   const random = randomNumbers(7)
@@ -81,9 +81,10 @@ test('hosts that are killed with their servers', { timeout: LATEST }, async () =
   }
   await host.close()
   checkSeen(seen)
+  t.diagnostic(`promise T1: MCP hosts: ${MESSAGES} messages over ${KILLS} kills, 0 lost`)
 })
 
-test('commands that are killed, and listeners', { timeout: LATEST }, async () => {
+test('commands that are killed, and listeners', { timeout: LATEST }, async (t) => {
   const name = 'acme/kills/command'
   await place.channel(owner, name, 'worker')
   const log = join(place.workspace.path, 'seen')
@@ -119,4 +120,5 @@ test('commands that are killed, and listeners', { timeout: LATEST }, async () =>
       return { number: Number(number), redelivered: redelivered === 'true' }
     }),
   )
+  t.diagnostic(`promise T1: commands and listeners: ${MESSAGES} messages over ${KILLS} kills, 0 lost`)
 })

@@ -129,4 +129,8 @@ test(`asker and server are killed ${KILLS} times each in ${ASKS} requests, seed 
   }
   const twice = [...runs.values()].filter(({ length }) => length > 1).length
   t.diagnostic(`${twice} ran twice; kills left: ${asker.killsLeft} of the asker, ${server.killsLeft} of the server`)
+  const deaths = 2 * KILLS - asker.killsLeft - server.killsLeft
+  t.diagnostic(
+    `promise T4: asks, seed ${SEED}: ${ASKS} requests over ${deaths} deaths between two calls, each answered once`,
+  )
 })

@@ -18,7 +18,8 @@ import { lastWrite, numberedWrite } from './workload.ts'
 const AGENT = fileURLToPath(new URL('crashing-agent.ts', import.meta.url))
 const SEED = seedOf(20_261_103)
 /** More with STATIC_CRASH=all. */
-const [KILLS, IN_A_ROW] = process.env['STATIC_CRASH'] === 'all' ? [20, 40] : [5, 8]
+const [KILLS, IN_A_ROW] = process.env['STATIC_CRASH'] === 'all' ? [500, 40] : [5, 8]
+const PATIENT = { timeout: 3_600_000 }
 
 /** A write that was under way may be there, as a whole. */
 function checkFound(found: number, acknowledged: number): void {
@@ -42,27 +43,31 @@ async function runKilled(directory: string, step: number, onLine: (child: ChildP
   return lines
 }
 
-test(`killed ${KILLS} times, at random moments and at random steps: acknowledged writes survive`, async (t) => {
-  t.diagnostic(`STATIC_SEED=${SEED}`)
-  const directory = makeDirectory()
-  const below = randomBelow(SEED)
-  let acknowledged = 0
-  for (let round = 0; round < KILLS; round++) {
-    let left = round % 2 === 0 ? 1 + below(60) : Infinity
-    const step = round % 2 === 0 ? 0 : 1 + below(400)
-    const lines = await runKilled(directory, step, (child) => --left === 0 && child.kill('SIGKILL'))
-    for (const line of lines) {
-      const [word, number] = line.split(' ')
-      if (word === 'opened') checkFound(Number(number), acknowledged)
-      acknowledged = Number(number)
+test(
+  `killed ${KILLS} times, at random moments and at random steps: acknowledged writes survive`,
+  PATIENT,
+  async (t) => {
+    t.diagnostic(`STATIC_SEED=${SEED}`)
+    const directory = makeDirectory()
+    const below = randomBelow(SEED)
+    let acknowledged = 0
+    for (let round = 0; round < KILLS; round++) {
+      let left = round % 2 === 0 ? 1 + below(60) : Infinity
+      const step = round % 2 === 0 ? 0 : 1 + below(400)
+      const lines = await runKilled(directory, step, (child) => --left === 0 && child.kill('SIGKILL'))
+      for (const line of lines) {
+        const [word, number] = line.split(' ')
+        if (word === 'opened') checkFound(Number(number), acknowledged)
+        acknowledged = Number(number)
+      }
     }
-  }
-  assert.ok(acknowledged > 5 * KILLS, `only ${acknowledged} writes`)
-  t.diagnostic(`promise T1: agent's store: ${acknowledged} writes over ${KILLS} kills, 0 lost`)
-  const store = await openStore(directory)
-  checkFound(lastWrite(store), acknowledged)
-  store.close()
-})
+    assert.ok(acknowledged > 5 * KILLS, `only ${acknowledged} writes`)
+    t.diagnostic(`promise T1: agent's store: seed ${SEED}: ${acknowledged} writes over ${KILLS} kills, 0 lost`)
+    const store = await openStore(directory)
+    checkFound(lastWrite(store), acknowledged)
+    store.close()
+  },
+)
 
 /** What was on disk before a step, and what had been acknowledged by then. */
 interface Image {
