@@ -9,7 +9,12 @@
 import { getCACertificates } from 'node:tls'
 import { isMainThread } from 'node:worker_threads'
 import type { StaticError } from '@static/protocol'
-import type { connectQuic as connectLibrary, QuicClientSession, QuicStream } from '@currentspace/http3'
+import type {
+  connectQuic as connectLibrary,
+  QuicClientSession,
+  QuicStream,
+  SessionCloseInfo,
+} from '@currentspace/http3'
 import { ConnectionError } from '../connection-error.ts'
 import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '../dial.ts'
 import { closeReason, connectFailure, isRefused } from './diagnosis.ts'
@@ -94,7 +99,10 @@ export async function dialQuic(
   shield: Shield | undefined = isMainThread ? withPrivateTemp : undefined,
 ): Promise<QuicConnection> {
   if (!shield) throw wrongThread()
-  return new Connection(await connect(address, target, shield), placeOf(address, target.port), target)
+  // Listened to from the start: a busy thread may hear that a connection is open and closed at once.
+  const closing = Promise.withResolvers<SessionCloseInfo>()
+  const session = await connect(address, target, shield, closing.resolve)
+  return new Connection(session, closing.promise, placeOf(address, target.port), target)
 }
 
 /** The error of a thread without a `shield`: it cannot protect the certificates. */
@@ -102,7 +110,12 @@ export function wrongThread(): ConnectionError {
   return new ConnectionError('unusable', 'QUIC works on the main thread only. Use an https endpoint in other threads.')
 }
 
-async function connect(address: string, target: QuicTarget, shield: Shield): Promise<QuicClientSession> {
+async function connect(
+  address: string,
+  target: QuicTarget,
+  shield: Shield,
+  onClose: (info: SessionCloseInfo) => void,
+): Promise<QuicClientSession> {
   const { port, serverName, ca = getCACertificates('default').join('\n'), clientCertificate } = target
   const { idleTimeoutMs = IDLE_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS, probeAfterMs } = target
   const dialLibrary = await loadLibrary()
@@ -131,7 +144,10 @@ async function connect(address: string, target: QuicTarget, shield: Shield): Pro
       )
       session = begun
       begun.on('error', () => {})
-      begun.on('close', ({ errorCode }) => (closeCode ??= errorCode))
+      begun.on('close', (info) => {
+        closeCode ??= info.errorCode
+        onClose(info)
+      })
       await new Promise<void>((resolve) => {
         begun.once('runtime', () => resolve())
         begun.ready().then(resolve, () => resolve())
@@ -170,14 +186,16 @@ class Connection implements QuicConnection {
   /** Why the connection was closed. */
   #reason: StaticError | undefined
 
-  constructor(session: QuicClientSession, place: string, { clientCertificate }: QuicTarget) {
+  constructor(
+    session: QuicClientSession,
+    closing: Promise<SessionCloseInfo>,
+    place: string,
+    { clientCertificate }: QuicTarget,
+  ) {
     this.#session = session
     this.#place = place
-    const { promise, resolve } = Promise.withResolvers<void>()
-    this.closed = promise
-    session.on('close', ({ errorCode, reason }) => {
+    this.closed = closing.then(({ errorCode, reason }) => {
       this.#reason = closeReason(errorCode, reason, clientCertificate !== undefined)
-      resolve()
     })
   }
 
