@@ -23,6 +23,8 @@ export class ArrivalBatch {
   /** Bytes not taken yet, of each stream and in total. */
   readonly #behind = new Map<StreamNumber, number>()
   #allBehind = 0
+  /** Streams that got too far behind in this turn: nothing more of them is kept. */
+  readonly #spilled = new Set<StreamNumber>()
 
   /** `overflow` is called for a stream that is too far behind and must be closed. */
   constructor(port: MessagePort, taken: SharedArrayBuffer, overflow: (stream: StreamNumber) => void) {
@@ -38,12 +40,18 @@ export class ArrivalBatch {
   }
 
   received(stream: StreamNumber, chunk: Uint8Array): void {
+    if (this.#spilled.has(stream)) return
     this.#packer.add(chunk)
     const last = this.#chunks.length - 2
     // Consecutive data of one stream becomes one chunk.
     if (this.#chunks[last] === stream) this.#chunks[last + 1] = (this.#chunks[last + 1] ?? 0) + chunk.length
     else this.#chunks.push(stream, chunk.length)
     this.#count(stream, chunk.length)
+    // The library may pass on tens of megabytes in one turn.
+    if (this.#isTooFarBehind(stream)) {
+      this.#settle()
+      if (this.#isTooFarBehind(stream)) this.#spilled.add(stream)
+    }
     this.#schedule()
   }
 
@@ -99,7 +107,13 @@ export class ArrivalBatch {
     if (behind !== undefined) this.#behind.set(stream, behind + bytes)
   }
 
+  #isTooFarBehind(stream: StreamNumber): boolean {
+    return (this.#behind.get(stream) ?? 0) > MAX_STREAM_BYTES
+  }
+
   #bound(): void {
+    for (const stream of this.#spilled) this.#giveUp(stream)
+    this.#spilled.clear()
     if (this.#allBehind <= MAX_STREAM_BYTES) return
     let worst = 0
     let most = 0
