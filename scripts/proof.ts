@@ -273,7 +273,8 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) => node('scripts/fresh-clone.ts', words),
   },
   repeat: {
-    about: 'run every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load]',
+    about:
+      'run every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load] [--resume]',
     prove: (words) => node('scripts/repeat.ts', words),
   },
 }
