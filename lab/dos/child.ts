@@ -1,7 +1,9 @@
-/** Runs attacks until it is killed. It reports how often each has reached the servers whenever that number has doubled. */
+/** Runs attacks until it is killed, and reports again and again how far each has come. */
 import { setPriority } from 'node:os'
 import { ATTACKS } from './attacks.ts'
-import type { Hits, Order } from './target.ts'
+import type { Counts, Order, Report } from './target.ts'
+
+const REPORT_MS = 100
 
 // Only what the servers do to answer it may slow the probe down, not its own work.
 setPriority(19)
@@ -11,9 +13,8 @@ process.on('disconnect', () => process.exit(0))
 const { attacks, target } = JSON.parse(process.argv[2] ?? '{}') as Order
 await Promise.all(
   attacks.map(async (attack) => {
-    let hits = 0
-    await ATTACKS[attack]?.(target, () => {
-      if (Number.isInteger(Math.log2(++hits))) process.send?.({ attack, hits } satisfies Hits)
-    })
+    const counts: Counts = { hits: 0, tried: 0, held: 0 }
+    setInterval(() => process.send?.({ attack, counts } satisfies Report), REPORT_MS)
+    await ATTACKS[attack]?.(target, counts)
   }),
 )

@@ -10,7 +10,7 @@ import { signUp } from '@static/testkit/server/accounts'
 import { type Client, makeClient } from '@static/testkit/server/client'
 import { HIGH_RATES } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
-import type { Hits, Order, Target } from './target.ts'
+import type { Counts, Order, Report, Target } from './target.ts'
 
 const CHILD = join(import.meta.dirname, 'child.ts')
 const CHANNEL = 'acme/probe/one'
@@ -25,6 +25,8 @@ const CONNECTIONS = 600
 
 /** How long an attack may take to reach its size. */
 const MOST_WARM_UP_MS = 120_000
+
+const NOTHING: Counts = { hits: 0, tried: 0, held: 0 }
 
 /** The times of a series of probes, in milliseconds. */
 export interface Series {
@@ -110,34 +112,37 @@ export class Scene implements AsyncDisposable {
   }
 
   /**
-   * Lets attacks run while something else happens, from when each has reached the servers so often, or for a while.
-   * Returns its hits, too.
+   * Lets attacks run while something else happens, from when each has come far enough, or for a while. Returns how far
+   * each came, too, and of the connections that it held the lowest number in that time.
    */
   async under<Result>(
     attacks: readonly string[],
     size: number,
     work: () => Promise<Result>,
-    least = 1,
-  ): Promise<{ readonly result: Result; readonly hits: ReadonlyMap<string, number> }> {
+    isFar: (counts: Counts) => boolean = ({ hits }) => hits > 0,
+  ): Promise<{ readonly result: Result; readonly counts: ReadonlyMap<string, Counts> }> {
     // Not that of the probe, and more only where one may not have so many connections.
     const length = Math.max(ADDRESSES, Math.ceil(size / CONNECTIONS))
     const addresses = Array.from({ length }, (_, at) => `127.0.${1 + at}.1`)
     const order: Order = { attacks, target: { ...this.#target, size, addresses } }
     const child = fork(CHILD, [JSON.stringify(order)], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
     const exited = once(child, 'exit')
-    const hits = new Map<string, number>()
+    const counts = new Map<string, Counts>()
+    let isWorking = false
     try {
       await new Promise<void>((resolve, reject) => {
+        // At its priority it may get little time.
+        setTimeout(resolve, MOST_WARM_UP_MS).unref()
         child.on('message', (told) => {
-          const { attack, hits: count } = told as Hits
-          hits.set(attack, count)
-          if (attacks.every((name) => (hits.get(name) ?? 0) >= least)) resolve()
-          // At its priority it may get little time.
-          else if (least > 1 && hits.size === 1) setTimeout(resolve, MOST_WARM_UP_MS).unref()
+          const { attack, counts: now } = told as Report
+          const held = isWorking ? Math.min(now.held, counts.get(attack)?.held ?? 0) : now.held
+          counts.set(attack, { ...now, held })
+          if (attacks.every((name) => isFar(counts.get(name) ?? NOTHING))) resolve()
         })
         child.once('exit', () => reject(new Error('The attacker has ended.')))
       })
-      return { result: await work(), hits }
+      isWorking = true
+      return { result: await work(), counts }
     } finally {
       child.kill('SIGKILL')
       await exited

@@ -23,9 +23,17 @@ export interface Order {
   readonly target: Target
 }
 
-/** What a child process reports. */
-export interface Hits {
-  readonly attack: string
+/** How far an attack has come. */
+export interface Counts {
   /** Connections made, requests answered or packets sent. */
-  readonly hits: number
+  hits: number
+  /** Connections that it tried to make, and those that are open now; only of attacks that keep them. */
+  tried: number
+  held: number
+}
+
+/** What a child process reports. */
+export interface Report {
+  readonly attack: string
+  readonly counts: Readonly<Counts>
 }

@@ -11,7 +11,7 @@ after(() => scene[Symbol.asyncDispose]())
 
 test('under floods of every kind, calls to the API and messages are answered', async (t) => {
   const attacks = Object.keys(ATTACKS)
-  const { result, hits } = await scene.under(attacks, SIZE, () => scene.probe(0, PROBES))
+  const { result, counts } = await scene.under(attacks, SIZE, () => scene.probe(0, PROBES))
   assert.deepEqual([result.api.length, result.message.length], [PROBES, PROBES])
-  t.diagnostic([...hits].map(([attack, count]) => `${attack}: ${count}`).join(', '))
+  t.diagnostic([...counts].map(([attack, { hits }]) => `${attack}: ${hits}`).join(', '))
 })
