@@ -2,11 +2,12 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
+import { toHex } from '@static/protocol'
 import { GapNoticeSchema } from '@static/protocol/relay'
 import { Insider } from '../support/insider.ts'
 import { dropping, isCommit, isMessage, once, swapping, withCiphertext } from '../support/lies.ts'
 import { goOn, makeCanary } from '../support/lying-system.ts'
-import { type Room, wired } from '../support/lying-room.ts'
+import { type Entry, type Room, wired } from '../support/lying-room.ts'
 import { code, event, take, takeEnvelope } from '../support/test-system.ts'
 import { forked, lastMessage, scene } from './scene.ts'
 
@@ -123,6 +124,25 @@ test('4 a message is replayed under its old index: it is ignored', async (t) => 
   await goOn(...channels)
   await world.agree(room, channels, ids)
 })
+
+for (const [what, isIt, away] of [
+  ['message of another', (entry, [alice]) => isMessage(entry) && toHex(entry.value.sender) === alice, -1n],
+  ['message of its own', (entry, [, bob]) => isMessage(entry) && toHex(entry.value.sender) === bob, -1n],
+  ['commit', isCommit, 1n],
+] as const satisfies readonly (readonly [string, (entry: Entry, ids: readonly string[]) => boolean, bigint])[]) {
+  test(`4 under an old index there is another ${what}: the relay has another log now, and the channel stops`, async (t) => {
+    const { world, room, clients, channels, ids } = await scene(t)
+    await channels[2].rotate()
+    await goOn(...channels)
+    await world.agree(room, channels, ids)
+    const telling = event(clients[1], 'channel_failed')
+    const entry = room.view(ids[1]).entries.findLast((one) => isIt(one, ids)) ?? assert.fail(`no ${what}`)
+    world.relay.push(ids[1], { ...entry, value: { ...entry.value, index: entry.value.index + away } } as Entry)
+    await assert.rejects(channels[1].send('never'), code('relay_rolled_back'))
+    assert.equal((await telling).error.code, 'relay_rolled_back')
+    await goOn(channels[0], channels[2])
+  })
+}
 
 test("12 an insider encrypts another's signed message again: the application does not get it twice", async (t) => {
   const { world, room, clients, channels, ids } = await scene(t)

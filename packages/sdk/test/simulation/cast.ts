@@ -10,6 +10,9 @@ import { Person } from './person.ts'
 
 export const NAME = 'acme/simulation/channel'
 
+/** Of all who have one. */
+export const ACCOUNT = { id: 'acme', mode: 'live' } as const
+
 const OTHERS = 3
 const JOIN_SECONDS = 60
 const LIFETIMES = [10, 100, 3600] as const

@@ -169,3 +169,21 @@ test('a joiner that nobody could greet is greeted after its invite has ended', a
     assert.equal(joiner.disk.contents.attempts.length, 0)
   })
 })
+
+test('who was removed in the one of two logs that stays, and has read as much of the other, notices', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, relay, network } = scene
+    const [member] = scene.others
+    assert.ok(member)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME))
+    await scene.call(member, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('they differ', () => member.history(NAME).position.index === owner.history(NAME).position.index)
+    const second = scene.fork(owner)
+    // One entry in each of them.
+    await scene.call(member, ({ client }) => client.channel(NAME).send('here'))
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(member.agentId))
+    network.doorOf = () => 0
+    relay.rollBack(second.disk)
+    await scene.until('it does not notice', () => member.recordOf(NAME)?.broken === 'relay_rolled_back')
+  })
+})

@@ -1,15 +1,17 @@
 /**
  * A random history of one channel whose relay lies: to some or all, in some ways (liar.ts), and by showing two logs, or
  * an old one. Then it is honest again. Until then nobody may crash, be told words that nobody has said, or said by
- * somebody else, or twice; then those whose channel has not ended with an error, and who were not told of a fork, agree.
+ * somebody else, or twice, or read words of somebody who has seen another log without being told of a fork; then those
+ * whose channel has not ended with an error, and who were not told of a fork, agree.
  */
 import { toHex } from '@static/protocol'
 import type { World } from '@static/testkit/world'
 import type { RelayDisk } from '@static/testkit/world/disk'
 import type { SimulatedRelay } from '@static/testkit/world/relay'
-import { Cast, NAME } from './cast.ts'
+import { ACCOUNT, Cast, NAME } from './cast.ts'
 import { PAUSES } from './history.ts'
 import { Liar } from './liar.ts'
+import { Logs } from './logs.ts'
 import type { Person } from './person.ts'
 
 const STRETCHES = 3
@@ -18,6 +20,8 @@ const PATIENCE_MS = 1_500_000
 const SOON_MS = 1000
 /** How often applications accept forks: each may show another. */
 const ROUNDS = 10
+/** From which of two logs a relay passes messages on into the other, so that both sides go on talking. */
+const BRIDGES: readonly (readonly number[])[] = [[], [0], [1], [0, 1]]
 /** A channel that a lying relay has ended ends with one of these. */
 const PROPER: ReadonlySet<string> = new Set([
   'mls_error',
@@ -37,6 +41,7 @@ export class LyingHistory {
   #second: SimulatedRelay | undefined
   /** Who only listens meanwhile: the relay of the other log does not know that it has missed anything. */
   #silent: ReadonlySet<string> = new Set()
+  #bridged: readonly number[] = []
   /** What the relay had once. */
   #old: RelayDisk | undefined
   /** Both logs were shown, or one that was taken back. */
@@ -53,6 +58,14 @@ export class LyingHistory {
       people.map(({ name }) => name),
     )
     network.middle = this.#liar
+    const logs = new Logs(this.#cast)
+    for (const person of people) {
+      person.onRead = (reading) => {
+        const fault = isWell(person) ? logs.unnoticed(person, reading) : undefined
+        if (fault !== undefined) this.#cast.wrong.push(fault)
+      }
+    }
+    this.#cast.relay.disk.onEntry((disk, channel, entry) => this.#bridge(disk, channel, entry))
   }
 
   get counts(): Record<string, number> {
@@ -78,8 +91,9 @@ export class LyingHistory {
 
   get #lies(): readonly (readonly [number, () => void])[] {
     return [
-      [this.#second ? 100 : 20, () => this.#talk()],
-      [12, () => this.#fork()],
+      // A commit in one of two logs ends what can be passed on between them.
+      [this.#second ? (this.#bridged.length > 0 ? 300 : 100) : 20, () => this.#talk()],
+      [20, () => this.#fork()],
       [2, () => this.#remember()],
       [3, () => this.#rollBack()],
     ]
@@ -97,14 +111,28 @@ export class LyingHistory {
     if (this.#second) return
     this.#hasForked = true
     this.#second = this.#cast.secondRelay()
-    // One or two of them; in each log, one may speak and one only listens.
+    this.#bridged = world.pick(BRIDGES) ?? []
+    // One or two of them; in each log that hears nothing of the other, one may speak and one only listens.
     const names = this.#cast.shuffled(people.map(({ name }) => name))
     const apart = new Set(names.slice(0, 1 + world.below(2)))
-    this.#silent = new Set([names[0] ?? '', names[2] ?? ''])
-    world.tell(`the relay shows another log to ${[...apart].join(', ')}`)
+    this.#silent = new Set(this.#bridged.length > 0 ? [] : [names[0] ?? '', names[2] ?? ''])
+    world.tell(`the relay shows another log to ${[...apart].join(', ')}, and passes on from ${this.#bridged.join()}`)
     this.#cast.count('forked')
     network.doorOf = ({ name }) => (apart.has(name) ? 1 : 0)
     for (const { name, machine } of people) if (apart.has(name)) network.cut(machine)
+  }
+
+  /** Passes a message on into the log that its sender does not see. */
+  #bridge(disk: RelayDisk, channel: string, entry: ReturnType<RelayDisk['log']>[number]): void {
+    const { people, network, relay } = this.#cast
+    const second = this.#second?.disk
+    const sender = people.find(({ agentId }) => agentId === entry.sender)
+    if (!second || !sender || entry.kind !== 'message') return
+    const door = disk === second ? 1 : 0
+    if (network.doorOf(sender.machine) !== door || !this.#bridged.includes(door)) return
+    this.#cast.count('bridged')
+    const other = door === 1 ? relay.disk : second
+    other.pass(channel, entry, sender.hasAccount ? ACCOUNT : undefined)
   }
 
   #remember(): void {
@@ -237,7 +265,7 @@ function isWell(person: Person): boolean {
 /** Epoch and log. */
 function viewOf(person: Person): string {
   try {
-    const { index, hash } = person.position(NAME)
+    const { index, hash } = person.history(NAME).position
     return `${person.channel(NAME)?.verify()} ${index} ${toHex(hash)}`
   } catch (error) {
     return String(error)

@@ -19,6 +19,8 @@ import { agentParts, newIdentity } from '../support/agent-parts.ts'
 export interface Reading {
   readonly life: number
   readonly index: number
+  /** The id of its message, which its place among the payloads of that is not in. */
+  readonly messageId: string
   /** Its place among the payloads of one message. */
   readonly place: number
   readonly sender: AgentId
@@ -34,6 +36,8 @@ export class Person {
   readonly hasAccount: boolean
   readonly disk: AgentDisk
   readonly read: Reading[] = []
+  /** Is told of what it reads, at once. */
+  onRead: ((reading: Reading) => void) | undefined
   /** What ended its agent as a whole, and was not a death. */
   readonly failures: string[] = []
   /** Offers that its application has not answered. */
@@ -85,10 +89,10 @@ export class Person {
     return this.channel(name) && this.manager?.client.membershipOf(parseChannelName(name)).standing
   }
 
-  /** How far it has read the log. */
-  position(name: string): PositionRecord {
+  /** How far it has read the log, and from where on it knows it. */
+  history(name: string): { readonly position: PositionRecord; readonly since: number } {
     const { client } = this.manager ?? assert.fail('It is off.')
-    return client.membershipOf(parseChannelName(name)).history.position
+    return client.membershipOf(parseChannelName(name)).history
   }
 
   start(): void {
@@ -175,7 +179,10 @@ export class Person {
         this.#world.note(`${this.name} reads ${envelope.index}`)
         const { index, messageId, sender, payload, redelivered } = envelope
         const [place, text] = [Number.parseInt(messageId.slice(-1), 16), Buffer.from(payload).toString()]
-        this.read.push({ life, index, place, sender: sender.agentId, text, redelivered })
+        const id = messageId.slice(0, -1)
+        const reading = { life, index, messageId: id, place, sender: sender.agentId, text, redelivered }
+        this.read.push(reading)
+        this.onRead?.(reading)
       }
     } catch (error) {
       this.#world.tell(`${this.name} reads no more: ${StaticError.from(error).code}`)

@@ -68,6 +68,14 @@ export class Scene {
     await this.world.until(isSo, PATIENCE_MS, () => what)
   }
 
+  /** Shows another log to somebody from now on. Returns the relay that has it. */
+  fork(person: Person): SimulatedRelay {
+    const second = new SimulatedRelay(this.world, this.network, {}, { door: 1, disk: this.relay.disk.copy() })
+    this.network.doorOf = ({ name }) => (name === person.name ? 1 : 0)
+    this.network.cut(person.machine)
+    return second
+  }
+
   /** Cuts somebody off until the network is up again. */
   cutOff(person: Person): void {
     this.network.isDown = true

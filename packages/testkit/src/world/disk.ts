@@ -4,12 +4,22 @@
  * falls before, between and after.
  */
 import { createHash } from 'node:crypto'
-import { type Entry, Ledger, onRoster, type Retention, type Store, type StoreListener } from '@static/relay/internal'
+import {
+  type Account,
+  type Entry,
+  Ledger,
+  onRoster,
+  type Retention,
+  type Store,
+  type StoreListener,
+} from '@static/relay/internal'
 import type { AgentStore, IdentityRecord } from '@static/sdk/internal'
 import { makeMemoryStore } from '../store/agent-memory.ts'
 import { MemoryRows } from '../store/relay-memory-rows.ts'
 import type { Machine } from './machine.ts'
 import type { World } from './world.ts'
+
+type MessageEntry = Extract<Entry, { kind: 'message' }>
 
 /** The disk of an agent. */
 export class AgentDisk {
@@ -55,8 +65,14 @@ export class AgentDisk {
   }
 }
 
+/** Hears of every entry that a disk, or a copy of it, gets. */
+export type Hearer = (disk: RelayDisk, channel: string, entry: Entry) => void
+
 /** The disk of a relay. */
 export class RelayDisk {
+  /** Shared with its copies. */
+  #hearers: Hearer[] = []
+  #store: Store | undefined
   readonly #world: World
   #rows = new MemoryRows()
   /** By channel, everything that was ever in its log. */
@@ -75,7 +91,20 @@ export class RelayDisk {
     const copy = new RelayDisk(this.#world, this.#deployment, this.#retention)
     copy.#rows = this.#rows.copy()
     copy.#logs = new Map(this.#logs)
+    copy.#hearers = this.#hearers
     return copy
+  }
+
+  onEntry(hearer: Hearer): void {
+    this.#hearers.push(hearer)
+  }
+
+  /** Stores a message as if its sender had sent it to the relay of this disk, which need not know that sender. */
+  pass(channel: string, entry: MessageEntry, account: Account | undefined): void {
+    const { sender, slot, messageId, counter, control, ciphertext } = entry
+    const message = { channel, slot, messageId, counter, control, ciphertext, paid: true, now: this.#world.now }
+    // It is refused where the logs are too far apart.
+    void this.#store?.run('append', { ...message, actor: { agent: sender, account } })
   }
 
   /** The database, for a life of its relay. */
@@ -84,7 +113,7 @@ export class RelayDisk {
     const ledger = new Ledger(this.#rows, (bytes) => createHash('sha256').update(bytes).digest(), this.#retention)
     const syncs = {}
     const answers = {}
-    return {
+    const store: Store = {
       deployment: this.#deployment,
       run: (name, request) =>
         new Promise((resolve, reject) => {
@@ -107,6 +136,8 @@ export class RelayDisk {
       durability: () => 'memory',
       close: () => Promise.resolve(),
     }
+    this.#store = store
+    return store
   }
 
   /** The log of a channel, from its first entry on. */
@@ -122,5 +153,6 @@ export class RelayDisk {
 
   #keep(channel: string, entry: Entry): void {
     this.#logs.set(channel, [...this.log(channel), entry])
+    for (const hearer of this.#hearers) hearer(this, channel, entry)
   }
 }

@@ -3,6 +3,8 @@ import { hash } from 'node:crypto'
 
 /** What was encrypted, by hashes. */
 export class Seals {
+  /** Is told of everything that is encrypted, at once. */
+  onSeal: ((text: string) => void) | undefined
   /** What went wrong. */
   readonly wrong: string[] = []
   /** The key of each ciphertext. What died with its process before it was written is encrypted again. */
@@ -11,7 +13,9 @@ export class Seals {
 
   /** Something was encrypted. `sealed` has the tag. */
   sealed(key: string, sealed: Uint8Array): void {
-    this.#keys.set(hash('sha256', sealed), key)
+    const text = hash('sha256', sealed)
+    this.#keys.set(text, key)
+    this.onSeal?.(text)
   }
 
   /** A ciphertext leaves its agent, perhaps again. */

@@ -70,6 +70,11 @@ export class World {
     return this.#now
   }
 
+  /** Whose turn it is. */
+  get acting(): Machine | undefined {
+    return this.#owner.getStore()
+  }
+
   /** What happened until now, all of it, in one word. */
   get digest(): string {
     return this.#digest.copy().digest('hex')

@@ -2,16 +2,7 @@
  * Follows a channel's log: processes entries in order, one at a time. Messages take effect immediately, commits when
  * MLS has processed them. Changes memory only; the membership writes the changes at the end of the turn.
  */
-import {
-  commitBody,
-  declarationBytes,
-  fromHex,
-  leaveBody,
-  type LeaveNoticeFields,
-  message,
-  StaticError,
-  toHex,
-} from '@static/protocol'
+import { declarationBytes, fromHex, message, StaticError, toHex } from '@static/protocol'
 import {
   type DeliverCommit,
   type DeliverLeave,
@@ -26,6 +17,8 @@ import type { AgentContext } from '../../agent/context.ts'
 import { same } from '../../bytes.ts'
 import type { Committer } from '../commits/committer.ts'
 import type { Pending } from '../commits/commits.ts'
+import { commitEntry, isAnother, leaveEntry, leaveNotice, messageEntry, signedDeclaration } from './chain-entry.ts'
+import { relayRolledBack } from './contradiction.ts'
 import { Disputes } from './disputes.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
 import { type Difference, sha256 } from './history.ts'
@@ -81,13 +74,6 @@ interface CommitPlace {
 /** The number of members remembered whose newer versions were reported. */
 const MOST_REPORTED = 1024
 
-const NO_NOTICE: LeaveNoticeFields = {
-  publicKey: new Uint8Array(),
-  slot: 0n,
-  leafKeys: [],
-  signature: new Uint8Array(),
-}
-
 /** The reading side of a membership. */
 export class Follower {
   readonly #context: FollowerContext
@@ -109,12 +95,16 @@ export class Follower {
   take(entry: LogEntry): void {
     const { intake } = this.#parts
     if (entry.case === 'gap') return this.#gap(entry.value)
+    const { history } = this.#channel
     const index = Number(entry.value.index)
-    const expected = this.#channel.history.position.index + 1
-    if (index < expected) return intake.repeated(index)
-    if (index > expected) return intake.missing(expected)
+    const expected = history.position.index + 1
     const sender = toHex(entry.value.sender)
     const own = sender === this.#context.agentId
+    if (index < expected) {
+      if (!isAnother(history, entry, own)) return intake.repeated(index)
+      return this.#host.break(relayRolledBack(`entry ${index} is another than the one that this agent has read`))
+    }
+    if (index > expected) return intake.missing(expected)
     switch (entry.case) {
       case 'deliverMessage':
         return own ? this.#ownMessage(entry.value) : this.#message(entry.value, sender)
@@ -141,7 +131,6 @@ export class Follower {
     const host = this.#host
     const { history } = this.#channel
     const { receipts, upkeep } = this.#parts
-    const { messageId, ciphertext } = entry
     const opened = this.#open(entry, sender)
     const repeated = opened !== undefined && history.repeats(sender, opened.frame)
     let difference: Difference | undefined
@@ -150,7 +139,7 @@ export class Follower {
       if (!repeated) history.heard(sender, opened.frame, opened.frameHash)
       upkeep.heard()
     }
-    history.advance({ kind: 'message', sender: entry.sender, messageId, bodyHash: sha256(ciphertext) })
+    history.advance(messageEntry(entry))
     host.touch()
     if (difference) host.forked(sender, difference)
     if (!entry.control) upkeep.saw()
@@ -164,12 +153,12 @@ export class Follower {
     }
     deliverFrame(this.#parts, frame, {
       index: history.position.index,
-      messageId: Uint8Array.from(messageId),
+      messageId: Uint8Array.from(entry.messageId),
       sender,
       identity: member.identity,
       epoch: Number(this.#channel.group?.facts.epoch ?? 0n),
       receivedAt: Number(entry.acceptedAtMs),
-      ciphertext,
+      ciphertext: entry.ciphertext,
       messageKey,
     })
   }
@@ -226,9 +215,9 @@ export class Follower {
     const { intake, committer, upkeep } = this.#parts
     const { group, history } = this.#channel
     if (!group) return
-    const { declaration, commit, messageId, slot } = entry
+    const { commit, messageId, slot } = entry
     const sender = toHex(entry.sender)
-    const body = { adds: [], removes: [], leaveNotices: [], signature: new Uint8Array(), ...declaration }
+    const body = signedDeclaration(entry)
     const member = group.members.get(sender)
     if (member) {
       const place = { channelId: this.#channel.channelId, slot, messageId, commitHash: sha256(commit) }
@@ -246,7 +235,7 @@ export class Follower {
       return
     }
     const isInPlace = Number(slot) === history.position.slot
-    history.advance({ kind: 'commit', sender: entry.sender, messageId, bodyHash: sha256(commitBody(commit, body)) })
+    history.advance(commitEntry(entry))
     intake.raiseHead(history.position.slot)
     committer.rollBack()
     host.touch()
@@ -348,14 +337,14 @@ export class Follower {
     this.#context.session.request({ case: 'liftBar', value }, () => {})
   }
 
-  #leave({ sender, notice }: DeliverLeave): void {
+  #leave(entry: DeliverLeave): void {
+    const { sender } = entry
     const { history } = this.#channel
-    const fields = notice ?? NO_NOTICE
-    history.advance({ kind: 'leave', sender, messageId: new Uint8Array(), bodyHash: sha256(leaveBody(fields)) })
+    history.advance(leaveEntry(entry))
     this.#host.touch()
     // The leave is by another copy of this agent, or from before this Welcome was used.
     if (toHex(sender) === this.#context.agentId) return this.#host.over()
-    this.#parts.roster.leave(sender, fields, history.position.slot)
+    this.#parts.roster.leave(sender, leaveNotice(entry), history.position.slot)
   }
 
   /**

@@ -61,6 +61,12 @@ export class History {
     return own && Buffer.compare(own, hash) === 0
   }
 
+  /** Whether an entry is the one that this agent's chain has at an index; undefined if it does not know. */
+  has(index: number, entry: ChainEntry): boolean | undefined {
+    const before = index > this.since ? this.#hashes[(index - 1) % KEPT] : undefined
+    return before && this.compare(index, chainNext(sha256, before, entry))
+  }
+
   /** Where a message of this agent, or the pack that it is in, is in the log, if it is among the last entries. */
   ownIndex(messageId: Uint8Array): number | undefined {
     return this.#own.get(toHex(packIdOf(messageId)))
