@@ -170,6 +170,7 @@ function startRunner(
     bus,
     now,
     monotonic,
+    nextTurn: setImmediate,
     onError,
     onStoreError: (err) =>
       repeats.note('store', (failures) => log.error({ err, failures }, 'the store failed; retrying')),

@@ -38,6 +38,8 @@ export type Input =
   | { readonly type: 'closed'; readonly stream: StreamId }
   /** Whether the peer keeps up with reading: log entries stay in the log until it does. */
   | { readonly type: 'congested' | 'drained'; readonly stream: StreamId }
+  /** The peer has sent more requests than may wait. */
+  | { readonly type: 'flooded'; readonly stream: StreamId }
   /** The peer read nothing for too long, or did not answer a ping. */
   | { readonly type: 'stalled'; readonly stream: StreamId }
   /** An effect with this id is done. */

@@ -197,6 +197,7 @@ export class Relay {
       case 'closed':
       case 'congested':
       case 'drained':
+      case 'flooded':
       case 'stalled': {
         const stream = this.#streams.get(input.stream)
         // Undefined for inputs that were on their way when the stream ended.
@@ -238,8 +239,9 @@ export class Relay {
         stream.congested = false
         if (stream.session) this.#delivery.drained(stream.session)
         return
+      case 'flooded':
       case 'stalled':
-        this.#streams.close(stream, 'slow')
+        this.#streams.close(stream, input.type === 'flooded' ? 'tooMany' : 'slow')
         return
       case 'opened':
     }

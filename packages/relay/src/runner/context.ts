@@ -1,8 +1,15 @@
 /** Shared by the parts of the runner. */
+import type { Turns } from '@static/node/turns'
 import type { ClientMessage } from '@static/protocol/relay'
 import type { Input } from '../core/io.ts'
 import type { StreamId, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
+
+/** A request that waits for its turn. */
+export interface Waiting {
+  readonly isGone: () => boolean
+  readonly run: () => void
+}
 
 export interface RunnerContext {
   readonly settings: Settings
@@ -12,6 +19,8 @@ export interface RunnerContext {
   readonly handle: (input: Input) => void
   /** An id that no stream or call has had before. */
   readonly nextStream: () => StreamId
+  /** Where costly requests of an address wait for their turn. */
+  readonly turns: Turns<Waiting>
 }
 
 /** Memory that a request without a long field takes while it is pending. */
@@ -24,6 +33,14 @@ const HOLDING: readonly ClientMessage['body']['case'][] = [
   'createChannel',
   'requestJoin',
 ]
+
+/**
+ * Whether a request waits for its turn. Most cost a signature, several rows, or an entry that everyone reads; many at once
+ * would hold up everyone's messages. A message costs little, and is what others wait for.
+ */
+export function isCostly({ body }: ClientMessage): boolean {
+  return body.case !== 'sendMessage'
+}
 
 /** Whether a request's bytes are kept until it is answered. Of the others only a few fields are. */
 export function holdsBody({ body }: ClientMessage): boolean {

@@ -2,6 +2,7 @@
  * Runs the core: passes it inputs, carries out its effects, calls the store, the token verifier and the quota source
  * for it, and runs its timer.
  */
+import { Turns } from '@static/node/turns'
 import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Effect, Input, Outcome, SessionNotice } from '../core/io.ts'
@@ -27,7 +28,7 @@ import type {
 } from '../ports.ts'
 import type { ShapingCounts } from '../session/shaping.ts'
 import type { Settings } from '../settings.ts'
-import type { RunnerContext } from './context.ts'
+import type { RunnerContext, Waiting } from './context.ts'
 import { Exchanges } from './exchanges.ts'
 import { Links, type Packets } from './links.ts'
 
@@ -44,6 +45,8 @@ export interface CoreRunnerOptions {
   readonly now: () => Time
   /** Milliseconds of a monotonic clock. */
   readonly monotonic: () => Time
+  /** Calls back in the next turn of the event loop. */
+  readonly nextTurn: (act: () => void) => void
   /** Receives errors that no caller waits for. */
   readonly onError: (error: unknown) => void
   /** Receives every failure of the store: on a full disk, many a second. */
@@ -56,6 +59,8 @@ export interface CoreRunnerOptions {
   readonly onSession: (session: SessionNotice) => void
 }
 
+/** Costly requests that are handled in one turn of the event loop. */
+const REQUESTS_PER_TURN = 4
 const TICK_MS = 200
 const SWEEP_MS = 1000
 const DRAIN_STEP_MS = 5
@@ -86,6 +91,12 @@ export class CoreRunner implements CallHandler, BusListener {
       now: options.monotonic,
       handle: (input) => this.#handle(input),
       nextStream: () => ++this.#lastStream,
+      turns: new Turns<Waiting>({
+        perTurn: REQUESTS_PER_TURN,
+        run: ({ run }) => run(),
+        isGone: ({ isGone }) => isGone(),
+        nextTurn: options.nextTurn,
+      }),
     }
     this.#links = new Links(context)
     this.#exchanges = new Exchanges(context)

@@ -1,9 +1,10 @@
 /** Unary calls and subscriptions. To the core each is a stream that carries messages, not cells. */
 import { toBinary } from '@bufbuild/protobuf'
+import { subjectOf } from '@static/node/address'
 import { StaticError } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, type ServerMessage } from '@static/protocol/relay'
 import type { Peer, PushSink, StreamId, Subscription, Time } from '../ports.ts'
-import { holdsBody, REQUEST_BYTES, type RunnerContext } from './context.ts'
+import { holdsBody, isCostly, REQUEST_BYTES, type RunnerContext } from './context.ts'
 
 interface Exchange {
   /** Since when a subscriber has read nothing. */
@@ -22,7 +23,7 @@ export class Exchanges {
   }
 
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
-    const { handle, nextStream } = this.#context
+    const { handle, nextStream, turns } = this.#context
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
     const id = nextStream()
     const done = (): void => {
@@ -42,7 +43,9 @@ export class Exchanges {
       reject(StaticError.of('closed', 'The caller has disconnected.'))
     })
     handle({ type: 'opened', stream: id, peer, kind: 'call' })
-    handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    const run = (): void => handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    if (isCostly(message)) turns.add(subjectOf(peer.address), { run, isGone: () => !this.#open.has(id) })
+    else run()
     return promise
   }
 

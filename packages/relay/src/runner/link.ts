@@ -45,6 +45,9 @@ export class Link {
   /** Whether the core knows that the peer is not reading. */
   congested = false
   ending = false
+  /** Requests and acknowledgements that wait for their turn, and the bytes of these requests. */
+  waiting = 0
+  waitingBytes = 0
   /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: Time } | undefined
   #window: { readonly bytes: number; readonly markBytes: number } = WINDOW

@@ -1,4 +1,5 @@
 /** Session streams between transports and the core: cells become inputs, and messages become cells. */
+import { subjectOf } from '@static/node/address'
 import {
   CELL_BYTES,
   type CellEvent,
@@ -11,10 +12,10 @@ import {
 } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { AckRequestSchema, ClientMessageSchema, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import type { Effect } from '../core/io.ts'
+import type { Effect, Input } from '../core/io.ts'
 import type { StreamHandler, StreamId, Time, Transport } from '../ports.ts'
 import { Shaping, type ShapingCounts } from '../session/shaping.ts'
-import { holdsBody, REQUEST_BYTES, type RunnerContext } from './context.ts'
+import { holdsBody, isCostly, REQUEST_BYTES, type RunnerContext } from './context.ts'
 import { Link, type Packet } from './link.ts'
 import { LinkWriter } from './link-writer.ts'
 
@@ -31,6 +32,7 @@ export class Links {
   readonly #shaping = new Shaping((stream) => this.#links.get(stream)?.hasRoom !== true)
   readonly #writer: LinkWriter
   #joiningBytes = 0
+  #waitingBytes = 0
 
   constructor(context: RunnerContext) {
     this.#context = context
@@ -144,12 +146,16 @@ export class Links {
         const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
         const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
         if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at: now }
-        handle({ type: 'received', stream: link.id, message, bytes })
+        const received = { type: 'received', stream: link.id, message, bytes } as const
+        if (link.waiting > 0 || isCostly(message)) this.#wait(link, received, bytes)
+        else handle(received)
         return
       }
       case 'ack': {
         const ack = decodeEnvelope(form, AckRequestSchema, payload, payload.length)
-        handle({ type: 'acknowledged', stream: link.id, ack })
+        const acknowledged = { type: 'acknowledged', stream: link.id, ack } as const
+        if (link.waiting > 0) this.#wait(link, acknowledged, payload.length)
+        else handle(acknowledged)
         return
       }
       case 'ping': {
@@ -165,6 +171,26 @@ export class Links {
         if (!link.pong(payload, now)) throw new WireError('range')
         this.#writer.schedule(link)
     }
+  }
+
+  /** Handles an input when it is its turn. What a stream sends keeps its order. */
+  #wait(link: Link, input: Input, bytes: number): void {
+    const { settings, handle, turns } = this.#context
+    const { requests, requestBytes, totalRequestBytes } = settings.streams
+    const isFull = link.waiting >= requests || link.waitingBytes + bytes > requestBytes
+    if (isFull || this.#waitingBytes + bytes > totalRequestBytes) return handle({ type: 'flooded', stream: link.id })
+    link.waiting++
+    link.waitingBytes += bytes
+    this.#waitingBytes += bytes
+    turns.add(subjectOf(link.peer.address), {
+      isGone: () => !this.#links.has(link.id),
+      run: () => {
+        link.waiting--
+        link.waitingBytes -= bytes
+        this.#waitingBytes -= bytes
+        if (!link.ending) handle(input)
+      },
+    })
   }
 
   /**
@@ -193,6 +219,7 @@ export class Links {
     // If the relay ended it and the peer closed it in the same turn, it counts once.
     if (!this.#links.delete(link.id)) return
     this.#joiningBytes -= link.joiner.heldBytes
+    this.#waitingBytes -= link.waitingBytes
     this.#shaping.end(link.id)
   }
 

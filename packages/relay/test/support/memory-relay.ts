@@ -101,6 +101,7 @@ export async function startMemoryRelay(options: MemoryRelayOptions = {}): Promis
     quota: api,
     now: () => now() + skewMs,
     monotonic: now,
+    nextTurn: (act) => act(),
     onError: (error) => errors.push(error),
     onStoreError: (error) => {
       if (!(error instanceof OutcomeUnknown)) errors.push(error)

@@ -64,6 +64,7 @@ export class SimNode {
       },
       now,
       monotonic: now,
+      nextTurn: (act) => act(),
       onError: (error) => net.errors.push(error),
       // It fails on purpose.
       onStoreError: (error) => {

@@ -81,6 +81,7 @@ export class SimulatedRelay {
         quota: this.#api,
         now,
         monotonic: now,
+        nextTurn: (act) => act(),
         onError: failed,
         onStoreError: failed,
         onExcess: () => {},
