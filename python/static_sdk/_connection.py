@@ -175,6 +175,7 @@ class BaseConnection(Generic[AnyCall]):
         if self._failure is None and not self._closing:
             for close in list(self._closers):
                 close()
+            self.say("bye")
         self._closing = True
 
     def forked(self) -> None:

@@ -87,6 +87,14 @@ class SettlingTest(unittest.TestCase):
         self.joined = self.receiver.channel(self.channel.name)
         return self.joined
 
+    def test_what_a_killed_program_may_have_seen_is_redelivered(self) -> None:
+        self.send(b"1")
+        self.assertEqual(next(self.joined.envelopes()).payload, b"1")
+        # This is what the driver sees if the program is killed.
+        self.receiver._connection.abort()
+        (envelope,) = self.take(self.reopen(), 1)
+        self.assertEqual((envelope.payload, envelope.redelivered), (b"1", True))
+
     def test_leaving_the_loop_settles_nothing_and_the_payload_is_redelivered(self) -> None:
         self.send(b"1", b"2", b"3")
         with self.assertRaises(ValueError):

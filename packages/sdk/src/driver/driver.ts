@@ -40,6 +40,8 @@ export class Driver {
   readonly #asking: Asking
   #connecting: Promise<unknown> | undefined
   #isClosed = false
+  /** The program has said what its readers have seen. */
+  #hasSaidBye = false
   #numbers = 0
 
   constructor(tell: Tell) {
@@ -67,6 +69,8 @@ export class Driver {
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#connecting?.catch(() => {})
+    // It was killed, perhaps, after its readers have seen any of these.
+    if (!this.#hasSaidBye) for (const { reading } of this.#channels) reading.given(Infinity)
     await this.#client?.close()
   }
 
@@ -80,6 +84,9 @@ export class Driver {
         return this.#held(word.on).reading.recall(word.tokens, word.before)
       case 'given':
         return this.#held(word.on).reading.given(word.upTo)
+      case 'bye':
+        this.#hasSaidBye = true
+        return
       case 'handled':
         return this.#held(word.on).reading.handled(word.token, word.error)
       case 'answered':

@@ -126,6 +126,8 @@ export type Word =
   /** Gives payloads back that no reader has taken, and ends the waits that were asked for before a run. */
   | { readonly do: 'recall'; readonly on: number; readonly tokens: readonly number[]; readonly before: number }
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
+  /** The program ends in order: its readers have seen nothing but what it has said to be given. */
+  | { readonly do: 'bye' }
   | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
   /** A request is answered completely. The code of an error is for the asker, an error without one is not. */
   | {
