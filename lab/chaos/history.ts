@@ -99,12 +99,15 @@ export interface Stay {
 /** The stays of an agent, in order. */
 export function staysOf({ notes }: History): Stay[] {
   const stays: (Stay & { reads: Read[]; isOpen: boolean })[] = []
-  let joiningAt = 0
+  /** The first attempt since the last stay: one that a crash has cut short may have succeeded. */
+  let joiningAt: number | undefined
   for (const note of notes) {
     const last = stays.at(-1)
-    if (note.is === 'joining') joiningAt = note.at
-    else if (note.is === 'joined') stays.push({ joinedAt: note.at, joiningAt, reads: [], isOpen: true })
-    else if (note.is === 'out' && last) last.isOpen = false
+    if (note.is === 'joining') joiningAt ??= note.at
+    else if (note.is === 'joined') {
+      stays.push({ joinedAt: note.at, joiningAt: joiningAt ?? note.at, reads: [], isOpen: true })
+      joiningAt = undefined
+    } else if (note.is === 'out' && last) last.isOpen = false
     else if (note.is === 'read') last?.reads.push(note)
   }
   return stays

@@ -164,3 +164,15 @@ test('the checker notices reordered messages', () => {
   })
   assert.deepEqual(found, ['bob has read "ann 2" after a later message'])
 })
+
+test('what an agent reads by a join that was cut short and repeated was not read after its removal', () => {
+  const faults = after('vera', (notes) => {
+    const out = notes.findIndex(({ is }) => is === 'out')
+    const joined = notes.findLastIndex(({ is }) => is === 'joined')
+    const [left, entered] = [notes[out], notes[joined]]
+    assert.ok(left && entered)
+    notes.splice(joined + 1, 0, { at: entered.at + 0.5, is: 'read', again: false, ...readOf('bob 3') } as Note)
+    notes.splice(out + 1, 0, { at: left.at + 0.5, is: 'joining', invite: 'second' })
+  })
+  assert.deepEqual(faults, [])
+})

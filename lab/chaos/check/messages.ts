@@ -119,7 +119,8 @@ export function checkRemoved(histories: readonly History[], entries: ReadonlyMap
     const stays = staysOf(history)
     const reads = new Set(notesOf(history.notes, 'read').map(({ id }) => id))
     return own.flatMap(({ at }) => {
-      const again = Math.min(...stays.map(({ joiningAt }) => joiningAt).filter((joining) => joining > at))
+      const later = stays.filter(({ joinedAt }) => joinedAt > at)
+      const again = Math.min(...later.map(({ joiningAt }) => joiningAt))
       return [...entries.values()]
         .filter(({ id, began, acknowledged = Infinity }) => reads.has(id) && began > at && acknowledged < again)
         .map(({ text }) => `${history.name} has read "${text}" after it was removed`)
