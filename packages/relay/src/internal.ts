@@ -30,7 +30,9 @@ export type {
 export { CoreRunner } from './runner/core-runner.ts'
 export { settingsFrom } from './settings.ts'
 export type { InviteRows } from './store/ledger/invite-rows.ts'
+export { type EntryDraft } from './store/ledger/draft.ts'
 export { Ledger } from './store/ledger/ledger.ts'
+export { addEntry } from './store/ledger/log.ts'
 export {
   type Answered,
   type Behind,

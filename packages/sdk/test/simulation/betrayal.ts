@@ -1,15 +1,20 @@
 /**
  * A random history of one channel with a member that holds its keys and attacks the others (traitor.ts), over crashes.
- * Honest members agree on what was valid, blame nobody else, and are told no words of each other that were not said; the
- * owner can always remove the traitor, and then they go on.
+ * Honest members agree on what was valid, blame nobody else, and are told no words of each other that were not said;
+ * nobody is in or out who should not be. An honest relay lets nobody be removed but by the owner. The owner can always
+ * remove the traitor, which then reads nothing more, and they go on.
  */
+import { toHex } from '@static/protocol'
 import type { World } from '@static/testkit/world'
+import type { RelayDisk } from '@static/testkit/world/disk'
 import { Cast, NAME } from './cast.ts'
 import { disagreement } from './checker.ts'
 import { PAUSES } from './history.ts'
 import type { Person } from './person.ts'
 import { Traitor } from './traitor.ts'
 import { Witness } from './witness.ts'
+
+type Entry = ReturnType<RelayDisk['log']>[number]
 
 const STRETCHES = 3
 const STEPS = 10
@@ -32,6 +37,7 @@ export class Betrayal {
       world,
       this.#cast.people.map(({ name }) => name),
     )
+    this.#cast.relay.disk.onEntry((disk, channel, entry) => this.#judge(disk.log(channel), entry))
   }
 
   get counts(): Record<string, number> {
@@ -53,6 +59,9 @@ export class Betrayal {
       await cast.recover(PATIENCE_MS)
       await this.#drain()
       await this.#agree()
+      cast.checkIntents()
+      this.#check()
+      await this.#restore()
       // Most applications go on with a traitor at first.
       if (stretch === STRETCHES - 1 || this.#world.random() < 0.3) await this.#remove()
     }
@@ -70,7 +79,33 @@ export class Betrayal {
     for (const person of people.filter(isIn)) this.#cast.send(person)
     await this.#drain()
     await this.#agree()
+    const words = await this.#traitor.read()
+    if (words !== undefined) throw new Error(`The traitor reads on: ${words}`)
     this.#cast.count('expelled')
+  }
+
+  /** Who was told that it has said something that it has not leaves. */
+  async #restore(): Promise<void> {
+    const { others } = this.#cast
+    for (const person of others.filter(({ agentId }) => this.#traitor.framed.has(agentId))) this.#cast.leave(person)
+    await this.#drain()
+    this.#traitor.framed.clear()
+    await this.#agree()
+    this.#cast.checkIntents()
+  }
+
+  /** An honest relay takes no commit of the traitor that removes somebody who has not left. */
+  #judge(log: readonly Entry[], entry: Entry): void {
+    const { agentId, hasHelp } = this.#traitor
+    if (entry.kind !== 'commit' || entry.sender !== agentId || hasHelp) return
+    for (const removed of entry.declaration.removes.map(toHex)) {
+      const last = log.findLast((one) =>
+        one.kind === 'leave'
+          ? one.sender === removed
+          : one.kind === 'commit' && one.declaration.adds.some((added) => toHex(added) === removed),
+      )
+      if (last?.kind !== 'leave') this.#cast.wrong.push(`the relay lets the traitor remove ${removed}`)
+    }
   }
 
   /** Every call ends. Whoever is told of a fork goes on. */
@@ -89,7 +124,8 @@ export class Betrayal {
   #accept(person: Person): void {
     const { state, broken, fork } = person.standing(NAME) ?? {}
     if (fork === undefined) return
-    if (fork !== this.#traitor.agentId) this.#cast.wrong.push(`${person.name} blames ${fork}`)
+    if (fork !== this.#traitor.agentId && !this.#traitor.framed.has(fork))
+      this.#cast.wrong.push(`${person.name} blames ${fork}`)
     const channel = person.channel(NAME)
     if (state === 'joined' && broken === undefined && channel) person.machine.do(() => channel.acceptFork())
   }
@@ -111,16 +147,13 @@ export class Betrayal {
     const { owner, people, relay } = this.#cast
     const id = owner.recordOf(NAME)?.id ?? ''
     // Who could not read a commit of the traitor's has stopped, and says so.
-    const others = this.#traitor.hasDivided ? people.filter((person) => !hasStopped(person)) : people
-    // Its accomplices get no Welcome, and so no place on the roster.
-    const known = [...people.map(({ agentId }) => agentId), this.#traitor.agentId]
-    const members =
-      owner
-        .channel(NAME)
-        ?.members()
-        .map(({ agentId }) => agentId) ?? []
-    const accomplices = members.filter((agentId) => !known.includes(agentId))
-    const roster = [...relay.disk.roster(id).filter((agentId) => known.includes(agentId)), ...accomplices]
+    const { hasDivided, framed } = this.#traitor
+    const others = people.filter((person) => !(hasDivided && hasStopped(person)) && !framed.has(person.agentId))
+    // Its accomplices get no Welcome, and so no place on the roster; and it may say that it leaves in a way that nobody believes.
+    const isHonest = (agentId: string): boolean => people.some((person) => person.agentId === agentId)
+    const members = owner.channel(NAME)?.members() ?? []
+    const strangers = members.map(({ agentId }) => agentId).filter((agentId) => !isHonest(agentId))
+    const roster = [...relay.disk.roster(id).filter(isHonest), ...strangers]
     return disagreement(NAME, others, roster, [], this.#world.now)
   }
 
@@ -132,7 +165,8 @@ export class Betrayal {
       const bytes = sizeOf(person.disk.contents)
       if (bytes > MOST_STORED_BYTES) wrong.push(`${person.name} stores ${bytes} bytes`)
       const { broken } = person.recordOf(NAME) ?? {}
-      if (broken !== undefined && !this.#traitor.hasDivided && broken !== 'removed')
+      const isFramed = this.#traitor.framed.has(person.agentId) && broken === 'store_rolled_back'
+      if (broken !== undefined && !this.#traitor.hasDivided && broken !== 'removed' && !isFramed)
         wrong.push(`${person.name}: ${broken}`)
     }
     for (const error of relay.errors) wrong.push(`relay: ${String(error)}`)

@@ -320,6 +320,17 @@ export class Cast {
     for (const person of this.people) if (!person.isRunning) person.start()
   }
 
+  /** Who is in and who is out is as their applications have left it. */
+  checkIntents(): void {
+    const members = this.owner.channel(NAME)?.members() ?? []
+    for (const person of this.others) {
+      const isIn = members.some(({ agentId }) => agentId === person.agentId)
+      if (person.isIn !== undefined && person.isIn !== isIn)
+        this.wrong.push(`${person.name} should be ${person.isIn ? 'in' : 'out'}`)
+      person.isIn = isIn
+    }
+  }
+
   // ---- Inside ----
 
   /** A call of somebody's application. It fails with its process, and may fail with others'. */

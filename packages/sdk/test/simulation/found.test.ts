@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { code } from '../support/test-system.ts'
+import { World } from '@static/testkit/world'
+import { Betrayal } from './betrayal.ts'
 import { NAME } from './cast.ts'
 import { Scene } from './scene.ts'
 
@@ -186,4 +188,8 @@ test('who was removed in the one of two logs that stays, and has read as much of
     relay.rollBack(second.disk)
     await scene.until('it does not notice', () => member.recordOf(NAME)?.broken === 'relay_rolled_back')
   })
+})
+
+test('who leaves while others have noticed a fork is removed once they have accepted it: seed 31 with a traitor', async () => {
+  await World.live(31, (world) => new Betrayal(world).run())
 })

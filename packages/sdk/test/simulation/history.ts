@@ -5,7 +5,6 @@
 import { toHex } from '@static/protocol'
 import type { World } from '@static/testkit/world'
 import type { SimulatedRelay } from '@static/testkit/world/relay'
-import type { Channel } from '../../src/channel.ts'
 import { Cast, NAME } from './cast.ts'
 import { disagreement, misread } from './checker.ts'
 import { mayRefuse, type Page } from './page.ts'
@@ -64,7 +63,7 @@ export class History {
   async #quiet(): Promise<void> {
     await this.#cast.recover(PATIENCE_MS)
     await this.#rest()
-    this.#checkIntents()
+    this.#cast.checkIntents()
     this.#check()
     this.#cast.isDisturbed = false
     this.#world.tell('quiet')
@@ -110,17 +109,6 @@ export class History {
     return mayRefuse(page, code, { now: this.#world.now, hasRemoved, isDisturbed })
   }
 
-  #checkIntents(): void {
-    const { owner, others, wrong } = this.#cast
-    const members = membersOf(owner.channel(NAME))
-    for (const person of others) {
-      const isIn = members.includes(person.agentId)
-      if (person.isIn !== undefined && person.isIn !== isIn)
-        wrong.push(`${person.name} should be ${person.isIn ? 'in' : 'out'}`)
-      person.isIn = isIn
-    }
-  }
-
   #check(): void {
     const { people, relay, wrong } = this.#cast
     wrong.push(...misread(people, this.#log), ...this.#world.seals.wrong)
@@ -133,8 +121,4 @@ export class History {
 /** Whether a payload is one of those of a message: its id has its place among them in the last digit. */
 function isOf(payload: string, messageId: Uint8Array): boolean {
   return toHex(messageId).slice(0, -1) === payload.slice(0, -1)
-}
-
-function membersOf(channel: Channel | undefined): readonly string[] {
-  return channel?.members().map(({ agentId }) => agentId) ?? []
 }

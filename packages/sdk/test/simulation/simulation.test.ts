@@ -51,7 +51,7 @@ const MODES: readonly Mode[] = [
   {
     about: 'histories with a member that betrays',
     begin: (world) => new Betrayal(world),
-    seeds: 6,
+    seeds: 10,
     promise: ({ attacks = 0, betrayed = 0, expelled = 0 }) =>
       `T7: SEEDS with ${attacks} attacks by a member with keys that is added ${betrayed} times: 0 crashes, 0 disagreements, nobody else blamed, removed all ${expelled} times`,
   },

@@ -1,6 +1,7 @@
 /**
  * A malicious member of a simulated world: it holds the group's keys and says to the real relay what no agent would say.
- * Its attacks are those of `../member`, whose stage is played by the relay's own log here.
+ * Its attacks are those of `../member`, whose stage is played by the relay's own log here. In some worlds the relay helps:
+ * it logs what it should refuse.
  */
 import assert from 'node:assert/strict'
 import { create } from '@bufbuild/protobuf'
@@ -10,6 +11,7 @@ import {
   DeclarationSchema,
   LeaveNoticeSchema,
   LeaveRequestSchema,
+  RejectCommitRequestSchema,
   SendCommitRequestSchema,
   SendMessageRequestSchema,
 } from '@static/protocol/relay'
@@ -26,7 +28,7 @@ import type { Attack, Effect, Scene } from '../member/attack.ts'
 import { COMMITS } from '../member/commits.ts'
 import { LEAVES } from '../member/leaves.ts'
 import { MESSAGES } from '../member/messages.ts'
-import { crypto } from '../mls/attacker.ts'
+import { crypto, readsOn } from '../mls/attacker.ts'
 import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import { agentParts } from '../support/agent-parts.ts'
 import type { Stage } from '../support/stage.ts'
@@ -34,10 +36,18 @@ import { type Cast, NAME } from './cast.ts'
 import type { Person } from './person.ts'
 
 const MAL = 'mal'
-/** Floods are for the member's own proof. The relay does not help this one. */
+/** Floods are for the member's own proof. */
 const ATTACKS: readonly Attack[] = [...COMMITS, ...MESSAGES, ...LEAVES].filter(
   ([name]) => !/flood|relay’s help|largest payload/.test(name),
 )
+/** What a relay must refuse. */
+const FOR_RELAYS = COMMITS.filter(([name]) => /removes another|is removed|a notice/.test(name))
+/** What only a relay that helps takes. */
+const WITH_HELP = [...FOR_RELAYS, ...MESSAGES.filter(([name]) => name.includes('relay’s help'))]
+const HELPERS = 0.4
+const SOON_MS = 20
+/** How many of the last commits it votes against. */
+const VOTES = 3
 
 type StageEntry = Stage['log'][number]
 type LogEntry = ReturnType<Cast['relay']['disk']['log']>[number]
@@ -45,8 +55,12 @@ type LogEntry = ReturnType<Cast['relay']['disk']['log']>[number]
 /** The traitor of one world. */
 export class Traitor {
   readonly agentId: string
+  /** The relay logs what it should refuse. */
+  readonly hasHelp: boolean
   /** It has made commits that only some can read. */
   hasDivided = false
+  /** In whose names it has said something. */
+  readonly framed: Set<string> = new Set()
   readonly #world: World
   readonly #cast: Cast
   readonly #mls = new MlsAgent(MAL)
@@ -60,6 +74,8 @@ export class Traitor {
     this.#world = world
     this.#cast = cast
     this.agentId = toHex(this.#mls.agentId)
+    this.hasHelp = world.random() < HELPERS
+    if (this.hasHelp) world.tell('the relay helps mal')
     const machine = world.machine(MAL)
     this.#machine = machine
     const transport = cast.network.transport(machine, FORMS.quic)
@@ -103,7 +119,9 @@ export class Traitor {
   /** Attacks in one of many ways, if it can. */
   attack(): void {
     const attacker = this.#attacker
-    const chosen = this.#world.pick(ATTACKS)
+    const roll = this.#world.random()
+    if (roll < 0.15) return this.#vote()
+    const chosen = this.#world.pick(roll < 0.5 ? (this.hasHelp ? WITH_HELP : FOR_RELAYS) : ATTACKS)
     const { owner } = this.#cast
     if (!attacker || !chosen || !this.isIn) return
     const [name, attack] = chosen
@@ -124,6 +142,43 @@ export class Traitor {
     })
   }
 
+  /** Words that were said after it was removed, if it can read them. */
+  async read(): Promise<string | undefined> {
+    const attacker = this.#attacker
+    const log = this.#log
+    const at = log.findLastIndex(
+      (entry) => entry.kind === 'commit' && entry.declaration.removes.some((agent) => toHex(agent) === this.agentId),
+    )
+    const removal = log[at]
+    const message = log.slice(at).find((entry) => entry.kind === 'message' && !entry.control)
+    if (!attacker || removal?.kind !== 'commit' || message?.kind !== 'message') return undefined
+    try {
+      this.#enter()
+      Object.assign(attacker, { stage: Object.assign(this.#stage(), { log: log.slice(0, at).map(stageEntry) }) })
+      await attacker.follow()
+    } catch {
+      // It was behind.
+      return undefined
+    }
+    this.#cast.count('read on')
+    return await readsOn(this.#mls.group, this.#mls.key, removal.commit, message.ciphertext)
+  }
+
+  /** Against one of the last commits of others. */
+  #vote(): void {
+    const commits = this.#log.filter((entry) => entry.kind === 'commit' && entry.sender !== this.agentId)
+    const chosen = this.#world.pick(commits.slice(-VOTES))
+    if (!chosen || !this.isIn) return
+    this.#world.tell(`mal votes against ${chosen.slot}`)
+    this.#cast.count('votes')
+    const value = create(RejectCommitRequestSchema, { channelId: this.#channelId, slot: BigInt(chosen.slot) })
+    this.#machine.do(() => this.#session.request({ case: 'rejectCommit', value }, () => {}))
+  }
+
+  get #channelId(): Uint8Array {
+    return fromHex(this.#cast.owner.recordOf(NAME)?.id ?? '')
+  }
+
   async #act(name: string, attacker: Attacker, attack: () => Promise<Effect | undefined>): Promise<void> {
     this.#enter()
     await attacker.follow()
@@ -131,6 +186,7 @@ export class Traitor {
     if (!effect) return
     this.#cast.count('attacks')
     if (effect.divided) this.hasDivided = true
+    if (effect.cutOff) this.framed.add(effect.cutOff.agentId)
     const next = effect.followed ?? effect.together
     if (next) this.#next.push(next)
     this.#world.note(`mal has done: ${name}`)
@@ -163,7 +219,7 @@ export class Traitor {
 
   /** What attacks act on. */
   #stage(): Stage {
-    const channelId = fromHex(this.#cast.owner.recordOf(NAME)?.id ?? '')
+    const channelId = this.#channelId
     const log = this.#log
     const start = { index: 0, hash: chainStart(sha256, channelId), slot: 0 }
     const positions = [start, ...log.map(positionOf)]
@@ -177,12 +233,36 @@ export class Traitor {
       apart: new Map([[MAL, this.#mls]]),
       players: this.#cast.people.flatMap(playerOf),
       append: (entry: StageEntry) => {
-        this.#session.request(this.#requestOf(channelId, entry), () => {})
+        if (!this.#force(channelId, entry)) this.#session.request(this.#requestOf(channelId, entry), () => {})
         // The next of one attack follows it.
         if (entry.kind === 'commit') stage.position = { ...stage.position, slot: stage.position.slot + 1 }
       },
     }
     return stage as unknown as Stage
+  }
+
+  /** Has the relay log what it should refuse. Returns whether it does. */
+  #force(channelId: Uint8Array, { sender, slot, ...entry }: StageEntry): boolean {
+    if (!this.hasHelp) return false
+    const { disk } = this.#cast.relay
+    const place = { sender, slot, at: this.#world.now }
+    if (entry.kind === 'message' && sender !== this.agentId) {
+      const { messageId, ciphertext } = entry.request
+      const last = this.#log.findLast((one) => one.kind === 'message' && one.sender === sender)
+      const counter = last?.kind === 'message' ? last.counter + 1 : 1
+      disk.force(toHex(channelId), { ...place, kind: 'message', messageId, counter, control: false, ciphertext })
+      return true
+    }
+    if (entry.kind !== 'commit' || !entry.request.declaration?.removes.length) return false
+    const { messageId, commit, declaration } = entry.request
+    disk.force(toHex(channelId), { ...place, kind: 'commit', messageId, commit, declaration })
+    // It goes on telling them of the channel.
+    const removed = declaration.removes.map((agent) => toHex(agent))
+    this.#world.plan(SOON_MS, {}, this.#machine, () => {
+      for (const { agentId, machine } of this.#cast.people)
+        if (removed.includes(agentId)) this.#cast.network.cut(machine)
+    })
+    return true
   }
 
   #requestOf(channelId: Uint8Array, entry: StageEntry): RequestBody {

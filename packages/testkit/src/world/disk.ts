@@ -4,9 +4,13 @@
  * falls before, between and after.
  */
 import { createHash } from 'node:crypto'
+import { commitBody } from '@static/protocol'
 import {
   type Account,
+  addEntry,
   type Entry,
+  type EntryDraft,
+  type StoreEvent,
   Ledger,
   onRoster,
   type Retention,
@@ -20,6 +24,11 @@ import type { Machine } from './machine.ts'
 import type { World } from './world.ts'
 
 type MessageEntry = Extract<Entry, { kind: 'message' }>
+
+/** Makes a decision when its turn has come, and answers later. */
+type Decide = <Result>(make: () => { result: Result; events: readonly StoreEvent[] }) => Promise<Result>
+
+const sha256 = (bytes: Uint8Array): Uint8Array => createHash('sha256').update(bytes).digest()
 
 /** The disk of an agent. */
 export class AgentDisk {
@@ -73,6 +82,7 @@ export class RelayDisk {
   /** Shared with its copies. */
   #hearers: Hearer[] = []
   #store: Store | undefined
+  #decide: Decide | undefined
   readonly #world: World
   #rows = new MemoryRows()
   /** By channel, everything that was ever in its log. */
@@ -107,36 +117,46 @@ export class RelayDisk {
     void this.#store?.run('append', { ...message, actor: { agent: sender, account } })
   }
 
+  /** Puts a message or commit into the log that no honest relay would take. The roster stays as it is. */
+  force(channel: string, draft: Exclude<EntryDraft, { kind: 'leave' }>): void {
+    this.#decide?.(() => this.#forced(channel, draft)).catch(() => {})
+  }
+
   /** The database, for a life of its relay. */
   open(machine: Machine, listener: StoreListener): Store {
     const world = this.#world
-    const ledger = new Ledger(this.#rows, (bytes) => createHash('sha256').update(bytes).digest(), this.#retention)
+    const ledger = new Ledger(this.#rows, sha256, this.#retention)
     const syncs = {}
     const answers = {}
+    const decide: Decide = (make) =>
+      new Promise((resolve, reject) => {
+        world.plan(world.below(4), syncs, machine, () => {
+          let decision: ReturnType<typeof make>
+          try {
+            decision = make()
+          } catch (error) {
+            return reject(error)
+          }
+          for (const event of decision.events) if (event.type === 'appended') this.#keep(event.channel, event.entry)
+          world.plan(world.below(4), answers, machine, () => {
+            for (const event of decision.events) listener(event)
+            resolve(decision.result)
+          })
+        })
+      })
     const store: Store = {
       deployment: this.#deployment,
       run: (name, request) =>
-        new Promise((resolve, reject) => {
-          world.plan(world.below(4), syncs, machine, () => {
-            if (name !== 'sweep') world.note(`${machine.name} syncs ${name}`)
-            let decision: ReturnType<typeof ledger.run<typeof name>>
-            try {
-              decision = ledger.run(name, request)
-            } catch (error) {
-              return reject(error)
-            }
-            for (const event of decision.events) if (event.type === 'appended') this.#keep(event.channel, event.entry)
-            world.plan(world.below(4), answers, machine, () => {
-              for (const event of decision.events) listener(event)
-              resolve(decision.result)
-            })
-          })
+        decide(() => {
+          if (name !== 'sweep') world.note(`${machine.name} syncs ${name}`)
+          return ledger.run(name, request)
         }),
       healthy: () => true,
       durability: () => 'memory',
       close: () => Promise.resolve(),
     }
     this.#store = store
+    this.#decide = decide
     return store
   }
 
@@ -149,6 +169,18 @@ export class RelayDisk {
   roster(channel: string): readonly string[] {
     const members = this.#rows.channel(channel)?.members.values() ?? []
     return [...members].filter((member) => onRoster(member)).map(({ agent }) => agent)
+  }
+
+  #forced(id: string, draft: Exclude<EntryDraft, { kind: 'leave' }>): { result: undefined; events: StoreEvent[] } {
+    const rows = this.#rows
+    const channel = rows.channel(id)
+    const events: StoreEvent[] = []
+    if (channel?.last.slot !== draft.slot) return { result: undefined, events }
+    const context = { rows, hash: sha256, retention: this.#retention, emit: (event: StoreEvent) => events.push(event) }
+    const body = draft.kind === 'message' ? draft.ciphertext : commitBody(draft.commit, draft.declaration)
+    addEntry(context, channel, draft, body)
+    rows.settle()
+    return { result: undefined, events }
   }
 
   #keep(channel: string, entry: Entry): void {

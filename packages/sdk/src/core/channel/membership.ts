@@ -158,6 +158,8 @@ export class Membership implements ChannelView {
   /** Continues although a member has seen a different history. */
   acceptFork(): void {
     this.#forks.accept()
+    // Who has left meanwhile could not be removed.
+    this.roster.resume()
     this.#turn.work()
   }
 
