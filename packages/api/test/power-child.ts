@@ -2,15 +2,14 @@
  * A process that changes the API's database until it is killed, and says each change once the store has answered.
  * Argument: the database file.
  */
-import { writeSync } from 'node:fs'
+import { sayAtOnce } from '@static/testkit/crash/say'
 import { openStore } from '../src/db/store.ts'
 import { accountOf, entryFor, keyOf, leaseOf, METER_PERIOD, type Said } from './power-work.ts'
 
 const store = await openStore(process.argv[2] ?? '')
 
 function say(what: Said['what'], n: number): void {
-  // Not console.log: what was said must be out before the next change.
-  writeSync(1, `${JSON.stringify({ what, n } satisfies Said)}\n`)
+  sayAtOnce(JSON.stringify({ what, n } satisfies Said))
 }
 
 for (let n = 1; ; n++) {

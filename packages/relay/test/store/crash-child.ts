@@ -2,7 +2,7 @@
  * Sends, commits, acknowledges and sweeps until it is killed. Every line says what it is about to do or what was
  * answered; a line is out before anything else happens.
  */
-import { writeSync } from 'node:fs'
+import { sayAtOnce } from '@static/testkit/crash/say'
 import { crashingStore, type FailAt } from '@static/testkit/crash/store-steps'
 import { randomNumbers } from '@static/testkit/random'
 import { RETENTION, ChannelFixture, member, sha256 } from './channel-fixture.ts'
@@ -17,7 +17,7 @@ export interface Said {
 }
 
 const [path, seed, point, count] = process.argv.slice(2)
-const say = (said: Said): void => void writeSync(1, `${JSON.stringify(said)}\n`)
+const say = (said: Said): void => sayAtOnce(JSON.stringify(said))
 const random = randomNumbers(Number(seed))
 const failAt = { point: point as FailAt['point'], count: Number(count) }
 const store = await crashingStore(path!, failAt)({ retention: RETENTION, onDeath: () => undefined }, () => undefined)

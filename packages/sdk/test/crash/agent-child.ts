@@ -1,6 +1,6 @@
 /** An agent in a process of its own, which does one thing and may die at any of its calls to the world. */
 import { once } from 'node:events'
-import { writeSync } from 'node:fs'
+import { sayAtOnce } from '@static/testkit/crash/say'
 import type { StaticClient } from '../../src/client.ts'
 import { CrashingPorts } from '@static/testkit/crash/agent-ports'
 import { LateListener } from './late-listener.ts'
@@ -11,9 +11,8 @@ const options = JSON.parse(process.argv[2] ?? '') as ChildOptions
 const ports = new CrashingPorts('process')
 const network = new LateListener()
 
-/** Not console.log: what was said must be out before the next step. */
 function say(word: string, ...values: unknown[]): void {
-  writeSync(1, `${JSON.stringify([word, ...values])}\n`)
+  sayAtOnce(JSON.stringify([word, ...values]))
 }
 
 async function run(client: StaticClient, name: string, task: Task): Promise<void> {

@@ -11,7 +11,7 @@ import { until } from './scene.ts'
 import { startAgent } from './start.ts'
 
 /** More with STATIC_CRASH=all. */
-const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 50 : 2
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 2
 const BURST = 40
 const ROTATIONS = 4
 const NAME = 'acme/crash/relay'
