@@ -165,11 +165,15 @@ test('who loses a slot claims again, so that all count its use', async () => {
   const [bob, carol] = [stage.player('bob'), stage.player('carol')]
   for (const [n, player] of [bob, carol].entries()) crowd.poll(player, requestsOf(joiners.slice(n, n + 1)))
   // Both claims are in the log before either commits.
-  let held = true
-  stage.refuse = (_, { case: kind }) =>
-    kind === 'sendCommit' && held ? { code: 'unavailable', retryAfterMs: 1000 } : undefined
-  await stage.advance(2500)
-  held = false
+  const held = new Set<string>()
+  stage.refuse = ({ name }, { case: kind }) => {
+    if (kind !== 'sendCommit') return undefined
+    held.add(name)
+    return { code: 'unavailable', retryAfterMs: 1000 }
+  }
+  for (let seconds = 0; seconds < 60 && held.size < 2; seconds++) await stage.advance(1000, 100)
+  assert.deepEqual([...held].sort(), ['bob', 'carol'])
+  stage.refuse = () => undefined
   await stage.advance(10_000, 1000)
   assert.equal(crowd.added.length, 2)
   agree(crowd, invite.listed.id, 2)
