@@ -23,7 +23,7 @@ export class Exchanges {
   }
 
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
-    const { handle, nextStream, turns } = this.#context
+    const { handle, nextStream } = this.#context
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()
     const id = nextStream()
     const done = (): void => {
@@ -43,9 +43,7 @@ export class Exchanges {
       reject(StaticError.of('closed', 'The caller has disconnected.'))
     })
     handle({ type: 'opened', stream: id, peer, kind: 'call' })
-    const run = (): void => handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
-    if (isCostly(message)) turns.add(subjectOf(peer.address), { run, isGone: () => !this.#open.has(id) })
-    else run()
+    this.#received(id, peer, message)
     return promise
   }
 
@@ -66,7 +64,7 @@ export class Exchanges {
     }
     this.#open.set(id, exchange)
     handle({ type: 'opened', stream: id, peer, kind: 'subscribe' })
-    handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    this.#received(id, peer, message)
     return {
       room: () => {
         exchange.congestedSince = undefined
@@ -76,6 +74,13 @@ export class Exchanges {
         if (this.#open.delete(id)) handle({ type: 'closed', stream: id })
       },
     }
+  }
+
+  #received(id: StreamId, peer: Peer, message: ClientMessage): void {
+    const { handle, turns } = this.#context
+    const run = (): void => handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
+    if (isCostly(message)) turns.add(subjectOf(peer.address), { run, isGone: () => !this.#open.has(id) })
+    else run()
   }
 
   write(id: StreamId, message: ServerMessage): void {

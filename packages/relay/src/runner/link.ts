@@ -4,6 +4,7 @@
  * most one window is in flight; answers and pushes beyond it wait here in a short queue, log entries in the log.
  */
 import { CELL_BYTES, CellJoiner, makeCell } from '@static/protocol'
+import type { Input } from '../core/io.ts'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
 /** Encoded cells, the same for every stream they go to. */
@@ -45,8 +46,8 @@ export class Link {
   /** Whether the core knows that the peer is not reading. */
   congested = false
   ending = false
-  /** Requests and acknowledgements that wait for their turn, and the bytes of these requests. */
-  waiting = 0
+  /** Requests and acknowledgements that wait for their turn, in order, and their bytes. */
+  waiting: { readonly input: Input; readonly bytes: number }[] = []
   waitingBytes = 0
   /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: Time } | undefined

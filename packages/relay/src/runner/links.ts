@@ -97,6 +97,7 @@ export class Links {
     const link = this.#links.get(id)
     if (!link) return false
     link.ending = true
+    this.#forgetWaiting(link)
     this.#writer.schedule(link)
     return true
   }
@@ -147,14 +148,14 @@ export class Links {
         const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
         if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at: now }
         const received = { type: 'received', stream: link.id, message, bytes } as const
-        if (link.waiting > 0 || isCostly(message)) this.#wait(link, received, bytes)
+        if (link.waiting.length > 0 || isCostly(message)) this.#wait(link, received, payload.length)
         else handle(received)
         return
       }
       case 'ack': {
         const ack = decodeEnvelope(form, AckRequestSchema, payload, payload.length)
         const acknowledged = { type: 'acknowledged', stream: link.id, ack } as const
-        if (link.waiting > 0) this.#wait(link, acknowledged, payload.length)
+        if (link.waiting.length > 0) this.#wait(link, acknowledged, payload.length)
         else handle(acknowledged)
         return
       }
@@ -173,24 +174,47 @@ export class Links {
     }
   }
 
-  /** Handles an input when it is its turn. What a stream sends keeps its order. */
-  #wait(link: Link, input: Input, bytes: number): void {
-    const { settings, handle, turns } = this.#context
+  /** Handles an input when it is its turn. What a stream sends keeps its order. All of it is kept until then. */
+  #wait(link: Link, input: Input, length: number): void {
+    const { settings, handle } = this.#context
     const { requests, requestBytes, totalRequestBytes } = settings.streams
-    const isFull = link.waiting >= requests || link.waitingBytes + bytes > requestBytes
-    if (isFull || this.#waitingBytes + bytes > totalRequestBytes) return handle({ type: 'flooded', stream: link.id })
-    link.waiting++
+    const bytes = Math.max(length, REQUEST_BYTES)
+    const isFull = link.waiting.length >= requests || link.waitingBytes + bytes > requestBytes
+    if (isFull) return handle({ type: 'flooded', stream: link.id })
+    const isFirst = link.waiting.push({ input, bytes }) === 1
     link.waitingBytes += bytes
     this.#waitingBytes += bytes
+    if (this.#waitingBytes > totalRequestBytes) this.#cutWaiting()
+    if (isFirst) this.#queue(link)
+  }
+
+  /** Queues a stream for its next input only: so one that sends a lot does not hold up the others of its address. */
+  #queue(link: Link): void {
+    const { handle, turns } = this.#context
     turns.add(subjectOf(link.peer.address), {
-      isGone: () => !this.#links.has(link.id),
+      isGone: () => link.waiting.length === 0,
       run: () => {
-        link.waiting--
-        link.waitingBytes -= bytes
-        this.#waitingBytes -= bytes
-        if (!link.ending) handle(input)
+        const next = link.waiting.shift()
+        if (!next) return
+        link.waitingBytes -= next.bytes
+        this.#waitingBytes -= next.bytes
+        handle(next.input)
+        if (link.waiting.length > 0) this.#queue(link)
       },
     })
+  }
+
+  /** What waits takes too much memory: closes the stream that has most of it. */
+  #cutWaiting(): void {
+    let worst: Link | undefined
+    for (const link of this.#links.values()) if (link.waitingBytes > (worst?.waitingBytes ?? 0)) worst = link
+    if (worst) this.#context.handle({ type: 'flooded', stream: worst.id })
+  }
+
+  #forgetWaiting(link: Link): void {
+    this.#waitingBytes -= link.waitingBytes
+    link.waiting = []
+    link.waitingBytes = 0
   }
 
   /**
@@ -219,7 +243,7 @@ export class Links {
     // If the relay ended it and the peer closed it in the same turn, it counts once.
     if (!this.#links.delete(link.id)) return
     this.#joiningBytes -= link.joiner.heldBytes
-    this.#waitingBytes -= link.waitingBytes
+    this.#forgetWaiting(link)
     this.#shaping.end(link.id)
   }
 

@@ -7,31 +7,39 @@ import { cutEnvelope } from '@static/protocol'
 import { encodeEnvelope } from '@static/protocol/envelope'
 import { type ClientMessage, ClientMessageSchema } from '@static/protocol/relay'
 import type { Input } from '../../src/core/io.ts'
-import type { StreamHandler, StreamId, Transport } from '../../src/ports.ts'
-import type { Waiting } from '../../src/runner/context.ts'
+import type { Peer, StreamHandler, StreamId, Transport } from '../../src/ports.ts'
+import { REQUEST_BYTES, type Waiting } from '../../src/runner/context.ts'
+import { Exchanges } from '../../src/runner/exchanges.ts'
 import { Links } from '../../src/runner/links.ts'
 import { settingsFrom } from '../../src/settings.ts'
 
 const PER_TURN = 4
 const LIMIT = 10
 const PROBE = '192.0.2.2'
-const TRANSPORT = {} as Transport
+const TRANSPORT: Transport = { write: () => {}, pace: () => {}, end: () => {}, stop: async () => {} }
+const STREAM_BYTES = 64 * 1024
+/** Two resumptions of these fit into the bytes of a stream. */
+const CHANNELS = Array.from({ length: 900 }, () => new Uint8Array(32))
 
 interface World {
   readonly streams: StreamHandler
+  readonly exchanges: Exchanges
   readonly open: (address: string) => StreamId
-  readonly send: (id: StreamId, name: 'getChallenge' | 'sendMessage', requestId: number) => void
+  readonly send: (id: StreamId, name: 'getChallenge' | 'sendMessage' | 'resume', requestId: number) => void
   /** What the core was given, except for openings of streams: stream and request, or type. */
   readonly given: string[]
   readonly turn: () => void
 }
 
-function makeWorld(): World {
+function makeWorld(totalRequestBytes = 10 * STREAM_BYTES): World {
   const given: string[] = []
   let [streams, next] = [0, () => {}]
   const handle = (input: Input): void => {
     if (input.type === 'received') given.push(`${input.stream} ${input.message.requestId}`)
-    else if (input.type !== 'opened') given.push(input.type)
+    else if (input.type === 'flooded') {
+      given.push(`flooded ${input.stream}`)
+      links.end(input.stream)
+    } else if (input.type !== 'opened') given.push(input.type)
   }
   const turns = new Turns<Waiting>({
     perTurn: PER_TURN,
@@ -39,15 +47,23 @@ function makeWorld(): World {
     isGone: ({ isGone }) => isGone(),
     nextTurn: (act) => (next = act),
   })
-  const settings = settingsFrom({ streams: { requests: LIMIT } })
-  const links = new Links({ settings, now: () => 0, handle, nextStream: () => ++streams, turns })
+  const settings = settingsFrom({ streams: { requests: LIMIT, requestBytes: STREAM_BYTES, totalRequestBytes } })
+  const context = { settings, now: () => 0, handle, nextStream: () => ++streams, turns }
+  const links = new Links(context)
+  const exchanges = new Exchanges(context)
   const handler = links.streams(() => TRANSPORT)
   return {
     streams: handler,
+    exchanges,
     given,
-    open: (address) => handler.opened({ transport: 'quic', form: 'cbor', address, proxy: false }) ?? 0,
+    open: (address) => {
+      const id = handler.opened({ transport: 'quic', form: 'cbor', address, proxy: false }) ?? 0
+      links.limit(id, STREAM_BYTES)
+      return id
+    },
     send: (id, name, requestId) => {
-      const body = { case: name, value: {} } as ClientMessage['body']
+      const value = name === 'resume' ? { channelIds: CHANNELS } : {}
+      const body = { case: name, value } as ClientMessage['body']
       const message = create(ClientMessageSchema, { requestId: BigInt(requestId), body })
       handler.received(id, cutEnvelope(encodeEnvelope('cbor', ClientMessageSchema, message)))
     },
@@ -94,7 +110,66 @@ test('a stream with more waiting requests than may be unanswered is reported', (
   const [busy, flooder] = [open('192.0.2.1'), open('192.0.2.1')]
   for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
   for (let at = 1; at <= LIMIT; at++) send(flooder, 'getChallenge', at)
-  assert.ok(!given.includes('flooded'))
+  assert.ok(!given.includes(`flooded ${flooder}`))
   send(flooder, 'getChallenge', LIMIT + 1)
-  assert.equal(given.at(-1), 'flooded')
+  assert.equal(given.at(-1), `flooded ${flooder}`)
+})
+
+test('a request counts with all its bytes while it waits', () => {
+  const { open, send, given } = makeWorld()
+  const [busy, flooder] = [open('192.0.2.1'), open('192.0.2.1')]
+  for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+  send(flooder, 'resume', 1)
+  send(flooder, 'resume', 2)
+  assert.equal(given.length, PER_TURN)
+  send(flooder, 'resume', 3)
+  assert.equal(given.at(-1), `flooded ${flooder}`)
+})
+
+test('when too much waits, the stream that has most of it is closed, and nobody else', () => {
+  const { open, send, given, turn } = makeWorld(2 * LIMIT * REQUEST_BYTES)
+  const busy = open('192.0.2.1')
+  for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+  const crowd = [LIMIT, LIMIT - 1, 1].map((count) => {
+    const id = open('192.0.2.1')
+    for (let at = 1; at <= count; at++) send(id, 'getChallenge', at)
+    return id
+  })
+  const probe = open(PROBE)
+  send(probe, 'getChallenge', 1)
+  assert.deepEqual(given.slice(PER_TURN), [`flooded ${crowd[0]}`])
+  turn()
+  assert.ok(given.includes(`${probe} 1`))
+  assert.ok(!given.some((line) => line.startsWith(`${crowd[0]} `)), 'what the closed one has sent takes no turn')
+  assert.equal(given.length, 1 + 2 * PER_TURN)
+})
+
+test('a stream with many waiting requests does not hold up the others of its address', () => {
+  const { open, send, given, turn } = makeWorld()
+  const [busy, other] = [open('192.0.2.1'), open('192.0.2.1')]
+  for (let at = 1; at <= PER_TURN + LIMIT; at++) send(busy, 'getChallenge', at)
+  send(other, 'getChallenge', 1)
+  turn()
+  assert.ok(given.includes(`${other} 1`))
+  for (let count = 0; count < LIMIT; count++) turn()
+  const expected = Array.from({ length: PER_TURN + LIMIT }, (_, at) => `${busy} ${at + 1}`)
+  assert.deepEqual(
+    given.filter((line) => line.startsWith(`${busy} `)),
+    expected,
+  )
+})
+
+test('a subscription waits for its turn', () => {
+  const { open, send, exchanges, given, turn } = makeWorld()
+  const busy = open('192.0.2.1')
+  for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+  const peer: Peer = { transport: 'grpc', form: 'protobuf', address: '192.0.2.1', proxy: false }
+  const message = create(ClientMessageSchema, { requestId: 1n, body: { case: 'resume', value: {} } })
+  const sink = { write: () => true, end: () => {} }
+  exchanges.subscribe(peer, message, sink)
+  exchanges.subscribe(peer, message, sink).close()
+  assert.deepEqual(given.slice(PER_TURN), ['closed'])
+  turn()
+  turn()
+  assert.equal(given.length, PER_TURN + 2, 'one that has been closed is forgotten')
 })

@@ -4,8 +4,8 @@ import { type Arrivals, ChunkPacker, type StreamNumber } from './worker-messages
 
 /** Bytes of one stream that the relay may be behind. */
 const MAX_STREAM_BYTES = 8 * 1024 * 1024
-/** Bytes of all streams that the relay may be behind. */
-const MAX_BYTES = 64 * 1024 * 1024
+/** Bytes of all streams, closed ones too, that the relay may be behind. */
+const MAX_BYTES = 128 * 1024 * 1024
 
 /** Collects what happens in one turn of the event loop and posts it at the end of the turn. */
 export class ArrivalBatch {
@@ -23,6 +23,8 @@ export class ArrivalBatch {
   /** Bytes not taken yet, of each stream and in total. */
   readonly #behind = new Map<StreamNumber, number>()
   #allBehind = 0
+  /** Streams of which something is not taken yet. */
+  #active = 0
   /** Streams that got too far behind in this turn: nothing more of them is kept. */
   readonly #spilled = new Set<StreamNumber>()
 
@@ -62,6 +64,7 @@ export class ArrivalBatch {
 
   /** The stream is gone. What it sent still counts towards the total. */
   forget(stream: StreamNumber): void {
+    if ((this.#behind.get(stream) ?? 0) > 0) this.#active--
     this.#behind.delete(stream)
   }
 
@@ -104,24 +107,33 @@ export class ArrivalBatch {
   #count(stream: StreamNumber, bytes: number): void {
     this.#allBehind += bytes
     const behind = this.#behind.get(stream)
-    if (behind !== undefined) this.#behind.set(stream, behind + bytes)
+    if (behind === undefined) return
+    this.#behind.set(stream, behind + bytes)
+    this.#active += Number(behind + bytes > 0) - Number(behind > 0)
+  }
+
+  /**
+   * How far a stream may be behind. Once half of the room is used up, each has its share of the rest: so neither those
+   * that send a lot nor what closed ones have sent costs the others their streams.
+   */
+  get #limit(): number {
+    const room = MAX_BYTES - this.#allBehind
+    if (room >= MAX_BYTES / 2) return MAX_STREAM_BYTES
+    return Math.min(MAX_STREAM_BYTES, Math.max(0, room) / this.#active)
   }
 
   #isTooFarBehind(stream: StreamNumber): boolean {
-    return (this.#behind.get(stream) ?? 0) > MAX_STREAM_BYTES
+    return (this.#behind.get(stream) ?? 0) > this.#limit
   }
 
   #bound(): void {
     for (const stream of this.#spilled) this.#giveUp(stream)
     this.#spilled.clear()
-    if (this.#allBehind <= MAX_STREAM_BYTES) return
-    let worst = 0
-    let most = 0
-    for (const [stream, bytes] of this.#behind) {
-      if (bytes > MAX_STREAM_BYTES) this.#giveUp(stream)
-      else if (bytes > most) [worst, most] = [stream, bytes]
+    if (this.#limit === MAX_STREAM_BYTES) return
+    for (const [stream, bytes] of [...this.#behind].sort(([, one], [, other]) => other - one)) {
+      if (bytes <= this.#limit) return
+      this.#giveUp(stream)
     }
-    if (this.#allBehind > MAX_BYTES && worst !== 0) this.#giveUp(worst)
   }
 
   #giveUp(stream: StreamNumber): void {
