@@ -133,7 +133,7 @@ const FAULTS: readonly (readonly [name: string, agent: string, change: (notes: N
   ['answered without being served', 'ann', edit('served', 'q'), /nobody has served it/],
   ['served twice', 'ann', again('served', 'q', {}), /served "bob asks 2" twice without a flag/],
   ['served unasked', 'ann', add({ is: 'served', ask: 'z', text: 'who', again: false }), /which nobody has asked/],
-  ['served though never sent', 'bob', add({ is: 'unasked', ask: 'q' }), /which nobody has asked/],
+  ['served though never sent', 'bob', edit('answer', 'q', { is: 'unasked' }), /which nobody has asked/],
   ['one too many', 'ann', edit('invited', 'second', { uses: 1 }), /vera,vera have joined by invite second/],
   ['an odd event', 'ann', add({ is: 'event', name: 'fork_detected', detail: '' }), /^ann: fork_detected/],
   ['other words', 'bob', edit('words', 'one two', { words: 'one three' }), /have different words/],
@@ -173,6 +173,14 @@ test('what an agent reads by a join that was cut short and repeated was not read
     assert.ok(left && entered)
     notes.splice(joined + 1, 0, { at: entered.at + 0.5, is: 'read', again: false, ...readOf('bob 3') } as Note)
     notes.splice(out + 1, 0, { at: left.at + 0.5, is: 'joining', invite: 'second' })
+  })
+  assert.deepEqual(faults, [])
+})
+
+test('a request that is over because its asker was killed after the last answer was asked', () => {
+  const faults = after('bob', (notes) => {
+    const at = notes.findIndex(({ is }) => is === 'answered')
+    notes[at] = { at: notes[at]?.at ?? 0, is: 'unasked', ask: 'q' }
   })
   assert.deepEqual(faults, [])
 })

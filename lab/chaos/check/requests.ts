@@ -64,7 +64,9 @@ function askedBy({ name, notes }: History): Request[] {
     if (!isOut && different === 0 && codes.length === 0 && !unasked.has(ask)) {
       faults.push(`${name} was never told what became of "${text}"`)
     }
-    return { ask, text, isAnswered: different > 0, isUnasked: unasked.has(ask), faults }
+    // If it was killed after the last answer, the request is just over when it looks for it.
+    const isUnasked = unasked.has(ask) && different === 0
+    return { ask, text, isAnswered: different > 0, isUnasked, faults }
   })
 }
 
