@@ -49,6 +49,8 @@ export class Betrayal {
     const traitor = this.#traitor
     await cast.found(PATIENCE_MS)
     await this.#drain()
+    // Somebody must be there to be removed.
+    if (traitor.hasHelp) await cast.gather(() => this.#drain())
     for (let stretch = 0; stretch < STRETCHES; stretch++) {
       if (!traitor.isIn) traitor.join()
       await this.#drain()
@@ -58,6 +60,8 @@ export class Betrayal {
       }
       await cast.recover(PATIENCE_MS)
       await this.#drain()
+      // Who has followed a commit that the owner could not read finds out when the owner speaks.
+      if (traitor.hasDivided) await this.#talk()
       await this.#agree()
       cast.checkIntents()
       this.#check()
@@ -69,19 +73,24 @@ export class Betrayal {
 
   /** The owner removes the traitor, and all say something. */
   async #remove(): Promise<void> {
-    const { owner, people } = this.#cast
+    const { owner } = this.#cast
     const { agentId } = this.#traitor
     if (this.#traitor.isIn)
       this.#cast.do('owner removes mal', owner, ({ client }) => client.channel(NAME).removeMember(agentId))
     await this.#drain()
     await this.#agree()
     if (this.#traitor.isIn) throw new Error('The traitor is still a member.')
-    for (const person of people.filter(isIn)) this.#cast.send(person)
-    await this.#drain()
+    await this.#talk()
     await this.#agree()
     const words = await this.#traitor.read()
     if (words !== undefined) throw new Error(`The traitor reads on: ${words}`)
     this.#cast.count('expelled')
+  }
+
+  /** Everybody who can says something. */
+  async #talk(): Promise<void> {
+    for (const person of this.#cast.people.filter(isIn)) this.#cast.send(person)
+    await this.#drain()
   }
 
   /** Who was told that it has said something that it has not leaves. */
@@ -97,8 +106,12 @@ export class Betrayal {
   /** An honest relay takes no commit of the traitor that removes somebody who has not left. */
   #judge(log: readonly Entry[], entry: Entry): void {
     const { agentId, hasHelp } = this.#traitor
-    if (entry.kind !== 'commit' || entry.sender !== agentId || hasHelp) return
+    if (entry.kind !== 'commit' || entry.sender !== agentId) return
     for (const removed of entry.declaration.removes.map(toHex)) {
+      if (hasHelp) {
+        this.#cast.count('removals with help')
+        continue
+      }
       const last = log.findLast((one) =>
         one.kind === 'leave'
           ? one.sender === removed

@@ -12,7 +12,9 @@ import { altered } from './altered.ts'
 import { watchSeals } from './witness.ts'
 
 type Asked = ClientMessage['body']
-type Said = ServerMessage['body']
+export type Said = ServerMessage['body']
+/** What an agent is told instead of something; undefined if that is not to be changed. */
+type Change = (body: Said) => Said | undefined
 
 /** What somebody was told. */
 interface Telling {
@@ -61,6 +63,9 @@ export class Liar implements Middle {
   readonly #asked: { readonly agent: string; readonly body: Asked }[] = []
   readonly #held: { readonly line: MiddleLine; readonly message: ServerMessage }[] = []
   readonly #next = new Map<MiddleLine, ServerMessage>()
+  /** The last of each agent. */
+  readonly #lines = new Map<string, MiddleLine>()
+  readonly #changes = new Map<string, Change>()
   #requests = OWN_REQUESTS
 
   constructor(world: World, agents: readonly string[]) {
@@ -80,8 +85,29 @@ export class Liar implements Middle {
     this.#next.clear()
   }
 
+  /** What the relay has told an agent, as far as it remembers. */
+  told(agent: string): readonly Said[] {
+    return this.#said.flatMap((telling) => (telling.agent === agent ? [telling.body] : []))
+  }
+
+  /** Tells an agent something now. */
+  tell(agent: string, body: Said): void {
+    this.#lines.get(agent)?.say(serverMessage(0n, body))
+  }
+
+  /** Tells an agent something else instead of the first thing that this changes. */
+  change(agent: string, change: Change): void {
+    this.#changes.set(agent, change)
+  }
+
+  /** Takes a change back. Returns whether it was still to be made. */
+  unchange(agent: string): boolean {
+    return this.#changes.delete(agent)
+  }
+
   asked(line: MiddleLine, message: ClientMessage): readonly ClientMessage[] {
     const { body } = message
+    this.#lines.set(line.agent, line)
     watchSeals(this.#world, line.agent, message)
     const before = this.#asked.filter(({ agent }) => agent === line.agent)
     if (!OPENING.has(body.case)) remember(this.#asked, { agent: line.agent, body })
@@ -107,6 +133,11 @@ export class Liar implements Middle {
     // Answers to its own questions.
     if (requestId > OWN_REQUESTS) return []
     if (OPENING.has(body.case) || body.case === 'sessionClosing') return [message]
+    const changed = this.#changes.get(line.agent)?.(body)
+    if (changed) {
+      this.#changes.delete(line.agent)
+      return [serverMessage(requestId, changed)]
+    }
     const before = [...this.#said]
     remember(this.#said, { agent: line.agent, body })
     const first = this.#next.get(line)

@@ -13,6 +13,7 @@ import { PAUSES } from './history.ts'
 import { Liar } from './liar.ts'
 import { Logs } from './logs.ts'
 import type { Person } from './person.ts'
+import { PlainLies } from './plain-lies.ts'
 
 const STRETCHES = 3
 const STEPS = 10
@@ -37,6 +38,7 @@ export class LyingHistory {
   readonly #world: World
   readonly #cast: Cast
   readonly #liar: Liar
+  readonly #plain: PlainLies
   /** Shows another log to some. */
   #second: SimulatedRelay | undefined
   /** Who only listens meanwhile: the relay of the other log does not know that it has missed anything. */
@@ -58,6 +60,7 @@ export class LyingHistory {
       people.map(({ name }) => name),
     )
     network.middle = this.#liar
+    this.#plain = new PlainLies(this.#cast, this.#liar)
     const logs = new Logs(this.#cast)
     for (const person of people) {
       person.onRead = (reading) => {
@@ -85,8 +88,9 @@ export class LyingHistory {
         await this.#world.pass(this.#world.pick(PAUSES) ?? 0)
       }
       await this.#repent()
-      if (!(await this.#meet())) return
+      if (!(await this.#meet())) break
     }
+    for (const person of cast.others) if (isWell(person)) await this.#lieTo(person)
   }
 
   get #lies(): readonly (readonly [number, () => void])[] {
@@ -210,6 +214,18 @@ export class LyingHistory {
     for (const person of others) if (person.recordOf(NAME)?.broken !== undefined) this.#cast.leave(person)
     await this.#drain()
     return true
+  }
+
+  /** A lie that somebody must notice who has noticed nothing so far. */
+  async #lieTo(victim: Person): Promise<void> {
+    const lie = this.#plain.tell(victim)
+    if (!lie) return
+    await this.#drain()
+    await this.#world.pass(SOON_MS)
+    if (!lie.isTold()) return
+    this.#cast.count('plain lies')
+    if (isWell(victim)) this.#cast.wrong.push(`${victim.name} does not notice ${lie.about}`)
+    this.#check()
   }
 
   /** What keeps those from agreeing who have not noticed anything. */

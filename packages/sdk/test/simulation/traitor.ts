@@ -44,6 +44,8 @@ const ATTACKS: readonly Attack[] = [...COMMITS, ...MESSAGES, ...LEAVES].filter(
 const FOR_RELAYS = COMMITS.filter(([name]) => /removes another|is removed|a notice/.test(name))
 /** What only a relay that helps takes. */
 const WITH_HELP = [...FOR_RELAYS, ...MESSAGES.filter(([name]) => name.includes('relay’s help'))]
+/** What members must refuse themselves when a relay has taken it. */
+const REMOVALS = COMMITS.filter(([name]) => name === 'a member removes another')
 const HELPERS = 0.4
 const SOON_MS = 20
 /** How many of the last commits it votes against. */
@@ -121,7 +123,7 @@ export class Traitor {
     const attacker = this.#attacker
     const roll = this.#world.random()
     if (roll < 0.15) return this.#vote()
-    const chosen = this.#world.pick(roll < 0.5 ? (this.hasHelp ? WITH_HELP : FOR_RELAYS) : ATTACKS)
+    const chosen = this.#world.pick(this.#attacks(roll))
     const { owner } = this.#cast
     if (!attacker || !chosen || !this.isIn) return
     const [name, attack] = chosen
@@ -140,6 +142,12 @@ export class Traitor {
       const failed = (error: unknown): void => this.#world.note(`mal cannot: ${name}: ${String(error)}`)
       this.#act(name, attacker, async () => await attack(scene)).catch(failed)
     })
+  }
+
+  #attacks(roll: number): readonly Attack[] {
+    if (roll > 0.5) return ATTACKS
+    if (!this.hasHelp) return FOR_RELAYS
+    return roll < 0.3 ? REMOVALS : WITH_HELP
   }
 
   /** Words that were said after it was removed, if it can read them. */

@@ -1,0 +1,65 @@
+/** Lies of a relay that an agent must notice by itself and at once. They are told in a quiet moment, when nobody dies. */
+import { toHex } from '@static/protocol'
+import { type Cast, NAME } from './cast.ts'
+import type { Liar, Said } from './liar.ts'
+import type { Person } from './person.ts'
+
+/** A lie, for as long as it is told. */
+export interface PlainLie {
+  readonly about: string
+  /** Whether it was told. If not, it is not told any more. */
+  isTold(): boolean
+}
+
+/** The plain lies of one world. */
+export class PlainLies {
+  readonly #cast: Cast
+  readonly #liar: Liar
+
+  constructor(cast: Cast, liar: Liar) {
+    this.#cast = cast
+    this.#liar = liar
+  }
+
+  /** Tells one of them to somebody. Returns undefined if there is nothing to lie about. */
+  tell(victim: Person): PlainLie | undefined {
+    const { world } = this.#cast
+    const lie = world.random() < 0.5 ? this.#anotherEntry(victim) : this.#anotherDeclaration(victim)
+    if (lie) world.tell(`the relay tells ${victim.name} ${lie.about}`)
+    return lie
+  }
+
+  /** In place of one that the victim has read. */
+  #anotherEntry(victim: Person): PlainLie | undefined {
+    const { name, agentId } = victim
+    const { position, since } = victim.history(NAME)
+    const isRead = (body: Said): boolean =>
+      body.case === 'deliverMessage' &&
+      toHex(body.value.sender) !== agentId &&
+      body.value.index > since &&
+      body.value.index <= position.index
+    const entry = this.#cast.world.pick(this.#liar.told(name).filter(isRead))
+    if (entry?.case !== 'deliverMessage') return undefined
+    const { value } = entry
+    this.#liar.tell(name, { ...entry, value: { ...value, messageId: flipped(value.messageId) } })
+    return { about: `another entry ${value.index}`, isTold: () => true }
+  }
+
+  /** The next commit of the owner, as if somebody else had said what it changes. */
+  #anotherDeclaration({ name, agentId }: Person): PlainLie | undefined {
+    const { owner } = this.#cast
+    this.#liar.change(name, (body) => {
+      if (body.case !== 'deliverCommit' || toHex(body.value.sender) === agentId) return undefined
+      const { declaration } = body.value
+      if (!declaration) return undefined
+      const signature = flipped(declaration.signature)
+      return { ...body, value: { ...body.value, declaration: { ...declaration, signature } } }
+    })
+    this.#cast.do('owner rotates', owner, ({ client }) => client.channel(NAME).rotate())
+    return { about: 'a commit with the declaration of somebody else', isTold: () => !this.#liar.unchange(name) }
+  }
+}
+
+function flipped(bytes: Uint8Array): Uint8Array {
+  return bytes.with(0, (bytes[0] ?? 0) ^ 1)
+}
