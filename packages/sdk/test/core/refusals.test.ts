@@ -420,6 +420,22 @@ test('a send that waits because of a fork is reported with that reason, and goes
   assert.deepEqual(await bob.take(), ['a lie', 'later'])
 })
 
+test('who leaves during a fork is removed once the member that has seen another history is', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'carol', 'mal'], { apart: ['mal'] })
+  const [alice, carol, mal] = [stage.player('alice'), stage.player('carol'), new Apart(stage, 'mal')]
+  mal.say(mal.frame('a lie', { seen: { ...stage.position, hash: new Uint8Array(32) } }))
+  await stage.settle()
+  stage.leave(carol)
+  await stage.advance(10_000)
+  assert.equal(alice.membership.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
+  const change = { removes: [fromHex(mal.agentId)] }
+  const removing = alice.membership.committer.commit(() => change, { despiteForkOf: mal.agentId })
+  await stage.settle()
+  await removing
+  await stage.advance(10_000)
+  assert.equal(alice.membership.group?.members.has(carol.agentId), false)
+})
+
 test('a send that waits for a session is reported after 5 s, with the reason', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const alice = stage.player('alice')

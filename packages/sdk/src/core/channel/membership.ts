@@ -99,7 +99,8 @@ export class Membership implements ChannelView {
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
-    this.#forks = new Forks(context, this, standing, this.sender)
+    // Who has left during a fork could not be removed.
+    this.#forks = new Forks(context, this, standing, this.sender, () => this.roster.resume())
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
     const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)
@@ -158,8 +159,6 @@ export class Membership implements ChannelView {
   /** Continues although a member has seen a different history. */
   acceptFork(): void {
     this.#forks.accept()
-    // Who has left meanwhile could not be removed.
-    this.roster.resume()
     this.#turn.work()
   }
 

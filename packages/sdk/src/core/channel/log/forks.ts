@@ -13,17 +13,21 @@ export class Forks {
   readonly #channel: ChannelView
   readonly #standing: Standing
   readonly #sender: Pick<Sender, 'refuse'>
+  readonly #over: () => void
 
+  /** `over` is called when a fork is. */
   constructor(
     context: Pick<AgentContext, 'emit'>,
     channel: ChannelView,
     standing: Standing,
     sender: Pick<Sender, 'refuse'>,
+    over: () => void,
   ) {
     this.#context = context
     this.#channel = channel
     this.#standing = standing
     this.#sender = sender
+    this.#over = over
   }
 
   /** A message or receipt of a member shows a different history. */
@@ -40,12 +44,17 @@ export class Forks {
     const { fork } = this.#standing.record
     if (fork === undefined) return
     this.#channel.history.accept(fork)
-    this.#standing.set({ fork: undefined })
+    this.#end()
   }
 
   /** Members were removed: with the one that has seen a different history, the fork is over. */
   removed(agents: readonly AgentId[]): void {
     const { fork } = this.#standing.record
-    if (fork !== undefined && agents.includes(fork)) this.#standing.set({ fork: undefined })
+    if (fork !== undefined && agents.includes(fork)) this.#end()
+  }
+
+  #end(): void {
+    this.#standing.set({ fork: undefined })
+    this.#over()
   }
 }
