@@ -56,7 +56,6 @@ class BaseConnection(Generic[AnyCall]):
         self._failure: Optional[Callable[[], StaticError]] = None
         self._death: Optional[Callable[[], StaticError]] = None
         self._closing = False
-        self._is_closed = False
         self._process = os.getpid()
 
     def _new_call(self, number: int, done: Optional[Callable[[], None]] = None) -> AnyCall:
@@ -72,8 +71,8 @@ class BaseConnection(Generic[AnyCall]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether this process closed it."""
-        return self._is_closed
+        """Whether this process closes it, or has: then nothing more is passed on to readers."""
+        return self._closing
 
     @property
     def is_forked(self) -> bool:
@@ -96,8 +95,10 @@ class BaseConnection(Generic[AnyCall]):
             raise self._failure()
 
     def check_manager(self) -> None:
-        """Raises if the manager has died."""
+        """Raises if the manager has died, or closes."""
         self.check()
+        if self._closing:
+            raise self._closed()
         if self._death is not None:
             raise self._death()
 
@@ -172,11 +173,13 @@ class BaseConnection(Generic[AnyCall]):
         _open.add(self)
 
     def _begin_closing(self) -> None:
-        if self._failure is None and not self._closing:
+        was_closing = self._closing
+        # First, so that readers in other threads take nothing after what is said here.
+        self._closing = True
+        if self._failure is None and not was_closing:
             for close in list(self._closers):
                 close()
             self.say("bye")
-        self._closing = True
 
     def forked(self) -> None:
         """In a forked process: makes every further call fail."""
@@ -213,7 +216,6 @@ class BaseConnection(Generic[AnyCall]):
         """Called when the connection has ended, with the driver's exit code; None if the driver still runs."""
         if self._closing:
             failure = self._closed
-            self._is_closed = True
         else:
             if code is None:
                 how = "closed the connection"

@@ -88,8 +88,12 @@ class Inbox:
                 is_first_look = False
                 self._take_back()
                 if self._ready:
-                    arrival = self._ready.popleft()
+                    arrival = self._ready[0]
                     self._last_taken = max(self._last_taken, arrival.token)
+                    # Another thread that closes the client either says that this one is taken, or is noticed here.
+                    if self._is_at_end(reader):
+                        return None
+                    self._ready.popleft()
                     self._ask()
                     return arrival
                 if self._is_over:

@@ -95,6 +95,16 @@ class SettlingTest(unittest.TestCase):
         (envelope,) = self.take(self.reopen(), 1)
         self.assertEqual((envelope.payload, envelope.redelivered), (b"1", True))
 
+    def test_nothing_is_read_once_the_client_has_said_what_was_read(self) -> None:
+        self.send(b"1", b"2")
+        envelopes = self.joined.envelopes()
+        self.assertEqual(next(envelopes).payload, b"1")
+        # As if another thread closed the client.
+        self.receiver._connection._begin_closing()
+        self.assertIsNone(next(envelopes, None))
+        (envelope,) = self.take(self.reopen(), 1)
+        self.assertEqual((envelope.payload, envelope.redelivered), (b"2", False))
+
     def test_leaving_the_loop_settles_nothing_and_the_payload_is_redelivered(self) -> None:
         self.send(b"1", b"2", b"3")
         with self.assertRaises(ValueError):

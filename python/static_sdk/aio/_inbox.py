@@ -82,7 +82,7 @@ class Inbox:
     def take_ready(self) -> Optional[Arrival]:
         """The next payload if one is available, else None."""
         self._take_back()
-        if not self._ready:
+        if not self._ready or self._connection.is_closed:
             return None
         arrival = self._ready.popleft()
         self._last_taken = max(self._last_taken, arrival.token)
