@@ -436,6 +436,21 @@ test('who leaves during a fork is removed once the member that has seen another 
   assert.equal(alice.membership.group?.members.has(carol.agentId), false)
 })
 
+test('who leaves during a fork is removed once one member accepts it', async () => {
+  const stage = await Stage.start(['alice', 'bob', 'carol', 'mal'], { apart: ['mal'] })
+  const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
+  const mal = new Apart(stage, 'mal')
+  mal.say(mal.frame('a lie', { seen: { ...stage.position, hash: new Uint8Array(32) } }))
+  await stage.settle()
+  stage.leave(carol)
+  await stage.advance(10_000)
+  assert.equal(bob.membership.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
+  bob.membership.acceptFork()
+  await stage.advance(10_000)
+  assert.equal(bob.membership.group?.members.has(carol.agentId), false)
+  assert.equal(bob.view, alice.view)
+})
+
 test('a send that waits for a session is reported after 5 s, with the reason', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const alice = stage.player('alice')
