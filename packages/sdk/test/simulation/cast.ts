@@ -85,11 +85,19 @@ export class Cast {
     this.owner.isIn = true
   }
 
-  /** All join by one invite. */
-  async gather(drain: () => Promise<void>): Promise<void> {
-    this.#invite(this.others.length, 3600, 'owner')
+  /** All, or some, join by one invite. */
+  async gather(
+    drain: () => Promise<void>,
+    people: readonly Person[] = this.others,
+    terms: { readonly maxUses: number; readonly admit: 'members' | 'owner' } = {
+      maxUses: people.length,
+      admit: 'owner',
+    },
+  ): Promise<void> {
+    this.#invite(terms.maxUses, 3600, terms.admit)
     await drain()
-    for (const page of this.pages) for (const person of this.others) this.#joinBy(person, page)
+    const page = this.pages.at(-1)
+    if (page) for (const person of people) this.#joinBy(person, page)
     await drain()
   }
 

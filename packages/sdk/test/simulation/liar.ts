@@ -90,6 +90,11 @@ export class Liar implements Middle {
     return this.#said.flatMap((telling) => (telling.agent === agent ? [telling.body] : []))
   }
 
+  /** What an agent has asked, as far as it remembers. */
+  askedBy(agent: string): readonly Asked[] {
+    return this.#asked.flatMap((asking) => (asking.agent === agent ? [asking.body] : []))
+  }
+
   /** Tells an agent something now. */
   tell(agent: string, body: Said): void {
     this.#lines.get(agent)?.say(serverMessage(0n, body))

@@ -19,6 +19,8 @@ const STRETCHES = 3
 const STEPS = 10
 const PATIENCE_MS = 1_500_000
 const SOON_MS = 1000
+/** Longer than an owner waits for requests to join before it asks again. */
+const POLL_MS = 60_000
 /** How often applications accept forks: each may show another. */
 const ROUNDS = 10
 /** From which of two logs a relay passes messages on into the other, so that both sides go on talking. */
@@ -91,6 +93,7 @@ export class LyingHistory {
       if (!(await this.#meet())) break
     }
     for (const person of cast.others) if (isWell(person)) await this.#lieTo(person)
+    await this.#replay(this.#world.pick(cast.others))
   }
 
   get #lies(): readonly (readonly [number, () => void])[] {
@@ -226,6 +229,29 @@ export class LyingHistory {
     this.#cast.count('plain lies')
     if (isWell(victim)) this.#cast.wrong.push(`${victim.name} does not notice ${lie.about}`)
     this.#check()
+  }
+
+  /** Somebody joins and leaves; then its request to join comes again. */
+  async #replay(person: Person | undefined): Promise<void> {
+    const { owner } = this.#cast
+    if (!person || !isWell(owner)) return
+    await this.#leave(person)
+    const admit = this.#world.random() < 0.5 ? 'owner' : 'members'
+    await this.#cast.gather(() => this.#drain(), [person], { maxUses: 2, admit })
+    if (!isWell(person)) return
+    await this.#leave(person)
+    const lie = this.#plain.replay(person)
+    if (!lie) return
+    await this.#world.pass(POLL_MS)
+    if (!lie.isTold()) return
+    this.#cast.count('requests again')
+    if (this.#plain.isAdded(person)) this.#cast.wrong.push(`owner does not notice ${lie.about}`)
+    this.#check()
+  }
+
+  async #leave(person: Person): Promise<void> {
+    if (person.recordOf(NAME)) this.#cast.leave(person)
+    await this.#drain()
   }
 
   /** What keeps those from agreeing who have not noticed anything. */

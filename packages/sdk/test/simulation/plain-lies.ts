@@ -4,6 +4,9 @@ import { type Cast, NAME } from './cast.ts'
 import type { Liar, Said } from './liar.ts'
 import type { Person } from './person.ts'
 
+/** More requests than there are. */
+const LATER = 1000n
+
 /** A lie, for as long as it is told. */
 export interface PlainLie {
   readonly about: string
@@ -15,6 +18,8 @@ export interface PlainLie {
 export class PlainLies {
   readonly #cast: Cast
   readonly #liar: Liar
+  /** How often the owner had tried to add somebody before its request came again. */
+  #added = 0
 
   constructor(cast: Cast, liar: Liar) {
     this.#cast = cast
@@ -27,6 +32,38 @@ export class PlainLies {
     const lie = world.random() < 0.5 ? this.#anotherEntry(victim) : this.#anotherDeclaration(victim)
     if (lie) world.tell(`the relay tells ${victim.name} ${lie.about}`)
     return lie
+  }
+
+  /** Tells the owner of a request to join again. */
+  replay({ name, agentId }: Person): PlainLie | undefined {
+    const { owner, world } = this.#cast
+    const isOwn = (request: { readonly agentId: Uint8Array }): boolean => toHex(request.agentId) === agentId
+    const request = this.#liar
+      .told(owner.name)
+      .flatMap((body) => (body.case === 'pollJoinRequests' ? body.value.requests.filter(isOwn) : []))
+      .at(-1)
+    if (!request) return undefined
+    this.#added = this.#additions(agentId)
+    this.#liar.change(owner.name, (body) => {
+      if (body.case !== 'pollJoinRequests') return undefined
+      const again = { ...request, number: request.number + LATER }
+      return { ...body, value: { ...body.value, requests: [...body.value.requests, again] } }
+    })
+    world.tell(`the relay tells the owner again that ${name} wants to join`)
+    return { about: `the last request of ${name} again`, isTold: () => !this.#liar.unchange(owner.name) }
+  }
+
+  /** Whether the owner has tried to add somebody since its request came again. */
+  isAdded({ agentId }: Person): boolean {
+    return this.#additions(agentId) > this.#added
+  }
+
+  #additions(agentId: string): number {
+    const asked = this.#liar.askedBy(this.#cast.owner.name)
+    return asked.filter(
+      (body) =>
+        body.case === 'sendCommit' && body.value.declaration?.adds.some((added) => toHex(added) === agentId) === true,
+    ).length
   }
 
   /** In place of one that the victim has read. */
