@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /** Calls that only databases use: histories, logs and sockets are written with others. */
 const CALLS = 'pwrite64,fsync,fdatasync,ftruncate,fallocate'
+const STRACE_END_MS = 5000
 
 /** Lets a process fail for a while. */
 export async function failDisk(strace: string, pid: number, error: 'EIO' | 'ENOSPC', ms: number): Promise<void> {
@@ -13,5 +14,8 @@ export async function failDisk(strace: string, pid: number, error: 'EIO' | 'ENOS
   const ended = once(child, 'close')
   await Promise.race([delay(ms), ended])
   child.kill('SIGINT')
+  // It may wait for ever for a process that has ended meanwhile.
+  const late = setTimeout(() => child.kill('SIGKILL'), STRACE_END_MS)
   await ended
+  clearTimeout(late)
 }
