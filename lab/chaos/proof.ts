@@ -28,8 +28,15 @@ const { values } = parseArgs({
     cluster: { type: 'boolean', default: false },
   },
 })
+/** A number that was asked for. */
+function count(name: 'seeds' | 'seed' | 'kills'): number {
+  const value = Number(values[name])
+  if (!Number.isSafeInteger(value) || value < 1)
+    fail(`--${name} is ${values[name]}. It must be a whole number of at least 1.`)
+  return value
+}
 const SETTINGS: Omit<Run<Servers>, 'seed' | 'startServers' | 'faults'> = {
-  kills: Number(values.kills),
+  kills: count('kills'),
   stayers: [
     { name: 'owner', language: 'typescript', way: 'grpc' },
     { name: 'witness', language: 'typescript', way: 'quic' },
@@ -71,7 +78,7 @@ function runOnce(seed: number): Promise<Report> {
 }
 
 const reports: Report[] = []
-const seeds = Array.from({ length: Number(values.seeds) }, (_, at) => Number(values.seed) + at)
+const seeds = Array.from({ length: count('seeds') }, (_, at) => count('seed') + at)
 for (const seed of seeds) {
   say(`Seed ${seed}`)
   const report = await runOnce(seed)
