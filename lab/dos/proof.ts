@@ -1,11 +1,13 @@
 /**
  * `npm run proof -- dos [NAMES…]`: floods `static up` in each way while a probe uses it: a call to the API, and a message
- * from agent to agent. Attackers run at nice 19. The probe's p99 may be five times its quiet value, and must be near that
- * value again five seconds after the attack.
+ * from agent to agent. Attackers run at nice 19. The probe's p99 may be five times its value just before the attack, and
+ * must be below five times its first value again five seconds after it. What is measured while the host takes time from
+ * this machine is measured again.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { fail, say } from '../../scripts/step.ts'
 import { ATTACKS } from './attacks.ts'
+import { undisturbed } from './machine.ts'
 import { p99, Scene, type Series } from './scene.ts'
 import type { Counts } from './target.ts'
 
@@ -31,25 +33,19 @@ const chosen = names.length > 0 ? names : Object.keys(ATTACKS)
 const scene = await Scene.start()
 say('Measuring the probe without an attack')
 await scene.probe(QUIET_MS / 2)
-const quiet = await scene.probe(QUIET_MS)
-show('quiet', quiet)
+const first = await undisturbed(() => scene.probe(QUIET_MS), again)
+show('quiet', first)
 let [worst, slowest] = [0, '']
 const faults: string[] = []
 for (const attack of chosen) {
-  const size = SIZES[attack] ?? SIZE
-  const isHeld = HOLDS.has(attack)
-  const isFar = ({ hits, held }: Counts): boolean => (isHeld ? held >= size * MOST_HELD : hits > 0)
-  const { result: during, counts } = await scene.under([attack], size, () => scene.probe(ATTACK_MS), isFar)
-  const { hits = 0, tried = 0, held = 0 } = counts.get(attack) ?? {}
-  show(attack, during, isHeld ? `${tried} connections tried, ${held} held` : `${hits} hits`)
-  if (hits === 0) faults.push(`${attack}: did not reach the servers`)
-  if (isHeld && held < size * MOST_HELD) faults.push(`${attack}: held ${held} of ${size} connections`)
-  await pause(RECOVERY_MS)
-  const after = await scene.probe(QUIET_MS / 2)
-  const [ratio, rest] = [ratioOf(during), ratioOf(after)]
+  const quiet = await undisturbed(() => scene.probe(QUIET_MS), again)
+  const { ratio, faults: found } = await undisturbed(
+    () => flood(attack, quiet),
+    again,
+    (round) => round.faults.length === 0,
+  )
   if (ratio > worst) [worst, slowest] = [ratio, attack]
-  if (ratio > MOST) faults.push(`${attack}: ${ratio.toFixed(1)} times the quiet p99`)
-  if (rest > MOST) faults.push(`${attack}: still ${rest.toFixed(1)} times the quiet p99 after ${RECOVERY_MS} ms`)
+  faults.push(...found)
 }
 const text = `${chosen.length} floods: worst p99 of the probe ${worst.toFixed(1)} times its quiet value (${slowest})`
 process.stdout.write(`${text}; the servers use ${Math.round(scene.memory / MEBIBYTE)} MiB\n`)
@@ -63,7 +59,31 @@ function show(name: string, { api, message }: Series, more = 'no attack'): void 
   process.stdout.write(`${name.padEnd(18)} ${text}, ${Math.round(scene.memory / MEBIBYTE)} MiB, ${more}\n`)
 }
 
-function ratioOf({ api, message }: Series): number {
+/** Attacks once, and measures beside the attack and after it. */
+async function flood(attack: string, quiet: Series): Promise<{ readonly ratio: number; readonly faults: string[] }> {
+  const size = SIZES[attack] ?? SIZE
+  const isHeld = HOLDS.has(attack)
+  const isFar = ({ hits, held }: Counts): boolean => (isHeld ? held >= size * MOST_HELD : hits > 0)
+  const { result: during, counts } = await scene.under([attack], size, () => scene.probe(ATTACK_MS), isFar)
+  const { hits = 0, tried = 0, held = 0 } = counts.get(attack) ?? {}
+  show(attack, during, isHeld ? `${tried} connections tried, ${held} held` : `${hits} hits`)
+  await pause(RECOVERY_MS)
+  const after = await scene.probe(QUIET_MS / 2)
+  const [ratio, rest] = [ratioOf(during, quiet), ratioOf(after, first)]
+  const faults = [
+    hits === 0 && 'did not reach the servers',
+    isHeld && held < size * MOST_HELD && `held ${held} of ${size} connections`,
+    ratio > MOST && `${ratio.toFixed(1)} times the quiet p99`,
+    rest > MOST && `still ${rest.toFixed(1)} times the quiet p99 after ${RECOVERY_MS} ms`,
+  ]
+  return { ratio, faults: faults.filter((fault) => fault !== false).map((fault) => `${attack}: ${fault}`) }
+}
+
+function again(lost: number): void {
+  say(`The host took ${Math.round(lost * 100)} % of the time from this machine; measuring again`)
+}
+
+function ratioOf({ api, message }: Series, quiet: Series): number {
   const ratio = (now: readonly number[], before: readonly number[]): number =>
     p99(now) / Math.max(LEAST_MS, p99(before))
   return Math.max(ratio(api, quiet.api), ratio(message, quiet.message))
