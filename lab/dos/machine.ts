@@ -3,35 +3,28 @@ import { readFileSync } from 'node:fs'
 
 /** Above this share of lost time, times measured here tell more about the host than about the servers. */
 const MOST_LOST = 0.1
-/** How often a measurement is tried. */
-const TRIES = 30
+/** How many measurements are tried for each that is wanted. */
+const TRIES = 20
 
 interface Times {
   readonly busy: number
   readonly stolen: number
 }
 
-/**
- * Measures until the machine was its own meanwhile, or the result is good all the same: a disturbance makes nothing
- * faster. Rejects if neither is ever so.
- */
-export async function undisturbed<Result>(
-  measure: () => Promise<Result>,
-  disturbed: (lost: number) => void,
-  isGood: (result: Result) => boolean = () => false,
-): Promise<Result> {
-  let lost = 0
-  for (let at = 0; at < TRIES; at++) {
+/** Measures until the machine was its own during so many measurements. Rejects if it hardly ever is. */
+export async function undisturbed<Result>(wanted: number, measure: () => Promise<Result>): Promise<readonly Result[]> {
+  const results: Result[] = []
+  for (let at = 0; at < wanted * TRIES; at++) {
     const before = times()
     const result = await measure()
     const after = times()
     const stolen = after.stolen - before.stolen
-    lost = stolen / Math.max(1, stolen + after.busy - before.busy)
-    if (lost <= MOST_LOST || isGood(result)) return result
-    disturbed(lost)
+    if (stolen <= MOST_LOST * (stolen + after.busy - before.busy)) results.push(result)
+    if (results.length === wanted) return results
   }
-  const share = `${Math.round(lost * 100)} % of its time`
-  throw new Error(`The host takes ${share} from this machine. Measure again when it is quiet.`)
+  throw new Error(
+    `The host takes more than ${MOST_LOST * 100} % of the time from this machine. Measure again when it is quiet.`,
+  )
 }
 
 /** Since the machine started, in ticks of all processors; proc_stat(5) names the columns. */

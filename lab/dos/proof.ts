@@ -1,8 +1,8 @@
 /**
  * `npm run proof -- dos [NAMES…]`: floods `static up` in each way while a probe uses it: a call to the API, and a message
  * from agent to agent. Attackers run at nice 19. The probe's p99 may be five times its value just before the attack, and
- * must be below five times its first value again five seconds after it. What is measured while the host takes time from
- * this machine is measured again.
+ * must be below five times its first value again five seconds after it. Seconds in which the host takes time from this
+ * machine do not count.
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { fail, say } from '../../scripts/step.ts'
@@ -11,8 +11,11 @@ import { undisturbed } from './machine.ts'
 import { p99, Scene, type Series } from './scene.ts'
 import type { Counts } from './target.ts'
 
-const QUIET_MS = 10_000
-const ATTACK_MS = 15_000
+/** How many seconds are measured. */
+const QUIET = 10
+const ATTACK = 15
+const AFTER = 5
+const SECOND_MS = 1000
 const RECOVERY_MS = 5000
 const MOST = 5
 /** Below this, a multiple says nothing. */
@@ -32,18 +35,13 @@ const chosen = names.length > 0 ? names : Object.keys(ATTACKS)
 
 const scene = await Scene.start()
 say('Measuring the probe without an attack')
-await scene.probe(QUIET_MS / 2)
-const first = await undisturbed(() => scene.probe(QUIET_MS), again)
+await probe(AFTER)
+const first = await probe(QUIET)
 show('quiet', first)
 let [worst, slowest] = [0, '']
 const faults: string[] = []
 for (const attack of chosen) {
-  const quiet = await undisturbed(() => scene.probe(QUIET_MS), again)
-  const { ratio, faults: found } = await undisturbed(
-    () => flood(attack, quiet),
-    again,
-    (round) => round.faults.length === 0,
-  )
+  const { ratio, faults: found } = await flood(attack)
   if (ratio > worst) [worst, slowest] = [ratio, attack]
   faults.push(...found)
 }
@@ -59,16 +57,17 @@ function show(name: string, { api, message }: Series, more = 'no attack'): void 
   process.stdout.write(`${name.padEnd(18)} ${text}, ${Math.round(scene.memory / MEBIBYTE)} MiB, ${more}\n`)
 }
 
-/** Attacks once, and measures beside the attack and after it. */
-async function flood(attack: string, quiet: Series): Promise<{ readonly ratio: number; readonly faults: string[] }> {
+/** Measures before an attack, beside it and after it. */
+async function flood(attack: string): Promise<{ readonly ratio: number; readonly faults: string[] }> {
+  const quiet = await probe(QUIET)
   const size = SIZES[attack] ?? SIZE
   const isHeld = HOLDS.has(attack)
   const isFar = ({ hits, held }: Counts): boolean => (isHeld ? held >= size * MOST_HELD : hits > 0)
-  const { result: during, counts } = await scene.under([attack], size, () => scene.probe(ATTACK_MS), isFar)
+  const { result: during, counts } = await scene.under([attack], size, () => probe(ATTACK), isFar)
   const { hits = 0, tried = 0, held = 0 } = counts.get(attack) ?? {}
   show(attack, during, isHeld ? `${tried} connections tried, ${held} held` : `${hits} hits`)
   await pause(RECOVERY_MS)
-  const after = await scene.probe(QUIET_MS / 2)
+  const after = await probe(AFTER)
   const [ratio, rest] = [ratioOf(during, quiet), ratioOf(after, first)]
   const faults = [
     hits === 0 && 'did not reach the servers',
@@ -79,8 +78,10 @@ async function flood(attack: string, quiet: Series): Promise<{ readonly ratio: n
   return { ratio, faults: faults.filter((fault) => fault !== false).map((fault) => `${attack}: ${fault}`) }
 }
 
-function again(lost: number): void {
-  say(`The host took ${Math.round(lost * 100)} % of the time from this machine; measuring again`)
+/** Probes for so many seconds in which the machine is its own. */
+async function probe(seconds: number): Promise<Series> {
+  const results = await undisturbed(seconds, () => scene.probe(SECOND_MS, 1))
+  return { api: results.flatMap(({ api }) => api), message: results.flatMap(({ message }) => message) }
 }
 
 function ratioOf({ api, message }: Series, quiet: Series): number {
