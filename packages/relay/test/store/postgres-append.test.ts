@@ -262,7 +262,16 @@ test('a repeated message gets its first answer from a node that remembers the ch
   assert.deepEqual(await scratch.query('select count(*) from static_relay.ids'), [['4']])
 })
 
+/** Lets nodes that are opened now wait for a lock as long as it takes to see them wait, also on a slow machine. */
+function waitLong(t: TestContext): void {
+  const run = Reflect.get(Session.prototype, 'run')
+  t.mock.method(Session.prototype, 'run', function (this: Session, ...[text, ...rest]: Parameters<Session['run']>) {
+    return run.call(this, text.replace(/^SET lock_timeout = \d+$/, 'SET lock_timeout = 60000'), ...rest)
+  })
+}
+
 test('an acknowledgement on another node at the same time is kept', async (t) => {
+  waitLong(t)
   const { world, scratch } = await openNodes(t)
   const client = new pg.Client({ connectionString: scratch.url })
   await client.connect()
