@@ -1,7 +1,7 @@
 /**
  * Agents and a relay in a deterministic world, with crashes at every boundary between them and their disks and network;
- * with a relay that is honest, with one that lies, or with a member that attacks the others. STATIC_SEED=… begins with another seed, STATIC_SEEDS=… plays more
- * of them, STATIC_TELL=1 prints the story of each.
+ * with a relay that is honest, with one that lies, or with a member that attacks the others. STATIC_SEED=… begins with
+ * another seed, STATIC_LONG=1 plays many more of them, STATIC_SEEDS=… so many, STATIC_TELL=1 prints the story of each.
  *
  * No write is torn here: the stores in memory have no files, and a write of an agent or an operation of a relay is one
  * transaction that survives a crash as a whole or not at all, which is what their databases promise. Whether they keep
@@ -24,8 +24,9 @@ interface Story {
 interface Mode {
   readonly about: string
   readonly begin: (world: World) => Story
-  /** How many are played in `npm test`. */
+  /** How many are played in `npm test`, and how many if there is more time. */
   readonly seeds: number
+  readonly longSeeds: number
   /** What it shows, by what has happened how often. */
   readonly promise: (counts: Record<string, number>) => string
 }
@@ -38,6 +39,7 @@ const MODES: readonly Mode[] = [
     about: 'honest histories with crashes',
     begin: (world) => new History(world),
     seeds: 24,
+    longSeeds: 2000,
     promise: ({ killed = 0, 'relay killed': relay = 0, sent, joined }) =>
       `T13: SEEDS, ${killed + relay} kills, ${sent} messages, ${joined} joins; the same seed gives the same history, byte for byte`,
   },
@@ -45,6 +47,7 @@ const MODES: readonly Mode[] = [
     about: 'histories with a relay that lies',
     begin: (world) => new LyingHistory(world),
     seeds: 8,
+    longSeeds: 500,
     promise: ({ lies = 0, forked = 0, 'rolled back': old = 0 }) =>
       `T6: SEEDS with a relay that tells ${lies} lies, shows ${forked} forks and goes back ${old} times: 0 crashes, 0 messages doubled, forged or under another name, 0 keys used twice, 0 differences unnoticed`,
   },
@@ -52,6 +55,7 @@ const MODES: readonly Mode[] = [
     about: 'histories with a member that betrays',
     begin: (world) => new Betrayal(world),
     seeds: 10,
+    longSeeds: 500,
     promise: ({ attacks = 0, betrayed = 0, expelled = 0 }) =>
       `T7: SEEDS with ${attacks} attacks by a member with keys that is added ${betrayed} times: 0 crashes, 0 disagreements, nobody else blamed, removed all ${expelled} times`,
   },
@@ -87,7 +91,8 @@ for (const mode of MODES) {
     assert.equal(one.world.digest, other.world.digest)
   })
 
-  const seeds = Number(process.env['STATIC_SEEDS'] ?? mode.seeds)
+  const usual = process.env['STATIC_LONG'] === '1' ? mode.longSeeds : mode.seeds
+  const seeds = Number(process.env['STATIC_SEEDS'] ?? usual)
   test(`${seeds} ${mode.about}, from seed ${FIRST} on`, { timeout: 3_600_000 }, async (t) => {
     const total: Record<string, number> = {}
     const failures: unknown[] = []
