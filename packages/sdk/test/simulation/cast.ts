@@ -6,6 +6,7 @@ import { SimulatedRelay } from '@static/testkit/world/relay'
 import type { StaticChannelManager } from '../../src/manager.ts'
 import type { AgentId } from '../../src/ports.ts'
 import type { Page } from './page.ts'
+import { LIE } from './liar.ts'
 import { Person } from './person.ts'
 
 export const NAME = 'acme/simulation/channel'
@@ -387,8 +388,8 @@ export class Cast {
   }
 }
 
-/** An error that nobody has foreseen. Codes of the relay that there are not become one, too. */
+/** An error that nobody has foreseen. A relay that lies may refuse with that code, or with one that there is not. */
 function isInternal(error: unknown): boolean {
   const { code, message } = StaticError.from(error)
-  return code === 'internal_error' && !message.startsWith('The relay refused with unknown code')
+  return code === 'internal_error' && message !== LIE && !message.startsWith('The relay refused with unknown code')
 }

@@ -47,6 +47,8 @@ const OWN_REQUESTS = 1n << 40n
 /** An agent that is not let in says nothing that could be lied about. */
 const OPENING: ReadonlySet<string | undefined> = new Set(['getChallenge', 'openSession', 'refreshSession'])
 const CODES = Object.keys(ERRORS)
+/** What it says with each. */
+export const LIE = 'No.'
 
 /** Who lies. */
 export class Liar implements Middle {
@@ -165,7 +167,7 @@ export class Liar implements Middle {
       return []
     }
     if (!isPush && this.#tells('refuse', line)) {
-      const value = create(ErrorSchema, { code: this.#world.pick(CODES) ?? '', message: 'No.' })
+      const value = create(ErrorSchema, { code: this.#world.pick(CODES) ?? '', message: LIE })
       return [serverMessage(requestId, { case: 'error', value })]
     }
     if (this.#tells('alter', line)) return [serverMessage(requestId, altered(this.#world, body))]
