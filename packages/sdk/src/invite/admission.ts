@@ -98,6 +98,8 @@ function reserve(
     const { agent, invite, request } = candidate
     // It asks by two invites, and is added once.
     if (taken.has(agent)) continue
+    // Not refused: it may have asked again since.
+    if (membership.admissions.hasLeft(agent, candidate.encryptionKey)) continue
     const known = issued.joiner(membership.id, agent)
     const again = known !== undefined && isSame(known, candidate)
     // Already added, by this invite or another: its Welcome is waiting at the relay.
@@ -129,6 +131,7 @@ async function add(
     isDue: (each) => {
       // Its commit was pending when this agent stopped, and has been accepted since.
       if (!isTaken(each)) return false
+      if (membership.admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
       issued.checkAlive(each.invite.record.id)
       return true
     },

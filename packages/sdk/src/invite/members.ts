@@ -40,7 +40,9 @@ export async function admitAsMember(
   refuse: Refuse,
 ): Promise<void> {
   const { context } = agent
-  const candidates = await check(context, membership, requests, refuse)
+  const checked = await check(context, membership, requests, refuse)
+  // What a member has asked before is void, also if it leaves meanwhile.
+  const candidates = checked.filter((each) => !isSettled(context, membership, each))
   if (candidates.length === 0) return
   if (membership.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
   const done = new Set<AgentId>()
@@ -119,15 +121,16 @@ function choose(
 }
 
 /**
- * Whether a joiner is in the group. If it was never heard there and asks with another KeyPackage than it was added with, a
- * member has added it and not let it in: the owner adds it again. Others may not remove it.
+ * Whether a joiner is in the group, or has left it since it asked; then it may ask again. If it was never heard there and
+ * asks with another KeyPackage than it was added with, a member has added it and not let it in: the owner adds it again.
+ * Others may not remove it.
  */
 function isSettled(
   { agentId }: Pick<AgentServices['context'], 'agentId'>,
   membership: Membership,
   { agent, encryptionKey }: MembersCandidate,
 ): boolean {
-  if (!isIn(membership, agent)) return false
+  if (!isIn(membership, agent)) return membership.admissions.hasLeft(agent, encryptionKey)
   const leaf = membership.group?.members.get(agent)
   const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
   return membership.owner !== agentId || !isNew || membership.history.sender(agent) !== undefined

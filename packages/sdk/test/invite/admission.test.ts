@@ -69,7 +69,12 @@ class Owner {
     this.issued = new IssuedInvites(agent as never)
     this.#owner = { agent, issued: this.issued } as never
     const committer = { commit: (...call: Parameters<Owner['commit']>) => this.commit(...call) }
-    this.#membership = { ...membership, committer, upkeep: { isRekeyDue: false } } as never
+    this.#membership = {
+      ...membership,
+      committer,
+      upkeep: { isRekeyDue: false },
+      admissions: { hasLeft: () => false },
+    } as never
   }
 
   async commit(
@@ -85,6 +90,10 @@ class Owner {
       this.#members.set(agent, {})
       this.issued.putJoiner({ ...this.issued.joiner(CHANNEL, agent)!, state: 'added' })
     }
+  }
+
+  leave(agent: string): void {
+    this.#members.delete(agent)
   }
 
   decide(requests: readonly Asked[]): Promise<void> {
@@ -118,6 +127,18 @@ test('joiners that ask together are added by one commit', async () => {
   // Once more: they are in.
   await owner.decide(joiners.map(({ asked }) => asked))
   assert.equal(owner.answers.size, 0)
+})
+
+test('the request of one that was here and has left is refused, whoever still has it', async () => {
+  const owner = new Owner(2)
+  const [joiner] = await owner.joiners(1)
+  await owner.decide([joiner!.asked])
+  owner.issued.putJoiner({ ...owner.issued.joiner(CHANNEL, joiner!.agent)!, state: 'here' })
+  owner.leave(joiner!.agent)
+  await owner.decide([joiner!.asked])
+  assert.deepEqual([...owner.answers.values()], ['invite_invalid'])
+  assert.equal(owner.commits.length, 1)
+  assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 1)
 })
 
 test('a use that was taken before a crash is not taken again for the same request', async () => {

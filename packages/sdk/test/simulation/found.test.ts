@@ -5,6 +5,7 @@ import { code } from '../support/test-system.ts'
 import { World } from '@static/testkit/world'
 import { Betrayal } from './betrayal.ts'
 import { NAME } from './cast.ts'
+import { History } from './history.ts'
 import { Scene } from './scene.ts'
 
 test('two calls that join by the same token at the same time both join', async () => {
@@ -192,4 +193,39 @@ test('who was removed in the one of two logs that stays, and has read as much of
 
 test('who leaves while others have noticed a fork is removed once they have accepted it: seed 31 with a traitor', async () => {
   await World.live(31, (world) => new Betrayal(world).run())
+})
+
+test('who joins by two tokens and leaves at once is not added again by what it had asked before', async () => {
+  await Scene.play(2, async (scene) => {
+    const { owner, world } = scene
+    const [member, joiner] = scene.others
+    assert.ok(member && joiner)
+    const invite = (admit: 'owner' | 'members'): Promise<string> =>
+      scene.call(owner, (manager) => manager.invite(NAME, { admit, maxUses: 9 }))
+    const tokens = [await invite('owner'), await invite('members')]
+    await scene.call(member, (manager) => manager.joinWithToken(NAME, tokens[0] ?? '', 60))
+    await scene.until('no list', () => member.disk.contents.channels.some(({ inviteList }) => inviteList !== undefined))
+    for (let round = 0; round < 3; round++) {
+      // The member gets the second request, too, and waits whether the owner is faster.
+      await scene.end(
+        Promise.all(tokens.map((token) => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60)))),
+      )
+      await scene.call(joiner, ({ client }) => client.channel(NAME).leave())
+      await world.pass(20_000)
+      const members = owner.channel(NAME)?.members() ?? []
+      assert.deepEqual(
+        members.map(({ agentId }) => agentId).toSorted(),
+        [owner.agentId, member.agentId].toSorted(),
+        `round ${round}`,
+      )
+    }
+  })
+})
+
+test('nor by a member that came after it: seed 482', async () => {
+  await World.live(482, (world) => new History(world).run())
+})
+
+test('a member that claims to have seen another log does not keep a joiner out: seed 345 with a traitor', async () => {
+  await World.live(345, (world) => new Betrayal(world).run())
 })

@@ -30,6 +30,8 @@ type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign
 
 /** The uses that a newcomer keeps without a list. Honest members add no more before it arrives. */
 const MOST_BEFORE_LIST = 256
+/** The agents that have left and are remembered, the last ones. What they had asked for before is soon forgotten, too. */
+const MOST_LEFT = 256
 
 /** The list in force. */
 interface CurrentList extends InviteList {
@@ -48,6 +50,9 @@ export class Admissions {
   readonly #sender: Pick<Sender, 'send'>
   readonly claims: Claims
   readonly #uses: Map<string, UseRecord>
+  /** The leaf keys that agents were added with since this agent started: of those in the group, and of those that left. */
+  readonly #added = new Map<AgentId, Uint8Array>()
+  readonly #left = new Map<AgentId, Uint8Array>()
   #list: CurrentList | undefined
   #sending: Promise<void> | undefined
   #changes: Change[] = []
@@ -121,6 +126,24 @@ export class Admissions {
     const known = [...this.#uses.values()].filter((use) => use.agent === agent && same(use.leafKey, leafKey))
     const last = this.useOf(agent)
     return known.some((use) => use !== last || use.state === 'heard' || use.state === 'here')
+  }
+
+  /** An agent has left. */
+  left(agent: AgentId): void {
+    const leafKey = this.#added.get(agent)
+    if (!leafKey) return
+    this.#left.set(agent, leafKey)
+    const [oldest] = this.#left.keys()
+    if (this.#left.size > MOST_LEFT && oldest !== undefined) this.#left.delete(oldest)
+  }
+
+  /**
+   * Whether a joiner was added with a request and has left since, so that the request is void. The relay has dropped it,
+   * but this agent may have got it before: by another invite, for example.
+   */
+  hasLeft(agent: AgentId, leafKey: Uint8Array): boolean {
+    const left = this.#left.get(agent)
+    return left !== undefined && same(left, leafKey)
   }
 
   // ---- The list ----
@@ -234,11 +257,13 @@ export class Admissions {
       // No one waits for its earlier self.
       else if (added.includes(use.agent) && isWaitedFor(use)) this.#putUse({ ...use, state: 'here' })
     }
+    for (const agent of removed) this.#added.delete(agent)
     for (const agent of added) {
-      const invite = this.claims.inviteFor(by, agent)
-      if (invite === undefined) continue
       const { encryptionKey = new Uint8Array() } = group?.members.get(agent) ?? {}
       const leafKey = Uint8Array.from(encryptionKey)
+      this.#added.set(agent, leafKey)
+      const invite = this.claims.inviteFor(by, agent)
+      if (invite === undefined) continue
       this.#used({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
     }
     this.claims.clear(added, (agent) => group?.members.has(agent) === true)

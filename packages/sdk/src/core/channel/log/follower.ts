@@ -344,7 +344,10 @@ export class Follower {
     this.#host.touch()
     // The leave is by another copy of this agent, or from before this Welcome was used.
     if (toHex(sender) === this.#context.agentId) return this.#host.over()
-    this.#parts.roster.leave(sender, leaveNotice(entry), history.position.slot)
+    const { roster, admissions } = this.#parts
+    roster.leave(sender, leaveNotice(entry), history.position.slot)
+    const agent = toHex(sender)
+    if (roster.notice(agent)) admissions.left(agent)
   }
 
   /**

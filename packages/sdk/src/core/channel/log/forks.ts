@@ -36,7 +36,7 @@ export class Forks {
     this.#standing.set({ fork: member })
     const detail = `Agent ${member} has seen a different log (${difference}).`
     this.#context.emit({ type: 'fork_detected', channel: this.#channel.name, member, detail })
-    this.#sender.refuse(StaticError.of('fork_detected', detail))
+    if (!this.#standing.isTalking) this.#sender.refuse(StaticError.of('fork_detected', detail))
   }
 
   /** The application continues nevertheless. */
