@@ -137,7 +137,8 @@ async function add(
     },
     failed: async (each, error) => {
       if (isTaken(each)) await issued.giveBack(membership.id, each.agent)
-      refuse(each.request, error)
+      // Not one that has left: it may have asked again since.
+      if (!membership.admissions.hasLeft(each.agent, each.encryptionKey)) refuse(each.request, error)
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,

@@ -5,8 +5,8 @@
  * members may admit, another member may do both, and the owner's leaf must show that the owner has committed.
  */
 import { sameBytes } from '@static/node/compare'
-import { type ErrorCode, ERRORS, fromHex, message, StaticError, toHex } from '@static/protocol'
-import { type DeliverWelcome, RequestJoinRequestSchema } from '@static/protocol/relay'
+import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
+import type { DeliverWelcome } from '@static/protocol/relay'
 import { resumeOf } from '../core/agent/deliveries.ts'
 import { newChannel } from '../core/agent/founding.ts'
 import { startOf } from '../core/agent/joining.ts'
@@ -21,8 +21,8 @@ import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts
 import { refusalError, retryDelay } from '../session/refusal.ts'
 import { type Attempt, lastMoment, LATE_WELCOME_MS, noAnswer, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
-import { JOIN_NONCE_BYTES, sealRequest } from './join-request.ts'
-import { admissionProof, inviteKeys, welcomeTag } from './keys.ts'
+import { JOIN_NONCE_BYTES, requestOf } from './join-request.ts'
+import { inviteKeys, welcomeTag } from './keys.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
 
 /** The joins by token that are in progress. */
@@ -91,7 +91,9 @@ export class JoinAttempts {
    */
   welcomed(delivered: DeliverWelcome): boolean {
     const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
-    const asked = this.#attemptsWith(welcome)
+    const { keyPackages } = this.#agent
+    // Tokens to one channel share a request.
+    const asked = [...this.#attempts.values()].filter(({ record }) => keyPackages.isFor(welcome, record.keyPackage))
     const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
     if (!attempt) return false
     if (this.#isHeld(attempt, delivered)) return true
@@ -100,7 +102,7 @@ export class JoinAttempts {
       const refused = StaticError.from(error)
       // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
       const isSpoilt = refused.code === 'invalid_welcome' && attempt.record.admit === 'members'
-      if (isSpoilt) this.#agent.keyPackages.forget(attempt.record.keyPackage)
+      if (isSpoilt) keyPackages.forget(attempt.record.keyPackage)
       this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
       this.#fail(attempt, refused)
     })
@@ -242,22 +244,19 @@ export class JoinAttempts {
     const { context, keyPackages } = this.#agent
     if (!keyPackages.has(attempt.record.keyPackage)) {
       // The KeyPackage was used by a membership that has ended, so the owner must get a new request.
-      attempt.record = { ...attempt.record, ...(await this.#freshRequest()) }
+      const fresh = await this.#freshRequest()
+      if (!this.#isOpen(attempt)) return keyPackages.forget(fresh.keyPackage)
+      attempt.record = { ...attempt.record, ...fresh }
       context.journal.add({ type: 'putAttempt', record: attempt.record })
       await context.journal.written()
     }
     const info = this.#info
-    if (!info) return
-    const { keys, record } = attempt
+    if (!info || !this.#isOpen(attempt)) return
+    const { record } = attempt
     // Neither the relay nor the owner answers a request that has waited until its invite has expired.
     const left = record.expiresAt - context.now()
     if (left > 0) this.#proceedLater(attempt, undefined, left + LATE_WELCOME_MS)
-    const place = { channelId: fromHex(record.channel), name: record.name, owner: fromHex(record.owner) }
-    const box = sealRequest(keys, place, record)
-    const request = { sessionNonce: info.nonce, agentId: fromHex(context.agentId), box }
-    const { inviteId } = keys
-    const proof = admissionProof(keys, request)
-    const value = message(RequestJoinRequestSchema, { inviteId, box, proof })
+    const value = requestOf(attempt.keys, record, info, context.agentId)
     context.session.request({ case: 'requestJoin', value }, (outcome) => {
       if (outcome.type !== 'refused') return
       const { code, retryAfterMs } = outcome.error
@@ -265,7 +264,7 @@ export class JoinAttempts {
       if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(attempt, error)
       const waitMs = retryDelay(retryAfterMs)
       if (waitMs >= REPORTED_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
-      context.later(waitMs, () => this.#proceed(attempt))
+      context.later(waitMs, () => this.#isOpen(attempt) && this.#proceed(attempt))
     })
   }
 
@@ -341,7 +340,10 @@ export class JoinAttempts {
 
   /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
-    await membership.sender.send('hello', attempt.record.nonce)
+    await membership.sender.send('hello', attempt.record.nonce).catch((error: unknown) => {
+      // A fork that is found just now stops everything. The next hello is sent all the same.
+      if (StaticError.from(error).code !== 'fork_detected') throw error
+    })
     const waitMs = helloDelayMs(attempt.hellos++, membership.group?.members.size ?? 0)
     this.#proceedLater(attempt, membership, waitMs)
   }
@@ -350,8 +352,7 @@ export class JoinAttempts {
   #proceedLater(attempt: Attempt, membership: Membership | undefined, waitMs: number): void {
     attempt.cancel?.()
     attempt.cancel = this.#agent.context.later(waitMs, () => {
-      const isOpen = this.#attempts.get(attempt.record.invite) === attempt
-      if (isOpen && this.#membershipOf(attempt) === membership) this.#proceed(attempt)
+      if (this.#isOpen(attempt) && this.#membershipOf(attempt) === membership) this.#proceed(attempt)
     })
   }
 
@@ -383,10 +384,9 @@ export class JoinAttempts {
     return attempt
   }
 
-  /** The attempts whose KeyPackage a Welcome is for: tokens to one channel share a request. */
-  #attemptsWith(welcome: Uint8Array): Attempt[] {
-    const { keyPackages } = this.#agent
-    return [...this.#attempts.values()].filter(({ record }) => keyPackages.isFor(welcome, record.keyPackage))
+  /** Whether a join is still to be done. By another token, it may have been meanwhile. */
+  #isOpen(attempt: Attempt): boolean {
+    return this.#attempts.get(attempt.record.invite) === attempt
   }
 
   #attemptsOn(channel: ChannelId): Attempt[] {

@@ -1,7 +1,9 @@
 /** The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
 import { sameBytes } from '@static/node/compare'
-import type { AdmitKeys, JoinPlace } from './keys.ts'
-import { joinTag, seal, unseal } from './keys.ts'
+import { fromHex, message } from '@static/protocol'
+import { type RequestJoinRequest, RequestJoinRequestSchema } from '@static/protocol/relay'
+import type { AgentId, AttemptRecord, SessionInfo } from '../ports.ts'
+import { admissionProof, type AdmitKeys, type InviteKeys, type JoinPlace, joinTag, seal, unseal } from './keys.ts'
 
 export const JOIN_NONCE_BYTES = 16
 const TAG_BYTES = 32
@@ -15,6 +17,19 @@ export interface JoinRequest {
 /** Seals a request. */
 export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
   return seal(keys, Buffer.concat([nonce, joinTag(keys, place, nonce, keyPackage), keyPackage]))
+}
+
+/** What a joiner sends to the relay. It is valid in one session. */
+export function requestOf(
+  keys: InviteKeys,
+  record: AttemptRecord,
+  { nonce: sessionNonce }: SessionInfo,
+  agent: AgentId,
+): RequestJoinRequest {
+  const place = { channelId: fromHex(record.channel), name: record.name, owner: fromHex(record.owner) }
+  const box = sealRequest(keys, place, record)
+  const proof = admissionProof(keys, { sessionNonce, agentId: fromHex(agent), box })
+  return message(RequestJoinRequestSchema, { inviteId: keys.inviteId, box, proof })
 }
 
 /** Opens and checks a request; undefined if its sender does not hold the token or it is for another channel. */

@@ -1,11 +1,14 @@
 /** What the simulation has found, each as a story of its own. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { create } from '@bufbuild/protobuf'
+import { ErrorSchema } from '@static/protocol/relay'
 import { code } from '../support/test-system.ts'
 import { World } from '@static/testkit/world'
 import { Betrayal } from './betrayal.ts'
 import { NAME } from './cast.ts'
 import { History } from './history.ts'
+import { serverMessage } from './liar.ts'
 import { Scene } from './scene.ts'
 
 test('two calls that join by the same token at the same time both join', async () => {
@@ -228,4 +231,36 @@ test('nor by a member that came after it: seed 482', async () => {
 
 test('a member that claims to have seen another log does not keep a joiner out: seed 345 with a traitor', async () => {
   await World.live(345, (world) => new Betrayal(world).run())
+})
+
+test('who leaves is not added again by a request that the relay had deferred', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const tokens = [
+      await scene.call(owner, (one) => one.invite(NAME)),
+      await scene.call(owner, (one) => one.invite(NAME)),
+    ]
+    let asked = 0
+    network.middle = {
+      asked: (line, message) => {
+        if (message.body.case !== 'requestJoin' || ++asked > 1) return [message]
+        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 30_000 })
+        line.say(serverMessage(message.requestId, { case: 'error', value }))
+        return []
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    // Again, through the middle.
+    network.cut(joiner.machine)
+    const joins = tokens.map((token) => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60)))
+    await scene.end(Promise.all(joins))
+    assert.equal(asked, 2)
+    await scene.call(joiner, ({ client }) => client.channel(NAME).leave())
+    await world.pass(60_000)
+    assert.equal(asked, 2)
+    assert.equal(owner.channel(NAME)?.members().length, 1)
+  })
 })

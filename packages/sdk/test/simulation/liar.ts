@@ -195,6 +195,6 @@ function remember<Item>(list: Item[], item: Item): void {
   if (list.length > MOST_KEPT) list.shift()
 }
 
-function serverMessage(requestId: bigint, body: Said): ServerMessage {
+export function serverMessage(requestId: bigint, body: Said): ServerMessage {
   return { $typeName: 'static.relay.v1.ServerMessage', requestId, sessionToken: '', body }
 }

@@ -191,6 +191,7 @@ export class Membership implements ChannelView {
   /** Changes the state on behalf of the application. */
   become(state: ChannelRecord['state'], rekeyDue: boolean = this.#standing.record.rekeyDue): void {
     this.#standing.set({ state, rekeyDue })
+    if (state === 'joined') this.#forks.joined()
     this.#turn.work()
   }
 

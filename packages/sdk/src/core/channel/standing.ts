@@ -54,29 +54,25 @@ export class Standing {
     return state === 'ended' ? channelError('removed', this.#name) : undefined
   }
 
-  /** Whether messages are sent. An agent that joins with an invite says hello before it has fully joined. */
+  /**
+   * Whether messages are sent. An agent that joins with an invite says hello before it has fully joined, also in a fork:
+   * its application, which has to decide, has no channel yet, and a member could keep it out for good.
+   */
   get isTalking(): boolean {
-    const { state } = this.#record
-    return (state === 'joined' || state === 'joining') && !this.#isForked()
+    const { state, fork } = this.#record
+    return state === 'joining' || (state === 'joined' && fork === undefined)
   }
 
   /** Why nothing can be sent or committed, if so. A fork caused by `despiteForkOf` is ignored. */
   refusal(despiteForkOf?: AgentId): StaticError | undefined {
-    return this.failure ?? (this.#isForked(despiteForkOf) ? channelError('fork_detected', this.#name) : undefined)
+    const { fork } = this.#record
+    const isForked = fork !== undefined && fork !== despiteForkOf
+    return this.failure ?? (isForked ? channelError('fork_detected', this.#name) : undefined)
   }
 
   set(changes: Partial<StandingRecord>): void {
     this.#record = { ...this.#record, ...changes }
     this.#touch()
-  }
-
-  /**
-   * Whether a fork stops this agent. One that joins goes on until it has joined: its application, which has to decide, has
-   * no channel yet, and a member could keep it out for good.
-   */
-  #isForked(despiteForkOf?: AgentId): boolean {
-    const { fork, state } = this.#record
-    return fork !== undefined && fork !== despiteForkOf && state !== 'joining'
   }
 
   /** Ends the channel. If called again, the first error stays. */

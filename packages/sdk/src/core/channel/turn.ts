@@ -80,7 +80,7 @@ export class ChannelTurn {
       this.#context.journal.atEnd(() => this.#end())
     }
     sender.transmit()
-    upkeep.check()
+    if (!this.#standing.refusal()) upkeep.check()
   }
 
   /** Sends what is on disk. */

@@ -34,9 +34,13 @@ export class Forks {
   found(member: AgentId, difference: Difference): void {
     if (this.#standing.record.fork !== undefined) return
     this.#standing.set({ fork: member })
-    const detail = `Agent ${member} has seen a different log (${difference}).`
-    this.#context.emit({ type: 'fork_detected', channel: this.#channel.name, member, detail })
-    if (!this.#standing.isTalking) this.#sender.refuse(StaticError.of('fork_detected', detail))
+    this.#stop(member, `Agent ${member} has seen a different log (${difference}).`)
+  }
+
+  /** This agent has joined. Its application could not be told of a fork before. */
+  joined(): void {
+    const { fork } = this.#standing.record
+    if (fork !== undefined) this.#stop(fork, `Agent ${fork} has seen a different log.`)
   }
 
   /** The application continues nevertheless. */
@@ -51,6 +55,12 @@ export class Forks {
   removed(agents: readonly AgentId[]): void {
     const { fork } = this.#standing.record
     if (fork !== undefined && agents.includes(fork)) this.#end()
+  }
+
+  #stop(member: AgentId, detail: string): void {
+    const { state } = this.#standing.record
+    if (state === 'joined') this.#context.emit({ type: 'fork_detected', channel: this.#channel.name, member, detail })
+    this.#sender.refuse(StaticError.of('fork_detected', detail))
   }
 
   #end(): void {

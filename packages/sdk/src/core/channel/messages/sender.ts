@@ -94,7 +94,7 @@ export class Sender {
    * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
   async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}, as?: NamedMessage): Promise<SentMessage> {
-    const refusal = this.#standing.refusal()
+    const refusal = kind === 'hello' ? this.#standing.failure : this.#standing.refusal()
     if (refusal) throw refusal
     if (limits.signal?.aborted) {
       const text = 'The message was not sent and will not be. The signal was aborted before the call.'
