@@ -18,7 +18,8 @@ const LIMITS = {
   quic: {
     limit: 'quicPerEndpoint',
     code: 'unavailable',
-    message: /has 1 sessions, its limit\. Retry later, or use gRPC/,
+    // Who was refused before, or has dialled twice, may still be there: then there is no room even to say how many.
+    message: /(has 1 sessions, its limit|accepts no more connections now)\. Retry later, or use gRPC/,
   },
   grpc: {
     limit: 'connectionsPerAddress',
