@@ -141,8 +141,7 @@ export class Joins {
     const { agent, nonce } = request.caller
     if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES)
       throw wrong(`\`box\` must be 1 to ${MAX_BOX_BYTES} bytes, not ${value.box.length}`)
-    const wait = this.#rates.take(agent, this.#effects.monotonic)
-    if (wait > 0) return request.refuse(tooOften(this.#settings.rates.joinsPerMinute, 'join requests per agent', wait))
+    if (this.#joinsTooOften(request)) return
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
     this.#effects.store('invite', { id, joiner: { agent, now: this.#effects.now } }, (outcome) => {
@@ -181,10 +180,13 @@ export class Joins {
   }
 
   answer(request: PendingRequest, value: AnswerJoinRequest): void {
-    accountOf(request)
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const agent = idOf(value.agentId, AGENT_ID_BYTES, 'agent_id')
+    // Who has asked may take that back, also a guest.
+    const isOwn = agent === request.caller.agent
+    if (!isOwn) accountOf(request)
     if (!ANSWERS.includes(value.code)) throw wrong(`\`code\` must be one of ${ANSWERS.join(', ')}`)
+    if (isOwn && this.#joinsTooOften(request)) return
     const { now } = this.#effects
     const answer = { owner: request.caller.agent, invite: id, agent, code: value.code, now }
     this.#effects.store('answerJoin', answer, (outcome) => {
@@ -230,6 +232,14 @@ export class Joins {
     if (wait === 0) return false
     const { invitesPerMinute } = this.#settings.rates
     request.refuse(tooOften(invitesPerMinute, 'registrations and revocations of invites', wait))
+    return true
+  }
+
+  /** The same for join requests, made or taken back. */
+  #joinsTooOften(request: PendingRequest): boolean {
+    const wait = this.#rates.take(request.caller.agent, this.#effects.monotonic)
+    if (wait === 0) return false
+    request.refuse(tooOften(this.#settings.rates.joinsPerMinute, 'join requests per agent', wait))
     return true
   }
 

@@ -252,6 +252,30 @@ test('only the agent that registered an invite can poll, answer and revoke it', 
   await assert.rejects(owner.request('answerJoin', answer), refusal('not_found'), 'it is answered')
 })
 
+test('a joiner takes back its request, but nobody else does', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const token = await invite(at, { maxUses: 5 })
+  const [bob, carol] = [await joiner(at), await joiner(at)]
+  for (const agent of [bob, carol]) await ask(agent, token)
+  const answer = { inviteId: token.inviteId, agentId: bob.id, code: 'invite_invalid' }
+  await assert.rejects(carol.request('answerJoin', answer), refusal('api_key_required'))
+  await bob.request('answerJoin', answer)
+  assert.deepEqual(await polled(owner, channelId), [toHex(carol.id)])
+  await assert.rejects(bob.request('answerJoin', answer), refusal('not_found'))
+})
+
+test('a joiner takes back its requests as often as it may ask', async (t) => {
+  const at = await scene(t)
+  const bob = await joiner(at)
+  const answer = { inviteId: randomBytes(16), agentId: bob.id, code: 'invite_invalid' }
+  const refusals = await Promise.all(
+    Array.from({ length: 61 }, () => bob.request('answerJoin', answer).catch(({ code }: { code: string }) => code)),
+  )
+  assert.equal(refusals.filter((code) => code === 'not_found').length, 60)
+  assert.equal(refusals.filter((code) => code === 'rate_limited').length, 1)
+})
+
 test('a revocation answers all waiting joiners', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at

@@ -101,6 +101,11 @@ forEachEngine((open) => {
     const answered = { type: 'joinAnswered', agent: agentId('bob'), inviteId: hex16('invite'), code: 'group_full' }
     assert.deepEqual(f.told(), [answered])
     assert.ok('refused' in (await f.run('answerJoin', { owner: agentId('alice'), ...answer })))
+    await ask(f, 'bob')
+    f.told()
+    assert.deepEqual(await f.run('answerJoin', { owner: agentId('bob'), ...answer }), { done: true }, 'by itself')
+    assert.deepEqual(f.told(), [])
+    assert.deepEqual(await take(f), ['box of carol', 'box of dave'])
 
     await f.commit('alice', { adds: ['carol'], welcomes: [welcomeFor('carol', { inviteId: id16('invite') })] })
     assert.deepEqual(await take(f), ['box of dave'])

@@ -100,6 +100,7 @@ function reserve(
     if (taken.has(agent)) continue
     // Not refused: it may have asked again since.
     if (membership.admissions.hasLeft(agent, candidate.encryptionKey)) continue
+    if (issued.isSpent(membership.id, agent, candidate)) continue
     const known = issued.joiner(membership.id, agent)
     const again = known !== undefined && isSame(known, candidate)
     // Already added, by this invite or another: its Welcome is waiting at the relay.

@@ -1,5 +1,6 @@
 /** A join by token that is in progress. */
 import { StaticError } from '@static/protocol'
+import type { AgentContext } from '../core/agent/context.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AttemptRecord, Time } from '../ports.ts'
 import type { InviteKeys } from './keys.ts'
@@ -7,8 +8,11 @@ import type { InviteKeys } from './keys.ts'
 /** The application is notified of a request that is deferred for this long. */
 export const REPORTED_WAIT_MS = 2000
 
-/** How long after its invite has expired a joiner waits for a Welcome that was made before. */
+/** How long a joiner waits for a Welcome when its invite has expired, or when it was removed to be added again. */
 export const LATE_WELCOME_MS = 5000
+
+/** How long a joiner keeps a request that it has taken back: its owner, who has got it, has committed by then. */
+export const TAKEN_BACK_MS = 60_000
 
 /** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
 const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
@@ -19,6 +23,8 @@ export interface Attempt {
   readonly keys: InviteKeys
   /** Calls waiting for the result. */
   readonly waiting: Set<PromiseWithResolvers<Membership>>
+  /** Whether this agent has joined by an offer instead, so that it no longer asks. */
+  isTakenBack: boolean
   /** Hellos sent since the start, and what cancels the next step. */
   hellos: number
   cancel: (() => void) | undefined
@@ -32,8 +38,25 @@ export function lastMoment({ admit, expiresAt }: AttemptRecord): Time {
   return admit === 'owner' ? expiresAt : expiresAt + WELCOME_MS
 }
 
+/** Waits until a join has succeeded or failed. */
+export async function outcomeOf(
+  { record, waiting }: Pick<Attempt, 'record' | 'waiting'>,
+  timeoutMs: number,
+  context: Pick<AgentContext, 'later'>,
+): Promise<Membership> {
+  const outcome = Promise.withResolvers<Membership>()
+  waiting.add(outcome)
+  const cancel = context.later(timeoutMs, () => outcome.reject(noAnswer(record, timeoutMs)))
+  try {
+    return await outcome.promise
+  } finally {
+    cancel()
+    waiting.delete(outcome)
+  }
+}
+
 /** No agent that can admit joiners has answered. */
-export function noAnswer({ admit }: AttemptRecord, timeoutMs: number): StaticError {
+function noAnswer({ admit }: AttemptRecord, timeoutMs: number): StaticError {
   const isOwner = admit === 'owner'
   const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
   const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`

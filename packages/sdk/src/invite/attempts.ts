@@ -4,8 +4,7 @@
  * for this request with the invite's keys, the owner's leaf has signed it, and the owner answers this agent's hello; if
  * members may admit, another member may do both, and the owner's leaf must show that the owner has committed.
  */
-import { sameBytes } from '@static/node/compare'
-import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
+import { type ErrorCode, ERRORS, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import { resumeOf } from '../core/agent/deliveries.ts'
 import { newChannel } from '../core/agent/founding.ts'
@@ -19,23 +18,34 @@ import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
-import { type Attempt, lastMoment, LATE_WELCOME_MS, noAnswer, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
+import {
+  type Attempt,
+  lastMoment,
+  LATE_WELCOME_MS,
+  outcomeOf,
+  REPORTED_WAIT_MS,
+  Superseded,
+  TAKEN_BACK_MS,
+} from './attempt.ts'
+import { heldChannel } from './held-channel.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
-import { JOIN_NONCE_BYTES, requestOf } from './join-request.ts'
-import { inviteKeys, welcomeTag } from './keys.ts'
+import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './join-request.ts'
+import { inviteKeys } from './keys.ts'
+import { OpenAttempts } from './open-attempts.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
+import { openWelcome } from './welcome.ts'
 
 /** The joins by token that are in progress. */
 export class JoinAttempts {
   readonly #agent: AgentServices
   readonly #relay: string
-  readonly #attempts = new Map<string, Attempt>()
+  readonly #attempts: OpenAttempts
   /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
   readonly #entering = new Set<ChannelId>()
   /** Channels that were entered with the request that is under way. */
   readonly #entered = new Set<ChannelId>()
-  /** Calls that join a channel at the same time share one request, so they begin one after the other. */
-  readonly #beginnings = new KeyedMutex()
+  /** The joins of a channel share one request, so each waits for the one that another makes. */
+  readonly #requests = new KeyedMutex()
   #info: SessionInfo | undefined
   #stopped = false
 
@@ -43,8 +53,8 @@ export class JoinAttempts {
   constructor(agent: AgentServices, relay: string) {
     this.#agent = agent
     this.#relay = relay
-    for (const record of agent.stored.attempts) {
-      this.#hold(record)
+    this.#attempts = new OpenAttempts(agent)
+    for (const { record } of this.#attempts) {
       const state = agent.memberships.get(record.channel)?.state ?? 'offered'
       if (state !== 'offered' && state !== 'joined') this.#entered.add(record.channel)
     }
@@ -64,25 +74,32 @@ export class JoinAttempts {
         `The invite token is for relay ${token.relay}, but this agent uses ${this.#relay}. Connect to ${token.relay}.`,
       )
     }
-    const held = await this.#held(token)
+    const held = await heldChannel(this.#agent, token)
     if (held) return held
     const invite = toHex(inviteKeys(token.secret).inviteId)
     const known = this.#attempts.get(invite)
     const begin = async (): Promise<Attempt> => this.#attempts.get(invite) ?? (await this.#begin(token))
-    const attempt = known ?? (await this.#beginnings.run(name, begin))
+    const attempt = known ?? (await this.#requests.run(name, begin))
+    // Meanwhile, by another token or an offer.
+    const joined = this.#held(attempt, 'joined')
+    if (joined) return joined
     if (this.#isOver(attempt)) {
-      this.#drop(attempt)
+      this.#attempts.drop(attempt)
       throw StaticError.of('invite_expired')
     }
-    // The relay may have forgotten the earlier request.
-    if (known) this.#proceed(known)
-    return await this.#wait(attempt, timeoutMs)
+    // The relay may have forgotten the earlier request, or this agent has taken it back.
+    if (known) {
+      known.isTakenBack = false
+      this.#proceed(known)
+    }
+    if (this.#stopped) throw StaticError.of('closed')
+    return await outcomeOf(attempt, timeoutMs, this.#agent.context)
   }
 
   /** A session is open: pending requests are sent again. */
   opened(info: SessionInfo): void {
     this.#info = info
-    for (const attempt of this.#attempts.values()) this.#proceed(attempt)
+    for (const attempt of this.#attempts) this.#proceed(attempt)
   }
 
   /**
@@ -93,7 +110,7 @@ export class JoinAttempts {
     const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
     const { keyPackages } = this.#agent
     // Tokens to one channel share a request.
-    const asked = [...this.#attempts.values()].filter(({ record }) => keyPackages.isFor(welcome, record.keyPackage))
+    const asked = [...this.#attempts].filter(({ record }) => keyPackages.isFor(welcome, record.keyPackage))
     const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
     if (!attempt) return false
     if (this.#isHeld(attempt, delivered)) return true
@@ -118,22 +135,38 @@ export class JoinAttempts {
 
   /** Handles the answer to a hello, by the owner or the member that has added this agent: it has joined. */
   greeting(membership: Membership, sender: AgentId, nonces: Uint8Array): void {
-    const attempts = this.#attemptsOn(membership.id)
+    const attempts = this.#attempts.of(membership)
     const mayGreet = ({ admit }: AttemptRecord): boolean =>
       sender === membership.owner || (admit === 'members' && sender === membership.standing.offeredBy)
     if (!attempts.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
     membership.become('joined')
     // Attempts with other tokens for the channel have succeeded, too.
     for (const attempt of attempts) {
-      this.#drop(attempt)
+      this.#attempts.drop(attempt)
       for (const { resolve } of attempt.waiting) resolve(membership)
     }
+  }
+
+  /** This agent has joined a channel by an offer: the calls that wait get it, and what was asked for is taken back. */
+  accepted(id: ChannelId): void {
+    for (const attempt of this.#attempts.on(id)) {
+      const joined = this.#held(attempt, 'joined')
+      if (!joined) continue
+      for (const { resolve } of attempt.waiting) resolve(joined)
+      this.#proceed(attempt)
+    }
+  }
+
+  /** The application is about to leave a channel. If it has joined, what was asked for before is over. */
+  leaving(membership: Membership): void {
+    if (membership.state !== 'joined') return
+    for (const attempt of this.#attempts.of(membership)) this.#attempts.drop(attempt)
   }
 
   /** A channel has failed. If this agent was still joining it, the application has nothing in it, so it leaves. */
   failed(name: string): void {
     const membership = this.#agent.memberships.named(name)
-    if (!membership || this.#attemptsOn(membership.id).length === 0) return
+    if (!membership || this.#attempts.on(membership.id).length === 0) return
     // If this fails, `join` leaves it later.
     queueMicrotask(() => void leaveChannel(this.#agent, membership).catch(() => {}))
   }
@@ -141,7 +174,12 @@ export class JoinAttempts {
   /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
   dropped(id: ChannelId): void {
     const isUsed = this.#entered.delete(id) && !this.#entering.has(id)
-    for (const attempt of this.#attemptsOn(id)) {
+    for (const attempt of this.#attempts.on(id)) {
+      if (attempt.isTakenBack) {
+        // If it was removed to be added by this request, the Welcome follows. Otherwise, nobody wants it back.
+        this.#attempts.dropLater(attempt, LATE_WELCOME_MS, () => this.#entering.has(id))
+        continue
+      }
       // Who has heard this agent takes the same request for a replay.
       if (isUsed) this.#agent.keyPackages.forget(attempt.record.keyPackage)
       this.#proceed(attempt)
@@ -150,41 +188,19 @@ export class JoinAttempts {
 
   stop(): void {
     this.#stopped = true
-    for (const attempt of this.#attempts.values()) this.#fail(attempt, StaticError.of('closed'))
+    for (const attempt of this.#attempts) this.#fail(attempt, StaticError.of('closed'))
   }
 
   // ---- Steps ----
-
-  /** The channel, if this agent is already a member. A broken one is left first. */
-  async #held({ name, channelId }: InviteToken): Promise<Membership | undefined> {
-    const held = this.#agent.memberships.named(name)
-    const known = this.#agent.memberships.get(toHex(channelId))
-    // The token's creator poses as the owner of a channel that this agent is a member of.
-    if (known && known.name !== name) {
-      throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
-    }
-    if (!held) return undefined
-    if (held.id !== toHex(channelId)) {
-      throw StaticError.of(
-        'channel_exists',
-        `This agent is a member of another channel named ${name}. Leave that one first.`,
-      )
-    }
-    if (held.failure || held.state === 'leaving') {
-      await leaveChannel(this.#agent, held)
-      return undefined
-    }
-    return held.state === 'joined' ? held : undefined
-  }
 
   async #begin(token: InviteToken): Promise<Attempt> {
     if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
     const { name, channelId, owner, secret, expiresAt, admit } = token
     const channel = toHex(channelId)
     // Same request with another token: whichever the owner accepts first, it adds this agent once.
-    const [other] = this.#attemptsOn(channel)
+    const [other] = this.#attempts.alike({ channel, name, owner: toHex(owner) })
     const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
-    const attempt = this.#hold({
+    const attempt = this.#attempts.begin({
       invite: toHex(inviteKeys(secret).inviteId),
       channel,
       name,
@@ -195,7 +211,6 @@ export class JoinAttempts {
       keyPackage,
       admit,
     })
-    this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
     await this.#agent.context.journal.written()
     this.#proceed(attempt)
     return attempt
@@ -206,27 +221,14 @@ export class JoinAttempts {
     return { nonce: this.#agent.context.random(JOIN_NONCE_BYTES), keyPackage }
   }
 
-  async #wait(attempt: Attempt, timeoutMs: number): Promise<Membership> {
-    if (this.#stopped) throw StaticError.of('closed')
-    const waiting = Promise.withResolvers<Membership>()
-    attempt.waiting.add(waiting)
-    const cancel = this.#agent.context.later(timeoutMs, () => {
-      waiting.reject(noAnswer(attempt.record, timeoutMs))
-    })
-    try {
-      return await waiting.promise
-    } finally {
-      cancel()
-      attempt.waiting.delete(waiting)
-    }
-  }
-
   /** The next step: send the request, or say hello. */
   #proceed(attempt: Attempt): void {
     // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
     if (this.#agent.memberships.get(attempt.record.channel)?.state === 'leaving') return
-    const membership = this.#membershipOf(attempt)
+    const membership = this.#held(attempt, 'joining')
     if (this.#isOver(attempt)) return this.#refuse(attempt, StaticError.of('invite_expired'))
+    if (this.#held(attempt, 'joined')) return this.#takeBack(attempt)
+    if (attempt.isTakenBack) return
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
     step.catch((error: unknown) => {
       // Lost session or shutdown: the next session continues.
@@ -237,22 +239,15 @@ export class JoinAttempts {
 
   /** Whether the invite has expired before this agent was added. A Welcome of a member may wait at the relay since. */
   #isOver(attempt: Attempt): boolean {
-    return lastMoment(attempt.record) <= this.#agent.context.now() && !this.#membershipOf(attempt)
+    return lastMoment(attempt.record) <= this.#agent.context.now() && !this.#held(attempt, 'joining')
   }
 
   async #request(attempt: Attempt): Promise<void> {
-    const { context, keyPackages } = this.#agent
-    if (!keyPackages.has(attempt.record.keyPackage)) {
-      // The KeyPackage was used by a membership that has ended, so the owner must get a new request.
-      const fresh = await this.#freshRequest()
-      if (!this.#isOpen(attempt)) return keyPackages.forget(fresh.keyPackage)
-      attempt.record = { ...attempt.record, ...fresh }
-      context.journal.add({ type: 'putAttempt', record: attempt.record })
-      await context.journal.written()
-    }
+    const { context } = this.#agent
+    await this.#requests.run(attempt.record.name, () => this.#renew(attempt))
     const info = this.#info
-    if (!info || !this.#isOpen(attempt)) return
     const { record } = attempt
+    if (!info || !this.#attempts.isOpen(attempt) || this.#held(attempt, 'joined')) return
     // Neither the relay nor the owner answers a request that has waited until its invite has expired.
     const left = record.expiresAt - context.now()
     if (left > 0) this.#proceedLater(attempt, undefined, left + LATE_WELCOME_MS)
@@ -264,16 +259,44 @@ export class JoinAttempts {
       if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(attempt, error)
       const waitMs = retryDelay(retryAfterMs)
       if (waitMs >= REPORTED_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
-      context.later(waitMs, () => this.#isOpen(attempt) && this.#proceed(attempt))
+      context.later(waitMs, () => this.#attempts.isOpen(attempt) && this.#proceed(attempt))
+    })
+  }
+
+  /**
+   * Makes another request if the KeyPackage was used by a membership that has ended: again one for all tokens, or who adds
+   * this agent by one would put it out to add it by the next.
+   */
+  async #renew(attempt: Attempt): Promise<void> {
+    const { context, keyPackages } = this.#agent
+    if (!this.#attempts.isOpen(attempt) || keyPackages.has(attempt.record.keyPackage)) return
+    const other = this.#attempts.alike(attempt.record).find(({ record }) => keyPackages.has(record.keyPackage))
+    const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
+    if (!this.#attempts.isOpen(attempt)) return keyPackages.forget(keyPackage)
+    this.#attempts.renew(attempt, { nonce, keyPackage })
+    await context.journal.written()
+  }
+
+  /**
+   * This agent came by an offer, so whoever acted on its request would remove it to add it again. Who has already got the
+   * request may do so: it is kept for a while, so that the Welcome can be opened.
+   */
+  #takeBack(attempt: Attempt): void {
+    attempt.isTakenBack = true
+    if (!this.#info) return
+    const { session, agentId } = this.#agent.context
+    session.request({ case: 'answerJoin', value: withdrawalOf(attempt.keys, agentId) }, (outcome) => {
+      // Otherwise, the next session repeats it.
+      const isGone = outcome.type === 'refused' ? outcome.error.code === 'not_found' : outcome.type === 'answered'
+      if (isGone) this.#attempts.dropLater(attempt, TAKEN_BACK_MS, () => this.#entering.has(attempt.record.channel))
     })
   }
 
   /** Checks a Welcome and enters the channel, which stays hidden until the owner has answered. */
   async #enter(attempt: Attempt, delivered: DeliverWelcome): Promise<void> {
-    const { context, memberships, keyPackages, requests } = this.#agent
+    const { context, memberships, requests } = this.#agent
     const { engine } = context
-    const { keys, record } = attempt
-    const { channel: id, name } = record
+    const { channel: id, name, owner } = attempt.record
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     let isHeld = false
     try {
@@ -282,19 +305,10 @@ export class JoinAttempts {
         // An offer was accepted since it arrived.
         isHeld = this.#isHeld(attempt, delivered)
         if (isHeld) return
-        const before = this.#membershipOf(attempt)
+        const before = this.#held(attempt, 'joining')
         const used = memberships.get(id)?.welcome
         if (used && same(used, sha256(welcome))) return
-        const { privatePart, keyPackage } = keyPackages.forWelcome(welcome)
-        const owner = fromHex(record.owner)
-        const expected = { channelId: fromHex(id), name, owner, ...(record.admit === 'owner' && { signer: owner }) }
-        const joined = await engine.join(welcome, privatePart, context.key, expected)
-        const { epochAuthenticator } = engine.facts(joined.group)
-        const tag = welcomeTag(keys, keyPackage, welcome, epochAuthenticator)
-        if (!same(keyPackage, record.keyPackage) || !sameBytes(tag, delivered.welcome?.tag ?? new Uint8Array())) {
-          wipeEpoch(engine, joined)
-          throw StaticError.of('invalid_welcome', 'The Welcome was not created by a holder of the invite token.')
-        }
+        const joined = await openWelcome(this.#agent, attempt, welcome, delivered.welcome?.tag ?? new Uint8Array())
         // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
         const offered = memberships.get(id)
         const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
@@ -305,13 +319,14 @@ export class JoinAttempts {
         if (offered) memberships.drop(offered, undefined)
         const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
         const offer = { offeredBy: toHex(joined.signer.agentId) }
-        const membership = memberships.hold(newChannel(id, name, record.owner, 'joining', nowhere, offer))
+        const membership = memberships.hold(newChannel(id, name, owner, 'joining', nowhere, offer))
         try {
           await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
             const start = startOf(state)
             if (start.index !== Number(delivered.position?.index ?? 0n)) throw new Superseded()
             membership.enter(joined, 'joining', start, sha256(welcome))
             this.#entered.add(id)
+            attempt.isTakenBack = false
             if (state) membership.intake.resumed(state)
           })
         } catch (error) {
@@ -332,9 +347,9 @@ export class JoinAttempts {
 
   /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
   #isHeld(attempt: Attempt, delivered: DeliverWelcome): boolean {
-    const { channel, name } = attempt.record
-    const earlier = this.#agent.memberships.get(channel)
-    if (earlier?.name !== name || earlier.state === 'offered' || earlier === this.#membershipOf(attempt)) return false
+    const earlier = this.#agent.memberships.get(attempt.record.channel)
+    const isCurrent = earlier === this.#held(attempt, 'joining')
+    if (earlier?.name !== attempt.record.name || earlier.state === 'offered' || isCurrent) return false
     return this.#agent.held.hold(earlier, delivered)
   }
 
@@ -352,7 +367,7 @@ export class JoinAttempts {
   #proceedLater(attempt: Attempt, membership: Membership | undefined, waitMs: number): void {
     attempt.cancel?.()
     attempt.cancel = this.#agent.context.later(waitMs, () => {
-      if (this.#isOpen(attempt) && this.#membershipOf(attempt) === membership) this.#proceed(attempt)
+      if (this.#attempts.isOpen(attempt) && this.#held(attempt, 'joining') === membership) this.#proceed(attempt)
     })
   }
 
@@ -360,8 +375,8 @@ export class JoinAttempts {
 
   /** Refused for good: the token cannot be used any more. */
   #refuse(attempt: Attempt, error: StaticError): void {
-    if (this.#membershipOf(attempt)) return
-    this.#drop(attempt)
+    if (this.#held(attempt, 'joining')) return
+    this.#attempts.drop(attempt)
     this.#fail(attempt, error)
   }
 
@@ -370,31 +385,10 @@ export class JoinAttempts {
     for (const { reject } of waiting) reject(error)
   }
 
-  #drop({ record }: Attempt): void {
-    this.#attempts.delete(record.invite)
-    const isShared = this.#attemptsOn(record.channel).some((other) => same(other.record.nonce, record.nonce))
-    if (!isShared) this.#agent.keyPackages.forget(record.keyPackage)
-    this.#agent.context.journal.add({ type: 'dropAttempt', invite: record.invite })
-  }
-
-  #hold(record: AttemptRecord): Attempt {
-    const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined }
-    this.#attempts.set(record.invite, attempt)
-    return attempt
-  }
-
-  /** Whether a join is still to be done. By another token, it may have been meanwhile. */
-  #isOpen(attempt: Attempt): boolean {
-    return this.#attempts.get(attempt.record.invite) === attempt
-  }
-
-  #attemptsOn(channel: ChannelId): Attempt[] {
-    return [...this.#attempts.values()].filter(({ record }) => record.channel === channel)
-  }
-
-  #membershipOf({ record }: Attempt): Membership | undefined {
-    const membership = this.#agent.memberships.get(record.channel)
-    return membership?.state === 'joining' && !membership.failure ? membership : undefined
+  /** The channel of a token, if this agent is in it: `joining` until the owner has answered. */
+  #held({ record }: Attempt, state: 'joining' | 'joined'): Membership | undefined {
+    const held = this.#agent.memberships.get(record.channel)
+    const isMeant = held?.name === record.name && held.owner === record.owner
+    return isMeant && held.state === state && !held.failure ? held : undefined
   }
 }

@@ -21,6 +21,10 @@ export interface InviteHandler {
   returned(invite: string): void
   /** A verified control message of the SDK. */
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
+  /** This agent has joined a channel by an offer. */
+  accepted(id: ChannelId): void
+  /** The application is about to leave a channel. */
+  leaving(id: ChannelId): void
   /** A channel has failed. */
   failed(name: string): void
   /** A channel and all its data are gone. */

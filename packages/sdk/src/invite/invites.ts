@@ -58,6 +58,15 @@ export class Invites implements InviteHandler {
     else this.attempts.greeting(membership, sender, payload)
   }
 
+  accepted(id: ChannelId): void {
+    this.attempts.accepted(id)
+  }
+
+  leaving(id: ChannelId): void {
+    const membership = this.#agent.memberships.get(id)
+    if (membership) this.attempts.leaving(membership)
+  }
+
   failed(name: string): void {
     this.attempts.failed(name)
   }

@@ -5,6 +5,7 @@
 import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/protocol/relay'
 import type { AgentServices } from '../core/agent/services.ts'
+import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
@@ -41,6 +42,9 @@ export interface Invite {
 const MOST_SILENT = 16
 /** How many revocations are repeated in a session. */
 const MOST_REVOCATIONS = 256
+/** How many KeyPackages of a joiner are remembered. Each is a use of an invite; after 90 days they expire by themselves. */
+const MOST_SPENT = 64
+const HASH_BYTES = 32
 
 /** The issued invites of one agent. */
 export class IssuedInvites {
@@ -73,7 +77,25 @@ export class IssuedInvites {
   }
 
   joiner(channel: ChannelId, agent: AgentId): JoinerRecord | undefined {
-    return this.#joiners.get(keyOf(channel, agent))
+    const known = this.#joiners.get(keyOf(channel, agent))
+    return known?.state === 'gone' ? undefined : known
+  }
+
+  /** Whether a joiner has asked with another KeyPackage since: only the relay has this request still. */
+  isSpent(channel: ChannelId, agent: AgentId, { keyPackage }: JoinRequest): boolean {
+    const spent = this.#joiners.get(keyOf(channel, agent))?.spent ?? new Uint8Array()
+    const hash = sha256(keyPackage)
+    for (let at = 0; at < spent.length; at += HASH_BYTES) {
+      if (same(spent.subarray(at, at + HASH_BYTES), hash)) return true
+    }
+    return false
+  }
+
+  /** Whether a joiner was added with this request, or has asked with another one since. */
+  isVoid(channel: ChannelId, agent: AgentId, request: JoinRequest): boolean {
+    const known = this.joiner(channel, agent)
+    const wasAdded = known !== undefined && known.state !== 'taken'
+    return (wasAdded && same(known.keyPackageHash, sha256(request.keyPackage))) || this.isSpent(channel, agent, request)
   }
 
   /** The invites to a channel, the next to expire first. */
@@ -183,6 +205,7 @@ export class IssuedInvites {
       invite: record.id,
       nonce,
       keyPackageHash: sha256(keyPackage),
+      spent: this.#spentBefore(id, agent, sha256(keyPackage)),
       state: 'taken',
       since: context.now(),
     })
@@ -193,9 +216,13 @@ export class IssuedInvites {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
     if (!joiner || !invite) return
-    // Not kept: whoever has the token can ask as any number of agents.
-    this.#joiners.delete(keyOf(channel, agent))
-    this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
+    // It may ask again with the same KeyPackage, which it has not used.
+    if (joiner.spent.length > 0) this.putJoiner({ ...joiner, state: 'gone' })
+    else {
+      // Not kept: whoever has the token can ask as any number of agents.
+      this.#joiners.delete(keyOf(channel, agent))
+      this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
+    }
     await this.returnUse(invite.record.id, isSilent)
   }
 
@@ -267,6 +294,14 @@ export class IssuedInvites {
       if (returned === 0) this.#forget(id)
       throw error
     }
+  }
+
+  /** What a joiner has asked with before this KeyPackage. */
+  #spentBefore(channel: ChannelId, agent: AgentId, hash: Uint8Array): Uint8Array {
+    const known = this.#joiners.get(keyOf(channel, agent))
+    if (!known) return new Uint8Array()
+    const last = known.state === 'gone' || same(known.keyPackageHash, hash) ? [] : [known.keyPackageHash]
+    return Uint8Array.from(Buffer.concat([known.spent, ...last]).subarray(-MOST_SPENT * HASH_BYTES))
   }
 
   #stateOf({ revoked, expiresAt, uses, maxUses }: InviteRecord): IssuedInvite['state'] {

@@ -289,12 +289,15 @@ export class InviteIssuer {
     const isOwner = membership.owner === agent.context.agentId
     const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
     const byOwner = requests.filter((request) => !byMembers.includes(request))
-    if (!isOwner) return await admitAsMember(agent, membership, requests, () => {})
+    if (!isOwner) return await admitAsMember(agent, membership, requests)
     if (byOwner.length > 0) await decide({ agent, issued }, membership, byOwner)
     if (byMembers.length === 0) return
     const refused: (() => Promise<void>)[] = []
-    await admitAsMember(agent, membership, byMembers, (request, error) => {
-      refused.push(() => answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error))
+    await admitAsMember(agent, membership, byMembers, {
+      isVoid: (candidate) => issued.isVoid(membership.id, candidate.agent, candidate),
+      refuse: (request, error) => {
+        refused.push(() => answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error))
+      },
     })
     for (const answer of refused) await answer()
   }

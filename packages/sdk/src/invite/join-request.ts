@@ -1,7 +1,12 @@
 /** The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
 import { sameBytes } from '@static/node/compare'
 import { fromHex, message } from '@static/protocol'
-import { type RequestJoinRequest, RequestJoinRequestSchema } from '@static/protocol/relay'
+import {
+  type AnswerJoinRequest,
+  AnswerJoinRequestSchema,
+  type RequestJoinRequest,
+  RequestJoinRequestSchema,
+} from '@static/protocol/relay'
 import type { AgentId, AttemptRecord, SessionInfo } from '../ports.ts'
 import { admissionProof, type AdmitKeys, type InviteKeys, type JoinPlace, joinTag, seal, unseal } from './keys.ts'
 
@@ -30,6 +35,11 @@ export function requestOf(
   const box = sealRequest(keys, place, record)
   const proof = admissionProof(keys, { sessionNonce, agentId: fromHex(agent), box })
   return message(RequestJoinRequestSchema, { inviteId: keys.inviteId, box, proof })
+}
+
+/** What a joiner sends to take its request back. */
+export function withdrawalOf({ inviteId }: InviteKeys, agent: AgentId): AnswerJoinRequest {
+  return message(AnswerJoinRequestSchema, { inviteId, agentId: fromHex(agent), code: 'invite_invalid' })
 }
 
 /** Opens and checks a request; undefined if its sender does not hold the token or it is for another channel. */

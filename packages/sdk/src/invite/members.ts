@@ -27,9 +27,16 @@ interface MembersCandidate extends Candidate {
   readonly invite: string
 }
 
+/** What only the owner knows and does. */
+export interface OwnerPart {
+  /** Whether this agent has added the joiner with the request by an invite of its own. */
+  readonly isVoid: (candidate: Candidate) => boolean
+  /** Answers one that can never be admitted. */
+  readonly refuse: Refuse
+}
+
 /**
- * Admits the senders of requests that came together, as far as no one else does. `refuse` gets those that can never be
- * admitted, for the owner to answer.
+ * Admits the senders of requests that came together, as far as no one else does.
  *
  * @throws {StaticError} `closed`
  */
@@ -37,12 +44,12 @@ export async function admitAsMember(
   agent: Pick<AgentServices, 'context' | 'timers'>,
   membership: Membership,
   requests: readonly PolledRequest[],
-  refuse: Refuse,
+  { isVoid, refuse }: OwnerPart = { isVoid: () => false, refuse: () => {} },
 ): Promise<void> {
   const { context } = agent
   const checked = await check(context, membership, requests, refuse)
   // What a member has asked before is void, also if it leaves meanwhile.
-  const candidates = checked.filter((each) => !isSettled(context, membership, each))
+  const candidates = checked.filter((each) => !isVoid(each) && !isSettled(context, membership, each))
   if (candidates.length === 0) return
   if (membership.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
   const done = new Set<AgentId>()

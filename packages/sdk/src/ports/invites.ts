@@ -28,8 +28,10 @@ export interface JoinerRecord {
   /** Nonce of its request: a repeated request is not a second use. */
   readonly nonce: Uint8Array
   readonly keyPackageHash: Uint8Array
-  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. */
-  readonly state: 'taken' | 'added' | 'here'
+  /** The hashes of the KeyPackages that it asked with before, one after another. The relay may still have them. */
+  readonly spent: Uint8Array
+  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. `gone`: it never did. */
+  readonly state: 'taken' | 'added' | 'here' | 'gone'
   /** When it entered this state; relevant for `added`. */
   readonly since: Time
 }

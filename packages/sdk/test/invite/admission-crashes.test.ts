@@ -1,8 +1,12 @@
 /** Members admit by invites that they may use: requests that the relay replays, and uses that a crash must not lose. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { create } from '@bufbuild/protobuf'
 import { fromHex, toHex } from '@static/protocol'
+import { JoinRequestSchema } from '@static/protocol/relay'
+import { sealRequest } from '../../src/invite/join-request.ts'
 import type { AgentId } from '../../src/ports.ts'
+import { NAME } from '../mls/support.ts'
 import { outsider, type Player } from '../support/stage.ts'
 import { type Crowd, openCrowd, shared } from './crowd.ts'
 
@@ -37,6 +41,36 @@ test('the relay replays the request of one that has left: no member takes it for
   assert.deepEqual(crowd.added, [joiner.agentId])
   for (const { name, membership } of stage.players) assert.equal(membership.admissions.count(invite.listed.id), 1, name)
 })
+
+for (const isLate of [false, true]) {
+  const when = isLate ? 'after it has left' : 'before it leaves'
+  test(`what one has asked before it came otherwise is void for who has not seen it come and gets it ${when}`, async () => {
+    const { crowd, stage, owner, invite } = await openCrowd(3)
+    const person = await outsider(stage, 'other')
+    const { agentId, keyPackage } = person
+    const place = { channelId: stage.channelId, name: NAME, owner: fromHex(stage.owner) }
+    const box = sealRequest(invite.keys, place, { nonce: new Uint8Array(16), keyPackage })
+    const request = create(JoinRequestSchema, { inviteId: invite.keys.inviteId, agentId, box })
+    void owner.membership.committer.commit(() => ({ adds: [keyPackage] }))
+    await stage.settle()
+    const player = await person.join(crowd.welcomeOf(toHex(agentId)))
+    // Its leaf has another key from then on.
+    if (!isLate) void player.membership.committer.commit(() => ({}))
+    await stage.settle()
+    stage.player('bob').restart()
+    await stage.settle()
+    // Bob waits whether another member is faster.
+    if (!isLate) crowd.poll(stage.player('bob'), [request])
+    await stage.settle()
+    stage.leave(player)
+    stage.players.splice(stage.players.indexOf(player), 1)
+    await stage.settle()
+    if (isLate) crowd.poll(stage.player('bob'), [request])
+    await stage.advance(120_000)
+    assert.deepEqual(crowd.added, [])
+    assert.equal(owner.membership.group?.members.has(toHex(agentId)), false)
+  })
+}
 
 test('one that was removed before it came may use its request again', async () => {
   const { crowd, stage, owner, joiner } = await openCrowd(3)

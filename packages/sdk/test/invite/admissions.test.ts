@@ -208,9 +208,10 @@ test('a request with a token of another channel, or with an expired or unknown i
   const codes: string[] = []
   const { owner } = crowd
   const requests = [late.request, stranger.request, request]
-  await admitAsMember({ context: owner } as never, owner.membership, requests, (_, error) =>
-    codes.push(StaticError.from(error).code),
-  )
+  await admitAsMember({ context: owner } as never, owner.membership, requests, {
+    isVoid: () => false,
+    refuse: (_, error) => void codes.push(StaticError.from(error).code),
+  })
   assert.deepEqual(codes.toSorted(), ['invite_expired', 'invite_invalid', 'invite_invalid'])
   assert.deepEqual(crowd.added, [])
 })

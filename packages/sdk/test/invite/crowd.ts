@@ -104,7 +104,7 @@ export class Crowd {
     if (this.#admitting.get(player.name) === player || requests.length === 0) return
     this.#admitting.set(player.name, player)
     const timers = { wait: (ms: number) => new Promise<void>((resolve) => void player.later(ms, resolve)) }
-    admitAsMember({ context: player, timers } as never, player.membership, requests, () => {})
+    admitAsMember({ context: player, timers } as never, player.membership, requests)
       .catch((error: unknown) => void this.failures.push(error))
       .finally(() => {
         if (this.#admitting.get(player.name) === player) this.#admitting.delete(player.name)
@@ -145,6 +145,8 @@ export function shared(owner: Player): { readonly issued: IssuedInvites; readonl
 const nothing = (): void => {}
 const IGNORED = {
   greeted: nothing,
+  accepted: nothing,
+  leaving: nothing,
   admitted: nothing,
   listed: nothing,
   used: nothing,

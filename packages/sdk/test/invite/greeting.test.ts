@@ -43,7 +43,15 @@ test('one greeting answers all hellos that arrived while another was being sent'
     ],
     joiners: crowd.map((joiner) => {
       const keyPackageHash = randomBytes(32)
-      return { channel: CHANNEL, invite, ...joiner, keyPackageHash, state: 'added', since: NOW }
+      return {
+        channel: CHANNEL,
+        invite,
+        ...joiner,
+        keyPackageHash,
+        spent: new Uint8Array(),
+        state: 'added',
+        since: NOW,
+      }
     }),
   }
   const context = { now: () => NOW, journal: { add: () => undefined } }
@@ -90,7 +98,15 @@ test('members that keep saying hello get one greeting a minute together, each gr
     ],
     joiners: crowd.map((joiner) => {
       const keyPackageHash = randomBytes(32)
-      return { channel: CHANNEL, invite, ...joiner, keyPackageHash, state: 'added', since: NOW }
+      return {
+        channel: CHANNEL,
+        invite,
+        ...joiner,
+        keyPackageHash,
+        spent: new Uint8Array(),
+        state: 'added',
+        since: NOW,
+      }
     }),
   }
   let now = NOW
@@ -171,7 +187,7 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
   const parts = { context, keyPackages: { forget: () => undefined }, memberships: new Map() }
   const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
   const states: string[] = []
-  const membership = { id: CHANNEL, owner: OWNER, become: (state: string) => states.push(state) }
+  const membership = { id: CHANNEL, name: 'acme/x/y', owner: OWNER, become: (state: string) => states.push(state) }
   const greet = (sender: string, ...parts: Uint8Array[]): void =>
     attempts.greeting(membership as never, sender, Buffer.concat(parts))
   const nonces = others.map(({ nonce }) => nonce)
@@ -197,7 +213,13 @@ test("by a token that members may use, the member that added the joiner greets i
     const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
     const states: string[] = []
     const standing = { offeredBy: adder!.agent }
-    const membership = { id: CHANNEL, owner: OWNER, standing, become: (state: string) => states.push(state) }
+    const membership = {
+      id: CHANNEL,
+      name: 'acme/x/y',
+      owner: OWNER,
+      standing,
+      become: (state: string) => states.push(state),
+    }
     attempts.greeting(membership as never, sender, nonce)
     return states
   }

@@ -4,6 +4,7 @@ import { test, type TestContext } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { fromHex, parseChannelName, type StaticError, toHex } from '@static/protocol'
 import { GapNoticeSchema } from '@static/protocol/relay'
+import type { Channel } from '../../src/channel.ts'
 import type { StaticClient } from '../../src/client.ts'
 import { openRequest } from '../../src/invite/join-request.ts'
 import { type InviteKeys, inviteKeys, joinTag, welcomeTag } from '../../src/invite/keys.ts'
@@ -388,6 +389,62 @@ for (const admit of ['owner', 'members'] as const) {
     assert.equal(alice.invites(NAME)[0]?.uses, 1)
   })
 }
+
+for (const isBack of [true, false]) {
+  const who = isBack ? 'is a member for the third time' : 'has left twice'
+  test(`11 the first request of one that ${who} is replayed: it changes nothing and takes no use`, async (t) => {
+    const { world, alice, bob, room } = await scene(t)
+    const token = await alice.invite(NAME, { maxUses: 9 })
+    const channel = alice.client.channel(NAME)
+    const join = async (): Promise<Channel> => {
+      const joined = await bob.joinWithToken(NAME, token)
+      await goOn(channel, joined)
+      return joined
+    }
+    for (let times = 0; times < 2; times++) {
+      await (await join()).leave()
+      await world.relay.until(() => channel.members().length === 1)
+    }
+    const joined = isBack ? await join() : undefined
+    const polls = (): number => world.relay.requests(alice.client.agentId, 'pollJoinRequests').length
+    const before = polls()
+    world.relay.joins.push(world.relay.given[0]!)
+    world.relay.handOut()
+    await world.relay.until(() => polls() > before)
+    const adds = room.log.filter(
+      (entry) => entry.case === 'deliverCommit' && entry.value.declaration!.adds.length > 0,
+    ).length
+    const times = isBack ? 3 : 2
+    assert.equal(adds, times)
+    assert.equal(alice.invites(NAME)[0]?.uses, times)
+    if (joined) await goOn(channel, joined)
+  })
+}
+
+test('8 a fake group with the id and name of the token is offered while bob waits to join: he does not get that', async (t) => {
+  const at = await scene(t)
+  const { world, alice, bob } = at
+  const { relay } = world
+  const token = await alice.invite(NAME)
+  const handOut = relay.handOut.bind(relay)
+  relay.handOut = () => {}
+  let outcome: unknown
+  const joining = bob.joinWithToken(NAME, token, SOON).catch((error: unknown) => {
+    outcome = error
+  })
+  await relay.until(() => relay.joins.length === 1)
+  const { owner: _, ...pretence } = pretenceOf(at)
+  const { welcome, mallory } = await fakeGroup(pretence)
+  const offers = bob.client.joins()
+  deliverTo(at, pretence, delivering(pretence, welcome))
+  const offer = (await offers.next()).value!
+  const fake = await offer.accept()
+  assert.equal(fake.owner.replaceAll(' ', ''), toHex(mallory.agentId))
+  await joining
+  assert.ok(code('join_timeout')(outcome))
+  await assert.rejects(bob.joinWithToken(NAME, token, SOON), code('channel_exists'))
+  relay.handOut = handOut
+})
 
 test('13 one KeyPackage is served twice: it opens one channel', async (t) => {
   const { world, alice, bob } = await scene(t)

@@ -1,8 +1,8 @@
-/** What the simulation has found, each as a story of its own. */
+/** What the simulation has found, and who has read about it, each as a story of its own. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
-import { ErrorSchema } from '@static/protocol/relay'
+import { ErrorSchema, type JoinRequest } from '@static/protocol/relay'
 import { code } from '../support/test-system.ts'
 import { World } from '@static/testkit/world'
 import { Betrayal } from './betrayal.ts'
@@ -113,7 +113,7 @@ test('who joins by an invite for members while an offer of the same channel arri
   })
 })
 
-test('who joins by an invite and accepts an offer is let in by the Welcome that ends its first membership', async () => {
+test('who joins by an invite and accepts an offer has joined, and stays when the owner comes back', async () => {
   await Scene.play(1, async (scene) => {
     const { owner } = scene
     const [joiner] = scene.others
@@ -125,11 +125,16 @@ test('who joins by an invite and accepts an offer is let in by the Welcome that 
     owner.machine.kill('before it is asked')
     const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
     await scene.until('no request', () => joiner.disk.contents.attempts.length === 1)
-    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
-    // Removes and adds it in one commit.
+    const accepted = await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    assert.equal(await scene.end(joining), accepted)
     await scene.start(owner)
-    await scene.end(joining)
-    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+    await scene.world.pass(60_000)
+    assert.equal(joiner.recordOf(NAME)?.state, 'joined')
+    assert.equal(joiner.channel(NAME)?.verify(), owner.channel(NAME)?.verify())
+    assert.deepEqual(
+      owner.manager?.invites(NAME).map(({ uses }) => uses),
+      [0],
+    )
   })
 })
 
@@ -264,3 +269,274 @@ test('who leaves is not added again by a request that the relay had deferred', a
     assert.equal(owner.channel(NAME)?.members().length, 1)
   })
 })
+
+test('who was added otherwise while its request was deferred, and leaves, is not added again', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    let asked = 0
+    network.middle = {
+      asked: (line, message) => {
+        if (message.body.case !== 'requestJoin' || ++asked > 1) return [message]
+        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 300_000 })
+        line.say(serverMessage(message.requestId, { case: 'error', value }))
+        return []
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    network.cut(joiner.machine)
+    await assert.rejects(
+      scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 10)),
+      code('join_timeout'),
+    )
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.call(joiner, ({ client }) => client.channel(NAME).leave())
+    await world.pass(400_000)
+    assert.equal(asked, 1)
+    assert.equal(owner.channel(NAME)?.members().length, 1)
+  })
+})
+
+test('who asked while the owner was away, came by an offer of a member and left stays out', async () => {
+  await Scene.play(2, async (scene) => {
+    const { owner, world } = scene
+    const [member, joiner] = scene.others
+    assert.ok(member && joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME, { maxUses: 5 }))
+    await scene.call(member, (manager) => manager.joinWithToken(NAME, token, 60))
+    owner.machine.kill('for a while')
+    await assert.rejects(
+      scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 10)),
+      code('join_timeout'),
+    )
+    await scene.call(member, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.call(joiner, ({ client }) => client.channel(NAME).leave())
+    await scene.start(owner)
+    await world.pass(60_000)
+    assert.equal(joiner.recordOf(NAME), undefined)
+    assert.equal(member.channel(NAME)?.members().length, 2)
+  })
+})
+
+test('an offer that cannot be accepted leaves the join by token as it was', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    const add = (): Promise<unknown> =>
+      scene.call(owner, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await add()
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    scene.cutOff(joiner)
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(joiner.agentId))
+    await add()
+    owner.machine.kill('before it is asked')
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('no request', () => joiner.disk.contents.attempts.length === 1)
+    const accepting = scene.begin(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    network.isDown = false
+    await assert.rejects(scene.end(accepting), code('invalid_welcome'))
+    await scene.start(owner)
+    await scene.end(joining)
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+  })
+})
+
+test('who accepts an offer while the owner acts on its request is a member in the end', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    let deferred = 0
+    let isDeferring = true
+    network.middle = {
+      asked: (line, message) => {
+        if (message.body.case !== 'sendCommit' || !isDeferring) return [message]
+        deferred++
+        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 1000 })
+        line.say(serverMessage(message.requestId, { case: 'error', value }))
+        return []
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    network.cut(owner.machine)
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('not deferred', () => deferred === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.end(joining)
+    isDeferring = false
+    await scene.until('not added again', () => owner.manager?.invites(NAME)[0]?.uses === 1)
+    await scene.until('a join goes on', () => joiner.disk.contents.attempts.length === 0)
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+    assert.equal(owner.channel(NAME)?.members().length, 2)
+  })
+})
+
+test('who has joined by an offer and is removed does not come back by what it had asked before', async () => {
+  await Scene.play(2, async (scene) => {
+    const { owner, network, world } = scene
+    const [member, joiner] = scene.others
+    assert.ok(member && joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME, { maxUses: 5 }))
+    await scene.call(member, (manager) => manager.joinWithToken(NAME, token, 60))
+    let asked = 0
+    network.middle = {
+      asked: (_line, message) => {
+        if (message.body.case === 'requestJoin') asked++
+        return [message]
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    network.cut(joiner.machine)
+    owner.machine.kill('for a while')
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('not asked', () => asked === 1)
+    await scene.call(member, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.end(joining)
+    await scene.start(owner)
+    await world.pass(60_000)
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(joiner.agentId))
+    await world.pass(60_000)
+    assert.equal(asked, 1)
+    assert.equal(owner.channel(NAME)?.members().length, 2)
+    assert.deepEqual(joiner.disk.contents.attempts, [])
+  })
+})
+
+for (const cause of ['it is killed before the Welcome', 'the commit is refused for now'] as const) {
+  test(`one that has left asks again, and ${cause}: it joins with the same request`, async () => {
+    await Scene.play(1, async (scene) => {
+      const { owner, network } = scene
+      const [joiner] = scene.others
+      assert.ok(joiner)
+      const token = await scene.call(owner, (one) => one.invite(NAME, { maxUses: 9, ttl: 86_400 }))
+      await scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+      await scene.call(joiner, ({ client }) => client.channel(NAME).leave())
+      await scene.until('still there', () => owner.channel(NAME)?.members().length === 1)
+      const isKilled = cause === 'it is killed before the Welcome'
+      let lost = 0
+      network.middle = {
+        asked: (line, message) => {
+          const isAdd = message.body.case === 'sendCommit' && message.body.value.welcomes.length > 0
+          if (isKilled || !isAdd || lost++ > 0) return [message]
+          const value = create(ErrorSchema, { code: 'quota_exceeded', message: 'Later.' })
+          line.say(serverMessage(message.requestId, { case: 'error', value }))
+          return []
+        },
+        acknowledged: () => true,
+        said: (_line, message) => (isKilled && message.body.case === 'deliverWelcome' && lost++ === 0 ? [] : [message]),
+      }
+      network.cut(isKilled ? joiner.machine : owner.machine)
+      const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 120))
+      if (isKilled) {
+        joining.catch(() => {})
+        await scene.until('not added', () => lost === 1)
+        joiner.machine.kill('before the Welcome')
+        await scene.until('not removed', () => owner.channel(NAME)?.members().length === 1)
+        await scene.start(joiner)
+        await scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 120))
+      } else await scene.end(joining)
+      assert.ok(lost > 0)
+      assert.equal(owner.channel(NAME)?.members().length, 2)
+    })
+  })
+}
+
+test('who asked by two tokens and was removed for its silence asks by both with one request again, and stays', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const tokens = [
+      await scene.call(owner, (one) => one.invite(NAME, { maxUses: 9 })),
+      await scene.call(owner, (one) => one.invite(NAME, { maxUses: 9 })),
+    ]
+    let isDeaf = true
+    network.middle = {
+      asked: (_line, message) => (message.body.case === 'sendMessage' && isDeaf ? [] : [message]),
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    network.cut(joiner.machine)
+    const joins = tokens.map((token) => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 280)))
+    await scene.until('not joining', () => joiner.recordOf(NAME)?.state === 'joining')
+    // Its hello gets lost, and it is offline until the owner has given it up.
+    network.isDown = true
+    network.cut(joiner.machine)
+    await scene.until('not removed', () => owner.channel(NAME)?.members().length === 1)
+    isDeaf = false
+    network.isDown = false
+    await scene.end(Promise.all(joins))
+    // The owner tries again what it has not decided.
+    await world.pass(60_000)
+    assert.equal(joiner.recordOf(NAME)?.state, 'joined')
+    assert.equal(joiner.recordOf(NAME)?.broken, undefined)
+    assert.equal(owner.channel(NAME)?.members().length, 2)
+    const uses = owner.manager?.invites(NAME).map((invite) => invite.uses) ?? []
+    assert.deepEqual(uses.toSorted(), [0, 1])
+  })
+})
+
+for (const isRestarted of [false, true]) {
+  const when = isRestarted ? ', also after a restart' : ''
+  test(`the owner does not act on a request to members of one that came by another token and left${when}`, async () => {
+    await Scene.play(1, async (scene) => {
+      const { owner, network, world } = scene
+      const [joiner] = scene.others
+      assert.ok(joiner)
+      let kept: JoinRequest | undefined
+      let forMembers = ''
+      let replays = 0
+      network.middle = {
+        asked: (_line, message) => [message],
+        acknowledged: () => true,
+        said: (line, message) => {
+          if (line.agent !== 'owner' || message.body.case !== 'pollJoinRequests') return [message]
+          const { value } = message.body
+          const isMeant = ({ inviteId }: JoinRequest): boolean => Buffer.from(inviteId).toString('hex') === forMembers
+          kept ??= value.requests.find(isMeant)
+          value.requests = value.requests.filter((each) => !isMeant(each))
+          if (kept && replays > 0) {
+            value.requests.push(kept)
+            replays--
+          }
+          return [message]
+        },
+      }
+      network.cut(owner.machine)
+      const tokens = [
+        await scene.call(owner, (one) => one.invite(NAME)),
+        await scene.call(owner, (one) => one.invite(NAME, { admit: 'members' })),
+      ]
+      forMembers = owner.manager?.invites(NAME).find(({ admit }) => admit === 'members')?.id ?? assert.fail()
+      const joins = tokens.map((token) => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60)))
+      await scene.end(Promise.all(joins))
+      await scene.until('it was not given', () => kept !== undefined)
+      await scene.call(joiner, ({ client }) => client.channel(NAME).leave())
+      await scene.until('it has not left', () => owner.channel(NAME)?.members().length === 1)
+      if (isRestarted) {
+        owner.machine.kill('and started again')
+        await scene.start(owner)
+      }
+      replays = 1
+      await world.pass(120_000)
+      assert.equal(replays, 0)
+      assert.equal(owner.channel(NAME)?.members().length, 1)
+    })
+  })
+}

@@ -158,6 +158,7 @@ export function joinerRecord(agent: string, invite: string, fields: Partial<Join
     invite,
     nonce: bytesOf(`${agent} nonce`),
     keyPackageHash: bytesOf(`${agent} package`),
+    spent: bytesOf(`${agent} before`),
     state: 'taken',
     since: 1_700_000_000_000,
     ...fields,

@@ -117,19 +117,20 @@ export function takeJoins(context: Context, request: StoreRequest<'takeJoins'>):
 
 /**
  * Ends a join request with the answer of the agent that registered the invite. Also if members may admit the joiner: one
- * of them alone must not be able to turn it away.
+ * of them alone must not be able to turn it away. A joiner that answers itself takes its request back.
  */
 export function answerJoin(context: Context, request: StoreRequest<'answerJoin'>): Done | Refusal {
   const { owner, invite, agent, code, now } = request
   const { rows } = context
   const known = rows.invites.get(invite)
-  const queue = known?.agent === owner ? queueOfInvite(known) : owner
+  const mayAnswer = known && (known.agent === owner || agent === owner)
+  const queue = mayAnswer ? queueOfInvite(known) : owner
   const join = rows.transient.joinsOf(queue).find((each) => each.invite === invite && each.agent === agent)
   if (!join || join.until <= now) {
     return refuse('not_found', `Agent ${agent} has no pending join request for this invite.`)
   }
   rows.transient.dropJoin(invite, agent)
-  context.emit({ type: 'joinAnswered', agent, inviteId: invite, code })
+  if (agent !== owner) context.emit({ type: 'joinAnswered', agent, inviteId: invite, code })
   return { done: true }
 }
 

@@ -25,7 +25,7 @@ export async function joinByWelcome(
   welcome: Uint8Array,
   expected: { readonly owner?: Uint8Array },
 ): Promise<Membership> {
-  const { engine, key, journal } = context
+  const { engine, key, journal, invites } = context
   return await memberships.names.run(name, async () => {
     const welcomeHash = sha256(welcome)
     const held = memberships.named(name)
@@ -63,6 +63,7 @@ export async function joinByWelcome(
         if (at !== undefined && at !== start.index) throw outOfDate()
         membership.enter(joined, 'joined', start, welcomeHash)
         keyPackages.spend(ref)
+        invites?.accepted(id)
         if (state) membership.intake.resumed(state)
       })
     } catch (error) {

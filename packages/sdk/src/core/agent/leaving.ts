@@ -22,13 +22,14 @@ const ENDED: ReadonlySet<string> = new Set(['not_found', 'removed'])
  * @throws {StaticError} `not_allowed` for the owner, who deletes the channel instead
  */
 export async function leaveChannel(agent: Leaving, membership: Membership): Promise<void> {
-  const { agentId, journal } = agent.context
+  const { agentId, journal, invites } = agent.context
   const before = membership.state
   if (before === 'ended') return agent.memberships.drop(membership, undefined)
   if (membership.failure?.code === 'closed') throw membership.failure
   if (membership.owner === agentId) {
     throw StaticError.of('not_allowed', `The owner cannot leave its channel ${membership.name}. Delete it instead.`)
   }
+  invites?.leaving(membership.id)
   membership.become('leaving')
   await journal.written()
   try {

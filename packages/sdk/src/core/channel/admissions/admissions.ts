@@ -130,9 +130,11 @@ export class Admissions {
 
   /** An agent has left. */
   left(agent: AgentId): void {
-    const leafKey = this.#added.get(agent)
+    // If it was added before this agent started, its leaf has that key as long as it has not committed.
+    const leafKey = this.#added.get(agent) ?? this.#channel.group?.members.get(agent)?.encryptionKey
     if (!leafKey) return
-    this.#left.set(agent, leafKey)
+    this.#left.delete(agent)
+    this.#left.set(agent, Uint8Array.from(leafKey))
     const [oldest] = this.#left.keys()
     if (this.#left.size > MOST_LEFT && oldest !== undefined) this.#left.delete(oldest)
   }

@@ -2568,7 +2568,8 @@ export const JoinRequestSchema: GenMessage<JoinRequest> = /*@__PURE__*/
   messageDesc(file_static_relay_v1_relay, 67);
 
 /**
- * From the agent that registered the invite: refuses a request. Acceptance is the commit that adds the joiner.
+ * From the agent that registered the invite: refuses a request. Acceptance is the commit that adds the joiner. From the
+ * joiner itself: takes its request back.
  *
  * @generated from message static.relay.v1.AnswerJoinRequest
  */
@@ -2599,7 +2600,7 @@ export const AnswerJoinRequestSchema: GenMessage<AnswerJoinRequest> = /*@__PURE_
   messageDesc(file_static_relay_v1_relay, 68);
 
 /**
- * The relay notifies the joiner.
+ * The relay notifies the joiner, unless it has answered itself.
  *
  * @generated from message static.relay.v1.AnswerJoinResponse
  */

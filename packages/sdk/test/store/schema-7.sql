@@ -224,6 +224,7 @@ CREATE TABLE joiner (
   invite TEXT NOT NULL REFERENCES invite ON DELETE CASCADE,
   nonce BLOB NOT NULL,
   key_package_hash BLOB NOT NULL,
+  spent BLOB NOT NULL,
   state TEXT NOT NULL,
   since INTEGER NOT NULL,
   PRIMARY KEY (channel, agent)

@@ -1,0 +1,40 @@
+/** The channel of a token, if this agent is already in it. */
+import { StaticError, toHex } from '@static/protocol'
+import { leaveChannel } from '../core/agent/leaving.ts'
+import type { AgentServices } from '../core/agent/services.ts'
+import type { Membership } from '../core/channel/membership.ts'
+import type { InviteToken } from './token.ts'
+
+/**
+ * Returns the channel if this agent is a member. A broken one is left first.
+ *
+ * @throws {StaticError} `channel_exists`
+ */
+export async function heldChannel(
+  agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>,
+  { name, channelId, owner }: InviteToken,
+): Promise<Membership | undefined> {
+  const held = agent.memberships.named(name)
+  const known = agent.memberships.get(toHex(channelId))
+  // The token's creator poses as the owner of a channel that this agent is a member of.
+  if (known && known.name !== name) {
+    throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
+  }
+  // Or somebody else has offered one with the id of the token's.
+  if (known && known.state !== 'offered' && known.owner !== toHex(owner)) {
+    const text = `This agent is a member of a channel ${name} of agent ${known.owner}, but the token is of agent`
+    throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave that channel first.`)
+  }
+  if (!held) return undefined
+  if (held.id !== toHex(channelId)) {
+    throw StaticError.of(
+      'channel_exists',
+      `This agent is a member of another channel named ${name}. Leave that one first.`,
+    )
+  }
+  if (held.failure || held.state === 'leaving') {
+    await leaveChannel(agent, held)
+    return undefined
+  }
+  return held.state === 'joined' ? held : undefined
+}

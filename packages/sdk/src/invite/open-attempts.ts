@@ -1,0 +1,80 @@
+/** The joins by token that are in progress, in memory and on disk. */
+import type { AgentServices } from '../core/agent/services.ts'
+import { same } from '../core/bytes.ts'
+import type { Membership } from '../core/channel/membership.ts'
+import type { AttemptRecord, ChannelId } from '../ports.ts'
+import type { Attempt } from './attempt.ts'
+import { inviteKeys } from './keys.ts'
+
+/** Those of one agent. */
+export class OpenAttempts {
+  readonly #agent: Pick<AgentServices, 'context' | 'keyPackages'>
+  /** By invite. */
+  readonly #attempts = new Map<string, Attempt>()
+
+  constructor(agent: Pick<AgentServices, 'context' | 'keyPackages' | 'stored'>) {
+    this.#agent = agent
+    for (const record of agent.stored.attempts) this.#hold(record)
+  }
+
+  [Symbol.iterator](): IterableIterator<Attempt> {
+    return this.#attempts.values()
+  }
+
+  get(invite: string): Attempt | undefined {
+    return this.#attempts.get(invite)
+  }
+
+  /** Those to a channel, by several tokens. */
+  on(channel: ChannelId): Attempt[] {
+    return [...this].filter(({ record }) => record.channel === channel)
+  }
+
+  /** Those to a channel as its owner made it. Who makes a token can write any id into it. */
+  alike({ channel, name, owner }: Pick<AttemptRecord, 'channel' | 'name' | 'owner'>): Attempt[] {
+    return this.on(channel).filter(({ record }) => record.name === name && record.owner === owner)
+  }
+
+  /** Those that lead to a channel that this agent is in. */
+  of({ id, name, owner }: Pick<Membership, 'id' | 'name' | 'owner'>): Attempt[] {
+    return this.alike({ channel: id, name, owner })
+  }
+
+  /** Whether a join is still to be done. By another token, it may have been meanwhile. */
+  isOpen(attempt: Attempt): boolean {
+    return this.#attempts.get(attempt.record.invite) === attempt
+  }
+
+  begin(record: AttemptRecord): Attempt {
+    this.#agent.context.journal.add({ type: 'putAttempt', record })
+    return this.#hold(record)
+  }
+
+  /** Asks with another request from now on. */
+  renew(attempt: Attempt, request: Pick<AttemptRecord, 'nonce' | 'keyPackage'>): void {
+    attempt.record = { ...attempt.record, ...request }
+    this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
+  }
+
+  /** Ends a join, and forgets its request unless another token shares it. */
+  drop({ record }: Attempt): void {
+    this.#attempts.delete(record.invite)
+    const isShared = this.on(record.channel).some((other) => same(other.record.nonce, record.nonce))
+    if (!isShared) this.#agent.keyPackages.forget(record.keyPackage)
+    this.#agent.context.journal.add({ type: 'dropAttempt', invite: record.invite })
+  }
+
+  /** Ends a join that this agent no longer asks for, unless a Welcome for it comes meanwhile, or is being checked then. */
+  dropLater(attempt: Attempt, waitMs: number, isEntering: () => boolean): void {
+    this.#agent.context.later(waitMs, () => {
+      if (attempt.isTakenBack && !isEntering() && this.isOpen(attempt)) this.drop(attempt)
+    })
+  }
+
+  #hold(record: AttemptRecord): Attempt {
+    const keys = inviteKeys(record.secret)
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, isTakenBack: false, cancel: undefined }
+    this.#attempts.set(record.invite, attempt)
+    return attempt
+  }
+}
