@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 /** Above this share of lost time, times measured here tell more about the host than about the servers. */
 const MOST_LOST = 0.1
 /** How many measurements are tried for each that is wanted. */
-const TRIES = 20
+const TRIES = 120
 
 interface Times {
   readonly busy: number
