@@ -11,9 +11,6 @@ export const REPORTED_WAIT_MS = 2000
 /** How long a joiner waits for a Welcome when its invite has expired, or when it was removed to be added again. */
 export const LATE_WELCOME_MS = 5000
 
-/** How long a joiner keeps a request that it has taken back: its owner, who has got it, has committed by then. */
-export const TAKEN_BACK_MS = 60_000
-
 /** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
 const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
 
@@ -23,8 +20,6 @@ export interface Attempt {
   readonly keys: InviteKeys
   /** Calls waiting for the result. */
   readonly waiting: Set<PromiseWithResolvers<Membership>>
-  /** Whether this agent has joined by an offer instead, so that it no longer asks. */
-  isTakenBack: boolean
   /** Hellos sent since the start, and what cancels the next step. */
   hellos: number
   cancel: (() => void) | undefined

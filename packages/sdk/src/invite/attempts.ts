@@ -18,15 +18,7 @@ import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
-import {
-  type Attempt,
-  lastMoment,
-  LATE_WELCOME_MS,
-  outcomeOf,
-  REPORTED_WAIT_MS,
-  Superseded,
-  TAKEN_BACK_MS,
-} from './attempt.ts'
+import { type Attempt, lastMoment, LATE_WELCOME_MS, outcomeOf, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
 import { heldChannel } from './held-channel.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
 import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './join-request.ts'
@@ -89,7 +81,7 @@ export class JoinAttempts {
     }
     // The relay may have forgotten the earlier request, or this agent has taken it back.
     if (known) {
-      known.isTakenBack = false
+      if (known.record.takenBack) this.#attempts.change(known, { takenBack: false })
       this.#proceed(known)
     }
     if (this.#stopped) throw StaticError.of('closed')
@@ -166,7 +158,8 @@ export class JoinAttempts {
   /** A channel has failed. If this agent was still joining it, the application has nothing in it, so it leaves. */
   failed(name: string): void {
     const membership = this.#agent.memberships.named(name)
-    if (!membership || this.#attempts.on(membership.id).length === 0) return
+    // One that came by an offer may have messages to read.
+    if (!membership || this.#attempts.of(membership).every(({ record }) => record.takenBack)) return
     // If this fails, `join` leaves it later.
     queueMicrotask(() => void leaveChannel(this.#agent, membership).catch(() => {}))
   }
@@ -175,11 +168,6 @@ export class JoinAttempts {
   dropped(id: ChannelId): void {
     const isUsed = this.#entered.delete(id) && !this.#entering.has(id)
     for (const attempt of this.#attempts.on(id)) {
-      if (attempt.isTakenBack) {
-        // If it was removed to be added by this request, the Welcome follows. Otherwise, nobody wants it back.
-        this.#attempts.dropLater(attempt, LATE_WELCOME_MS, () => this.#entering.has(id))
-        continue
-      }
       // Who has heard this agent takes the same request for a replay.
       if (isUsed) this.#agent.keyPackages.forget(attempt.record.keyPackage)
       this.#proceed(attempt)
@@ -210,6 +198,7 @@ export class JoinAttempts {
       nonce,
       keyPackage,
       admit,
+      takenBack: false,
     })
     await this.#agent.context.journal.written()
     this.#proceed(attempt)
@@ -228,7 +217,7 @@ export class JoinAttempts {
     const membership = this.#held(attempt, 'joining')
     if (this.#isOver(attempt)) return this.#refuse(attempt, StaticError.of('invite_expired'))
     if (this.#held(attempt, 'joined')) return this.#takeBack(attempt)
-    if (attempt.isTakenBack) return
+    if (attempt.record.takenBack && !membership) return this.#dropLater(attempt)
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
     step.catch((error: unknown) => {
       // Lost session or shutdown: the next session continues.
@@ -273,22 +262,28 @@ export class JoinAttempts {
     const other = this.#attempts.alike(attempt.record).find(({ record }) => keyPackages.has(record.keyPackage))
     const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
     if (!this.#attempts.isOpen(attempt)) return keyPackages.forget(keyPackage)
-    this.#attempts.renew(attempt, { nonce, keyPackage })
+    this.#attempts.change(attempt, { nonce, keyPackage })
     await context.journal.written()
   }
 
   /**
    * This agent came by an offer, so whoever acted on its request would remove it to add it again. Who has already got the
-   * request may do so: it is kept for a while, so that the Welcome can be opened.
+   * request may do so: it is kept, so that the Welcome can be opened.
    */
   #takeBack(attempt: Attempt): void {
-    attempt.isTakenBack = true
+    if (!attempt.record.takenBack) this.#attempts.change(attempt, { takenBack: true })
     if (!this.#info) return
     const { session, agentId } = this.#agent.context
-    session.request({ case: 'answerJoin', value: withdrawalOf(attempt.keys, agentId) }, (outcome) => {
-      // Otherwise, the next session repeats it.
-      const isGone = outcome.type === 'refused' ? outcome.error.code === 'not_found' : outcome.type === 'answered'
-      if (isGone) this.#attempts.dropLater(attempt, TAKEN_BACK_MS, () => this.#entering.has(attempt.record.channel))
+    // Every session repeats it.
+    session.request({ case: 'answerJoin', value: withdrawalOf(attempt.keys, agentId) }, () => {})
+  }
+
+  /** This agent came by an offer and is out. If it was removed to be added by its request, the Welcome follows. */
+  #dropLater(attempt: Attempt): void {
+    this.#agent.context.later(LATE_WELCOME_MS, () => {
+      const { channel, takenBack } = attempt.record
+      const isIn = this.#entering.has(channel) || this.#agent.memberships.get(channel) !== undefined
+      if (takenBack && !isIn && this.#attempts.isOpen(attempt)) this.#attempts.drop(attempt)
     })
   }
 
@@ -326,7 +321,7 @@ export class JoinAttempts {
             if (start.index !== Number(delivered.position?.index ?? 0n)) throw new Superseded()
             membership.enter(joined, 'joining', start, sha256(welcome))
             this.#entered.add(id)
-            attempt.isTakenBack = false
+            if (attempt.record.takenBack) this.#attempts.change(attempt, { takenBack: false })
             if (state) membership.intake.resumed(state)
           })
         } catch (error) {

@@ -91,11 +91,13 @@ export class IssuedInvites {
     return false
   }
 
-  /** Whether a joiner was added with this request, or has asked with another one since. */
+  /** Whether a joiner has joined with this request, or has asked with another one since. */
   isVoid(channel: ChannelId, agent: AgentId, request: JoinRequest): boolean {
     const known = this.joiner(channel, agent)
-    const wasAdded = known !== undefined && known.state !== 'taken'
-    return (wasAdded && same(known.keyPackageHash, sha256(request.keyPackage))) || this.isSpent(channel, agent, request)
+    const hasJoined = known?.state === 'here'
+    return (
+      (hasJoined && same(known.keyPackageHash, sha256(request.keyPackage))) || this.isSpent(channel, agent, request)
+    )
   }
 
   /** The invites to a channel, the next to expire first. */

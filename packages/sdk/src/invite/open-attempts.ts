@@ -50,9 +50,9 @@ export class OpenAttempts {
     return this.#hold(record)
   }
 
-  /** Asks with another request from now on. */
-  renew(attempt: Attempt, request: Pick<AttemptRecord, 'nonce' | 'keyPackage'>): void {
-    attempt.record = { ...attempt.record, ...request }
+  /** Asks with another request from now on, or no longer. */
+  change(attempt: Attempt, fields: Partial<Pick<AttemptRecord, 'nonce' | 'keyPackage' | 'takenBack'>>): void {
+    attempt.record = { ...attempt.record, ...fields }
     this.#agent.context.journal.add({ type: 'putAttempt', record: attempt.record })
   }
 
@@ -64,16 +64,9 @@ export class OpenAttempts {
     this.#agent.context.journal.add({ type: 'dropAttempt', invite: record.invite })
   }
 
-  /** Ends a join that this agent no longer asks for, unless a Welcome for it comes meanwhile, or is being checked then. */
-  dropLater(attempt: Attempt, waitMs: number, isEntering: () => boolean): void {
-    this.#agent.context.later(waitMs, () => {
-      if (attempt.isTakenBack && !isEntering() && this.isOpen(attempt)) this.drop(attempt)
-    })
-  }
-
   #hold(record: AttemptRecord): Attempt {
     const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, isTakenBack: false, cancel: undefined }
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

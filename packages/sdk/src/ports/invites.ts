@@ -47,6 +47,8 @@ export interface AttemptRecord {
   readonly nonce: Uint8Array
   readonly keyPackage: Uint8Array
   readonly admit: Admit
+  /** Whether this agent has joined by an offer instead, so that it no longer asks. */
+  readonly takenBack: boolean
 }
 
 /** The owner's list of the invites that members may use. */

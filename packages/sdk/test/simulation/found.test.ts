@@ -376,6 +376,9 @@ test('who accepts an offer while the owner acts on its request is a member in th
     await scene.until('not deferred', () => deferred === 1)
     await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
     await scene.end(joining)
+    // Also after a restart.
+    joiner.machine.kill('and started again')
+    await scene.start(joiner)
     isDeferring = false
     await scene.until('not added again', () => owner.manager?.invites(NAME)[0]?.uses === 1)
     await scene.until('a join goes on', () => joiner.disk.contents.attempts.length === 0)
@@ -410,7 +413,14 @@ test('who has joined by an offer and is removed does not come back by what it ha
     await scene.end(joining)
     await scene.start(owner)
     await world.pass(60_000)
+    await scene.call(member, ({ client }) => client.channel(NAME).send('unread'))
     await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(joiner.agentId))
+    await scene.until('not told', () => joiner.recordOf(NAME)?.state === 'ended')
+    // What it has not read yet stays.
+    joiner.look()
+    await scene.until('nothing was read', () => joiner.read.length === 1)
+    joiner.machine.kill('at once')
+    await scene.start(joiner)
     await world.pass(60_000)
     assert.equal(asked, 1)
     assert.equal(owner.channel(NAME)?.members().length, 2)

@@ -266,7 +266,8 @@ CREATE TABLE attempt (
   expires_at INTEGER NOT NULL,
   nonce BLOB NOT NULL,
   key_package BLOB NOT NULL,
-  admit TEXT NOT NULL
+  admit TEXT NOT NULL,
+  taken_back INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pin (

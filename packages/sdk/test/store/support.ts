@@ -176,6 +176,7 @@ export function attemptRecord(invite: string, fields: Partial<AttemptRecord> = {
     nonce: bytesOf(`${invite} nonce`),
     keyPackage: bytesOf(`${invite} package`, 400),
     admit: 'members',
+    takenBack: false,
     ...fields,
   }
 }

@@ -59,6 +59,7 @@ export const ATTEMPT: Table<AttemptRecord> = {
     nonce: BYTES,
     keyPackage: BYTES,
     admit: oneOf('owner', 'members'),
+    takenBack: FLAG,
   },
   key: ['invite'],
 }
