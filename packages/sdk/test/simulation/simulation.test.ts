@@ -32,6 +32,9 @@ interface Mode {
 }
 
 const FIRST = seedOf(1)
+const IS_LONG = process.env['STATIC_LONG'] === '1'
+/** After how many histories a long run says how far it is. */
+const PROGRESS = 100
 
 /** About 20 s in all. */
 const MODES: readonly Mode[] = [
@@ -91,9 +94,9 @@ for (const mode of MODES) {
     assert.equal(one.world.digest, other.world.digest)
   })
 
-  const usual = process.env['STATIC_LONG'] === '1' ? mode.longSeeds : mode.seeds
+  const usual = IS_LONG ? mode.longSeeds : mode.seeds
   const seeds = Number(process.env['STATIC_SEEDS'] ?? usual)
-  test(`${seeds} ${mode.about}, from seed ${FIRST} on`, { timeout: 3_600_000 }, async (t) => {
+  test(`${seeds} ${mode.about}, from seed ${FIRST} on`, { timeout: 4 * 3_600_000 }, async (t) => {
     const total: Record<string, number> = {}
     const failures: unknown[] = []
     for (let seed = FIRST; seed < FIRST + seeds; seed++) {
@@ -104,6 +107,9 @@ for (const mode of MODES) {
         failures.push(error)
         if (process.env['STATIC_ALL'] !== '1') break
       }
+      const played = seed - FIRST + 1
+      if (!IS_LONG || played % PROGRESS !== 0) continue
+      process.stderr.write(`${played} of ${seeds} ${mode.about}, ${failures.length} failed\n`)
     }
     t.diagnostic(JSON.stringify(total))
     t.diagnostic(`promise ${mode.promise(total).replace('SEEDS', `${seeds} histories from seed ${FIRST} on`)}`)
