@@ -20,9 +20,9 @@ export async function heldChannel(
   if (known && known.name !== name) {
     throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
   }
-  // Or somebody else has offered one with the id of the token's.
+  // Or somebody else has offered a channel with the same id.
   if (known && known.state !== 'offered' && known.owner !== toHex(owner)) {
-    const text = `This agent is a member of a channel ${name} of agent ${known.owner}, but the token is of agent`
+    const text = `This agent is already in a channel ${name} that agent ${known.owner} owns, but the owner of the token's is`
     throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave that channel first.`)
   }
   if (!held) return undefined

@@ -1,4 +1,4 @@
-/** What the simulation has found, and who has read about it, each as a story of its own. */
+/** What the simulation and reviewers have found, each as a story of its own. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
