@@ -110,6 +110,7 @@ export class Accounts {
   /** The account with this id, if the password is correct. */
   async byPassword(id: string, password: string, context: RateContext): Promise<AccountRecord> {
     if (!isId(id)) throw noAccount(id)
+    this.#passwords.refuseFlood(context)
     return this.#passwords.check(await this.#store.accounts.byId(id), password, id, context)
   }
 
