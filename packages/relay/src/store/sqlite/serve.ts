@@ -40,7 +40,7 @@ export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?
   let closing = false
 
   const take = (message: ToWorker): void => {
-    if (message.type === 'calls') queue.push(...unpackCalls(message.parcel))
+    if (message.type === 'calls') for (const call of unpackCalls(message.parcel)) queue.push(call)
     else if (message.type === 'backup') void copy(message.path)
     else closing = true
   }

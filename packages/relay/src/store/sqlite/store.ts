@@ -153,7 +153,7 @@ class WorkerStore implements SqliteStore {
   #send(): void {
     if (this.#unsent.length === 0) return
     const parcel = packCalls(this.#unsent.map(({ call }) => call))
-    this.#waiting.push(...this.#unsent)
+    for (const call of this.#unsent) this.#waiting.push(call)
     this.#unsent = []
     this.#post({ type: 'calls', parcel }, [parcel.bytes])
   }
