@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
+import { subjectOf } from '@static/node/address'
 import { ENVELOPE_LIMITS, frameMessage, GRPC_PREFIX_BYTES, SESSION_METADATA } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import {
@@ -14,7 +15,7 @@ import {
 import type { CallHandler, Peer, PushSink } from '../../ports.ts'
 import { refusalError } from './error.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
-import { readBody, unframeMessage } from './unary/body.ts'
+import { type BodyBudget, MOST_STRANGER_BYTES, readBody, unframeMessage } from './unary/body.ts'
 
 /** Limits of a subscription. */
 export interface SubscribeLimits extends StreamLimits {
@@ -35,11 +36,13 @@ export function resumeMessage(request: SubscribeRequest, token: string): ClientM
 export class Subscriptions {
   readonly #calls: CallHandler
   readonly #limits: SubscribeLimits
+  readonly #budget: BodyBudget
   readonly #open = new Set<GrpcStream>()
 
-  constructor(calls: CallHandler, limits: SubscribeLimits) {
+  constructor(calls: CallHandler, limits: SubscribeLimits, budget: BodyBudget) {
     this.#calls = calls
     this.#limits = limits
+    this.#budget = budget
   }
 
   /** Accepts a new stream. */
@@ -52,8 +55,9 @@ export class Subscriptions {
       reply.end(refusal)
       return
     }
-    readRequest(stream, this.#limits.bodyMs).then(
-      (request) => this.#start(stream, reply, peer, resumeMessage(request, tokenOf(headers))),
+    const token = tokenOf(headers)
+    this.#read(stream, peer, token).then(
+      (request) => this.#start(stream, reply, peer, resumeMessage(request, token)),
       (error: unknown) => reply.end(ConnectError.from(error)),
     )
   }
@@ -61,6 +65,23 @@ export class Subscriptions {
   /** Ends every subscription. */
   endAll(): void {
     for (const reply of this.#open) reply.end()
+  }
+
+  /** Reads the single message of the request, within the budget of bodies. */
+  async #read(stream: ServerHttp2Stream, peer: Peer, token: string): Promise<SubscribeRequest> {
+    const most = this.#calls.knows(token) ? GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated : MOST_STRANGER_BYTES
+    const subject = subjectOf(peer.address)
+    let held = 0
+    const grant = (bytes: number): boolean => {
+      if (!this.#budget.take(subject, bytes)) return false
+      held += bytes
+      return true
+    }
+    try {
+      return decodeRequest(await readBody(stream, most, this.#limits.bodyMs, grant))
+    } finally {
+      this.#budget.give(subject, held)
+    }
   }
 
   #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, message: ClientMessage): void {
@@ -94,13 +115,11 @@ function tokenOf(headers: IncomingHttpHeaders): string {
   return typeof token === 'string' ? token : ''
 }
 
-/** Reads the single message of the request. */
-async function readRequest(stream: ServerHttp2Stream, ms: number): Promise<SubscribeRequest> {
-  const most = GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated
-  const { compressed, message } = unframeMessage(await readBody(stream, most, ms, () => true))
+function decodeRequest(body: Uint8Array): SubscribeRequest {
+  const { compressed, message } = unframeMessage(body)
   if (compressed) throw new ConnectError('Compressed messages are not supported.', Code.Unimplemented)
   try {
-    return decodeEnvelope('protobuf', SubscribeRequestSchema, message, most)
+    return decodeEnvelope('protobuf', SubscribeRequestSchema, message, message.length)
   } catch (error) {
     throw ConnectError.from(error, Code.InvalidArgument)
   }

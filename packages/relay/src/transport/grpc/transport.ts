@@ -24,6 +24,7 @@ import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.t
 import { type ConnectionLog, Connections, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { listen, tlsOptions } from '../http2/listener.ts'
 import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
+import { BodyBudget } from './unary/body.ts'
 import { makeUnaryHandler, type UnaryHandler } from './unary/calls.ts'
 
 /** Options of the port. */
@@ -90,8 +91,9 @@ export async function startGrpcTransport(
   const stopping = new AbortController()
   const connections = new Connections(limits, log)
   const sessions = new SessionStreams(streams, limits)
-  const subscriptions = new Subscriptions(calls, limits)
-  const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
+  const budget = new BodyBudget(limits.bodyBytes, limits.bodyBytesPerAddress)
+  const subscriptions = new Subscriptions(calls, limits, budget)
+  const callMethod = makeUnaryHandler({ calls, health, limits, budget, stopping: stopping.signal, failed: log.failed })
 
   const handle = requestHandler({ options, connections, sessions, subscriptions, callMethod })
   const { certificate: first, namedCertificate = first } = options

@@ -11,6 +11,8 @@ import { decodeEnvelope } from '@static/protocol/envelope'
 /** As many values as a message of either wire form may contain. */
 const MOST_JSON_ITEMS = 65_536
 const COMPRESSED = 1
+/** Limit for a caller without a session token: enough for an OpenSession with a long JWT. */
+export const MOST_STRANGER_BYTES = 8192
 
 /** Limits the bytes of bodies held at once, in total, for one address and for one /48. */
 export class BodyBudget {

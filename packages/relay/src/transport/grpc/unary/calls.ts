@@ -23,11 +23,9 @@ import type { CallHandler, Health, Peer } from '../../../ports.ts'
 import { failureError, refusalError } from '../error.ts'
 import { resumeMessage } from '../subscribe.ts'
 import { healthRoutes } from '../../http2/health.ts'
-import { BodyBudget, checkBody, isJson, readBody } from './body.ts'
+import { type BodyBudget, checkBody, isJson, MOST_STRANGER_BYTES, readBody } from './body.ts'
 import { pushes } from './push.ts'
 
-/** Limit for a caller without a session token: enough for an OpenSession with a long JWT. */
-const MOST_STRANGER_BYTES = 8192
 /** Enough for the longest message. JSON is slow to parse, and senders of large commits do not use it. */
 const MOST_JSON_BYTES = 1_048_576
 /** The longest envelope, and room for the framing. */
@@ -40,9 +38,6 @@ type NodeServerResponse = Parameters<typeof universalResponseToNodeResponse>[1]
 export interface UnaryLimits {
   /** Time in milliseconds for a request to arrive, and for a response to be read. */
   readonly bodyMs: number
-  /** Bytes of requests held at once, in total and for one address. */
-  readonly bodyBytes: number
-  readonly bodyBytesPerAddress: number
   /** Bytes that may wait for the reader of a subscription. */
   readonly unsentBytes: number
   /** Time in milliseconds in which a stream must close after its end was sent. */
@@ -54,6 +49,7 @@ export interface UnaryOptions {
   readonly calls: CallHandler
   readonly health: () => Health
   readonly limits: UnaryLimits
+  readonly budget: BodyBudget
   /** Aborts the subscriptions. */
   readonly stopping: AbortSignal
   /** Called for an internal failure. */
@@ -88,11 +84,10 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
   relayRoutes(router, options)
   healthRoutes(router, options.health)
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]))
-  const budget = new BodyBudget(options.limits.bodyBytes, options.limits.bodyBytesPerAddress)
   return (path, request, response, peer) => {
     const handler = handlers.get(path)
     if (handler === undefined) return false
-    answer(handler, request, response, peer, budget, options).catch((error: unknown) => {
+    answer(handler, request, response, peer, options).catch((error: unknown) => {
       // A caller that disconnects is not a failure.
       if (!request.destroyed) options.failed(error)
       response.destroy()
@@ -182,8 +177,7 @@ async function answer(
   request: NodeServerRequest,
   response: NodeServerResponse,
   peer: Peer,
-  budget: BodyBudget,
-  { calls, limits }: UnaryOptions,
+  { calls, limits, budget }: UnaryOptions,
 ): Promise<void> {
   const subject = subjectOf(peer.address)
   let held = 0
