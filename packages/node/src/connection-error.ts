@@ -19,6 +19,8 @@ export type ConnectionFailure =
   | 'wrong_protocol'
   /** The other side, or the network, ended the connection. */
   | 'closed'
+  /** The connection is open and has as many streams as the other side allows. */
+  | 'no_stream'
   /** This machine or thread cannot use the transport. */
   | 'unusable'
 

@@ -67,7 +67,10 @@ export interface QuicClientStream {
 
 /** An open connection. */
 export interface QuicConnection {
-  /** Throws `connection_error` if the connection is closed. */
+  /**
+   * Throws `connection_error`: with the reason `no_stream` if the relay allows no further stream on this connection
+   * now, else because the connection is closed.
+   */
   openStream(handlers: QuicStreamHandlers): QuicClientStream
   /** Resolves when the connection is closed, by either side. */
   readonly closed: Promise<void>
@@ -179,6 +182,11 @@ function unusable(cause: unknown): ConnectionError {
   return new ConnectionError('unusable', text, cause)
 }
 
+function noStream(place: string, cause: Error): ConnectionError {
+  const text = `${place} allows no further stream on this connection now. Retry when others have ended.`
+  return new ConnectionError('no_stream', text, cause)
+}
+
 class Connection implements QuicConnection {
   readonly #session: QuicClientSession
   readonly #place: string
@@ -204,6 +212,8 @@ class Connection implements QuicConnection {
     try {
       stream = this.#session.openStream()
     } catch (cause) {
+      // The library has no code for this, only a message.
+      if (cause instanceof Error && cause.message.includes('StreamLimit')) throw noStream(this.#place, cause)
       throw this.#reason ?? new ConnectionError('closed', `${this.#place} closed the connection.`, cause)
     }
     return this.#carry(stream, handlers)

@@ -1,8 +1,10 @@
 /**
  * A few QUIC connections to the nodes of a relay that carry the streams of many agents: in Node a QUIC client connection is
  * expensive, a stream is not. A broken connection takes its streams with it. It is dialed again for the next stream,
- * and periodically, so that an idle proxy finds its relay again after an outage.
+ * and periodically, so that an idle proxy finds its relay again after an outage. A stream that breaks takes no other
+ * with it: the relay may have reset only this one, for something that its agent did.
  */
+import { ConnectionError } from '@static/node/connection-error'
 import { makeCell, StaticError } from '@static/protocol'
 import type { Upstream, UpstreamHandlers, UpstreamStream } from './upstream.ts'
 import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/node/quic'
@@ -13,6 +15,8 @@ interface Lane {
   connection: Promise<QuicConnection> | undefined
   /** The established connection. */
   live: QuicConnection | undefined
+  /** The connection that was asked for a sign of life and has not given one yet. */
+  probed: QuicConnection | undefined
   streams: number
   /** Not dialed again before this time. */
   failedUntil: number
@@ -27,6 +31,7 @@ const IDLE_MS = 6000
 const PROBE_MS = 4000
 /** Time for the streams of a node that sends its sessions elsewhere. */
 const RETIRED_MS = 10_000
+const NO_STREAM = 'This proxy has no stream to its relay left now. Retry.'
 const UNREACHABLE = 'The relay behind this proxy cannot be reached. Retry.'
 
 /** Connections to one relay, each to one of its nodes. */
@@ -45,6 +50,7 @@ export class QuicUpstream implements Upstream {
       node: (first + lane) % targets.length,
       connection: undefined,
       live: undefined,
+      probed: undefined,
       streams: 0,
       failedUntil: 0,
     }))
@@ -71,32 +77,33 @@ export class QuicUpstream implements Upstream {
       return await this.#stream(lane, handlers)
     } catch (cause) {
       lane.streams--
-      throw StaticError.of('unavailable', 'The relay is unreachable.', { cause, retryAfter: 1 })
+      const text = isFull(cause) ? NO_STREAM : 'The relay is unreachable.'
+      throw StaticError.of('unavailable', text, { cause, retryAfter: 1 })
     }
   }
 
   /** Opens a stream on the lane's connection, or on a new one if that turns out to be closed. */
   async #stream(lane: Lane, handlers: UpstreamHandlers): Promise<UpstreamStream> {
     const connection = await this.#connection(lane)
-    const carried = {
-      data: (bytes: Uint8Array): void => handlers.data(bytes),
-      closed: (reason: StaticError | undefined): void => {
-        lane.streams--
-        // If the stream did not end cleanly, the connection itself may be broken.
-        if (reason !== undefined) this.#forget(lane, connection)
-        handlers.closed(reason)
-      },
-    }
     try {
-      return this.#retirable(lane, connection, connection.openStream(carried))
-    } catch {
+      return this.#carry(lane, connection, handlers)
+    } catch (error) {
+      if (isFull(error)) throw error
       this.#forget(lane, connection)
-      const next = await this.#connection(lane)
-      return this.#retirable(lane, next, next.openStream(carried))
+      return this.#carry(lane, await this.#connection(lane), handlers)
     }
   }
 
-  #retirable(lane: Lane, connection: QuicConnection, stream: QuicClientStream): UpstreamStream {
+  #carry(lane: Lane, connection: QuicConnection, handlers: UpstreamHandlers): UpstreamStream {
+    const stream = connection.openStream({
+      data: (bytes) => handlers.data(bytes),
+      closed: (reason) => {
+        lane.streams--
+        // The connection itself may be broken, or the relay has reset this stream and the others go on.
+        if (reason !== undefined) this.#probe(lane, connection)
+        handlers.closed(reason)
+      },
+    })
     return {
       write: (bytes) => stream.write(bytes),
       end: () => stream.end(),
@@ -133,21 +140,29 @@ export class QuicUpstream implements Upstream {
   }
 
   /**
-   * Checks on a separate stream whether the relay is alive, because the library's own ping blocks the whole process.
+   * Checks on a separate stream whether the relay is alive, because the library's own ping blocks the whole process. An
+   * overloaded relay may end that stream instead of answering, which shows the same.
    */
   #probe(lane: Lane, connection: QuicConnection): void {
+    if (lane.live !== connection || lane.probed === connection) return
+    lane.probed = connection
     const late = setTimeout(() => this.#forget(lane, connection), PROBE_MS)
-    const answered = (): void => {
+    const alive = (): void => {
       clearTimeout(late)
+      if (lane.probed === connection) lane.probed = undefined
+    }
+    const answered = (): void => {
+      alive()
       stream.end()
     }
-    let stream: UpstreamStream
+    let stream: QuicClientStream
     try {
-      stream = this.#retirable(lane, connection, connection.openStream({ data: answered, closed: () => {} }))
+      stream = connection.openStream({ data: answered, closed: alive })
       stream.write(makeCell('ping'))
-    } catch {
-      clearTimeout(late)
-      this.#forget(lane, connection)
+    } catch (error) {
+      alive()
+      // If there is no stream left, those that there are keep the connection busy, and its idle timeout watches it.
+      if (!isFull(error)) this.#forget(lane, connection)
     }
   }
 
@@ -191,4 +206,9 @@ export class QuicUpstream implements Upstream {
     lane.live = undefined
     broken.close().catch(() => {})
   }
+}
+
+/** Whether an open connection has no stream left. */
+function isFull(error: unknown): boolean {
+  return error instanceof ConnectionError && error.reason === 'no_stream'
 }
