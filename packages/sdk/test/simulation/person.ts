@@ -149,6 +149,8 @@ export class Person {
     })
     const { receipts } = this
     const manager = await StaticChannelManager.start({ ...parts, engine: makeEngine(), receipts }, RELAY)
+    // The end of a turn in which the process has died.
+    if (machine.isDead) return
     this.manager = manager
     void this.#listen(manager)
     void this.#take(manager)

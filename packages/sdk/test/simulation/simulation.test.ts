@@ -105,6 +105,7 @@ for (const mode of MODES) {
         for (const [what, times] of Object.entries(counts)) total[what] = (total[what] ?? 0) + times
       } catch (error) {
         failures.push(error)
+        process.stderr.write(`seed ${seed} fails\n`)
         if (process.env['STATIC_ALL'] !== '1') break
       }
       const played = seed - FIRST + 1
