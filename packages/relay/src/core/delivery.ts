@@ -22,6 +22,11 @@ const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
 /** Receipts that a session may send in a channel before it has acknowledged anything. */
 const FIRST_RECEIPTS = 16
+/**
+ * Memberships that a session may still acknowledge in channels that are not being delivered to it. More than fit into the
+ * window of a stream.
+ */
+const MOST_STAYS = 1000
 
 /** Events since an agent started to resume: the store's answer may be older than these. */
 export interface Meanwhile {
@@ -109,7 +114,7 @@ export class Delivery {
     }
     const reading = { session, channel, channelBytes: fromHex(channel), ...place, ...receiving, ...sending }
     session.subscriptions.set(channel, reading)
-    session.stays.set(channel, addedIndex)
+    session.stays.delete(channel)
     const readings = this.#readings.get(channel)
     if (readings) readings.add(reading)
     else {
@@ -185,7 +190,11 @@ export class Delivery {
       case 'deleted': {
         const message = deletedMessage(event.channel, event.name)
         this.#effects.send(this.#streamsOf(event.channel, event.members), message)
-        for (const reading of this.#readings.get(event.channel) ?? []) this.#finish(reading)
+        for (const reading of this.#readings.get(event.channel) ?? []) {
+          this.#finish(reading)
+          reading.session.stays.delete(event.channel)
+        }
+        for (const agent of event.members) this.#sessions.get(agent)?.stays.delete(event.channel)
         return
       }
       // For joins.ts.
@@ -247,8 +256,10 @@ export class Delivery {
 
   /** Ends the deliveries of a channel. */
   #finish(reading: Reading): void {
-    const { session, channel } = reading
+    const { session, channel, from } = reading
     if (session.subscriptions.get(channel) === reading) session.subscriptions.delete(channel)
+    // The agent has yet to acknowledge the last entries.
+    noteStay(session, channel, session.stays.get(channel) ?? from)
     session.behind.delete(reading)
     const readings = this.#readings.get(channel)
     readings?.delete(reading)
@@ -317,7 +328,7 @@ export class Delivery {
       if (outcome.value.welcomes.length > 0) this.#noteAdded(agent)
       for (const welcome of outcome.value.welcomes) {
         welcomes.after = welcome.sequence
-        session.stays.set(welcome.channel, welcome.position.index)
+        noteStay(session, welcome.channel, welcome.position.index)
         this.#effects.send([stream.id], welcomeMessage(welcome))
       }
       this.#pull(session)
@@ -351,6 +362,15 @@ export class Delivery {
     if (reading.sent < reading.last) session.behind.add(reading)
     else if (ended) this.#finish(reading)
   }
+}
+
+/** Remembers a membership that a session was told of. Others can cause any number of them. */
+function noteStay({ stays }: Session, channel: ChannelId, from: number): void {
+  stays.delete(channel)
+  stays.set(channel, from)
+  if (stays.size <= MOST_STAYS) return
+  const [oldest = channel] = stays.keys()
+  stays.delete(oldest)
 }
 
 /** Whether the next entry may be sent directly, because nothing is pending before it. */

@@ -209,7 +209,6 @@ export class Sessions {
       reading: false,
       resumed: false,
       acknowledged: new Map(),
-      strayPositions: 0,
       welcomes: { waiting: false, more: false, after: 0 },
     }
     stream.session = session

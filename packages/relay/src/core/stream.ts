@@ -47,7 +47,10 @@ export interface Session extends Caller {
   expiresAt: Time | undefined
   /** The channels being delivered. */
   readonly subscriptions: Map<ChannelId, Reading>
-  /** The memberships that it was last told of, by the index of the entry that added the agent. */
+  /**
+   * The memberships that it was told of in channels that are not being delivered: Welcomes, and those that have ended. By
+   * the index of the entry that added the agent, the last one told at the end; a limited number.
+   */
   readonly stays: Map<ChannelId, number>
   /** Deliveries that lag behind the log, and whether one is being read. */
   readonly behind: Set<Reading>
@@ -55,10 +58,13 @@ export interface Session extends Caller {
   resumed: boolean
   /** Acknowledgements to store at the next tick. */
   readonly acknowledged: Map<ChannelId, AckedPosition>
-  /** How many there were since the last tick in channels that it does not read. */
-  strayPositions: number
   /** Whether Welcomes are pending in the store, and the last one sent. */
   readonly welcomes: { waiting: boolean; more: boolean; after: number }
+}
+
+/** The membership in a channel that a session was last told of; undefined if of none, or too long ago. */
+export function stayOf({ stays, subscriptions }: Session, channel: ChannelId): number | undefined {
+  return stays.get(channel) ?? subscriptions.get(channel)?.from
 }
 
 /** A session's position in a channel's log. */

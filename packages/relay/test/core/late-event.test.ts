@@ -25,7 +25,6 @@ function resumed(): { readonly effects: Effects; readonly delivery: Delivery } {
     reading: false,
     resumed: true,
     acknowledged: new Map(),
-    strayPositions: 0,
     welcomes: { waiting: false, more: false, after: 0 },
   } as unknown as Session
   delivery.enter(session)

@@ -7,6 +7,7 @@ import { ReceiptDemand } from '@static/protocol/relay'
 import { Agent, makeKey, refusal } from '@static/testkit/agent'
 import { openMemoryCluster } from '../support/memory-cluster.ts'
 import { type MemoryRelay, openMemoryRelay, quiet } from '../support/memory-relay.ts'
+import { UnaryAgent } from '../support/unary.ts'
 import type { StoreRequest } from '../../src/ports.ts'
 
 const receipt = (byte: number): Uint8Array => new Uint8Array(129).fill(byte)
@@ -192,37 +193,103 @@ test('only members have receipts in a channel, of the right size, and only those
   assert.equal(bob.pushes.at(-1)?.body.case, 'sessionClosing')
 })
 
+/** Counts the channels that the store looks for because of acknowledgements. */
+function lookups({ store }: MemoryRelay): () => number {
+  const run = store.run.bind(store)
+  let looked = 0
+  store.run = async (name, request) => {
+    if (name === 'ack') looked += (request as StoreRequest<'ack'>).positions.length
+    return await run(name, request)
+  }
+  return () => looked
+}
+
+/** Positions in channels that do not exist. */
+function madeUp(count: number): { channelId: Uint8Array; index: bigint }[] {
+  return Array.from({ length: count }, () => ({ channelId: new Uint8Array(randomBytes(16)), index: 1n }))
+}
+
+const TOO_MANY = /the limit is 2000 acknowledged channels that the session does not read, per agent and per address/u
+
 test('an agent cannot make the store look for any number of channels by acknowledging in them', async (t) => {
   const world = await openMemoryRelay(t)
   const { agents, channelId } = await channelOf([world, world, world])
   const [, bob] = agents
   await bob.request('resume', { channelIds: [channelId] })
-  const run = world.store.run.bind(world.store)
-  let looked = 0
-  world.store.run = async (name, request) => {
-    if (name === 'ack') looked += (request as StoreRequest<'ack'>).positions.length
-    return await run(name, request)
-  }
-  const some = (count: number): { channelId: Uint8Array; index: bigint }[] =>
-    Array.from({ length: count }, () => ({ channelId: new Uint8Array(randomBytes(16)), index: 1n }))
+  const looked = lookups(world)
   // In cells of their own, which get no answer.
-  for (const each of some(500)) bob.ack(each.channelId, each.index)
+  for (const each of madeUp(2500)) bob.ack(each.channelId, each.index)
   bob.ack(channelId, 1n)
   await world.advance(300)
-  assert.equal(looked, 65)
+  assert.equal(looked(), 2001)
   bob.ack(channelId, 1n)
-  for (const each of some(10)) bob.ack(each.channelId, each.index)
+  for (const each of madeUp(30)) bob.ack(each.channelId, each.index)
   await world.advance(300)
-  assert.equal(looked, 76, 'the next ones count again')
+  assert.equal(looked(), 2001 + 1 + 10, 'as many as 300 ms add')
   // In requests.
-  await assert.rejects(
-    bob.request('ack', { positions: some(2001) }),
-    refusal('invalid_request', /at most 2000 entries/u),
+  const tooLong = bob.request('ack', { positions: madeUp(2001) })
+  await assert.rejects(tooLong, refusal('invalid_request', /at most 2000 entries/u))
+  for (let count = 0; count < 20; count++) {
+    await bob.request('ack', { positions: [{ channelId, index: 1n }, ...madeUp(1)] })
+    await assert.rejects(bob.request('ack', { positions: madeUp(64) }), refusal('rate_limited', TOO_MANY))
+  }
+})
+
+test('a guest that nobody has invited makes the store look for few channels, however it acknowledges them', async (t) => {
+  const world = await openMemoryRelay(t)
+  const guest = await Agent.connect(world.transport.wire('cbor'), { key: makeKey() })
+  const caller = new UnaryAgent(world)
+  await caller.open('')
+  for (const agent of [guest, caller]) {
+    const looked = lookups(world)
+    const burst = Array.from({ length: 200 }, () => agent.request('ack', { positions: madeUp(64) }))
+    const outcomes = await Promise.allSettled(burst)
+    assert.equal(outcomes.filter(({ status }) => status === 'fulfilled').length, Math.floor(2000 / 63))
+    assert.equal(looked(), Math.floor(2000 / 63) * 64)
+    await assert.rejects(agent.request('ack', { positions: madeUp(64) }), refusal('rate_limited', TOO_MANY))
+    await agent.request('ack', { positions: madeUp(1) })
+    await world.advance(60_000)
+  }
+})
+
+test('what a session or a subscription was told of is acknowledged at no cost, also after a removal', async (t) => {
+  const world = await openMemoryRelay(t)
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
+  const bob = await Agent.connect(world.transport.wire('cbor'), { key: makeKey() })
+  const caller = new UnaryAgent(world)
+  await caller.open('')
+  const channelIds: Uint8Array[] = []
+  for (let number = 0; number < 64; number++) {
+    const channelId = await owner.createChannel(`acme/x/y${number}`)
+    channelIds.push(channelId)
+    await owner.commit(channelId, 0n, { adds: [bob.id, caller.key.id] })
+  }
+  await bob.request('resume', { channelIds })
+  const pushes = caller.subscribe(channelIds)
+  await quiet()
+  // Nothing is left for channels that they were not told of.
+  for (const agent of [bob, caller]) {
+    await assert.rejects(
+      async () => {
+        for (let count = 0; count < 100; count++) await agent.request('ack', { positions: madeUp(40) })
+      },
+      refusal('rate_limited', TOO_MANY),
+    )
+  }
+  const positions = (index: bigint): object[] => channelIds.map((channelId) => ({ channelId, index }))
+  for (const agent of [bob, caller]) await agent.request('ack', { positions: positions(1n) })
+  for (const channelId of channelIds) await owner.commit(channelId, 1n, { removes: [bob.id, caller.key.id] })
+  await quiet()
+  for (const channelId of channelIds) bob.ack(channelId, 2n)
+  await caller.request('ack', { positions: positions(2n) })
+  await world.advance(300)
+  const { channels } = await bob.request('resume', { channelIds })
+  assert.deepEqual(
+    channels.map(({ error }) => error?.code),
+    channelIds.map(() => 'removed'),
+    'all of it is read',
   )
-  await assert.rejects(async () => {
-    for (let count = 0; count < 20; count++) await bob.request('ack', { positions: some(2000) })
-  }, refusal('rate_limited'))
-  for (let count = 0; count < 20; count++) await bob.request('ack', { positions: [{ channelId, index: 1n }] })
+  pushes.subscription.close()
 })
 
 test('a member whose receipts acknowledge nothing new has few of them, and the last one counts', async (t) => {

@@ -1,20 +1,24 @@
 /** The cursors of agents in their channels: agents resume from them, and acknowledgements advance them. */
 import { message, RECEIPT_BYTES, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
-import type { Account, AckedPosition, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Account, AckedPosition, AgentId, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
 import type { PendingRequest } from '../pending-request.ts'
 import { Rates, takeFor } from '../rates.ts'
 import { channelIdOf, checkLength, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
-import type { Reading, Session } from '../stream.ts'
+import { type Reading, type Session, stayOf } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { type Receipts, receiptsWithResume } from './receipts.ts'
 
-/**
- * Acknowledged positions that cost nothing: in one request, and between two ticks those in channels that a session does not
- * read (it was removed from them). Each is looked up in the store, and anybody can make up ids of channels.
- */
+/** Acknowledged positions that cost nothing in one request. */
 const FREE_POSITIONS = 64
+/**
+ * Acknowledged positions a minute, per agent and per address, in channels that the agent's session was not told of. Anybody
+ * can make up ids, and the store searches for each of them. An honest agent acknowledges there what an earlier session has
+ * delivered, or a subscription at another node; the first position of a request is free.
+ */
+const UNKNOWN_PER_MINUTE = 2000
+const UNKNOWN = 'acknowledged channels that the session does not read, per agent and per address,'
 /**
  * The time between two receipts that acknowledge nothing new, once there were more of them than entries: each is written to
  * disk and given to all, and no one pays for it.
@@ -26,6 +30,7 @@ export class Resumes {
   readonly #context: ChannelContext
   readonly #rememberPayer: (channel: ChannelId, account: Account) => void
   readonly #rates: Rates
+  readonly #unknown = new Rates(UNKNOWN_PER_MINUTE / 60, UNKNOWN_PER_MINUTE)
   readonly #receipts: Receipts
   /** Those with a receipt that waits for its time. */
   readonly #held = new Set<Reading>()
@@ -66,9 +71,14 @@ export class Resumes {
     if (positions.length > limit)
       throw wrong(`\`positions\` must have at most ${limit} entries, not ${positions.length}`)
     if (this.#isTooOften(request, positions.length - FREE_POSITIONS)) return
-    const stays = request.stream.session?.stays
-    const told = acknowledged(positions).map((position) => ({ ...position, from: stays?.get(position.channel) }))
-    this.#context.effects.store('ack', { agent, positions: told }, (outcome) => {
+    const { session, address } = request.stream
+    const all = acknowledged(positions, session)
+    // A call acknowledges what a subscription delivers.
+    const reader = session ?? this.#context.delivery.session(agent)
+    const unknown = all.filter(({ channel }) => !reader || stayOf(reader, channel) === undefined).length
+    const wait = this.#wait(this.#unknown, agent, address, Math.min(unknown - 1, UNKNOWN_PER_MINUTE))
+    if (wait > 0) return request.refuse(tooOften(UNKNOWN_PER_MINUTE, UNKNOWN, wait))
+    this.#context.effects.store('ack', { agent, positions: all }, (outcome) => {
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       request.answer({ case: 'ack', value: message(AckResponseSchema, {}) })
     })
@@ -79,12 +89,12 @@ export class Resumes {
    * and a lost acknowledgement only causes a repeated delivery.
    */
   acknowledgeLater(session: Session, { positions }: AckRequest): void {
-    const { acknowledged: waiting, subscriptions } = session
-    for (const { channel, index, receipt } of acknowledged(positions)) {
-      const reading = subscriptions.get(channel)
+    const { agent, stream, subscriptions } = session
+    for (const { channel, index, from, receipt } of acknowledged(positions, session)) {
       // What is dropped is delivered again.
-      if (!waiting.has(channel) && !reading && ++session.strayPositions > FREE_POSITIONS) continue
-      note(session, { channel, index, from: session.stays.get(channel) })
+      if (from === undefined && this.#wait(this.#unknown, agent, stream.address, 1) > 0) continue
+      const reading = subscriptions.get(channel)
+      note(session, { channel, index, from })
       if (!reading) continue
       const news = Math.max(0, Math.min(index, reading.sent) - reading.acknowledged)
       reading.acknowledged += news
@@ -127,7 +137,6 @@ export class Resumes {
   /** Stores the acknowledgements of a session. */
   storeAcknowledged(session: Session): void {
     const { agent, acknowledged } = session
-    session.strayPositions = 0
     if (acknowledged.size === 0) return
     const positions = [...acknowledged.values()]
     acknowledged.clear()
@@ -144,7 +153,7 @@ export class Resumes {
     if (this.#context.delivery.session(session.agent) !== session) return
     const newer = new Map(session.acknowledged)
     for (const position of positions) {
-      // What it does not read is bounded per tick.
+      // What it no longer reads may be of another membership by now.
       if (session.subscriptions.get(position.channel)?.from === position.from) note(session, position)
     }
     for (const position of newer.values()) note(session, position)
@@ -195,14 +204,17 @@ export class Resumes {
 
   /** Whether the rate is used up, in which case the request was refused. */
   #isTooOften(request: PendingRequest, cost: number): boolean {
-    if (cost <= 0) return false
-    const { monotonic: now } = this.#context.effects
-    const { agent } = request.caller
-    const wait = this.#rates.take(agent, now, cost) || takeFor(this.#rates, request.stream.address, now, cost)
+    const wait = this.#wait(this.#rates, request.caller.agent, request.stream.address, cost)
     if (wait === 0) return false
     const { resumedPerMinute } = this.#context.settings.rates
     request.refuse(tooOften(resumedPerMinute, 'resumed channels per agent and per address', wait))
     return true
+  }
+
+  /** Takes from a rate per agent and per address. Returns the wait. */
+  #wait(rates: Rates, agent: AgentId, address: string, cost: number): number {
+    const { monotonic: now } = this.#context.effects
+    return cost <= 0 ? 0 : rates.take(agent, now, cost) || takeFor(rates, address, now, cost)
   }
 
   /** The query for the store; undefined if the request was refused. Every channel named counts towards the rate. */
@@ -220,10 +232,14 @@ export class Resumes {
   }
 }
 
-/** Another node may have delivered them. The store takes what lies beyond the log's end as its end. */
-function acknowledged(positions: AckRequest['positions']): AckedPosition[] {
+/**
+ * In the memberships that the session was told of. Another node may have delivered them. The store takes what lies beyond
+ * the log's end as its end.
+ */
+function acknowledged(positions: AckRequest['positions'], session: Session | undefined): AckedPosition[] {
   return positions.map(({ channelId, index, receipt }) => {
-    const position = { channel: channelIdOf(channelId), index: numberOf(index, 'index') }
+    const channel = channelIdOf(channelId)
+    const position = { channel, index: numberOf(index, 'index'), from: session && stayOf(session, channel) }
     if (receipt.length === 0) return position
     checkLength(receipt, RECEIPT_BYTES, 'receipt')
     return { ...position, receipt }
