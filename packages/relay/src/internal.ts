@@ -59,11 +59,14 @@ export {
 } from './store/ledger/state.ts'
 export {
   type JoinHeader,
+  type JoinKey,
+  type JoinPlace,
   type JoinQueue,
-  type Notices,
+  type JoinRows,
+  type JoinWeight,
   queueOf,
-  type TransientRows,
-} from './store/ledger/transient-rows.ts'
+} from './store/ledger/join-rows.ts'
+export type { Notices, TransientRows } from './store/ledger/transient-rows.ts'
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'

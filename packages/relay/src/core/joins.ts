@@ -81,6 +81,8 @@ export class Joins {
   readonly #changes: Rates
   /** Requests by invite that members admit with: each one goes to all of them. */
   readonly #forMembers: Rates
+  /** Answers to others by agent. Counted apart: strangers cause them, and must not delay a revocation. */
+  readonly #answers: Rates
   /** Polls by agent. */
   readonly #pollRates: Rates
   readonly #polls = new Set<Poll>()
@@ -95,6 +97,7 @@ export class Joins {
     this.#forMembers = new Rates(joinsPerMinute / 60, joinsPerMinute)
     this.#pollRates = new Rates(pollsPerMinute / 60, pollsPerMinute)
     this.#changes = new Rates(invitesPerMinute / 60, invitesPerMinute)
+    this.#answers = new Rates(invitesPerMinute / 60, invitesPerMinute)
   }
 
   register(request: PendingRequest, value: RegisterInviteRequest): void {
@@ -186,7 +189,7 @@ export class Joins {
     const isOwn = agent === request.caller.agent
     if (!isOwn) accountOf(request)
     if (!ANSWERS.includes(value.code)) throw wrong(`\`code\` must be one of ${ANSWERS.join(', ')}`)
-    if (isOwn && this.#joinsTooOften(request)) return
+    if (isOwn ? this.#joinsTooOften(request) : this.#answersTooOften(request)) return
     const { now } = this.#effects
     const answer = { owner: request.caller.agent, invite: id, agent, code: value.code, now }
     this.#effects.store('answerJoin', answer, (outcome) => {
@@ -243,6 +246,14 @@ export class Joins {
     return true
   }
 
+  /** The same for answers to the join requests of others. */
+  #answersTooOften(request: PendingRequest): boolean {
+    const wait = this.#answers.take(request.caller.agent, this.#effects.monotonic)
+    if (wait === 0) return false
+    request.refuse(tooOften(this.#settings.rates.invitesPerMinute, 'answers to join requests', wait))
+    return true
+  }
+
   #add(request: PendingRequest, invite: Invite, box: Uint8Array, joined: boolean): void {
     const { id, channel, agent: owner, members } = invite
     const { now, monotonic } = this.#effects
@@ -290,7 +301,7 @@ export class Joins {
     poll.more = false
     const { request, account, channel, limit, after } = poll
     const { agent } = request.caller
-    const limits = { maxRequests: limit, maxBytes: MAX_POLLED_BYTES, now: this.#effects.now }
+    const limits = { maxRequests: limit, maxBytes: MAX_POLLED_BYTES, mayWait, now: this.#effects.now }
     this.#effects.store('takeJoins', { actor: { agent, account }, channel, after, ...limits }, (outcome) => {
       poll.asking = false
       // Its stream has ended, or the relay is about to stop.

@@ -87,6 +87,8 @@ export interface InviteOperations {
       readonly maxRequests: number
       /** At least one request is returned, however large. */
       readonly maxBytes: number
+      /** Whether the agent goes on waiting if there is none: then `pending` is empty. */
+      readonly mayWait: boolean
       readonly now: Time
     },
     {

@@ -21,7 +21,7 @@ export function batchLength(queue: readonly Call[], alone: ReadonlySet<Call['nam
 /** The bytes that a call writes or asks for. */
 function weigh({ name, request }: Call): number {
   if (name === 'append') return request.ciphertext.length
-  if (name === 'read' || name === 'welcomes') return request.maxBytes
+  if (name === 'read' || name === 'welcomes' || name === 'takeJoins') return request.maxBytes
   if (name !== 'commit') return 0
   const { commit, groupInfo, welcomes } = request
   return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)

@@ -367,6 +367,21 @@ test('registrations and revocations of invites are limited per agent', async (t)
   await invite(at)
 })
 
+test('answers to joiners are limited per agent, apart from registrations and revocations', async (t) => {
+  const at = await scene(t, { rates: { invitesPerMinute: 3 } })
+  const { owner } = at
+  const token = await invite(at)
+  const none = { inviteId: token.inviteId, agentId: randomBytes(32), code: 'invite_invalid' }
+  for (let more = 0; more < 3; more++) await assert.rejects(owner.request('answerJoin', none), refusal('not_found'))
+  await assert.rejects(owner.request('answerJoin', none), (error) => {
+    return error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 20_000
+  })
+  await owner.request('revokeInvite', { inviteId: token.inviteId })
+  await invite(at)
+  await at.world.advance(20_000)
+  await assert.rejects(owner.request('answerJoin', none), refusal('not_found'))
+})
+
 test('a poll after a number that no request can have is refused, and the relay serves on', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at

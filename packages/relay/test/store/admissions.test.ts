@@ -47,9 +47,9 @@ const ask = (
 const take = async (
   f: ChannelFixture,
   actor: Taker,
-  { after = 0, maxRequests = 10 }: { after?: number; maxRequests?: number } = {},
+  { after = 0, maxRequests = 10, mayWait = false }: { after?: number; maxRequests?: number; mayWait?: boolean } = {},
 ): Promise<{ boxes: string[]; lastNumber: number; pending: readonly number[] }> => {
-  const bounds = { maxRequests, maxBytes: 100_000 }
+  const bounds = { maxRequests, maxBytes: 100_000, mayWait }
   const { joins, ...rest } = await f.run('takeJoins', { actor, channel: f.channel, after, ...bounds, now: f.now })
   return { boxes: joins.map(({ box }) => Buffer.from(box).toString()), ...rest }
 }
@@ -92,6 +92,23 @@ forEachEngine((open) => {
     const first = await take(f, member('carol'), { maxRequests: 1 })
     assert.deepEqual(first.boxes, ['box of erin'])
     assert.deepEqual((await take(f, member('carol'), { after: first.lastNumber })).boxes, ['box of dave'])
+  })
+
+  test('a poll that goes on waiting is not told what else waits', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite')
+    await ask(f, 'dave')
+    const { lastNumber: after } = await take(f, member('bob'))
+    assert.deepEqual(await take(f, member('bob'), { after, mayWait: true }), {
+      boxes: [],
+      lastNumber: after,
+      pending: [],
+    })
+    await ask(f, 'erin')
+    const next = await take(f, member('bob'), { after, mayWait: true })
+    assert.deepEqual(next.boxes, ['box of erin'])
+    assert.deepEqual(next.pending, [after])
   })
 
   test('strangers, removed members and accounts of another mode get no requests', async (t) => {
@@ -191,6 +208,40 @@ forEachEngine((open) => {
       { ...ended, agent: agentId('erin') },
     ])
     assert.equal((await take(f, member('bob'))).boxes.length, 2)
+  })
+
+  test('requests that come together share the room like those that come one after the other', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob')
+    await register(f, 'invite', { maxUses: 1 })
+    await register(f, 'another')
+    await register(f, 'third')
+    const large = { box: new Uint8Array(2000), maxPerInvite: 99 }
+    const outcomes = async (asked: readonly Promise<object>[]): Promise<string[]> =>
+      (await Promise.all(asked)).map((result) => ('refused' in result ? String(result.refused) : 'done'))
+    // What an invite holds counts twice: 2,500 bytes for each, of 10,000.
+    const first = ['dave', 'erin', 'frank'].map((name) => ask(f, name, 'invite', large))
+    assert.deepEqual(await outcomes(first), ['done', 'done', 'rate_limited'])
+    const answer = { owner: agentId('alice'), invite: hex16('invite'), code: 'group_full', now: f.now }
+    assert.deepEqual(
+      await outcomes([
+        f.run('answerJoin', { ...answer, agent: agentId('erin') }),
+        ask(f, 'frank', 'invite', large),
+        ask(f, 'dave', 'invite', large),
+        ask(f, 'grace', 'another', large),
+        ask(f, 'heidi', 'third', { ...large, box: new Uint8Array(2001) }),
+        ask(f, 'heidi', 'third', large),
+        ask(f, 'ivan', 'third', { ...large, box: text('small') }),
+      ]),
+      ['done', 'done', 'done', 'done', 'rate_limited', 'done', 'rate_limited'],
+    )
+    // The invite is used up: its requests, and only they, make room at once.
+    accepted(await admit(f, 'bob', ['carol']))
+    const last = ['ivan', 'judy', 'mike'].map((name) => ask(f, name, 'third', { ...large, box: text('small') }))
+    assert.deepEqual(await outcomes(last), ['done', 'done', 'rate_limited'])
+    const small = ['small', 'small']
+    const boxes = (await take(f, member('bob'))).boxes.map((box) => (box === 'small' ? box : 'large'))
+    assert.deepEqual(boxes, ['large', 'large', ...small])
   })
 
   test('a request ends with the owner’s answer, a Welcome, a revocation, its invite or its channel', async (t) => {

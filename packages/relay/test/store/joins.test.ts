@@ -34,6 +34,7 @@ forEachEngine((open) => {
       after: 0,
       maxRequests: 10,
       maxBytes: 10_000,
+      mayWait: false,
       now: f.now,
     }
     const { joins } = await f.run('takeJoins', asked)
@@ -68,11 +69,51 @@ forEachEngine((open) => {
     await ask(f, 'dave', 'another')
     await ask(f, 'erin', 'another')
     assert.deepEqual(await take(f), ['box of carol', 'box of dave', 'box of erin'])
-    const bounds = { actor: member('alice'), channel: f.channel, after: 0, now: f.now }
+    const bounds = { actor: member('alice'), channel: f.channel, after: 0, mayWait: false, now: f.now }
     const few = await f.run('takeJoins', { ...bounds, maxRequests: 2, maxBytes: 10_000 })
     assert.equal(few.joins.length, 2)
     const small = await f.run('takeJoins', { ...bounds, maxRequests: 10, maxBytes: 1 })
     assert.equal(small.joins.length, 1)
+  })
+
+  test('requests and answers that come together count like those that come one after the other', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    const invites = ['first', 'second', 'third', 'fourth', 'fifth']
+    await Promise.all(invites.map((invite) => ask(f, `joiner of ${invite}`, invite)))
+    const newest = invites.slice(2).map((invite) => `box of joiner of ${invite}`)
+    assert.deepEqual(await take(f), newest, 'the oldest are dropped')
+    const [third, ...others] = newest
+    const key = { invite: hex16('third'), agent: agentId('joiner of third') }
+    const answer = { owner: agentId('alice'), ...key, code: 'group_full', now: f.now }
+    // Replaced, answered, and asked again, with one more than fit.
+    const results = await Promise.all([
+      ask(f, 'joiner of third', 'third'),
+      f.run('answerJoin', answer),
+      f.run('answerJoin', answer),
+      ask(f, 'joiner of third', 'third'),
+      ask(f, 'another', 'third'),
+      ask(f, 'one more', 'third'),
+    ])
+    assert.deepEqual(
+      results.map((result) => ('refused' in result ? result.refused : 'done')),
+      ['done', 'done', 'not_found', 'done', 'done', 'rate_limited'],
+    )
+    assert.deepEqual(await take(f), [others[1], third, 'box of another'])
+    const [few] = await Promise.all([
+      f.run('takeJoins', {
+        actor: member('alice'),
+        channel: f.channel,
+        after: 0,
+        maxRequests: 1,
+        maxBytes: 10_000,
+        mayWait: false,
+        now: f.now,
+      }),
+      f.run('answerJoin', { ...answer, invite: hex16('fifth'), agent: agentId('joiner of fifth') }),
+      take(f).then((boxes) => assert.deepEqual(boxes, [third, 'box of another'])),
+    ])
+    assert.equal(few.joins.length, 1)
   })
 
   test('a join request ends with an answer, a Welcome, a revocation or its channel', async (t) => {

@@ -302,7 +302,7 @@ class Knowledge {
       case 'takeJoins': {
         // Numbers of requests differ between engines: all of them are new, or none.
         const after = step.twist > 4 ? Number.MAX_SAFE_INTEGER : 0
-        const asked = { channel, after, maxRequests: 4, maxBytes: 400 }
+        const asked = { channel, after, maxRequests: 4, maxBytes: 400, mayWait: step.size % 2 === 0 }
         return ['takeJoins', { actor: member(name), ...asked, now }]
       }
       case 'answerJoin': {

@@ -122,6 +122,7 @@ test('a join request that is deleted while another channel’s are taken is not 
     after: 0,
     maxRequests: 9,
     maxBytes: 9999,
+    mayWait: false,
     now,
   })
   await held.reached

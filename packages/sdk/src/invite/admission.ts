@@ -160,7 +160,8 @@ export async function answerJoin(
     agentId,
     code: ANSWERS.has(code) ? code : 'invite_invalid',
   })
-  // The relay refuses this if the request is gone; then no joiner is waiting for the answer.
+  // Refused if the request is gone; then no joiner is waiting for the answer. If there were too many answers, it stays at
+  // the relay, and is decided again with those that wait (`JoinPolls`): no wait here may hold up other joiners.
   await requests.outcome({ case: 'answerJoin', value })
 }
 

@@ -27,6 +27,8 @@ class Owner {
   /** The answers to joiners, by agent id. */
   readonly answers = new Map<string, string>()
   readonly bad = new Set<string>()
+  /** Whether the relay has had too many answers. */
+  isLimited = false
   /** How what is bad is refused, and how long each commit may be deferred. */
   refusal: ErrorCode = 'invalid_request'
   readonly waits: (number | undefined)[] = []
@@ -60,6 +62,7 @@ class Owner {
     const requests = {
       ask: () => Promise.resolve(),
       outcome: ({ value }: { value: { agentId: Uint8Array; code: string } }) => {
+        if (this.isLimited) return Promise.resolve({ type: 'refused', error: { code: 'rate_limited' } })
         this.answers.set(toHex(value.agentId), value.code)
         return Promise.resolve({ type: 'answered' })
       },
@@ -127,6 +130,27 @@ test('joiners that ask together are added by one commit', async () => {
   // Once more: they are in.
   await owner.decide(joiners.map(({ asked }) => asked))
   assert.equal(owner.answers.size, 0)
+})
+
+test('joiners whose answers were too many for the relay are answered when they are decided again', async () => {
+  const owner = new Owner(1)
+  const joiners = await owner.joiners(3)
+  const requests = joiners.map(({ asked }) => asked)
+  const forged = { ...requests[2]!, box: requests[2]!.box.with(60, requests[2]!.box[60]! ^ 1) }
+  const asked = [requests[0]!, requests[1]!, forged]
+  owner.isLimited = true
+  await owner.decide(asked)
+  assert.equal(owner.answers.size, 0)
+  owner.isLimited = false
+  await owner.decide(asked)
+  assert.deepEqual(
+    [...owner.answers].sort(),
+    [
+      [joiners[1]!.agent, 'invite_used_up'],
+      [joiners[2]!.agent, 'invite_invalid'],
+    ].sort(),
+  )
+  assert.deepEqual(owner.commits, [[joiners[0]!.agent]])
 })
 
 test('the request of one that was here and has left is refused, whoever still has it', async () => {

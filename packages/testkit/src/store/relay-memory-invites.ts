@@ -26,6 +26,11 @@ export class MemoryInviteRows implements InviteRows {
     return this.#of(id).filter((invite) => isActive(invite, now)).length
   }
 
+  usedUp(channel: ChannelId): readonly string[] {
+    const found = this.#of(channel).filter(({ uses, maxUses }) => uses >= maxUses)
+    return found.map(({ id }) => id)
+  }
+
   dropEnded({ id }: Channel, now: Time, kept: number): readonly string[] {
     const invites = this.#of(id)
     const ended = invites.filter((invite) => !isActive(invite, now))

@@ -165,7 +165,9 @@ function keepWelcome(
   const inviteId = toHex(fields.inviteId)
   const { invites, transient } = context.rows
   // Not of another channel: whoever has its token could delete the requests of others.
-  if (inviteId !== '' && invites.get(inviteId)?.channel === id) transient.dropJoin(inviteId, fields.agent)
+  if (inviteId !== '' && invites.get(inviteId)?.channel === id) {
+    transient.joins.drop({ invite: inviteId, agent: fields.agent })
+  }
   context.emit({ type: 'welcomed', channel: id, agent: fields.agent, inviteId })
 }
 

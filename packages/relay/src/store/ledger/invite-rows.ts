@@ -1,5 +1,5 @@
 /** The invites of an engine. */
-import type { Invite, Time } from '../../ports.ts'
+import type { ChannelId, Invite, Time } from '../../ports.ts'
 import type { Channel } from './state.ts'
 
 /** Invites, in the order of their last change. */
@@ -7,6 +7,8 @@ export interface InviteRows {
   get(id: string): Invite | undefined
   put(invite: Invite): void
   countActive(channel: Channel, now: Time): number
+  /** The ids of a channel's invites that have no uses left. */
+  usedUp(channel: ChannelId): readonly string[]
   /** Deletes the invites of a channel that were ended longest ago, until at most `kept` are left. Returns their ids. */
   dropEnded(channel: Channel, now: Time, kept: number): readonly string[]
   /** Deletes at most `limit` invites that expired before `since`. */

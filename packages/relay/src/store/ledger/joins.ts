@@ -2,65 +2,64 @@
  * Join requests: kept until the agent that registered the invite has answered, or someone has added the joiner, or they
  * expire. Those that any member may answer live as long as their invite.
  */
-import type {
-  AgentId,
-  Done,
-  Invite,
-  JoinRequest,
-  NumberedJoin,
-  Refusal,
-  StoreRequest,
-  StoreResult,
-} from '../../ports.ts'
+import type { AgentId, Done, Invite, NumberedJoin, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, refuse } from './context.ts'
 import { isForMembers, whyEnded } from './invite-uses.ts'
+import { type JoinHeader, type JoinKey, type JoinQueue, type JoinWeight, queueOf } from './join-rows.ts'
 import type { Channel } from './state.ts'
-import { type JoinHeader, type JoinQueue, queueOf } from './transient-rows.ts'
 import { isWelcomed } from './welcomed.ts'
 
 /** How long a joiner that finds an invite crowded should wait. */
 const CROWDED_MS = 5000
 /** Bytes charged for a request to members in addition to its box. */
 const JOIN_OVERHEAD = 500
+const NOTHING: JoinWeight = { count: 0, bytes: 0 }
 
 /** Stores a join request. An owner that has too many loses its oldest one. */
 export function requestJoin(context: Context, request: StoreRequest<'requestJoin'>): Done | Refusal {
-  const { transient } = context.rows
+  const { joins } = context.rows.transient
   const { join, maxPerInvite, maxPerOwner, now } = request
   const { invite, owner, channel, agent } = join
   // Added since the invite was looked up, perhaps with its last use: a refusal would make it forget what its Welcome is for.
   if (owner === undefined && isWelcomed(context.rows, channel, agent)) return { done: true }
-  const others = transient.joinsOf(queueOf(join)).filter((each) => each.invite !== invite || each.agent !== agent)
-  const live = others.filter(({ until }) => until > now)
-  if (live.filter((each) => each.invite === invite).length >= maxPerInvite) {
+  const replaced = liveWeight(joins.get(invite, agent), queueOf(join), now)
+  const forInvite = minus(joins.weight(queueOf(join), now, invite), replaced)
+  if (forInvite.count >= maxPerInvite) {
     return crowded('Too many agents are waiting to join with this invite. Retry later.')
   }
   if (owner === undefined) {
-    const refusal = judgeForMembers(context, request, live)
+    const refusal = judgeForMembers(context, request, forInvite, replaced)
     if (refusal) return refusal
-  } else {
-    for (const oldest of others.slice(0, Math.max(0, others.length + 1 - maxPerOwner))) {
-      transient.dropJoin(oldest.invite, oldest.agent)
-    }
   }
-  transient.dropJoin(invite, agent)
-  transient.putJoin(join)
+  joins.drop(join)
+  if (owner !== undefined) for (const oldest of joins.beyond(owner, maxPerOwner - 1)) joins.drop(oldest)
+  joins.put(join)
   context.emit({ type: 'joinRequested', channel, owner })
   return { done: true }
+}
+
+/** What a request takes up in a queue; nothing if it has expired, or is not there. */
+function liveWeight(join: JoinHeader | undefined, queue: JoinQueue, now: Time): JoinWeight {
+  return join?.queue === queue && join.until > now ? { count: 1, bytes: join.size } : NOTHING
+}
+
+function minus(one: JoinWeight, other: JoinWeight): JoinWeight {
+  return { count: one.count - other.count, bytes: one.bytes - other.bytes }
 }
 
 /** Checks a request that members may answer. The newest is refused, so that nobody can push out one that was accepted. */
 function judgeForMembers(
   context: Context,
   request: StoreRequest<'requestJoin'>,
-  live: readonly JoinHeader[],
+  forInvite: JoinWeight,
+  replaced: JoinWeight,
 ): Refusal | undefined {
   const { join, now } = request
   const invite = context.rows.invites.get(join.invite)
   if (!isForMembers(invite, { id: join.channel })) return refuse('invite_invalid')
   const ended = whyEnded(invite, now)
   if (ended) return ended
-  if (makeRoom(context, request, live)) return undefined
+  if (makeRoom(context, request, forInvite, replaced)) return undefined
   return crowded('The requests to join this channel take up too much room. Retry later.')
 }
 
@@ -70,20 +69,19 @@ function judgeForMembers(
  */
 function makeRoom(
   context: Context,
-  { join: { invite, channel, box }, maxBytes, now }: StoreRequest<'requestJoin'>,
-  live: readonly JoinHeader[],
+  { join: { channel, box }, maxBytes, now }: StoreRequest<'requestJoin'>,
+  forInvite: JoinWeight,
+  replaced: JoinWeight,
 ): boolean {
-  const cost = ({ size, invite: id }: Pick<JoinHeader, 'size' | 'invite'>): number =>
-    (size + JOIN_OVERHEAD) * (id === invite ? 2 : 1)
-  const fits = (waiting: readonly JoinHeader[]): boolean =>
-    waiting.reduce((sum, each) => sum + cost(each), box.length + JOIN_OVERHEAD) <= maxBytes
-  if (fits(live)) return true
-  const ended = new Set(live.map((each) => each.invite))
-  for (const id of ended) {
-    const known = context.rows.invites.get(id)
-    if (known && !whyEnded(known, now)) ended.delete(id)
-  }
-  if (!fits(live.filter((each) => !ended.has(each.invite)))) return false
+  const { invites, transient } = context.rows
+  const cost = ({ count, bytes }: JoinWeight): number => bytes + count * JOIN_OVERHEAD
+  const others = cost(minus(transient.joins.weight(channel, now), replaced))
+  const lacking = others + cost(forInvite) + cost({ count: 1, bytes: box.length }) - maxBytes
+  if (lacking <= 0) return true
+  const weights = transient.joins.weights(channel, now)
+  const ended = invites.usedUp(channel).filter((id) => weights.has(id))
+  const freed = ended.reduce((sum, id) => sum + cost(weights.get(id) ?? NOTHING), 0)
+  if (freed < lacking) return false
   for (const id of ended) refuseInvite(context, channel, id, 'invite_used_up')
   return true
 }
@@ -94,25 +92,26 @@ function crowded(message: string): Refusal {
 
 /** The join requests of a channel for an agent: as the owner, and as a member. */
 export function takeJoins(context: Context, request: StoreRequest<'takeJoins'>): StoreResult<'takeJoins'> {
-  const { transient } = context.rows
-  const { actor, channel, after, maxRequests, maxBytes, now } = request
-  const waiting = (owner: JoinRequest['owner']): (JoinHeader & Pick<JoinRequest, 'owner'>)[] => {
-    const found = transient.joinsOf(queueOf({ owner, channel }))
-    return found.filter((join) => join.channel === channel && join.until > now).map((join) => ({ ...join, owner }))
-  }
-  const shared = isRefusal(admit(context, actor, channel)) ? [] : waiting(undefined)
-  const all = [...waiting(actor.agent), ...shared].toSorted((a, b) => a.number - b.number)
-  const joins: NumberedJoin[] = []
+  const rows = context.rows.transient.joins
+  const { actor, channel, after, maxRequests, maxBytes, mayWait, now } = request
+  const owners = isRefusal(admit(context, actor, channel)) ? [actor.agent] : [actor.agent, undefined]
+  const places = owners.map((owner) => ({ queue: queueOf({ owner, channel }), channel, now }))
+  const found = places.flatMap((place) => rows.after(place, after, maxRequests))
+  const taken: JoinHeader[] = []
   let bytes = 0
-  for (const { size, ...join } of all.filter(({ number }) => number > after).slice(0, maxRequests)) {
-    bytes += size
-    if (joins.length > 0 && bytes > maxBytes) break
-    const { invite, agent, owner, until, number } = join
-    const box = transient.joinBox(queueOf({ owner, channel }), invite, agent)
-    joins.push({ invite, channel, owner, agent, box, until, number })
+  for (const join of inOrder(found, ({ number }) => number).slice(0, maxRequests)) {
+    bytes += join.size
+    if (taken.length > 0 && bytes > maxBytes) break
+    taken.push(join)
   }
-  const pending = all.map(({ number }) => number).filter((number) => number <= after)
-  return { joins, lastNumber: joins.at(-1)?.number ?? after, pending }
+  const boxes = rows.boxes(taken)
+  const joins = taken.map(({ invite, agent, queue, until, number }, at): NumberedJoin => {
+    const owner = queue === channel ? undefined : queue
+    return { invite, channel, owner, agent, box: boxes[at] as Uint8Array, until, number }
+  })
+  const isAnswer = joins.length > 0 || !mayWait
+  const pending = isAnswer ? places.flatMap((place) => rows.numbers(place, after)) : []
+  return { joins, lastNumber: joins.at(-1)?.number ?? after, pending: inOrder(pending, (number) => number) }
 }
 
 /**
@@ -125,11 +124,11 @@ export function answerJoin(context: Context, request: StoreRequest<'answerJoin'>
   const known = rows.invites.get(invite)
   const mayAnswer = known && (known.agent === owner || agent === owner)
   const queue = mayAnswer ? queueOfInvite(known) : owner
-  const join = rows.transient.joinsOf(queue).find((each) => each.invite === invite && each.agent === agent)
-  if (!join || join.until <= now) {
+  const join = rows.transient.joins.get(invite, agent)
+  if (join?.queue !== queue || join.until <= now) {
     return refuse('not_found', `Agent ${agent} has no pending join request for this invite.`)
   }
-  rows.transient.dropJoin(invite, agent)
+  rows.transient.joins.drop(join)
   if (agent !== owner) context.emit({ type: 'joinAnswered', agent, inviteId: invite, code })
   return { done: true }
 }
@@ -141,32 +140,27 @@ export function queueOfInvite({ agent, channel, members }: Invite): JoinQueue {
 
 /** Refuses the join requests for an invite. */
 export function refuseInvite(context: Context, queue: JoinQueue, invite: string, code: string): void {
-  refuseJoins(context, queue, (join) => join.invite === invite, code)
+  refuseJoins(context, context.rows.transient.joins.forInvite(queue, invite), code)
 }
 
 /** Refuses the join requests for a channel that is deleted. */
-export function refuseChannel(context: Context, { id, owner }: Channel): void {
-  for (const queue of [owner, id]) refuseJoins(context, queue, ({ channel }) => channel === id, 'invite_invalid')
+export function refuseChannel(context: Context, { id }: Channel): void {
+  refuseJoins(context, context.rows.transient.joins.inChannel(id), 'invite_invalid')
 }
 
 /** Drops the requests of an agent that leaves a channel: whoever acted on one later would add it against its will. */
-export function dropJoinsOf(context: Context, { id, owner }: Channel, agent: AgentId): void {
-  const { transient } = context.rows
-  for (const queue of [owner, id]) {
-    const own = transient.joinsOf(queue).filter((join) => join.agent === agent && join.channel === id)
-    for (const { invite } of own) transient.dropJoin(invite, agent)
+export function dropJoinsOf(context: Context, { id }: Channel, agent: AgentId): void {
+  const { joins } = context.rows.transient
+  for (const join of joins.ofAgent(id, agent)) joins.drop(join)
+}
+
+function refuseJoins(context: Context, joins: readonly JoinKey[], code: string): void {
+  for (const join of joins) {
+    context.rows.transient.joins.drop(join)
+    context.emit({ type: 'joinAnswered', agent: join.agent, inviteId: join.invite, code })
   }
 }
 
-function refuseJoins(
-  context: Context,
-  queue: JoinQueue,
-  isMeant: (join: Pick<JoinRequest, 'invite' | 'channel'>) => boolean,
-  code: string,
-): void {
-  const { transient } = context.rows
-  for (const join of transient.joinsOf(queue).filter(isMeant)) {
-    transient.dropJoin(join.invite, join.agent)
-    context.emit({ type: 'joinAnswered', agent: join.agent, inviteId: join.invite, code })
-  }
+function inOrder<Item>(items: readonly Item[], numberOf: (item: Item) => number): readonly Item[] {
+  return items.toSorted((one, other) => numberOf(one) - numberOf(other))
 }

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, StoreOperation, Time } from '../../ports.ts'
+import type { JoinKey } from '../ledger/join-rows.ts'
 import type { Call } from '../sqlite/worker-messages.ts'
 import { purgeDropped } from './dropped.ts'
 import type { PostgresRows } from './rows.ts'
@@ -48,6 +49,8 @@ class Needs {
   readonly invites: string[] = []
   /** Invites that are only read. */
   readonly used: string[] = []
+  /** Join requests that may be answered or replaced. */
+  readonly joins: JoinKey[] = []
   readonly nonces: { readonly nonce: Uint8Array; readonly until: Time }[] = []
   readonly accounts: Account[] = []
   readonly names: ChannelName[] = []
@@ -67,7 +70,7 @@ class Needs {
     else if (name === 'ack' || name === 'read') this.#position(call)
     else if (name === 'registerInvite') this.#invite(request.invite.channel, request.invite.id)
     else if (name === 'revokeInvite' || name === 'invite') this.invites.push(request.id)
-    else if (name === 'answerJoin') this.invites.push(request.invite)
+    else if (name === 'answerJoin') this.#answer(request)
     else if (name === 'requestJoin') this.#join(request)
     else if (name === 'useNonce') this.nonces.push(request)
     else if (name === 'allot') this.accounts.push(request.account)
@@ -116,8 +119,14 @@ class Needs {
     this.used.push(id)
   }
 
-  #join({ join: { channel, owner, invite } }: Extract<Call, { name: 'requestJoin' }>['request']): void {
+  #answer({ invite, agent }: Extract<Call, { name: 'answerJoin' }>['request']): void {
+    this.invites.push(invite)
+    this.joins.push({ invite, agent })
+  }
+
+  #join({ join: { channel, owner, invite, agent } }: Extract<Call, { name: 'requestJoin' }>['request']): void {
     this.channels.push(channel)
+    this.joins.push({ invite, agent })
     this.newJoins += 1
     if (owner === undefined) this.used.push(invite)
   }
@@ -128,8 +137,11 @@ class Needs {
     for (const { agent, inviteId } of welcomes) {
       agents.push(agent)
       this.keys.add(`agent ${agent}`)
-      if (inviteId.length > 0) this.used.push(toHex(inviteId))
       this.newWelcomes += 1
+      if (inviteId.length === 0) continue
+      const invite = toHex(inviteId)
+      this.used.push(invite)
+      this.joins.push({ invite, agent })
     }
   }
 
@@ -183,7 +195,8 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   await settled([
     invites.fetch(needs.invites, transaction.locks),
     invites.fetch(needs.used),
-    transient.reserve(needs.newJoins),
+    transient.joins.reserve(needs.newJoins),
+    transient.joins.fetch(needs.joins),
     accounts.fetch([...needs.accounts, ...channels.accounts()]),
     ...followUp(rows, needs),
   ])

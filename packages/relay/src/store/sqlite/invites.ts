@@ -1,7 +1,7 @@
 /** Invites in SQLite. */
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex } from '@static/protocol'
-import type { Invite, Time } from '../../ports.ts'
+import type { ChannelId, Invite, Time } from '../../ports.ts'
 import type { InviteRows } from '../ledger/invite-rows.ts'
 import type { Channel } from '../ledger/state.ts'
 import { intact, sealed } from './checksum.ts'
@@ -15,6 +15,7 @@ const SQL = {
   // Does not visit ended invites.
   countActive: `SELECT count(*) FROM invites INDEXED BY open_invites
     WHERE channel = ? AND revoked = 0 AND uses < max_uses AND expires_at > ?`,
+  usedUp: 'SELECT id FROM invites INDEXED BY used_up_invites WHERE channel = ? AND uses >= max_uses',
   count: 'SELECT count(*) FROM invites WHERE channel = ?',
   // Replacing a row gives it a new rowid, so the order is that of the last change.
   dropEnded: `DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites INDEXED BY invites_of
@@ -43,6 +44,11 @@ export class SqliteInviteRows implements InviteRows {
 
   countActive({ id }: Channel, now: Time): number {
     return (this.#statements.countActive.get(fromHex(id), now) as unknown as [number])[0]
+  }
+
+  usedUp(channel: ChannelId): readonly string[] {
+    const rows = this.#statements.usedUp.all(fromHex(channel)) as unknown as [string][]
+    return rows.map(([id]) => id)
   }
 
   dropEnded({ id }: Channel, now: Time, kept: number): readonly string[] {

@@ -191,6 +191,7 @@ const TABLES = `
   ) STRICT;
   CREATE INDEX invites_of ON invites (channel);
   CREATE INDEX open_invites ON invites (channel, expires_at) WHERE revoked = 0 AND uses < max_uses;
+  CREATE INDEX used_up_invites ON invites (channel, id) WHERE uses >= max_uses;
   CREATE INDEX expiring_invites ON invites (expires_at);
   CREATE TABLE joins (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -204,6 +205,9 @@ const TABLES = `
     UNIQUE (invite, agent)
   ) STRICT;
   CREATE INDEX joins_of ON joins (queue, number);
+  CREATE INDEX joins_in ON joins (channel, queue, number, until);
+  CREATE INDEX joins_by ON joins (channel, agent);
+  CREATE INDEX joins_weight ON joins (queue, invite, until, length(box));
   CREATE INDEX old_joins ON joins (until);
   CREATE TABLE nonces (nonce BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   CREATE INDEX old_nonces ON nonces (until);

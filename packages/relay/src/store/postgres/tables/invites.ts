@@ -12,6 +12,7 @@ const FIND = statement(`SELECT id, channel, agent, admission_key, expires_at, ma
   FROM invites WHERE id = ANY($1::text[])`)
 const STATES = statement(`SELECT id, expires_at, max_uses, uses, revoked FROM invites
   WHERE channel = $1 ORDER BY changed`)
+const USED_UP = statement('SELECT id FROM invites WHERE channel = $1 AND uses >= max_uses')
 const PUT = statement(`INSERT INTO invites
     (id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at,
@@ -78,6 +79,13 @@ export class InviteTable implements InviteRows, Table {
     let count = 0
     for (const invite of this.#of(channel).values()) if (isActive(invite, now)) count += 1
     return count
+  }
+
+  usedUp(channel: ChannelId): readonly string[] {
+    const rows = this.#facts.need(`used up ${channel}`, () => ask(this.#transaction, USED_UP, [bytea(channel)]))
+    const stored = rows.map(([id]) => id as string).filter((id) => !this.#dropped.has(id) && !this.#put.has(id))
+    const own = [...this.#put.values()].filter((each) => each.channel === channel && each.uses >= each.maxUses)
+    return [...(this.#droppedChannels.has(channel) ? [] : stored), ...own.map(({ id }) => id)]
   }
 
   dropEnded(channel: Channel, now: Time, kept: number): readonly string[] {
