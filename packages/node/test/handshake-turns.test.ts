@@ -41,6 +41,15 @@ test('few handshakes begin in one turn, and no address waits for all of another'
   assert.equal(begun.length, 42, 'nobody waits without need')
 })
 
+test('a crowd from a /48 holds up another address by 16 handshakes at most', async () => {
+  const begun: Fake[] = []
+  const connect = makeServer(begun)
+  for (let at = 0; at < 200; at++) connect(from(`2001:db8:1:${at.toString(16)}::1`))
+  connect(from('192.0.2.2'))
+  for (let turn = 0; turn < 16 / 2 + 1; turn++) await nextTurn()
+  assert.ok(begun.some(({ remoteAddress }) => remoteAddress === '192.0.2.2'))
+})
+
 test('a connection that closed while it waited costs no handshake', async () => {
   const begun: Fake[] = []
   const connect = makeServer(begun)

@@ -91,6 +91,16 @@ test('a burst of costly requests is handled in turns, and delays neither message
   assert.equal(given.length, 22)
 })
 
+test('whoever has a /48 has the turns of 16 addresses, not those of its 65,536', () => {
+  const { open, send, given, turn } = makeWorld(1 << 30)
+  const crowd = Array.from({ length: 400 }, (_, at) => open(`2001:db8:1:${at.toString(16)}::1`))
+  for (let round = 1; round <= 2; round++) for (const id of crowd) send(id, 'getChallenge', round)
+  const probe = open(PROBE)
+  send(probe, 'getChallenge', 1)
+  for (let count = 0; count < 16 / PER_TURN + 1; count++) turn()
+  assert.ok(given.includes(`${probe} 1`))
+})
+
 test('what one stream sends keeps its order, and what a closed one has sent is forgotten', () => {
   const { streams, open, send, given, turn } = makeWorld()
   const crowd = Array.from({ length: 6 }, () => open('192.0.2.1'))
