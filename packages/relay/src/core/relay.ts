@@ -19,7 +19,7 @@ import { PendingRequest, type RequestBody } from './pending-request.ts'
 import { Presence } from './presence.ts'
 import { type LeaseCounts, Quota } from './quota.ts'
 import { refusalOf } from './server-messages.ts'
-import { type Caller, SessionTokens, type TokenCaller } from './session-token.ts'
+import { SessionTokens, type TokenCaller, UNAUTHENTICATED } from './session-token.ts'
 import { Sessions, transportOf } from './sessions.ts'
 import type { Session, Stream } from './stream.ts'
 import { Streams } from './streams.ts'
@@ -41,17 +41,6 @@ export interface RelayCounts {
   readonly requests: number
   /** Requests to the store, the verifier and the quota source that have no result yet. */
   readonly pending: number
-}
-
-/** The caller of a request that is not authenticated. */
-const UNAUTHENTICATED: Caller = {
-  agent: '',
-  publicKey: new Uint8Array(),
-  account: undefined,
-  nonce: new Uint8Array(),
-  traffic: 'off',
-  cellsPerSecond: 0,
-  expiresAt: undefined,
 }
 
 /** One relay node. */
@@ -352,6 +341,7 @@ export class Relay {
   }
 
   #dispatch(request: PendingRequest, body: RequestBody, token: TokenCaller | undefined): void {
+    this.#streams.checkRequest(request.stream)
     switch (body.case) {
       case 'proxyHello':
         return this.#sessions.proxyHello(request, body.value)

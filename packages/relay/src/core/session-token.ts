@@ -23,6 +23,17 @@ export interface Caller {
   readonly expiresAt: Time | undefined
 }
 
+/** The caller of a request that is not authenticated. */
+export const UNAUTHENTICATED: Caller = {
+  agent: '',
+  publicKey: new Uint8Array(),
+  account: undefined,
+  nonce: new Uint8Array(),
+  traffic: 'off',
+  cellsPerSecond: 0,
+  expiresAt: undefined,
+}
+
 /** A caller, as stored in a token. */
 export interface TokenCaller extends Caller {
   readonly openedAt: Time

@@ -63,8 +63,8 @@ export class Sessions {
     this.#clocks = new Clocks(options.settings.streams.clockedCells)
   }
 
-  /** A stand-alone proxy names the address of the agent behind this stream. */
-  proxyHello(request: PendingRequest, { revision, agentAddress }: ProxyHelloRequest): void {
+  /** A stand-alone proxy names the address of the agent behind this stream, and says whether it is for a call. */
+  proxyHello(request: PendingRequest, { revision, agentAddress, call }: ProxyHelloRequest): void {
     const { effects, streams } = this.#options
     const { stream } = request
     if (!stream.peer.proxy || stream.proxyRevision !== undefined || stream.session) {
@@ -76,7 +76,7 @@ export class Sessions {
     if (revision < OLDEST_REVISION) throw tooOld('proxy', revision)
     const address = addressText(agentAddress)
     if (address === undefined) throw wrong(`\`agent_address\` must be 4 or 16 bytes, not ${agentAddress.length}`)
-    streams.proxied(stream, revision, address)
+    streams.proxied(stream, { revision, address, call })
     const refusal = streams.refusal(stream)
     if (refusal) {
       request.abandon()

@@ -8,13 +8,16 @@ import type { Caller } from './session-token.ts'
 export interface Stream {
   readonly id: StreamId
   readonly peer: Peer
-  readonly kind: StreamKind
+  /** A stream that a proxy opens for a call is one from its hello on. */
+  kind: StreamKind
   /** By the monotonic clock. */
   readonly openedAt: Time
   /** The address that limits count by; for a proxied stream, the agent's. */
   address: string
   /** The revision of a stand-alone proxy, once it has sent ProxyHello. */
   proxyRevision: number | undefined
+  /** Whether a call that came through a proxy has made its request. */
+  called: boolean
   challenge: Challenge | undefined
   /** Whether an OpenSession request is being checked; until then a second one is refused. */
   opening: boolean

@@ -7,12 +7,22 @@ import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
 import { excessRefusal, redirectRefusal, type StreamLimit } from './limits.ts'
 import { Rates, takeFor } from './rates.ts'
+import { wrong } from './request-fields.ts'
 import { type Closing, closingMessage, type RefusalDetails, serverMessage } from './server-messages.ts'
 import type { Stream } from './stream.ts'
 
 interface AddressCounts {
   streams: number
   unopened: number
+}
+
+/** What a proxy says about a stream. */
+export interface Proxied {
+  readonly revision: number
+  /** The agent's. */
+  readonly address: string
+  /** Whether it is for a single call. */
+  readonly call: boolean
 }
 
 /** The streams of one node. */
@@ -66,6 +76,7 @@ export class Streams {
       openedAt: this.#effects.monotonic,
       address: addressKey(peer.address),
       proxyRevision: undefined,
+      called: false,
       challenge: undefined,
       opening: false,
       session: undefined,
@@ -100,12 +111,23 @@ export class Streams {
     if (this.#unopened.delete(stream)) this.#count(stream, 0, -1)
   }
 
-  /** The stream comes from a proxy and counts towards the address of the agent behind it. */
-  proxied(stream: Stream, revision: number, address: string): void {
+  /**
+   * The stream comes from a proxy and counts towards the address of the agent behind it. A call counts as unopened, too,
+   * until its token is verified: unlike a direct one, it does not end by itself.
+   */
+  proxied(stream: Stream, { revision, address, call }: Proxied): void {
     this.#count(stream, -1, -1)
+    if (call) stream.kind = 'call'
     stream.proxyRevision = revision
     stream.address = addressKey(address)
     this.#count(stream, 1, 1)
+  }
+
+  /** Throws at the second request of a call that came through a proxy: the stream counts as one call. */
+  checkRequest(stream: Stream): void {
+    if (stream.kind !== 'call' || stream.proxyRevision === undefined) return
+    if (stream.called) throw wrong('A stream for a call carries one request. Open another stream for the next call')
+    stream.called = true
   }
 
   /** Sends a closing message and ends the stream. */

@@ -3,6 +3,7 @@ import { create } from '@bufbuild/protobuf'
 import { makeCell, StaticError } from '@static/protocol'
 import { decodeEnvelope } from '@static/protocol/envelope'
 import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
+import { serverMessage, wireRefusal } from '../core/server-messages.ts'
 import type { CallHandler, Peer, PushSink, Subscription } from '../ports.ts'
 import { fullCall } from './full.ts'
 import { cellReader, HELLO_ID, helloCells, requestCells } from './relay-cells.ts'
@@ -13,6 +14,8 @@ const TOKEN = /^[\w-]{64,900}\.[\w-]{43}$/
 
 /** Handles what the relay sends on a stream. */
 interface ExchangeHandlers {
+  /** Whether it is a unary call, not a subscription. */
+  readonly call: boolean
   message(message: ServerMessage): void
   ping(pong: () => void): void
   closed(): void
@@ -44,10 +47,11 @@ export class ProxyCalls implements CallHandler {
     promise.catch(() => {})
     const gone = (): void => reject(StaticError.of('unavailable', 'The relay is unreachable.', { retryAfter: 1 }))
     signal?.addEventListener('abort', () => reject(StaticError.of('closed', 'The caller has disconnected.')))
-    const stream = await this.#exchange(peer, message, { message: resolve, ping: (pong) => pong(), closed: gone })
+    const handlers = { call: true, message: resolve, ping: (pong: () => void) => pong(), closed: gone }
+    const stream = await this.#exchange(peer, message, handlers)
     const late = setTimeout(gone, CALL_MS)
     try {
-      const answer = await promise
+      const answer = answerOf(await promise, message.requestId)
       if (answer.body.case === 'openSession') answer.body.value.grpcPort = this.#grpcPort()
       return answer
     } finally {
@@ -73,6 +77,7 @@ export class ProxyCalls implements CallHandler {
       sink.end()
     }
     const handlers: ExchangeHandlers = {
+      call: false,
       message: (push) => {
         if (!over && !sink.write(push)) congested = true
       },
@@ -129,8 +134,15 @@ export class ProxyCalls implements CallHandler {
       closed,
     })
     opened.stream = stream
-    stream.write(helloCells(peer.address))
+    stream.write(helloCells(peer.address, handlers.call))
     stream.write(requestCells(message))
     return stream
   }
+}
+
+/** A relay without room ends the stream as if it were a session's. The caller has none, so it gets the reason. */
+function answerOf(message: ServerMessage, requestId: bigint): ServerMessage {
+  if (message.body.case !== 'sessionClosing') return message
+  const value = message.body.value.error ?? wireRefusal({ refused: 'unavailable' })
+  return serverMessage({ case: 'error', value }, requestId)
 }

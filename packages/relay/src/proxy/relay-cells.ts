@@ -13,12 +13,15 @@ export function requestCells(message: ClientMessage): Uint8Array {
   return cutEnvelope(encodeEnvelope('cbor', ClientMessageSchema, message))
 }
 
-/** The first message on every stream: the proxy's revision and the agent's address. */
-export function helloCells(address: string): Uint8Array {
+/**
+ * The first message on every stream: the proxy's revision, the agent's address, and whether the stream is for one unary
+ * call, which the relay counts and answers as such.
+ */
+export function helloCells(address: string, call = false): Uint8Array {
   return requestCells(
     create(ClientMessageSchema, {
       requestId: HELLO_ID,
-      body: { case: 'proxyHello', value: { revision: REVISION, agentAddress: addressBytes(address) } },
+      body: { case: 'proxyHello', value: { revision: REVISION, agentAddress: addressBytes(address), call } },
     }),
   )
 }

@@ -36,6 +36,8 @@ interface ProxySession {
   upstream: UpstreamStream | undefined
   /** The profile that the agent announced. It applies once the relay has opened the session. */
   traffic: { readonly profile: TrafficProfileName; readonly cellsPerSecond: number }
+  /** Whether the relay has opened the session. */
+  open: boolean
   paced: boolean
   /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: number } | undefined
@@ -90,6 +92,7 @@ export class ProxySessions {
           fromAgent,
           upstream: undefined,
           traffic: { profile: 'off', cellsPerSecond: 0 },
+          open: false,
           paced: false,
           timed: undefined,
           sentAt: 0,
@@ -189,12 +192,15 @@ export class ProxySessions {
       if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
       return
     }
-    if (message.body.case === 'sessionClosing' && message.body.value.reason === CloseReason.SHUTDOWN) {
+    // A relay says the same to an agent that it does not let in, for example because its address opens too many.
+    const { body } = message
+    if (session.open && body.case === 'sessionClosing' && body.value.reason === CloseReason.SHUTDOWN) {
       session.upstream?.retire()
     }
     // From here on the relay decides how long envelopes may be.
     if (message.body.case === 'openSession') {
       const { profile, cellsPerSecond } = session.traffic
+      session.open = true
       message.body.value.grpcPort = this.#grpcPort()
       session.fromAgent.limit = ENVELOPE_LIMITS.member
       session.paced = paceOf(profile, cellsPerSecond) !== undefined
