@@ -101,8 +101,11 @@ export class JoinAttempts {
   welcomed(delivered: DeliverWelcome): boolean {
     const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
     const { keyPackages } = this.#agent
+    const named = keyPackages.named(welcome)
     // Tokens to one channel share a request.
-    const asked = [...this.#attempts].filter(({ record }) => keyPackages.isFor(welcome, record.keyPackage))
+    const asked = [...this.#attempts].filter(({ record: own }) =>
+      named.some((one) => same(one.keyPackage, own.keyPackage)),
+    )
     const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
     if (!attempt) return false
     if (this.#isHeld(attempt, delivered)) return true

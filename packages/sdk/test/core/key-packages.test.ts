@@ -71,3 +71,18 @@ test('pooled KeyPackages are limited to those that can be in use; the oldest are
   assert.deepEqual(full.refs().sort(), [handedOver.ref, ...refs.slice(1), next.ref].sort())
   assert.deepEqual(stored[0]!.privatePart, new Uint8Array(made.privatePart.length))
 })
+
+test('a KeyPackage with a Welcome that is kept is not deleted, however many are created after it', async () => {
+  const { keyPackages } = scene()
+  const made = await keyPackages.make(true)
+  const refs = Array.from({ length: 1024 }, (_, n) => n.toString(16).padStart(64, '0'))
+  const stored = refs.map((ref) => ({ ...made, ref, privatePart: Uint8Array.from(made.privatePart) }))
+  const full = scene(made.createdAt, stored)
+  full.keyPackages.reserve(refs[0]!)
+  for (let times = 0; times < 3; times++) await full.keyPackages.make(true)
+  assert.deepEqual(
+    full.refs().filter((ref) => refs.includes(ref)),
+    [refs[0], ...refs.slice(3)],
+  )
+  assert.deepEqual(stored[0]!.privatePart, made.privatePart)
+})

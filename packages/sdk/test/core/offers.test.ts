@@ -11,9 +11,13 @@ import {
   MAX_OFFERS_OF_ONE,
   type OfferPolicy,
 } from '../../src/core/agent/offer-limits.ts'
+import { POOLED } from '../../src/core/agent/key-packages.ts'
 import type { Membership } from '../../src/core/channel/membership.ts'
-import { Agent as MlsAgent } from '../mls/support.ts'
+import { agentIdOf } from '../../src/mls/index.ts'
+import type { AgentStore } from '../../src/ports.ts'
+import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import { delivering, fakeGroup } from '../support/fake-group.ts'
+import { answering } from '../support/lying-relay.ts'
 import { goOn, LyingSystem } from '../support/lying-system.ts'
 import { code, event } from '../support/test-system.ts'
 
@@ -78,6 +82,7 @@ test('the bytes of offers are limited: the adder with the most bytes loses first
 async function scene(
   t: TestContext,
   offers?: OfferPolicy,
+  prepare: (world: LyingSystem, store: AgentStore) => Promise<void> = () => Promise.resolve(),
 ): Promise<{
   world: LyingSystem
   bob: StaticClient
@@ -86,6 +91,7 @@ async function scene(
 }> {
   const world = LyingSystem.start(t)
   const parts = await world.parts('bob')
+  await prepare(world, parts.store)
   const bob = await StaticClient.start({ ...parts, offers })
   t.after(() => bob.close())
   let made = 0
@@ -162,4 +168,70 @@ test('an agent that accepts offers from known agents accepts them from members o
   assert.equal(value?.addedBy, alice.fingerprint())
   await value.accept()
   await goOn(...channels)
+})
+
+test('a stranger that makes two Welcomes to its channel for one KeyPackage shuts out no one', async (t) => {
+  const { world, bob, offer, kept } = await scene(t)
+  const [ann, mallory] = [new MlsAgent('ann'), new MlsAgent('mallory')]
+  const victim = await bob.generateKeyPackage()
+  const channelId = new Uint8Array(randomBytes(16))
+  const pretence = { channelId, name: parseChannelName('mallory/offers/twice'), victim, maker: mallory }
+  for (const { welcome } of [await fakeGroup(pretence), await fakeGroup(pretence)]) {
+    world.relay.welcomeTo(bob.agentId, delivering(pretence, welcome))
+    await world.relay.until(() => world.relay.unread(bob.agentId) === 0)
+  }
+  await offer(ann)
+  const by = kept().map(({ by }) => by)
+  assert.deepEqual(by.sort(), [ann, mallory].map(({ agentId }) => toHex(agentId)).sort())
+  // The first can still be accepted.
+  const { value } = await bob.joins().next()
+  assert.equal(value?.name, 'mallory/offers/twice')
+})
+
+test('an offer whose KeyPackage was used for another channel is dropped with the next offer, and shuts out no one', async (t) => {
+  const { world, bob, offer, kept } = await scene(t)
+  const alice = await world.agent('alice')
+  const [ann, mallory] = [new MlsAgent('ann'), new MlsAgent('mallory')]
+  const victim = await bob.generateKeyPackage()
+  const channelId = new Uint8Array(randomBytes(16))
+  const pretence = { channelId, name: parseChannelName('mallory/offers/dead'), victim, maker: mallory }
+  world.relay.welcomeTo(bob.agentId, delivering(pretence, (await fakeGroup(pretence)).welcome))
+  await world.relay.until(() => world.relay.unread(bob.agentId) === 0)
+  const channel = await alice.createChannel('acme/support/other')
+  const joined = await bob.joinChannel('acme/support/other', await channel.addMember(victim))
+  await world.relay.until(() => world.relay.unread(bob.agentId) === 0)
+  const refusing = event(bob, 'welcome_refused')
+  await offer(ann)
+  assert.deepEqual(new Set(kept().map(({ by }) => by)), new Set([undefined, toHex(ann.agentId)]))
+  const { channel: dropped, error } = await refusing
+  assert.deepEqual([dropped, error.code], ['mallory/offers/dead', 'invalid_welcome'])
+  await goOn(channel, joined)
+})
+
+test('the KeyPackage of a pending offer is kept, however many the relay says are taken', async (t) => {
+  const keyPackages: Uint8Array[] = []
+  const { world, bob, offer, kept } = await scene(t, 'anyone', async ({ relay }, store) => {
+    const { identity, publicKey, secretKey } = store.load().identity
+    const now = Date.now()
+    const { ref, ...made } = await engine.generateKeyPackage(identity, { publicKey, seed: secretKey }, now)
+    const record = { ...made, ref: toHex(ref), createdAt: now - 1000, pooled: true }
+    const other = { ...record, privatePart: new Uint8Array(32), createdAt: now }
+    const others = Array.from({ length: 1023 }, (_, n) => ({ ...other, ref: `${n}` }))
+    store.write([record, ...others].map((record) => ({ type: 'putKeyPackage', record })))
+    keyPackages.push(made.keyPackage)
+    relay.keyPackages.set(toHex(agentIdOf(publicKey)), Array(POOLED).fill(made.keyPackage))
+  })
+  const { relay } = world
+  const ann = new MlsAgent('ann')
+  const channelId = new Uint8Array(randomBytes(16))
+  const pretence = { channelId, name: parseChannelName('mallory/offers/old'), victim: keyPackages[0]!, maker: ann }
+  relay.welcomeTo(bob.agentId, delivering(pretence, (await fakeGroup(pretence)).welcome))
+  await relay.until(() => relay.unread(bob.agentId) === 0)
+  assert.equal(relay.requests(bob.agentId, 'uploadKeyPackage').length, 0)
+  relay.push(bob.agentId, answering({ case: 'keyPackagesLow', value: { held: 0 } }))
+  await relay.until(() => relay.requests(bob.agentId, 'uploadKeyPackage').length === 1)
+  await offer(ann)
+  assert.equal(kept().length, 2)
+  const { value } = await bob.joins().next()
+  assert.equal(value?.name, 'mallory/offers/old')
 })

@@ -446,6 +446,55 @@ test('8 a fake group with the id and name of the token is offered while bob wait
   relay.handOut = handOut
 })
 
+test('8 a fake group with the id and name of a channel is offered: who joins that by hand gets its owner', async (t) => {
+  const at = await scene(t)
+  const { world, alice, bob } = at
+  const { relay } = world
+  const { owner: _, ...pretence } = pretenceOf(at)
+  const { welcome, mallory } = await fakeGroup(pretence)
+  const offers = bob.client.joins()
+  relay.welcomeTo(bob.client.agentId, delivering(pretence, welcome))
+  const offer = (await offers.next()).value!
+  relay.welcome = () => undefined
+  const channel = alice.client.channel(NAME)
+  const owner = alice.client.agentId
+  const own = await channel.addMember(await bob.client.generateKeyPackage())
+  const joined = await bob.client.joinChannel(NAME, own, { owner })
+  assert.equal(joined.owner.replaceAll(' ', ''), owner)
+  await goOn(channel, joined)
+  // Neither is the fake one left in its place, nor accepted, nor does the same Welcome give the channel of another owner.
+  await assert.rejects(offer.decline(), code('closed'))
+  await assert.rejects(offer.accept(), code('channel_exists'))
+  const another = toHex(mallory.agentId)
+  await assert.rejects(bob.client.joinChannel(NAME, own, { owner: another }), code('invalid_welcome', /another owner/))
+  assert.equal(await bob.client.joinChannel(NAME, own, { owner }), joined)
+  await goOn(channel, joined)
+})
+
+test('8 a fake group of another name is offered while a channel of its id is joined: the join goes on', async (t) => {
+  const at = await scene(t)
+  const { world, alice, bob } = at
+  const { relay } = world
+  const { agentId } = bob.client
+  const { owner: _, ...pretence } = { ...pretenceOf(at), name: parseChannelName('mallory/x/y') }
+  const { welcome } = await fakeGroup(pretence)
+  relay.welcome = () => undefined
+  const channel = alice.client.channel(NAME)
+  const own = await channel.addMember(await bob.client.generateKeyPackage())
+  const isJoin = (channelIds: readonly Uint8Array[]): boolean => channelIds.length > 0
+  relay.answer = (agent, asked, honest) =>
+    agent === agentId && asked.case === 'resume' && isJoin(asked.value.channelIds) ? undefined : honest()
+  const joining = bob.client.joinChannel(NAME, own)
+  await relay.until(() => relay.requests(agentId, 'resume').some(({ channelIds }) => isJoin(channelIds)))
+  relay.welcomeTo(agentId, delivering(pretence, welcome))
+  await relay.until(() => relay.unread(agentId) === 0)
+  relay.answer = (_agent, _asked, honest) => honest()
+  relay.cut(agentId)
+  const joined = await joining
+  await goOn(channel, joined)
+  assert.equal(bob.client.channel(NAME), joined)
+})
+
 test('13 one KeyPackage is served twice: it opens one channel', async (t) => {
   const { world, alice, bob } = await scene(t)
   const keyPackage = pooled(world, bob.client)!
@@ -464,6 +513,25 @@ test('13 one KeyPackage is served twice: it opens one channel', async (t) => {
   // Nor twice in one channel.
   await assert.rejects(first.addMember(bob.client.agentId), code('invalid_request', /already/))
   await goOn(first, joined)
+})
+
+test('13 one KeyPackage for two channels, both joined at once: it opens one', async (t) => {
+  const { alice, bob } = await scene(t)
+  const other = 'acme/support/second'
+  const channels = [alice.client.channel(NAME), await alice.create(other)] as const
+  const keyPackage = await bob.client.generateKeyPackage()
+  const welcomes = [await channels[0].addMember(keyPackage), await channels[1].addMember(keyPackage)] as const
+  const outcomes = await Promise.allSettled([
+    bob.client.joinChannel(NAME, welcomes[0]),
+    bob.client.joinChannel(other, welcomes[1]),
+  ])
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ['fulfilled', 'rejected'],
+  )
+  assert.ok(outcomes[1].status === 'rejected' && code('invalid_welcome', /used before/)(outcomes[1].reason))
+  assert.throws(() => bob.client.channel(other), code('not_found'))
+  await goOn(channels[0], bob.client.channel(NAME))
 })
 
 for (const [what, same] of [

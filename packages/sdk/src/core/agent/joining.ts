@@ -29,7 +29,10 @@ export async function joinByWelcome(
   return await memberships.names.run(name, async () => {
     const welcomeHash = sha256(welcome)
     const held = memberships.named(name)
-    if (held?.welcome && same(held.welcome, welcomeHash)) return held
+    if (held?.welcome && same(held.welcome, welcomeHash)) {
+      checkOwner(held, expected.owner)
+      return held
+    }
     if (held?.state === 'ended') {
       throw StaticError.of(
         'channel_exists',
@@ -38,7 +41,7 @@ export async function joinByWelcome(
     }
     if (held) throw StaticError.of('channel_exists', alreadyIn(held))
     checkWelcomeSize(welcome)
-    const { ref, privatePart } = keyPackages.forWelcome(welcome)
+    const { privatePart } = keyPackages.forWelcome(welcome)
     const joined = await engine.join(welcome, privatePart, key, { name, ...expected })
     const { groupId, context } = engine.facts(joined.group)
     const id = toHex(groupId)
@@ -51,31 +54,44 @@ export async function joinByWelcome(
         `This agent is already a member of the channel of this Welcome, or has an offer of it as ${offered.name}.`,
       )
     }
+    const isOffer = offered?.welcome !== undefined && same(offered.welcome, welcome)
     // Where the log begins for the Welcome, if the relay has said so with it.
-    const at = offered?.welcome && same(offered.welcome, welcome) ? offered.history.position.index : undefined
+    const at = isOffer ? offered.history.position.index : undefined
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-    const membership = offered ?? memberships.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
+    const begin = (): Membership => memberships.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
+    let membership = offered ?? begin()
     try {
       await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
         if (membership.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(membership))
         const start = startOf(state)
         // It was removed and added again since, and is not in the group of this Welcome. Another Welcome follows.
         if (at !== undefined && at !== start.index) throw outOfDate()
+        // Another channel may have been joined with the same KeyPackage meanwhile.
+        keyPackages.spend(keyPackages.forWelcome(welcome).ref)
+        // An offer by another Welcome may be of another group, whose owner and adder are not those of this one.
+        if (offered && !isOffer) {
+          memberships.drop(offered, undefined)
+          membership = begin()
+        }
         membership.enter(joined, 'joined', start, welcomeHash)
-        keyPackages.spend(ref)
         invites?.accepted(id)
         if (state) membership.intake.resumed(state)
       })
     } catch (error) {
       wipeEpoch(engine, joined)
       // An offer that is out of date can never be accepted.
-      const isOver = error instanceof StaticError && error.code === 'invalid_welcome'
-      if (!offered || (isOver && membership.state === 'offered')) memberships.drop(membership, undefined)
+      const isOver = isOffer && error instanceof StaticError && error.code === 'invalid_welcome'
+      if (membership !== offered || (isOver && membership.state === 'offered')) memberships.drop(membership, undefined)
       throw error
     }
     await journal.written()
     return membership
   })
+}
+
+function checkOwner({ owner, name }: Membership, expected: Uint8Array | undefined): void {
+  if (expected === undefined || toHex(expected) === owner) return
+  throw StaticError.of('invalid_welcome', `Channel ${name} has another owner: ${owner}, not ${toHex(expected)}.`)
 }
 
 /** Where the log begins for this agent, as reported by the relay. An older member's first message confirms it. */

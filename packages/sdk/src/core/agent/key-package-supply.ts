@@ -7,6 +7,8 @@ import type { Timers } from './timers.ts'
 
 /** The minimum time between uploads, for a relay that keeps reporting that all are taken. */
 const TOP_UP_MS = 10_000
+/** The uploads in a row, for an agent that many add at once; on average, they are as far apart as that. */
+const MOST_UPLOADS = 8
 
 /** What the supply asks of its agent. */
 export interface SupplyHost {
@@ -23,6 +25,9 @@ export interface SupplyHost {
 export class KeyPackageSupply {
   readonly #host: SupplyHost
   #isBusy = false
+  /** The uploads that count, and what the relay has reported since they are too many. */
+  #uploads = 0
+  #reported: number | undefined
 
   constructor(host: SupplyHost) {
     this.#host = host
@@ -31,8 +36,22 @@ export class KeyPackageSupply {
   /** Uploads more if the relay holds too few. */
   topUp(held: number): void {
     if (this.#host.isGuest || held >= POOLED || this.#isBusy) return
+    if (this.#uploads === MOST_UPLOADS) {
+      this.#reported = held
+      return
+    }
+    this.#uploads += 1
+    this.#host.timers.later(MOST_UPLOADS * TOP_UP_MS, () => this.#expired())
     this.#isBusy = true
     this.#upload(POOLED - held).catch((error: unknown) => this.#host.failed(StaticError.from(error)))
+  }
+
+  /** An upload no longer counts. */
+  #expired(): void {
+    this.#uploads -= 1
+    const held = this.#reported
+    this.#reported = undefined
+    if (held !== undefined) this.topUp(held)
   }
 
   async #upload(count: number): Promise<void> {

@@ -9,7 +9,7 @@ import type { AgentContext } from './context.ts'
 
 /** The number of KeyPackages that the relay holds for others. */
 export const POOLED = 16
-/** The limit of pooled KeyPackages, including those claimed but not used yet, and those that a restarted relay lost. */
+/** The limit of pooled KeyPackages, including those claimed without a Welcome yet, and those that a restarted relay lost. */
 const MOST_POOLED = 1024
 /** Longer than the lifetime of any KeyPackage. */
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000
@@ -22,6 +22,8 @@ export class KeyPackages {
   readonly #maker: Maker
   readonly #identity: Uint8Array
   readonly #known: Map<string, KeyPackageRecord>
+  /** By Welcome, the ref of its KeyPackage. */
+  readonly #refs = new WeakMap<Uint8Array, string>()
 
   constructor(maker: Maker, identity: Uint8Array, known: readonly KeyPackageRecord[]) {
     this.#maker = maker
@@ -50,36 +52,46 @@ export class KeyPackages {
    * @throws {StaticError} `invalid_welcome`
    */
   forWelcome(welcome: Uint8Array): KeyPackageRecord {
-    const refs = this.#maker.engine.welcomeRefs(welcome)
-    if (refs.length === 0) throw StaticError.of('invalid_welcome', `These ${welcome.length} bytes are not a Welcome.`)
-    const found = refs.map((ref) => this.#known.get(toHex(ref))).find((record) => record !== undefined)
-    if (found === undefined) {
-      throw StaticError.of(
-        'invalid_welcome',
-        'The Welcome is not for a KeyPackage of this agent, or the KeyPackage was used before.',
-      )
-    }
-    return found
+    const found = this.find(welcome)
+    if (found) return found
+    throw StaticError.of(
+      'invalid_welcome',
+      `These ${welcome.length} bytes are not a Welcome for a KeyPackage of this agent, or the KeyPackage was used before.`,
+    )
+  }
+
+  /** The KeyPackage that a Welcome was created for, if it can still be used. Parses the same bytes only once. */
+  find(welcome: Uint8Array): KeyPackageRecord | undefined {
+    const ref = this.#refs.get(welcome) ?? this.named(welcome)[0]?.ref
+    if (ref === undefined) return undefined
+    this.#refs.set(welcome, ref)
+    return this.#known.get(ref)
+  }
+
+  /** All usable KeyPackages that a Welcome names. An honest one names one. */
+  named(welcome: Uint8Array): readonly KeyPackageRecord[] {
+    const refs = new Set(this.#maker.engine.welcomeRefs(welcome).map(toHex))
+    return [...refs].flatMap((ref) => this.#known.get(ref) ?? [])
+  }
+
+  /** A Welcome for this KeyPackage is kept. So the KeyPackage is kept, too, however many others are created. */
+  reserve(ref: string): void {
+    const found = this.#known.get(ref)
+    if (!found?.pooled) return
+    const record = { ...found, pooled: false }
+    this.#known.set(ref, record)
+    this.#maker.journal.add({ type: 'putKeyPackage', record })
   }
 
   /** Deletes the KeyPackage of a Welcome that will not be used. */
   discard(welcome: Uint8Array): void {
-    for (const ref of this.#maker.engine.welcomeRefs(welcome)) if (this.#known.has(toHex(ref))) this.spend(toHex(ref))
+    for (const { ref } of this.named(welcome)) this.spend(ref)
   }
 
   /** Deletes the oldest beyond the limit, however many the relay claims to have handed out. */
   #trim(): void {
     const pooled = [...this.#known.values()].filter((record) => record.pooled)
     for (const { ref } of pooled.slice(0, Math.max(0, pooled.length - MOST_POOLED))) this.spend(ref)
-  }
-
-  /** Whether a Welcome is for a KeyPackage. */
-  isFor(welcome: Uint8Array, keyPackage: Uint8Array): boolean {
-    const refs = this.#maker.engine.welcomeRefs(welcome)
-    return refs.some((ref) => {
-      const known = this.#known.get(toHex(ref))
-      return known !== undefined && same(known.keyPackage, keyPackage)
-    })
   }
 
   /** Whether a KeyPackage can still be used. */

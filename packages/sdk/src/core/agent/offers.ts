@@ -52,9 +52,12 @@ export async function takeWelcome(
         isHeld = agent.held.hold(known, delivered)
         return
       }
+      // It may be about to be joined, under the lock of its name.
+      if (known && known.name !== name)
+        throw StaticError.of('invalid_welcome', `This agent has an offer of the same channel as ${known.name}.`)
       if (known?.welcome && same(known.welcome, welcome)) return
       const { leafKey, ...offer } = await inspect(agent, name, channelId, welcome)
-      checkUnused(agent, welcome, known)
+      const ref = checkUnused(agent, welcome)
       const { addedBy } = offer
       if (policy === 'known' && !isKnownAgent(addedBy, context.pins, memberships)) {
         throw StaticError.of(
@@ -72,6 +75,7 @@ export async function takeWelcome(
         }),
       )
       membership.keepWelcome(welcome)
+      agent.keyPackages.reserve(ref)
       await context.journal.written()
       offered({ ...offer, membership })
     })
@@ -81,37 +85,46 @@ export async function takeWelcome(
   }
 }
 
-/** Drops excess offers, each under the lock of its name, so that one that is being accepted stays. */
-async function dropExcess({ context, memberships }: Offering): Promise<void> {
+/** Drops excess offers and dead ones, each under the lock of its name, so that one that is being accepted stays. */
+async function dropExcess(agent: Offering): Promise<void> {
+  const { context, memberships } = agent
   for (;;) {
-    const excess = excessOffer(memberships)
+    const dead = [...memberships].find((membership) => isDead(agent, membership))
+    const excess = dead ?? excessOffer(memberships)
     if (!excess) return
     await memberships.names.run(excess.name, async () => {
       if (excess.state !== 'offered' || memberships.get(excess.id) !== excess) return
       memberships.drop(excess, undefined)
-      const error = StaticError.of(
-        'queue_full',
-        `Too many offers are pending. Dropped this one, from agent ${excess.standing.offeredBy}.`,
-      )
+      const error = dead
+        ? StaticError.of('invalid_welcome', 'The KeyPackage of this offer was used elsewhere or has expired.')
+        : StaticError.of(
+            'queue_full',
+            `Too many offers are pending. Dropped this one, from agent ${excess.standing.offeredBy}.`,
+          )
       context.emit({ type: 'welcome_refused', channel: excess.name, error })
       await context.journal.written()
     })
   }
 }
 
-/** Allows one offer per KeyPackage: otherwise a relay could fill the disk with offers for a single one. */
-function checkUnused(
-  { keyPackages, memberships }: Offering,
-  welcome: Uint8Array,
-  replaced: Membership | undefined,
-): void {
+/** Whether an offer cannot be accepted, because its KeyPackage is deleted. */
+function isDead({ keyPackages }: Offering, { state, welcome }: Membership): boolean {
+  return state === 'offered' && welcome !== undefined && !keyPackages.find(welcome)
+}
+
+/**
+ * Allows one Welcome per KeyPackage, also of one channel: otherwise a relay could fill the disk with offers for a single
+ * one, and the KeyPackage of an offer would be deleted with the offer that it replaces. Returns the KeyPackage's ref.
+ */
+function checkUnused({ keyPackages, memberships }: Offering, welcome: Uint8Array): string {
   const { ref } = keyPackages.forWelcome(welcome)
   for (const other of memberships) {
-    if (other === replaced || other.state !== 'offered' || !other.welcome) continue
-    if (keyPackages.forWelcome(other.welcome).ref === ref) {
+    if (other.state !== 'offered' || !other.welcome) continue
+    if (keyPackages.find(other.welcome)?.ref === ref) {
       throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was already used for another offer.')
     }
   }
+  return ref
 }
 
 /** The pending offers. */
