@@ -3,7 +3,8 @@
  * that, so pings between the data mark positions in it; a pong confirms that everything before its mark was read. At
  * most one window is in flight; answers and pushes beyond it wait here in a short queue, log entries in the log.
  */
-import { CELL_BYTES, CellJoiner, makeCell } from '@static/protocol'
+import { subjectOf } from '@static/node/address'
+import { CELL_BYTES, CellJoiner, makeCell, networkOf } from '@static/protocol'
 import type { Input } from '../core/io.ts'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
@@ -33,6 +34,9 @@ const MAX_PINGS = 64
 export class Link {
   readonly id: StreamId
   readonly peer: Peer
+  /** The peer's address in the form that limits count by, and its /48; without one, the address again. */
+  readonly address: string
+  readonly network: string
   readonly transport: Transport
   readonly joiner: CellJoiner
   /** When the peer last sent something. */
@@ -66,6 +70,8 @@ export class Link {
   constructor(id: StreamId, peer: Peer, transport: Transport, envelopeLimit: number, now: Time) {
     this.id = id
     this.peer = peer
+    this.address = subjectOf(peer.address)
+    this.network = networkOf(this.address) ?? this.address
     this.transport = transport
     this.joiner = new CellJoiner(envelopeLimit)
     this.heardAt = now

@@ -1,5 +1,4 @@
 /** Session streams between transports and the core: cells become inputs, and messages become cells. */
-import { subjectOf } from '@static/node/address'
 import {
   CELL_BYTES,
   type CellEvent,
@@ -16,6 +15,7 @@ import type { Effect, Input } from '../core/io.ts'
 import type { StreamHandler, StreamId, Time, Transport } from '../ports.ts'
 import { Shaping, type ShapingCounts } from '../session/shaping.ts'
 import { holdsBody, isCostly, REQUEST_BYTES, type RunnerContext } from './context.ts'
+import { heaviest } from './heaviest.ts'
 import { Link, type Packet } from './link.ts'
 import { LinkWriter } from './link-writer.ts'
 
@@ -191,7 +191,7 @@ export class Links {
   /** Queues a stream for its next input only: so one that sends a lot does not hold up the others of its address. */
   #queue(link: Link): void {
     const { handle, turns } = this.#context
-    turns.add(subjectOf(link.peer.address), {
+    turns.add(link.address, {
       isGone: () => link.waiting.length === 0,
       run: () => {
         const next = link.waiting.shift()
@@ -204,10 +204,11 @@ export class Links {
     })
   }
 
-  /** What waits takes too much memory: closes the stream that has most of it. */
+  /** What waits takes too much memory: of the address that has most of it, closes the stream that has most. */
   #cutWaiting(): void {
     let worst: Link | undefined
-    for (const link of this.#links.values()) if (link.waitingBytes > (worst?.waitingBytes ?? 0)) worst = link
+    const links = heaviest(this.#links.values(), ({ waitingBytes }) => waitingBytes)
+    for (const link of links) if (link.waitingBytes > (worst?.waitingBytes ?? 0)) worst = link
     if (worst) this.#context.handle({ type: 'flooded', stream: worst.id })
   }
 
@@ -218,18 +219,19 @@ export class Links {
   }
 
   /**
-   * Incomplete envelopes take too much memory: drops the longest one, and among equals the one that has waited longest
-   * for its next cell. By waiting time alone, the largest holders could stay by sending small pieces, and push out
-   * senders on a slow clock.
+   * Incomplete envelopes take too much memory: of the address that has most of it, drops the longest one, and among equals
+   * the one that has waited longest for its next cell. By waiting time alone, the largest holders could stay by sending
+   * small pieces, and push out senders on a slow clock.
    */
   #cutJoining(): void {
     let worst: Link | undefined
-    for (const link of this.#links.values()) {
-      const { joiningSince, ending } = link
-      const { heldBytes } = link.joiner
-      if (joiningSince === undefined || ending || heldBytes <= CELL_BYTES) continue
-      const more = heldBytes - (worst?.joiner.heldBytes ?? 0)
-      if (more > 0 || (more === 0 && joiningSince < (worst?.joiningSince ?? Infinity))) worst = link
+    const links = heaviest(this.#links.values(), ({ joiningSince, ending, joiner: { heldBytes } }) => {
+      return joiningSince === undefined || ending || heldBytes <= CELL_BYTES ? 0 : heldBytes
+    })
+    for (const link of links) {
+      const more = link.joiner.heldBytes - (worst?.joiner.heldBytes ?? 0)
+      const isOlder = (link.joiningSince ?? Infinity) < (worst?.joiningSince ?? Infinity)
+      if (more > 0 || (more === 0 && isOlder)) worst = link
     }
     if (worst) this.#unfinished(worst)
   }

@@ -41,6 +41,20 @@ test('the sender that holds the most makes way, not a sender on a slow clock', a
   assert.equal(world.driver.counts.sessions, 2)
 })
 
+test('many short unfinished envelopes of one address make way, not a longer one of another address', async (t) => {
+  const world = await openMemoryRelay(t, { settings: { streams: { joiningBytes: 40_000 } } })
+  const cells = cutEnvelope(randomBytes(30_000))
+  const honest = await Agent.connect(world.transport.wire('cbor', '192.0.2.2'))
+  honest.write(cells.subarray(0, 10 * 1024))
+  for (let count = 0; count < 20; count++) {
+    const greedy = await Agent.connect(world.transport.wire('cbor', '192.0.2.1'))
+    greedy.write(cells.subarray(0, 4 * 1024))
+  }
+  await quiet()
+  assert.ok(world.driver.counts.sessions < 1 + 20)
+  assert.equal(honest.pushes.length, 0, 'it is not told that its session closes')
+})
+
 test('pending polls hold no memory, and an agent can have at most four', async (t) => {
   const world = await openMemoryRelay(t, { settings: { streams: { totalRequestBytes: 20_000 } } })
   const wire = world.transport.wire('cbor')

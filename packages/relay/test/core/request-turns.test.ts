@@ -136,7 +136,7 @@ test('a request counts with all its bytes while it waits', () => {
   assert.equal(given.at(-1), `flooded ${flooder}`)
 })
 
-test('when too much waits, the stream that has most of it is closed, and nobody else', () => {
+test('when too much waits of one address, its stream that has most of it is closed, and nobody else', () => {
   const { open, send, given, turn } = makeWorld(2 * LIMIT * REQUEST_BYTES)
   const busy = open('192.0.2.1')
   for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
@@ -153,6 +153,26 @@ test('when too much waits, the stream that has most of it is closed, and nobody 
   assert.ok(!given.some((line) => line.startsWith(`${crowd[0]} `)), 'what the closed one has sent takes no turn')
   assert.equal(given.length, 1 + 2 * PER_TURN)
 })
+
+const CROWDS: Readonly<Record<string, (at: number) => string>> = {
+  'one address': () => '192.0.2.1',
+  'a /48': (at) => `2001:db8:1:${at.toString(16)}::1`,
+}
+
+for (const [name, addressOf] of Object.entries(CROWDS)) {
+  test(`when many streams of ${name} fill the memory, those are closed, not a stream with a longer request`, () => {
+    const { open, send, given } = makeWorld(40 * STREAM_BYTES)
+    const busy = open('192.0.2.3')
+    for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+    const victim = open(PROBE)
+    send(victim, 'resume', 1)
+    const crowd = Array.from({ length: 800 }, (_, at) => open(addressOf(at)))
+    for (let round = 1; round < LIMIT; round++) for (const id of crowd) send(id, 'getChallenge', round)
+    const closed = given.filter((line) => line.startsWith('flooded'))
+    assert.ok(closed.length > 100, `${closed.length} closed`)
+    assert.ok(!closed.includes(`flooded ${victim}`))
+  })
+}
 
 test('a stream with many waiting requests does not hold up the others of its address', () => {
   const { open, send, given, turn } = makeWorld()
