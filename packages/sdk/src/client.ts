@@ -119,8 +119,8 @@ export class StaticClient implements AsyncDisposable {
   /**
    * Opens a channel that this agent is a member of. Works after a restart, too.
    *
-   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if
-   * it   was
+   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if it
+   *   was, `channel_exists` if its database has two channels of that name
    */
   channel(name: string): Channel {
     return this.edge.run(() => this.channelOf(this.membershipOf(parseChannelName(name))))
@@ -128,7 +128,7 @@ export class StaticClient implements AsyncDisposable {
 
   /** @internal The membership in the channel of this name. */
   membershipOf(name: ChannelName): Membership {
-    const held = this.#agent.memberships.named(name)
+    const held = this.#agent.memberships.meant(name)
     if (!held || held.state === 'founding' || held.state === 'joining') {
       if (this.#agent.memberships.wasRemoved(name)) throw removedFrom(name)
       throw StaticError.of(

@@ -14,6 +14,9 @@ export const LATE_WELCOME_MS = 5000
 /** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
 const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
 
+/** What a step may fail with that the next session does not mend: waiting calls get it. */
+export const FATAL: ReadonlySet<string> = new Set(['internal_error', 'store_failed', 'channel_exists'])
+
 /** The request of one token. */
 export interface Attempt {
   record: AttemptRecord

@@ -18,8 +18,8 @@ import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
-import { type Attempt, lastMoment, LATE_WELCOME_MS, outcomeOf, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
-import { heldChannel } from './held-channel.ts'
+import { type Attempt, FATAL, lastMoment, LATE_WELCOME_MS, outcomeOf, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
+import { checkName, heldChannel } from './held-channel.ts'
 import { helloDelayMs, isAmong } from './hello.ts'
 import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './join-request.ts'
 import { inviteKeys } from './keys.ts'
@@ -66,7 +66,7 @@ export class JoinAttempts {
         `The invite token is for relay ${token.relay}, but this agent uses ${this.#relay}. Connect to ${token.relay}.`,
       )
     }
-    const held = await heldChannel(this.#agent, token)
+    const held = await heldChannel(this.#agent, token, (entered) => this.#attempts.isAbandoned(entered))
     if (held) return held
     const invite = toHex(inviteKeys(token.secret).inviteId)
     const known = this.#attempts.get(invite)
@@ -91,6 +91,8 @@ export class JoinAttempts {
   /** A session is open: pending requests are sent again. */
   opened(info: SessionInfo): void {
     this.#info = info
+    for (const held of this.#agent.memberships)
+      if (this.#attempts.isAbandoned(held)) leaveChannel(this.#agent, held).catch(() => {})
     for (const attempt of this.#attempts) this.#proceed(attempt)
   }
 
@@ -113,8 +115,10 @@ export class JoinAttempts {
     this.#enter(attempt, delivered).catch((error: unknown) => {
       const refused = StaticError.from(error)
       // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
-      const isSpoilt = refused.code === 'invalid_welcome' && attempt.record.admit === 'members'
-      if (isSpoilt) keyPackages.forget(attempt.record.keyPackage)
+      // The same if another channel has the name.
+      const isBad = refused.code === 'invalid_welcome' && attempt.record.admit === 'members'
+      const isOut = refused.code === 'channel_exists' && !this.#agent.memberships.get(attempt.record.channel)
+      if (isBad || isOut) keyPackages.forget(attempt.record.keyPackage)
       this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
       this.#fail(attempt, refused)
     })
@@ -225,7 +229,7 @@ export class JoinAttempts {
     step.catch((error: unknown) => {
       // Lost session or shutdown: the next session continues.
       const reason = StaticError.from(error)
-      if (reason.code === 'internal_error' || reason.code === 'store_failed') this.#fail(attempt, reason)
+      if (FATAL.has(reason.code)) this.#fail(attempt, reason)
     })
   }
 
@@ -239,6 +243,7 @@ export class JoinAttempts {
     await this.#requests.run(attempt.record.name, () => this.#renew(attempt))
     const info = this.#info
     const { record } = attempt
+    checkName(this.#agent, record.name, record.channel)
     if (!info || !this.#attempts.isOpen(attempt) || this.#held(attempt, 'joined')) return
     // Neither the relay nor the owner answers a request that has waited until its invite has expired.
     const left = record.expiresAt - context.now()
@@ -306,7 +311,10 @@ export class JoinAttempts {
         const before = this.#held(attempt, 'joining')
         const used = memberships.get(id)?.welcome
         if (used && same(used, sha256(welcome))) return
+        checkName(this.#agent, name, id)
         const joined = await openWelcome(this.#agent, attempt, welcome, delivered.welcome?.tag ?? new Uint8Array())
+        // Refused meanwhile: no one would say hello.
+        if (!this.#attempts.isOpen(attempt)) return wipeEpoch(engine, joined)
         // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
         const offered = memberships.get(id)
         const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')

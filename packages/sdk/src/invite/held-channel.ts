@@ -3,16 +3,18 @@ import { StaticError, toHex } from '@static/protocol'
 import { leaveChannel } from '../core/agent/leaving.ts'
 import type { AgentServices } from '../core/agent/services.ts'
 import type { Membership } from '../core/channel/membership.ts'
+import type { ChannelId } from '../ports.ts'
 import type { InviteToken } from './token.ts'
 
 /**
- * Returns the channel if this agent is a member. A broken one is left first.
+ * Returns the channel if this agent is a member. A broken one is left first, and so is one that is abandoned.
  *
  * @throws {StaticError} `channel_exists`
  */
 export async function heldChannel(
   agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>,
   { name, channelId, owner }: InviteToken,
+  isAbandoned: (held: Membership) => boolean,
 ): Promise<Membership | undefined> {
   const held = agent.memberships.named(name)
   const known = agent.memberships.get(toHex(channelId))
@@ -26,15 +28,22 @@ export async function heldChannel(
     throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave that channel first.`)
   }
   if (!held) return undefined
-  if (held.id !== toHex(channelId)) {
-    throw StaticError.of(
-      'channel_exists',
-      `This agent is a member of another channel named ${name}. Leave that one first.`,
-    )
-  }
-  if (held.failure || held.state === 'leaving') {
+  checkName(agent, name, toHex(channelId))
+  if (held.failure || held.state === 'leaving' || isAbandoned(held)) {
     await leaveChannel(agent, held)
     return undefined
   }
   return held.state === 'joined' ? held : undefined
+}
+
+/**
+ * A name means one channel. While a join waits for its Welcome, this agent may get another of that name.
+ *
+ * @throws {StaticError} `channel_exists`
+ */
+export function checkName({ memberships }: Pick<AgentServices, 'memberships'>, name: string, id: ChannelId): void {
+  const held = memberships.named(name)
+  if (!held || held.id === id) return
+  const text = `This agent is a member of another channel named ${name}. Leave that one first.`
+  throw StaticError.of('channel_exists', text)
 }

@@ -40,6 +40,11 @@ export class OpenAttempts {
     return this.alike({ channel: id, name, owner })
   }
 
+  /** Whether this agent has entered a channel to which it has no attempt any more: it would never be greeted. */
+  isAbandoned(held: Membership): boolean {
+    return held.state === 'joining' && this.of(held).length === 0
+  }
+
   /** Whether a join is still to be done. By another token, it may have been meanwhile. */
   isOpen(attempt: Attempt): boolean {
     return this.#attempts.get(attempt.record.invite) === attempt

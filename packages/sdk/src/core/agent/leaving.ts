@@ -35,8 +35,8 @@ export async function leaveChannel(agent: Leaving, membership: Membership): Prom
   try {
     await finishLeaving(agent, membership)
   } catch (error) {
-    // A closed agent continues leaving when it starts again.
-    if (!(error instanceof StaticError && error.code === 'closed')) {
+    // A closed agent continues leaving when it starts again, and another call may have begun this.
+    if (before !== 'leaving' && !(error instanceof StaticError && error.code === 'closed')) {
       // The signed notice may be kept for later. Replacing the leaf makes it invalid.
       membership.become(before, true)
       membership.intake.resume()
@@ -45,8 +45,16 @@ export async function leaveChannel(agent: Leaving, membership: Membership): Prom
   }
 }
 
-/** Finishes leaving: gets the signed notice into the log. */
+/** Finishes leaving, or waits until a call from before has: every session calls it, and one answer is enough. */
 export async function finishLeaving(agent: Leaving, membership: Membership): Promise<void> {
+  const { leaves } = agent.memberships
+  const leave = leaves.get(membership) ?? sendLeave(agent, membership).finally(() => leaves.delete(membership))
+  leaves.set(membership, leave)
+  await leave
+}
+
+/** Gets the signed notice into the log. */
+async function sendLeave(agent: Leaving, membership: Membership): Promise<void> {
   const { channelId } = membership
   const { memberships, requests, context } = agent
   const { publicKey } = context.key

@@ -1,7 +1,7 @@
 /** The channels of an agent: those it is a member of, is creating or joining, or was offered. */
 import { StaticError } from '@static/protocol'
 import { KeyedMutex } from '../../mls/index.ts'
-import type { ChannelId, RemovedRecord, StoredChannel } from '../../ports.ts'
+import type { ChannelId, ChannelRecord, RemovedRecord, StoredChannel } from '../../ports.ts'
 import { Membership } from '../channel/membership.ts'
 import type { AgentContext } from './context.ts'
 import type { KeyPackages } from './key-packages.ts'
@@ -9,10 +9,15 @@ import type { KeyPackages } from './key-packages.ts'
 /** The number of removals remembered. */
 const MOST_REMOVED = 1000
 
+/** Channels in these states have taken their name. */
+const NAMED: ReadonlySet<ChannelRecord['state']> = new Set(['founding', 'joining', 'joined', 'ended'])
+
 /** The memberships of one agent. */
 export class Memberships {
   /** Only one call at a time creates or joins a channel under a name. */
   readonly names: KeyedMutex = new KeyedMutex()
+  /** The Leaves that are under way. Each goes on in the next session by itself. */
+  readonly leaves: Map<Membership, Promise<void>> = new Map()
   readonly #context: AgentContext
   readonly #keyPackages: KeyPackages
   readonly #dropped: (id: ChannelId) => void
@@ -41,9 +46,23 @@ export class Memberships {
     return this.#held.get(id)
   }
 
-  /** The channel with a name, unless it is only offered. */
+  /** The channel with a name, unless it is only offered. One that is being left counts if there is no other. */
   named(name: string): Membership | undefined {
-    return [...this].find((held) => held.name === name && held.state !== 'offered')
+    const held = [...this].filter((each) => each.name === name && each.state !== 'offered')
+    return held.find(({ state }) => state !== 'leaving') ?? held[0]
+  }
+
+  /**
+   * The same for the application, which means one channel by a name.
+   *
+   * @throws {StaticError} `channel_exists` if there are two: an earlier version could join another of a name in use, and the
+   *   database does not tell which was the first
+   */
+  meant(name: string): Membership | undefined {
+    const [named, rival] = [...this].filter((each) => each.name === name && NAMED.has(each.state))
+    if (!named || !rival) return named ?? this.named(name)
+    const text = `This agent is in two channels named ${name}, ${named.id} and ${rival.id}. Leave one of them`
+    throw StaticError.of('channel_exists', `${text}: \`client.channels()\` has both, with their owners.`)
   }
 
   /** Whether this agent was removed from its last channel with a name. */
