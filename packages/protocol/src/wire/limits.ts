@@ -17,6 +17,15 @@ export const SIGNATURE_BYTES = 64
 /** SHA-256, in the chain of a channel's log. */
 export const HASH_BYTES = 32
 
+/** The id of an invite. */
+export const INVITE_ID_BYTES = 16
+
+/**
+ * The largest number that an agent takes from a relay, and the last epoch of a group. Half of what JavaScript counts
+ * exactly: sums with numbers of the agent's own stay exact, too.
+ */
+export const MAX_NUMBER: number = 2 ** 52
+
 /** The largest payload of one message. */
 export const MAX_PAYLOAD_BYTES = 262_144
 /** The largest ciphertext of one message. */

@@ -4,7 +4,15 @@
  * requests as long as the invite, and passes them to any member with an account. It cannot read what a request contains.
  */
 import { create } from '@bufbuild/protobuf'
-import { AGENT_ID_BYTES, type ErrorCode, fromHex, joinProofBytes, MAX_MEMBERS, message } from '@static/protocol'
+import {
+  AGENT_ID_BYTES,
+  type ErrorCode,
+  fromHex,
+  INVITE_ID_BYTES,
+  joinProofBytes,
+  MAX_MEMBERS,
+  message,
+} from '@static/protocol'
 import {
   type AnswerJoinRequest,
   AnswerJoinResponseSchema,
@@ -43,7 +51,6 @@ interface Poll {
   more: boolean
 }
 
-const INVITE_ID_BYTES = 16
 const ADMISSION_KEY_BYTES = 32
 const MAX_BOX_BYTES = 16_384
 const MAX_INVITE_MS = 366 * 86_400_000

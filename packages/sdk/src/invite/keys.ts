@@ -3,10 +3,9 @@
  * away strangers. Neither opens a box, makes a tag, or reveals the secret.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
-import { joinProofBytes, signedBytes } from '@static/protocol'
+import { INVITE_ID_BYTES, joinProofBytes, signedBytes } from '@static/protocol'
 import { sha256 } from '../core/channel/log/history.ts'
 
-const INVITE_ID_BYTES = 16
 const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16

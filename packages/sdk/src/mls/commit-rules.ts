@@ -11,6 +11,8 @@ import {
   type LeaveNoticeFields,
   MAX_LEAF_KEYS,
   MAX_MEMBERS,
+  MAX_NUMBER,
+  PUBLIC_KEY_BYTES,
 } from '@static/protocol'
 import { equal, keyOf } from './bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
@@ -46,6 +48,7 @@ export interface RuleCommit {
 /** The group before the commit. */
 export interface RuleGroup {
   readonly groupId: Uint8Array
+  readonly epoch: bigint
   /** The owner's agent id, from the GroupContext. */
   readonly owner: Uint8Array | undefined
   readonly leaves: readonly RuleLeaf[]
@@ -83,6 +86,7 @@ export type Violation =
   | 'declaration_differs'
   | 'declaration_of_another'
   | 'group_full'
+  | 'last_epoch'
 
 /** The effect of a valid commit. */
 export interface Change {
@@ -129,6 +133,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   if (twice(newKeys) || newKeys.some((key) => oldKeys.has(keyOf(key)))) return 'encryption_key_used'
   if (!newKeys.every(isEncryptionKey)) return 'encryption_key_invalid'
   if (after.length > MAX_MEMBERS) return 'group_full'
+  if (group.epoch >= MAX_NUMBER) return 'last_epoch'
 
   // Required for the lone leaf, see ts-mls/commit.ts. Anywhere else it would lock out the members without the key.
   const psks = proposals.filter((proposal) => proposal.kind === 'psk')
@@ -177,6 +182,7 @@ export function isLeaveOf(
 ): boolean {
   const { publicKey, leafKeys, signature } = notice
   if (leafKeys.length > MAX_LEAF_KEYS || !leafKeys.some((key) => equal(key, encryptionKey))) return false
+  if (!leafKeys.every(({ length }) => length === PUBLIC_KEY_BYTES)) return false
   return equal(publicKey, signatureKey) && ed25519.verifier(publicKey)(leaveBytes(groupId, notice), signature)
 }
 

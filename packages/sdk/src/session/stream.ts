@@ -31,7 +31,7 @@ import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachabl
 import type { Effects } from './effects.ts'
 import { type ExpectedRelay, FORMS, type Position, type StreamNumber, type Way } from './io.ts'
 import { type Answerer, answerOpening, answerRefresh, challengeFault } from './opening.ts'
-import { hasSafeNumbers } from './numbers.ts'
+import { outOfBounds } from './fields.ts'
 import { Outgoing, type Parcel } from './outgoing.ts'
 import { PUSHES } from './pushes.ts'
 
@@ -258,8 +258,9 @@ export class SessionStream<Key> {
   }
 
   #envelope(message: ServerMessage): void {
-    if (hasSafeNumbers(message)) this.#message(message)
-    else this.#fail(brokenProtocol('it sent a number out of range'))
+    const fault = outOfBounds(message)
+    if (fault === undefined) this.#message(message)
+    else this.#fail(brokenProtocol(`it sent ${fault}`))
   }
 
   #pinged(payload: Uint8Array): void {

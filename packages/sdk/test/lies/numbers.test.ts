@@ -15,8 +15,8 @@ import { type Room, wired } from '../support/lying-room.ts'
 import { code, event, NAME } from '../support/test-system.ts'
 import { scene } from './scene.ts'
 
-/** Just beyond what JavaScript counts exactly, and the largest of the wire. */
-const TOO_LARGE = [2n ** 53n, 2n ** 64n - 1n]
+/** Just beyond what an agent takes, the last that JavaScript counts exactly, and the largest of the wire. */
+const TOO_LARGE = [2n ** 52n + 1n, 2n ** 53n - 1n, 2n ** 64n - 1n]
 
 /** What the relay tells bob, next in his log. */
 const LIES: Readonly<Record<string, (number: bigint, room: Room, bob: string, mallory: Insider) => ServerBody>> = {
@@ -26,6 +26,7 @@ const LIES: Readonly<Record<string, (number: bigint, room: Room, bob: string, ma
       channelId: randomBytes(16),
       name: 'acme/support/new',
       slot: 1n,
+      sender: randomBytes(32),
       welcome: { welcome: randomBytes(100) },
       position: { index: number, hash: randomBytes(32), slot: 2n },
     }),
@@ -82,7 +83,7 @@ test('a time beyond the calendar becomes the latest valid time', async (t) => {
   const { world, room, channels, ids } = await scene(t, [{}, {}])
   const mallory = await Insider.join(world.relay, channels[0])
   await world.agree(room, channels, ids)
-  world.relay.push(ids[1], LIES['the time of a message']!(2n ** 53n - 1n, room, ids[1], mallory))
+  world.relay.push(ids[1], LIES['the time of a message']!(2n ** 52n, room, ids[1], mallory))
   const { value } = await channels[1].envelopes().next()
   assert.equal(value?.time.toISOString(), '9999-12-31T23:59:59.999Z')
 })

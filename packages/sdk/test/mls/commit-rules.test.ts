@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MAX_MEMBERS } from '@static/protocol'
+import { ed25519, generateSignatureKeyPair } from '@static/node/ed25519'
+import { leaveBytes, MAX_MEMBERS } from '@static/protocol'
 import {
   checkCommit,
   type Declared,
+  isLeaveOf,
   type RuleCommit,
   type RuleGroup,
   type RuleLeaf,
@@ -30,6 +32,7 @@ function leaf(number: number, change: Partial<RuleLeaf> = {}): RuleLeaf {
 const idOf = ({ signatureKey }: RuleLeaf): Uint8Array => agentIdOf(signatureKey)
 const group: RuleGroup = {
   groupId: fill(16, 1),
+  epoch: 7n,
   owner: idOf(leaf(0)),
   leaves: [leaf(0), leaf(1), leaf(2)],
   parentKeys: [fill(32, 7)],
@@ -88,6 +91,8 @@ test('rules that other checks precede', () => {
   }
   const many = Array.from({ length: MAX_MEMBERS - 2 }, (_, at) => leaf(100 + at))
   assert.equal(checkCommit(group, add(...many), declared({ adds: many.map(idOf) })), 'group_full')
+  assert.equal(checkCommit({ ...group, epoch: 2n ** 52n }, byOwner, declared()), 'last_epoch')
+  assert.equal(typeof checkCommit({ ...group, epoch: 2n ** 52n - 1n }, byOwner, declared()), 'object')
   const fits = many.slice(1)
   assert.equal(typeof checkCommit(group, add(...fits), declared({ adds: fits.map(idOf) })), 'object')
 })
@@ -119,4 +124,19 @@ test('a declaration names each agent once', () => {
   assert.equal(typeof checkCommit(group, commit, declared({ removes: [id] })), 'object')
   assert.equal(checkCommit(group, commit, declared({ removes: [id, id] })), 'declaration_differs')
   assert.equal(checkCommit(group, commit, declared({ removes: [id], adds: [id] })), 'declaration_differs')
+})
+
+test('a leave notice names one or two keys of 32 bytes, one of them that of the leaf', () => {
+  const key = generateSignatureKeyPair()
+  const member = { signatureKey: key.publicKey, encryptionKey: fill(32, 5) }
+  const isLeave = (...leafKeys: Uint8Array[]): boolean => {
+    const signature = ed25519.signer(key)(leaveBytes(group.groupId, { slot: 4n, leafKeys }))
+    return isLeaveOf(group.groupId, member, { publicKey: key.publicKey, slot: 4n, leafKeys, signature })
+  }
+  assert.equal(isLeave(fill(32, 5)), true)
+  assert.equal(isLeave(fill(32, 6), fill(32, 5)), true)
+  assert.equal(isLeave(), false)
+  assert.equal(isLeave(fill(32, 6)), false)
+  assert.equal(isLeave(fill(32, 5), fill(32, 6), fill(32, 7)), false)
+  for (const length of [0, 17, 33]) assert.equal(isLeave(fill(32, 5), fill(length, 6)), false, `${length} bytes`)
 })

@@ -141,7 +141,8 @@ test('before the session is open no long envelope is accepted, afterwards a comm
   assert.ok(stage.ended.has(1))
   stage.advance(1000)
   stage.open(2)
-  stage.send(2, 0n, { case: 'deliverCommit', value: { commit: new Uint8Array(ENVELOPE_LIMITS.member) } })
+  const ids = { channelId: new Uint8Array(16), sender: new Uint8Array(32), messageId: new Uint8Array(16) }
+  stage.send(2, 0n, { case: 'deliverCommit', value: { ...ids, commit: new Uint8Array(ENVELOPE_LIMITS.member) } })
   assert.equal(stage.pushes.length, 1)
   assert.ok(!stage.ended.has(2))
 })

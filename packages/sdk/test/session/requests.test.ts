@@ -41,7 +41,7 @@ test('pushes and responses are reported in order of arrival', () => {
   stage.request('a')
   stage.send(1, 0n, { case: 'keyPackagesLow', value: { held: 2 } })
   stage.answer(1, DONE)
-  stage.send(1, 0n, { case: 'gap', value: {} })
+  stage.send(1, 0n, { case: 'gap', value: { channelId: new Uint8Array(16) } })
   assert.deepEqual(stage.taken(), ['push keyPackagesLow', 'a answered', 'push gap'])
 })
 

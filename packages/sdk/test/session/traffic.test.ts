@@ -5,7 +5,8 @@ import { BUCKETS } from '../../src/mls/index.ts'
 import { makeCell, UNIT_CELLS } from '@static/protocol'
 import { Stage } from './stage.ts'
 
-const DELIVERY = { case: 'deliverMessage', value: { channelId: new Uint8Array(16), index: 1n } } as const
+const IDS = { channelId: new Uint8Array(16), sender: new Uint8Array(32), messageId: new Uint8Array(16) }
+const DELIVERY = { case: 'deliverMessage', value: { ...IDS, index: 1n } } as const
 const POSITION = { channelId: new Uint8Array(16), index: 1n }
 
 test('a unit of cover is as long as the smallest message', () => {

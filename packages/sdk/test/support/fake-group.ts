@@ -28,16 +28,19 @@ export interface Pretence {
   readonly victim: Uint8Array
   /** The attacker, if it was somebody before. */
   readonly maker?: MlsAgent
+  /** The epoch that the Welcome leads to, instead of the third. */
+  readonly epoch?: bigint
 }
 
 /** The Welcome for the victim, and the attacker in its group. */
 export async function fakeGroup(pretence: Pretence): Promise<{ welcome: Uint8Array; mallory: MlsAgent }> {
-  const { channelId, name, owner, victim, maker: mallory = new MlsAgent('mallory') } = pretence
+  const { channelId, name, owner, victim, maker: mallory = new MlsAgent('mallory'), epoch = 3n } = pretence
   const { provider } = crypto
   const first = await makeKeyPackage(crypto, Buffer.from('first'), generateSignatureKeyPair(), Date.now())
   const second = await makeKeyPackage(crypto, mallory.identity, mallory.key, Date.now())
   const extensions = contextExtensions({ name, owner: owner?.agentId ?? mallory.agentId })
-  const made = await createGroup(channelId, first.publicPackage, first.privatePackage, extensions, provider, CONFIG)
+  const group = await createGroup(channelId, first.publicPackage, first.privatePackage, extensions, provider, CONFIG)
+  const made = { ...group, groupContext: { ...group.groupContext, epoch: epoch - 3n } }
   const added = await commit(made, [{ proposalType: 'add', add: { keyPackage: second.publicPackage } }])
   let state = await joinGroup(
     added.welcome!,

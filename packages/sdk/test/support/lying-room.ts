@@ -2,7 +2,7 @@
  * A channel at the lying relay. Every member has a view of its own: its own list of entries with its own indexes and its
  * own chain. What the relay shows to whom goes through that member's lie; without one the views are all the same.
  */
-import { create } from '@bufbuild/protobuf'
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { chainNext, chainStart, commitBody, fromHex, leaveBody, toHex } from '@static/protocol'
 import {
   ChannelStateSchema,
@@ -155,7 +155,7 @@ export class Room {
   }
 
   /** A notice that an agent has left. */
-  leave(sender: AgentId, notice: { publicKey: Uint8Array; slot: bigint; signature: Uint8Array }): number {
+  leave(sender: AgentId, notice: MessageInitShape<typeof LeaveNoticeSchema>): number {
     const value = create(DeliverLeaveSchema, {
       channelId: this.channelId,
       sender: fromHex(sender),

@@ -1,5 +1,12 @@
 /** Requests about commits: sending and rejecting them, and sending their Welcomes. */
-import { declarationBytes, MAX_MEMBERS, message, MESSAGE_ID_BYTES, rosterBytes } from '@static/protocol'
+import {
+  declarationBytes,
+  INVITE_ID_BYTES,
+  MAX_MEMBERS,
+  message,
+  MESSAGE_ID_BYTES,
+  rosterBytes,
+} from '@static/protocol'
 import {
   LiftBarResponseSchema,
   type LiftBarRequest,
@@ -26,7 +33,6 @@ import { accepted, actorOf, type ChannelContext } from './context.ts'
 const BACKOFF_MS = 150
 /** Period over which senders that lost are counted. */
 const CONTENTION_MS = 1000
-const INVITE_ID_BYTES = 16
 const MAX_TAG_BYTES = 32
 
 /** The commits of one node. */

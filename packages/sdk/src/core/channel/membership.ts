@@ -4,7 +4,7 @@
  * (turn.ts). Changes are made in memory and written at the end of the turn (channel-writer.ts); only then is anything
  * sent to the relay (`#written`).
  */
-import { type ChannelName, fromHex, parseChannelName, StaticError, toHex } from '@static/protocol'
+import { type ChannelName, fromHex, HASH_BYTES, parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Epoch, Joined } from '../../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
@@ -70,7 +70,11 @@ export class Membership implements ChannelView {
     this.owner = record.owner
     this.#history = new History(record.position, senders, chain)
     const unstorable = (cause: unknown): void => this.#unstorable(cause)
-    const writerHost = { record: () => this.#record(), written: () => this.#written(), unstorable }
+    const writerHost = {
+      record: () => this.#record(),
+      written: () => this.#turn.attempt(() => this.#written()),
+      unstorable,
+    }
     this.#writer = new ChannelWriter(context.journal, this, writerHost, record)
     this.#standing = new Standing(record, () => this.#writer.touch())
     this.#welcome = welcome
@@ -365,7 +369,10 @@ export class Membership implements ChannelView {
   /** Loads the group and the pending commit. If that fails, only this channel is broken, and it can be left. */
   #load({ record, epoch, pending }: StoredChannel): Pending | undefined {
     const { engine, key } = this.#context
+    const { hash } = record.position
     try {
+      if (epoch && hash.length !== HASH_BYTES)
+        throw StaticError.of('store_corrupt', `The stored chain hash has ${hash.length} bytes, not ${HASH_BYTES}.`)
       this.#group = epoch && GroupState.load(engine, epoch, key, record.epoch)
       return pending && loadPending(this.#context, pending)
     } catch (cause) {

@@ -6,7 +6,7 @@
 import type { ClientState, SecretTree } from 'ts-mls'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
 import { ed25519, type SignatureKeyPair, type Signer } from '@static/node/ed25519'
-import { StaticError } from '@static/protocol'
+import { MAX_NUMBER, StaticError } from '@static/protocol'
 import { concat, equal } from '../bytes.ts'
 import type { Group } from '../engine.ts'
 import type { Crypto } from '../key-package.ts'
@@ -112,6 +112,12 @@ export function decodeGroup(crypto: Crypto, bytes: Uint8Array, key: SignatureKey
     throw StaticError.of('store_corrupt', 'The stored state of a group is malformed.')
   if (!equal(own.leaf.signaturePublicKey, key.publicKey))
     throw StaticError.of('store_corrupt', 'The stored state of a group belongs to another agent.')
+  const { epoch } = stored.groupContext
+  if (epoch > MAX_NUMBER)
+    throw StaticError.of(
+      'store_corrupt',
+      `A stored group is in epoch ${epoch}; the last possible one is ${MAX_NUMBER}.`,
+    )
   return enclose(crypto, { ...stored, signaturePrivateKey: key.seed, clientConfig: CONFIG }, key)
 }
 

@@ -51,6 +51,7 @@ export function missingCapability(leaf: LeafNode, required: RequiredCapabilities
 export function ruleGroup({ groupContext, ratchetTree }: ClientState): RuleGroup {
   return {
     groupId: groupContext.groupId,
+    epoch: groupContext.epoch,
     owner: findContext(groupContext.extensions)?.owner,
     leaves: leavesOf(ratchetTree).map(({ leaf, node }) => ({ leaf, ...ruleLeaf(node, groupContext) })),
     parentKeys: ratchetTree.flatMap((node) => (node?.nodeType === 'parent' ? [node.parent.hpkePublicKey] : [])),

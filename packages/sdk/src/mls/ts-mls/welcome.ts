@@ -20,7 +20,7 @@ import { type LeafIndex, leafToNodeIndex, leafWidth, toLeafIndex } from 'ts-mls/
 import { firstCommonAncestor } from 'ts-mls/updatePath.js'
 import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
 import type { SignatureKeyPair } from '@static/node/ed25519'
-import { CHANNEL_ID_BYTES, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
+import { CHANNEL_ID_BYTES, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
 import { equal, keyOf } from '../bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
@@ -127,6 +127,8 @@ async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expecte
   if (owner === undefined) throw invalid(`The owner of the channel, ${toHex(context.owner)}, is not a member.`)
   if (members.length > MAX_MEMBERS)
     throw invalid(`The channel has ${members.length} members; the limit is ${MAX_MEMBERS}.`)
+  if (groupContext.epoch > MAX_NUMBER)
+    throw invalid(`The group is in epoch ${groupContext.epoch}; the last possible one is ${MAX_NUMBER}.`)
   const named = members.every(({ identity, founder }) => founder || isIdentity(identity))
   if (!named || new Set(members.map(({ identity }) => keyOf(identity))).size !== members.length)
     throw invalid('Members of the channel share an identity, or one has an invalid identity.')

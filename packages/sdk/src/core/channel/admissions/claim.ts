@@ -2,7 +2,7 @@
  * Claims (SPEC.md, 6.5): before a member adds agents by invites, it names both to the group. Each claim is an invite
  * id(16) and an agent id(32).
  */
-import { AGENT_ID_BYTES, toHex } from '@static/protocol'
+import { AGENT_ID_BYTES, INVITE_ID_BYTES, toHex } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 
 /** At most so many joiners are named by one frame, and so added by one commit. */
@@ -15,7 +15,6 @@ export interface Claim {
   readonly agent: AgentId
 }
 
-const INVITE_ID_BYTES = 16
 const CLAIM_BYTES: number = INVITE_ID_BYTES + AGENT_ID_BYTES
 
 /** Encodes claims. */

@@ -1,0 +1,68 @@
+/**
+ * Bounds of the fields in the relay's messages (SPEC.md, 3.1). Everything that a relay can send within them can be
+ * stored, counted on and signed: no part of the agent checks it again.
+ */
+import {
+  AGENT_ID_BYTES,
+  CHANNEL_ID_BYTES,
+  HASH_BYTES,
+  INVITE_ID_BYTES,
+  MAX_NUMBER,
+  MESSAGE_ID_BYTES,
+  PUBLIC_KEY_BYTES,
+  RECEIPT_BYTES,
+  SIGNATURE_BYTES,
+} from '@static/protocol'
+
+const MOST = BigInt(MAX_NUMBER)
+
+/** The lengths of bytes by the name of their field, in every message. Lists have items of this length. */
+const LENGTHS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    channelId: CHANNEL_ID_BYTES,
+    messageId: MESSAGE_ID_BYTES,
+    inviteId: INVITE_ID_BYTES,
+    agentId: AGENT_ID_BYTES,
+    sender: AGENT_ID_BYTES,
+    owner: AGENT_ID_BYTES,
+    adds: AGENT_ID_BYTES,
+    removes: AGENT_ID_BYTES,
+    undoneAdds: AGENT_ID_BYTES,
+    undoneRemoves: AGENT_ID_BYTES,
+    dropped: AGENT_ID_BYTES,
+    returned: AGENT_ID_BYTES,
+    hash: HASH_BYTES,
+    publicKey: PUBLIC_KEY_BYTES,
+    leafKeys: PUBLIC_KEY_BYTES,
+    signature: SIGNATURE_BYTES,
+    receipt: RECEIPT_BYTES,
+  }),
+)
+/** These are empty in some messages of an honest relay. */
+const OPTIONAL: ReadonlySet<string> = new Set(['agentId', 'owner', 'inviteId'])
+
+/** What is out of bounds in a message, if anything is. */
+export function outOfBounds(value: unknown, name = ''): string | undefined {
+  if (typeof value === 'bigint') return value > MOST ? `a number out of range, ${value} as ${name}` : undefined
+  if (typeof value !== 'object' || value === null) return undefined
+  if (value instanceof Uint8Array) return wrongLength(value.length, name)
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      const fault = outOfBounds(item, name)
+      if (fault !== undefined) return fault
+    }
+    return undefined
+  }
+  // Not by `Object.entries`: this runs for every message, and a list of its fields costs more than the check.
+  for (const field in value) {
+    const fault = outOfBounds((value as Record<string, unknown>)[field], field)
+    if (fault !== undefined) return fault
+  }
+  return undefined
+}
+
+function wrongLength(length: number, name: string): string | undefined {
+  const expected = LENGTHS.get(name)
+  if (expected === undefined || length === expected || (length === 0 && OPTIONAL.has(name))) return undefined
+  return `${length} bytes as ${name}, which has ${expected}`
+}
