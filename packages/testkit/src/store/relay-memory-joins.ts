@@ -67,13 +67,12 @@ export class MemoryJoinRows implements JoinRows {
   }
 
   beyond(queue: JoinQueue, kept: number): readonly JoinKey[] {
-    return this.#headers((join) => join.queue === queue)
-      .toReversed()
-      .slice(kept)
+    const all = this.#headers((join) => join.queue === queue)
+    return all.slice(0, Math.max(0, all.length - kept))
   }
 
-  forInvite(queue: JoinQueue, invite: string): readonly JoinKey[] {
-    return this.#headers((join) => join.queue === queue && join.invite === invite)
+  forInvites(queue: JoinQueue, invites: readonly string[]): readonly JoinKey[] {
+    return this.#headers((join) => join.queue === queue && invites.includes(join.invite))
   }
 
   ofAgent(channel: ChannelId, agent: AgentId): readonly JoinKey[] {

@@ -2,7 +2,7 @@
 import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
 import { whyEnded } from './invite-uses.ts'
-import { queueOfInvite, refuseInvite } from './joins.ts'
+import { queueOfInvite, refuseInvites } from './joins.ts'
 import { onRoster } from './state.ts'
 import { isWelcomed } from './welcomed.ts'
 
@@ -36,10 +36,9 @@ export function registerInvite(context: Context, request: StoreRequest<'register
   }
   noteAction(context, actor, channel)
   rows.invites.put({ ...invite, agent: actor.agent, uses: 0, revoked: false })
-  for (const id of rows.invites.dropEnded(channel, now, maxInvites + MAX_ENDED)) {
-    // Those for the owner expire soon.
-    refuseInvite(context, channel.id, id, 'invite_used_up')
-  }
+  const dropped = rows.invites.dropEnded(channel, now, maxInvites + MAX_ENDED)
+  // Those for the owner expire soon.
+  refuseInvites(context, channel.id, dropped, 'invite_used_up')
   return { done: true }
 }
 
@@ -49,7 +48,7 @@ export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<
   const invite = rows.invites.get(id)
   if (invite?.agent !== agent) return refuse('not_found')
   if (!invite.revoked) rows.invites.put({ ...invite, revoked: true, expiresAt: Math.min(invite.expiresAt, now) })
-  refuseInvite(context, queueOfInvite(invite), id, 'invite_revoked')
+  refuseInvites(context, queueOfInvite(invite), [id], 'invite_revoked')
   return { done: true }
 }
 

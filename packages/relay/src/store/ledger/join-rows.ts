@@ -50,10 +50,10 @@ export interface JoinRows {
   weight(queue: JoinQueue, now: Time, invite?: string): JoinWeight
   /** The same for each invite. */
   weights(queue: JoinQueue, now: Time): ReadonlyMap<string, JoinWeight>
-  /** The requests of a queue except for the newest `kept`. Expired ones count too. */
+  /** The requests of a queue except for the newest `kept`, oldest first. Expired ones count too. */
   beyond(queue: JoinQueue, kept: number): readonly JoinKey[]
-  /** The requests for an invite in a queue, oldest first; of an agent to join a channel; of all to join a channel. */
-  forInvite(queue: JoinQueue, invite: string): readonly JoinKey[]
+  /** The requests for invites in a queue, oldest first; of an agent to join a channel; of all to join a channel. */
+  forInvites(queue: JoinQueue, invites: readonly string[]): readonly JoinKey[]
   ofAgent(channel: ChannelId, agent: AgentId): readonly JoinKey[]
   inChannel(channel: ChannelId): readonly JoinKey[]
   /** Stores a request as the newest of its queue. There must be none of this agent for this invite. */

@@ -82,7 +82,7 @@ function makeRoom(
   const ended = invites.usedUp(channel).filter((id) => weights.has(id))
   const freed = ended.reduce((sum, id) => sum + cost(weights.get(id) ?? NOTHING), 0)
   if (freed < lacking) return false
-  for (const id of ended) refuseInvite(context, channel, id, 'invite_used_up')
+  refuseInvites(context, channel, ended, 'invite_used_up')
   return true
 }
 
@@ -138,9 +138,9 @@ export function queueOfInvite({ agent, channel, members }: Invite): JoinQueue {
   return members ? channel : agent
 }
 
-/** Refuses the join requests for an invite. */
-export function refuseInvite(context: Context, queue: JoinQueue, invite: string, code: string): void {
-  refuseJoins(context, context.rows.transient.joins.forInvite(queue, invite), code)
+/** Refuses the join requests for invites. */
+export function refuseInvites(context: Context, queue: JoinQueue, invites: readonly string[], code: string): void {
+  if (invites.length > 0) refuseJoins(context, context.rows.transient.joins.forInvites(queue, invites), code)
 }
 
 /** Refuses the join requests for a channel that is deleted. */

@@ -32,11 +32,13 @@ export class Stale extends Error {
 /** Fetched rows by key. */
 export class Facts {
   readonly #known = new Map<string, unknown>()
+  /** What is being fetched: several calls of a batch may miss the same. */
+  readonly #asked = new Map<string, Promise<unknown>>()
 
   /** Throws `Missing` if it was not fetched. */
   need<Fact>(key: string, fetch: () => Promise<Fact>): Fact {
     if (this.#known.has(key)) return this.#known.get(key) as Fact
-    throw new Missing(async () => this.#known.set(key, await fetch()))
+    throw new Missing(() => this.#fetch(key, fetch))
   }
 
   has(key: string): boolean {
@@ -53,6 +55,17 @@ export class Facts {
 
   clear(): void {
     this.#known.clear()
+    this.#asked.clear()
+  }
+
+  #fetch(key: string, fetch: () => Promise<unknown>): Promise<unknown> {
+    const asked = this.#asked.get(key)
+    if (asked) return asked
+    const fetched = fetch()
+      .then((fact) => this.#known.set(key, fact))
+      .finally(() => this.#asked.delete(key))
+    this.#asked.set(key, fetched)
+    return fetched
   }
 }
 

@@ -31,8 +31,10 @@ export const JOIN_SQL = {
   weight: `SELECT ${WEIGHT} WHERE queue = ? AND until > ?`,
   weightFor: `SELECT ${WEIGHT} WHERE queue = ? AND until > ? AND invite = ?`,
   weights: `SELECT invite, ${WEIGHT} WHERE queue = ? AND until > ? GROUP BY invite`,
-  beyond: 'SELECT invite, agent FROM joins WHERE queue = ? ORDER BY number DESC LIMIT -1 OFFSET ?',
-  forInvite: 'SELECT invite, agent FROM joins INDEXED BY joins_weight WHERE queue = ? AND invite = ? ORDER BY number',
+  beyond: `SELECT invite, agent FROM joins WHERE queue = ?1 ORDER BY number
+    LIMIT max(0, (SELECT count(*) FROM joins INDEXED BY joins_of WHERE queue = ?1) - ?2)`,
+  forInvites: `SELECT invite, agent FROM joins INDEXED BY joins_weight
+    WHERE queue = ? AND invite IN (SELECT value FROM json_each(?)) ORDER BY number`,
   ofAgent: 'SELECT invite, agent FROM joins WHERE channel = ? AND agent = ? ORDER BY number',
   inChannel: 'SELECT invite, agent FROM joins INDEXED BY joins_in WHERE channel = ? ORDER BY queue, number',
   put: 'INSERT INTO joins (channel, until, queue, invite, agent, box, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)',
@@ -96,8 +98,8 @@ export class SqliteJoinRows implements JoinRows {
     return this.#keys('beyond', fromHex(queue), kept)
   }
 
-  forInvite(queue: JoinQueue, invite: string): readonly JoinKey[] {
-    return this.#keys('forInvite', fromHex(queue), invite)
+  forInvites(queue: JoinQueue, invites: readonly string[]): readonly JoinKey[] {
+    return this.#keys('forInvites', fromHex(queue), JSON.stringify(invites))
   }
 
   ofAgent(channel: ChannelId, agent: AgentId): readonly JoinKey[] {
@@ -124,7 +126,7 @@ export class SqliteJoinRows implements JoinRows {
   }
 
   #keys(
-    name: 'beyond' | 'forInvite' | 'ofAgent' | 'inChannel',
+    name: 'beyond' | 'forInvites' | 'ofAgent' | 'inChannel',
     ...values: readonly SQLInputValue[]
   ): readonly JoinKey[] {
     const rows = this.#statements[name].all(...values) as unknown as [string, Uint8Array][]

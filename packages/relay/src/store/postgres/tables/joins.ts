@@ -29,15 +29,19 @@ const PLACE = 'WHERE channel = $1 AND queue = $2 AND until > $3'
 const RESERVE = statement(`SELECT nextval(pg_get_serial_sequence('joins', 'number')) FROM generate_series(1, $1::int)`)
 const GET = statement(`${HEADER} WHERE (invite, agent) IN (SELECT * FROM unnest($1::text[], $2::bytea[]))`)
 const AFTER = statement(`${HEADER} ${PLACE} AND number > $4 ORDER BY number LIMIT $5`)
-const NUMBERS = statement(`SELECT number FROM joins ${PLACE} AND number <= $4 ORDER BY number`)
+// One row, because each row of a result takes longer than its number.
+const NUMBERS = statement(
+  `SELECT coalesce(json_agg(number ORDER BY number), '[]') FROM joins ${PLACE} AND number <= $4`,
+)
 const BOXES = statement(
   'SELECT number, queue, invite, agent, box, checksum FROM joins WHERE number = ANY($1::bigint[])',
 )
 const WEIGH = statement(`SELECT ${WEIGHT}`)
 const WEIGH_FOR = statement(`SELECT ${WEIGHT} AND invite = $3`)
 const WEIGHTS = statement(`SELECT invite, ${WEIGHT} GROUP BY invite`)
-const BEYOND = statement(`${HEADER} WHERE queue = $1 ORDER BY number DESC OFFSET $2`)
-const FOR_INVITE = statement(`${HEADER} WHERE queue = $1 AND invite = $2 ORDER BY number`)
+const TOTAL = statement('SELECT count(*) FROM joins WHERE queue = $1')
+const OLDEST = statement(`${HEADER} WHERE queue = $1 ORDER BY number LIMIT $2`)
+const FOR_INVITES = statement(`${HEADER} WHERE queue = $1 AND invite = ANY($2::text[]) ORDER BY number`)
 const OF_AGENT = statement(`${HEADER} WHERE channel = $1 AND agent = $2 ORDER BY number`)
 const IN_CHANNEL = statement(`${HEADER} WHERE channel = $1 ORDER BY queue, number`)
 const PUT = statement(`INSERT INTO joins (number, channel, until, queue, invite, agent, box, checksum)
@@ -54,10 +58,9 @@ interface NewJoin extends JoinHeader {
 }
 
 /** A sum of stored rows. */
-interface Weighed {
+interface Weighed extends JoinWeight {
   /** Requests that had expired by then are not in it. Later calls of the batch take it as it is. */
   readonly now: Time
-  readonly weight: JoinWeight
 }
 
 /** The join requests of a transaction. */
@@ -107,7 +110,7 @@ export class JoinTable implements JoinRows, Table {
   after(place: JoinPlace, after: number, limit: number): readonly JoinHeader[] {
     const { queue, channel, now } = place
     // The rows that the batch deletes may be among the first.
-    const most = limit + this.#dropped.size
+    const most = limit + rounded(this.#dropped.size)
     const values = [bytea(channel), bytea(queue), now, after, most]
     const rows = this.#headers(`after ${channel} ${queue} ${now} ${after} ${most}`, AFTER, values)
     const own = this.#own((join) => isIn(join, place) && join.number > after)
@@ -116,11 +119,11 @@ export class JoinTable implements JoinRows, Table {
 
   numbers(place: JoinPlace, through: number): readonly number[] {
     const { queue, channel, now } = place
-    const rows = this.#facts.need(`numbers ${channel} ${queue} ${now} ${through}`, () =>
+    const [[numbers] = []] = this.#facts.need(`numbers ${channel} ${queue} ${now} ${through}`, () =>
       ask(this.#transaction, NUMBERS, [bytea(channel), bytea(queue), now, through]),
     )
     const dropped = new Set([...this.#dropped.values()].map(({ number }) => number))
-    const stored = rows.map(([number]) => number as number).filter((number) => !dropped.has(number))
+    const stored = (numbers as number[]).filter((number) => !dropped.has(number))
     const own = this.#own((join) => isIn(join, place) && join.number <= through)
     return [...stored, ...own.map(({ number }) => number)]
   }
@@ -148,39 +151,47 @@ export class JoinTable implements JoinRows, Table {
         ? ask(this.#transaction, WEIGH, values)
         : ask(this.#transaction, WEIGH_FOR, [...values, invite]))
       const [count, bytes] = row as [number, number]
-      return { now, weight: { count, bytes } }
+      return { now, count, bytes }
     })
-    return this.#adjusted(weighed, (join) => join.queue === queue && (invite === undefined || join.invite === invite))
+    const isFor = (join: JoinHeader): boolean => invite === undefined || join.invite === invite
+    const isCounted = (join: JoinHeader): boolean => join.queue === queue && join.until > weighed.now && isFor(join)
+    const { added, dropped } = this.#changes(isCounted)
+    return {
+      count: weighed.count + added.length - dropped.length,
+      bytes: weighed.bytes + sizeOf(added) - sizeOf(dropped),
+    }
   }
 
   weights(queue: JoinQueue, now: Time): ReadonlyMap<string, JoinWeight> {
     const fact = this.#facts.need(`weights ${queue}`, async () => {
       return { now, rows: await ask(this.#transaction, WEIGHTS, [bytea(queue), now]) }
     })
-    const stored = new Map((fact.rows as [string, number, number][]).map(([invite, ...weight]) => [invite, weight]))
-    const own = this.#own((join) => join.queue === queue).map(({ invite }) => invite)
-    const weights = [...new Set([...stored.keys(), ...own])].map((invite): [string, JoinWeight] => {
-      const [count, bytes] = stored.get(invite) ?? [0, 0]
-      const weighed = { now: fact.now, weight: { count, bytes } }
-      return [invite, this.#adjusted(weighed, (join) => join.queue === queue && join.invite === invite)]
-    })
-    return new Map(weights.filter(([, { count }]) => count > 0))
+    const weights = new Map((fact.rows as [string, number, number][]).map(([invite, ...sums]) => [invite, sums]))
+    const add = ({ invite, size }: JoinHeader, sign: number): void => {
+      const [count, bytes] = weights.get(invite) ?? [0, 0]
+      weights.set(invite, [count + sign, bytes + sign * size])
+    }
+    const { added, dropped } = this.#changes((join) => join.queue === queue && join.until > fact.now)
+    for (const join of added) add(join, 1)
+    for (const join of dropped) add(join, -1)
+    const left = [...weights].filter(([, [count]]) => count > 0)
+    return new Map(left.map(([invite, [count, bytes]]) => [invite, { count, bytes }]))
   }
 
   beyond(queue: JoinQueue, kept: number): readonly JoinKey[] {
-    const own = this.#own((join) => join.queue === queue).toReversed()
-    const skipped = Math.max(0, kept - own.length)
-    const key = `beyond ${queue} ${skipped}`
-    const rows = this.#facts.need(key, () => ask(this.#transaction, BEYOND, [bytea(queue), skipped])) as HeaderRow[]
-    const newest = rows[0]?.[0] ?? 0
-    // Those of the skipped rows that the batch has deleted are not kept, so as many others are.
-    const gone = [...this.#dropped.values()].filter((join) => join.queue === queue && join.number > newest).length
-    return [...own.slice(kept), ...this.#left(rows).slice(gone)]
+    const [[total] = []] = this.#facts.need(`total ${queue}`, () => ask(this.#transaction, TOTAL, [bytea(queue)]))
+    const { added, dropped } = this.#changes((join) => join.queue === queue)
+    const excess = (total as number) + added.length - dropped.length - kept
+    if (excess <= 0) return []
+    const most = rounded(excess + dropped.length)
+    const stored = this.#headers(`oldest ${queue} ${most}`, OLDEST, [bytea(queue), most])
+    return [...stored, ...added].slice(0, excess)
   }
 
-  forInvite(queue: JoinQueue, invite: string): readonly JoinKey[] {
-    const stored = this.#headers(`for ${queue} ${invite}`, FOR_INVITE, [bytea(queue), invite])
-    return [...stored, ...this.#own((join) => join.queue === queue && join.invite === invite)]
+  forInvites(queue: JoinQueue, invites: readonly string[]): readonly JoinKey[] {
+    const fact = `for ${queue} ${invites.join(' ')}`
+    const stored = this.#headers(fact, FOR_INVITES, [bytea(queue), invites])
+    return [...stored, ...this.#own((join) => join.queue === queue && invites.includes(join.invite))]
   }
 
   ofAgent(channel: ChannelId, agent: AgentId): readonly JoinKey[] {
@@ -250,12 +261,8 @@ export class JoinTable implements JoinRows, Table {
     return headers
   }
 
-  /** A sum of stored rows after the changes of the batch. */
-  #adjusted({ now, weight: { count, bytes } }: Weighed, isMeant: (join: JoinHeader) => boolean): JoinWeight {
-    const isCounted = (join: JoinHeader): boolean => join.until > now && isMeant(join)
-    const added = this.#own(isCounted)
-    const dropped = [...this.#dropped.values()].filter(isCounted)
-    return { count: count + added.length - dropped.length, bytes: bytes + sizeOf(added) - sizeOf(dropped) }
+  #changes(isMeant: (join: JoinHeader) => boolean): Readonly<Record<'added' | 'dropped', readonly JoinHeader[]>> {
+    return { added: this.#own(isMeant), dropped: [...this.#dropped.values()].filter(isMeant) }
   }
 }
 
@@ -269,6 +276,11 @@ function rowOf({ number, queue, invite, channel, agent, box, until }: NewJoin): 
 
 function columnsOf(keys: readonly JoinKey[]): [string[], Buffer[]] {
   return [keys.map(({ invite }) => invite), keys.map(({ agent }) => bytea(agent))]
+}
+
+/** Up to a power of two: a batch whose calls ask for one row more each time would be decided again for each of them. */
+function rounded(rows: number): number {
+  return rows === 0 ? 0 : 2 ** Math.ceil(Math.log2(rows))
 }
 
 function sizeOf(joins: readonly JoinHeader[]): number {
