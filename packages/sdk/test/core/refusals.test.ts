@@ -220,6 +220,38 @@ test('a refused message and a lost session: messages that may have arrived are n
   assert.deepEqual([bob.membership.failure, bob.view], [undefined, alice.view])
 })
 
+for (const [first, second] of [
+  ['unavailable', 'quota_exceeded'],
+  ['unavailable', 'too_large'],
+  ['rate_limited', 'quota_exceeded'],
+] as const) {
+  test(`a message that is stored, and answered with ${first}, is not given up because the next one is ${second}`, async () => {
+    const stage = await Stage.start(['alice', 'bob'])
+    const [alice, bob] = [stage.player('alice'), stage.player('bob')]
+    const one = fate(alice.sendAlone('one'))
+    const two = fate(alice.send('two'))
+    await written(alice)
+    const [stored, refused] = alice.requests.splice(0)
+    assert.ok(stored && refused?.body.case === 'sendMessage')
+    const refusedId = toHex(refused.body.value.messageId)
+    stage.refuse = (player, body) => {
+      const isIt = body.case === 'sendMessage' && toHex(body.value.messageId) === refusedId
+      return isIt ? inTurn(stage, player, body, { code: second }) : undefined
+    }
+    // The entry comes later than both answers.
+    alice.online = false
+    assert.equal(stage.handle(alice, stored.body).type, 'answered')
+    stored.done({ type: 'refused', error: create(ErrorSchema, { code: first, retryAfterMs: 1000 }) })
+    refused.done(stage.handle(alice, refused.body))
+    await stage.advance(5000, 1000)
+    alice.online = true
+    await stage.settle()
+    assert.deepEqual([await one, await two], ['ok', second])
+    assert.deepEqual(await bob.take(), ['one'])
+    assert.deepEqual([alice.membership.failure, bob.view], [undefined, alice.view])
+  })
+}
+
 test('a full inbox is reported; calls that need more entries fail with queue_full; after reading, everything continues', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]

@@ -31,6 +31,8 @@ export interface Outgoing {
   state: 'new' | 'stored' | 'sent' | 'refused' | 'failed' | 'done'
   /** Why it failed. */
   error: StaticError | undefined
+  /** The relay has refused it without looking for it, so it may have stored it before. */
+  mayBeStored: boolean
   /** Undefined after a restart, when no caller is waiting. */
   readonly sending: Sending | undefined
 }
@@ -55,7 +57,7 @@ export class Outbox {
 
   constructor(id: ChannelId, unanswered: readonly OutboxRecord[] = [], answered: readonly AnsweredRecord[] = []) {
     this.#id = id
-    this.#unanswered = unanswered.map((record) => ({ record, state: 'stored', error: undefined, sending: undefined }))
+    this.#unanswered = unanswered.map((record) => outgoingOf(record, 'stored', undefined))
     this.#answered = [...answered]
     this.#bytes = unanswered.reduce((sum, { ciphertext }) => sum + ciphertext.length, 0)
   }
@@ -80,7 +82,7 @@ export class Outbox {
 
   /** Adds a new message. */
   add(record: OutboxRecord, sending: Sending | undefined): void {
-    this.#unanswered.push({ record, state: 'new', error: undefined, sending })
+    this.#unanswered.push(outgoingOf(record, 'new', sending))
     this.#bytes += record.ciphertext.length
     this.#changes.push({ type: 'putOutbox', id: this.#id, record })
   }
@@ -112,7 +114,14 @@ export class Outbox {
     if (message.state === 'done') return
     message.state = error === undefined ? 'refused' : 'failed'
     message.error = error
+    message.mayBeStored = false
     this.#stalled = true
+  }
+
+  /** The relay takes nothing now. */
+  defer(message: Outgoing): void {
+    this.refuse(message, undefined)
+    message.mayBeStored = true
   }
 
   /** Refuses all unanswered messages for the same reason. */
@@ -221,4 +230,8 @@ export class Outbox {
     if (this.#unanswered[0] === message) this.#unanswered.shift()
     else this.#unanswered = this.#unanswered.filter((other) => other !== message)
   }
+}
+
+function outgoingOf(record: OutboxRecord, state: Outgoing['state'], sending: Sending | undefined): Outgoing {
+  return { record, state, error: undefined, mayBeStored: false, sending }
 }

@@ -314,7 +314,7 @@ export class Sender {
       }
       case 'unavailable':
       case 'rate_limited':
-        this.#outbox.refuse(message, undefined)
+        this.#outbox.defer(message)
         this.#refusal = refusalError(refusal)
         this.#waitFor(retryDelay(refusal.retryAfterMs))
         return
@@ -347,6 +347,14 @@ export class Sender {
 
   /** Sends refused messages again once all answers have arrived, encrypted again if necessary. */
   #recover(group: GroupState, rekeyFailure: StaticError | undefined): void {
+    const { slot } = this.#channel.history.position
+    // Sent again as it is, before another's refusal ends it or it gets another ciphertext. If the log has come to a later
+    // slot without it, the relay does not have it.
+    if (this.#outbox.unanswered.some(({ mayBeStored, record }) => mayBeStored && record.slot === slot)) {
+      this.#blockedBy = undefined
+      this.#outbox.lose()
+      return this.#host.touch()
+    }
     const isExhausted = this.burnt >= MOST_BURNT
     // They can be encrypted again with new keys.
     if (isExhausted && !this.#blockedBy && !rekeyFailure) return
@@ -354,7 +362,6 @@ export class Sender {
     else if (isExhausted && rekeyFailure) this.#outbox.refuseAll(exhausted(this.burnt, rekeyFailure))
     this.#blockedBy = undefined
     const { unanswered } = this.#outbox
-    const { slot } = this.#channel.history.position
     const [first] = unanswered
     const sameBytes = unanswered.every(({ state, record }) => state !== 'failed' && record.slot === slot)
     if (first === undefined || sameBytes) {
