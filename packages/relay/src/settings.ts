@@ -53,7 +53,7 @@ export interface Settings {
     readonly joinsPerMinute: number
     /** Polls for join requests. */
     readonly pollsPerMinute: number
-    /** Registrations and revocations of invites. */
+    /** Registrations and revocations of invites; as many answers to joiners, counted apart. */
     readonly invitesPerMinute: number
     readonly uploadsPerMinute: number
     /** Channels that an agent may resume. */
