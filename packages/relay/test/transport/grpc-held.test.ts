@@ -1,10 +1,16 @@
 /** What the port holds for callers that do not finish their requests, or do not read their answers. */
 import assert from 'node:assert/strict'
-import { type ClientHttp2Stream, constants } from 'node:http2'
+import { once } from 'node:events'
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
 import { test } from 'node:test'
+import { create } from '@bufbuild/protobuf'
 import { frameMessage } from '@static/protocol'
-import type { GrpcClient } from '@static/testkit/agent/grpc-client'
-import { STRANGER, startGrpcBench } from '../support/grpc-fakes.ts'
+import { GetChallengeRequestSchema, GetChallengeResponseSchema, ServerMessageSchema } from '@static/protocol/relay'
+import { connectGrpc, type GrpcClient } from '@static/testkit/agent/grpc-client'
+import { CALL_BYTES } from '../../src/transport/http2/budget.ts'
+import { type GrpcBench, STRANGER, startGrpcBench } from '../support/grpc-fakes.ts'
+import { Gauge } from '../support/grpc-gauge.ts'
+import { ask } from '../support/grpc-http.ts'
 
 const RESOURCE_EXHAUSTED = '8'
 
@@ -28,7 +34,7 @@ async function statusOf(stream: ClientHttp2Stream): Promise<unknown> {
 }
 
 test('bodies of native subscriptions count towards the budget of an address, and are released', async () => {
-  await using bench = await startGrpcBench({ limits: { bodyBytesPerAddress: 100_000 } })
+  await using bench = await startGrpcBench({ limits: { bodyBytesPerAddress: 170_000 } })
   const client = await bench.connect()
   const holding = subscribe(client, 'token', 60_000)
   const endsSoonWith = async (status: string): Promise<void> => {
@@ -56,3 +62,158 @@ test('a native subscription of a stranger may be as long as any of its requests,
   known.end('x')
   assert.equal(await statusOf(known), '3')
 })
+
+/** The most calls without bytes that one address may hold. */
+const MOST_CALLS = 8
+const LIMITS = { bodyBytesPerAddress: MOST_CALLS * CALL_BYTES, bodyMs: 600_000, closeMs: 600_000 }
+const CALLS = 40
+const PATH = '/static.relay.v1.Relay/GetChallenge'
+
+async function benchOfChallenges(): Promise<GrpcBench> {
+  const bench = await startGrpcBench({ limits: LIMITS })
+  bench.calls.answer = () => ({ case: 'getChallenge', value: {} })
+  return bench
+}
+
+function refuseSubscriptions({ calls }: GrpcBench): void {
+  calls.subscribe = (_peer, _message, sink) => {
+    sink.write(create(ServerMessageSchema, { body: { case: 'error', value: { code: 'auth_failed' } } }))
+    return { room: () => {}, close: () => {} }
+  }
+}
+
+/** A connection that takes no bytes of any answer. */
+async function deafConnection({ transport, ca }: GrpcBench): Promise<Disposable & { session: ClientHttp2Session }> {
+  const session = connect(`https://localhost:${transport.port}`, { ca, settings: { initialWindowSize: 0 } })
+  session.on('error', () => {})
+  await once(session, 'remoteSettings')
+  return { session, [Symbol.dispose]: () => session.destroy() }
+}
+
+/** Calls that are made at once: how many began to be answered, how many are over, and with which codes. */
+class Burst {
+  readonly answered: Gauge = new Gauge()
+  readonly closed: Gauge = new Gauge()
+  readonly codes: (number | undefined)[] = []
+
+  constructor(session: ClientHttp2Session, count: number, headers: Record<string, string>, body: string | Uint8Array) {
+    for (let call = 0; call < count; call++) {
+      const stream = session.request(
+        { ':method': 'POST', te: 'trailers', ...headers },
+        { endStream: body.length === 0 },
+      )
+      stream.on('error', () => {})
+      stream.on('response', () => this.answered.add(1))
+      stream.resume()
+      stream.on('close', () => {
+        this.codes.push(stream.rstCode)
+        this.closed.add(1)
+      })
+      if (body.length > 0) stream.end(body)
+    }
+  }
+
+  /** Resolves when as many calls are answered and not read as may be, and all others were cut off. */
+  async holds(most: number): Promise<void> {
+    await Promise.race([this.closed.reaches(CALLS - most), this.answered.reaches(most + 1)])
+    await this.answered.reaches(most)
+    assert.deepEqual([this.closed.value, this.answered.value], [CALLS - most, most])
+    assert.deepEqual(new Set(this.codes), new Set([constants.NGHTTP2_ENHANCE_YOUR_CALM]))
+  }
+}
+
+const EMPTY = frameMessage(new Uint8Array())
+const SUBSCRIBE = '/static.relay.v1.Relay/Subscribe'
+type Form = readonly [headers: Record<string, string>, body: string | Uint8Array]
+const GRPC: Form = [{ ':path': PATH, 'content-type': 'application/grpc' }, EMPTY]
+/** Calls whose answers have bytes: these take the place of one more call. */
+const CALL_FORMS: Record<string, Form> = {
+  gRPC: GRPC,
+  'gRPC-Web': [{ ':path': PATH, 'content-type': 'application/grpc-web+proto' }, EMPTY],
+  Connect: [{ ':path': PATH, 'content-type': 'application/json' }, '{}'],
+  'the health service': [{ ':path': '/grpc.health.v1.Health/Check', 'content-type': 'application/json' }, '{}'],
+  'a body that is no request': [{ ':path': PATH, 'content-type': 'application/json' }, '['],
+  'a refused subscription': [
+    { ':path': SUBSCRIBE, 'content-type': 'application/connect+json' },
+    frameMessage(Buffer.from('{}')),
+  ],
+}
+
+for (const [form, [headers, body]] of Object.entries(CALL_FORMS)) {
+  test(`answers that are not read are few for each address: ${form}`, { timeout: 30_000 }, async () => {
+    await using bench = await benchOfChallenges()
+    refuseSubscriptions(bench)
+    using deaf = await deafConnection(bench)
+    const burst = new Burst(deaf.session, CALLS, headers, body)
+    const most = MOST_CALLS - 1
+    await burst.holds(most)
+    // Others are served, and so is this address once it reads: what it was given before is still there.
+    const other = { host: '127.0.0.1', port: bench.transport.port, ca: bench.ca, localAddress: '127.0.0.2' }
+    const client = await connectGrpc(other)
+    await client.unary('GetChallenge', GetChallengeRequestSchema, {}, GetChallengeResponseSchema)
+    await client.close()
+    deaf.session.settings({ initialWindowSize: 65_535 })
+    await burst.closed.reaches(CALLS)
+    assert.equal(burst.codes.filter((code) => code === constants.NGHTTP2_NO_ERROR).length, most)
+    assert.equal((await ask(bench, '2', 'POST', PATH, { 'content-type': 'application/json' }, '{}')).status, 200)
+    assert.deepEqual(bench.failures, [])
+  })
+}
+
+test('refusals of native subscriptions that are not read are few for each address', { timeout: 30_000 }, async () => {
+  await using bench = await benchOfChallenges()
+  refuseSubscriptions(bench)
+  using deaf = await deafConnection(bench)
+  const burst = new Burst(deaf.session, CALLS, { ':path': SUBSCRIBE, 'content-type': 'application/grpc' }, EMPTY)
+  await burst.closed.reaches(CALLS - MOST_CALLS)
+})
+
+test('answers on unknown paths that are not read are few for each address', { timeout: 30_000 }, async () => {
+  await using bench = await benchOfChallenges()
+  using deaf = await deafConnection(bench)
+  const burst = new Burst(deaf.session, CALLS, { ':path': '/nowhere' }, '{}')
+  await burst.holds(MOST_CALLS)
+})
+
+test('answers that are not read count by their bytes', { timeout: 30_000 }, async () => {
+  await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: 1 << 20 } })
+  bench.calls.answer = () => ({ case: 'createChannel', value: { welcome: new Uint8Array(200_000) } })
+  using deaf = await deafConnection(bench)
+  const headers = { ':path': '/static.relay.v1.Relay/CreateChannel', 'content-type': 'application/grpc' }
+  const burst = new Burst(deaf.session, CALLS, headers, EMPTY)
+  await burst.holds(4)
+})
+
+test(
+  'health checks beyond the limit are answered, with nothing that can be left unread',
+  { timeout: 30_000 },
+  async () => {
+    await using bench = await benchOfChallenges()
+    using deaf = await deafConnection(bench)
+    const burst = new Burst(deaf.session, CALLS, { ':method': 'GET', ':path': '/health' }, '')
+    await burst.closed.reaches(CALLS - MOST_CALLS)
+    await burst.answered.reaches(CALLS)
+    assert.deepEqual([burst.closed.value, new Set(burst.codes)], [CALLS - MOST_CALLS, new Set([0])])
+  },
+)
+
+test(
+  'any number of calls can be made at once, and wait for their answers, by who reads them',
+  { timeout: 30_000 },
+  async () => {
+    await using bench = await benchOfChallenges()
+    const client = await bench.connect()
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const waiting = new Gauge()
+    bench.calls.answer = async () => {
+      waiting.add(1)
+      await promise
+      return { case: 'getChallenge', value: {} }
+    }
+    const burst = new Burst(client.session, CALLS, ...GRPC)
+    await waiting.reaches(CALLS)
+    resolve()
+    await burst.closed.reaches(CALLS)
+    assert.deepEqual(burst.codes, Array<number>(CALLS).fill(0))
+  },
+)

@@ -268,7 +268,7 @@ test('missing bodies time out', async () => {
 
 test('bodies have a budget in total and per address, which is released', async () => {
   for (const limit of ['bodyBytes', 'bodyBytesPerAddress']) {
-    await using bench = await startGrpcBench({ limits: { [limit]: 100_000, closeMs: 100 } })
+    await using bench = await startGrpcBench({ limits: { [limit]: 170_000, closeMs: 100 } })
     bench.calls.answer = () => ({ case: 'sendMessage', value: {} })
     const headers = { 'content-type': 'application/json', 'static-session': 'token' }
     const path = '/static.relay.v1.Relay/SendMessage'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Socket } from 'node:net'
 import { test } from 'node:test'
-import { BodyBudget } from '../../src/transport/grpc/unary/body.ts'
+import { CallBudget, type Holding } from '../../src/transport/http2/budget.ts'
 import { Connections, HTTP2_LIMITS } from '../../src/transport/http2/limits.ts'
 
 /** A socket that is connected to this address, as far as limits can see. */
@@ -23,11 +23,48 @@ test('TCP connections of a /48 count as those of 16 addresses', () => {
   connections.destroy()
 })
 
-test('the request bodies of a /48 are bounded, and what was given back can be taken again', () => {
-  const budget = new BodyBudget(100, 30)
-  const take = (net: number, bytes: number): boolean => budget.take(`2001:db8:1:${net}::/64`, bytes)
-  assert.deepEqual([take(1, 30), take(2, 30), take(3, 15), take(4, 1)], [true, true, true, false])
-  assert.ok(budget.take('192.0.2.1', 25))
-  budget.give('2001:db8:1:1::/64', 30)
-  assert.ok(take(4, 30))
+test('what calls of a /48 hold is bounded, and what was given back can be taken again', () => {
+  const budget = new CallBudget(100, 30)
+  const open = (net: number): Holding => budget.open(`2001:db8:1:${net}::/64`, () => assert.fail('was cut'))
+  const [first, second, third, fourth] = [open(1), open(2), open(3), open(4)]
+  assert.deepEqual([first.take(30), first.take(1), second.take(30), third.take(16)], [true, false, true, false])
+  assert.deepEqual([third.take(15), fourth.take(1)], [true, false])
+  assert.ok(budget.open('192.0.2.1', () => {}).take(25))
+  first.give(10)
+  assert.deepEqual([fourth.take(10), fourth.take(1)], [true, false])
+  first.close()
+  assert.deepEqual([fourth.take(20), first.take(1)], [true, false])
+})
+
+test('who holds most of everything loses its largest calls to others, but not to who would hold as much', () => {
+  const budget = new CallBudget(100, 60)
+  const cuts: string[] = []
+  const open = (address: string, name: string): Holding => budget.open(address, () => cuts.push(name))
+  const small = open('192.0.2.1', 'small')
+  const large = open('192.0.2.1', 'large')
+  const other = open('192.0.2.2', 'other')
+  const fresh = open('192.0.2.3', 'fresh')
+  assert.ok(small.take(20) && large.take(30) && other.take(40) && fresh.take(10))
+  assert.ok(fresh.take(25))
+  assert.deepEqual([cuts, large.take(1)], [['large'], false])
+  // Now another one holds the most, 40 of 95: less than this one would.
+  assert.equal(fresh.take(6), false)
+  assert.ok(small.take(6))
+  assert.deepEqual(cuts, ['large', 'other'])
+  for (const call of [small, large, other, fresh]) call.close()
+  assert.ok(open('192.0.2.4', 'last').take(60) && open('192.0.2.5', 'last').take(40))
+  assert.deepEqual(cuts, ['large', 'other'])
+})
+
+test('of those who hold everything, addresses of a /48 count together, as 16 of them at most', () => {
+  const budget = new CallBudget(1000, 100)
+  const cuts: string[] = []
+  const open = (address: string): Holding => budget.open(address, () => cuts.push(address))
+  // 32 addresses hold 20 each: 40 for each of 16.
+  for (let net = 0; net < 32; net++) assert.ok(open(`2001:db8:1:${net}::/64`).take(net === 7 ? 21 : 20))
+  // Of a /48 with few customers, each counts by itself.
+  for (let net = 0; net < 5; net++) assert.ok(open(`2001:db8:2:${net}::/64`).take(39))
+  for (let host = 0; host < 4; host++) assert.ok(open(`192.0.2.${host}`).take(39))
+  assert.ok(open('192.0.2.9').take(25))
+  assert.deepEqual(cuts, ['2001:db8:1:7::/64'])
 })

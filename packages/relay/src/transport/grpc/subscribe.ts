@@ -1,8 +1,7 @@
 /** `Subscribe` over native gRPC, framed here like the sessions. */
-import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { subjectOf } from '@static/node/address'
 import { ENVELOPE_LIMITS, frameMessage, GRPC_PREFIX_BYTES, SESSION_METADATA } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import {
@@ -13,9 +12,10 @@ import {
   SubscribeRequestSchema,
 } from '@static/protocol/relay'
 import type { CallHandler, Peer, PushSink } from '../../ports.ts'
+import { CALL_BYTES, type Holding } from '../http2/budget.ts'
 import { refusalError } from './error.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
-import { type BodyBudget, MOST_STRANGER_BYTES, readBody, unframeMessage } from './unary/body.ts'
+import { MOST_STRANGER_BYTES, readBody, unframeMessage } from './unary/body.ts'
 
 /** Limits of a subscription. */
 export interface SubscribeLimits extends StreamLimits {
@@ -36,17 +36,15 @@ export function resumeMessage(request: SubscribeRequest, token: string): ClientM
 export class Subscriptions {
   readonly #calls: CallHandler
   readonly #limits: SubscribeLimits
-  readonly #budget: BodyBudget
   readonly #open = new Set<GrpcStream>()
 
-  constructor(calls: CallHandler, limits: SubscribeLimits, budget: BodyBudget) {
+  constructor(calls: CallHandler, limits: SubscribeLimits) {
     this.#calls = calls
     this.#limits = limits
-    this.#budget = budget
   }
 
-  /** Accepts a new stream. */
-  accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer): void {
+  /** Accepts a new stream, which holds `CALL_BYTES`. */
+  accept(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer, holding: Holding): void {
     const reply = new GrpcStream(stream, this.#limits)
     this.#open.add(reply)
     stream.on('close', () => this.#open.delete(reply))
@@ -56,8 +54,8 @@ export class Subscriptions {
       return
     }
     const token = tokenOf(headers)
-    this.#read(stream, peer, token).then(
-      (request) => this.#start(stream, reply, peer, resumeMessage(request, token)),
+    this.#read(stream, token, holding).then(
+      (message) => this.#start(stream, reply, peer, message, holding),
       (error: unknown) => reply.end(ConnectError.from(error)),
     )
   }
@@ -67,24 +65,16 @@ export class Subscriptions {
     for (const reply of this.#open) reply.end()
   }
 
-  /** Reads the single message of the request, within the budget of bodies. */
-  async #read(stream: ServerHttp2Stream, peer: Peer, token: string): Promise<SubscribeRequest> {
+  /** Reads the single message of the request. From then on the call counts as one of the relay's streams. */
+  async #read(stream: ServerHttp2Stream, token: string, holding: Holding): Promise<ClientMessage> {
     const most = this.#calls.knows(token) ? GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated : MOST_STRANGER_BYTES
-    const subject = subjectOf(peer.address)
-    let held = 0
-    const grant = (bytes: number): boolean => {
-      if (!this.#budget.take(subject, bytes)) return false
-      held += bytes
-      return true
-    }
-    try {
-      return decodeRequest(await readBody(stream, most, this.#limits.bodyMs, grant))
-    } finally {
-      this.#budget.give(subject, held)
-    }
+    const body = await readBody(stream, most, this.#limits.bodyMs, (bytes) => holding.take(bytes))
+    const message = resumeMessage(decodeRequest(body), token)
+    holding.give(CALL_BYTES + body.length)
+    return message
   }
 
-  #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, message: ClientMessage): void {
+  #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, message: ClientMessage, holding: Holding): void {
     if (reply.ended) return
     let endedByHandler = false
     const sink: PushSink = {
@@ -92,7 +82,8 @@ export class Subscriptions {
         if (push.body.case !== 'error') {
           return reply.write(frameMessage(encodeEnvelope('protobuf', ServerMessageSchema, push)))
         }
-        reply.end(refusalError(push.body.value))
+        if (holding.take(CALL_BYTES)) reply.end(refusalError(push.body.value))
+        else reply.cut(constants.NGHTTP2_ENHANCE_YOUR_CALM)
         return false
       },
       end() {

@@ -3,7 +3,6 @@
  * native subscriptions are framed here; other calls go through the RPC library.
  */
 import { once } from 'node:events'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import {
   createSecureServer,
   type Http2SecureServer,
@@ -12,19 +11,19 @@ import {
 } from 'node:http2'
 import { createSecureContext, type TlsOptions } from 'node:tls'
 import { takeTurns } from '@static/node/handshake-turns'
-import { plainAddress } from '@static/node/address'
+import { plainAddress, subjectOf } from '@static/node/address'
 import { Relay } from '@static/protocol/relay'
 import type { PacingCounts } from '../../session/pacing.ts'
 import type { CallHandler, Certificate, Health, Peer, StreamHandler, Transport } from '../../ports.ts'
 import { SessionStreams } from './session.ts'
 import { isNativeGrpc } from './stream.ts'
 import { Subscriptions } from './subscribe.ts'
-import { healthAnswer, readyAnswer, liveAnswer } from '../http2/health.ts'
-import { commonHeaders, corsHeaders, preflightHeaders } from '../http2/headers.ts'
+import { CALL_BYTES, CallBudget, type Holding } from '../http2/budget.ts'
 import { type ConnectionLog, Connections, HTTP2_LIMITS, type Http2Limits, serverOptions } from '../http2/limits.ts'
 import { listen, tlsOptions } from '../http2/listener.ts'
-import { metricsAnswer, type MetricsSource } from '../http2/metrics.ts'
-import { BodyBudget } from './unary/body.ts'
+import type { MetricsSource } from '../http2/metrics.ts'
+import { answerNotFound, answerProbe, type HttpRequest, makePlainHandler } from '../http2/plain.ts'
+import { cutOff, expire, type HttpResponse, isClosed } from '../http2/responses.ts'
 import { makeUnaryHandler, type UnaryHandler } from './unary/calls.ts'
 
 /** Options of the port. */
@@ -64,15 +63,7 @@ export interface GrpcTransport extends Transport {
   renew(certificate: Certificate, namedCertificate?: Certificate): void
 }
 
-type HttpRequest = IncomingMessage | Http2ServerRequest
-type HttpResponse = (ServerResponse | Http2ServerResponse) & ServerResponse
-
 const SILENT: GrpcLog = { cut: () => {}, full: () => {}, failed: () => {} }
-const HEALTH = new Map([
-  ['/health', healthAnswer],
-  ['/health/ready', readyAnswer],
-  ['/health/live', liveAnswer],
-])
 const SESSION_PATH = `/${Relay.typeName}/${Relay.method.session.name}`
 const SUBSCRIBE_PATH = `/${Relay.typeName}/${Relay.method.subscribe.name}`
 
@@ -91,11 +82,10 @@ export async function startGrpcTransport(
   const stopping = new AbortController()
   const connections = new Connections(limits, log)
   const sessions = new SessionStreams(streams, limits)
-  const budget = new BodyBudget(limits.bodyBytes, limits.bodyBytesPerAddress)
-  const subscriptions = new Subscriptions(calls, limits, budget)
-  const callMethod = makeUnaryHandler({ calls, health, limits, budget, stopping: stopping.signal, failed: log.failed })
+  const subscriptions = new Subscriptions(calls, limits)
+  const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
 
-  const handle = requestHandler({ options, connections, sessions, subscriptions, callMethod })
+  const handle = requestHandler({ options, limits, connections, sessions, subscriptions, callMethod })
   const { certificate: first, namedCertificate = first } = options
   let named = createSecureContext(tlsOptions(namedCertificate))
   const SNICallback: TlsOptions['SNICallback'] = (_name, done) => done(null, named)
@@ -138,6 +128,7 @@ export async function startGrpcTransport(
 /** The handlers of requests. */
 interface Destinations {
   readonly options: GrpcOptions
+  readonly limits: Http2Limits
   readonly connections: Connections
   readonly sessions: SessionStreams
   readonly subscriptions: Subscriptions
@@ -147,44 +138,46 @@ interface Destinations {
 /** Routes every request to its handler. */
 function requestHandler({
   options,
+  limits,
   connections,
   sessions,
   subscriptions,
   callMethod,
 }: Destinations): (request: HttpRequest, response: HttpResponse) => void {
-  const { health, metrics, log = SILENT } = options
-  const origins = new Set(options.origins)
+  const budget = new CallBudget(limits.bodyBytes, limits.bodyBytesPerAddress)
+  const { health, metrics, origins, log = SILENT } = options
+  const answerPlain = makePlainHandler({ health, metrics, origins, failed: log.failed })
   /** A connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
   const peerOf = ({ socket }: HttpRequest): Peer => {
     const full = connections.fullFor(socket)
     const address = plainAddress(socket.remoteAddress)
     return { transport: 'grpc', form: 'protobuf', address, proxy: false, ...(full && { full }) }
   }
-  const reply = (request: HttpRequest, response: HttpResponse, path: string): void => {
-    const { method, headers } = request
-    const common = { ...commonHeaders(headers), ...corsHeaders(headers, origins) }
-    const answer = HEALTH.get(path)
-    const allowed = preflightHeaders(method, headers, origins)
-    if (allowed !== undefined) {
-      response.writeHead(204, { ...common, ...allowed }).end()
-    } else if (answer !== undefined && (method === 'GET' || method === 'HEAD')) {
-      const { status, body } = answer(health())
-      response.writeHead(status, { ...common, 'content-type': 'application/json' }).end(JSON.stringify(body))
-    } else if (path === '/metrics' && method === 'GET' && metrics !== undefined) {
-      const { address } = peerOf(request)
-      metricsAnswer(metrics, address, headers.authorization).then(
-        // Not for web pages of any origin: a browser on this machine would read it without the token.
-        ({ status, headers: own, body }) => response.writeHead(status, { ...commonHeaders(headers), ...own }).end(body),
-        (error: unknown) => {
-          log.failed(error)
-          response.destroy()
-        },
-      )
-    } else {
-      for (const [name, value] of Object.entries(common)) response.setHeader(name, value as string)
-      if (callMethod(path, request, response, peerOf(request))) return
-      response.writeHead(404, { 'content-type': 'application/json' }).end('{"code":"not_found"}')
+  /** Begins what a request holds until its response is closed. */
+  const hold = async (response: HttpResponse, { address }: Peer): Promise<Holding | undefined> => {
+    const holding = budget.open(subjectOf(address), () => cutOff(response))
+    response.once('close', () => holding.close())
+    return (await holding.takeSoon(CALL_BYTES)) ? holding : undefined
+  }
+  const subscribe = async (request: Http2ServerRequest, response: HttpResponse): Promise<void> => {
+    const peer = peerOf(request)
+    const holding = await hold(response, peer)
+    if (holding === undefined) cutOff(response)
+    else if (!isClosed(response)) subscriptions.accept(request.stream, request.headers, peer, holding)
+  }
+  const reply = async (request: HttpRequest, response: HttpResponse, path: string): Promise<void> => {
+    const peer = peerOf(request)
+    const holding = await hold(response, peer)
+    if (isClosed(response)) return
+    if (holding === undefined) {
+      if (!answerProbe(path, request, response, health())) cutOff(response)
+      return
     }
+    if (!answerPlain(path, request, response, peer.address)) {
+      if (callMethod(path, request, response, peer, holding)) return
+      answerNotFound(response)
+    }
+    expire(response, limits.bodyMs)
   }
   return (request, response) => {
     if ('stream' in request) {
@@ -196,17 +189,14 @@ function requestHandler({
     const { method, headers, url = '' } = request
     const [path = ''] = url.split('?', 1)
     if (method === 'POST' && 'stream' in request && isNativeGrpc(headers)) {
-      const hand = path === SESSION_PATH ? sessions : path === SUBSCRIBE_PATH ? subscriptions : undefined
-      if (hand !== undefined) {
-        hand.accept(request.stream, headers, peerOf(request))
-        return
-      }
+      if (path === SESSION_PATH) return sessions.accept(request.stream, headers, peerOf(request))
+      if (path === SUBSCRIBE_PATH) return void subscribe(request, response)
     }
-    if (!('stream' in request)) return reply(request, response, path)
+    if (!('stream' in request)) return void reply(request, response, path)
     // After the other frames that have arrived: in a flood of resets, the one of this stream is among them.
     const { stream } = request
     setImmediate(() => {
-      if (!stream.closed && !stream.destroyed) reply(request, response, path)
+      if (!stream.closed && !stream.destroyed) void reply(request, response, path)
     })
   }
 }

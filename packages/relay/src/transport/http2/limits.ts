@@ -28,7 +28,7 @@ export interface Http2Limits {
   readonly closeMs: number
   /** Bytes that may wait for the reader of one stream. */
   readonly unsentBytes: number
-  /** Bytes of unary requests held at once, in total and for one address. */
+  /** Bytes of calls held at once, in total and for one address (`CallBudget`). */
   readonly bodyBytes: number
   readonly bodyBytesPerAddress: number
 }

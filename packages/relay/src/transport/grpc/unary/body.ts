@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream'
 import type { DescMessage } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { GRPC_PREFIX_BYTES, networkLimit, networkOf } from '@static/protocol'
+import { GRPC_PREFIX_BYTES } from '@static/protocol'
 import { decodeEnvelope } from '@static/protocol/envelope'
 
 /** As many values as a message of either wire form may contain. */
@@ -13,47 +13,6 @@ const MOST_JSON_ITEMS = 65_536
 const COMPRESSED = 1
 /** Limit for a caller without a session token: enough for an OpenSession with a long JWT. */
 export const MOST_STRANGER_BYTES = 8192
-
-/** Limits the bytes of bodies held at once, in total, for one address and for one /48. */
-export class BodyBudget {
-  readonly #most: number
-  readonly #mostPerAddress: number
-  readonly #perAddress = new Map<string, number>()
-  #held = 0
-
-  constructor(most: number, mostPerAddress: number) {
-    this.#most = most
-    this.#mostPerAddress = mostPerAddress
-  }
-
-  /** Reserves more bytes; returns false if that would exceed a limit. */
-  take(address: string, bytes: number): boolean {
-    const network = networkOf(address)
-    const mostPerNetwork = networkLimit(this.#mostPerAddress, this.#most)
-    if (this.#held + bytes > this.#most || this.#heldBy(address) + bytes > this.#mostPerAddress) return false
-    if (network !== undefined && this.#heldBy(network) + bytes > mostPerNetwork) return false
-    this.#count(address, bytes)
-    return true
-  }
-
-  give(address: string, bytes: number): void {
-    this.#count(address, -bytes)
-  }
-
-  #heldBy(key: string): number {
-    return this.#perAddress.get(key) ?? 0
-  }
-
-  #count(address: string, bytes: number): void {
-    this.#held += bytes
-    for (const key of [address, networkOf(address)]) {
-      if (key === undefined) return
-      const held = this.#heldBy(key) + bytes
-      if (held > 0) this.#perAddress.set(key, held)
-      else this.#perAddress.delete(key)
-    }
-  }
-}
 
 /**
  * Reads a body of at most `most` bytes that arrives within `ms` milliseconds. Every chunk must be granted.

@@ -2,7 +2,6 @@
  * All operations as unary calls, and Subscribe for browsers, in gRPC, gRPC-Web and Connect through the RPC library.
  * Calls become messages of a session: method `SendMessage` is the field `send_message` of both envelopes.
  */
-import type { ServerResponse } from 'node:http'
 import { create, type DescMethodUnary, type DescService, type Message } from '@bufbuild/protobuf'
 import {
   Code,
@@ -15,15 +14,16 @@ import {
   type MethodImpl,
 } from '@connectrpc/connect'
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node'
-import type { UniversalHandler } from '@connectrpc/connect/protocol'
-import { subjectOf } from '@static/node/address'
+import { createAsyncIterable, type UniversalHandler } from '@connectrpc/connect/protocol'
 import { ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol/relay'
 import type { CallHandler, Health, Peer } from '../../../ports.ts'
 import { failureError, refusalError } from '../error.ts'
 import { resumeMessage } from '../subscribe.ts'
+import { CALL_BYTES, type Holding } from '../../http2/budget.ts'
 import { healthRoutes } from '../../http2/health.ts'
-import { type BodyBudget, checkBody, isJson, MOST_STRANGER_BYTES, readBody } from './body.ts'
+import { cutOff, expire, isClosed, type HttpResponse } from '../../http2/responses.ts'
+import { checkBody, isJson, MOST_STRANGER_BYTES, readBody } from './body.ts'
 import { pushes } from './push.ts'
 
 /** Enough for the longest message. JSON is slow to parse, and senders of large commits do not use it. */
@@ -32,7 +32,7 @@ const MOST_JSON_BYTES = 1_048_576
 const MOST_CALL_BYTES: number = ENVELOPE_LIMITS.member + 65_536
 
 type NodeServerRequest = Parameters<typeof universalRequestFromNodeRequest>[0]
-type NodeServerResponse = Parameters<typeof universalResponseToNodeResponse>[1]
+type Reply = Parameters<typeof universalResponseToNodeResponse>[0]
 
 /** Limits of unary calls. */
 export interface UnaryLimits {
@@ -49,26 +49,28 @@ export interface UnaryOptions {
   readonly calls: CallHandler
   readonly health: () => Health
   readonly limits: UnaryLimits
-  readonly budget: BodyBudget
   /** Aborts the subscriptions. */
   readonly stopping: AbortSignal
   /** Called for an internal failure. */
   readonly failed: (error: unknown) => void
 }
 
-/** Answers a request, unless it is for none of the methods. */
+/** Answers a request, which holds `CALL_BYTES`, unless it is for none of the methods. */
 export type UnaryHandler = (
   path: string,
   request: NodeServerRequest,
-  response: NodeServerResponse,
+  response: HttpResponse,
   peer: Peer,
+  holding: Holding,
 ) => boolean
 
 /** The context of a call. */
 interface CallContext {
   readonly peer: Peer
-  /** Cuts the response off if it is not read in time. */
-  readonly expire: (ms: number) => void
+  readonly response: HttpResponse
+  readonly holding: Holding
+  /** Whether the call counts as one of the relay's streams, and so no longer as `CALL_BYTES`. */
+  isStream: boolean
 }
 
 const callKey = createContextKey<CallContext | undefined>(undefined)
@@ -84,10 +86,10 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
   relayRoutes(router, options)
   healthRoutes(router, options.health)
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]))
-  return (path, request, response, peer) => {
+  return (path, request, response, peer, holding) => {
     const handler = handlers.get(path)
     if (handler === undefined) return false
-    answer(handler, request, response, peer, options).catch((error: unknown) => {
+    answer(handler, request, { peer, response, holding, isStream: false }, options).catch((error: unknown) => {
       // A caller that disconnects is not a failure.
       if (!request.destroyed) options.failed(error)
       response.destroy()
@@ -100,7 +102,7 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
   const { methods }: DescService = Relay
   for (const method of methods.filter((method): method is DescMethodUnary => method.methodKind === 'unary')) {
     const field = fieldOf(method)
-    const call: MethodImpl<DescMethodUnary> = async (input, context) => {
+    const implementation: MethodImpl<DescMethodUnary> = async (input, context) => {
       checkOneofs(method, input)
       const message = create(ClientMessageSchema, {
         requestId: 1n,
@@ -108,27 +110,43 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
         body: { case: field, value: input } as ClientMessage['body'],
       })
       const { signal } = context
-      const reply = await untilAborted(calls.call(callOf(context).peer, message, signal), signal).catch(
-        (error: unknown) => {
-          throw failureError(error)
-        },
-      )
+      const call = callOf(context)
+      handOver(call)
+      const reply = await untilAborted(calls.call(call.peer, message, signal), signal).catch((error: unknown) => {
+        throw failureError(error)
+      })
       if (reply.body.case === 'error') throw refusalError(reply.body.value)
       if (reply.body.case !== field) throw new Error(`${method.name} was answered by ${reply.body.case}.`)
       if (reply.sessionToken !== '') context.responseHeader.set(SESSION_METADATA, reply.sessionToken)
       return reply.body.value
     }
-    router.rpc<DescMethodUnary>(method, call)
+    router.rpc<DescMethodUnary>(method, implementation)
   }
   router.rpc(Relay.method.subscribe, (request, context) => {
-    const { peer, expire } = callOf(context)
+    const call = callOf(context)
+    handOver(call)
     return pushes({
-      subscribe: (sink) => calls.subscribe(peer, resumeMessage(request, tokenOf(context)), sink),
+      subscribe: (sink) => calls.subscribe(call.peer, resumeMessage(request, tokenOf(context)), sink),
       signal: AbortSignal.any([context.signal, stopping]),
       unsentBytes: limits.unsentBytes,
-      ended: () => expire(limits.closeMs),
+      refused: () => takeBack(call, 0),
+      ended: () => expire(call.response, limits.closeMs),
     })
   })
+}
+
+/** The relay counts the call as a stream while it handles it. */
+function handOver(call: CallContext): void {
+  call.isStream = true
+  call.holding.give(CALL_BYTES)
+}
+
+/** The call is answered with so many bytes, which are held until they are read. False if it is cut off. */
+async function takeBack(call: CallContext, bytes: number): Promise<boolean> {
+  const isHeld = await call.holding.takeSoon(call.isStream ? CALL_BYTES + bytes : bytes)
+  call.isStream = false
+  if (!isHeld) cutOff(call.response)
+  return isHeld && !isClosed(call.response)
 }
 
 /** The field of the envelope for a method's request. */
@@ -175,43 +193,25 @@ async function untilAborted<Value>(work: Promise<Value>, signal: AbortSignal): P
 async function answer(
   handler: UniversalHandler,
   request: NodeServerRequest,
-  response: NodeServerResponse,
-  peer: Peer,
-  { calls, limits, budget }: UnaryOptions,
+  context: CallContext,
+  { calls, limits }: UnaryOptions,
 ): Promise<void> {
-  const subject = subjectOf(peer.address)
-  let held = 0
-  let gone = false
-  response.once('close', () => {
-    gone = true
-    budget.give(subject, held)
-  })
-  const grant = (bytes: number): boolean => {
-    if (gone || !budget.take(subject, bytes)) return false
-    held += bytes
-    return true
-  }
-  // So that neither a peer that does not read nor one that does not end its half keeps the stream open.
-  const expire = (ms: number): void => {
-    if (gone) return
-    const late = setTimeout(() => response.destroy(), ms)
-    response.once('close', () => clearTimeout(late))
-  }
-  const values = createContextValues().set(callKey, { peer, expire })
+  const { response, holding } = context
+  const values = createContextValues().set(callKey, context)
   let call: ReturnType<typeof universalRequestFromNodeRequest>
   try {
     call = universalRequestFromNodeRequest(request, response, undefined, values)
   } catch {
     // The host name is invalid.
-    ;(response as ServerResponse)
-      .writeHead(400, { 'content-type': 'application/json' })
-      .end('{"code":"invalid_request"}')
+    response.writeHead(400, { 'content-type': 'application/json' }).end('{"code":"invalid_request"}')
+    expire(response, limits.closeMs)
     return
   }
   const type = call.header.get('content-type') ?? ''
   let body: Uint8Array | ConnectError
   try {
-    body = await readBody(request, mostBytes(handler, call.header, type, calls), limits.bodyMs, grant)
+    const most = mostBytes(handler, call.header, type, calls)
+    body = await readBody(request, most, limits.bodyMs, (bytes) => holding.take(bytes))
     checkBody(handler.method.input, type, body)
   } catch (error) {
     body = ConnectError.from(error)
@@ -219,9 +219,17 @@ async function answer(
   // The library would allocate what a peer announces.
   call.header.delete('content-length')
   const reply = await handler({ ...call, body: oneChunk(body) })
-  if (body instanceof ConnectError) expire(limits.closeMs)
-  else if (handler.method.methodKind === 'unary') expire(limits.bodyMs)
-  await universalResponseToNodeResponse(reply, response)
+  const isOpen = handler.method.methodKind !== 'unary' && context.isStream
+  if (!isOpen) expire(response, body instanceof ConnectError ? limits.closeMs : limits.bodyMs)
+  const whole = isOpen ? reply : await wholeReply(reply, context)
+  if (whole) await universalResponseToNodeResponse(whole, response)
+}
+
+/** The whole reply, which is held until it is read; undefined if there is no room for it. */
+async function wholeReply(reply: Reply, context: CallContext): Promise<Reply | undefined> {
+  const chunks = await Array.fromAsync(reply.body ?? [])
+  const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+  return (await takeBack(context, bytes)) ? { ...reply, body: createAsyncIterable(chunks) } : undefined
 }
 
 function mostBytes({ method }: UniversalHandler, header: Headers, type: string, calls: CallHandler): number {

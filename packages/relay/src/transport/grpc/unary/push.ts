@@ -12,14 +12,17 @@ export interface PushOptions {
   readonly signal: AbortSignal
   /** Bytes that may wait for the reader. */
   readonly unsentBytes: number
+  /** Called when the relay refuses the subscription or ends it with an error, before the reader sees that. */
+  readonly refused: () => Promise<unknown>
   /** Called when nothing more is pushed, even if the reader has not taken everything yet. */
   readonly ended: () => void
 }
 
 /** Yields pushes until the signal, the handler's end or an error. */
-export async function* pushes({ subscribe, signal, unsentBytes, ended }: PushOptions): AsyncGenerator<ServerMessage> {
-  const queue = new PushQueue(unsentBytes, ended)
-  const subscription = subscribe(queue)
+export async function* pushes(options: PushOptions): AsyncGenerator<ServerMessage> {
+  const { signal } = options
+  const queue = new PushQueue(options.unsentBytes, options.ended)
+  const subscription = options.subscribe(queue)
   const stop = (): void => queue.stop()
   signal.addEventListener('abort', stop)
   if (signal.aborted) stop()
@@ -27,7 +30,10 @@ export async function* pushes({ subscribe, signal, unsentBytes, ended }: PushOpt
     for (;;) {
       const next = await queue.next()
       if (next === undefined) return
-      if (next.body.case === 'error') throw refusalError(next.body.value)
+      if (next.body.case === 'error') {
+        await options.refused()
+        throw refusalError(next.body.value)
+      }
       yield next
       if (queue.isEmpty) subscription.room()
     }
