@@ -110,7 +110,7 @@ export class StaticClient implements AsyncDisposable {
    * was interrupted, that channel is returned.
    *
    * @throws {StaticError} `channel_error` for an invalid name, `channel_exists` if another agent has the name,
-   *   `api_key_required` for a guest
+   *   `api_key_required` for a guest, `store_rolled_back` if creation was interrupted in an old copy of the data directory
    */
   async createChannel(name: string): Promise<Channel> {
     return await this.edge.wait(async () => this.channelOf(await foundChannel(this.#agent, parseChannelName(name))))
@@ -129,7 +129,9 @@ export class StaticClient implements AsyncDisposable {
   /** @internal The membership in the channel of this name. */
   membershipOf(name: ChannelName): Membership {
     const held = this.#agent.memberships.meant(name)
-    if (!held || held.state === 'founding' || held.state === 'joining') {
+    // One that broke while it was created can be deleted.
+    const isFounding = held?.state === 'founding' && !held.failure
+    if (!held || isFounding || held.state === 'joining') {
       if (this.#agent.memberships.wasRemoved(name)) throw removedFrom(name)
       throw StaticError.of(
         'not_found',

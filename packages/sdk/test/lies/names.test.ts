@@ -166,3 +166,36 @@ test('an agent that has entered a channel and lost the attempt leaves it when it
   assert.equal(relay.requests(agentId, 'leave').length, 1)
   await goOn(channel, await again.joinWithToken(NAME, token))
 })
+
+for (const isLasting of [false, true]) {
+  const what = isLasting ? 'is left alone until the application deletes it' : 'is replaced'
+  test(`a channel that breaks while it is created, by a lie ${isLasting ? 'that lasts' : 'of a moment'}, ${what}`, async (t) => {
+    const world = LyingSystem.start(t)
+    const { relay } = world
+    const bob = await world.agent('bob', { disk: true })
+    let isLying = true
+    relay.answer = (_agent, asked, honest) => {
+      const answer = honest()
+      const [state] = answer?.case === 'resume' ? answer.value.channels : []
+      // Bob has sent nothing.
+      if (isLying && state && asked.case === 'resume') state.lastCounter = 7n
+      return answer
+    }
+    await assert.rejects(bob.createChannel(NAME), code('store_rolled_back'))
+    const broken = relay.room().channelId
+    await bob.close()
+    isLying = isLasting
+    const again = await world.agent('bob', { disk: true })
+    if (isLasting) {
+      await assert.rejects(again.createChannel(NAME), code('store_rolled_back', /was used/))
+      assert.deepEqual(relay.room().channelId, broken)
+      await again.channel(NAME).delete()
+      isLying = false
+    }
+    const channel = await again.createChannel(NAME)
+    assert.notEqual(channel.id, toHex(broken))
+    assert.deepEqual([...relay.rooms.keys()], [channel.id])
+    const alice = await world.agent('alice')
+    await goOn(channel, await alice.joinChannel(NAME, await channel.addMember(await alice.generateKeyPackage())))
+  })
+}

@@ -216,6 +216,10 @@ export class LyingRelay implements LineOwner {
       case 'createChannel': {
         const { channelId, name, welcome } = body.value
         const id = toHex(channelId)
+        const isTaken = [...this.rooms].some(
+          ([other, room]) => room.name === name && room.owner === agent && other !== id,
+        )
+        if (isTaken) return refusing({ code: 'channel_exists' })
         if (!this.rooms.has(id)) this.rooms.set(id, new Room(Uint8Array.from(channelId), name, agent))
         return answering({ case: body.case, value: { channelId, welcome, guestLimit: 1000 } })
       }

@@ -17,18 +17,21 @@ import { CreateChannelRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import { NO_EPOCH } from '../channel/group-state.ts'
+import { contradiction } from '../channel/log/contradiction.ts'
 import { sha256 } from '../channel/log/history.ts'
 import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
+import { deleteChannel } from './owning.ts'
 import type { AgentServices } from './services.ts'
 
 /** The services that founding needs. */
 type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'hasTokens'>
 
 /**
- * Creates a channel, continues one that is half created, or returns this agent's channel of that name.
+ * Creates a channel, continues one that is half created, or returns this agent's channel of that name. One that broke when
+ * it was half created is deleted first.
  *
- * @throws {StaticError} `channel_exists`, `api_key_required`, or the relay's refusal
+ * @throws {StaticError} `channel_exists`, `api_key_required`, `store_rolled_back`, or the relay's refusal
  */
 export async function foundChannel(agent: Founding, name: ChannelName): Promise<Membership> {
   const { memberships } = agent
@@ -42,7 +45,8 @@ export async function foundChannel(agent: Founding, name: ChannelName): Promise<
     if (held?.state === 'joined') return held
     if (!agent.hasTokens)
       throw StaticError.of('api_key_required', `Creating channel ${name} requires an API key. ${GUEST}`)
-    const membership = held ?? (await begin(agent, name))
+    if (held && isBroken(held)) await discard(agent, held)
+    const membership = memberships.named(name) ?? (await begin(agent, name))
     if (!membership.group) await register(agent, membership)
     await membership.committer.commit(({ facts }) =>
       facts.members.some(({ founder }) => founder) ? { removeFounder: true } : undefined,
@@ -57,6 +61,28 @@ const GUEST = 'This agent is a guest; give the client an API key.'
 export function alreadyIn({ name, owner }: Pick<Membership, 'name' | 'owner'>): string {
   const problem = `This agent is already a member of channel ${name}, owned by agent ${owner}.`
   return `${problem} Choose another name, or open it with \`client.channel(name)\`.`
+}
+
+/** Whether a half-created channel can never be continued. One that only ended with this agent can, after a restart. */
+function isBroken({ state, standing }: Membership): boolean {
+  return state === 'founding' && standing.broken !== undefined
+}
+
+/** Deletes a broken channel here and at the relay, where it has the name. No one was added, unless the relay knows better. */
+async function discard(agent: Founding, membership: Membership): Promise<void> {
+  const { name, channelId, history, sender } = membership
+  const isUsed = await agent.requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
+    const error = state && !state.error ? contradiction(state, history.position, sender.counter) : undefined
+    return error?.code === 'store_rolled_back'
+  })
+  if (isUsed) {
+    const problem = `Channel ${name} was used after this copy of the data directory was made`
+    throw StaticError.of('store_rolled_back', `${problem}. Delete it for all with \`client.channel(name).delete()\`.`)
+  }
+  await deleteChannel(agent, membership).catch((error: unknown) => {
+    if (StaticError.from(error).code !== 'not_found') throw error
+    agent.memberships.drop(membership, undefined)
+  })
 }
 
 /** Creates the group and its Welcome, and stores them. */

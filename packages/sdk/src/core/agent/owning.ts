@@ -3,11 +3,11 @@ import { fromHex, message, StaticError } from '@static/protocol'
 import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { AgentId } from '../../ports.ts'
 import type { Membership } from '../channel/membership.ts'
-import type { Agent } from './agent.ts'
+import type { AgentServices } from './services.ts'
 
 /** Deletes a channel for all members. */
 export async function deleteChannel(
-  { requests, memberships, context }: Pick<Agent, 'requests' | 'memberships' | 'context'>,
+  { requests, memberships, context }: Pick<AgentServices, 'requests' | 'memberships' | 'context'>,
   membership: Membership,
 ): Promise<void> {
   const value = message(DeleteChannelRequestSchema, { channel: { case: 'channelId', value: membership.channelId } })
@@ -19,7 +19,7 @@ export async function deleteChannel(
 
 /** Declares a commit invalid. */
 export async function rejectCommit(
-  { requests }: Pick<Agent, 'requests'>,
+  { requests }: Pick<AgentServices, 'requests'>,
   { channelId }: Membership,
   slot: number,
 ): Promise<void> {
@@ -29,7 +29,7 @@ export async function rejectCommit(
 
 /** Lets a member commit again. */
 export async function liftBar(
-  { requests }: Pick<Agent, 'requests'>,
+  { requests }: Pick<AgentServices, 'requests'>,
   { channelId }: Membership,
   member: AgentId,
 ): Promise<void> {
