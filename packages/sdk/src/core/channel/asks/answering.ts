@@ -4,7 +4,8 @@
  */
 import type { StaticError } from '@static/protocol'
 import type { Sender } from '../messages/sender.ts'
-import { type AnswerError, encodeAnswer, encodeAnswerEnd, sizeOfAnswer, WINDOW_BYTES } from './ask-frame.ts'
+import { isWindowFull, sizeOfAnswer } from './answer-window.ts'
+import { type AnswerError, encodeAnswer, encodeAnswerEnd } from './ask-frame.ts'
 
 /** Answers that are sent before the relay has accepted the first of them. */
 const MOST_IN_FLIGHT = 16
@@ -64,7 +65,10 @@ export class Answering {
     this.#check()
   }
 
-  /** Ends the answer, with the last one, an error or nothing. Resolves when the relay has accepted all of it. */
+  /**
+   * Ends the answer, with the last one, an error or nothing. Resolves when the relay has accepted all of it. Only a last
+   * answer waits for the asker: the asker takes the other ends at any time.
+   */
   async end(content: { readonly payload: Uint8Array } | { readonly error: AnswerError } | undefined): Promise<void> {
     if (content && 'payload' in content) await this.#room(sizeOfAnswer(content.payload))
     const body = encodeAnswerEnd({ requestId: this.#requestId, number: this.#number, content })
@@ -73,7 +77,7 @@ export class Answering {
   }
 
   async #room(size: number): Promise<void> {
-    const isFull = (): boolean => this.#unreadBytes > 0 && this.#unreadBytes + size > WINDOW_BYTES
+    const isFull = (): boolean => isWindowFull(this.#unreadBytes, size)
     const isHeld = isFull()
     if (isHeld) this.#held(true)
     while (isFull() && !this.#stopped && !this.#hurried) {

@@ -18,10 +18,9 @@ export const MOST_ASK_BYTES: number = MAX_PAYLOAD_BYTES - 64
 export const MOST_LIFETIME_MS: number = 7 * 24 * 3600 * 1000
 /** Requests of one asker that a channel holds open, at either end. */
 export const MOST_OPEN = 256
-/** Bytes of answers to one request from one member that are sent before the asker has read them. */
-export const WINDOW_BYTES: number = 256 * 1024
-/** Characters of an error's text. */
+/** Characters of an error's text, and bytes of it that are accepted. */
 const MOST_ERROR_CHARACTERS = 1000
+const MOST_ERROR_BYTES = 4096
 /** Bytes of an error's code. */
 const MOST_CODE_BYTES = 64
 
@@ -52,11 +51,6 @@ export interface AnswerBody {
   readonly number: number
   /** Undefined for an end that is only that. */
   readonly content: { readonly payload: Uint8Array } | { readonly error: AnswerError } | undefined
-}
-
-/** What a window counts for an answer: a stream of empty ones is bounded, too. */
-export function sizeOfAnswer(payload: Uint8Array): number {
-  return payload.length + 1024
 }
 
 /** Encodes a request. */
@@ -151,7 +145,9 @@ function decodeError(bytes: Uint8Array): AnswerError | undefined {
   if (length === 0 || length > MOST_CODE_BYTES || bytes.length < 1 + length) return undefined
   const code = Buffer.from(bytes.subarray(1, 1 + length)).toString('latin1')
   if (!/^[a-z][a-z0-9_]*$/.test(code)) return undefined
-  const message = Buffer.from(bytes.subarray(1 + length)).toString()
+  const text = bytes.subarray(1 + length)
+  if (text.length > MOST_ERROR_BYTES) return undefined
+  const message = Buffer.from(text).toString()
   return { code, message: peerText(message, MOST_ERROR_CHARACTERS) }
 }
 

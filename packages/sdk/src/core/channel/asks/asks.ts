@@ -22,7 +22,6 @@ import {
   encodeRequest,
   MOST_ASK_BYTES,
   MOST_OPEN,
-  WINDOW_BYTES,
 } from './ask-frame.ts'
 import { type AnswerEntry, type AskHost, OpenAsk, sizeOfEntry } from './open-ask.ts'
 
@@ -52,7 +51,7 @@ type IgnoredReason = Extract<AgentEvent, { readonly type: 'answer_ignored' }>['r
 
 /**
  * Unread answers to all requests: one of the largest for each, or a full window. A third of a sender's own counts twice:
- * so senders that take all they can leave room to any other.
+ * so senders that take all they can leave room to any other. Errors count, but are small and always find room.
  */
 const MOST_UNREAD_BYTES: number = MOST_OPEN * (MOST_ASK_BYTES + 1024)
 const OWN_PART: number = 1 / 3
@@ -94,8 +93,7 @@ export class Asks {
     this.#sender = sender
     for (const record of stored.asks) this.#stored.add(this.#hold(record))
     for (const { messageId, agent, answers, ended } of stored.answerers) {
-      const answerer = this.#open.get(toHex(messageId))?.answererOf(agent)
-      if (answerer) Object.assign(answerer, { answers, ended, read: answers })
+      this.#open.get(toHex(messageId))?.answererOf(agent).restore(answers, ended)
     }
     if (stored.answers.messages > 0) this.#load()
   }
@@ -218,14 +216,15 @@ export class Asks {
     const answerer = ask.answererOf(sender)
     if (answerer.ended) return 'ended'
     if (number > answerer.answers) return 'out_of_order'
-    const isRepeated = number < answerer.answers && content !== undefined
+    const isAnswer = content !== undefined && 'payload' in content
+    const isRepeated = isAnswer && number < answerer.answers
     const size = content ? sizeOfEntry({ content }) : 0
-    if (isRepeated) answerer.consumed += size
-    else if (answerer.unreadBytes > 0 && answerer.unreadBytes + size > WINDOW_BYTES) return 'too_many'
-    else if (!this.#hasRoom(sender, size)) return 'too_many'
+    if (isRepeated) answerer.repeat(number, size)
+    // An end without an answer is never refused: it is not sent again.
+    else if (isAnswer && (answerer.isFull(size) || !this.#hasRoom(sender, size))) return 'too_many'
     else if (content) {
-      answerer.answers++
-      this.#push(ask, { record, number, content, stored: false, settled: false })
+      // The error of a server that was restarted may come earlier than that.
+      this.#push(ask, { record, number: answerer.answers, content, stored: false, settled: false })
     }
     answerer.ended = kind === 'answer_end'
     const changed = this.#changed.get(ask) ?? new Set()
@@ -283,8 +282,6 @@ export class Asks {
       }
       const entry = { record, number: body.number, content: body.content, stored: true, settled: false }
       this.#count(entry, 1)
-      const answerer = ask.answererOf(record.sender)
-      answerer.read = Math.min(answerer.read, body.number)
       ask.push(entry)
     }
   }
@@ -304,11 +301,7 @@ export class Asks {
       this.#check(ask)
     },
     attach: (ask) => {
-      // What was read before a crash may not have been reported.
-      for (const [agent, answerer] of ask.answerers) {
-        if (answerer.unreadBytes === 0 && answerer.answers > 0) answerer.consumed = WINDOW_BYTES
-        this.#notify(ask, agent)
-      }
+      for (const agent of ask.answerers.keys()) this.#notify(ask, agent)
       this.#check(ask)
     },
     cancel: (ask) => this.#cancel(ask),
@@ -377,11 +370,15 @@ export class Asks {
   /** Lets a member send more answers once half a window is read. */
   #notify(ask: OpenAsk, agent: AgentId): void {
     const answerer = ask.answererOf(agent)
-    if (answerer.consumed < WINDOW_BYTES / 2 || answerer.ended || ask.isFinished || this.#ended) return
-    answerer.consumed = 0
-    this.#sender.send('more', encodeMore(ask.messageId, answerer.read)).catch(() => {
-      answerer.consumed = WINDOW_BYTES
-      this.#context.later(RETRY_MS, () => this.#notify(ask, agent))
+    if (!answerer.isDue || ask.isFinished || this.#ended) return
+    this.#sender.send('more', encodeMore(ask.messageId, answerer.confirm())).catch(() => {
+      answerer.unconfirm()
+      if (answerer.isRetrying) return
+      answerer.isRetrying = true
+      this.#context.later(RETRY_MS, () => {
+        answerer.isRetrying = false
+        this.#notify(ask, agent)
+      })
     })
   }
 }

@@ -4,7 +4,9 @@
  */
 import { type StaticError, toHex } from '@static/protocol'
 import type { AgentId, AskRecord, InboxRecord, Time } from '../../../ports.ts'
-import { type AnswerError, sizeOfAnswer } from './ask-frame.ts'
+import { Answerer } from './answerer.ts'
+import { sizeOfAnswer } from './answer-window.ts'
+import type { AnswerError } from './ask-frame.ts'
 
 /** An answer that the application has not settled. */
 export interface AnswerEntry {
@@ -14,19 +16,6 @@ export interface AnswerEntry {
   /** Whether it is on disk, or will be with the changes that were drained last. */
   stored: boolean
   settled: boolean
-}
-
-/** How far a member has answered. */
-export interface Answerer {
-  /** The number of its answers that have arrived. */
-  answers: number
-  /** Whether it has ended its answer. */
-  ended: boolean
-  /** How many answers the application has read, and what it has read since the member was last notified. */
-  read: number
-  consumed: number
-  /** What the application has not read. */
-  unreadBytes: number
 }
 
 /** What a request asks of its channel. */
@@ -90,14 +79,14 @@ export class OpenAsk {
   answererOf(agent: AgentId): Answerer {
     const known = this.answerers.get(agent)
     if (known) return known
-    const answerer = { answers: 0, ended: false, read: 0, consumed: 0, unreadBytes: 0 }
+    const answerer = new Answerer()
     this.answerers.set(agent, answerer)
     return answerer
   }
 
   /** Adds an answer. */
   push(entry: AnswerEntry): void {
-    this.answererOf(entry.record.sender).unreadBytes += sizeOfEntry(entry)
+    this.answererOf(entry.record.sender).push(entry.number, sizeOfEntry(entry))
     this.#queue.push(entry)
     this.#serve()
   }
@@ -139,11 +128,7 @@ export class OpenAsk {
     const entry = this.#given
     if (!entry) return
     this.#given = undefined
-    const answerer = this.answererOf(entry.record.sender)
-    const size = sizeOfEntry(entry)
-    answerer.unreadBytes -= size
-    answerer.consumed += size
-    answerer.read = entry.number + 1
+    this.answererOf(entry.record.sender).read()
     this.#host.settled(this, entry)
   }
 
