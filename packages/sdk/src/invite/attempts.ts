@@ -97,10 +97,10 @@ export class JoinAttempts {
   }
 
   /**
-   * Handles a Welcome for a request of this agent; returns false if it is for none. Anyone who knows the id of an invite can
+   * Handles a Welcome for a request of this agent; returns undefined if it is for none. Anyone who knows the id of an invite can
    * name it, but only who has read the request knows the KeyPackage.
    */
-  welcomed(delivered: DeliverWelcome): boolean {
+  welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
     const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
     const { keyPackages } = this.#agent
     const named = keyPackages.named(welcome)
@@ -109,10 +109,10 @@ export class JoinAttempts {
       named.some((one) => same(one.keyPackage, own.keyPackage)),
     )
     const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
-    if (!attempt) return false
-    if (this.#isHeld(attempt, delivered)) return true
+    if (!attempt) return undefined
+    if (this.#isHeld(attempt, delivered)) return Promise.resolve()
     this.#entering.add(attempt.record.channel)
-    this.#enter(attempt, delivered).catch((error: unknown) => {
+    return this.#enter(attempt, delivered).catch((error: unknown) => {
       const refused = StaticError.from(error)
       // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
       // The same if another channel has the name.
@@ -122,7 +122,6 @@ export class JoinAttempts {
       this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
       this.#fail(attempt, refused)
     })
-    return true
   }
 
   /** Handles the owner's refusal of a request. */

@@ -7,8 +7,8 @@ import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
 export interface InviteHandler {
   /** A session is open. */
   opened(info: SessionInfo): void
-  /** A Welcome for an invite has arrived; returns false if this agent did not ask for it. */
-  welcomed(delivered: DeliverWelcome): boolean
+  /** A Welcome has arrived: resolves when it is handled. Returns undefined if this agent did not ask for it. */
+  welcomed(delivered: DeliverWelcome): Promise<void> | undefined
   /** The owner has refused a request. */
   refused(inviteId: Uint8Array, code: string): void
   /** The commit that adds a joiner is adopted. `joiner` is the value passed when it was requested. */

@@ -27,7 +27,7 @@ export class Invites implements InviteHandler {
     this.attempts.opened(info)
   }
 
-  welcomed(delivered: DeliverWelcome): boolean {
+  welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
     return this.attempts.welcomed(delivered)
   }
 

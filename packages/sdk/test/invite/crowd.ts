@@ -150,6 +150,7 @@ const IGNORED = {
   admitted: nothing,
   listed: nothing,
   used: nothing,
+  welcomed: () => undefined,
   removing: () => Promise.resolve(nothing),
 }
 

@@ -4,7 +4,7 @@
  * leaving.ts.
  */
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
-import type { CommitRejected, DeliverWelcome, RosterReset } from '@static/protocol/relay'
+import type { CommitRejected, RosterReset } from '@static/protocol/relay'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type {
   AgentId,
@@ -23,12 +23,13 @@ import type { AgentContext } from './context.ts'
 import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
 import { HeldWelcomes } from './held-welcomes.ts'
+import { IncomingWelcomes } from './incoming-welcomes.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'
 import { Memberships } from './memberships.ts'
 import type { OfferPolicy } from './offer-limits.ts'
-import { type Offer, takeWelcome } from './offers.ts'
+import type { Offer } from './offers.ts'
 import { Pins } from './pins.ts'
 import { Requests } from './requests.ts'
 import type { AgentServices } from './services.ts'
@@ -76,6 +77,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly #parts: AgentParts
   readonly #deliveries: Deliveries
   readonly #supply: KeyPackageSupply
+  readonly #welcomes: IncomingWelcomes
   readonly #invites: InviteHandler | undefined
   readonly #session: RelaySession
   #info: SessionInfo | undefined
@@ -97,6 +99,7 @@ export class Agent implements SessionListener, AgentServices {
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
     this.requests = new Requests(session, this.timers)
     this.#supply = Agent.#supplyOf(this, session)
+    this.#welcomes = new IncomingWelcomes(this, parts.offers ?? 'anyone', (offer) => this.offers.emit(offer))
     this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#dropped(id))
     for (const channel of channels) this.memberships.hold(channel)
     this.#checkpointAt = parts.now() + CHECKPOINT_MS
@@ -186,7 +189,7 @@ export class Agent implements SessionListener, AgentServices {
         this.memberships.get(toHex(body.value.channelId))?.intake.deliver(body)
         return
       case 'deliverWelcome':
-        this.#welcomed(body.value)
+        this.#welcomes.take(body.value)
         return
       case 'joinAnswered':
         this.#invites?.refused(body.value.inviteId, body.value.code)
@@ -299,16 +302,8 @@ export class Agent implements SessionListener, AgentServices {
 
   /** A channel is gone. Welcomes to later memberships of it were made for requests that still count. */
   #dropped(id: ChannelId): void {
-    for (const welcome of this.held.release(id)) this.#welcomed(welcome)
+    for (const welcome of this.held.release(id)) this.#welcomes.take(welcome)
     this.#invites?.dropped(id)
-  }
-
-  #welcomed(welcome: DeliverWelcome): void {
-    if (this.#invites?.welcomed(welcome)) return
-    takeWelcome(this, welcome, this.#parts.offers ?? 'anyone', (offer) => this.offers.emit(offer)).catch(
-      (error: unknown) =>
-        this.#emit({ type: 'welcome_refused', channel: welcome.name, error: StaticError.from(error) }),
-    )
   }
 
   #tick(): void {

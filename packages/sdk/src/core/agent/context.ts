@@ -24,7 +24,10 @@ export interface AgentContext {
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
   /** Undefined for an agent that does not handle invites. */
   readonly invites:
-    | Pick<InviteHandler, 'greeted' | 'accepted' | 'leaving' | 'admitted' | 'removing' | 'listed' | 'used' | 'returned'>
+    | Pick<
+        InviteHandler,
+        'greeted' | 'accepted' | 'leaving' | 'admitted' | 'removing' | 'welcomed' | 'listed' | 'used' | 'returned'
+      >
     | undefined
   now(): Time
   random(bytes: number): Uint8Array

@@ -39,7 +39,7 @@ export class HeldWelcomes {
     this.#held.set(id, [...held, delivered].slice(-MOST_HELD))
     while (this.#bytes > MOST_HELD_BYTES) this.#dropOne()
     // Without a journal, the agent has stopped.
-    this.#hasten(membership, delivered).catch(() => {})
+    this.#hasten(membership, indexOf(delivered)).catch(() => {})
     return true
   }
 
@@ -59,13 +59,13 @@ export class HeldWelcomes {
    * Entries before the Welcome are processed first, including the end of the membership. If that has not arrived, a
    * Resume makes the relay report it.
    */
-  async #hasten(membership: Membership, delivered: DeliverWelcome): Promise<void> {
+  async #hasten(membership: Membership, index: number): Promise<void> {
     const { context, memberships } = this.#agent
     await membership.idle()
     // A membership with nothing unread is deleted by this write.
     await context.journal.written()
     const isHere = memberships.get(membership.id) === membership && membership.group !== undefined
-    if (isHere && membership.history.position.index < indexOf(delivered)) membership.intake.resume()
+    if (isHere && membership.history.position.index < index) membership.intake.resume()
   }
 
   get #bytes(): number {

@@ -1,13 +1,13 @@
 /** Offers: channels that others have added this agent to, pending until the application accepts them. */
-import { type ChannelName, isChannelName, StaticError, toHex } from '@static/protocol'
-import type { DeliverWelcome } from '@static/protocol/relay'
+import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 import { same } from '../bytes.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
+import type { CheckedWelcome } from './checked-welcome.ts'
 import { newChannel } from './founding.ts'
 import type { HeldWelcomes } from './held-welcomes.ts'
-import { checkWelcomeSize, excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
+import { excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
 /** The services that offers need. */
@@ -29,13 +29,13 @@ export interface Offer {
  */
 export async function takeWelcome(
   agent: Offering & { readonly held: HeldWelcomes },
-  delivered: DeliverWelcome,
+  delivered: CheckedWelcome,
   policy: OfferPolicy,
   offered: (offer: Offer) => void,
 ): Promise<void> {
   const { context, memberships } = agent
   const { name, channelId, position } = delivered
-  const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
+  const welcome = delivered.welcome?.welcome ?? new Uint8Array()
   const id = toHex(channelId)
   const index = Number(position?.index ?? 0n)
   const earlier = memberships.get(id)
@@ -43,9 +43,6 @@ export async function takeWelcome(
   let isHeld = false
   try {
     if (policy === 'none') throw StaticError.of('not_allowed', 'This agent accepts no offers.')
-    checkWelcomeSize(welcome)
-    if (!isChannelName(name))
-      throw StaticError.of('invalid_welcome', 'The channel offered by the Welcome has no valid name.')
     await memberships.names.run(name, async () => {
       const known = memberships.get(id)
       if (known && known.state !== 'offered') {
@@ -65,7 +62,7 @@ export async function takeWelcome(
           `The offer is from an unknown agent, ${addedBy}. This agent accepts offers only from known agents.`,
         )
       }
-      const start = { index, hash: Uint8Array.from(position?.hash ?? []), slot: Number(position?.slot ?? 0n) }
+      const start = { index, hash: position?.hash ?? new Uint8Array(), slot: Number(position?.slot ?? 0n) }
       if (known) memberships.drop(known, undefined)
       const membership = memberships.hold(
         newChannel(id, name, offer.owner, 'offered', start, {
@@ -133,7 +130,7 @@ export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> 
   const offers: Offer[] = []
   for (const membership of memberships) {
     const { name, channelId } = membership
-    if (membership.state !== 'offered' || !isChannelName(name)) continue
+    if (membership.state !== 'offered') continue
     await memberships.names.run(name, async () => {
       const { state, welcome } = membership
       // Accepted, declined or incomplete.
