@@ -31,6 +31,7 @@ export type {
   Target,
   Transport,
 } from './ports.ts'
+export { RefusedChange } from './ports.ts'
 export { openSession } from './session/session.ts'
 export { prepareChanges } from './store/changes.ts'
 export { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from './store/snapshot.ts'

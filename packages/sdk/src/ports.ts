@@ -28,6 +28,7 @@ export type {
   SessionInfo,
   SessionListener,
 } from './ports/session.ts'
+export { RefusedChange } from './ports/store.ts'
 export type {
   AgentStore,
   ChainRecord,

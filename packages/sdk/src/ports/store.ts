@@ -4,7 +4,7 @@
  * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so a crash
  * leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
  */
-import type { ReceiptClaim } from '@static/protocol'
+import { type ReceiptClaim, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId, Time } from './ids.ts'
 import type { AttemptRecord, ClaimRecord, InviteListRecord, InviteRecord, JoinerRecord, UseRecord } from './invites.ts'
 import type {
@@ -329,7 +329,11 @@ export interface AgentStore {
   requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
   /** The unread answers of a channel, in order. */
   answers(id: ChannelId): readonly InboxRecord[]
-  /** Writes all changes or none. They are on disk when it returns. */
+  /**
+   * Writes all changes or none. They are on disk when it returns.
+   *
+   * @throws {RefusedChange} if one of them can never be written; others still can
+   */
   write(changes: readonly Change[]): void
   /**
    * Calls back once when changes that it has accepted cannot be written, also between two calls: the agent must stop. An
@@ -339,4 +343,15 @@ export interface AgentStore {
   /** Moves the write-ahead log into the database file and empties it, so that no deleted data stays readable there. */
   checkpoint(): void
   close(): void
+}
+
+/** A change that a store cannot hold, such as one with a number that is not exact. Nothing of its turn is written. */
+export class RefusedChange extends StaticError {
+  readonly change: Change
+
+  constructor(change: Change, cause: unknown) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    super('internal_error', `The store refuses ${change.type}: ${reason}`, { cause })
+    this.change = change
+  }
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { Journal, type Writer } from '../../src/core/channel/journal.ts'
-import type { AgentStore, Change } from '../../src/ports.ts'
+import { type AgentStore, type Change, RefusedChange } from '../../src/ports.ts'
 
 const drop = (ref: string): Change => ({ type: 'dropKeyPackage', ref })
 const refs = (changes: readonly Change[]): string[] =>
@@ -14,6 +14,8 @@ class Scene {
   readonly failures: StaticError[] = []
   broken = false
   unreadable = false
+  /** Changes of these KeyPackages are refused. */
+  readonly refused = new Set<string>()
   /** What the store calls when it fails between two calls. */
   fail: (error: unknown) => void = () => assert.fail()
   readonly journal: Journal
@@ -29,6 +31,8 @@ class Scene {
       onFailure: (listener) => (this.fail = listener),
       write: (changes) => {
         if (this.broken) throw StaticError.of('store_corrupt')
+        const odd = changes.find((change) => change.type === 'dropKeyPackage' && this.refused.has(change.ref))
+        if (odd) throw new RefusedChange(odd, new RangeError('1.5 is not a whole number.'))
         this.writes.push(refs(changes))
       },
     }
@@ -190,4 +194,67 @@ test('a writer that always throws is given up for the turn, and the others are w
   journal.touch(scene.writer('a'))
   await journal.written()
   assert.deepEqual([scene.writes, scene.failures, asked], [[['a']], [], 2])
+})
+
+test('writers whose changes the store refuses are left out alone, and write something else once', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  const causes: string[] = []
+  /** Has a change that is refused, then others. */
+  const refused = (name: string, instead: string): ReturnType<Scene['writer']> => {
+    const writer = {
+      ...scene.writer(name),
+      drain: () => writer.pending.splice(0).map(drop),
+      abandon: (cause: unknown) => {
+        causes.push(String(cause))
+        writer.pending.push(instead)
+        journal.touch(writer)
+        journal.add(drop(`told ${name}`))
+      },
+      written: () => void writer.told++,
+    }
+    scene.refused.add(name)
+    writer.pending.push(`${name}, too`)
+    return writer
+  }
+  const [first, hopeless] = [refused('x', 'broken'), refused('y', 'y')]
+  const healthy = ['a', 'b'].map((name) => scene.writer(name))
+  journal.add(drop('1'))
+  for (const writer of [first, healthy[0]!, hopeless, healthy[1]!]) journal.touch(writer)
+  await journal.written()
+  assert.deepEqual(scene.writes, [['1', 'a', 'b', 'broken', 'told x', 'told y']])
+  assert.deepEqual(
+    [first, hopeless, ...healthy].map(({ told }) => told),
+    [1, 0, 1, 1],
+  )
+  assert.deepEqual(
+    causes.map((cause) => /1.5 is not a whole number/.test(cause)),
+    [true, true],
+  )
+  assert.deepEqual(scene.failures, [])
+})
+
+test('a refused change that belongs to no writer stops everything', async () => {
+  const scene = new Scene()
+  scene.refused.add('1')
+  scene.journal.touch(scene.writer('a'))
+  scene.journal.add(drop('1'))
+  await assert.rejects(scene.journal.written(), { code: 'internal_error' })
+  assert.deepEqual([scene.writes, scene.failures.length], [[], 1])
+})
+
+test('a writer that is touched by another one while it is drained writes both of its parts', async () => {
+  const scene = new Scene()
+  const { journal } = scene
+  const [a, b] = [scene.writer('a'), scene.writer('b')]
+  b.drain = () => {
+    if (b.pending.length > 0) journal.touch(a)
+    a.pending.push('a2')
+    return b.pending.splice(0).map(drop)
+  }
+  journal.touch(a)
+  journal.touch(b)
+  await journal.written()
+  assert.deepEqual(scene.writes, [['a', 'a2', 'b']])
+  assert.deepEqual([a.told, b.told], [1, 1])
 })

@@ -227,3 +227,22 @@ test('a stored group that cannot be read breaks only its channel, which is store
   again.journal.flush()
   assert.deepEqual([stored(again).record.state, stored(again).epoch], ['ended', undefined])
 })
+
+test('an exception after the turn is on disk breaks only its channel, and the others learn that theirs is', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const bob = stage.player('bob')
+  const other = beside(bob, 'a')
+  let told = 0
+  other.receipts.written = () => void told++
+  bob.membership.receipts.written = () => {
+    throw new RangeError('offset is out of bounds')
+  }
+  bob.membership.keepWelcome(new Uint8Array([1]))
+  other.keepWelcome(new Uint8Array([2]))
+  bob.journal.flush()
+  assert.equal(bob.view, 'mls_error')
+  assert.deepEqual([other.failure, told], [undefined, 1])
+  await assert.rejects(bob.send('x'), { code: 'mls_error' })
+  bob.journal.flush()
+  assert.equal(stored(bob).record.broken, 'mls_error')
+})

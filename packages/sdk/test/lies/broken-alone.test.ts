@@ -62,3 +62,39 @@ for (const role of ['owner', 'member'] as const) {
     await goOn(...second)
   })
 }
+
+test('a message that the disk cannot hold breaks only its channel, also after a restart', async (t) => {
+  const world = LyingSystem.start(t)
+  const ids = new Set<string>()
+  const parts = await world.parts('bob', { disk: true })
+  const { engine } = parts
+  const bob = await StaticClient.start({
+    ...parts,
+    engine: {
+      ...engine,
+      // As if nothing bounded it: the number is not exact.
+      facts: (group) => {
+        const facts = engine.facts(group)
+        return ids.has(Buffer.from(facts.groupId).toString('hex')) ? { ...facts, epoch: 2n ** 60n } : facts
+      },
+    },
+  })
+  const alice = await world.agent('alice')
+  const { channels: sick } = await world.channel([alice, bob])
+  const { channels: sound } = await world.channel([alice, bob], OTHER)
+  await goOn(...sick)
+  ids.add(sick[0]!.id)
+  // The facts of an epoch are read once.
+  await sick[0]!.rotate()
+  const failing = event(bob, 'channel_failed')
+  await Promise.all([sick[0]!.send('too late'), sound[0]!.send('beside it')])
+  const { channel, error } = await failing
+  assert.deepEqual([channel, error.code], [NAME, 'mls_error'])
+  assert.deepEqual(await take(sound[1]!, 1), ['beside it'])
+  await goOn(...sound)
+  await bob.close()
+  const again = await world.agent('bob', { disk: true })
+  await assert.rejects(again.channel(NAME).send('never'), code('mls_error'))
+  await goOn(sound[0]!, again.channel(OTHER))
+  await again.channel(NAME).leave()
+})

@@ -18,6 +18,7 @@ import {
   preparePoison,
   prepareRequests,
   readSnapshot,
+  RefusedChange,
   type RowReads,
   type RowWrites,
   type Snapshot,
@@ -79,7 +80,13 @@ class MemoryStore implements AgentStore {
   write(changes: readonly Change[]): void {
     this.#checkOpen()
     this.#tables.transaction(() => {
-      for (const change of structuredClone(changes)) this.#apply(change)
+      for (const change of changes) {
+        try {
+          this.#apply(structuredClone(change))
+        } catch (cause) {
+          throw new RefusedChange(change, cause)
+        }
+      }
     })
   }
 
@@ -160,7 +167,12 @@ class MemoryRows<Row> implements RowReads<Row>, RowWrites<Row> {
     if (parent && !this.#tables.rows(parent.table).has(keyOf(parent.by, fields))) {
       throw new StaticError('internal_error', `The store has no ${parent.table} for this ${name}.`)
     }
-    const own = Object.keys(columns).map((field) => [field, fields[field]])
+    const own = (Object.keys(columns) as (keyof Row & string)[]).map((field) => {
+      const value = columns[field].write(row[field])
+      if (typeof value === 'number' && !Number.isSafeInteger(value))
+        throw new StaticError('internal_error', `${value} is not a whole number.`)
+      return [field, fields[field]]
+    })
     this.#tables.set(name, keyOf(key, fields), Object.fromEntries(own))
   }
 

@@ -4,7 +4,14 @@
  * so a crash loses nothing that was already reported.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord } from '../../ports.ts'
+import {
+  type AgentStore,
+  type Change,
+  type ChannelId,
+  type InboxRecord,
+  type PoisonRecord,
+  RefusedChange,
+} from '../../ports.ts'
 
 /** How long a deferred change may wait for a transaction to join. */
 const LATER_MS = 25
@@ -14,12 +21,59 @@ export interface Writer {
   /** Returns the changes since the last call, in order. */
   drain(): readonly Change[]
   /**
-   * Called when `drain` has thrown, so none of its changes are written. The writer fails alone, and touches itself if
-   * it has something to write instead.
+   * Called when `drain` has thrown, or the store has refused one of its changes, so none of them are written. The writer
+   * fails alone, and touches itself if it has something to write instead.
    */
   abandon(cause: unknown): void
   /** Called when the drained changes are on disk. */
   written(): void
+}
+
+/** What a turn writes. */
+class GatheredTurn {
+  /** Changes that belong to no writer: those of the turn, and those made while its writers were drained. */
+  readonly #before: readonly Change[]
+  readonly #after: Change[] = []
+  readonly #drained = new Map<Writer, Change[]>()
+  readonly #abandoned = new Set<Writer>()
+
+  constructor(before: readonly Change[]) {
+    this.#before = before
+  }
+
+  /** All changes, in the order in which they are written. */
+  get changes(): readonly Change[] {
+    const all = [...this.#before]
+    for (const changes of this.#drained.values()) for (const change of changes) all.push(change)
+    for (const change of this.#after) all.push(change)
+    return all
+  }
+
+  /** Those whose changes are written. */
+  get writers(): Iterable<Writer> {
+    return this.#drained.keys()
+  }
+
+  writerOf(change: Change): Writer | undefined {
+    for (const [writer, changes] of this.#drained) if (changes.includes(change)) return writer
+    return undefined
+  }
+
+  add(changes: readonly Change[]): void {
+    for (const change of changes) this.#after.push(change)
+  }
+
+  drain(writer: Writer): void {
+    this.#drained.set(writer, [...(this.#drained.get(writer) ?? []), ...writer.drain()])
+  }
+
+  /** Leaves a writer out, and lets it write something else instead; the second time nothing. */
+  abandon(writer: Writer, cause: unknown): void {
+    this.#drained.delete(writer)
+    if (this.#abandoned.has(writer)) return
+    this.#abandoned.add(writer)
+    writer.abandon(cause)
+  }
 }
 
 /** Gathers changes and writes them. */
@@ -114,44 +168,52 @@ export class Journal {
     this.#scheduled = undefined
     this.#later = undefined
     if (this.#failure) return
-    const { changes, writers } = this.#gather()
+    const turn = new GatheredTurn(this.#changes.splice(0))
+    this.#gather(turn)
     if (this.#endings.length > 0) this.#schedule()
     try {
-      this.#store.write(changes)
+      this.#writeTurn(turn)
     } catch (error) {
       this.#fail(error)
       return
     }
     const waiting = this.#waiting
     this.#waiting = []
-    for (const writer of writers) writer.written()
+    for (const writer of turn.writers) writer.written()
     for (const { resolve } of waiting) resolve()
   }
 
+  /** Writes a turn, without the writers whose changes the store refuses. */
+  #writeTurn(turn: GatheredTurn): void {
+    for (;;) {
+      try {
+        return this.#store.write(turn.changes)
+      } catch (error) {
+        const writer = error instanceof RefusedChange ? turn.writerOf(error.change) : undefined
+        if (!writer) throw error
+        turn.abandon(writer, error)
+        this.#gather(turn)
+      }
+    }
+  }
+
   /** Drains all changed writers. One that throws is left out; all others are written. */
-  #gather(): { readonly changes: readonly Change[]; readonly writers: ReadonlySet<Writer> } {
-    const changes = this.#changes.splice(0)
-    const writers = new Set<Writer>()
-    const abandoned = new Set<Writer>()
+  #gather(turn: GatheredTurn): void {
     // An abandoned writer is drained once more.
     while (this.#writers.size > 0) {
       const touched = this.#writers
       this.#writers = new Set()
       for (const writer of touched) {
         try {
-          for (const change of writer.drain()) changes.push(change)
-          writers.add(writer)
+          turn.drain(writer)
         } catch (cause) {
-          if (abandoned.has(writer)) continue
-          abandoned.add(writer)
-          writer.abandon(cause)
+          turn.abandon(writer, cause)
         }
       }
     }
-    for (const change of this.#changes.splice(0)) changes.push(change)
+    turn.add(this.#changes.splice(0))
     clearImmediate(this.#scheduled)
     this.#scheduled = undefined
-    return { changes, writers }
   }
 
   #flushToRead(): void {

@@ -70,11 +70,8 @@ export class Membership implements ChannelView {
     this.owner = record.owner
     this.#history = new History(record.position, senders, chain)
     const unstorable = (cause: unknown): void => this.#unstorable(cause)
-    const writerHost = {
-      record: () => this.#record(),
-      written: () => this.#turn.attempt(() => this.#written()),
-      unstorable,
-    }
+    const written = (): void => this.#turn.attempt(() => this.#written())
+    const writerHost = { record: () => this.#record(), written, unstorable }
     this.#writer = new ChannelWriter(context.journal, this, writerHost, record)
     this.#standing = new Standing(record, () => this.#writer.touch())
     this.#welcome = welcome

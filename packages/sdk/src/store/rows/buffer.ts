@@ -3,7 +3,7 @@
  * the ring has them, and written to the database together.
  */
 import { StaticError } from '@static/protocol'
-import type { Change } from '../../ports.ts'
+import { type Change, RefusedChange } from '../../ports.ts'
 import { Bodies } from '../bodies.ts'
 import { prepareChanges } from '../changes.ts'
 import { GatheredRows, type RowStep } from './gathered.ts'
@@ -47,10 +47,20 @@ export class RowBuffer {
     return this.#length + this.#turn.length <= this.#capacity
   }
 
-  /** Records the changes of a turn and returns them as bytes. Throws, without effect, if the database would refuse. */
+  /**
+   * Records the changes of a turn and returns them as bytes.
+   *
+   * @throws {RefusedChange} without effect, if the database would refuse one
+   */
   record(changes: readonly Change[]): Buffer {
     return this.#recordAll(() => {
-      for (const change of changes) this.#apply(change)
+      for (const change of changes) {
+        try {
+          this.#apply(change)
+        } catch (cause) {
+          throw new RefusedChange(change, cause)
+        }
+      }
     })
   }
 

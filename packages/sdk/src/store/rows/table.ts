@@ -15,7 +15,7 @@ export interface ColumnDeclaration {
   readonly extra?: string
 }
 
-/** A column that holds a field of this type. */
+/** A column that holds a field of this type. What it cannot read, it must not write: it would be there at every start. */
 export interface Column<Field> extends ColumnDeclaration {
   readonly write: (field: Field) => Value
   /** Throws `store_corrupt` for a value that this column cannot have. */
@@ -112,7 +112,11 @@ export const OPTIONAL_BYTES: Column<Uint8Array | undefined> = {
 /** A column with keys of 32 bytes, one after the other. */
 export const KEYS: Column<readonly Uint8Array[]> = {
   type: 'BLOB',
-  write: (keys) => Buffer.concat(keys),
+  write: (keys) => {
+    const odd = keys.find(({ length }) => length !== PUBLIC_KEY_BYTES)
+    if (odd) throw new StaticError('internal_error', `A key has ${odd.length} bytes, not ${PUBLIC_KEY_BYTES}.`)
+    return Buffer.concat(keys)
+  },
   read: (value, column) => {
     const bytes = readBytes(value, column)
     if (bytes.length % PUBLIC_KEY_BYTES !== 0) unexpected(column)
