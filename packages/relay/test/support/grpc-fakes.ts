@@ -69,6 +69,7 @@ export class FakeCalls implements CallHandler {
   })
   token: string | undefined
   readonly seen: ClientMessage[] = []
+  readonly called: Gauge = new Gauge()
   readonly peers: Peer[] = []
   readonly subscriptions: FakeSubscription[] = []
   readonly subscribed: Gauge = new Gauge()
@@ -79,6 +80,7 @@ export class FakeCalls implements CallHandler {
 
   async call(peer: Peer, message: ClientMessage): Promise<ServerMessage> {
     this.seen.push(message)
+    this.called.add(1)
     this.peers.push(peer)
     const body = await this.answer(message, peer)
     return create(ServerMessageSchema, { requestId: 1n, sessionToken: this.token ?? '', body })

@@ -12,7 +12,7 @@ import {
   SubscribeRequestSchema,
 } from '@static/protocol/relay'
 import type { CallHandler, Peer, PushSink } from '../../ports.ts'
-import { CALL_BYTES, type Holding } from '../http2/budget.ts'
+import { CALL_BYTES, HANDLED_BYTES, type Holding } from '../http2/budget.ts'
 import { refusalError } from './error.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
 import { MOST_STRANGER_BYTES, readBody, unframeMessage } from './unary/body.ts'
@@ -65,24 +65,26 @@ export class Subscriptions {
     for (const reply of this.#open) reply.end()
   }
 
-  /** Reads the single message of the request. From then on the call counts as one of the relay's streams. */
+  /** Reads the single message of the request. */
   async #read(stream: ServerHttp2Stream, token: string, holding: Holding): Promise<ClientMessage> {
     const most = this.#calls.knows(token) ? GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated : MOST_STRANGER_BYTES
     const body = await readBody(stream, most, this.#limits.bodyMs, (bytes) => holding.take(bytes))
     const message = resumeMessage(decodeRequest(body), token)
-    holding.give(CALL_BYTES + body.length)
+    holding.give(body.length)
     return message
   }
 
   #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, message: ClientMessage, holding: Holding): void {
     if (reply.ended) return
+    const lent = this.#calls.knows(message.sessionToken) ? CALL_BYTES - HANDLED_BYTES : 0
+    holding.give(lent)
     let endedByHandler = false
     const sink: PushSink = {
       write(push) {
         if (push.body.case !== 'error') {
           return reply.write(frameMessage(encodeEnvelope('protobuf', ServerMessageSchema, push)))
         }
-        if (holding.take(CALL_BYTES)) reply.end(refusalError(push.body.value))
+        if (holding.take(lent)) reply.end(refusalError(push.body.value))
         else reply.cut(constants.NGHTTP2_ENHANCE_YOUR_CALM)
         return false
       },

@@ -1,12 +1,18 @@
 /**
  * Bounds what a port holds for its callers: requests that are read or handled, and answers until they are read. A call
- * counts for their bytes and, while it is not among the relay's streams, for what it costs besides.
+ * counts for their bytes, and for what it costs besides.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { NETWORK_SHARES, networkLimit, networkOf } from '@static/protocol'
 
 /** What a call without any bytes counts for: its stream, its headers and the state of its handler. */
 export const CALL_BYTES: number = 32 * 1024
+
+/**
+ * The same while the relay handles the call of an agent that it knows. Less, because the limits of streams hold then; but
+ * not nothing, because they only hold once it is the call's turn.
+ */
+export const HANDLED_BYTES: number = 4 * 1024
 
 /** How many turns of the event loop `takeSoon` waits: answers that are read leave in the turn after they were given. */
 const MOST_TURNS = 32

@@ -20,7 +20,7 @@ import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol
 import type { CallHandler, Health, Peer } from '../../../ports.ts'
 import { failureError, refusalError } from '../error.ts'
 import { resumeMessage } from '../subscribe.ts'
-import { CALL_BYTES, type Holding } from '../../http2/budget.ts'
+import { CALL_BYTES, HANDLED_BYTES, type Holding } from '../../http2/budget.ts'
 import { healthRoutes } from '../../http2/health.ts'
 import { cutOff, expire, isClosed, type HttpResponse } from '../../http2/responses.ts'
 import { checkBody, isJson, MOST_STRANGER_BYTES, readBody } from './body.ts'
@@ -69,8 +69,10 @@ interface CallContext {
   readonly peer: Peer
   readonly response: HttpResponse
   readonly holding: Holding
-  /** Whether the call counts as one of the relay's streams, and so no longer as `CALL_BYTES`. */
-  isStream: boolean
+  /** Whether the relay handles the call. */
+  isHandled: boolean
+  /** What was given back of `CALL_BYTES` for that time. */
+  lent: number
 }
 
 const callKey = createContextKey<CallContext | undefined>(undefined)
@@ -89,11 +91,13 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
   return (path, request, response, peer, holding) => {
     const handler = handlers.get(path)
     if (handler === undefined) return false
-    answer(handler, request, { peer, response, holding, isStream: false }, options).catch((error: unknown) => {
-      // A caller that disconnects is not a failure.
-      if (!request.destroyed) options.failed(error)
-      response.destroy()
-    })
+    answer(handler, request, { peer, response, holding, isHandled: false, lent: 0 }, options).catch(
+      (error: unknown) => {
+        // A caller that disconnects is not a failure.
+        if (!request.destroyed) options.failed(error)
+        response.destroy()
+      },
+    )
     return true
   }
 }
@@ -111,7 +115,7 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
       })
       const { signal } = context
       const call = callOf(context)
-      handOver(call)
+      handOver(call, calls.knows(message.sessionToken))
       const reply = await untilAborted(calls.call(call.peer, message, signal), signal).catch((error: unknown) => {
         throw failureError(error)
       })
@@ -124,9 +128,10 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
   }
   router.rpc(Relay.method.subscribe, (request, context) => {
     const call = callOf(context)
-    handOver(call)
+    const token = tokenOf(context)
+    handOver(call, calls.knows(token))
     return pushes({
-      subscribe: (sink) => calls.subscribe(call.peer, resumeMessage(request, tokenOf(context)), sink),
+      subscribe: (sink) => calls.subscribe(call.peer, resumeMessage(request, token), sink),
       signal: AbortSignal.any([context.signal, stopping]),
       unsentBytes: limits.unsentBytes,
       refused: () => takeBack(call, 0),
@@ -135,16 +140,18 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
   })
 }
 
-/** The relay counts the call as a stream while it handles it. */
-function handOver(call: CallContext): void {
-  call.isStream = true
-  call.holding.give(CALL_BYTES)
+/** The relay handles the call, which may take long. */
+function handOver(call: CallContext, isKnown: boolean): void {
+  call.isHandled = true
+  call.lent = isKnown ? CALL_BYTES - HANDLED_BYTES : 0
+  call.holding.give(call.lent)
 }
 
 /** The call is answered with so many bytes, which are held until they are read. False if it is cut off. */
 async function takeBack(call: CallContext, bytes: number): Promise<boolean> {
-  const isHeld = await call.holding.takeSoon(call.isStream ? CALL_BYTES + bytes : bytes)
-  call.isStream = false
+  const isHeld = await call.holding.takeSoon(call.lent + bytes)
+  call.isHandled = false
+  call.lent = 0
   if (!isHeld) cutOff(call.response)
   return isHeld && !isClosed(call.response)
 }
@@ -219,7 +226,7 @@ async function answer(
   // The library would allocate what a peer announces.
   call.header.delete('content-length')
   const reply = await handler({ ...call, body: oneChunk(body) })
-  const isOpen = handler.method.methodKind !== 'unary' && context.isStream
+  const isOpen = handler.method.methodKind !== 'unary' && context.isHandled
   if (!isOpen) expire(response, body instanceof ConnectError ? limits.closeMs : limits.bodyMs)
   const whole = isOpen ? reply : await wholeReply(reply, context)
   if (whole) await universalResponseToNodeResponse(whole, response)
