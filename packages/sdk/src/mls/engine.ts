@@ -191,9 +191,13 @@ export interface MlsEngine {
   /**
    * Creates a commit.
    *
-   * @throws {StaticError} `group_full`, `not_allowed`, `not_found`, `invalid_request`, and as `checkKeyPackage`
+   * @throws {StaticError} `group_full`, `not_allowed`, `not_found`, `invalid_request`, as `checkKeyPackage`, and
+   *   `unavailable` if the relay has refused so many in this epoch that other members could not decrypt many more
    */
   commit(group: Group, change: CommitChange): Promise<PendingCommit>
+
+  /** The number of commits that this agent has made in the epoch of the group. */
+  commitsMade(group: Group): number
 
   /** Checks another member's commit and applies it. */
   process(group: Group, commit: Uint8Array, declared: Declared): Promise<Processed>

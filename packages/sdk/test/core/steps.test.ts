@@ -237,7 +237,7 @@ test('if the keys cannot be replaced, sending fails before others stop reading t
   stage.refuse = (_, { case: name }) => (name === 'sendCommit' ? { code: 'not_allowed' } : undefined)
   assert.equal(await say(stage, ann, 'not yet'), 'not_allowed')
   stage.refuse = () => undefined
-  await stage.advance(10_000)
+  await stage.advance(60_000)
   assert.equal(await say(stage, ann, 'with new keys'), 'ok')
   assert.deepEqual(await bob.take(), ['with new keys'])
   assert.deepEqual(bob.told('decryption_failure'), [])

@@ -38,7 +38,7 @@ export async function deriveNext(group: Group, commit: Uint8Array, guess: Guess)
     state.secretTree,
     state.ratchetTree,
     state.groupContext,
-    CONFIG.keyRetentionConfig,
+    { ...CONFIG.keyRetentionConfig, maximumForwardRatchetSteps: 256 },
     provider,
   )
   if (content.content.contentType !== 'commit' || content.auth.contentType !== 'commit') throw new Error('no commit')

@@ -27,8 +27,9 @@ const REKEY_MESSAGES = 10_000
 /** Well below MOST_BURNT, where sending stops: a refused burst burns 64 at once. */
 const REKEY_BURNT = 512
 /**
- * A rekey that the relay deferred until it was given up is started again after this time, then each time after as long
- * as it has failed, up to the longest: messages and other commits wait for every attempt.
+ * A rekey that the relay refused, or deferred until it was given up, is started again after this time, then each time
+ * after as long as it has failed, up to the longest: messages and other commits wait for every attempt, and each uses up
+ * a key of the epoch.
  */
 const REKEY_AGAIN_MS = 60_000
 const REKEY_LONGEST_MS = 16 * REKEY_AGAIN_MS
@@ -59,8 +60,7 @@ export class Upkeep {
     this.#parts = parts
     this.#share = context.chance()
     this.#rekeyAgainAt = this.#nextRekey()
-    if (this.#isDeferred)
-      this.#failure = StaticError.of('unavailable', 'The relay deferred the replacement of the keys.')
+    if (this.#isDeferred) this.#failure = StaticError.of('unavailable', 'The relay has refused to replace the keys.')
   }
 
   /** Whether a commit without changes must follow before the last add is complete. */
@@ -83,7 +83,7 @@ export class Upkeep {
         .commit(() => ({}), { urgent: true })
         .then(resolve, (error: unknown) => {
           this.#failure = StaticError.from(error)
-          this.#defer(this.#failure)
+          this.#defer()
           reject(error)
           // Messages that need new keys fail now.
           this.#parts.sender.retry()
@@ -147,7 +147,7 @@ export class Upkeep {
     this.#unreportedSince = undefined
   }
 
-  /** Whether the relay deferred the last rekey for so long that the next one must wait. */
+  /** Whether the relay refused or deferred the last rekey, so that the next one must wait. */
   get #isDeferred(): boolean {
     if (this.#parts.standing.record.rekeyDeferredAt === 0) return false
     const wait = this.#rekeyAgainAt - this.#context.now()
@@ -155,15 +155,16 @@ export class Upkeep {
     return wait > 0 && wait <= REKEY_LONGEST_MS
   }
 
-  #defer({ code }: StaticError): void {
-    if (code !== 'rate_limited' && code !== 'unavailable') return
+  #defer(): void {
     const { standing } = this.#parts
+    // Not tried at all, because of a fork or because the channel ends here.
+    if (standing.refusal()) return
     const { rekeyDeferredAt } = standing.record
     if (rekeyDeferredAt === 0) standing.set({ rekeyDeferredAt: this.#context.now() })
     this.#rekeyAgainAt = this.#nextRekey()
   }
 
-  /** When a deferred rekey is next due. Derived from when it was first deferred, so a restart does not hasten it. */
+  /** When a failed rekey is next due. Derived from when it first failed, so a restart does not hasten it. */
   #nextRekey(): Time {
     const since = this.#parts.standing.record.rekeyDeferredAt
     const passed = Math.max(0, this.#context.now() - since)

@@ -29,8 +29,8 @@ import { agentIdOf } from '../credential.ts'
 import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
 import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
 import { checkKeyPackage, type Crypto } from '../key-package.ts'
-import { nextSecret } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
+import { checkCommitsMade, withHandshakeUsed } from './handshake.ts'
 import { decodeMessage, encodeGroupInfo, encodeSecrets } from './message.ts'
 import { openCommit } from './open-commit.ts'
 import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
@@ -43,6 +43,7 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
   const { provider } = crypto
   const { state, key } = group
   const members = membersOf(state.ratchetTree)
+  checkCommitsMade(state, members.filter(({ founder }) => !founder).length - 1)
   const keyPackages = await Promise.all(
     (change.adds ?? []).map((bytes) =>
       checkKeyPackage(crypto, bytes, neededExtensions(state.groupContext), change.now),
@@ -116,7 +117,7 @@ export async function followCommit(
   const opened = await openCommit(crypto, state, message)
   if (opened.kind === 'undecryptable') return opened
   if (opened.kind !== 'commit') return { kind: 'rejected', reason: opened.kind, sender: undefined }
-  const { leaf, commit } = opened
+  const { leaf, commit, ahead } = opened
   const sender = membersOf(ratchetTree).find((member) => member.leaf === leaf)
   if (sender === undefined) return { kind: 'rejected', reason: 'sender_not_member', sender }
 
@@ -127,7 +128,7 @@ export async function followCommit(
   let next: Epoch | undefined
   if (!removed.some(({ leaf }) => leaf === state.privatePath.leafIndex)) {
     try {
-      const { newState } = await processPrivateMessage(state, message, emptyPskIndex, provider)
+      const { newState } = await processPrivateMessage(ahead, message, emptyPskIndex, provider)
       next = adopt(crypto, newState, key)
     } catch (cause) {
       return { kind: 'unfollowable', sender, cause }
@@ -183,20 +184,6 @@ function pskProposal(nonce: Uint8Array): Proposal {
 
 function pskIndexOf(psk: Uint8Array): PskIndex {
   return makePskIndex(undefined, { [Buffer.from(LONE_LEAF).toString('base64')]: psk })
-}
-
-/** Advances this agent's handshake ratchet: a second commit in this epoch must not use the key of the first. */
-function withHandshakeUsed(state: ClientState): ClientState {
-  const node = 2 * state.privatePath.leafIndex
-  const own = state.secretTree[node]
-  if (own === undefined) throw new TypeError(`The handshake ratchet of this agent, node ${node}, is missing.`)
-  const { secret, generation } = own.handshake
-  const handshake = {
-    secret: nextSecret(secret, generation),
-    generation: generation + 1,
-    unusedGenerations: {},
-  }
-  return { ...state, secretTree: state.secretTree.with(node, { ...own, handshake }) }
 }
 
 /** Rejects a commit that other members would reject, with a message for the caller. */

@@ -12,16 +12,14 @@ export const CLOCK_SKEW_SECONDS = 3600n
 /** Commits are padded to this size; it hides, among other things, whether one carries a PreSharedKey. */
 const HANDSHAKE_BYTES = 1280
 
-/** The most commits of one leaf in one epoch that may lose their slot: more than any member makes, cheap to hash. */
-const MAX_HANDSHAKE_STEPS = 256
-
 export const CONFIG: ClientConfig = {
   keyRetentionConfig: {
     // A retained generation is a ratchet secret from which all later ones can be derived.
     retainKeysForGenerations: 0,
     // 0 would keep all epochs. `adopt` drops the one that is kept.
     retainKeysForEpochs: 1,
-    maximumForwardRatchetSteps: MAX_HANDSHAKE_STEPS,
+    // handshake.ts moves the ratchets forward, within its own bound.
+    maximumForwardRatchetSteps: 0,
   },
   lifetimeConfig: {
     maximumTotalLifetime: LIFETIME_SECONDS + 2n * CLOCK_SKEW_SECONDS,

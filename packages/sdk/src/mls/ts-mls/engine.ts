@@ -13,6 +13,7 @@ import { makeProvider, SUITE, type Suite } from '../provider.ts'
 import { reopen } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
 import { followCommit, makeCommit } from './commit.ts'
+import { commitsMade } from './handshake.ts'
 import { decodeMessage, encodeWelcome } from './message.ts'
 import { decodeGroup, encodeGroup, inside, outside, wipe } from './state.ts'
 import { contextExtensions, contextOf, membersOf } from './view.ts'
@@ -48,6 +49,7 @@ export function makeEngine(suite: Suite = SUITE): MlsEngine {
     },
     open: (group, ratchets, ciphertext, expected) => inside(group).cipher.open(ratchets, ciphertext, expected),
     reopen: (ciphertext, messageKey) => reopen(suite, ciphertext, messageKey),
+    commitsMade: (group) => commitsMade(inside(group).state),
     epochOf: (message) => parsePrivateMessage(message)?.epoch,
     encodeGroup: (group) => encodeGroup(inside(group)),
     decodeGroup: (bytes, key) => outside(decodeGroup(crypto, bytes, key)),

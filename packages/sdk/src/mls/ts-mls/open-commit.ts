@@ -16,10 +16,17 @@ import { ratchetToGeneration } from 'ts-mls/secretTree.js'
 import type { Crypto } from '../key-package.ts'
 import { isCommitBounded } from './bounds.ts'
 import { CONFIG } from './config.ts'
+import { atGeneration } from './handshake.ts'
 
 /** The result of opening a message. */
 export type OpenedCommit =
-  | { readonly kind: 'commit'; readonly leaf: number; readonly commit: Commit }
+  | {
+      readonly kind: 'commit'
+      readonly leaf: number
+      readonly commit: Commit
+      /** The state passed in, with the ratchet of the commit's sender at its generation. */
+      readonly ahead: ClientState
+    }
   | { readonly kind: 'blank_sender' | 'not_a_commit' | 'out_of_bounds' }
   | { readonly kind: 'undecryptable'; readonly cause: unknown }
 
@@ -33,7 +40,7 @@ export async function openCommit(crypto: Crypto, state: ClientState, message: Pr
 }
 
 async function open({ provider }: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
-  const { groupContext, ratchetTree, secretTree, keySchedule } = state
+  const { groupContext, ratchetTree, keySchedule } = state
   const senderData = await decryptSenderData(message, keySchedule.senderDataSecret, provider)
   if (senderData === undefined)
     return { kind: 'undecryptable', cause: new TypeError('The sender data of the commit is malformed.') }
@@ -42,8 +49,9 @@ async function open({ provider }: Crypto, state: ClientState, message: PrivateMe
   if (node?.nodeType !== 'leaf') return { kind: 'blank_sender' }
   const { contentType } = message
   if (contentType !== 'commit') return { kind: 'not_a_commit' }
+  const ahead = atGeneration(state, senderData)
   const { key, nonce } = await ratchetToGeneration(
-    secretTree,
+    ahead.secretTree,
     senderData,
     contentType,
     CONFIG.keyRetentionConfig,
@@ -65,5 +73,5 @@ async function open({ provider }: Crypto, state: ClientState, message: PrivateMe
   )
   if (!isSigned)
     return { kind: 'undecryptable', cause: new TypeError(`The commit is not signed by its sender, leaf ${leaf}.`) }
-  return { kind: 'commit', leaf, commit }
+  return { kind: 'commit', leaf, commit, ahead }
 }

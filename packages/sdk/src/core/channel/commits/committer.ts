@@ -13,6 +13,15 @@ import type { Standing } from '../standing.ts'
 const MAX_WAIT_MS = 60_000
 /** The application is notified of a commit that is deferred for longer than this in total. */
 const REPORTED_WAIT_MS = 2000
+/**
+ * Every refused commit uses up a key of the epoch, and the others allow only so many (SPEC.md, 4.3). After the first few of
+ * an epoch, each adds a second to the wait before the next one, up to the longest.
+ */
+const FREE_COMMITS = 128
+const MORE_WAIT_MS = 1000
+const LONGEST_WAIT_MS = 15 * 60_000
+
+type Refusal = Extract<Outcome, { type: 'refused' }>['error']
 
 /** What a committer asks of its agent. */
 type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign' | 'emit'>
@@ -46,6 +55,9 @@ export class Committer {
   #pendingChanged = false
   #groupChanged = false
   #notBefore = 0
+  /** When a commit was last dropped, and whether the wait that follows was reported. */
+  #droppedAt = 0
+  #isWaitReported = false
   #cancel: (() => void) | undefined
   #failure: StaticError | undefined
 
@@ -79,8 +91,8 @@ export class Committer {
    * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
   async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
-    const { urgent, despiteForkOf, ...own } = options
-    const refusal = this.#standing.refusal(despiteForkOf)
+    const { urgent, ...own } = options
+    const refusal = this.#standing.refusal(own.despiteForkOf)
     if (refusal) throw refusal
     const { promise, resolve, reject } = Promise.withResolvers<CommitResult>()
     const job: CommitJob = { change, ...own, done: resolve, failed: reject }
@@ -93,6 +105,7 @@ export class Committer {
   /** Starts the next commit, if any. Returns whether it did. */
   work(group: GroupState): boolean {
     if (this.#pending || this.#jobs.length === 0 || this.#context.now() < this.#notBefore) return false
+    if (this.#mustWait(group)) return false
     const job = this.#jobs.shift()
     if (!job) return false
     this.#host.exclusively(() => this.#make(group, job))
@@ -165,15 +178,19 @@ export class Committer {
   async #make(group: GroupState, job: CommitJob): Promise<void> {
     const { id, history } = this.#channel
     try {
+      // It was requested before a fork was found.
+      const refusal = this.#standing.refusal(job.despiteForkOf)
+      if (refusal) throw refusal
       const change = job.change(group)
       if (change === undefined) {
         job.done({ welcomes: [] })
         return
       }
       const pending = await makePending(this.#context, id, group, job, change, history.position.slot)
-      if (this.#failure) {
+      const late = this.#failure ?? this.#standing.refusal(job.despiteForkOf)
+      if (late) {
         wipeEpoch(this.#context.engine, pending.next, group.group)
-        throw this.#failure
+        throw late
       }
       this.#pending = pending
       this.#pendingChanged = true
@@ -205,9 +222,9 @@ export class Committer {
     this.#host.work()
   }
 
-  #refused(pending: Pending, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
-    const mayBeAtOnce = refusal.code === 'epoch_mismatch' && refusal.retryAfterMs === undefined
-    const wait = mayBeAtOnce ? 0 : retryDelay(refusal.retryAfterMs)
+  #refused(pending: Pending, refusal: Refusal): void {
+    const wait =
+      refusal.code === 'epoch_mismatch' ? this.#mismatchDelay(pending, refusal) : retryDelay(refusal.retryAfterMs)
     const isDeferred = refusal.code === 'unavailable' || refusal.code === 'rate_limited'
     if (isDeferred) pending.deferredSince ??= this.#context.now()
     const waited = isDeferred && pending.deferredSince !== undefined ? this.#context.now() - pending.deferredSince : 0
@@ -215,7 +232,7 @@ export class Committer {
       case 'epoch_mismatch':
         this.#host.raiseHead(Number(refusal.head ?? 0n))
         this.#waitFor(wait)
-        this.#redo(pending)
+        this.#redo(pending, this.#isTaken(refusal) ? undefined : (pending.job?.mismatches ?? 0) + 1)
         return
       case 'unavailable':
       case 'rate_limited':
@@ -237,17 +254,51 @@ export class Committer {
     this.#context.emit({ type: 'throttled', channel: this.#channel.name, error, waitMs })
   }
 
+  /** Whether the relay names a commit that took the slot. */
+  #isTaken({ head = 0n }: Refusal): boolean {
+    return Number(head) > this.#channel.history.position.slot
+  }
+
+  /** If the relay names no commit that took the slot, the wait grows: it must not make this agent create commit after commit. */
+  #mismatchDelay({ job }: Pending, refusal: Refusal): number {
+    const { retryAfterMs } = refusal
+    if (this.#isTaken(refusal)) return retryAfterMs === undefined ? 0 : retryDelay(retryAfterMs)
+    const mismatches = job?.mismatches ?? 0
+    return Math.max(retryDelay(retryAfterMs), mismatches > 0 ? MORE_WAIT_MS * 2 ** (mismatches - 1) : 0)
+  }
+
   /** Drops a pending commit and creates it again, with no more time than it had left. */
-  #redo(pending: Pending): void {
+  #redo(pending: Pending, mismatches?: number): void {
     this.#drop(pending)
     const { job, deferredSince } = pending
-    if (job) this.#jobs.unshift({ ...job, deferredSince })
+    if (job) this.#jobs.unshift({ ...job, deferredSince, mismatches })
+  }
+
+  /** Whether the next commit must wait because so many of this epoch were refused. If so, wakes up when it is due. */
+  #mustWait(group: GroupState): boolean {
+    const context = this.#context
+    const made = context.engine.commitsMade(group.group)
+    const wait = Math.min((made - FREE_COMMITS) * MORE_WAIT_MS, LONGEST_WAIT_MS)
+    const passed = context.now() - this.#droppedAt
+    // A time that is still to come is from before the clock was set back.
+    if (passed < 0 || passed >= wait) return false
+    const waitMs = wait - passed
+    this.#cancel?.()
+    this.#cancel = context.later(waitMs, () => this.#host.work())
+    if (!this.#isWaitReported && waitMs >= REPORTED_WAIT_MS) {
+      this.#isWaitReported = true
+      const error = StaticError.of('unavailable', `The relay has refused ${made} commits of this agent in this epoch.`)
+      context.emit({ type: 'throttled', channel: this.#channel.name, error, waitMs })
+    }
+    return true
   }
 
   #drop(pending: Pending): void {
     wipeEpoch(this.#context.engine, pending.next, this.#channel.group?.group)
     this.#pending = undefined
     this.#pendingChanged = true
+    this.#droppedAt = this.#context.now()
+    this.#isWaitReported = false
     if (this.#channel.group) this.#standing.set({ leafKeys: [this.#channel.group.leafKey] })
     this.#host.touch()
   }
