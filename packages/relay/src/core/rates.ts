@@ -23,6 +23,19 @@ export class Rates {
 
   /** Takes `cost` tokens. Returns 0 if allowed, otherwise the milliseconds until it is. `now` is monotonic. */
   take(key: string, now: Time, cost = 1): number {
+    const bucket = this.#bucket(key, now)
+    if (bucket.tokens < cost) return Math.ceil((cost - bucket.tokens) / this.#perMs)
+    bucket.tokens -= cost
+    return 0
+  }
+
+  /** Takes `cost` tokens that were spent already, whether there are as many or not: the next ones wait for them. */
+  owe(key: string, now: Time, cost: number): void {
+    this.#bucket(key, now).tokens -= cost
+  }
+
+  /** The bucket of a key, filled up to now. */
+  #bucket(key: string, now: Time): Bucket {
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
     // Moved to the end: the first key of the map is the one that was idle longest.
     this.#buckets.delete(key)
@@ -35,9 +48,7 @@ export class Rates {
         break
       }
     }
-    if (bucket.tokens < cost) return Math.ceil((cost - bucket.tokens) / this.#perMs)
-    bucket.tokens -= cost
-    return 0
+    return bucket
   }
 }
 
@@ -46,4 +57,11 @@ export function takeFor(rates: Rates, address: string, now: Time, cost = 1): num
   const wait = rates.take(address, now, cost)
   const network = networkOf(address)
   return wait > 0 || network === undefined ? wait : rates.take(network, now, cost / NETWORK_SHARES)
+}
+
+/** Takes `cost` tokens that an address has spent already, and its /48. */
+export function oweFor(rates: Rates, address: string, now: Time, cost: number): void {
+  rates.owe(address, now, cost)
+  const network = networkOf(address)
+  if (network !== undefined) rates.owe(network, now, cost / NETWORK_SHARES)
 }

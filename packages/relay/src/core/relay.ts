@@ -238,6 +238,7 @@ export class Relay {
 
   #closed(stream: Stream): void {
     this.#joins.closed(stream)
+    this.#channels.gone(stream)
     this.#sessions.closed(stream)
   }
 

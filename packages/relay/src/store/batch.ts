@@ -4,6 +4,9 @@ import type { Call } from './sqlite/worker-messages.ts'
 /** The most calls of a batch. */
 export const BATCH_CALLS = 256
 const BATCH_BYTES = 4_194_304
+/** What looking for one channel weighs: 2,048 of them fill a batch. Without ids, it is not known how many there are. */
+const NAME_BYTES = 2048
+const NAMES_WITHOUT_IDS = 64
 
 /** How many of the calls make one batch: at least one. Those in `alone` share it with no other. */
 export function batchLength(queue: readonly Call[], alone: ReadonlySet<Call['name']> = new Set()): number {
@@ -18,10 +21,11 @@ export function batchLength(queue: readonly Call[], alone: ReadonlySet<Call['nam
   return length
 }
 
-/** The bytes that a call writes or asks for. */
+/** The bytes that a call writes or asks for, or as many as take as long. */
 function weigh({ name, request }: Call): number {
   if (name === 'append') return request.ciphertext.length
   if (name === 'read' || name === 'welcomes' || name === 'takeJoins') return request.maxBytes
+  if (name === 'resume') return (request.channels?.length ?? NAMES_WITHOUT_IDS) * NAME_BYTES
   if (name !== 'commit') return 0
   const { commit, groupInfo, welcomes } = request
   return welcomes.reduce((sum, { welcome }) => sum + welcome.length, commit.length + groupInfo.length)

@@ -3,7 +3,7 @@ import type { ResumeRequest } from '@static/protocol/relay'
 import type { AgentId, ChannelId } from '../../ports.ts'
 import type { PendingRequest, RequestBody } from '../pending-request.ts'
 import type { Quota } from '../quota.ts'
-import type { Session } from '../stream.ts'
+import type { Session, Stream } from '../stream.ts'
 import { Commits } from './commits.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { KeyPackages } from './key-packages.ts'
@@ -100,6 +100,11 @@ export class Channels {
   /** The session has ended: stores its acknowledgements. */
   closed(session: Session): void {
     this.#resumes.closed(session)
+  }
+
+  /** The stream has ended, with or without a session: forgets what waits on it. */
+  gone(stream: Stream): void {
+    this.#resumes.gone(stream)
   }
 
   /** Called when an agent has been added to a channel. */

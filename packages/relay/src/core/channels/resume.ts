@@ -2,13 +2,15 @@
 import { message, RECEIPT_BYTES, type StaticError } from '@static/protocol'
 import { type AckRequest, AckResponseSchema, type ResumeRequest, ResumeResponseSchema } from '@static/protocol/relay'
 import type { Account, AckedPosition, AgentId, ChannelId, StoreRequest, StoreResult } from '../../ports.ts'
+import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../pending-request.ts'
-import { Rates, takeFor } from '../rates.ts'
+import { oweFor, Rates, takeFor } from '../rates.ts'
 import { channelIdOf, checkLength, numberOf, wrong } from '../request-fields.ts'
 import { type Body, refusalOf, tooOften, wireStanding } from '../server-messages.ts'
-import { type Reading, type Session, stayOf } from '../stream.ts'
+import { type Reading, type Session, stayOf, type Stream } from '../stream.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { type Receipts, receiptsWithResume } from './receipts.ts'
+import { type ResumeTurn, ResumeTurns } from './resume-turns.ts'
 
 /** Acknowledged positions that cost nothing in one request. */
 const FREE_POSITIONS = 64
@@ -32,6 +34,7 @@ export class Resumes {
   readonly #rates: Rates
   readonly #unknown = new Rates(UNKNOWN_PER_MINUTE / 60, UNKNOWN_PER_MINUTE)
   readonly #receipts: Receipts
+  readonly #turns = new ResumeTurns()
   /** Those with a receipt that waits for its time. */
   readonly #held = new Set<Reading>()
 
@@ -51,17 +54,25 @@ export class Resumes {
   /** Returns the agent's standings and starts deliveries from its cursors. */
   resume(request: PendingRequest, session: Session, value: ResumeRequest): void {
     const query = this.#query(request, value, receiptsWithResume(value.receipts))
-    if (query) this.#resume(request, session, query, value.receipts)
+    if (query) this.#inTurn(request, query, (turn) => this.#resume(request, session, query, value.receipts, turn))
   }
 
   /** Returns the caller's standings without starting deliveries, for unary calls. */
   standings(request: PendingRequest, value: ResumeRequest): void {
     const query = this.#query(request, value, 0)
     if (!query) return
-    this.#context.effects.store('resume', query, (outcome) => {
-      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
-      request.answer(standingsAnswer(outcome.value))
+    this.#inTurn(request, query, (turn) => {
+      this.#context.effects.store('resume', query, (outcome) => {
+        this.#ended(turn, outcome)
+        if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
+        request.answer(standingsAnswer(outcome.value))
+      })
     })
+  }
+
+  /** The stream has ended: its Resumes that wait are forgotten. */
+  gone(stream: Stream): void {
+    this.#turns.closed(stream)
   }
 
   /** Advances cursors and responds. */
@@ -169,11 +180,26 @@ export class Resumes {
     for (const session of this.#context.delivery.sessions()) this.storeAcknowledged(session)
   }
 
+  /** Asks the store when it is the turn of this request. */
+  #inTurn(request: PendingRequest, query: StoreRequest<'resume'>, ask: (turn: ResumeTurn) => void): void {
+    const { stream, caller } = request
+    const start = (): boolean => {
+      // What it costs is known with the answer: the ones before it may have used up the rate.
+      if (!query.channels && this.#isTooOften(request, 1)) return false
+      ask(turn)
+      return true
+    }
+    const drop = (): void => request.abandon()
+    const turn: ResumeTurn = { stream, agent: caller.agent, names: query.channels?.length, start, drop }
+    this.#turns.take(turn)
+  }
+
   #resume(
     request: PendingRequest,
     session: Session,
     query: StoreRequest<'resume'>,
     demand: ResumeRequest['receipts'],
+    turn: ResumeTurn,
   ): void {
     const { effects, delivery } = this.#context
     const { agent } = session
@@ -181,9 +207,10 @@ export class Resumes {
     const meanwhile = delivery.resuming(agent)
     effects.store('resume', query, (outcome) => {
       delivery.answered(meanwhile)
-      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       // The result is outdated: the agent would take the end of an earlier membership for the end of the new one.
-      if (meanwhile.added) return this.#resume(request, session, query, demand)
+      if (outcome.ok && meanwhile.added) return this.#resume(request, session, query, demand, turn)
+      this.#ended(turn, outcome)
+      if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       const { standings, member } = outcome.value
       if (member) allowMemberEnvelopes(this.#context, agent)
       request.answer(standingsAnswer(outcome.value))
@@ -211,6 +238,17 @@ export class Resumes {
     return true
   }
 
+  /** The next one has its turn. One without ids costs as many channels as it returned, of which it has paid one. */
+  #ended(turn: ResumeTurn, outcome: Outcome<StoreResult<'resume'>>): void {
+    const rest = turn.names === undefined && outcome.ok ? outcome.value.standings.length - 1 : 0
+    if (rest > 0) {
+      const { monotonic: now } = this.#context.effects
+      this.#rates.owe(turn.agent, now, rest)
+      oweFor(this.#rates, turn.stream.address, now, rest)
+    }
+    this.#turns.end(turn)
+  }
+
   /** Takes from a rate per agent and per address. Returns the wait. */
   #wait(rates: Rates, agent: AgentId, address: string, cost: number): number {
     const { monotonic: now } = this.#context.effects
@@ -226,7 +264,7 @@ export class Resumes {
     const { resumedChannels: limit } = this.#context.settings.counts
     if (channelIds.length > limit) throw tooMany(channelIds.length, limit)
     const { agent } = request.caller
-    if (this.#isTooOften(request, Math.max(1, channelIds.length))) return undefined
+    if (this.#isTooOften(request, channelIds.length)) return undefined
     const channels = channelIds.length === 0 ? undefined : [...new Set(channelIds.map(channelIdOf))]
     return { agent, channels, after: after.length === 0 ? undefined : channelIdOf(after), limit, receipts }
   }
