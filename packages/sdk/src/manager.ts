@@ -49,6 +49,12 @@ const MOST_AT_ONCE = 100
 /** A pending read of the next payload. */
 type Waiting = Promise<IteratorResult<Envelope, undefined>>
 
+/** Why join requests are no longer answered, if so. */
+interface Death {
+  error: StaticError | undefined
+  readonly told: PromiseWithResolvers<StaticError>
+}
+
 /** The state of `receive` for one channel. */
 interface Reader {
   /** The messages that the last call returned and the next one settles. */
@@ -74,12 +80,13 @@ export class StaticChannelManager implements AsyncDisposable {
   readonly #readers = new Map<Channel, Reader>()
   /** Where the relay is; undefined if the manager was started from parts. */
   #place: Pick<Settings, 'endpoint' | 'ca'> | undefined
-  #died: StaticError | undefined
+  readonly #death: Death
 
-  private constructor(client: StaticClient, invites: Invites, died: Promise<StaticError>) {
+  private constructor(client: StaticClient, invites: Invites, death: Death) {
     this.client = client
     this.#invites = invites
-    this.died = died
+    this.#death = death
+    this.died = death.told.promise
   }
 
   /**
@@ -104,20 +111,19 @@ export class StaticChannelManager implements AsyncDisposable {
 
   /** @internal Starts a manager from the given parts. `relay` is the relay's name. */
   static async start(parts: AgentParts, relay: string): Promise<StaticChannelManager> {
-    const deaths: ((error: StaticError) => void)[] = []
-    const died = Promise.withResolvers<StaticError>()
+    const death: Death = { error: undefined, told: Promise.withResolvers() }
     let invites: Invites | undefined
     const client = await StaticClient.start(parts, (agent) => {
-      invites = new Invites(agent, relay, (error) => deaths.forEach((notify) => notify(error)))
+      // Perhaps before there is a manager.
+      invites = new Invites(agent, relay, (cause) => {
+        const error = StaticError.of('listener_died', undefined, { cause })
+        death.error ??= new ErrorEdge(parts.apiUrl).mark(error)
+        death.told.resolve(death.error)
+      })
       return invites
     })
     if (!invites) throw StaticError.of('internal_error', 'The client was started without an invite handler.')
-    const manager = new StaticChannelManager(client, invites, died.promise)
-    deaths.push((error) => {
-      manager.#died = client.edge.mark(StaticError.of('listener_died', undefined, { cause: error }))
-      died.resolve(manager.#died)
-    })
-    return manager
+    return new StaticChannelManager(client, invites, death)
   }
 
   /** Creates a channel, or opens it if this agent already owns it. See `StaticClient.createChannel`. */
@@ -275,7 +281,7 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   #checkAlive(): void {
-    if (this.#died) throw this.#died
+    if (this.#death.error) throw this.#death.error
   }
 }
 

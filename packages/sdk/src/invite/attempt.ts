@@ -25,6 +25,8 @@ export interface Attempt {
   readonly waiting: Set<PromiseWithResolvers<Membership>>
   /** Hellos sent since the start, and what cancels the next step. */
   hellos: number
+  /** Whether a hello is on its way. */
+  isGreeting: boolean
   cancel: (() => void) | undefined
 }
 

@@ -20,7 +20,7 @@ import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts
 import { refusalError, retryDelay } from '../session/refusal.ts'
 import { type Attempt, FATAL, lastMoment, LATE_WELCOME_MS, outcomeOf, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
 import { checkName, heldChannel } from './held-channel.ts'
-import { helloDelayMs, isAmong } from './hello.ts'
+import { helloDelayMs, isAmong, sendHello } from './hello.ts'
 import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './join-request.ts'
 import { inviteKeys } from './keys.ts'
 import { OpenAttempts } from './open-attempts.ts'
@@ -243,19 +243,21 @@ export class JoinAttempts {
     const info = this.#info
     const { record } = attempt
     checkName(this.#agent, record.name, record.channel)
-    if (!info || !this.#attempts.isOpen(attempt) || this.#held(attempt, 'joined')) return
+    const isIn = (): boolean => (this.#held(attempt, 'joined') ?? this.#held(attempt, 'joining')) !== undefined
+    if (!info || !this.#attempts.isOpen(attempt) || isIn()) return
     // Neither the relay nor the owner answers a request that has waited until its invite has expired.
     const left = record.expiresAt - context.now()
-    if (left > 0) this.#proceedLater(attempt, undefined, left + LATE_WELCOME_MS)
+    const dueMs = left > 0 ? left + LATE_WELCOME_MS : Infinity
+    if (left > 0) this.#proceedLater(attempt, undefined, dueMs)
     const value = requestOf(attempt.keys, record, info, context.agentId)
     context.session.request({ case: 'requestJoin', value }, (outcome) => {
-      if (outcome.type !== 'refused') return
+      if (outcome.type !== 'refused' || isIn()) return
       const { code, retryAfterMs } = outcome.error
       const error = refusalError(outcome.error)
       if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(attempt, error)
       const waitMs = retryDelay(retryAfterMs)
       if (waitMs >= REPORTED_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
-      context.later(waitMs, () => this.#attempts.isOpen(attempt) && this.#proceed(attempt))
+      this.#proceedLater(attempt, undefined, Math.min(waitMs, dueMs))
     })
   }
 
@@ -360,10 +362,7 @@ export class JoinAttempts {
 
   /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
-    await membership.sender.send('hello', attempt.record.nonce).catch((error: unknown) => {
-      // A fork that is found just now stops everything. The next hello is sent all the same.
-      if (StaticError.from(error).code !== 'fork_detected') throw error
-    })
+    if (!(await sendHello(membership, attempt))) return
     const waitMs = helloDelayMs(attempt.hellos++, membership.group?.members.size ?? 0)
     this.#proceedLater(attempt, membership, waitMs)
   }

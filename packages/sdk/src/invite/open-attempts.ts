@@ -71,7 +71,7 @@ export class OpenAttempts {
 
   #hold(record: AttemptRecord): Attempt {
     const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, cancel: undefined }
+    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, isGreeting: false, cancel: undefined }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

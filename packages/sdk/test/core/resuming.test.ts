@@ -111,3 +111,26 @@ test('a channel is requested again unless it has already asked or has ended', ()
   asked[1]?.done({ type: 'answered', body: { case: 'resume', value } })
   assert.equal(answers, 0)
 })
+
+test('Welcomes are asked for again once, however many sessions were refused them', () => {
+  const done: ((outcome: Outcome) => void)[] = []
+  const timers = new Set<() => void>()
+  const deliveries = new Deliveries({
+    session: { request: (_, answered) => void done.push(answered) } as Partial<RelaySession> as RelaySession,
+    isOpen: true,
+    timers: {
+      later: (_: number, action: () => void) => {
+        timers.add(action)
+        return () => timers.delete(action)
+      },
+    } as unknown as Timers,
+  })
+  const refused = { type: 'refused', error: create(ErrorSchema, { code: 'rate_limited' }) } as const
+  for (let session = 0; session < 3; session++) {
+    deliveries.resume([])
+    done.pop()?.(refused)
+    assert.equal(timers.size, 1)
+  }
+  for (const action of timers) action()
+  assert.equal(done.length, 1)
+})

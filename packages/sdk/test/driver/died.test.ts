@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
+import { StaticChannelManager } from '../../src/manager.ts'
+import { LyingSystem, RELAY } from '../support/lying-system.ts'
 import { NAME, TestSystem } from '../support/test-system.ts'
 
 test('a manager whose listener dies reports it to every waiting caller', async (t) => {
@@ -28,4 +30,19 @@ test('a manager whose listener dies reports it to every waiting caller', async (
   const { code, cause } = await owner.died
   assert.equal(code, 'listener_died')
   assert.equal((cause as StaticError).code, 'store_corrupt')
+})
+
+test('a listener that dies while the manager starts is reported when it has started', async (t) => {
+  const world = LyingSystem.start(t)
+  const parts = await world.parts('owner')
+  let fail: ((error: StaticError) => void) | undefined
+  parts.store.onFailure = (listener) => (fail = listener)
+  const connect: typeof parts.connect = (...args) => {
+    const { session, ready } = parts.connect(...args)
+    return { session, ready: ready.then(() => fail?.(StaticError.of('store_failed', 'The disk is gone.'))) }
+  }
+  const owner = await StaticChannelManager.start({ ...parts, connect }, RELAY)
+  t.after(() => owner.close())
+  await assert.rejects(owner.invite(NAME), { code: 'listener_died' })
+  assert.equal(((await owner.died).cause as StaticError).code, 'store_failed')
 })

@@ -270,6 +270,68 @@ test('who leaves is not added again by a request that the relay had deferred', a
   })
 })
 
+test('a request that every session defers is made again once, not once for each session', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    let asked = 0
+    network.middle = {
+      asked: (line, message) => {
+        if (message.body.case !== 'requestJoin') return [message]
+        asked++
+        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 60_000 })
+        line.say(serverMessage(message.requestId, { case: 'error', value }))
+        return []
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 600)).catch(() => {})
+    for (let session = 1; session <= 4; session++) {
+      network.cut(joiner.machine)
+      await scene.until('it does not ask', () => asked === session)
+      // The answer has arrived.
+      await world.pass(1000)
+    }
+    await world.pass(90_000)
+    assert.equal(asked, 5)
+  })
+})
+
+test('a hello that the relay leaves unanswered is not joined by another one in each session', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    const hellos = new Set<string>()
+    let isSilent = true
+    let sent = 0
+    network.middle = {
+      asked: (line, message) => {
+        if (line.agent !== joiner.name || message.body.case !== 'sendMessage') return [message]
+        hellos.add(Buffer.from(message.body.value.messageId).toString('hex'))
+        sent++
+        return isSilent ? [] : [message]
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    network.cut(joiner.machine)
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 600))
+    for (let session = 1; session <= 4; session++) {
+      const before = sent
+      await scene.until('no hello', () => sent > before)
+      network.cut(joiner.machine)
+    }
+    isSilent = false
+    await scene.end(joining)
+    assert.equal(hellos.size, 1)
+  })
+})
+
 test('who was added otherwise while its request was deferred, and leaves, is not added again', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene

@@ -36,6 +36,8 @@ export class Deliveries {
   #acks: Parameters<RelaySession['ack']>[0][number][] = []
   #queuedBytes = 0
   #isHolding = false
+  /** Cancels the next Resume without channels, if one waits. */
+  #cancel: (() => void) | undefined
 
   constructor(host: DeliveriesHost) {
     this.#host = host
@@ -91,10 +93,14 @@ export class Deliveries {
 
   /** Retries for the channels that still need the answer by then; or for Welcomes, if no channel was requested. */
   #resumeLater(questions: readonly ResumeQuestion[], retryAfterMs: number | undefined): void {
-    this.#host.timers.later(retryDelay(retryAfterMs), () => {
+    const cancel = this.#host.timers.later(retryDelay(retryAfterMs), () => {
       const open = questions.filter((question) => question.isOpen())
       if (open.length > 0 || questions.length === 0) this.resume(open)
     })
+    if (questions.length > 0) return
+    // Every session asks for Welcomes: one that is refused takes the place of those before.
+    this.#cancel?.()
+    this.#cancel = cancel
   }
 
   #sendAcks(): void {
