@@ -11,6 +11,7 @@ import { GroupLock } from './group-lock.ts'
 import type { GroupState } from './group-state.ts'
 import type { Intake } from './intake.ts'
 import { asMlsError } from './mls-error.ts'
+import type { Requests } from './asks/requests.ts'
 import type { Receipts } from './receipts/receipts.ts'
 import type { Roster } from './roster.ts'
 import type { Sender } from './messages/sender.ts'
@@ -27,6 +28,7 @@ export interface TurnParts {
   readonly upkeep: Upkeep
   readonly receipts: Receipts
   readonly admissions: Admissions
+  readonly requests: Requests
 }
 
 /** The turn of one membership. */
@@ -64,12 +66,13 @@ export class ChannelTurn {
 
   /** Continues with everything that can continue. */
   work(): void {
-    const { group, intake, sender, committer, upkeep } = this.#parts
+    const { group, intake, sender, committer, upkeep, requests } = this.#parts
     const { blocked } = intake
     if (blocked) {
       sender.refuse(blocked)
       return committer.refuse(blocked)
     }
+    if (!this.#standing.refusal()) requests.resume()
     // The relay would refuse anything from an epoch that the channel has left.
     if (!intake.isCurrent || !this.isFree || !group || this.#standing.failure) return
     if (committer.isBusy) return committer.transmit()

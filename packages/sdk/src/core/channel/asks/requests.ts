@@ -59,6 +59,8 @@ export class Requests {
   readonly #shares = new Map<AgentId, MessageTotals>()
   #total: MessageTotals = { messages: 0, bytes: 0 }
   readonly #taken = new Map<string, TakenRequest>()
+  /** Called when answers can be sent again. */
+  readonly #resumed = new Set<() => void>()
   /** Cancelled while they were not in memory, by their askers: as many of each as it may have here. */
   readonly #cancelled = new Map<AgentId, Set<string>>()
   #refusals = 0
@@ -138,6 +140,17 @@ export class Requests {
     this.#taken.delete(keyOf(sender, messageId))
     this.#count(sender, -1, -ciphertext.length)
     this.inbox.settle(entry)
+  }
+
+  /** Calls the function whenever answers can be sent, as far as the channel knows. Returns a function that ends that. */
+  onResume(action: () => void): () => void {
+    this.#resumed.add(action)
+    return () => void this.#resumed.delete(action)
+  }
+
+  /** The channel is neither in a fork nor full. */
+  resume(): void {
+    for (const action of this.#resumed) action()
   }
 
   /** These agents are no longer members: no one waits for answers to their requests. */

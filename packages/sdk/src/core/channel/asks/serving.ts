@@ -2,12 +2,15 @@
  * Runs an application's handler for each request and sends what it yields as answers. The requests of one asker are
  * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are places.
  * A request is settled when the relay has accepted its last answer. If the process ends before that, it is served again,
- * as `redelivered`.
+ * as `redelivered`. No handler is started while the channel sends nothing until the application acts (in a fork, or with a
+ * full inbox): it would be for nothing, again and again.
  */
 import { StaticError, toHex } from '@static/protocol'
 import { payloadBytes } from '../../../payload.ts'
 import type { AgentId } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
+import type { Committer } from '../commits/committer.ts'
+import type { Intake } from '../intake.ts'
 import type { Entry } from '../messages/inbox-entry.ts'
 import { MOST_REASON_CHARACTERS } from '../messages/poison.ts'
 import type { Sender } from '../messages/sender.ts'
@@ -42,6 +45,8 @@ interface ServingChannel {
   readonly name: string
   readonly requests: Requests
   readonly sender: Pick<Sender, 'send'>
+  readonly committer: Pick<Committer, 'refusal'>
+  readonly intake: Pick<Intake, 'blocked'>
 }
 
 const CONCURRENCY = 64
@@ -203,6 +208,10 @@ class Serving {
     this.#active.add(job)
     try {
       while (!job.isAborted && !isExpired(entry, this.#context.now())) {
+        if (this.#isHalted) {
+          if (!(await this.#wait((go) => requests.onResume(go), job.aborted))) return requests.release(entry)
+          continue
+        }
         requests.inbox.given(entry)
         const isHeld = (held: boolean): void => this.#hold(held)
         job.answering = new Answering(entry.record.messageId, sender, isHeld)
@@ -215,7 +224,8 @@ class Serving {
         }
         entry.redelivered = true
         const delay = DELAYS_MS[Math.min(job.failures++, DELAYS_MS.length - 1)] ?? 0
-        if (!job.isAborted && !(await this.#wait(delay, job.aborted))) return requests.release(entry)
+        const pause = (go: () => void): (() => void) => this.#context.later(delay, go)
+        if (!job.isAborted && !(await this.#wait(pause, job.aborted))) return requests.release(entry)
       }
       requests.settle(entry)
     } finally {
@@ -299,10 +309,16 @@ class Serving {
     })
   }
 
-  /** Waits. Returns false if serving stops first. */
-  async #wait(milliseconds: number, aborted: Promise<undefined>): Promise<boolean> {
+  /** Whether nothing can be sent until the application acts. */
+  get #isHalted(): boolean {
+    const { committer, intake } = this.#channel
+    return (committer.refusal ?? intake.blocked) !== undefined
+  }
+
+  /** Waits until `begin` says to go on, which returns what cancels that. Returns false if serving stops first. */
+  async #wait(begin: (go: () => void) => () => void, aborted: Promise<undefined>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
-    const cancel = this.#context.later(milliseconds, () => resolve(true))
+    const cancel = begin(() => resolve(true))
     const wake = (): void => resolve(false)
     this.#wakes.add(wake)
     void aborted.then(() => resolve(true))
