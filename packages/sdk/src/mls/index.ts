@@ -19,7 +19,7 @@ export type {
   Rejection,
 } from './engine.ts'
 export { KeyedMutex } from './mutex.ts'
-export { type Bucket, BUCKETS, cellsOf } from './padding.ts'
+export { type Bucket, BUCKETS, cellsOf, ciphertextBytesOf } from './padding.ts'
 export {
   decodeRow,
   encodeRow,

@@ -49,6 +49,11 @@ export function cellsOf(plaintextBytes: number): number {
   return Math.ceil((bytes + ENVELOPE_BYTES) / CELL_PAYLOAD_BYTES)
 }
 
+/** The length of a channel's message with so many bytes of plaintext. */
+export function ciphertextBytesOf(plaintextBytes: number): number {
+  return cellsOf(plaintextBytes) * CELL_PAYLOAD_BYTES - ENVELOPE_BYTES
+}
+
 /**
  * The length of a PrivateMessageContent (plaintext, signature, zeros) that makes the message exactly as long as its
  * bucket. `headBytes` counts everything before the ciphertext's length.

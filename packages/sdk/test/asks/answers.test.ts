@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { encodeAnswer, encodeAnswerEnd, MOST_OPEN } from '../../src/core/channel/asks/ask-frame.ts'
+import { MAX_PAYLOAD_BYTES } from '@static/protocol'
+import { encodeAnswer, encodeAnswerEnd, MOST_ASK_BYTES, MOST_OPEN } from '../../src/core/channel/asks/ask-frame.ts'
 import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
 import { type Player, Stage } from '../support/stage.ts'
 
@@ -17,7 +18,13 @@ async function asksAll(stage: Stage, player: Player): Promise<OpenAsk[]> {
 }
 
 /** An answer arrives, in place of a message, which would take long. Returns whether it was taken. */
-function answers(to: Player, ask: OpenAsk, sender: string, payload: Uint8Array, isLast = false): boolean {
+function answers(
+  to: Player,
+  ask: OpenAsk,
+  sender: string,
+  payload: Uint8Array,
+  { isLast = false, length = 1 } = {},
+): boolean {
   const place = {
     index: to.stage.position.index,
     part: 0,
@@ -25,7 +32,7 @@ function answers(to: Player, ask: OpenAsk, sender: string, payload: Uint8Array, 
     sender,
     identity: Buffer.from('m'),
   }
-  const record = { ...place, epoch: 1, receivedAt: to.now(), ciphertext: new Uint8Array(1), attempts: 0 }
+  const record = { ...place, epoch: 1, receivedAt: to.now(), ciphertext: new Uint8Array(length), attempts: 0 }
   const before = to.told('answer_ignored').length
   const { asks } = to.membership
   const requestId = ask.messageId
@@ -43,8 +50,24 @@ test('a member that answers all requests as large as it can leaves room to other
   const largest = new Uint8Array(261_000)
   const taken = asks.filter((ask) => answers(ann, ask, mal.agentId, largest)).length
   assert.ok(taken < MOST_OPEN, `${taken} were taken`)
-  const others = asks.slice(0, 32).filter((ask) => answers(ann, ask, bob.agentId, largest, true)).length
+  const others = asks.slice(0, 32).filter((ask) => answers(ann, ask, bob.agentId, largest, { isLast: true })).length
   assert.equal(others, 32)
+})
+
+test('an answer with more padding than it needs is refused: it would take more room than it is counted for', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  const [padded, largest, smallest] = await asksAll(stage, ann)
+  // More than a payload may have, and more than any bucket holds.
+  for (const length of [MAX_PAYLOAD_BYTES, 270_000]) {
+    assert.equal(answers(ann, padded ?? assert.fail(), bob.agentId, new Uint8Array(length), { length: 278_528 }), false)
+  }
+  const empty = new Uint8Array()
+  assert.equal(answers(ann, padded ?? assert.fail(), bob.agentId, empty, { length: 4977 }), false)
+  assert.equal(ann.told('answer_ignored').at(-1)?.reason, 'malformed')
+  assert.equal(answers(ann, smallest ?? assert.fail(), bob.agentId, empty, { length: 1914 }), true)
+  const most = new Uint8Array(MOST_ASK_BYTES)
+  assert.equal(answers(ann, largest ?? assert.fail(), bob.agentId, most, { length: 263_290 }), true)
 })
 
 test('requests whose answers no one has read give way when they have timed out', async () => {

@@ -5,14 +5,15 @@
  *
  * A server that was killed starts again with its first answer. Answers are numbered, so each number is taken once.
  */
-import { StaticError, toHex } from '@static/protocol'
+import { MAX_PAYLOAD_BYTES, StaticError, toHex } from '@static/protocol'
+import { ciphertextBytesOf } from '../../../mls/index.ts'
 import type { AgentId, AskRecord, Change, InboxRecord, StoredChannel } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentEvent } from '../../agent/events.ts'
 import { newMessageId } from '../../agent/message-id.ts'
 import type { ChannelView } from '../host.ts'
 import { placeOf } from '../messages/inbox-entry.ts'
-import { decodeFrame } from '../messages/message-frame.ts'
+import { decodeFrame, FRAME_HEAD_BYTES } from '../messages/message-frame.ts'
 import type { Sender } from '../messages/sender.ts'
 import {
   type AnswerBody,
@@ -148,7 +149,7 @@ export class Asks {
 
   /** Handles an answer, or the end of one. */
   arrive(kind: 'answer' | 'answer_end', record: InboxRecord, bytes: Uint8Array): void {
-    const body = decodeAnswer(kind, bytes)
+    const body = isCompact(record, bytes) ? decodeAnswer(kind, bytes) : undefined
     const ask = body && this.#open.get(toHex(body.requestId))
     const reason = body ? this.#take(kind, record, body, ask) : 'malformed'
     if (reason === undefined) return
@@ -381,4 +382,9 @@ export class Asks {
       })
     })
   }
+}
+
+/** Whether a message has no more padding than it needs. Its ciphertext is kept, but room is counted by what is in it. */
+function isCompact({ ciphertext }: InboxRecord, { length }: Uint8Array): boolean {
+  return length <= MAX_PAYLOAD_BYTES && ciphertext.length <= ciphertextBytesOf(FRAME_HEAD_BYTES + length)
 }
