@@ -394,7 +394,7 @@ class InboxFull:
 
 @dataclass(frozen=True)
 class WelcomeRefused:
-    """A Welcome arrived that cannot be used."""
+    """A Welcome arrived that cannot be used. `channel` is empty if the relay gave it no valid name."""
 
     type: Literal["welcome_refused"] = field(default="welcome_refused", init=False)
     channel: str

@@ -36,7 +36,7 @@ export interface KeyPackageRecord {
   readonly keyPackage: Uint8Array
   readonly privatePart: Uint8Array
   readonly createdAt: Time
-  /** Whether it was made for the relay's pool. The others were handed to the application. */
+  /** Whether it was made for the relay's pool, and no Welcome for it is kept. The others are kept, however many there are. */
   readonly pooled: boolean
 }
 

@@ -196,7 +196,7 @@ export type AgentEvent =
     }
   /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }
-  /** A Welcome arrived that cannot be used. */
+  /** A Welcome arrived that cannot be used. `channel` is empty if the relay gave it no valid name. */
   | { readonly type: 'welcome_refused'; readonly channel: string; readonly error: StaticError }
 
 /** The number of events queued per listener. Beyond that, the oldest are dropped. */
