@@ -298,23 +298,25 @@ test('10 the Welcome of a losing commit: no one answers, and the application get
   const { world, alice, bob, room } = await scene(t)
   const { agentId } = bob.client
   const token = await alice.invite(NAME)
-  let shown: View | undefined
+  let show: (() => void) | undefined
   world.relay.answer = (agent, asked, honest) => {
     if (asked.case !== 'sendCommit' || asked.value.welcomes.length === 0) return honest()
-    if (shown) {
+    if (show) {
       const answer = honest()
-      room.views.set(agentId, shown)
+      show()
       return answer
     }
-    // The relay shows bob a commit that it has refused, and nothing else.
+    // Once another commit is in its place, the relay shows bob the one that it has refused, and nothing else.
     const { position } = room.view(agent)
-    shown = new View({ ...position, index: position.index + 1, slot: position.slot + 1 })
+    const shown = new View({ ...position, index: position.index + 1, slot: position.slot + 1 })
     shown.lie = () => []
-    room.views.set(agentId, shown)
     const pretence = { channelId: room.channelId, name: CHANNEL, victim: new Uint8Array() }
     const { inviteId, tag, welcome } = asked.value.welcomes[0]!
     const whole = Uint8Array.from(Buffer.concat([welcome, asked.value.groupInfo]))
-    world.relay.welcomeTo(agentId, delivering(pretence, whole, { inviteId, tag }))
+    show = () => {
+      room.views.set(agentId, shown)
+      world.relay.welcomeTo(agentId, delivering(pretence, whole, { inviteId, tag }))
+    }
     return refusing({ code: 'epoch_mismatch', head: BigInt(position.slot) })
   }
   world.relay.welcome = () => undefined
