@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { ClientState } from 'ts-mls'
 import { decryptSenderData } from 'ts-mls/privateMessage.js'
 import { createSecretTree, ratchetToGeneration, type SecretTree } from 'ts-mls/secretTree.js'
 import { concat } from '../../src/mls/bytes.ts'
@@ -8,6 +9,7 @@ import { type Crypto } from '../../src/mls/key-package.ts'
 import { NONCE_BYTES, seal, TAG_BYTES } from '../../src/mls/provider.ts'
 import { EpochCipher, nextSecret, type RatchetRow } from '../../src/mls/ratchet.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
+import { atGeneration } from '../../src/mls/ts-mls/handshake.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { hex } from '../mls/support.ts'
 import { bytesOf, cryptoOf, type OfSuite, readVectors } from './support.ts'
@@ -87,7 +89,8 @@ for (const vector of readVectors('secret-tree') as readonly SecretTreeVector[]) 
     for (const [leafIndex, generations] of leaves.entries()) {
       for (const { generation, ...expected } of generations) {
         const sender = { leafIndex, generation, reuseGuard: NO_GUARD as Uint8Array & { length: 4 } }
-        const made = await ratchetToGeneration(tree, sender, 'commit', CONFIG.keyRetentionConfig, provider)
+        const { secretTree } = atGeneration({ secretTree: tree } as ClientState, sender)
+        const made = await ratchetToGeneration(secretTree, sender, 'commit', CONFIG.keyRetentionConfig, provider)
         assert.equal(hex(made.key), expected.handshake_key)
         assert.equal(hex(made.nonce), expected.handshake_nonce)
       }
