@@ -167,7 +167,7 @@ export class Cast {
       try {
         await lived(manager.joinWithToken(NAME, page.token, JOIN_SECONDS))
         this.count('joined')
-        if (wasOut && person.busy === 1) person.isIn = true
+        if (wasOut && person.busy === 1 && !person.isUnsure) person.isIn = true
       } catch (error) {
         const { code, message } = StaticError.from(error)
         this.world.tell(`${person.name} does not join by ${number}: ${code}`)
@@ -235,7 +235,7 @@ export class Cast {
     person.isIn = undefined
     this.do(`${person.name} leaves`, person, async (manager, lived) => {
       await lived(manager.client.channel(NAME).leave())
-      if (person.busy === 1) person.isIn = false
+      if (person.busy === 1 && !person.isUnsure) person.isIn = false
       this.count('left')
     })
   }
@@ -337,6 +337,7 @@ export class Cast {
       if (person.isIn !== undefined && person.isIn !== isIn)
         this.wrong.push(`${person.name} should be ${person.isIn ? 'in' : 'out'}`)
       person.isIn = isIn
+      person.isUnsure = false
     }
   }
 
@@ -364,7 +365,10 @@ export class Cast {
       // The end of a turn in which the process has died: nobody gets it.
       return machine.isDead ? await new Promise<never>(() => {}) : value
     }
-    machine.onDeath(over)
+    machine.onDeath(() => {
+      if (subject !== person && this.doing.has(key)) subject.isUnsure = true
+      over()
+    })
     machine.do(() => {
       call(manager, lived)
         .catch((error: unknown) => {
