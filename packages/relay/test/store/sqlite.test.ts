@@ -70,6 +70,18 @@ const rejectedWith =
     return true
   }
 
+test('a file from before an index was added gets it when it is opened', async (t) => {
+  const { path, open } = file(t)
+  await (await open()).store.close()
+  const db = new DatabaseSync(path)
+  const indexes = ['used_up_invites', 'joins_in', 'joins_by', 'joins_weight']
+  for (const index of indexes) db.exec(`DROP INDEX ${index}`)
+  db.close()
+  const world = await open()
+  await world.found('alice', 'bob')
+  accepted(await world.say('bob'))
+})
+
 test('more calls in one tick than a function takes arguments are all answered', { timeout: 120_000 }, async (t) => {
   const { store } = await file(t).open()
   const calls = Array.from({ length: 130_000 }, () => store.run('heads', { channels: [] }))

@@ -12,6 +12,14 @@ import { checksum, intact, sealed } from './checksum.ts'
 /** Version of the tables below. A released version is never changed: add a step from it to the next. */
 const VERSION = 1
 
+/** Made whenever they are missing: a file from before them gets them when it is opened. */
+const LATER_INDEXES = `
+  CREATE INDEX IF NOT EXISTS used_up_invites ON invites (channel, id) WHERE uses >= max_uses;
+  CREATE INDEX IF NOT EXISTS joins_in ON joins (channel, queue, number, until);
+  CREATE INDEX IF NOT EXISTS joins_by ON joins (channel, agent);
+  CREATE INDEX IF NOT EXISTS joins_weight ON joins (queue, invite, until, length(box));
+`
+
 /**
  * Every message writes an entry and an id, whatever its channel, so both go to the end of their tree, and many share a
  * page: entries are numbered in the order of their arrival and found by one integer (`entryKey`); ids, which are kept
@@ -191,7 +199,6 @@ const TABLES = `
   ) STRICT;
   CREATE INDEX invites_of ON invites (channel);
   CREATE INDEX open_invites ON invites (channel, expires_at) WHERE revoked = 0 AND uses < max_uses;
-  CREATE INDEX used_up_invites ON invites (channel, id) WHERE uses >= max_uses;
   CREATE INDEX expiring_invites ON invites (expires_at);
   CREATE TABLE joins (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -205,9 +212,6 @@ const TABLES = `
     UNIQUE (invite, agent)
   ) STRICT;
   CREATE INDEX joins_of ON joins (queue, number);
-  CREATE INDEX joins_in ON joins (channel, queue, number, until);
-  CREATE INDEX joins_by ON joins (channel, agent);
-  CREATE INDEX joins_weight ON joins (queue, invite, until, length(box));
   CREATE INDEX old_joins ON joins (until);
   CREATE TABLE nonces (nonce BLOB PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
   CREATE INDEX old_nonces ON nonces (until);
@@ -282,6 +286,7 @@ function makeTables(db: DatabaseSync, path: string): void {
     db.prepare('INSERT INTO stored VALUES (?, ?)').run(...sealed([0]))
     db.exec(`PRAGMA user_version=${VERSION}`)
   }
+  db.exec(LATER_INDEXES)
   db.exec('COMMIT')
 }
 
