@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { ReceiptDemand } from '@static/protocol/relay'
-import { Delivery } from '../../src/core/delivery.ts'
-import { Effects } from '../../src/core/effects.ts'
+import type { Delivery } from '../../src/core/delivery.ts'
+import type { Effects } from '../../src/core/effects.ts'
 import type { Entry, Standing } from '../../src/ports.ts'
-import type { Session } from '../../src/core/stream.ts'
+import { readingSession } from './reading-session.ts'
 
 const AGENT = 'aa'.repeat(32)
 const OWNER = 'bb'.repeat(32)
@@ -14,20 +14,7 @@ const HASH = new Uint8Array(32)
 
 /** An agent that was added again by entry 20 and has resumed from there. */
 function resumed(): { readonly effects: Effects; readonly delivery: Delivery } {
-  const effects = new Effects()
-  const delivery = new Delivery(effects)
-  const session = {
-    agent: AGENT,
-    stream: { id: 1, congested: false },
-    subscriptions: new Map(),
-    stays: new Map(),
-    behind: new Set(),
-    reading: false,
-    resumed: true,
-    acknowledged: new Map(),
-    welcomes: { waiting: false, more: false, after: 0 },
-  } as unknown as Session
-  delivery.enter(session)
+  const { effects, delivery, session } = readingSession(AGENT)
   const standing: Standing = {
     channel: CHANNEL,
     name: 'a/b/c',

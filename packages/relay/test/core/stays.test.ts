@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { ReceiptDemand } from '@static/protocol/relay'
-import { Delivery } from '../../src/core/delivery.ts'
-import { Effects } from '../../src/core/effects.ts'
+import type { Delivery } from '../../src/core/delivery.ts'
+import type { Effects } from '../../src/core/effects.ts'
 import { type Session, stayOf } from '../../src/core/stream.ts'
 import type { Entry, Standing } from '../../src/ports.ts'
+import { readingSession } from './reading-session.ts'
 
 const AGENT = 'aa'.repeat(32)
 const OWNER = 'bb'.repeat(32)
@@ -24,20 +25,7 @@ interface World {
 }
 
 function makeWorld(): World {
-  const effects = new Effects()
-  const delivery = new Delivery(effects)
-  const session = {
-    agent: AGENT,
-    stream: { id: 1, congested: false },
-    subscriptions: new Map(),
-    stays: new Map(),
-    behind: new Set(),
-    reading: false,
-    resumed: true,
-    acknowledged: new Map(),
-    welcomes: { waiting: false, more: false, after: 0 },
-  } as unknown as Session
-  delivery.enter(session)
+  const { effects, delivery, session } = readingSession(AGENT)
   const resume = (channel: string, addedIndex: number): void => {
     const cursor = { index: addedIndex, hash: HASH, slot: 3 }
     const about = { name: 'a/b/c', owner: OWNER, payer: { id: 'x', mode: 'live' }, guestLimit: 1 } as const
