@@ -57,18 +57,21 @@ export async function admitAsMember(
     done.add(each.agent)
     refuse(each.request, error)
   }
-  for (let tries = 0; tries < MOST_TRIES && !membership.failure; tries++) {
+  const round = async (): Promise<boolean> => {
     const chosen = choose(context, membership, candidates, done, failed)
-    if (chosen.length === 0) break
+    if (chosen.length === 0) return false
     try {
       await membership.admissions.claims.claim(chosen.map(({ invite, agent }) => ({ invite, agent })))
     } catch (error) {
       if (StaticError.from(error).code === 'closed') throw error
       // A later poll returns the requests.
-      break
+      return false
     }
     await add(context, membership, chosen, failed)
+    return true
   }
+  for (let tries = 0; tries < MOST_TRIES && !membership.failure; tries++)
+    if (!(await membership.admissions.inTurn(round))) break
   if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
 }
 

@@ -612,3 +612,42 @@ for (const isRestarted of [false, true]) {
     })
   })
 }
+
+test('an agent that is added by hand between the claim and the commit of its join takes one use of the invite', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME, { admit: 'members', maxUses: 2 }))
+    const keyPackage = await scene.call(joiner, ({ client }) => client.generateKeyPackage())
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('no claim', () => owner.disk.contents.channels.some(({ claims }) => claims.length > 0))
+    const adding = scene.begin(owner, ({ client }) => client.channel(NAME).addMember(keyPackage))
+    await assert.rejects(scene.end(adding), code('invalid_request'))
+    await scene.end(joining)
+    const uses = owner.manager?.invites(NAME).map((invite) => invite.uses)
+    assert.deepEqual(uses, [1])
+  })
+})
+
+test('the same after the owner has died between them', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME, { admit: 'members', maxUses: 2 }))
+    const keyPackage = await scene.call(joiner, ({ client }) => client.generateKeyPackage())
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('no claim', () => owner.disk.contents.channels.some(({ claims }) => claims.length > 0))
+    owner.machine.kill('between a claim and its commit')
+    await scene.start(owner)
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(keyPackage))
+    await scene.end(joining)
+    const uses = owner.manager?.invites(NAME).map((invite) => invite.uses)
+    assert.deepEqual(uses, [1])
+  })
+})
+
+test('one join takes one use, whatever the owner does at the same time: seed 2039', async () => {
+  await World.live(2039, (world) => new History(world).run())
+})

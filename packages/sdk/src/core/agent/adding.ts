@@ -47,7 +47,7 @@ export async function addMembers(
       if (known !== undefined) throw changed(identity, known, agentId)
     }
   }
-  const welcomes = await commitAll(membership, candidates)
+  const welcomes = await membership.admissions.inTurn(() => commitUnclaimed(membership, candidates))
   for (const { identity, agentId } of candidates) pins.set(owner, identity, agentId)
   // The first add to a single-member group is complete only after this.
   if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
@@ -67,6 +67,16 @@ async function candidate(agent: Adding, membership: Membership, member: Uint8Arr
 async function claim({ requests }: Adding, { channelId }: Membership, member: AgentId): Promise<Uint8Array> {
   const value = message(AddMemberRequestSchema, { channelId, agentId: fromHex(member) })
   return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
+}
+
+/** Claims end with their epoch, so another one begins first if this agent was stopped between a claim and its commit. */
+async function commitUnclaimed(
+  membership: Membership,
+  candidates: readonly Candidate[],
+): Promise<ReadonlyMap<AgentId, Uint8Array>> {
+  const { admissions, upkeep } = membership
+  if (candidates.some(({ agentId }) => admissions.claims.mayCount(agentId))) await upkeep.rekey()
+  return await commitAll(membership, candidates)
 }
 
 /** Splits the candidates into two commits if they do not fit into one. */

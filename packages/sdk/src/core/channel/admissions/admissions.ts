@@ -5,7 +5,7 @@
  * count is reported to all, so that the owner removes the agent.
  */
 import { StaticError } from '@static/protocol'
-import { ed25519 } from '../../../mls/index.ts'
+import { ed25519, KeyedMutex } from '../../../mls/index.ts'
 import type { AgentId, Change, StoredChannel, UseRecord } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { same } from '../../bytes.ts'
@@ -53,6 +53,7 @@ export class Admissions {
   /** The leaf keys that agents were added with since this agent started: of those in the group, and of those that left. */
   readonly #added = new Map<AgentId, Uint8Array>()
   readonly #left = new Map<AgentId, Uint8Array>()
+  readonly #turns = new KeyedMutex()
   #list: CurrentList | undefined
   #sending: Promise<void> | undefined
   #changes: Change[] = []
@@ -85,6 +86,14 @@ export class Admissions {
     const { number, invites } = list
     const counts = decodeCounts(inviteList.counts)
     this.#list = { number, invites, signed: inviteList.list, counts, due: inviteList.due }
+  }
+
+  /**
+   * Runs a task that adds members, one at a time: an agent that is added by its id, after this agent has claimed it and
+   * before it adds it by its request, would take two uses of the invite.
+   */
+  async inTurn<Result>(task: () => Promise<Result>): Promise<Result> {
+    return await this.#turns.run('', task)
   }
 
   /** The invites that members may use, in the order of the owner's list. */

@@ -124,6 +124,12 @@ export class Claims {
     return this.#own.some((own) => own.agent === agent && own.invite === invite)
   }
 
+  /** Whether a commit of this agent that adds an agent may be the use of an invite, also if a claim is still on its way. */
+  mayCount(agent: AgentId): boolean {
+    const sent = [...this.#sent.values()].flatMap(({ claims }) => claims)
+    return this.inviteFor(this.#context.agentId, agent) !== undefined || sent.some((claim) => claim.agent === agent)
+  }
+
   /**
    * Claims agents for this agent's next commit. Resolves when the claim is in the log.
    *
