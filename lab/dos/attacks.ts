@@ -84,12 +84,12 @@ function post(target: Target, path: string, localAddress: string, body: object, 
   })
 }
 
-let lastToken = ''
+let lastToken: string | undefined
 
 /** An agent of the attacker's account, with the token of another one while there are no more. */
 async function member(target: Target, localAddress: string): Promise<Agent> {
   const answer = JSON.parse(await post(target, '/v1/tokens', localAddress, {}, target.apiKey)) as { token?: string }
-  lastToken = answer.token ?? lastToken
+  lastToken = answer.token ?? lastToken ?? target.token
   return await Agent.connect(grpcWire({ port: target.grpcPort, ca: target.ca, localAddress }), { jwt: lastToken })
 }
 

@@ -80,12 +80,15 @@ export class Scene implements AsyncDisposable {
     const bob = await open('bob', `quic://localhost:${quicPort}`)
     await ann.client.createChannel(CHANNEL)
     const channel = await bob.joinWithToken(CHANNEL, await ann.invite(CHANNEL))
+    const attacker = other.api_key.key
+    const { token } = await client.json<{ token: string }>(200, { method: 'POST', path: '/v1/tokens', key: attacker })
     const target = {
       apiPort: Number(new URL(server.url).port),
       grpcPort,
       quicPort,
       ca,
-      apiKey: other.api_key.key,
+      apiKey: attacker,
+      token,
       victim: bob.client.agentId,
     }
     const received = channel.messages()[Symbol.asyncIterator]()

@@ -9,6 +9,8 @@ export interface Target {
   readonly ca: string
   /** An API key of the attacker's account. */
   readonly apiKey: string
+  /** A token for that key: an earlier attack may have used up what the account gets. */
+  readonly token: string
   /** The agent id of a member that takes offers. */
   readonly victim: string
   /** Where the attacker comes from: limits per address must not hit the probe instead. */
