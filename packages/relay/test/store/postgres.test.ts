@@ -224,6 +224,21 @@ test('a count of everything that fails is not repeated at once', async (t) => {
   assert.equal(asked.counts, 1)
 })
 
+test('a database from before the later indexes gets them from whichever of its nodes starts first', async (t) => {
+  const scratch = await makeScratch()
+  t.after(() => scratch.remove())
+  const names = ['used_up_invites', 'joins_in', 'joins_by', 'joins_weight']
+  await (await openScratch(scratch, RETENTION, () => {})).close()
+  await scratch.query(names.map((name) => `drop index static_relay.${name}`).join(';'))
+  await Promise.all([open(t, scratch), open(t, scratch)])
+  const found = await scratch.query(`select indexname from pg_indexes where schemaname = 'static_relay'`)
+  const there = found.map(([name]) => name)
+  assert.deepEqual(
+    names.filter((name) => !there.includes(name)),
+    [],
+  )
+})
+
 test('a damaged row is noticed and never served, and other channels go on', async (t) => {
   const scratch = await emptyScratch()
   const store = await open(t, scratch)

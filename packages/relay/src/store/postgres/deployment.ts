@@ -4,7 +4,7 @@ import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../../ports.ts'
 import { intact, sealed } from '../sqlite/checksum.ts'
 import { deriveKey, fingerprint, makeRelayKey, readRelayKey } from './relay-key.ts'
-import { SCHEMA, TABLES, VERSION } from './schema.ts'
+import { LATER_INDEXES, SCHEMA, TABLES, VERSION } from './schema.ts'
 import { type Session, statement } from './session.ts'
 
 const EXISTS = statement(`SELECT to_regclass('${SCHEMA}.deployment') IS NOT NULL`)
@@ -13,6 +13,7 @@ const ADD = statement(`INSERT INTO ${SCHEMA}.deployment VALUES ($1, $2, $3, $4)`
 // The API's table of keys, in a database that both were given.
 const FOREIGN = statement(`SELECT current_user, has_table_privilege(c.oid, 'SELECT')
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'api_keys' AND n.nspname = 'public'`)
+const MISSING = statement(`SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass('${SCHEMA}.' || name) IS NULL`)
 const RIGHTS_MISSING = '42501'
 
 /** A deployment as stored. */
@@ -35,6 +36,7 @@ export async function openDeployment(session: Session, keyFile: string): Promise
     if (Buffer.compare(fingerprint(key), stored.fingerprint) !== 0) {
       throw refused(`${keyFile} is the key of another deployment. Copy it from a node that uses this database.`)
     }
+    await makeLaterIndexes(session)
     const { relayId } = stored
     return { relayId, tokenKey: deriveKey(key, relayId, 'token'), busKey: deriveKey(key, relayId, 'bus') }
   } catch (error) {
@@ -78,6 +80,17 @@ async function findOrMake(session: Session, keyFile: string): Promise<Stored> {
     if (made?.[0] !== true) throw error
   }
   return read(session)
+}
+
+/** Several nodes may start at once, while others serve: the lock makes them wait for each other, and only here. */
+async function makeLaterIndexes(session: Session): Promise<void> {
+  const missing = await session.rows(MISSING, [Object.keys(LATER_INDEXES)])
+  if (missing.length === 0) return
+  const indexes = Object.entries(LATER_INDEXES).map(
+    ([name, on]) => `CREATE INDEX IF NOT EXISTS ${name} ON ${SCHEMA}.${on}`,
+  )
+  const lock = `LOCK TABLE ${SCHEMA}.invites, ${SCHEMA}.joins IN SHARE ROW EXCLUSIVE MODE`
+  await session.run(['BEGIN', lock, ...indexes, 'COMMIT'].join(';'))
 }
 
 async function read(session: Session): Promise<Stored> {
