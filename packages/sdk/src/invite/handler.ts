@@ -13,6 +13,8 @@ export interface InviteHandler {
   refused(inviteId: Uint8Array, code: string): void
   /** The commit that adds a joiner is adopted. `joiner` is the value passed when it was requested. */
   admitted(id: ChannelId, joiner: string): void
+  /** A commit that adds an agent is adopted, whoever has made it. */
+  added(id: ChannelId, agent: AgentId): void
   /** The owner has changed which invites members may use. */
   listed(id: ChannelId): void
   /** An agent was added by an invite that members may use. */

@@ -39,6 +39,10 @@ export class Invites implements InviteHandler {
     this.issuer.admitted(id, joiner)
   }
 
+  added(id: ChannelId, agent: AgentId): void {
+    this.issuer.added(id, agent)
+  }
+
   listed(id: ChannelId): void {
     this.issuer.listed(id)
   }

@@ -242,6 +242,12 @@ export class InviteIssuer {
     this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
   }
 
+  /** An agent was added. If it had been added before and was never heard, no one waits for its earlier self. */
+  added(channel: ChannelId, agent: AgentId): void {
+    const known = this.#issued.joiner(channel, agent)
+    if (known?.state === 'added') this.#issued.putJoiner({ ...known, state: 'here' })
+  }
+
   /** A new member says hello: answers it and keeps the member. */
   hello(membership: Membership, from: AgentId, nonce: Uint8Array): void {
     // A longer one would make the greeting a message that this agent pays for, or one too large to send.

@@ -148,6 +148,7 @@ const IGNORED = {
   accepted: nothing,
   leaving: nothing,
   admitted: nothing,
+  added: nothing,
   listed: nothing,
   used: nothing,
   welcomed: () => undefined,

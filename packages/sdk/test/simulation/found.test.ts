@@ -651,3 +651,25 @@ test('the same after the owner has died between them', async () => {
 test('one join takes one use, whatever the owner does at the same time: seed 2039', async () => {
   await World.live(2039, (world) => new History(world).run())
 })
+
+test('an agent that was removed before its hello, and is added by hand, stays', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (manager) => manager.invite(NAME))
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('not added', () => owner.disk.contents.joiners.some(({ state }) => state === 'added'))
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(joiner.agentId))
+    await assert.rejects(scene.end(joining), code('invite_revoked'))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    // Longer than the owner waits for the hello of a joiner.
+    await world.pass(120_000)
+    assert.equal(owner.channel(NAME)?.members().length, 2)
+  })
+})
+
+test('the same in a history of its own: seed 327', async () => {
+  await World.live(327, (world) => new History(world).run())
+})

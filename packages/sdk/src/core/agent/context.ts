@@ -23,12 +23,7 @@ export interface AgentContext {
   readonly offline: StaticError | undefined
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
   /** Undefined for an agent that does not handle invites. */
-  readonly invites:
-    | Pick<
-        InviteHandler,
-        'greeted' | 'accepted' | 'leaving' | 'admitted' | 'removing' | 'welcomed' | 'listed' | 'used' | 'returned'
-      >
-    | undefined
+  readonly invites: Omit<InviteHandler, 'opened' | 'refused' | 'failed' | 'dropped' | 'stop'> | undefined
   now(): Time
   random(bytes: number): Uint8Array
   /** Between 0 and 1. */

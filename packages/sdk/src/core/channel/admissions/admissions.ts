@@ -273,6 +273,7 @@ export class Admissions {
       const { encryptionKey = new Uint8Array() } = group?.members.get(agent) ?? {}
       const leafKey = Uint8Array.from(encryptionKey)
       this.#added.set(agent, leafKey)
+      this.#context.invites?.added(this.#channel.id, agent)
       const invite = this.claims.inviteFor(by, agent)
       if (invite === undefined) continue
       this.#used({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
