@@ -5,6 +5,8 @@
  */
 import { subjectOf } from '@static/node/address'
 import { CELL_BYTES, CellJoiner, makeCell, networkOf } from '@static/protocol'
+import type { ProxyHelloRequest } from '@static/protocol/relay'
+import { addressKey, addressText } from '../core/address.ts'
 import type { Input } from '../core/io.ts'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
@@ -34,9 +36,12 @@ const MAX_PINGS = 64
 export class Link {
   readonly id: StreamId
   readonly peer: Peer
-  /** The peer's address in the form that limits count by, and its /48; without one, the address again. */
-  readonly address: string
-  readonly network: string
+  /**
+   * The address that limits count, of the peer or of the agent behind a proxy, and its /48; without one, the address
+   * again.
+   */
+  address: string
+  network: string
   readonly transport: Transport
   readonly joiner: CellJoiner
   /** When the peer last sent something. */
@@ -66,6 +71,7 @@ export class Link {
   /** How much of the first packet has been sent. */
   #taken = 0
   #queuedBytes = 0
+  #isProxied = false
 
   constructor(id: StreamId, peer: Peer, transport: Transport, envelopeLimit: number, now: Time) {
     this.id = id
@@ -76,6 +82,16 @@ export class Link {
     this.joiner = new CellJoiner(envelopeLimit)
     this.heardAt = now
     this.progressAt = now
+  }
+
+  /** Takes the address of the agent behind this stream: only from a proxy, and once. Returns false otherwise. */
+  proxied({ agentAddress }: ProxyHelloRequest): boolean {
+    const address = addressText(agentAddress)
+    if (!this.peer.proxy || this.#isProxied || address === undefined) return false
+    this.#isProxied = true
+    this.address = addressKey(address)
+    this.network = networkOf(this.address) ?? this.address
+    return true
   }
 
   /** Whether there is room for more than what is queued. */

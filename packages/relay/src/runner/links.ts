@@ -148,8 +148,11 @@ export class Links {
         const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
         if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at: now }
         const received = { type: 'received', stream: link.id, message, bytes } as const
-        if (link.waiting.length > 0 || isCostly(message)) this.#wait(link, received, payload.length)
-        else handle(received)
+        const isFree = link.waiting.length === 0
+        // Not in the turn of the proxy, which its agents would have to share.
+        const isHello = isFree && message.body.case === 'proxyHello' && link.proxied(message.body.value)
+        if (isHello || (isFree && !isCostly(message))) handle(received)
+        else this.#wait(link, received, payload.length)
         return
       }
       case 'ack': {
