@@ -3,12 +3,14 @@
  * CBOR by the descriptors alone and passes everything else through: the opening of sessions, pings and pongs (which
  * limit the data in flight end to end), acknowledgements. It sees sessions and tokens, never content.
  */
+import { subjectOf } from '@static/node/address'
 import {
   type CellEvent,
   CellJoiner,
   cutEnvelope,
   ENVELOPE_LIMITS,
   makeCell,
+  networkOf,
   paceOf,
   StaticError,
   type TrafficProfileName,
@@ -17,6 +19,7 @@ import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema, CloseReason, Purpose, ServerMessageSchema } from '@static/protocol/relay'
 import { TRAFFIC } from '../core/opening.ts'
 import type { FullTransport, Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
+import { heaviest } from '../runner/heaviest.ts'
 import { Shaping } from '../session/shaping.ts'
 import { DEFAULT_SETTINGS, type Settings } from '../settings.ts'
 import { fullSession } from './full.ts'
@@ -32,6 +35,9 @@ const ALIVE_MS = 1000
 /** The two ends of a session. */
 interface ProxySession {
   readonly id: StreamId
+  /** The agent's address in the form that limits count by, and its /48; without one, the address again. */
+  readonly address: string
+  readonly network: string
   readonly fromAgent: CellJoiner
   upstream: UpstreamStream | undefined
   /** The profile that the agent announced. It applies once the relay has opened the session. */
@@ -87,8 +93,11 @@ export class ProxySessions {
           return id
         }
         const fromAgent = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
+        const address = subjectOf(peer.address)
         const session: ProxySession = {
           id,
+          address,
+          network: networkOf(address) ?? address,
           fromAgent,
           upstream: undefined,
           traffic: { profile: 'off', cellsPerSecond: 0 },
@@ -170,7 +179,7 @@ export class ProxySessions {
     else this.#hold(session, session.fromAgent.steps !== steps, now, transport)
   }
 
-  /** Limits the memory of incomplete envelopes, in time and over all agents: drops the largest. */
+  /** Limits the memory of incomplete envelopes, in time and over all agents: the address that has most loses its largest. */
   #hold(session: ProxySession, stepped: boolean, now: number, transport: Transport): void {
     if (!this.#sessions.has(session.id)) return
     const { heldBytes } = session.fromAgent
@@ -180,9 +189,10 @@ export class ProxySessions {
     this.#joiningBytes += more
     if (heldBytes > 0 && now - session.steppedAt > this.#settings.session.stallMs) throw unfinished()
     if (more <= 0 || this.#joiningBytes <= this.#settings.streams.joiningBytes) return
-    const most = [...this.#sessions.values()].reduce((one, other) => (other.heldBytes > one.heldBytes ? other : one))
+    const own = heaviest(this.#sessions.values(), (one) => one.heldBytes)
+    const worst = own.reduce((one, other) => (other.heldBytes > one.heldBytes ? other : one), own[0] ?? session)
     this.#onError(unfinished())
-    this.#end(most, transport)
+    this.#end(worst, transport)
   }
 
   #toAgent(session: ProxySession, { type, payload }: CellEvent, transport: Transport): void {

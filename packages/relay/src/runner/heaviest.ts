@@ -1,35 +1,44 @@
 /** Who takes most of a memory that all streams share. */
 import { NETWORK_SHARES } from '@static/protocol'
-import type { Link } from './link.ts'
 
-interface Holder {
+/** A stream of a peer. */
+interface Owned {
+  /** The peer's address in the form that limits count by, and its /48; without one, the address again. */
+  readonly address: string
+  readonly network: string
+}
+
+interface Holder<Item> {
   bytes: number
-  readonly links: Link[]
+  readonly streams: Item[]
 }
 
 /**
  * The streams of the address that holds most, so that many streams of one address count like one that holds as much. Who
  * has a /48 has 65,536 addresses, so the addresses of a /48 count together, as 16 of them at most.
  */
-export function heaviest(links: Iterable<Link>, bytesOf: (link: Link) => number): readonly Link[] {
-  const networks = new Map<string, Map<string, Holder>>()
-  for (const link of links) {
-    const bytes = bytesOf(link)
+export function heaviest<Item extends Owned>(
+  streams: Iterable<Item>,
+  bytesOf: (stream: Item) => number,
+): readonly Item[] {
+  const networks = new Map<string, Map<string, Holder<Item>>>()
+  for (const stream of streams) {
+    const bytes = bytesOf(stream)
     if (bytes === 0) continue
-    const { address, network } = link
-    const addresses = networks.get(network) ?? new Map<string, Holder>()
+    const { address, network } = stream
+    const addresses = networks.get(network) ?? new Map<string, Holder<Item>>()
     networks.set(network, addresses)
-    const holder = addresses.get(address) ?? { bytes: 0, links: [] }
+    const holder = addresses.get(address) ?? { bytes: 0, streams: [] }
     addresses.set(address, holder)
     holder.bytes += bytes
-    holder.links.push(link)
+    holder.streams.push(stream)
   }
   const addresses = most([...networks.values()], shareOf)
-  return most([...(addresses?.values() ?? [])], ({ bytes }) => bytes)?.links ?? []
+  return most([...(addresses?.values() ?? [])], ({ bytes }) => bytes)?.streams ?? []
 }
 
 /** What each address of a network holds, if it has as many as count. */
-function shareOf(addresses: ReadonlyMap<string, Holder>): number {
+function shareOf(addresses: ReadonlyMap<string, Holder<unknown>>): number {
   const bytes = [...addresses.values()].reduce((sum, holder) => sum + holder.bytes, 0)
   return bytes / Math.min(addresses.size, NETWORK_SHARES)
 }

@@ -21,7 +21,7 @@ const ASK = requestCells(create(ClientMessageSchema, { requestId: 1n, body: { ca
 interface World {
   readonly open: (peer: Peer) => StreamId
   readonly write: (id: StreamId, cells: Uint8Array) => void
-  /** What the core was given: stream and request, or stream and type. */
+  /** What the core was given: stream and request, or `malformed`. */
   readonly given: string[]
   readonly turn: () => void
 }
@@ -30,9 +30,10 @@ function makeWorld(joiningBytes = 1 << 20): World {
   const given: string[] = []
   let [streams, next] = [0, () => {}]
   const handle = (input: Input): void => {
-    if (input.type === 'opened') return
-    given.push(`${input.stream} ${input.type === 'received' ? input.message.body.case : input.type}`)
-    if (input.type === 'malformed') links.end(input.stream)
+    if (input.type === 'received') given.push(`${input.stream} ${input.message.body.case}`)
+    if (input.type !== 'malformed') return
+    given.push(`${input.stream} malformed`)
+    links.end(input.stream)
   }
   const turns = new Turns<Waiting>({
     perTurn: PER_TURN,
