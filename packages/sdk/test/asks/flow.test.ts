@@ -6,7 +6,7 @@ import { randomNumbers } from '@static/testkit/random'
 import { Answerer } from '../../src/core/channel/asks/answerer.ts'
 import { sizeOfAnswer } from '../../src/core/channel/asks/answer-window.ts'
 import { Answering } from '../../src/core/channel/asks/answering.ts'
-import { decodeAnswer, encodeAnswerEnd, MOST_ASK_BYTES } from '../../src/core/channel/asks/ask-frame.ts'
+import { decodeAnswer, encodeAnswer, encodeAnswerEnd, MOST_ASK_BYTES } from '../../src/core/channel/asks/ask-frame.ts'
 import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
 import { type RequestHandler, serveRequests } from '../../src/core/channel/asks/serving.ts'
 import { type Player, Stage } from '../support/stage.ts'
@@ -154,6 +154,77 @@ for (const [name, first, second] of [
   })
 }
 
+/** Bob serves a request of Ann, but never ends his first answers; then he is restarted and gives others. */
+async function servedAgain(first: readonly number[], second: RequestHandler): Promise<[Stage, () => Promise<void>]> {
+  const stage = await Stage.start(['ann', 'bob'])
+  const forever = Promise.withResolvers<void>()
+  void serves(stage.player('bob'), () =>
+    (async function* () {
+      for (const size of first) yield new Uint8Array(size)
+      await forever.promise
+    })(),
+  )
+  asks(stage.player('ann'), stage.player('bob'))
+  await settled(stage)
+  const stop = serves(stage.player('bob').restart(), second)
+  await settled(stage)
+  return [stage, stop]
+}
+
+test('an asker that is restarted, too, takes what follows briefer answers', async () => {
+  const go = Promise.withResolvers<void>()
+  const [stage, stop] = await servedAgain([200_000], () =>
+    (async function* () {
+      yield new Uint8Array(10)
+      await go.promise
+      yield new Uint8Array(200_000)
+    })(),
+  )
+  const ann = stage.player('ann').restart()
+  await settled(stage)
+  go.resolve()
+  await settled(stage)
+  const [ask] = ann.membership.asks.list()
+  assert.deepEqual(await readAll(stage, ask ?? assert.fail()), [200_000, 200_000, 'end'])
+  assert.deepEqual(ann.told('answer_ignored'), [])
+  await stop()
+})
+
+test('an asker that is restarted, too, confirms all of the longer answers that it did not keep', async () => {
+  const sizes = [60_000, 60_000, 130_000, 100_000]
+  const [stage, stop] = await servedAgain([1, 1, 1], givesLater(sizes))
+  const ann = stage.player('ann').restart()
+  await settled(stage)
+  const [ask] = ann.membership.asks.list()
+  assert.deepEqual(await readAll(stage, ask ?? assert.fail()), [1, 1, 1, 100_000, 'end'])
+  await stop()
+})
+
+test('a member that repeats each answer with nothing in it gets little more than its window', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  const ask = asks(ann, bob)
+  await settled(stage)
+  for (let number = 0; number < 12; number++) {
+    for (const size of [250_000, 0]) {
+      void bob.membership.sender.send('answer', encodeAnswer(ask.messageId, number, new Uint8Array(size)))
+      await stage.settle()
+    }
+  }
+  const bytesOf = ({ unsettled }: OpenAsk): number =>
+    unsettled.reduce((sum, { record: { ciphertext } }) => sum + ciphertext.length, 0)
+  assert.ok(bytesOf(ask) < 2 * 262_144, `${bytesOf(ask)} bytes are held`)
+  // What it gave in their place is what there is, also on disk.
+  const [again] = ann.restart().membership.asks.list()
+  assert.equal(again && bytesOf(again), bytesOf(ask))
+  void bob.membership.sender.send(
+    'answer_end',
+    encodeAnswerEnd({ requestId: ask.messageId, number: 12, content: undefined }),
+  )
+  await settled(stage)
+  assert.deepEqual(await readAll(stage, again ?? assert.fail()), [250_000, ...Array(11).fill(0), 'end'])
+})
+
 test('an error that comes earlier than the answers before it is given, too', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const gate = Promise.withResolvers<void>()
@@ -237,3 +308,122 @@ test(`answers of any size neither wait forever nor are refused (seed ${SEED})`, 
     }
   }
 })
+
+test(`the same holds when both ends are restarted and answers differ each time (seed ${SEED})`, async () => {
+  for (let run = 0; run < 60; run++) await new Ends(SEED + run, run % 3 > 0).live()
+})
+
+/** Both ends of an answer. What one says may reach the other late, or only its next life. */
+class Ends {
+  readonly #name: string
+  readonly #below: (most: number) => number
+  readonly #isAskerRestarted: boolean
+  #answerer = new Answerer()
+  /** The unread answers, as on disk. */
+  #unread: { readonly number: number; readonly size: number }[] = []
+  #answering = this.#newAnswering()
+  readonly #confirmations: number[] = []
+  #sending = Promise.resolve()
+  #isDone = false
+  #failure: unknown
+
+  constructor(seed: number, isAskerRestarted: boolean) {
+    const random = randomNumbers(seed)
+    this.#name = `seed ${seed}`
+    this.#below = (most) => Math.floor(random() * most)
+    this.#isAskerRestarted = isAskerRestarted
+  }
+
+  async live(): Promise<void> {
+    this.#serve()
+    for (let step = 0; step < 40; step++) {
+      await soon()
+      const dice = this.#below(10)
+      if (dice < 3) this.#read()
+      else if (dice < 4) this.#deliver()
+      else if (dice < 6) this.#restartServer()
+      else if (dice < 7 && this.#isAskerRestarted) this.#restartAsker()
+    }
+    for (let round = 0; round < 200 && !this.#isDone; round++) {
+      assert.ifError(this.#failure)
+      while (this.#unread.length > 0) this.#read()
+      while (this.#confirmations.length > 0) this.#deliver()
+      await soon()
+    }
+    assert.ok(this.#isDone, `${this.#name}: an answer waits for an asker that has read all`)
+    await this.#sending
+  }
+
+  #newAnswering(): Answering {
+    const send = async (_kind: string, bytes: Uint8Array): Promise<never> => {
+      const { number, content } = decodeAnswer('answer', bytes) ?? assert.fail()
+      assert.ok(content && 'payload' in content)
+      this.#arrive(number, sizeOfAnswer(content.payload))
+      return undefined as never
+    }
+    return new Answering(new Uint8Array(16), { send }, () => {})
+  }
+
+  #arrive(number: number, size: number): void {
+    const answerer = this.#answerer
+    if (answerer.isReplacing(number, size)) {
+      answerer.retract(number)
+      this.#unread = this.#unread.filter((unread) => unread.number < number)
+    }
+    if (number < answerer.answers) answerer.repeat(number, size)
+    else {
+      assert.equal(number, answerer.answers, this.#name)
+      assert.equal(answerer.isFull(size), false, `${this.#name}: the asker refuses answer ${number}`)
+      answerer.push(number, size)
+      this.#unread.push({ number, size })
+    }
+    const held = this.#unread.reduce((sum, unread) => sum + unread.size, 0)
+    assert.ok(this.#isAskerRestarted || held < 3 * 262_144, `${this.#name}: the asker holds ${held} bytes`)
+    this.#confirm()
+  }
+
+  #serve(): void {
+    const answering = this.#answering
+    const brief = this.#below(20)
+    const most = [10, 60_000, 140_000, MOST_ASK_BYTES + 1][this.#below(4)] ?? 0
+    this.#sending = (async () => {
+      for (let number = 0; number < 20; number++) {
+        await answering.send(new Uint8Array(this.#below(number < brief ? 10 : most)))
+        if (this.#below(3) === 0) await soon()
+      }
+      this.#isDone = answering === this.#answering
+    })().catch((error: unknown) => {
+      if (StaticError.from(error).code !== 'closed') this.#failure = error
+    })
+  }
+
+  #restartServer(): void {
+    if (this.#isDone) return
+    this.#answering.stop(StaticError.of('closed', 'The server has stopped.'))
+    this.#answering = this.#newAnswering()
+    this.#serve()
+  }
+
+  #restartAsker(): void {
+    const { answers, ended } = this.#answerer
+    this.#answerer = new Answerer()
+    if (answers > 0) this.#answerer.restore(answers, ended)
+    for (const { number, size } of this.#unread) this.#answerer.push(number, size)
+    this.#confirm()
+  }
+
+  #read(): void {
+    if (this.#unread.shift() === undefined) return
+    this.#answerer.read()
+    this.#confirm()
+  }
+
+  #confirm(): void {
+    if (this.#answerer.isDue) this.#confirmations.push(this.#answerer.confirm())
+  }
+
+  #deliver(): void {
+    const read = this.#confirmations.shift()
+    if (read !== undefined) this.#answering.more(read)
+  }
+}

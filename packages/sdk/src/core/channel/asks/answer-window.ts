@@ -1,11 +1,12 @@
 /**
  * The window of answers (SPEC.md, "Requests"): what a member sends to one request before the asker has read it. Both ends
- * apply this rule to the same sizes, and the asker never holds more unread than the member counts as unconfirmed: so it
- * refuses nothing that an honest member sends.
+ * apply this rule, and the asker never counts more as unread than the member counts as unconfirmed, whichever of them was
+ * restarted: so it refuses nothing that an honest member sends. It holds at most a window more than it counts, what is
+ * being read, and what it held when it was restarted.
  */
 
 /** Answers fit into it, or follow less than half of it. */
-const WINDOW_BYTES: number = 256 * 1024
+export const WINDOW_BYTES: number = 256 * 1024
 /** The asker confirms what it has read whenever it has read so much. */
 export const CONFIRMED_BYTES: number = WINDOW_BYTES / 2
 

@@ -1,5 +1,13 @@
 /** How far a member has answered a request of this agent, and how much of that was read. */
-import { CONFIRMED_BYTES, isWindowFull } from './answer-window.ts'
+import { CONFIRMED_BYTES, isWindowFull, WINDOW_BYTES } from './answer-window.ts'
+
+/** An answer that the application has not read. */
+interface Unread {
+  /** Its size. */
+  readonly held: number
+  /** What the window counts for it: at most what the member counts. */
+  counted: number
+}
 
 /** One answering member. */
 export class Answerer {
@@ -12,9 +20,12 @@ export class Answerer {
   /** How many answers the application has read, and the bytes of those that the member does not know of. */
   #read = 0
   #unconfirmed = 0
-  /** Sizes of the answers that the application has not read, the first of which has the number `#read`. */
-  readonly #unread: number[] = []
-  #unreadBytes = 0
+  /** The answers that the application has not read, the first of which has the number `#read`. */
+  #unread: Unread[] = []
+  #heldBytes = 0
+  #countedBytes = 0
+  /** Answers with lower numbers arrived before a restart. */
+  #restored = 0
 
   /** Restores what is on disk. What was read before may not have been confirmed. */
   restore(answers: number, ended: boolean): void {
@@ -22,38 +33,60 @@ export class Answerer {
     this.ended = ended
     this.#read = answers
     this.#unconfirmed = CONFIRMED_BYTES
+    this.#restored = answers
   }
 
   /** Whether the member may not send an answer of this size yet. */
   isFull(size: number): boolean {
-    return isWindowFull(this.#unreadBytes, size)
+    return isWindowFull(this.#countedBytes, size)
   }
 
-  /** An answer has arrived, or is on disk. */
+  /** An answer has arrived, or is on disk. How large the member gave one of those the last time is not known. */
   push(number: number, size: number): void {
+    const counted = number < this.#restored ? 0 : size
     this.answers = Math.max(this.answers, number + 1)
     this.#read = Math.min(this.#read, number)
-    this.#unread.push(size)
-    this.#unreadBytes += size
+    this.#unread.push({ held: size, counted })
+    this.#heldBytes += size
+    this.#countedBytes += counted
+  }
+
+  /**
+   * Whether an answer that is given again, more briefly, has to take the place of the unread one and those behind it, which
+   * follow again. Otherwise more and more could be held that the window no longer counts.
+   */
+  isReplacing(number: number, size: number): boolean {
+    const unread = this.#unread[number - this.#read]
+    return unread !== undefined && size < unread.counted && this.#heldBytes > WINDOW_BYTES
+  }
+
+  /** Forgets the unread answers from this number on. */
+  retract(number: number): void {
+    for (const { held, counted } of this.#unread.splice(number - this.#read)) {
+      this.#heldBytes -= held
+      this.#countedBytes -= counted
+    }
+    this.answers = number
   }
 
   /** The member was restarted and gives an answer again: from now on it counts its size as it is now. */
   repeat(number: number, size: number): void {
-    const at = number - this.#read
-    const unread = this.#unread[at]
+    const unread = this.#unread[number - this.#read]
     if (unread === undefined) this.#unconfirmed += size
-    else {
-      this.#unread[at] = size
-      this.#unreadBytes += size - unread
+    else if (number >= this.#restored) {
+      this.#countedBytes += size - unread.counted
+      unread.counted = size
     }
   }
 
   /** The application has read the next answer. */
   read(): void {
-    const size = this.#unread.shift() ?? 0
+    const { held, counted } = this.#unread.shift() ?? { held: 0, counted: 0 }
     this.#read++
-    this.#unreadBytes -= size
-    this.#unconfirmed += size
+    this.#heldBytes -= held
+    this.#countedBytes -= counted
+    // The member may count more than is known here for those that arrived before a restart.
+    this.#unconfirmed += this.#read === this.#restored ? CONFIRMED_BYTES : Math.max(held, counted)
   }
 
   /** Whether the member has to know how much was read. */

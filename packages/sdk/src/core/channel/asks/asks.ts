@@ -218,8 +218,9 @@ export class Asks {
     if (answerer.ended) return 'ended'
     if (number > answerer.answers) return 'out_of_order'
     const isAnswer = content !== undefined && 'payload' in content
-    const isRepeated = isAnswer && number < answerer.answers
     const size = content ? sizeOfEntry({ content }) : 0
+    if (isAnswer && answerer.isReplacing(number, size)) this.#retract(ask, sender, number)
+    const isRepeated = isAnswer && number < answerer.answers
     if (isRepeated) answerer.repeat(number, size)
     // An end without an answer is never refused: it is not sent again.
     else if (isAnswer && (answerer.isFull(size) || !this.#hasRoom(sender, size))) return 'too_many'
@@ -228,12 +229,21 @@ export class Asks {
       this.#push(ask, { record, number: answerer.answers, content, stored: false, settled: false })
     }
     answerer.ended = kind === 'answer_end'
-    const changed = this.#changed.get(ask) ?? new Set()
-    this.#changed.set(ask, changed.add(sender))
-    this.#host.touch()
+    this.#change(ask, sender)
     this.#notify(ask, sender)
     this.#check(ask)
     return isRepeated ? 'repeated' : undefined
+  }
+
+  #retract(ask: OpenAsk, sender: AgentId, number: number): void {
+    for (const entry of ask.retract(sender, number)) this.#settle(entry)
+    this.#change(ask, sender)
+  }
+
+  #change(ask: OpenAsk, sender: AgentId): void {
+    const changed = this.#changed.get(ask) ?? new Set()
+    this.#changed.set(ask, changed.add(sender))
+    this.#host.touch()
   }
 
   #push(ask: OpenAsk, entry: AnswerEntry): void {

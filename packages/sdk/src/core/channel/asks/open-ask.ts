@@ -91,6 +91,16 @@ export class OpenAsk {
     this.#serve()
   }
 
+  /** Removes the answers of a member from this number on, which it gives again. Not if the application has the first. */
+  retract(agent: AgentId, number: number): readonly AnswerEntry[] {
+    const isGone = (entry: AnswerEntry): boolean => entry.record.sender === agent && entry.number >= number
+    const gone = this.#queue.filter(isGone)
+    if (gone[0]?.number !== number) return []
+    this.#queue = this.#queue.filter((entry) => !isGone(entry))
+    this.answererOf(agent).retract(number)
+    return gone
+  }
+
   /** Returns the next answer and settles the one before; undefined at the end. */
   async next(): Promise<AnswerEntry | undefined> {
     if (!this.#isAttached) {
