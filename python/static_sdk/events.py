@@ -280,9 +280,9 @@ class Lagging:
 
 @dataclass(frozen=True)
 class Throttled:
-    """The relay defers a change to a channel: a member, new keys, a join request. It is retried automatically.
+    """The relay defers a change to a channel: a member, new keys, a join. It is retried automatically.
 
-    Emitted once per commit, and each time a join request is deferred.
+    Emitted once per commit, and each time a join is deferred.
     """
 
     type: Literal["throttled"] = field(default="throttled", init=False)

@@ -14,6 +14,11 @@ export const LATE_WELCOME_MS = 5000
 /** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
 const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
 
+/** How often a Welcome that cannot be used for the moment is tried again in one session. */
+export const MOST_ENTRIES = 16
+const FIRST_ENTRY_MS = 5000
+const LONGEST_ENTRY_MS = 600_000
+
 /** What a step may fail with that the next session does not mend: waiting calls get it. */
 export const FATAL: ReadonlySet<string> = new Set(['internal_error', 'store_failed', 'channel_exists'])
 
@@ -28,14 +33,19 @@ export interface Attempt {
   /** Whether a hello is on its way. */
   isGreeting: boolean
   cancel: (() => void) | undefined
+  /** How often the relay kept this agent from entering in this session, and what cancels the next try, if there is one. */
+  entries: number
+  cancelEntry: (() => void) | undefined
 }
-
-/** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
-export class Superseded extends Error {}
 
 /** Until when a Welcome may come: one of a member may wait at the relay. */
 export function lastMoment({ admit, expiresAt }: AttemptRecord): Time {
   return admit === 'owner' ? expiresAt : expiresAt + WELCOME_MS
+}
+
+/** How long an agent waits before it tries again to enter, after `repeats` times before. */
+export function retryEntryMs(repeats: number): number {
+  return Math.min(FIRST_ENTRY_MS * 2 ** repeats, LONGEST_ENTRY_MS)
 }
 
 /** Waits until a join has succeeded or failed. */

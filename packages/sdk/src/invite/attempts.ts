@@ -4,38 +4,40 @@
  * for this request with the invite's keys, the owner's leaf has signed it, and the owner answers this agent's hello; if
  * members may admit, another member may do both, and the owner's leaf must show that the owner has committed.
  */
-import { type ErrorCode, ERRORS, StaticError, toHex } from '@static/protocol'
+import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import { resumeOf } from '../core/agent/deliveries.ts'
-import { newChannel } from '../core/agent/founding.ts'
-import { startOf } from '../core/agent/joining.ts'
 import { leaveChannel } from '../core/agent/leaving.ts'
 import type { AgentServices } from '../core/agent/services.ts'
 import { same } from '../core/bytes.ts'
-import { wipeEpoch } from '../core/channel/group-state.ts'
-import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
 import { refusalError, retryDelay } from '../session/refusal.ts'
-import { type Attempt, FATAL, lastMoment, LATE_WELCOME_MS, outcomeOf, REPORTED_WAIT_MS, Superseded } from './attempt.ts'
+import {
+  type Attempt,
+  FATAL,
+  lastMoment,
+  LATE_WELCOME_MS,
+  MOST_ENTRIES,
+  outcomeOf,
+  REPORTED_WAIT_MS,
+  retryEntryMs,
+} from './attempt.ts'
+import { Entries } from './entries.ts'
 import { checkName, heldChannel } from './held-channel.ts'
 import { helloDelayMs, isAmong, sendHello } from './hello.ts'
 import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './join-request.ts'
 import { inviteKeys } from './keys.ts'
 import { OpenAttempts } from './open-attempts.ts'
 import { decodeToken, invalid, type InviteToken } from './token.ts'
-import { openWelcome } from './welcome.ts'
 
 /** The joins by token that are in progress. */
 export class JoinAttempts {
   readonly #agent: AgentServices
   readonly #relay: string
   readonly #attempts: OpenAttempts
-  /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
-  readonly #entering = new Set<ChannelId>()
-  /** Channels that were entered with the request that is under way. */
-  readonly #entered = new Set<ChannelId>()
+  readonly #entries: Entries
   /** The joins of a channel share one request, so each waits for the one that another makes. */
   readonly #requests = new KeyedMutex()
   #info: SessionInfo | undefined
@@ -46,10 +48,7 @@ export class JoinAttempts {
     this.#agent = agent
     this.#relay = relay
     this.#attempts = new OpenAttempts(agent)
-    for (const { record } of this.#attempts) {
-      const state = agent.memberships.get(record.channel)?.state ?? 'offered'
-      if (state !== 'offered' && state !== 'joined') this.#entered.add(record.channel)
-    }
+    this.#entries = new Entries(agent, this.#attempts, (...deferred) => this.#enterLater(...deferred))
   }
 
   /**
@@ -73,7 +72,7 @@ export class JoinAttempts {
     const begin = async (): Promise<Attempt> => this.#attempts.get(invite) ?? (await this.#begin(token))
     const attempt = known ?? (await this.#requests.run(name, begin))
     // Meanwhile, by another token or an offer.
-    const joined = this.#held(attempt, 'joined')
+    const joined = this.#attempts.held(attempt, 'joined')
     if (joined) return joined
     if (this.#isOver(attempt)) {
       this.#attempts.drop(attempt)
@@ -93,7 +92,12 @@ export class JoinAttempts {
     this.#info = info
     for (const held of this.#agent.memberships)
       if (this.#attempts.isAbandoned(held)) leaveChannel(this.#agent, held).catch(() => {})
-    for (const attempt of this.#attempts) this.#proceed(attempt)
+    for (const attempt of this.#attempts) {
+      // The relay delivers a Welcome that waits again.
+      attempt.cancelEntry?.()
+      attempt.entries = 0
+      this.#proceed(attempt)
+    }
   }
 
   /**
@@ -110,18 +114,23 @@ export class JoinAttempts {
     )
     const attempt = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
     if (!attempt) return undefined
-    if (this.#isHeld(attempt, delivered)) return Promise.resolve()
-    this.#entering.add(attempt.record.channel)
-    return this.#enter(attempt, delivered).catch((error: unknown) => {
-      const refused = StaticError.from(error)
-      // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
-      // The same if another channel has the name.
-      const isBad = refused.code === 'invalid_welcome' && attempt.record.admit === 'members'
-      const isOut = refused.code === 'channel_exists' && !this.#agent.memberships.get(attempt.record.channel)
-      if (isBad || isOut) keyPackages.forget(attempt.record.keyPackage)
-      this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
-      this.#fail(attempt, refused)
-    })
+    return this.#entries.enter(attempt, delivered).then(
+      (entry) => {
+        if (entry !== 'entered') return
+        for (const { cancelEntry } of asked) cancelEntry?.()
+        this.#proceed(attempt)
+      },
+      (error: unknown) => {
+        const refused = StaticError.from(error)
+        // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
+        // The same if another channel has the name.
+        const isBad = refused.code === 'invalid_welcome' && asked.some(({ record }) => record.admit === 'members')
+        const isOut = refused.code === 'channel_exists' && !this.#agent.memberships.get(attempt.record.channel)
+        if (isBad || isOut) keyPackages.forget(attempt.record.keyPackage)
+        this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
+        this.#fail(attempt, refused)
+      },
+    )
   }
 
   /** Handles the owner's refusal of a request. */
@@ -148,7 +157,7 @@ export class JoinAttempts {
   /** This agent has joined a channel by an offer: the calls that wait get it, and what was asked for is taken back. */
   accepted(id: ChannelId): void {
     for (const attempt of this.#attempts.on(id)) {
-      const joined = this.#held(attempt, 'joined')
+      const joined = this.#attempts.held(attempt, 'joined')
       if (!joined) continue
       for (const { resolve } of attempt.waiting) resolve(joined)
       this.#proceed(attempt)
@@ -172,7 +181,7 @@ export class JoinAttempts {
 
   /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
   dropped(id: ChannelId): void {
-    const isUsed = this.#entered.delete(id) && !this.#entering.has(id)
+    const isUsed = this.#entries.ended(id)
     for (const attempt of this.#attempts.on(id)) {
       // Who has heard this agent takes the same request for a replay.
       if (isUsed) this.#agent.keyPackages.forget(attempt.record.keyPackage)
@@ -220,21 +229,26 @@ export class JoinAttempts {
   #proceed(attempt: Attempt): void {
     // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
     if (this.#agent.memberships.get(attempt.record.channel)?.state === 'leaving') return
-    const membership = this.#held(attempt, 'joining')
+    const membership = this.#attempts.held(attempt, 'joining')
     if (this.#isOver(attempt)) return this.#refuse(attempt, StaticError.of('invite_expired'))
-    if (this.#held(attempt, 'joined')) return this.#takeBack(attempt)
+    if (this.#attempts.held(attempt, 'joined')) return this.#takeBack(attempt)
     if (attempt.record.takenBack && !membership) return this.#dropLater(attempt)
+    // Who has already added this agent would remove it to add it again.
+    if (!membership && this.#attempts.isWelcomed(attempt)) return
     const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
     step.catch((error: unknown) => {
-      // Lost session or shutdown: the next session continues.
       const reason = StaticError.from(error)
       if (FATAL.has(reason.code)) this.#fail(attempt, reason)
+      // The relay refuses the hello, for example because the channel is full.
+      else if (membership && membership === this.#attempts.held(attempt, 'joining'))
+        this.#greetLater(membership, attempt)
     })
   }
 
   /** Whether the invite has expired before this agent was added. A Welcome of a member may wait at the relay since. */
   #isOver(attempt: Attempt): boolean {
-    return lastMoment(attempt.record) <= this.#agent.context.now() && !this.#held(attempt, 'joining')
+    if (this.#attempts.held(attempt, 'joining') || this.#attempts.isWelcomed(attempt)) return false
+    return lastMoment(attempt.record) <= this.#agent.context.now()
   }
 
   async #request(attempt: Attempt): Promise<void> {
@@ -243,7 +257,8 @@ export class JoinAttempts {
     const info = this.#info
     const { record } = attempt
     checkName(this.#agent, record.name, record.channel)
-    const isIn = (): boolean => (this.#held(attempt, 'joined') ?? this.#held(attempt, 'joining')) !== undefined
+    const isIn = (): boolean =>
+      (this.#attempts.held(attempt, 'joined') ?? this.#attempts.held(attempt, 'joining')) !== undefined
     if (!info || !this.#attempts.isOpen(attempt) || isIn()) return
     // Neither the relay nor the owner answers a request that has waited until its invite has expired.
     const left = record.expiresAt - context.now()
@@ -287,91 +302,67 @@ export class JoinAttempts {
     session.request({ case: 'answerJoin', value: withdrawalOf(attempt.keys, agentId) }, () => {})
   }
 
-  /** This agent came by an offer and is out. If it was removed to be added by its request, the Welcome follows. */
+  /**
+   * This agent came by an offer and is out. If it was removed to be added by its request, the Welcome follows, at the latest
+   * after the answer to a Resume. Time without a session does not count: the next one begins again.
+   */
   #dropLater(attempt: Attempt): void {
-    this.#agent.context.later(LATE_WELCOME_MS, () => {
-      const { channel, takenBack } = attempt.record
-      const isIn = this.#entering.has(channel) || this.#agent.memberships.get(channel) !== undefined
-      if (takenBack && !isIn && this.#attempts.isOpen(attempt)) this.#attempts.drop(attempt)
-    })
-  }
-
-  /** Checks a Welcome and enters the channel, which stays hidden until the owner has answered. */
-  async #enter(attempt: Attempt, delivered: DeliverWelcome): Promise<void> {
-    const { context, memberships, requests } = this.#agent
-    const { engine } = context
-    const { channel: id, name, owner } = attempt.record
-    const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
-    let isHeld = false
-    try {
-      await memberships.names.run(name, async () => {
-        this.#entering.add(id)
-        // An offer was accepted since it arrived.
-        isHeld = this.#isHeld(attempt, delivered)
-        if (isHeld) return
-        const before = this.#held(attempt, 'joining')
-        const used = memberships.get(id)?.welcome
-        if (used && same(used, sha256(welcome))) return
-        checkName(this.#agent, name, id)
-        const joined = await openWelcome(this.#agent, attempt, welcome, delivered.welcome?.tag ?? new Uint8Array())
-        // Refused meanwhile: no one would say hello.
-        if (!this.#attempts.isOpen(attempt)) return wipeEpoch(engine, joined)
-        // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
-        const offered = memberships.get(id)
-        const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
-        if (offered && !mayReplace) {
-          wipeEpoch(engine, joined)
-          throw StaticError.of('channel_exists', `This agent is already a member of channel ${name}.`)
-        }
-        if (offered) memberships.drop(offered, undefined)
-        const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-        const offer = { offeredBy: toHex(joined.signer.agentId) }
-        const membership = memberships.hold(newChannel(id, name, owner, 'joining', nowhere, offer))
-        try {
-          await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
-            const start = startOf(state)
-            if (start.index !== Number(delivered.position?.index ?? 0n)) throw new Superseded()
-            membership.enter(joined, 'joining', start, sha256(welcome))
-            this.#entered.add(id)
-            if (attempt.record.takenBack) this.#attempts.change(attempt, { takenBack: false })
-            if (state) membership.intake.resumed(state)
-          })
-        } catch (error) {
-          wipeEpoch(engine, joined)
-          memberships.drop(membership, undefined)
-          if (error instanceof Superseded) return
-          throw error
-        }
-        await context.journal.written()
-        this.#proceed(attempt)
-      })
-    } finally {
-      this.#entering.delete(id)
-      // Of its own channel: an index of another one would skip entries of this one.
-      if (!isHeld) context.deliveries.acknowledge(toHex(delivered.channelId), Number(delivered.position?.index ?? 0n))
+    const info = this.#info
+    const { context, memberships } = this.#agent
+    const { channel } = attempt.record
+    const isOut = (): boolean => {
+      const hasWelcome = this.#entries.isEntering(channel) || this.#attempts.isWelcomed(attempt)
+      return this.#attempts.isOpen(attempt) && attempt.record.takenBack && !hasWelcome && !memberships.get(channel)
     }
-  }
-
-  /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
-  #isHeld(attempt: Attempt, delivered: DeliverWelcome): boolean {
-    const earlier = this.#agent.memberships.get(attempt.record.channel)
-    const isCurrent = earlier === this.#held(attempt, 'joining')
-    if (earlier?.name !== attempt.record.name || earlier.state === 'offered' || isCurrent) return false
-    return this.#agent.held.hold(earlier, delivered)
+    const wait = (then: () => void): void => {
+      context.later(LATE_WELCOME_MS, () => {
+        if (this.#info === info && !context.offline && isOut()) then()
+      })
+    }
+    // Not at once: what is still to be acknowledged of the earlier membership would count for the one of the Welcome.
+    wait(() => {
+      context.session.request(resumeOf([fromHex(channel)]), (outcome) => {
+        if (outcome.type === 'refused') this.#proceedLater(attempt, undefined, retryDelay(outcome.error.retryAfterMs))
+        if (outcome.type === 'answered') wait(() => this.#attempts.drop(attempt))
+      })
+    })
   }
 
   /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
   async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
-    if (!(await sendHello(membership, attempt))) return
+    if (await sendHello(membership, attempt)) this.#greetLater(membership, attempt)
+  }
+
+  #greetLater(membership: Membership, attempt: Attempt): void {
     const waitMs = helloDelayMs(attempt.hellos++, membership.group?.members.size ?? 0)
     this.#proceedLater(attempt, membership, waitMs)
+  }
+
+  /** The relay keeps this agent from using a Welcome for the moment. It delivers the Welcome again in the next session. */
+  #enterLater(attempt: Attempt, delivered: DeliverWelcome, error: StaticError): void {
+    const { context } = this.#agent
+    if (FATAL.has(error.code)) this.#fail(attempt, error)
+    if (this.#stopped || attempt.entries === MOST_ENTRIES) return
+    const waitMs = retryEntryMs(attempt.entries++)
+    context.emit({ type: 'throttled', channel: attempt.record.name, error, waitMs })
+    attempt.cancelEntry?.()
+    const cancel = context.later(waitMs, () => {
+      attempt.cancelEntry = undefined
+      void this.welcomed(delivered)
+    })
+    attempt.cancelEntry = () => {
+      attempt.cancelEntry = undefined
+      cancel()
+    }
   }
 
   /** Takes the next step after a time, if it is the same then. */
   #proceedLater(attempt: Attempt, membership: Membership | undefined, waitMs: number): void {
     attempt.cancel?.()
+    if (this.#stopped) return
     attempt.cancel = this.#agent.context.later(waitMs, () => {
-      if (this.#attempts.isOpen(attempt) && this.#held(attempt, 'joining') === membership) this.#proceed(attempt)
+      if (this.#attempts.isOpen(attempt) && this.#attempts.held(attempt, 'joining') === membership)
+        this.#proceed(attempt)
     })
   }
 
@@ -379,7 +370,7 @@ export class JoinAttempts {
 
   /** Refused for good: the token cannot be used any more. */
   #refuse(attempt: Attempt, error: StaticError): void {
-    if (this.#held(attempt, 'joining')) return
+    if (this.#attempts.held(attempt, 'joining')) return
     this.#attempts.drop(attempt)
     this.#fail(attempt, error)
   }
@@ -387,12 +378,5 @@ export class JoinAttempts {
   /** Rejects the waiting calls. The same token can be tried again. */
   #fail({ waiting }: Attempt, error: StaticError): void {
     for (const { reject } of waiting) reject(error)
-  }
-
-  /** The channel of a token, if this agent is in it: `joining` until the owner has answered. */
-  #held({ record }: Attempt, state: 'joining' | 'joined'): Membership | undefined {
-    const held = this.#agent.memberships.get(record.channel)
-    const isMeant = held?.name === record.name && held.owner === record.owner
-    return isMeant && held.state === state && !held.failure ? held : undefined
   }
 }

@@ -8,11 +8,11 @@ import { inviteKeys } from './keys.ts'
 
 /** Those of one agent. */
 export class OpenAttempts {
-  readonly #agent: Pick<AgentServices, 'context' | 'keyPackages'>
+  readonly #agent: Pick<AgentServices, 'context' | 'keyPackages' | 'memberships'>
   /** By invite. */
   readonly #attempts = new Map<string, Attempt>()
 
-  constructor(agent: Pick<AgentServices, 'context' | 'keyPackages' | 'stored'>) {
+  constructor(agent: Pick<AgentServices, 'context' | 'keyPackages' | 'memberships' | 'stored'>) {
     this.#agent = agent
     for (const record of agent.stored.attempts) this.#hold(record)
   }
@@ -38,6 +38,18 @@ export class OpenAttempts {
   /** Those that lead to a channel that this agent is in. */
   of({ id, name, owner }: Pick<Membership, 'id' | 'name' | 'owner'>): Attempt[] {
     return this.alike({ channel: id, name, owner })
+  }
+
+  /** The channel of a token, if this agent is in it: `joining` until the owner has answered. */
+  held({ record }: Attempt, state: 'joining' | 'joined'): Membership | undefined {
+    const held = this.#agent.memberships.get(record.channel)
+    const isMeant = held?.name === record.name && held.owner === record.owner
+    return isMeant && held.state === state && !held.failure ? held : undefined
+  }
+
+  /** Whether a Welcome to the request is here that cannot be used for the moment. */
+  isWelcomed({ record }: Attempt): boolean {
+    return this.alike(record).some(({ cancelEntry }) => cancelEntry !== undefined)
   }
 
   /** Whether this agent has entered a channel to which it has no attempt any more: it would never be greeted. */
@@ -71,7 +83,16 @@ export class OpenAttempts {
 
   #hold(record: AttemptRecord): Attempt {
     const keys = inviteKeys(record.secret)
-    const attempt: Attempt = { record, keys, waiting: new Set(), hellos: 0, isGreeting: false, cancel: undefined }
+    const attempt: Attempt = {
+      record,
+      keys,
+      waiting: new Set(),
+      hellos: 0,
+      isGreeting: false,
+      cancel: undefined,
+      entries: 0,
+      cancelEntry: undefined,
+    }
     this.#attempts.set(record.invite, attempt)
     return attempt
   }

@@ -142,8 +142,7 @@ export async function checkKeyPackage(
   if (notBefore > seconds || notAfter < seconds) throw outsideLifetime(seconds, notBefore, notAfter)
   const ref = await makeKeyPackageRef(parsed, provider.hash)
   const encryptionKey = leafNode.hpkePublicKey
-  const { identity } = credential
-  return { parsed, ref, agentId: id, identity, signatureKey: signaturePublicKey, encryptionKey, madeAt: notBefore }
+  return { parsed, ref, agentId: id, identity: credential.identity, signatureKey: signaturePublicKey, encryptionKey }
 }
 
 function outsideLifetime(now: bigint, notBefore: bigint, notAfter: bigint): StaticError {

@@ -11,21 +11,10 @@ export function isClosed(response: HttpResponse): boolean {
   return end.closed || end.destroyed
 }
 
-const cutStreams = new WeakSet<ServerHttp2Stream>()
-
-/** Ends a response at once and drops what is unsent: its address holds too much, or everyone together does. */
+/** Ends a response at once and drops what is unsent: its peer holds too much. */
 export function cutOff(response: HttpResponse): void {
-  const stream = streamOf(response)
-  if (stream && !isClosed(response)) {
-    cutStreams.add(stream)
-    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
-  }
+  streamOf(response)?.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
   response.destroy()
-}
-
-/** Whether the relay cut a stream off before its peer ended it. */
-export function wasCutOff(stream: ServerHttp2Stream): boolean {
-  return cutStreams.has(stream)
 }
 
 /** Drops a response that is not closed in time: the peer does not read it, or does not end its own half. */

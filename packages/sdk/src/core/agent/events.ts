@@ -118,9 +118,9 @@ export type AgentEvent =
       readonly members: readonly { readonly agent: AgentId; readonly waiting: number }[]
     }
   /**
-   * The relay defers a change to a channel (adding or removing a member, new keys, a join request) for more than a
+   * The relay defers a change to a channel (adding or removing a member, new keys, a join) for more than a
    * moment, or has refused so many commits that this agent waits before the next. It is retried automatically, first after
-   * `waitMs`. Emitted once per commit, and each time a join request is deferred.
+   * `waitMs`. Emitted once per commit, and each time a join is deferred.
    */
   | { readonly type: 'throttled'; readonly channel: string; readonly error: StaticError; readonly waitMs: number }
   /** The handler of `Channel.handle` failed on a message. It is called again after `retryInMs`. */

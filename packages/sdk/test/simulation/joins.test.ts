@@ -1,0 +1,185 @@
+/** Joins by token whose joiner is kept from its next step for a while, each as a story of its own. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { create } from '@bufbuild/protobuf'
+import { type ClientMessage, ErrorSchema } from '@static/protocol/relay'
+import type { Middle, MiddleLine } from '@static/testkit/world/middle'
+import { NAME } from './cast.ts'
+import { serverMessage } from './liar.ts'
+import { Scene } from './scene.ts'
+
+/** A relay that refuses some requests with a code. */
+function refusing(code: string, isRefused: (line: MiddleLine, message: ClientMessage) => boolean): Middle {
+  return {
+    asked: (line, message) => {
+      if (!isRefused(line, message)) return [message]
+      const value = create(ErrorSchema, { code, message: 'Not now.', retryAfterMs: 1000 })
+      line.say(serverMessage(message.requestId, { case: 'error', value }))
+      return []
+    },
+    acknowledged: () => true,
+    said: (_line, message) => [message],
+  }
+}
+
+/** Whether a request asks where a channel begins. */
+function isResume({ body }: ClientMessage): boolean {
+  return body.case === 'resume' && body.value.channelIds.length > 0
+}
+
+for (const end of ['it is over', 'the joiner is killed'] as const) {
+  test(`a joiner that the relay has no time for when it enters uses its Welcome when ${end}`, async () => {
+    await Scene.play(1, async (scene) => {
+      const { owner, network, world } = scene
+      const [joiner] = scene.others
+      assert.ok(joiner)
+      const token = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members', maxUses: 9 }))
+      let refused = 0
+      let isBusy = true
+      network.middle = refusing('unavailable', (line, message) => {
+        const isIt = isBusy && line.agent === joiner.name && isResume(message)
+        if (isIt) refused++
+        return isIt
+      })
+      network.cut(joiner.machine)
+      const join = (): Promise<unknown> => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+      const joining = join()
+      // The joiner gives up the first try.
+      await scene.until('it does not enter', () => refused > 10)
+      if (end === 'it is over') {
+        isBusy = false
+        await scene.end(joining)
+      } else {
+        joining.catch(() => {})
+        joiner.machine.kill('while it waits')
+        isBusy = false
+        await scene.start(joiner)
+        await scene.end(join())
+      }
+      await world.pass(1000)
+      assert.equal(joiner.recordOf(NAME)?.state, 'joined')
+      assert.equal(owner.manager?.invites(NAME)[0]?.uses, 1)
+    })
+  })
+}
+
+test('a joiner that the relay does not let enter tries it 17 times in a session, and in the next one', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members' }))
+    let refused = 0
+    network.middle = refusing('not_allowed', (line, message) => {
+      const isIt = line.agent === joiner.name && isResume(message)
+      if (isIt) refused++
+      return isIt
+    })
+    network.cut(joiner.machine)
+    scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60)).catch(() => {})
+    await world.pass(7200_000)
+    assert.equal(refused, 17)
+    network.middle = undefined
+    network.cut(joiner.machine)
+    await scene.until('it does not enter', () => joiner.recordOf(NAME)?.state === 'joined')
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+  })
+})
+
+test('who accepts an offer while the owner acts on its request, and is offline then, is a member in the end', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    let deferred = 0
+    let isDeferring = true
+    let lost = 0
+    network.middle = {
+      ...refusing('rate_limited', (_line, message) => {
+        const isIt = message.body.case === 'sendCommit' && isDeferring
+        if (isIt) deferred++
+        return isIt
+      }),
+      // Its line breaks with the first Welcome on it.
+      said: (line, message) => {
+        const isIt = line.agent === joiner.name && message.body.case === 'deliverWelcome'
+        return isIt && lost++ === 0 ? [] : [message]
+      },
+    }
+    network.cut(owner.machine)
+    network.cut(joiner.machine)
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('not deferred', () => deferred === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.end(joining)
+    isDeferring = false
+    await scene.until('no Welcome', () => lost === 1)
+    await scene.until('not out', () => joiner.recordOf(NAME) === undefined)
+    scene.cutOff(joiner)
+    await world.pass(30_000)
+    network.isDown = false
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+    await scene.until('a join goes on', () => joiner.disk.contents.attempts.length === 0)
+    assert.equal(owner.channel(NAME)?.members().length, 2)
+  })
+})
+
+test('a hello that the relay refuses, because the channel is full, is said again', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members' }))
+    let said = 0
+    network.middle = refusing('queue_full', (line, message) => {
+      const isIt = line.agent === joiner.name && message.body.case === 'sendMessage'
+      return isIt && said++ < 3
+    })
+    network.cut(joiner.machine)
+    await scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    assert.equal(said, 4)
+  })
+})
+
+test('a joiner with two tokens that a member keeps out is let in when the owner is there', async () => {
+  await Scene.play(2, async (scene) => {
+    const { owner, network, world } = scene
+    const [member, joiner] = scene.others
+    assert.ok(member && joiner)
+    const shared = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members', maxUses: 9 }))
+    const own = await scene.call(owner, (one) => one.invite(NAME))
+    await scene.call(member, (manager) => manager.joinWithToken(NAME, shared, 60))
+    owner.machine.kill('for a while')
+    let spoilt = 0
+    network.middle = {
+      asked: (line, message) => {
+        if (line.agent !== member.name || message.body.case !== 'sendCommit') return [message]
+        for (const welcome of message.body.value.welcomes) {
+          welcome.inviteId = new Uint8Array()
+          welcome.tag = new Uint8Array()
+          spoilt++
+        }
+        return [message]
+      },
+      acknowledged: () => true,
+      said: (_line, message) => [message],
+    }
+    network.cut(member.machine)
+    const join = (token: string): Promise<unknown> =>
+      scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    // The owner's token is the first of the two that share a request.
+    join(own).catch(() => {})
+    await scene.until('not asked', () => joiner.disk.contents.attempts.length === 1)
+    const joining = join(shared).catch(() => {})
+    await scene.until('not added', () => spoilt === 1)
+    await scene.end(joining)
+    network.middle = undefined
+    await scene.start(owner)
+    await world.pass(60_000)
+    await scene.end(join(shared))
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+  })
+})
