@@ -29,10 +29,14 @@ export interface ResumeTurn {
 
 interface Address {
   names: number
-  /** The agents with a Resume without ids in the store. */
+  /** The agents with a Resume without ids in the store, or that is `ready`. */
   readonly unnamed: Set<AgentId>
   /** In their order. */
   readonly waiting: Set<ResumeTurn>
+  /** Resumes without ids that were next, but have to wait for another one of their agent: they hold up no one else. */
+  readonly held: Map<AgentId, Set<ResumeTurn>>
+  /** The first of these, once the other one has ended. They came before all that is in `waiting`. */
+  readonly ready: Set<ResumeTurn>
 }
 
 interface Network {
@@ -40,6 +44,9 @@ interface Network {
   readonly most: number
   /** Those that have something waiting or in the store, the last one that had a turn at the end. */
   readonly addresses: Map<string, Address>
+  /** Whether `#advance` is at work, and whether something has changed since it began. */
+  isAdvancing: boolean
+  hasChanged: boolean
 }
 
 /** The turns of one node. */
@@ -52,9 +59,9 @@ export class ResumeTurns {
     const { address } = turn.stream
     const key = networkOf(address) ?? address
     const most = key === address ? MOST_NAMES : networkLimit(MOST_NAMES)
-    const network = this.#networks.get(key) ?? { names: 0, most, addresses: new Map() }
+    const network = this.#networks.get(key) ?? makeNetwork(most)
     this.#networks.set(key, network)
-    const own: Address = network.addresses.get(address) ?? { names: 0, unnamed: new Set(), waiting: new Set() }
+    const own = network.addresses.get(address) ?? makeAddress()
     network.addresses.set(address, own)
     own.waiting.add(turn)
     this.#advance(key, network)
@@ -65,7 +72,7 @@ export class ResumeTurns {
     const { key, network, own } = this.#find(turn.stream)
     if (!network || !own) return
     count(network, own, turn, -1)
-    if (turn.names === undefined) own.unnamed.delete(turn.agent)
+    free(own, turn)
     toEnd(network, turn.stream.address, own)
     this.#advance(key, network)
   }
@@ -74,10 +81,13 @@ export class ResumeTurns {
   closed(stream: Stream): void {
     const { key, network, own } = this.#find(stream)
     if (!network || !own) return
-    for (const turn of own.waiting) {
-      if (turn.stream !== stream) continue
-      own.waiting.delete(turn)
-      turn.drop()
+    for (const line of [own.waiting, ...own.held.values(), own.ready]) {
+      for (const turn of line) {
+        if (turn.stream !== stream) continue
+        line.delete(turn)
+        if (line === own.ready) free(own, turn)
+        turn.drop()
+      }
     }
     this.#advance(key, network)
   }
@@ -88,26 +98,76 @@ export class ResumeTurns {
     return { key, network, own: network?.addresses.get(address) }
   }
 
-  /** Starts what there is room for. The addresses of a /48 take turns. */
+  /**
+   * Starts what there is room for. The addresses of a /48 take turns. What is refused instead of started can end its
+   * stream, which comes back to here: then the loop goes on, because each would need more of the stack than the last.
+   */
   #advance(key: string, network: Network): void {
-    for (const [address, own] of network.addresses) {
-      const [next] = own.waiting
-      if (!next) {
-        if (own.names === 0) network.addresses.delete(address)
-        continue
+    network.hasChanged = true
+    if (network.isAdvancing) return
+    network.isAdvancing = true
+    try {
+      while (network.hasChanged) {
+        network.hasChanged = false
+        startAll(network)
       }
-      if (own.unnamed.has(next.agent) && next.names === undefined) continue
-      if (!hasRoom(own.names, next, MOST_NAMES)) continue
-      if (!hasRoom(network.names, next, network.most)) break
-      own.waiting.delete(next)
-      // This loop comes to it again.
-      toEnd(network, address, own)
-      if (!next.start()) continue
-      count(network, own, next, 1)
-      if (next.names === undefined) own.unnamed.add(next.agent)
+    } finally {
+      network.isAdvancing = false
     }
     if (network.addresses.size === 0) this.#networks.delete(key)
   }
+}
+
+function startAll(network: Network): void {
+  for (const [address, own] of network.addresses) {
+    const next = nextOf(own)
+    if (!next) {
+      if (own.names === 0) network.addresses.delete(address)
+      continue
+    }
+    if (!hasRoom(own.names, next, MOST_NAMES)) continue
+    if (!hasRoom(network.names, next, network.most)) break
+    own.waiting.delete(next)
+    own.ready.delete(next)
+    // This loop comes to it again.
+    toEnd(network, address, own)
+    if (next.names === undefined) own.unnamed.add(next.agent)
+    if (next.start()) count(network, own, next, 1)
+    else free(own, next)
+  }
+}
+
+/** The next Resume of an address. Those on the way to it whose agent has another one without ids are held. */
+function nextOf({ unnamed, waiting, held, ready }: Address): ResumeTurn | undefined {
+  for (const turn of ready) return turn
+  for (const turn of waiting) {
+    if (turn.names !== undefined || !unnamed.has(turn.agent)) return turn
+    waiting.delete(turn)
+    held.set(turn.agent, (held.get(turn.agent) ?? new Set()).add(turn))
+  }
+  return undefined
+}
+
+/** After a Resume without ids, its agent may have the next one. */
+function free({ unnamed, held, ready }: Address, { agent, names }: ResumeTurn): void {
+  if (names !== undefined) return
+  const line = held.get(agent)
+  const [next] = line ?? []
+  if (next) {
+    line?.delete(next)
+    ready.add(next)
+    return
+  }
+  held.delete(agent)
+  unnamed.delete(agent)
+}
+
+function makeNetwork(most: number): Network {
+  return { names: 0, most, addresses: new Map(), isAdvancing: false, hasChanged: false }
+}
+
+function makeAddress(): Address {
+  return { names: 0, unnamed: new Set(), waiting: new Set(), held: new Map(), ready: new Set() }
 }
 
 function weightOf({ names }: ResumeTurn): number {
