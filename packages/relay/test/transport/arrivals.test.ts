@@ -58,3 +58,29 @@ void test('what closed streams have sent is not held against the others', async 
     flooders,
   )
 })
+
+void test('once closed streams have used up all of the room, the others may still send a little', async (t) => {
+  const { port1: relay, port2: endpoint } = new MessageChannel()
+  t.after(() => relay.close())
+  const overflowed: number[] = []
+  const batch = new ArrivalBatch(endpoint, new SharedArrayBuffer(4), (stream) => overflowed.push(stream))
+  const [idle, slow] = [1, 2]
+  for (const stream of [idle, slow]) batch.opened(stream, '127.0.0.1', false)
+  for (let turn = 0; turn < 20; turn++) {
+    const flooder = slow + 1 + turn
+    batch.opened(flooder, '127.0.0.1', false)
+    batch.received(flooder, new Uint8Array(8 * MIB))
+    batch.closed(flooder)
+    if (!overflowed.includes(flooder)) batch.forget(flooder)
+    await nextTurn()
+  }
+  batch.received(slow, new Uint8Array(4096))
+  await nextTurn()
+  assert.deepEqual(
+    overflowed.filter((stream) => stream === idle || stream === slow),
+    [],
+  )
+  batch.received(slow, new Uint8Array(MIB))
+  await nextTurn()
+  assert.deepEqual(overflowed.slice(-1), [slow], 'but no more than that')
+})

@@ -100,7 +100,7 @@ function reserve(
     if (taken.has(agent)) continue
     // Not refused: it may have asked again since.
     if (membership.admissions.hasLeft(agent, candidate.encryptionKey)) continue
-    if (issued.isSpent(membership.id, agent, candidate)) continue
+    if (issued.isSpent(membership.id, agent, candidate) || isOlder(membership, candidate)) continue
     const known = issued.joiner(membership.id, agent)
     const again = known !== undefined && isSame(known, candidate)
     // Already added, by this invite or another: its Welcome is waiting at the relay.
@@ -168,6 +168,17 @@ export async function answerJoin(
 /** Whether an agent is in the group and has not left. */
 export function isIn({ group, roster }: Membership, agent: AgentId): boolean {
   return group?.members.has(agent) === true && roster.notice(agent) === undefined
+}
+
+/**
+ * Whether an agent that was heard in the channel is there by a KeyPackage that it made later, or has committed since: only
+ * the relay has this request still, or it was made with another token. The agent has forgotten its KeyPackage, so acting on
+ * it would put the agent out.
+ */
+function isOlder(membership: Membership, { agent, encryptionKey, madeAt }: Candidate): boolean {
+  const leaf = isIn(membership, agent) ? membership.group?.members.get(agent) : undefined
+  if (!leaf || same(leaf.encryptionKey, encryptionKey)) return false
+  return leaf.madeAt === undefined || (membership.history.sender(agent) !== undefined && madeAt <= leaf.madeAt)
 }
 
 function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): boolean {

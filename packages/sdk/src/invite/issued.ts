@@ -302,7 +302,8 @@ export class IssuedInvites {
   #spentBefore(channel: ChannelId, agent: AgentId, hash: Uint8Array): Uint8Array {
     const known = this.#joiners.get(keyOf(channel, agent))
     if (!known) return new Uint8Array()
-    const last = known.state === 'gone' || same(known.keyPackageHash, hash) ? [] : [known.keyPackageHash]
+    // One that was never heard may ask with it again: the relay may have shown a request from before.
+    const last = known.state !== 'here' || same(known.keyPackageHash, hash) ? [] : [known.keyPackageHash]
     return Uint8Array.from(Buffer.concat([known.spent, ...last]).subarray(-MOST_SPENT * HASH_BYTES))
   }
 

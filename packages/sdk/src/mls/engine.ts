@@ -34,6 +34,8 @@ export interface Member {
   readonly signatureKey: Uint8Array
   /** The key of its leaf: changes with each of its commits, and each time it joins. */
   readonly encryptionKey: Uint8Array
+  /** When the KeyPackage that it was added with was made, in seconds by its own clock; undefined if it has committed since. */
+  readonly madeAt?: bigint
   /** Whether it is the ephemeral leaf that created the group; the owner's first commit removes it. */
   readonly founder: boolean
 }
@@ -66,6 +68,8 @@ export interface CheckedKeyPackage {
   readonly signatureKey: Uint8Array
   /** The key of the leaf that it becomes. */
   readonly encryptionKey: Uint8Array
+  /** When it was made, in seconds by its agent's clock. */
+  readonly madeAt: bigint
   readonly ref: Uint8Array
 }
 

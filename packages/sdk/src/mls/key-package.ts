@@ -142,7 +142,8 @@ export async function checkKeyPackage(
   if (notBefore > seconds || notAfter < seconds) throw outsideLifetime(seconds, notBefore, notAfter)
   const ref = await makeKeyPackageRef(parsed, provider.hash)
   const encryptionKey = leafNode.hpkePublicKey
-  return { parsed, ref, agentId: id, identity: credential.identity, signatureKey: signaturePublicKey, encryptionKey }
+  const { identity } = credential
+  return { parsed, ref, agentId: id, identity, signatureKey: signaturePublicKey, encryptionKey, madeAt: notBefore }
 }
 
 function outsideLifetime(now: bigint, notBefore: bigint, notAfter: bigint): StaticError {

@@ -1,9 +1,13 @@
 /** A fork that is found while an agent joins: it says hello and does nothing else, and its application is told later. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { addMembers } from '../../src/core/agent/adding.ts'
 import { newChannel } from '../../src/core/agent/founding.ts'
 import { Forks } from '../../src/core/channel/log/forks.ts'
 import { Standing } from '../../src/core/channel/standing.ts'
+import { Apart } from '../support/apart.ts'
+import { outsider, Stage } from '../support/stage.ts'
 
 const MEMBER = 'ab'.repeat(32)
 
@@ -16,8 +20,7 @@ test('a fork stops an agent that joins once it has joined, and only then is its 
     { emit: ({ type }) => void events.push(type) },
     { name: 'acme/fork/one' } as never,
     standing,
-    { refuse: () => void refused++ },
-    () => {},
+    { stop: () => void refused++, over: () => {} },
   )
   forks.found(MEMBER, 'seen')
   // It may send, which is for its hello: nothing else, and no commit.
@@ -30,4 +33,39 @@ test('a fork stops an agent that joins once it has joined, and only then is its 
   assert.equal(standing.isTalking, false)
   assert.equal(refused, 2)
   assert.deepEqual(events, ['fork_detected'])
+})
+
+async function settled(stage: Stage): Promise<void> {
+  for (let round = 0; round < 4; round++) {
+    await stage.settle()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+test('in a fork, adding a member fails at once, also while a claim of this agent waits', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
+  const [bob, mal] = [stage.player('bob'), new Apart(stage, 'mal')]
+  const dan = await outsider(stage, 'dan')
+  const eve = await outsider(stage, 'eve')
+  const claims = [{ invite: 'ab'.repeat(16), agent: Buffer.from(dan.agentId).toString('hex') }]
+  const { admissions } = bob.membership
+  // As `admitAsMember` does. The relay is busy for a moment.
+  stage.refuse = (player, body) =>
+    player === bob && body.case === 'sendMessage' ? { code: 'rate_limited', retryAfterMs: 2000 } : undefined
+  admissions.inTurn(() => admissions.claims.claim(claims)).catch(() => {})
+  await settled(stage)
+  stage.refuse = () => undefined
+  const { index } = stage.position
+  mal.say(mal.frame('I saw another log', { seen: { index, hash: Buffer.alloc(32, 7) } }))
+  await settled(stage)
+  assert.equal(bob.told('fork_detected').length, 1)
+  let outcome = 'waits'
+  addMembers({ context: bob, requests: undefined as never }, bob.membership, [eve.keyPackage], false).then(
+    () => (outcome = 'added'),
+    (error: unknown) => (outcome = StaticError.from(error).code),
+  )
+  await settled(stage)
+  await stage.advance(3_600_000, 60_000)
+  await settled(stage)
+  assert.equal(outcome, 'fork_detected')
 })

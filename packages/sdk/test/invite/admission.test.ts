@@ -86,11 +86,12 @@ class Owner {
   ): Promise<void> {
     this.waits.push(options.maxWaitMs)
     const { adds = [] } = change({ members: this.#members }) ?? {}
+    const added = await Promise.all(adds.map((keyPackage) => engine.checkKeyPackage(keyPackage, NOW)))
     if (adds.some((keyPackage) => this.bad.has(toHex(keyPackage)))) throw StaticError.of(this.refusal)
     const joiners = options.joiners().map((joiner) => joiner.split(' ')[0]!)
     this.commits.push(joiners)
     for (const agent of joiners) {
-      this.#members.set(agent, {})
+      this.#members.set(agent, added.find(({ agentId }) => toHex(agentId) === agent) ?? {})
       this.issued.putJoiner({ ...this.issued.joiner(CHANNEL, agent)!, state: 'added' })
     }
   }

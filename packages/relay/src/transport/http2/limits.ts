@@ -6,6 +6,7 @@ import { plainAddress, subjectOf } from '@static/node/address'
 import { networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
 import { RESET_WINDOW_MS, Resets } from './resets.ts'
+import { wasCutOff } from './responses.ts'
 import { Streak } from './streak.ts'
 
 /** The limits of a port. Times are in milliseconds. */
@@ -15,7 +16,7 @@ export interface Http2Limits {
   readonly connectionsPerAddress: number
   /** Concurrent streams on one connection. */
   readonly streams: number
-  /** Resets within 10 s on one connection, by either side, and on all connections of one address. */
+  /** Resets within 10 s on one connection and on all of one address, without calls that the relay cuts off itself. */
   readonly resets: number
   readonly resetsPerAddress: number
   /** Timeout for a TLS handshake, the headers of an HTTP/1.1 request, and the first settings of HTTP/2. */
@@ -186,7 +187,10 @@ export class Connections {
         streams--
         if (isRefused) leave(session)
         if (streams === 0) idle.refresh()
-        if (!session.destroyed) check(streak.closed(stream.rstCode, performance.now()))
+        // It may have been cut off because others use up the memory, for which nobody must be barred. It stays unfinished,
+        // so that a flood of such streams ends, too.
+        if (session.destroyed || wasCutOff(stream)) return
+        check(streak.closed(stream.rstCode, performance.now()))
       })
     })
     session.once('close', () => {

@@ -11,10 +11,21 @@ export function isClosed(response: HttpResponse): boolean {
   return end.closed || end.destroyed
 }
 
-/** Ends a response at once and drops what is unsent: its peer holds too much. */
+const cutStreams = new WeakSet<ServerHttp2Stream>()
+
+/** Ends a response at once and drops what is unsent: its address holds too much, or everyone together does. */
 export function cutOff(response: HttpResponse): void {
-  streamOf(response)?.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
+  const stream = streamOf(response)
+  if (stream && !isClosed(response)) {
+    cutStreams.add(stream)
+    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
+  }
   response.destroy()
+}
+
+/** Whether the relay cut a stream off before its peer ended it. */
+export function wasCutOff(stream: ServerHttp2Stream): boolean {
+  return cutStreams.has(stream)
 }
 
 /** Drops a response that is not closed in time: the peer does not read it, or does not end its own half. */

@@ -6,6 +6,8 @@ import { type Arrivals, ChunkPacker, type StreamNumber } from './worker-messages
 const MAX_STREAM_BYTES = 8 * 1024 * 1024
 /** Bytes of all streams, closed ones too, that the relay may be behind. */
 const MAX_BYTES = 128 * 1024 * 1024
+/** Bytes that each stream may be behind even if nothing is left of that. */
+const LEAST_STREAM_BYTES = 16 * 1024
 
 /** Collects what happens in one turn of the event loop and posts it at the end of the turn. */
 export class ArrivalBatch {
@@ -114,12 +116,13 @@ export class ArrivalBatch {
 
   /**
    * How far a stream may be behind. Once half of the room is used up, each has its share of the rest: so neither those
-   * that send a lot nor what closed ones have sent costs the others their streams.
+   * that send a lot nor what closed ones have sent costs the others their streams. Closed ones alone can use up all of it.
    */
   get #limit(): number {
     const room = MAX_BYTES - this.#allBehind
     if (room >= MAX_BYTES / 2) return MAX_STREAM_BYTES
-    return Math.min(MAX_STREAM_BYTES, Math.max(0, room) / this.#active)
+    const share = Math.max(0, room) / Math.max(1, this.#active)
+    return Math.min(MAX_STREAM_BYTES, Math.max(LEAST_STREAM_BYTES, share))
   }
 
   #isTooFarBehind(stream: StreamNumber): boolean {

@@ -100,8 +100,13 @@ export class Membership implements ChannelView {
     const aside = (index: number): void => receipts.putAside(index)
     this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
     this.sender = new Sender(context, this, host, standing, stored)
+    const stop = (error: StaticError): void => {
+      this.sender.refuse(error)
+      // Nobody waits for a claim that the relay has deferred.
+      this.admissions.end(error)
+    }
     // Who has left during a fork could not be removed.
-    this.#forks = new Forks(context, this, standing, this.sender, () => this.roster.resume())
+    this.#forks = new Forks(context, this, standing, { stop, over: () => this.roster.resume() })
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
     const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)

@@ -97,10 +97,14 @@ const members = new WeakMap<RatchetTree, readonly Member[]>()
 export function membersOf(tree: RatchetTree): readonly Member[] {
   let known = members.get(tree)
   if (known === undefined) {
-    known = leavesOf(tree).map(({ leaf, node }) => ({ leaf, ...personOf(keysOf(node)) }))
+    known = leavesOf(tree).map(({ leaf, node }) => ({ leaf, ...personOf(keysOf(node)), ...makingOf(node) }))
     members.set(tree, known)
   }
   return known
+}
+
+function makingOf(node: LeafNode): Pick<Member, 'madeAt'> {
+  return node.leafNodeSource === 'key_package' ? { madeAt: node.lifetime.notBefore } : {}
 }
 
 /**

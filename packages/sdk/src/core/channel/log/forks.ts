@@ -3,31 +3,28 @@ import { StaticError } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
-import type { Sender } from '../messages/sender.ts'
 import type { Standing } from '../standing.ts'
 import type { Difference } from './history.ts'
+
+/** What a fork does to its channel. */
+interface ForkHost {
+  /** Fails what waits to be sent. */
+  stop(error: StaticError): void
+  over(): void
+}
 
 /** The fork of one channel, if there is one. */
 export class Forks {
   readonly #context: Pick<AgentContext, 'emit'>
   readonly #channel: ChannelView
   readonly #standing: Standing
-  readonly #sender: Pick<Sender, 'refuse'>
-  readonly #over: () => void
+  readonly #host: ForkHost
 
-  /** `over` is called when a fork is. */
-  constructor(
-    context: Pick<AgentContext, 'emit'>,
-    channel: ChannelView,
-    standing: Standing,
-    sender: Pick<Sender, 'refuse'>,
-    over: () => void,
-  ) {
+  constructor(context: Pick<AgentContext, 'emit'>, channel: ChannelView, standing: Standing, host: ForkHost) {
     this.#context = context
     this.#channel = channel
     this.#standing = standing
-    this.#sender = sender
-    this.#over = over
+    this.#host = host
   }
 
   /** A message or receipt of a member shows a different history. */
@@ -60,11 +57,11 @@ export class Forks {
   #stop(member: AgentId, detail: string): void {
     const { state } = this.#standing.record
     if (state === 'joined') this.#context.emit({ type: 'fork_detected', channel: this.#channel.name, member, detail })
-    this.#sender.refuse(StaticError.of('fork_detected', detail))
+    this.#host.stop(StaticError.of('fork_detected', detail))
   }
 
   #end(): void {
     this.#standing.set({ fork: undefined })
-    this.#over()
+    this.#host.over()
   }
 }
