@@ -40,6 +40,8 @@ export class OpenAsk {
   readonly id: string
   readonly to: AgentId | undefined
   readonly deadline: Time
+  /** The last entry before it. */
+  readonly since: number
   readonly answerers: Map<AgentId, Answerer> = new Map()
   readonly #host: AskHost
   #queue: AnswerEntry[] = []
@@ -48,12 +50,13 @@ export class OpenAsk {
   #end: { readonly error: StaticError | undefined } | undefined
   #isAttached = false
 
-  constructor(host: AskHost, { messageId, to, deadline }: AskRecord) {
+  constructor(host: AskHost, { messageId, to, deadline, since }: AskRecord) {
     this.#host = host
     this.messageId = messageId
     this.id = toHex(messageId)
     this.to = to
     this.deadline = deadline
+    this.since = since
   }
 
   /** Whether nothing more is expected. */
