@@ -21,6 +21,17 @@ import { WireError } from '../wire/wire-error.ts'
  * one-byte items would use a hundred times as much memory.
  */
 export const MAX_ITEMS = 65_536
+/** Objects in the lists of a message that need not be of any length, and the least bytes of the others on average. */
+const FREE_OBJECTS = 64
+const LEAST_OBJECT_BYTES = 16
+
+/**
+ * The most messages, texts and byte strings in the lists of a message of so many bytes. In our schema each of them has an
+ * id or is longer than one; without this limit, an empty one would use 70 times as much memory as its byte.
+ */
+export function maxObjects(bytes: number): number {
+  return FREE_OBJECTS + Math.floor(bytes / LEAST_OBJECT_BYTES)
+}
 
 const writer = new CborWriter()
 
@@ -51,8 +62,17 @@ export function decodeCbor<Type extends DescMessage>(
 ): MessageShape<Type> {
   if (bytes.length > maxBytes) throw new WireError('too-large')
   const plan = planOf(type)
-  const reader = new CborReader(bytes, MAX_ITEMS)
+  const reader = new CborReader(bytes, MAX_ITEMS, maxObjects(bytes.length))
   const message = plan.read(reader)
   reader.end()
   return message as MessageShape<Type>
+}
+
+/**
+ * The name of the field that is set of a message's oneof. What follows is not read, and may be malformed.
+ *
+ * @throws {WireError} if the bytes do not begin like such a message
+ */
+export function peekCbor(type: DescMessage, bytes: Uint8Array): string {
+  return planOf(type).peek(new CborReader(bytes, MAX_ITEMS, maxObjects(bytes.length)))
 }

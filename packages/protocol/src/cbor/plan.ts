@@ -30,6 +30,8 @@ export interface CborPlan {
   readonly depth: number
   readonly write: (writer: CborWriter, message: Message) => void
   readonly read: (reader: CborReader) => Message
+  /** Reads as far as the first member of a oneof, and returns its name. */
+  readonly peek: (reader: CborReader) => string
 }
 
 interface FieldPlan extends ValuePlan {
@@ -67,6 +69,7 @@ function planMessage(type: DescMessage, within: readonly DescMessage[]): CborPla
     depth: 1 + Math.max(0, ...fields.map((field) => field.depth)),
     write: messageWriter(fields, oneofs),
     read: messageReader(type, fields, oneofs),
+    peek: messagePeeker(fields),
   }
   plans.set(type, plan)
   return plan
@@ -128,6 +131,20 @@ function messageReader(type: DescMessage, fields: readonly FieldPlan[], oneofs: 
   }
 }
 
+function messagePeeker(fields: readonly FieldPlan[]): CborPlan['peek'] {
+  const byNumber = new Map(fields.map((field) => [field.number, field]))
+  return (reader) => {
+    for (let left = reader.map(); left > 0; left--) {
+      const start = reader.offset
+      const field = byNumber.get(reader.int(0, 0x1fff_ffff))
+      if (field === undefined) throw new WireError('unknown-key', start)
+      if (field.oneof !== undefined) return field.name
+      field.read(reader)
+    }
+    throw new WireError('oneof', reader.offset)
+  }
+}
+
 function planField(field: DescField, within: readonly DescMessage[]): FieldPlan {
   const place = { number: field.number, name: field.localName, oneof: field.oneof?.localName }
   const value = planValue(field, within)
@@ -146,7 +163,7 @@ function planValue(field: DescField, within: readonly DescMessage[]): ValuePlan 
   if (field.message !== undefined) {
     if ('delimitedEncoding' in field && field.delimitedEncoding) throw outside(String(field), 'a group')
     const { depth, write, read } = planMessage(field.message, within)
-    return { depth, write: (writer, value) => write(writer, value as Message), read }
+    return { isObject: true, depth, write: (writer, value) => write(writer, value as Message), read }
   }
   if (field.enum !== undefined) return ENUM
   if ('longAsString' in field && field.longAsString) throw outside(String(field), 'a 64-bit number as a string')

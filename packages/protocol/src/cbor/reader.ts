@@ -10,14 +10,16 @@ export class CborReader {
   readonly #bytes: Uint8Array
   #at = 0
   #itemsLeft: number
+  #objectsLeft: number
   // The last head: its major type, and the upper and lower half of an 8-byte value.
   #major = 0
   #high = 0
   #low = 0
 
-  constructor(bytes: Uint8Array, maxItems: number) {
+  constructor(bytes: Uint8Array, maxItems: number, maxObjects: number) {
     this.#bytes = bytes
     this.#itemsLeft = maxItems
+    this.#objectsLeft = maxObjects
   }
 
   /** Where the next item starts. */
@@ -33,6 +35,13 @@ export class CborReader {
   /** The number of items of the array that follows. */
   array(): number {
     return this.#count(4)
+  }
+
+  /** Throws if so many more objects are too many. Call it before they are read: each takes a byte at least. */
+  countObjects(count: number): void {
+    if (count > this.#bytes.length - this.#at) throw this.#error('truncated')
+    this.#objectsLeft -= count
+    if (this.#objectsLeft < 0) throw this.#error('too-many-items')
   }
 
   /** An integer from `min` to `max`. */

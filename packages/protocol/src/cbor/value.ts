@@ -6,6 +6,8 @@ import { WireError } from '../wire/wire-error.ts'
 
 /** How a value inside a field, a list or a map is written and read. */
 export interface ValuePlan {
+  /** Whether it becomes an object of its own: a message, a text or a byte string. */
+  readonly isObject?: boolean
   /** How deep its maps and arrays can be nested. */
   readonly depth: number
   readonly write: (writer: CborWriter, value: unknown) => void
@@ -58,11 +60,13 @@ export const SCALARS: Readonly<Record<ScalarType, ValuePlan | undefined>> = {
     read: (reader) => reader.bool(),
   },
   [ScalarType.BYTES]: {
+    isObject: true,
     depth: 0,
     write: (writer, value) => writer.bytes(value as Uint8Array),
     read: (reader) => reader.bytes(),
   },
   [ScalarType.STRING]: {
+    isObject: true,
     depth: 0,
     write: (writer, value) => writer.text(value as string),
     read: (reader) => reader.text(),
@@ -80,7 +84,9 @@ export function planList(item: ValuePlan): ValuePlan {
     },
     read: (reader) => {
       const items: unknown[] = []
-      for (let left = reader.array(); left > 0; left--) items.push(item.read(reader))
+      const count = reader.array()
+      if (item.isObject === true) reader.countObjects(count)
+      for (let left = count; left > 0; left--) items.push(item.read(reader))
       return items
     },
   }
@@ -106,7 +112,9 @@ export function planMap(item: ValuePlan): ValuePlan {
     read: (reader) => {
       const entries: [string, unknown][] = []
       let previous: Uint8Array | undefined
-      for (let left = reader.map(); left > 0; left--) {
+      const count = reader.map()
+      reader.countObjects(count)
+      for (let left = count; left > 0; left--) {
         const start = reader.offset
         const text = reader.text()
         const key = reader.since(start)

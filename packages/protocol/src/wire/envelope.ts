@@ -4,8 +4,8 @@
  * hash an envelope.
  */
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
-import { decodeCbor, encodeCbor } from '../cbor/cbor.ts'
-import { decodeProtobuf, encodeProtobuf } from './protobuf.ts'
+import { decodeCbor, encodeCbor, peekCbor } from '../cbor/cbor.ts'
+import { decodeProtobuf, encodeProtobuf, peekProtobuf } from './protobuf.ts'
 
 /** Protobuf on gRPC, CBOR on QUIC. */
 export type WireForm = 'protobuf' | 'cbor'
@@ -35,6 +35,16 @@ export function decodeEnvelope<Type extends DescMessage>(
   maxBytes: number,
 ): MessageShape<Type> {
   return form === 'cbor' ? decodeCbor(type, bytes, maxBytes) : decodeProtobuf(type, bytes, maxBytes)
+}
+
+/**
+ * What a message with a oneof, such as a ClientMessage, is about: the name of the field that is set. Costs little, because
+ * that field is not decoded and may be malformed.
+ *
+ * @throws {WireError} if the bytes do not begin like such a message
+ */
+export function peekEnvelope(form: WireForm, type: DescMessage, bytes: Uint8Array): string {
+  return form === 'cbor' ? peekCbor(type, bytes) : peekProtobuf(type, bytes)
 }
 
 /**

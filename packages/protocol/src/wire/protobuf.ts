@@ -8,7 +8,7 @@
  */
 import { type DescField, type DescMessage, fromBinary, type MessageShape, ScalarType } from '@bufbuild/protobuf'
 import { MAX_CBOR_DEPTH, planOf } from '../cbor/plan.ts'
-import { MAX_ITEMS } from '../cbor/cbor.ts'
+import { MAX_ITEMS, maxObjects } from '../cbor/cbor.ts'
 import { writeProtobuf } from './protobuf-writer.ts'
 import { WireError } from './wire-error.ts'
 
@@ -35,7 +35,10 @@ interface Shape {
 }
 
 interface FieldShape {
+  readonly name: string
   readonly wireType: number
+  /** Whether each value becomes one of a list's objects. */
+  readonly listed: boolean
   /** A list of numbers, which may also arrive packed as one run of bytes. */
   readonly packable: boolean
   readonly oneof: string | undefined
@@ -77,13 +80,37 @@ export function decodeProtobuf<Type extends DescMessage>(
   }
 }
 
+/**
+ * The name of a field that is set of a message's oneof. What follows is not read, and may be malformed.
+ *
+ * @throws {WireError} if the bytes do not begin like such a message
+ */
+export function peekProtobuf(type: DescMessage, bytes: Uint8Array): string {
+  return new Walk(bytes).choice(shapeOf(type))
+}
+
 class Walk {
   readonly #bytes: Uint8Array
   #at = 0
   #itemsLeft = MAX_ITEMS
+  #objectsLeft: number
 
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes
+    this.#objectsLeft = maxObjects(bytes.length)
+  }
+
+  /** The first member of a oneof. */
+  choice(shape: Shape): string {
+    const { length } = this.#bytes
+    while (this.#at < length) {
+      this.#count(1)
+      const tag = this.#varint(length)
+      const field = shape.fields.get(Math.floor(tag / 8))
+      if (field?.oneof !== undefined) return field.name
+      this.#value(tag % 8, undefined, length)
+    }
+    throw this.#error('oneof')
   }
 
   message(shape: Shape, end: number): void {
@@ -100,6 +127,7 @@ class Walk {
         if (chosen.includes(field.oneof)) throw this.#error('oneof')
         chosen.push(field.oneof)
       }
+      if (field?.listed === true && --this.#objectsLeft < 0) throw this.#error('too-many-items')
       this.#value(wireType, field, end)
     }
     if (chosen.length < shape.oneofs.length) throw this.#error('oneof')
@@ -178,14 +206,17 @@ function shapeOf(type: DescMessage): Shape {
 function fieldShape(field: DescField): FieldShape {
   const oneof = field.oneof?.localName
   const value: FieldShape = {
+    name: field.localName,
     wireType: wireTypeOf(field),
+    listed: field.fieldKind === 'list' && wireTypeOf(field) === DELIMITED,
     packable: field.fieldKind === 'list' && wireTypeOf(field) !== DELIMITED,
     oneof,
     inner: field.message === undefined ? undefined : shapeOf(field.message),
   }
   if (field.fieldKind !== 'map') return value
   // A map is a list of messages with a key and a value.
-  const key: FieldShape = { wireType: DELIMITED, packable: false, oneof: undefined, inner: undefined }
+  const entryField = { wireType: DELIMITED, listed: false, packable: false, oneof: undefined }
+  const key: FieldShape = { ...entryField, name: 'key', inner: undefined }
   const entry: Shape = {
     fields: new Map([
       [1, key],
@@ -193,7 +224,7 @@ function fieldShape(field: DescField): FieldShape {
     ]),
     oneofs: [],
   }
-  return { wireType: DELIMITED, packable: false, oneof, inner: entry }
+  return { ...entryField, name: field.localName, listed: true, inner: entry }
 }
 
 function wireTypeOf(field: DescField): number {

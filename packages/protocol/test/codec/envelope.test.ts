@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create, type DescMessage, fromBinary, toBinary } from '@bufbuild/protobuf'
 import * as fc from 'fast-check'
-import { convertEnvelope, decodeEnvelope, encodeEnvelope } from '../../src/wire/envelope.ts'
+import { convertEnvelope, decodeEnvelope, encodeEnvelope, peekEnvelope } from '../../src/wire/envelope.ts'
 import { AckRequestSchema, ClientMessageSchema, ServerMessageSchema } from '../../src/gen/static/relay/v1/relay_pb.ts'
+import { WireError } from '../../src/wire/wire-error.ts'
 import { messages } from '../arbitrary.ts'
 import { kind } from '../kinds.ts'
 import { check } from '../seed.ts'
@@ -19,6 +20,26 @@ void test('Envelope is the same message in both wire forms', (t) => {
       }
     })
     check(t, 500, property)
+  }
+})
+
+void test('What a message is about is known without decoding it', (t) => {
+  for (const type of [ClientMessageSchema, ServerMessageSchema]) {
+    const property = fc.property(messages<typeof type>(type), (message) => {
+      for (const form of ['protobuf', 'cbor'] as const) {
+        assert.equal(peekEnvelope(form, type, encodeEnvelope(form, type, message)), message.body.case)
+      }
+    })
+    check(t, 100, property)
+  }
+  // ClientMessage { request_id: 1, ack: malformed }
+  assert.equal(peekEnvelope('cbor', ClientMessageSchema, Uint8Array.of(0xa2, 1, 1, 4, 0xff)), 'ack')
+  assert.equal(peekEnvelope('protobuf', ClientMessageSchema, Uint8Array.of(8, 1, 0x22, 0xff)), 'ack')
+  const broken = { protobuf: [[], [8], [8, 1]], cbor: [[], [0xa0], [0xa1, 1, 1], [0xa1, 0x18, 99, 1]] } as const
+  for (const form of ['protobuf', 'cbor'] as const) {
+    for (const bytes of broken[form]) {
+      assert.throws(() => peekEnvelope(form, ClientMessageSchema, Uint8Array.from(bytes)), WireError)
+    }
   }
 })
 

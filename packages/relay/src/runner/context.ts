@@ -38,8 +38,8 @@ const HOLDING: readonly ClientMessage['body']['case'][] = [
  * Whether a request waits for its turn. Most cost a signature, several rows, or an entry that everyone reads; many at once
  * would hold up everyone's messages. A message costs little, and is what others wait for.
  */
-export function isCostly({ body }: ClientMessage): boolean {
-  return body.case !== 'sendMessage'
+export function isCostly(request: string | undefined): boolean {
+  return request !== 'sendMessage'
 }
 
 /** Whether a request's bytes are kept until it is answered. Of the others only a few fields are. */

@@ -79,7 +79,7 @@ export class Exchanges {
   #received(id: StreamId, peer: Peer, message: ClientMessage): void {
     const { handle, turns } = this.#context
     const run = (): void => handle({ type: 'received', stream: id, message, bytes: sizeOf(message) })
-    if (isCostly(message)) turns.add(subjectOf(peer.address), { run, isGone: () => !this.#open.has(id) })
+    if (isCostly(message.body.case)) turns.add(subjectOf(peer.address), { run, isGone: () => !this.#open.has(id) })
     else run()
   }
 

@@ -4,10 +4,9 @@
  * most one window is in flight; answers and pushes beyond it wait here in a short queue, log entries in the log.
  */
 import { subjectOf } from '@static/node/address'
-import { CELL_BYTES, CellJoiner, makeCell, networkOf } from '@static/protocol'
+import { CELL_BYTES, type CellEvent, CellJoiner, makeCell, networkOf } from '@static/protocol'
 import type { ProxyHelloRequest } from '@static/protocol/relay'
 import { addressKey, addressText } from '../core/address.ts'
-import type { Input } from '../core/io.ts'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
 /** Encoded cells, the same for every stream they go to. */
@@ -20,6 +19,13 @@ export interface Packet {
 /** A ping whose pong confirms that everything sent before it has been read. */
 export interface Mark extends Packet {
   readonly number: number
+}
+
+/** A request or an acknowledgement that waits for its turn, not decoded yet: then it takes many times as much memory. */
+export interface WaitingCell extends CellEvent {
+  readonly at: Time
+  /** What it counts for. */
+  readonly bytes: number
 }
 
 /** How much may be in flight, and the distance of marks in the data. */
@@ -55,8 +61,8 @@ export class Link {
   /** Whether the core knows that the peer is not reading. */
   congested = false
   ending = false
-  /** Requests and acknowledgements that wait for their turn, in order, and their bytes. */
-  waiting: { readonly input: Input; readonly bytes: number }[] = []
+  /** Requests and acknowledgements that wait for their turn, in order, and what they count for. */
+  waiting: WaitingCell[] = []
   waitingBytes = 0
   /** A message waiting for its answer, and when it arrived. */
   timed: { readonly requestId: bigint; readonly at: Time } | undefined

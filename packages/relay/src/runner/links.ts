@@ -9,9 +9,9 @@ import {
   StaticError,
   WireError,
 } from '@static/protocol'
-import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
+import { decodeEnvelope, encodeEnvelope, peekEnvelope, type WireForm } from '@static/protocol/envelope'
 import { AckRequestSchema, ClientMessageSchema, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import type { Effect, Input } from '../core/io.ts'
+import type { Effect } from '../core/io.ts'
 import type { StreamHandler, StreamId, Time, Transport } from '../ports.ts'
 import { Shaping, type ShapingCounts } from '../session/shaping.ts'
 import { holdsBody, isCostly, REQUEST_BYTES, type RunnerContext } from './context.ts'
@@ -119,7 +119,7 @@ export class Links {
   // ---- In ----
 
   #received(link: Link, chunk: Uint8Array): void {
-    const { settings, handle } = this.#context
+    const { settings } = this.#context
     const now = this.#context.now()
     link.heardAt = now
     link.pingedAt = undefined
@@ -128,7 +128,7 @@ export class Links {
     try {
       link.joiner.push(chunk, (event) => this.#cell(link, event, now))
     } catch (error) {
-      handle({ type: 'malformed', stream: link.id, error: StaticError.from(error) })
+      this.#malformed(link, error)
     }
     const { heldBytes } = link.joiner
     if (heldBytes === 0) link.joiningSince = undefined
@@ -137,31 +137,23 @@ export class Links {
     if (this.#joiningBytes > settings.streams.joiningBytes && heldBytes > before) this.#cutJoining()
   }
 
-  #cell(link: Link, { type, payload }: CellEvent, now: Time): void {
+  #malformed(link: Link, error: unknown): void {
+    this.#context.handle({ type: 'malformed', stream: link.id, error: StaticError.from(error) })
+  }
+
+  #cell(link: Link, event: CellEvent, now: Time): void {
     // Whatever follows the closing message is ignored.
     if (link.ending) return
-    const { handle } = this.#context
-    const { form } = link.peer
+    const { type, payload } = event
     switch (type) {
-      case 'envelope': {
-        const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
-        const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
-        if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at: now }
-        const received = { type: 'received', stream: link.id, message, bytes } as const
-        const isFree = link.waiting.length === 0
-        // Not in the turn of the proxy, which its agents would have to share.
-        const isHello = isFree && message.body.case === 'proxyHello' && link.proxied(message.body.value)
-        if (isHello || (isFree && !isCostly(message))) handle(received)
-        else this.#wait(link, received, payload.length)
+      case 'envelope':
+        if (this.#isFree(link, payload)) this.#take(link, event, now)
+        else this.#wait(link, event, now)
         return
-      }
-      case 'ack': {
-        const ack = decodeEnvelope(form, AckRequestSchema, payload, payload.length)
-        const acknowledged = { type: 'acknowledged', stream: link.id, ack } as const
-        if (link.waiting.length > 0) this.#wait(link, acknowledged, payload.length)
-        else handle(acknowledged)
+      case 'ack':
+        if (link.waiting.length === 0) this.#take(link, event, now)
+        else this.#wait(link, event, now)
         return
-      }
       case 'ping': {
         const pong = makeCell('pong', payload)
         if (link.paced) link.transport.write([link.id], pong, true)
@@ -177,23 +169,48 @@ export class Links {
     }
   }
 
-  /** Handles an input when it is its turn. What a stream sends keeps its order. All of it is kept until then. */
-  #wait(link: Link, input: Input, length: number): void {
+  /** Whether a request needs no turn. */
+  #isFree(link: Link, payload: Uint8Array): boolean {
+    if (link.waiting.length > 0) return false
+    const { form, proxy } = link.peer
+    const request = peekEnvelope(form, ClientMessageSchema, payload)
+    if (!proxy || request !== 'proxyHello') return !isCostly(request)
+    // Not in the turn of the proxy, which its agents would have to share.
+    const { body } = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.unauthenticated)
+    return body.case === 'proxyHello' && link.proxied(body.value)
+  }
+
+  /** Decodes and handles what arrived at a time. */
+  #take(link: Link, { type, payload }: CellEvent, at: Time): void {
+    const { handle } = this.#context
+    const { form } = link.peer
+    if (type === 'ack') {
+      const ack = decodeEnvelope(form, AckRequestSchema, payload, payload.length)
+      return handle({ type: 'acknowledged', stream: link.id, ack })
+    }
+    const message = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.member)
+    const bytes = holdsBody(message) ? payload.length : REQUEST_BYTES
+    if (message.body.case === 'sendMessage') link.timed ??= { requestId: message.requestId, at }
+    handle({ type: 'received', stream: link.id, message, bytes })
+  }
+
+  /** Takes it when it is its turn. What a stream sends keeps its order. All of it is kept until then. */
+  #wait(link: Link, { type, payload }: CellEvent, at: Time): void {
     const { settings, handle } = this.#context
     const { requests, requestBytes, totalRequestBytes } = settings.streams
-    const bytes = Math.max(length, REQUEST_BYTES)
+    const bytes = Math.max(payload.length, REQUEST_BYTES)
     const isFull = link.waiting.length >= requests || link.waitingBytes + bytes > requestBytes
     if (isFull) return handle({ type: 'flooded', stream: link.id })
-    const isFirst = link.waiting.push({ input, bytes }) === 1
+    const isFirst = link.waiting.push({ type, payload: owned(payload), at, bytes }) === 1
     link.waitingBytes += bytes
     this.#waitingBytes += bytes
     if (this.#waitingBytes > totalRequestBytes) this.#cutWaiting()
     if (isFirst) this.#queue(link)
   }
 
-  /** Queues a stream for its next input only: so one that sends a lot does not hold up the others of its address. */
+  /** Queues a stream for the next of what waits only: so one that sends a lot does not hold up the others of its address. */
   #queue(link: Link): void {
-    const { handle, turns } = this.#context
+    const { turns } = this.#context
     turns.add(link.address, {
       isGone: () => link.waiting.length === 0,
       run: () => {
@@ -201,7 +218,11 @@ export class Links {
         if (!next) return
         link.waitingBytes -= next.bytes
         this.#waitingBytes -= next.bytes
-        handle(next.input)
+        try {
+          this.#take(link, next, next.at)
+        } catch (error) {
+          this.#malformed(link, error)
+        }
         if (link.waiting.length > 0) this.#queue(link)
       },
     })
@@ -276,4 +297,9 @@ export class Links {
       else if (link.pingedAt === undefined && now - link.heardAt > pingMs) this.#writer.ping(link, now)
     }
   }
+}
+
+/** The bytes in a buffer of their own: that of a chunk would stay in memory as long as they do. */
+function owned(bytes: Uint8Array): Uint8Array {
+  return bytes.length === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes)
 }

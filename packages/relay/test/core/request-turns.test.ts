@@ -136,6 +136,33 @@ test('a request counts with all its bytes while it waits', () => {
   assert.equal(given.at(-1), `flooded ${flooder}`)
 })
 
+test('a request is decoded in its turn, so that what waits takes no more memory than its bytes', () => {
+  const { streams, open, send, given, turn } = makeWorld()
+  const [busy, waiting] = [open('192.0.2.1'), open('192.0.2.1')]
+  for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+  // ClientMessage { request_id: 1, ack: { positions: 900 empty ones } }: refused, but only once it is decoded.
+  const envelope = new Uint8Array(910).fill(0xa0)
+  envelope.set([0xa2, 1, 1, 4, 0xa1, 1, 0x99, 3, 0x84])
+  streams.received(waiting, cutEnvelope(envelope))
+  send(waiting, 'getChallenge', 2)
+  assert.equal(given.length, PER_TURN)
+  turn()
+  assert.deepEqual(given.slice(PER_TURN), ['malformed', `${waiting} 2`])
+})
+
+test('what waits does not keep the chunk in memory that it came in', () => {
+  const { streams, open, send, given, turn } = makeWorld()
+  const [busy, waiting] = [open('192.0.2.1'), open('192.0.2.1')]
+  for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+  const message = create(ClientMessageSchema, { requestId: 7n, body: { case: 'getChallenge', value: {} } })
+  const cell = cutEnvelope(encodeEnvelope('cbor', ClientMessageSchema, message))
+  streams.received(waiting, cell)
+  // Whoever reuses the chunk does not change what waits.
+  cell.fill(0xff)
+  turn()
+  assert.equal(given.at(-1), `${waiting} 7`)
+})
+
 test('when too much waits of one address, its stream that has most of it is closed, and nobody else', () => {
   const { open, send, given, turn } = makeWorld(2 * LIMIT * REQUEST_BYTES)
   const busy = open('192.0.2.1')

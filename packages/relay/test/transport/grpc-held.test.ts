@@ -3,12 +3,18 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
 import { test } from 'node:test'
-import { create } from '@bufbuild/protobuf'
+import { create, toBinary, toJson } from '@bufbuild/protobuf'
 import { frameMessage } from '@static/protocol'
-import { GetChallengeRequestSchema, GetChallengeResponseSchema, ServerMessageSchema } from '@static/protocol/relay'
+import {
+  AckRequestSchema,
+  GetChallengeRequestSchema,
+  GetChallengeResponseSchema,
+  ServerMessageSchema,
+  SubscribeRequestSchema,
+} from '@static/protocol/relay'
 import { connectGrpc, type GrpcClient } from '@static/testkit/agent/grpc-client'
 import { CALL_BYTES } from '../../src/transport/http2/budget.ts'
-import { type GrpcBench, STRANGER, startGrpcBench } from '../support/grpc-fakes.ts'
+import { type AnswerBody, type GrpcBench, STRANGER, startGrpcBench } from '../support/grpc-fakes.ts'
 import { Gauge } from '../support/grpc-gauge.ts'
 import { ask } from '../support/grpc-http.ts'
 
@@ -206,6 +212,52 @@ test('calls of strangers count while they wait', { timeout: 30_000 }, async () =
   const burst = new Burst(deaf.session, CALLS, ...GRPC)
   await Promise.race([burst.closed.reaches(CALLS - MOST_CALLS), bench.calls.called.reaches(MOST_CALLS + 1)])
   assert.ok(bench.calls.called.value <= MOST_CALLS, `${bench.calls.called.value} calls wait`)
+})
+
+const POSITIONS = Array.from({ length: 1000 }, () => ({ channelId: new Uint8Array(16).fill(1), index: 1n }))
+const ACK = create(AckRequestSchema, { positions: POSITIONS })
+/** An Ack that takes nine times as much memory as its bytes. */
+const LONG_ACKS: Record<string, Form> = {
+  gRPC: [{ 'content-type': 'application/grpc' }, frameMessage(toBinary(AckRequestSchema, ACK))],
+  Connect: [{ 'content-type': 'application/json' }, JSON.stringify(toJson(AckRequestSchema, ACK))],
+}
+
+for (const [form, [headers, body]] of Object.entries(LONG_ACKS)) {
+  test(`calls that wait count for what they take in memory: ${form}`, { timeout: 30_000 }, async () => {
+    const most = 4
+    await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: most * 256 * 1024 } })
+    const { promise, resolve } = Promise.withResolvers<AnswerBody>()
+    bench.calls.answer = () => promise
+    const client = await bench.connect()
+    const all = { ':path': '/static.relay.v1.Relay/Ack', ...headers, ...KNOWN }
+    const burst = new Burst(client.session, CALLS, all, body)
+    await Promise.race([burst.closed.reaches(CALLS - most), bench.calls.called.reaches(most + 1)])
+    const waiting = bench.calls.called.value
+    resolve({ case: 'ack', value: {} })
+    await burst.closed.reaches(CALLS)
+    assert.ok(waiting > 0 && waiting <= most, `${waiting} calls wait`)
+  })
+}
+
+test('native subscriptions count for their requests until they are answered', { timeout: 30_000 }, async () => {
+  await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: 512 * 1024 } })
+  const client = await bench.connect()
+  const channelIds = Array.from({ length: 2000 }, () => new Uint8Array(16))
+  const body = frameMessage(toBinary(SubscribeRequestSchema, create(SubscribeRequestSchema, { channelIds })))
+  const headers = { ':path': SUBSCRIBE, 'content-type': 'application/grpc', ...KNOWN }
+  const next = async (): Promise<Burst> => {
+    const burst = new Burst(client.session, 1, headers, body)
+    await burst.answered.reaches(1)
+    return burst
+  }
+  await next()
+  assert.equal(bench.calls.subscribed.value, 1)
+  const refused = await next()
+  await Promise.race([refused.closed.reaches(1), bench.calls.subscribed.reaches(2)])
+  assert.equal(bench.calls.subscribed.value, 1, 'there is no room for another one that waits')
+  bench.calls.subscriptions[0]?.sink.write(create(ServerMessageSchema, { body: { case: 'resume', value: {} } }))
+  await next()
+  assert.equal(bench.calls.subscribed.value, 2)
 })
 
 test('many calls can be made at once, and wait, by agents that read their answers', { timeout: 30_000 }, async () => {

@@ -3,7 +3,7 @@ import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'nod
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ENVELOPE_LIMITS, frameMessage, GRPC_PREFIX_BYTES, SESSION_METADATA } from '@static/protocol'
-import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
+import { encodeEnvelope } from '@static/protocol/envelope'
 import {
   type ClientMessage,
   ClientMessageSchema,
@@ -15,12 +15,18 @@ import type { CallHandler, Peer, PushSink } from '../../ports.ts'
 import { CALL_BYTES, HANDLED_BYTES, type Holding } from '../http2/budget.ts'
 import { refusalError } from './error.ts'
 import { GrpcStream, objection, type StreamLimits } from './stream.ts'
-import { MOST_STRANGER_BYTES, readBody, unframeMessage } from './unary/body.ts'
+import { decodedBytes, decodeMessage, MOST_STRANGER_BYTES, noRoom, readBody, unframeMessage } from './unary/body.ts'
 
 /** Limits of a subscription. */
 export interface SubscribeLimits extends StreamLimits {
   /** Time in milliseconds in which the request must arrive. */
   readonly bodyMs: number
+}
+
+/** A request that is read, and what it holds until it is answered. */
+interface HeldRequest {
+  readonly message: ClientMessage
+  readonly bytes: number
 }
 
 /** The message that opens a subscription: as if the agent had resumed on a session. */
@@ -55,7 +61,7 @@ export class Subscriptions {
     }
     const token = tokenOf(headers)
     this.#read(stream, token, holding).then(
-      (message) => this.#start(stream, reply, peer, message, holding),
+      (request) => this.#start(stream, reply, peer, request, holding),
       (error: unknown) => reply.end(ConnectError.from(error)),
     )
   }
@@ -66,21 +72,27 @@ export class Subscriptions {
   }
 
   /** Reads the single message of the request. */
-  async #read(stream: ServerHttp2Stream, token: string, holding: Holding): Promise<ClientMessage> {
+  async #read(stream: ServerHttp2Stream, token: string, holding: Holding): Promise<HeldRequest> {
     const most = this.#calls.knows(token) ? GRPC_PREFIX_BYTES + ENVELOPE_LIMITS.authenticated : MOST_STRANGER_BYTES
     const body = await readBody(stream, most, this.#limits.bodyMs, (bytes) => holding.take(bytes))
-    const message = resumeMessage(decodeRequest(body), token)
-    holding.give(body.length)
-    return message
+    const request = decodeRequest(body)
+    const more = decodedBytes(request)
+    if (!holding.take(more)) throw noRoom()
+    return { message: resumeMessage(request, token), bytes: body.length + more }
   }
 
-  #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, message: ClientMessage, holding: Holding): void {
+  #start(stream: ServerHttp2Stream, reply: GrpcStream, peer: Peer, request: HeldRequest, holding: Holding): void {
     if (reply.ended) return
+    const { message } = request
     const lent = this.#calls.knows(message.sessionToken) ? CALL_BYTES - HANDLED_BYTES : 0
     holding.give(lent)
+    let requestBytes = request.bytes
     let endedByHandler = false
     const sink: PushSink = {
       write(push) {
+        // The first is the answer: until then, the request may wait for its turn.
+        holding.give(requestBytes)
+        requestBytes = 0
         if (push.body.case !== 'error') {
           return reply.write(frameMessage(encodeEnvelope('protobuf', ServerMessageSchema, push)))
         }
@@ -111,9 +123,5 @@ function tokenOf(headers: IncomingHttpHeaders): string {
 function decodeRequest(body: Uint8Array): SubscribeRequest {
   const { compressed, message } = unframeMessage(body)
   if (compressed) throw new ConnectError('Compressed messages are not supported.', Code.Unimplemented)
-  try {
-    return decodeEnvelope('protobuf', SubscribeRequestSchema, message, message.length)
-  } catch (error) {
-    throw ConnectError.from(error, Code.InvalidArgument)
-  }
+  return decodeMessage(SubscribeRequestSchema, message)
 }

@@ -3,13 +3,17 @@
  * Memory grows with what has arrived, never with what a peer announces.
  */
 import type { Readable } from 'node:stream'
-import type { DescMessage } from '@bufbuild/protobuf'
+import type { DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { GRPC_PREFIX_BYTES } from '@static/protocol'
 import { decodeEnvelope } from '@static/protocol/envelope'
 
-/** As many values as a message of either wire form may contain. */
+/** As many values as a message of either wire form may contain, and their least bytes on average, except for a few. */
 const MOST_JSON_ITEMS = 65_536
+const FREE_JSON_ITEMS = 256
+const LEAST_JSON_ITEM_BYTES = 8
+/** Memory of an object of a decoded message, about: of a byte string or another message in it. */
+const OBJECT_BYTES = 128
 const COMPRESSED = 1
 /** Limit for a caller without a session token: enough for an OpenSession with a long JWT. */
 export const MOST_STRANGER_BYTES = 8192
@@ -38,7 +42,8 @@ export function readBody(
         return
       }
       if (!grant(chunk.length)) {
-        fail('Too many requests are in progress. Retry later.', Code.ResourceExhausted)
+        stop()
+        reject(noRoom())
         return
       }
       if (length + chunk.length > bytes.length) {
@@ -84,32 +89,60 @@ export function unframeMessage(body: Uint8Array): { readonly compressed: boolean
 
 /**
  * Rejects bodies that are short but would become many objects. The library decodes them again, which costs little
- * compared with its other work.
+ * compared with its other work. What is decoded must be granted: a call may wait for its turn.
  *
- * @throws {ConnectError} for a malformed body
+ * @throws {ConnectError} for a malformed body, or if it is not granted
  */
-export function checkBody(type: DescMessage, contentType: string, body: Uint8Array): void {
+export function checkBody(
+  type: DescMessage,
+  contentType: string,
+  body: Uint8Array,
+  grant: (bytes: number) => boolean,
+): void {
   const framed = /^application\/(grpc|connect)/i.test(contentType)
   const { compressed, message } = framed ? unframeMessage(body) : { compressed: false, message: body }
   // The library rejects those itself, in the form of each protocol.
   if (compressed) return
-  if (isJson(contentType)) {
-    checkJson(message)
-    return
-  }
+  const bytes = isJson(contentType) ? countJson(message) * OBJECT_BYTES : decodedBytes(decodeMessage(type, message))
+  if (!grant(bytes)) throw noRoom()
+}
+
+/**
+ * Decodes a message.
+ *
+ * @throws {ConnectError} if it is malformed
+ */
+export function decodeMessage<Type extends DescMessage>(type: Type, message: Uint8Array): MessageShape<Type> {
   try {
-    decodeEnvelope('protobuf', type, message, message.length)
+    return decodeEnvelope('protobuf', type, message, message.length)
   } catch (error) {
     throw ConnectError.from(error, Code.InvalidArgument)
   }
 }
 
+/** About as much memory as a decoded message takes besides its bytes. */
+export function decodedBytes(message: Message): number {
+  return countObjects(message) * OBJECT_BYTES
+}
+
+/** The error if more calls are held than there is room for. */
+export function noRoom(): ConnectError {
+  return new ConnectError('Too many requests are in progress. Retry later.', Code.ResourceExhausted)
+}
+
+function countObjects(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  if (value instanceof Uint8Array) return 1
+  return Object.values(value).reduce<number>((sum, each) => sum + countObjects(each), 1)
+}
+
 /** Every value but the first follows one of these characters. Those inside strings count, too, but are seldom many. */
-function checkJson(text: Uint8Array): void {
+function countJson(text: Uint8Array): number {
   let items = 1
   for (const byte of text) {
     if (byte === 0x2c || byte === 0x5b || byte === 0x7b) items++
   }
-  if (items > MOST_JSON_ITEMS)
-    throw new ConnectError(`The request has more than ${MOST_JSON_ITEMS} values.`, Code.InvalidArgument)
+  const most = Math.min(MOST_JSON_ITEMS, FREE_JSON_ITEMS + Math.floor(text.length / LEAST_JSON_ITEM_BYTES))
+  if (items > most) throw new ConnectError(`The request has more than ${most} values.`, Code.InvalidArgument)
+  return items
 }

@@ -218,8 +218,9 @@ async function answer(
   let body: Uint8Array | ConnectError
   try {
     const most = mostBytes(handler, call.header, type, calls)
-    body = await readBody(request, most, limits.bodyMs, (bytes) => holding.take(bytes))
-    checkBody(handler.method.input, type, body)
+    const grant = (bytes: number): boolean => holding.take(bytes)
+    body = await readBody(request, most, limits.bodyMs, grant)
+    checkBody(handler.method.input, type, body, grant)
   } catch (error) {
     body = ConnectError.from(error)
   }
