@@ -15,6 +15,10 @@ const FOREIGN = statement(`SELECT current_user, has_table_privilege(c.oid, 'SELE
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'api_keys' AND n.nspname = 'public'`)
 const MISSING = statement(`SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass('${SCHEMA}.' || name) IS NULL`)
 const RIGHTS_MISSING = '42501'
+/** A lock that was not free in time, and a deadlock: another try may find the lock free. */
+const LOCKED: ReadonlySet<string | undefined> = new Set(['55P03', '40P01'])
+/** Each waits 2 s for the lock, and the transaction of a node that was cut off lives for 5 s. */
+const LOCK_TRIES = 5
 
 /** A deployment as stored. */
 interface Stored {
@@ -82,7 +86,10 @@ async function findOrMake(session: Session, keyFile: string): Promise<Stored> {
   return read(session)
 }
 
-/** Several nodes may start at once, while others serve: the lock makes them wait for each other, and only here. */
+/**
+ * Several nodes may start at once, while others serve: the lock makes them wait for each other, and only here. One wait is
+ * short, because what others write waits behind it; so there are several.
+ */
 async function makeLaterIndexes(session: Session): Promise<void> {
   const missing = await session.rows(MISSING, [Object.keys(LATER_INDEXES)])
   if (missing.length === 0) return
@@ -90,7 +97,15 @@ async function makeLaterIndexes(session: Session): Promise<void> {
     ([name, on]) => `CREATE INDEX IF NOT EXISTS ${name} ON ${SCHEMA}.${on}`,
   )
   const lock = `LOCK TABLE ${SCHEMA}.invites, ${SCHEMA}.joins IN SHARE ROW EXCLUSIVE MODE`
-  await session.run(['BEGIN', lock, ...indexes, 'COMMIT'].join(';'))
+  for (let tries = 1; ; tries++) {
+    try {
+      await session.run(['BEGIN', lock, ...indexes, 'COMMIT'].join(';'))
+      return
+    } catch (error) {
+      await session.run('ROLLBACK').catch(() => {})
+      if (tries === LOCK_TRIES || !LOCKED.has((error as { code?: string }).code)) throw error
+    }
+  }
 }
 
 async function read(session: Session): Promise<Stored> {
