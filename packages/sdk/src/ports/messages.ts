@@ -56,8 +56,6 @@ export interface AskRecord {
   /** Undefined: all members may answer. */
   readonly to: AgentId | undefined
   readonly deadline: Time
-  /** The last entry before it. Members that were added later are not waited for. */
-  readonly since: number
 }
 
 /** What a member has answered to a request of this agent. */

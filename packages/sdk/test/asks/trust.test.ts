@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { encodeAnswer, encodeAnswerEnd, encodeCancel } from '../../src/core/channel/asks/ask-frame.ts'
 import type { OpenAsk } from '../../src/core/channel/asks/open-ask.ts'
 import { serveRequests } from '../../src/core/channel/asks/serving.ts'
-import { outsider, type Player, Stage } from '../support/stage.ts'
+import { type Player, Stage } from '../support/stage.ts'
 
 function asked(player: Player, to: string | undefined): OpenAsk {
   const question = { payload: Buffer.from('?'), to, lifetimeMs: 60_000, signal: undefined }
@@ -48,29 +48,6 @@ test('a request whose last answer the relay refuses is not settled, and is serve
   assert.equal(bob.membership.requests.inbox.isEmpty, true)
   stop.abort()
   await serving
-})
-
-test('a request to all does not wait for a member that joined later, also after a restart', async () => {
-  const stage = await Stage.start(['ann', 'bob'])
-  const bob = stage.player('bob')
-  const { messageId: requestId } = asked(stage.player('ann'), undefined)
-  await stage.settle()
-  const dan = await outsider(stage, 'dan')
-  const adding = bob.membership.committer.commit(() => ({ adds: [dan.keyPackage] }))
-  await stage.settle()
-  const { welcomes } = await adding
-  await dan.join(welcomes[0]?.welcome ?? assert.fail())
-  await stage.settle()
-  const ann = stage.player('ann').restart()
-  await stage.settle()
-  assert.equal(ann.membership.group?.members.size, 3)
-  const [ask] = ann.membership.asks.list()
-  const answers = texts(ask ?? assert.fail())
-  const content = { payload: Buffer.from('of bob') }
-  void bob.membership.sender.send('answer_end', encodeAnswerEnd({ requestId, number: 0, content }))
-  await stage.settle()
-  assert.equal(ask?.isFinished, true)
-  assert.deepEqual(await answers, ['of bob'])
 })
 
 test('a member that has ended its answer to all cannot answer again', async () => {

@@ -65,11 +65,7 @@ export function anyChange(below: (limit: number) => number): Change {
     () => ({ type: 'dropRequest', id, place: { index: few, part } }),
     () => ({ type: 'putAnswer', id, record: inboxRecord(few, { part, ciphertext: bytes }) }),
     () => ({ type: 'dropAnswer', id, place: { index: few, part } }),
-    () => ({
-      type: 'putAsk',
-      id,
-      record: { messageId, to: few > 3 ? agent : undefined, deadline: below(9), since: few },
-    }),
+    () => ({ type: 'putAsk', id, record: { messageId, to: few > 3 ? agent : undefined, deadline: below(9) } }),
     () => ({ type: 'dropAsk', id, messageId }),
     () => ({ type: 'putAnswerer', id, record: { messageId, agent, answers: below(9), ended: few > 3 } }),
     () => ({ type: 'putRemoved', record: { name: `channel ${few}`, at: below(9) } }),

@@ -346,7 +346,7 @@ for (const [name, make] of Object.entries(engines)) {
       const { store, reopen } = await make()
       const { messageId } = outboxRecord(1)
       const agent = '0a'.repeat(32)
-      const ask = { messageId, to: agent, deadline: 9, since: 3 }
+      const ask = { messageId, to: agent, deadline: 9 }
       const answerer = { messageId, agent, answers: 2, ended: true }
       store.write([
         { type: 'putChannel', record: channelRecord() },

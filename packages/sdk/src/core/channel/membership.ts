@@ -110,7 +110,7 @@ export class Membership implements ChannelView {
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
     const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
     this.requests = new Requests(context, this, requestsHost, this.sender, stored)
-    this.asks = new Asks(context, this, { ...inboxHost, memberSince }, this.sender, stored)
+    this.asks = new Asks(context, this, inboxHost, this.sender, stored)
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
     this.committer = new Committer(context, this, host, standing, pending)
     this.roster = new Roster(context, this, this.committer, leavers)

@@ -78,13 +78,7 @@ export const ANSWER: Table<InboxRow> = { ...INBOX, name: 'answer' }
 /** Open requests of this agent. Their payloads are not kept. */
 export const ASK: Table<InChannel<AskRecord>> = {
   name: 'ask',
-  columns: {
-    channel: TEXT,
-    messageId: BYTES,
-    to: { ...OPTIONAL_TEXT, name: 'asked' },
-    deadline: INTEGER,
-    since: INTEGER,
-  },
+  columns: { channel: TEXT, messageId: BYTES, to: { ...OPTIONAL_TEXT, name: 'asked' }, deadline: INTEGER },
   key: ['channel', 'messageId'],
   parent: { table: 'channel', by: ['channel'] },
   brief: true,

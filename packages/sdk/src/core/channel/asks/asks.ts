@@ -35,8 +35,6 @@ export interface AsksHost {
   touch(): void
   /** The same for a change that may be written later, because a crash may undo it. */
   touchLater(): void
-  /** The entry that added a member; 0 if it was there before this agent. */
-  memberSince(agent: AgentId): number
 }
 
 /** A question to the channel. */
@@ -70,6 +68,8 @@ export class Asks {
   readonly #open = new Map<string, OpenAsk>()
   /** Ends the timer of each, and its wait to be sent. */
   readonly #stops = new Map<OpenAsk, (() => void)[]>()
+  /** The members that each expects answers of, if it asked all. */
+  readonly #expected = new Map<OpenAsk, ReadonlySet<AgentId>>()
   /** Requests that are on disk, or will be with the changes so far. */
   readonly #stored = new Set<OpenAsk>()
   /** Arrived since the last write. */
@@ -111,7 +111,7 @@ export class Asks {
    * @throws {StaticError} what ended the channel, `not_found`, `invalid_request`, `queue_full`
    */
   ask({ payload, to, lifetimeMs, signal }: Question): OpenAsk {
-    const { group, history, name } = this.#channel
+    const { group, name } = this.#channel
     if (this.#ended) throw this.#ended
     if (to === this.#context.agentId) throw StaticError.of('invalid_request', '`to` is this agent. Ask another member.')
     if (to !== undefined && !group?.members.has(to))
@@ -120,9 +120,9 @@ export class Asks {
       const text = `This agent has ${MOST_OPEN} open requests in channel ${name}, the limit. Read or cancel some of them (\`channel.asked()\`).`
       throw StaticError.of('queue_full', text)
     }
-    const deadline = this.#context.now() + lifetimeMs
-    const record = { messageId: newMessageId(this.#context), to, deadline, since: history.position.index }
+    const record = { messageId: newMessageId(this.#context), to, deadline: this.#context.now() + lifetimeMs }
     const ask = this.#hold(record)
+    if (to === undefined) this.#expected.set(ask, new Set(group?.members.keys()))
     const abort = (): void => {
       const text = 'The request was cancelled: its signal was aborted.'
       this.#cancel(ask, StaticError.of('cancelled', text, { cause: signal?.reason }))
@@ -347,15 +347,18 @@ export class Asks {
   #isComplete(ask: OpenAsk): boolean {
     const hasEnded = (agent: AgentId): boolean => ask.answerers.get(agent)?.ended === true
     if (ask.to !== undefined) return hasEnded(ask.to)
-    const isLater = (agent: AgentId): boolean => this.#host.memberSince(agent) > ask.since
+    const expected = this.#expected.get(ask)
     const members = [...(this.#channel.group?.members.keys() ?? [])]
-    return members.every((agent) => agent === this.#context.agentId || hasEnded(agent) || isLater(agent))
+    return members.every(
+      (agent) => agent === this.#context.agentId || hasEnded(agent) || expected?.has(agent) === false,
+    )
   }
 
   #close(ask: OpenAsk): void {
     if (!this.#open.delete(ask.id)) return
     for (const stop of this.#stops.get(ask) ?? []) stop()
     this.#stops.delete(ask)
+    this.#expected.delete(ask)
     this.#changed.delete(ask)
     for (const entry of ask.unsettled) this.#settle(entry)
     ask.clear()

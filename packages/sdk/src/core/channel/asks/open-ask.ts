@@ -40,8 +40,6 @@ export class OpenAsk {
   readonly id: string
   readonly to: AgentId | undefined
   readonly deadline: Time
-  /** The last entry before it. */
-  readonly since: number
   readonly answerers: Map<AgentId, Answerer> = new Map()
   readonly #host: AskHost
   #queue: AnswerEntry[] = []
@@ -50,13 +48,12 @@ export class OpenAsk {
   #end: { readonly error: StaticError | undefined } | undefined
   #isAttached = false
 
-  constructor(host: AskHost, { messageId, to, deadline, since }: AskRecord) {
+  constructor(host: AskHost, { messageId, to, deadline }: AskRecord) {
     this.#host = host
     this.messageId = messageId
     this.id = toHex(messageId)
     this.to = to
     this.deadline = deadline
-    this.since = since
   }
 
   /** Whether nothing more is expected. */

@@ -193,7 +193,6 @@ CREATE TABLE ask (
   message_id BLOB NOT NULL,
   asked TEXT,
   deadline INTEGER NOT NULL,
-  since INTEGER NOT NULL,
   PRIMARY KEY (channel, message_id)
 ) STRICT, WITHOUT ROWID;
 
