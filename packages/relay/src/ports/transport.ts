@@ -67,6 +67,8 @@ export interface Transport {
 export interface CallHandler {
   /** Whether this can be a session token: only holders of one may send long requests. */
   knows(token: string): boolean
+  /** Resolves when it is the turn of a caller whose request takes long to decode; never if it has gone before. */
+  turn(peer: Peer, isGone: () => boolean): Promise<void>
   /** Resolves with a refusal, too. Rejects only if the relay is unreachable or the caller has gone. */
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage>
   /**

@@ -39,6 +39,9 @@ export class ProxyCalls implements CallHandler {
     return TOKEN.test(token)
   }
 
+  /** Nothing waits here: the relay has turns. */
+  async turn(): Promise<void> {}
+
   /** Opens a stream for each call. Streams are cheap. */
   async call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     if (peer.full) return fullCall(peer.full, message.requestId)

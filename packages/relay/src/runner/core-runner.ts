@@ -145,6 +145,10 @@ export class CoreRunner implements CallHandler, BusListener {
     return this.#relay.knows(token, this.#options.now())
   }
 
+  turn(peer: Peer, isGone: () => boolean): Promise<void> {
+    return this.#exchanges.turn(peer, isGone)
+  }
+
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     return this.#exchanges.call(peer, message, signal)
   }

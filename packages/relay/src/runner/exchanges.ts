@@ -22,6 +22,10 @@ export class Exchanges {
     this.#context = context
   }
 
+  turn(peer: Peer, isGone: () => boolean): Promise<void> {
+    return new Promise((run) => this.#context.turns.add(subjectOf(peer.address), { run, isGone }))
+  }
+
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage> {
     const { handle, nextStream } = this.#context
     const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>()

@@ -216,6 +216,24 @@ test('a stream with many waiting requests does not hold up the others of its add
   )
 })
 
+test('a long call waits for its turn to be decoded, unless its caller has gone', async () => {
+  const { open, send, exchanges, given, turn } = makeWorld()
+  const busy = open('192.0.2.1')
+  const peer: Peer = { transport: 'grpc', form: 'protobuf', address: '192.0.2.1', proxy: false }
+  for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
+  const begun: string[] = []
+  const waits = ['gone', 'here'].map(async (name) => {
+    await exchanges.turn(peer, () => name === 'gone')
+    begun.push(name)
+  })
+  await Promise.resolve()
+  assert.deepEqual(begun, [])
+  turn()
+  await waits[1]
+  assert.deepEqual(begun, ['here'])
+  assert.equal(given.length, PER_TURN)
+})
+
 test('a subscription waits for its turn', () => {
   const { open, send, exchanges, given, turn } = makeWorld()
   const busy = open('192.0.2.1')

@@ -68,6 +68,8 @@ export class FakeCalls implements CallHandler {
     value: { code: 'not_found', message: 'Nothing is here.' },
   })
   token: string | undefined
+  /** When it is anyone's turn. */
+  nextTurn: Promise<void> = Promise.resolve()
   readonly seen: ClientMessage[] = []
   readonly called: Gauge = new Gauge()
   readonly peers: Peer[] = []
@@ -76,6 +78,10 @@ export class FakeCalls implements CallHandler {
 
   knows(token: string): boolean {
     return token !== '' && token !== STRANGER
+  }
+
+  async turn(): Promise<void> {
+    await this.nextTurn
   }
 
   async call(peer: Peer, message: ClientMessage): Promise<ServerMessage> {

@@ -239,6 +239,22 @@ for (const [form, [headers, body]] of Object.entries(LONG_ACKS)) {
   })
 }
 
+test('long requests are decoded in their turn, and messages at once', { timeout: 30_000 }, async () => {
+  await using bench = await startGrpcBench()
+  const client = await bench.connect()
+  const { promise, resolve } = Promise.withResolvers<void>()
+  bench.calls.nextTurn = promise
+  // Malformed: it is refused as soon as it is decoded.
+  const body = frameMessage(new Uint8Array(10_000))
+  const headers = { 'content-type': 'application/grpc', ...KNOWN }
+  const waiting = new Burst(client.session, 1, { ':path': '/static.relay.v1.Relay/Ack', ...headers }, body)
+  const message = new Burst(client.session, 1, { ':path': '/static.relay.v1.Relay/SendMessage', ...headers }, body)
+  await message.closed.reaches(1)
+  assert.equal(waiting.answered.value, 0)
+  resolve()
+  await waiting.closed.reaches(1)
+})
+
 test('native subscriptions count for their requests until they are answered', { timeout: 30_000 }, async () => {
   await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: 512 * 1024 } })
   const client = await bench.connect()

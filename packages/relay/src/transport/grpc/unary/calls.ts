@@ -28,6 +28,8 @@ import { pushes } from './push.ts'
 
 /** Enough for the longest message. JSON is slow to parse, and senders of large commits do not use it. */
 const MOST_JSON_BYTES = 1_048_576
+/** Longer requests may become many objects. They wait for their turn before that, unless they hold a message only. */
+const MOST_QUICK_BYTES = 8192
 /** The longest envelope, and room for the framing. */
 const MOST_CALL_BYTES: number = ENVELOPE_LIMITS.member + 65_536
 
@@ -220,6 +222,8 @@ async function answer(
     const most = mostBytes(handler, call.header, type, calls)
     const grant = (bytes: number): boolean => holding.take(bytes)
     body = await readBody(request, most, limits.bodyMs, grant)
+    const isLong = body.length > MOST_QUICK_BYTES && handler.method !== Relay.method.sendMessage
+    if (isLong) await calls.turn(context.peer, () => isClosed(response))
     checkBody(handler.method.input, type, body, grant)
   } catch (error) {
     body = ConnectError.from(error)
