@@ -183,3 +183,53 @@ test('a joiner with two tokens that a member keeps out is let in when the owner 
     await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
   })
 })
+
+test('an agent that is removed and added by one commit, and killed before it has entered, gets its Welcome again', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(joiner.agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    let deferred = 0
+    let isDeferring = true
+    let told = 0
+    let held = 0
+    let isHolding = true
+    network.middle = {
+      asked: (line, message) => {
+        if (message.body.case === 'sendCommit' && isDeferring) {
+          deferred++
+          const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 1000 })
+          line.say(serverMessage(message.requestId, { case: 'error', value }))
+          return []
+        }
+        if (line.agent === joiner.name && message.body.case === 'resume' && told > 0 && isHolding) {
+          held++
+          return []
+        }
+        return [message]
+      },
+      acknowledged: () => true,
+      said: (line, message) => {
+        if (line.agent === joiner.name && message.body.case === 'deliverWelcome') told++
+        return [message]
+      },
+    }
+    network.cut(owner.machine)
+    network.cut(joiner.machine)
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('not deferred', () => deferred === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.end(joining)
+    isDeferring = false
+    await scene.until('no Welcome', () => told === 1)
+    await scene.until('not held', () => held === 1)
+    await world.pass(300)
+    joiner.machine.kill('while it enters')
+    isHolding = false
+    await scene.start(joiner)
+    await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
+  })
+})

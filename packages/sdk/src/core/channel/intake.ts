@@ -81,6 +81,7 @@ export class Intake {
   /** How often entries were missing since the last progress. */
   #holes = 0
   #acknowledged: number
+  #mostAcknowledged = Infinity
   /** The last index delivered in this session; 0 without one. The relay accepts no acknowledgement beyond it. */
   #delivered = 0
   /** Entries up to this one may have been delivered to the application before. Exact after the first Resume. */
@@ -283,10 +284,18 @@ export class Intake {
    * the receipt for them, if there is one.
    */
   acknowledge(receipt: Uint8Array | undefined): void {
-    const index = Math.min(this.#position.index, this.#delivered)
+    const index = Math.min(this.#position.index, this.#delivered, this.#mostAcknowledged)
     if (index <= this.#acknowledged && !receipt) return
     this.#acknowledged = Math.max(this.#acknowledged, index)
     this.#context.deliveries.acknowledge(this.#channel.id, this.#acknowledged, receipt)
+  }
+
+  /**
+   * The last entry has removed this agent and added it again: the relay would take its acknowledgement for that of the
+   * Welcome, which is not on disk, and delete that.
+   */
+  leaveLast(): void {
+    this.#mostAcknowledged = this.#position.index - 1
   }
 
   /** Sends a receipt for what was acknowledged before. */

@@ -248,8 +248,11 @@ export class Follower {
     const { sender } = place
     switch (result.kind) {
       case 'accepted': {
-        if (!result.next) return host.over()
         const added = result.added.filter(({ founder }) => !founder).map(({ agentId }) => toHex(agentId))
+        if (!result.next) {
+          if (added.includes(this.#context.agentId)) this.#parts.intake.leaveLast()
+          return host.over()
+        }
         const removed = result.removed.map(({ agentId }) => toHex(agentId))
         this.#disputes.followed(group.facts.epoch, sender, Number(place.slot))
         return host.adopt(result.next, sender, added, removed)
