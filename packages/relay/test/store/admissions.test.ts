@@ -23,15 +23,11 @@ const LIMITS = { maxPerInvite: 2, maxPerOwner: 3, maxBytes: 10_000 }
 type Limits = Partial<typeof LIMITS>
 type Taker = StoreRequest<'takeJoins'>['actor']
 
-const register = async (
+const register = (
   f: ChannelFixture,
   label: string,
-  fields: Partial<StoreRequest<'registerInvite'>['invite']> = {},
-): Promise<object> => {
-  const common = { id: hex16(label), channel: f.channel, admissionKey: text('k'), expiresAt: f.now + 30 * DAY }
-  const invite = { ...common, maxUses: 5, members: true, ...fields }
-  return f.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now: f.now })
-}
+  fields: Parameters<ChannelFixture['invite']>[1] = {},
+): Promise<object> => f.invite(label, { members: true, ...fields })
 
 const ask = (
   f: ChannelFixture,

@@ -191,6 +191,16 @@ export class ChannelFixture {
     if (others.length > 0) accepted(await this.commit(owner, { adds: others }))
   }
 
+  /** Registers an invite of Alice's. */
+  invite(
+    label: string,
+    fields: Partial<StoreRequest<'registerInvite'>['invite']> = {},
+  ): Promise<StoreResult<'registerInvite'>> {
+    const common = { id: hex16(label), channel: this.channel, admissionKey: text('k'), expiresAt: this.now + 30 * DAY }
+    const invite = { ...common, maxUses: 5, members: false, ...fields }
+    return this.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now: this.now })
+  }
+
   message(sender: string, fields: Partial<StoreRequest<'append'>> = {}): StoreRequest<'append'> {
     return {
       actor: member(sender),

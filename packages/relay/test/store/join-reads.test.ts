@@ -79,10 +79,7 @@ function storeOf(engine: SqliteEngine): Store {
 async function crowd(f: ChannelFixture): Promise<void> {
   await f.found('alice', 'bob')
   for (let at = 0; at < INVITES; at++) {
-    const members = at % 2 === 0
-    const invite = { id: hex16(`invite ${at}`), channel: f.channel, admissionKey: text('k'), members }
-    const fields = { ...invite, expiresAt: f.now + DAY, maxUses: 1000 }
-    await f.run('registerInvite', { actor: member('alice'), invite: fields, maxInvites: 9, now: f.now })
+    await f.invite(`invite ${at}`, { members: at % 2 === 0, maxUses: 1000 })
     for (let joiner = 0; joiner < JOINERS; joiner++) await f.run('requestJoin', joinOf(f, at, `joiner ${joiner}`))
   }
 }

@@ -10,6 +10,7 @@ import {
   hex16,
   id16,
   member,
+  refused,
   text,
   welcomeFor,
 } from './channel-fixture.ts'
@@ -45,6 +46,7 @@ forEachEngine((open) => {
   test('join requests wait for their owner, in order of arrival', async (t) => {
     const f = await open(t)
     await f.create('alice')
+    await f.invite('invite')
     f.told()
     await ask(f, 'bob')
     assert.deepEqual(f.told(), [{ type: 'joinRequested', channel: f.channel, owner: agentId('alice') }])
@@ -61,11 +63,10 @@ forEachEngine((open) => {
   test('join requests are limited per invite and per owner', async (t) => {
     const f = await open(t)
     await f.create('alice')
+    for (const label of ['invite', 'another']) await f.invite(label)
     await ask(f, 'bob')
     await ask(f, 'carol')
-    const refused = await ask(f, 'dave')
-    assert.ok('refused' in refused)
-    assert.equal(refused.refused, 'rate_limited')
+    refused(await ask(f, 'dave'), 'rate_limited')
     await ask(f, 'dave', 'another')
     await ask(f, 'erin', 'another')
     assert.deepEqual(await take(f), ['box of carol', 'box of dave', 'box of erin'])
@@ -80,6 +81,7 @@ forEachEngine((open) => {
     const f = await open(t)
     await f.create('alice')
     const invites = ['first', 'second', 'third', 'fourth', 'fifth']
+    for (const label of invites) await f.invite(label)
     await Promise.all(invites.map((invite) => ask(f, `joiner of ${invite}`, invite)))
     const newest = invites.slice(2).map((invite) => `box of joiner of ${invite}`)
     assert.deepEqual(await take(f), newest, 'the oldest are dropped')
@@ -119,17 +121,7 @@ forEachEngine((open) => {
   test('a join request ends with an answer, a Welcome, a revocation or its channel', async (t) => {
     const f = await open(t)
     await f.create('alice')
-    for (const name of ['invite', 'another', 'third']) {
-      const invite = {
-        id: hex16(name),
-        channel: f.channel,
-        admissionKey: text('k'),
-        expiresAt: f.now + 1e6,
-        maxUses: 9,
-        members: false,
-      }
-      await f.run('registerInvite', { actor: member('alice'), invite, maxInvites: 9, now: f.now })
-    }
+    for (const label of ['invite', 'another', 'third']) await f.invite(label)
     await ask(f, 'bob')
     await ask(f, 'carol')
     await ask(f, 'dave', 'another')
@@ -164,10 +156,26 @@ forEachEngine((open) => {
     assert.deepEqual(await take(f), [])
   })
 
+  test('a request by an invite that has ended since it was looked up is refused, but not if its Welcome waits', async (t) => {
+    const f = await open(t)
+    await f.create('alice')
+    for (const label of ['revoked', 'used up', 'short']) await f.invite(label, { maxUses: 1, expiresAt: f.now + 1000 })
+    await f.run('revokeInvite', { agent: agentId('alice'), id: hex16('revoked'), now: f.now })
+    refused(await ask(f, 'bob', 'revoked'), 'invite_revoked')
+    refused(await ask(f, 'bob', 'never made'), 'invite_invalid')
+    await f.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob', { inviteId: id16('used up') })] })
+    refused(await ask(f, 'carol', 'used up'), 'invite_used_up')
+    f.now += 1000
+    refused(await ask(f, 'carol', 'short'), 'invite_expired')
+    assert.deepEqual(await ask(f, 'bob', 'used up'), { done: true })
+    assert.deepEqual(await take(f), [])
+  })
+
   test('whoever leaves is not added later by a request from before', async (t) => {
     const f = await open(t)
     await f.create('alice')
     await f.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] })
+    for (const label of ['invite', 'another']) await f.invite(label)
     await ask(f, 'bob')
     await ask(f, 'bob', 'another')
     await ask(f, 'carol')
@@ -201,6 +209,7 @@ forEachEngine((open) => {
   test('a store for several nodes keeps the events that are not in a log', async (t) => {
     const f = await open(t)
     await f.create('alice')
+    await f.invite('invite')
     const start = await f.run('notices', { after: undefined, limit: 10 })
     assert.deepEqual(start.events, [])
     await f.commit('alice', { adds: ['bob', 'carol'], welcomes: [welcomeFor('bob'), welcomeFor('carol')] })

@@ -109,9 +109,11 @@ test('a node remembers its other channels when another node is faster', async (t
 
 test('a join request that is deleted while another channel’s are taken is not damaged', async (t) => {
   const { scratch, first, second, damage } = await openNodes(t)
-  const { now, channel } = await channelAt(second, 'one')
+  const at = await channelAt(second, 'one')
+  const { now, channel } = at
   const owner = agentId('alice')
   for (const name of ['bob', 'carol']) {
+    await at.invite(name)
     const join = { invite: hex16(name), channel, owner, agent: agentId(name), box: text(name), until: now + 1000 }
     await second.run('requestJoin', { join, maxPerInvite: 9, maxPerOwner: 9, maxBytes: 9999, now })
   }

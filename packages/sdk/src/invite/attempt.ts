@@ -14,7 +14,7 @@ export const LATE_WELCOME_MS = 5000
 /** How long the relay keeps a Welcome: it refuses a joiner without one if the invite has expired. */
 const WELCOME_MS = 7 * 24 * 60 * 60 * 1000
 
-/** How often a Welcome that cannot be used for the moment is tried again in one session. */
+/** How often a Welcome that cannot be used for the moment is tried again in one session, or a spoilt request replaced. */
 export const MOST_ENTRIES = 16
 const FIRST_ENTRY_MS = 5000
 const LONGEST_ENTRY_MS = 600_000
@@ -33,7 +33,7 @@ export interface Attempt {
   /** Whether a hello is on its way. */
   isGreeting: boolean
   cancel: (() => void) | undefined
-  /** How often the relay kept this agent from entering in this session, and what cancels the next try, if there is one. */
+  /** How often this agent was kept from entering in this session, and what cancels the next try, if there is one. */
   entries: number
   cancelEntry: (() => void) | undefined
 }

@@ -129,6 +129,8 @@ export class JoinAttempts {
         if (isBad || isOut) keyPackages.forget(attempt.record.keyPackage)
         this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
         this.#fail(attempt, refused)
+        // The relay has the spoilt request still: whoever acted on it would add this agent in vain.
+        if (isBad) for (const each of asked) this.#askLater(each)
       },
     )
   }
@@ -354,6 +356,11 @@ export class JoinAttempts {
       attempt.cancelEntry = undefined
       cancel()
     }
+  }
+
+  /** Asks with a new KeyPackage: not at once, or a member could have it ask for ever. */
+  #askLater(attempt: Attempt): void {
+    if (attempt.entries < MOST_ENTRIES) this.#proceedLater(attempt, undefined, retryEntryMs(attempt.entries++))
   }
 
   /** Takes the next step after a time, if it is the same then. */

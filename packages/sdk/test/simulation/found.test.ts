@@ -673,3 +673,7 @@ test('an agent that was removed before its hello, and is added by hand, stays', 
 test('the same in a history of its own: seed 327', async () => {
   await World.live(327, (world) => new History(world).run())
 })
+
+test('a join ends although its invite is revoked while the relay stores its request: seed 1440', async () => {
+  await World.live(1440, (world) => new History(world).run())
+})

@@ -4,7 +4,9 @@ import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { type ClientMessage, ErrorSchema } from '@static/protocol/relay'
 import type { Middle, MiddleLine } from '@static/testkit/world/middle'
+import { World } from '@static/testkit/world'
 import { NAME } from './cast.ts'
+import { History } from './history.ts'
 import { serverMessage } from './liar.ts'
 import { Scene } from './scene.ts'
 
@@ -232,4 +234,27 @@ test('an agent that is removed and added by one commit, and killed before it has
     await scene.start(joiner)
     await scene.until('they differ', () => joiner.channel(NAME)?.verify() === owner.channel(NAME)?.verify())
   })
+})
+
+test('who was added by a token that has expired since joins by its other token', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const short = await scene.call(owner, (one) => one.invite(NAME, { ttl: 10 }))
+    const long = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members' }))
+    for (const token of [short, long])
+      scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60)).catch(() => {})
+    await scene.until('it was not added', () => owner.disk.contents.joiners.some(({ state }) => state === 'added'))
+    assert.equal(joiner.disk.contents.attempts.length, 2)
+    joiner.machine.kill('before its Welcome comes')
+    await world.pass(15_000)
+    await scene.start(joiner)
+    await scene.until('it is out', () => joiner.recordOf(NAME)?.state === 'joined')
+    assert.equal(joiner.disk.contents.attempts.length, 0)
+  })
+})
+
+test('the same in a history of its own: seed 1626', async () => {
+  await World.live(1626, (world) => new History(world).run())
 })

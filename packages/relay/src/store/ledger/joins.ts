@@ -4,7 +4,7 @@
  */
 import type { AgentId, Done, Invite, NumberedJoin, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
 import { type Context, admit, isRefusal, refuse } from './context.ts'
-import { isForMembers, whyEnded } from './invite-uses.ts'
+import { whyEnded } from './invite-uses.ts'
 import { type JoinHeader, type JoinKey, type JoinQueue, type JoinWeight, queueOf } from './join-rows.ts'
 import type { Channel } from './state.ts'
 import { isWelcomed } from './welcomed.ts'
@@ -20,16 +20,19 @@ export function requestJoin(context: Context, request: StoreRequest<'requestJoin
   const { joins } = context.rows.transient
   const { join, maxPerInvite, maxPerOwner, now } = request
   const { invite, owner, channel, agent } = join
-  // Added since the invite was looked up, perhaps with its last use: a refusal would make it forget what its Welcome is for.
-  if (owner === undefined && isWelcomed(context.rows, channel, agent)) return { done: true }
+  // It may have ended since it was looked up, and then nobody would answer.
+  const ended = whyClosed(context, request)
+  // Added meanwhile, perhaps with the last use: a refusal would make the agent forget what its Welcome is for.
+  if ((ended || owner === undefined) && isWelcomed(context.rows, channel, agent)) return { done: true }
+  if (ended) return ended
   const replaced = liveWeight(joins.get(invite, agent), queueOf(join), now)
   const forInvite = minus(joins.weight(queueOf(join), now, invite), replaced)
   if (forInvite.count >= maxPerInvite) {
     return crowded('Too many agents are waiting to join with this invite. Retry later.')
   }
-  if (owner === undefined) {
-    const refusal = judgeForMembers(context, request, forInvite, replaced)
-    if (refusal) return refusal
+  // The newest is refused, so that nobody can push out one that was accepted.
+  if (owner === undefined && !makeRoom(context, request, forInvite, replaced)) {
+    return crowded('The requests to join this channel take up too much room. Retry later.')
   }
   joins.drop(join)
   if (owner !== undefined) for (const oldest of joins.beyond(owner, maxPerOwner - 1)) joins.drop(oldest)
@@ -47,20 +50,11 @@ function minus(one: JoinWeight, other: JoinWeight): JoinWeight {
   return { count: one.count - other.count, bytes: one.bytes - other.bytes }
 }
 
-/** Checks a request that members may answer. The newest is refused, so that nobody can push out one that was accepted. */
-function judgeForMembers(
-  context: Context,
-  request: StoreRequest<'requestJoin'>,
-  forInvite: JoinWeight,
-  replaced: JoinWeight,
-): Refusal | undefined {
-  const { join, now } = request
-  const invite = context.rows.invites.get(join.invite)
-  if (!isForMembers(invite, { id: join.channel })) return refuse('invite_invalid')
-  const ended = whyEnded(invite, now)
-  if (ended) return ended
-  if (makeRoom(context, request, forInvite, replaced)) return undefined
-  return crowded('The requests to join this channel take up too much room. Retry later.')
+/** Why nobody can be admitted with the invite of a request; undefined if someone can. */
+function whyClosed({ rows }: Context, { join, now }: StoreRequest<'requestJoin'>): Refusal | undefined {
+  const invite = rows.invites.get(join.invite)
+  const isMeant = invite?.channel === join.channel && invite.members === (join.owner === undefined)
+  return isMeant ? whyEnded(invite, now) : refuse('invite_invalid')
 }
 
 /**

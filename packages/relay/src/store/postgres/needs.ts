@@ -124,11 +124,11 @@ class Needs {
     this.joins.push({ invite, agent })
   }
 
-  #join({ join: { channel, owner, invite, agent } }: Extract<Call, { name: 'requestJoin' }>['request']): void {
+  #join({ join: { channel, invite, agent } }: Extract<Call, { name: 'requestJoin' }>['request']): void {
     this.channels.push(channel)
     this.joins.push({ invite, agent })
     this.newJoins += 1
-    if (owner === undefined) this.used.push(invite)
+    this.used.push(invite)
   }
 
   #welcome(channel: ChannelId, welcomes: readonly { readonly agent: AgentId; readonly inviteId: Uint8Array }[]): void {
