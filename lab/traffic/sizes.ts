@@ -27,7 +27,7 @@ const RARE = 0.01
 const NEAR_BYTES = { tcp: 0, udp: 16 } as const
 
 /** The machine may stand still between two packets of one write. */
-const PAUSE_S = 0.01
+const PAUSE_S = 0.1
 
 /** The sizes of a recording. */
 export function sizesOf(connections: readonly Connection[], schedule: Schedule, protocol: 'tcp' | 'udp'): Sizes {

@@ -53,7 +53,7 @@ export async function decide(
   const taken = reserve(owner, membership, candidates, refuse)
   if (taken.length > 0) {
     await owner.agent.context.journal.written()
-    await add(owner, membership, taken, refuse)
+    await membership.admissions.inTurn(() => add(owner, membership, taken, refuse))
     if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
   }
   await Promise.all(refused.map(({ request, error }) => answerJoin(owner.agent, request, error)))
@@ -122,24 +122,29 @@ function reserve(
 }
 
 async function add(
-  { issued }: Admitting,
+  { agent: { context }, issued }: Admitting,
   membership: Membership,
   candidates: readonly OwnCandidate[],
   refuse: Refuse,
 ): Promise<void> {
+  const { admissions, upkeep } = membership
+  // If this agent has claimed one by an invite for members and could not add it, the commit would be a use of that invite.
+  if (candidates.some((each) => admissions.claims.mayCount(each.agent))) await unlessRefused(upkeep.rekey())
   const isTaken = ({ agent }: Candidate): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
   await addTogether(membership, candidates, {
     isDue: (each) => {
       // Its commit was pending when this agent stopped, and has been accepted since.
       if (!isTaken(each)) return false
-      if (membership.admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
+      if (admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
       issued.checkAlive(each.invite.record.id)
+      // Another epoch could not begin: it is tried again.
+      if (admissions.claims.inviteFor(context.agentId, each.agent) !== undefined) throw StaticError.of('unavailable')
       return true
     },
     failed: async (each, error) => {
       if (isTaken(each)) await issued.giveBack(membership.id, each.agent)
       // Not one that has left: it may have asked again since.
-      if (!membership.admissions.hasLeft(each.agent, each.encryptionKey)) refuse(each.request, error)
+      if (!admissions.hasLeft(each.agent, each.encryptionKey)) refuse(each.request, error)
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,

@@ -76,7 +76,11 @@ class Owner {
       ...membership,
       committer,
       upkeep: { isRekeyDue: false },
-      admissions: { hasLeft: () => false },
+      admissions: {
+        hasLeft: () => false,
+        inTurn: (task: () => Promise<void>) => task(),
+        claims: { mayCount: () => false, inviteFor: () => undefined },
+      },
     } as never
   }
 

@@ -5,6 +5,7 @@ import { create } from '@bufbuild/protobuf'
 import { type ClientMessage, ErrorSchema } from '@static/protocol/relay'
 import type { Middle, MiddleLine } from '@static/testkit/world/middle'
 import { World } from '@static/testkit/world'
+import { code } from '../support/test-system.ts'
 import { NAME } from './cast.ts'
 import { History } from './history.ts'
 import { serverMessage } from './liar.ts'
@@ -257,4 +258,26 @@ test('who was added by a token that has expired since joins by its other token',
 
 test('the same in a history of its own: seed 1626', async () => {
   await World.live(1626, (world) => new History(world).run())
+})
+
+test('who was claimed by an invite that ends before it is added joins by another one, and stays', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const first = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members' }))
+    const second = await scene.call(owner, (one) => one.invite(NAME))
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, first, 60))
+    await scene.until('no claim', () => owner.disk.contents.channels.some(({ claims }) => claims.length > 0))
+    await scene.call(owner, (one) => one.revokeInvite(first))
+    await assert.rejects(scene.end(joining), code('invite_revoked'))
+    await scene.call(joiner, (manager) => manager.joinWithToken(NAME, second, 60))
+    await world.pass(120_000)
+    assert.equal(joiner.recordOf(NAME)?.state, 'joined')
+    assert.equal(owner.channel(NAME)?.members().length, 2)
+  })
+})
+
+test('the same in a history of its own: seed 1931', async () => {
+  await World.live(1931, (world) => new History(world).run())
 })
