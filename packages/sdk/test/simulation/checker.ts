@@ -28,8 +28,9 @@ export function disagreement(
     const isIn = members.includes(agentId)
     const record = person.recordOf(name)
     const who = `${person.name} is ${isIn ? 'in' : 'out'}`
-    // Taken back ones wait for nothing, but a Welcome may still come for them.
-    const asked = person.disk.contents.attempts.filter((attempt) => !attempt.takenBack || record?.state !== 'joined')
+    // Taken back ones wait for nothing, but a Welcome may still come for them. An offer keeps them until it is answered.
+    const mayKeep = record?.state === 'joined' || record?.state === 'offered'
+    const asked = person.disk.contents.attempts.filter((attempt) => !attempt.takenBack || !mayKeep)
     const attempts = asked.filter((attempt) => isIn || record || !isHopeless(attempt, now))
     if (attempts.length > 0) return `${who} and has ${attempts.length} joins under way, ${record?.state}`
     if (isIn && !record) return `${who} and does not know it`

@@ -281,3 +281,27 @@ test('who was claimed by an invite that ends before it is added joins by another
 test('the same in a history of its own: seed 1931', async () => {
   await World.live(1931, (world) => new History(world).run())
 })
+
+test('what was asked for before an offer was accepted is over when the next offer is declined', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const { agentId } = joiner
+    const token = await scene.call(owner, (one) => one.invite(NAME))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(agentId))
+    await scene.until('no offer', () => joiner.offers.length === 1)
+    owner.machine.kill('before it is asked')
+    const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    await scene.until('no request', () => joiner.disk.contents.attempts.length === 1)
+    await scene.call(joiner, () => joiner.offers[0]?.accept() ?? assert.fail())
+    await scene.end(joining)
+    await scene.start(owner)
+    await scene.call(owner, ({ client }) => client.channel(NAME).removeMember(agentId))
+    await scene.call(owner, ({ client }) => client.channel(NAME).addMember(agentId))
+    await scene.until('no second offer', () => joiner.offers.length === 2)
+    await scene.world.pass(60_000)
+    await scene.call(joiner, () => joiner.offers[1]?.decline() ?? assert.fail())
+    await scene.until('the join goes on', () => joiner.disk.contents.attempts.length === 0)
+  })
+})
