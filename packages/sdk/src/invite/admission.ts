@@ -122,14 +122,16 @@ function reserve(
 }
 
 async function add(
-  { agent: { context }, issued }: Admitting,
+  { issued }: Admitting,
   membership: Membership,
   candidates: readonly OwnCandidate[],
   refuse: Refuse,
 ): Promise<void> {
   const { admissions, upkeep } = membership
+  const { claims } = admissions
   // If this agent has claimed one by an invite for members and could not add it, the commit would be a use of that invite.
-  if (candidates.some((each) => admissions.claims.mayCount(each.agent))) await unlessRefused(upkeep.rekey())
+  const isClaimed = candidates.some((each) => claims.mayCount(each.agent))
+  if (isClaimed && claims.mayEnd()) await unlessRefused(upkeep.rekey())
   const isTaken = ({ agent }: Candidate): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
   await addTogether(membership, candidates, {
     isDue: (each) => {
@@ -137,8 +139,8 @@ async function add(
       if (!isTaken(each)) return false
       if (admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
       issued.checkAlive(each.invite.record.id)
-      // Another epoch could not begin: it is tried again.
-      if (admissions.claims.inviteFor(context.agentId, each.agent) !== undefined) throw StaticError.of('unavailable')
+      // No other epoch has begun: it is tried again.
+      if (claims.mayCount(each.agent)) throw StaticError.of('unavailable')
       return true
     },
     failed: async (each, error) => {

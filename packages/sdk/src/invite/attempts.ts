@@ -126,11 +126,12 @@ export class JoinAttempts {
         // The same if another channel has the name.
         const isBad = refused.code === 'invalid_welcome' && asked.some(({ record }) => record.admit === 'members')
         const isOut = refused.code === 'channel_exists' && !this.#agent.memberships.get(attempt.record.channel)
+        const isSpoilt = isBad && keyPackages.has(attempt.record.keyPackage)
         if (isBad || isOut) keyPackages.forget(attempt.record.keyPackage)
         this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
         this.#fail(attempt, refused)
         // The relay has the spoilt request still: whoever acted on it would add this agent in vain.
-        if (isBad) for (const each of asked) this.#askLater(each)
+        if (isSpoilt) for (const each of asked) this.#askLater(each)
       },
     )
   }
@@ -360,7 +361,8 @@ export class JoinAttempts {
 
   /** Asks with a new KeyPackage: not at once, or a member could have it ask for ever. */
   #askLater(attempt: Attempt): void {
-    if (attempt.entries < MOST_ENTRIES) this.#proceedLater(attempt, undefined, retryEntryMs(attempt.entries++))
+    const mayAsk = !this.#attempts.held(attempt, 'joining') && attempt.entries < MOST_ENTRIES
+    if (mayAsk) this.#proceedLater(attempt, undefined, retryEntryMs(attempt.entries++))
   }
 
   /** Takes the next step after a time, if it is the same then. */

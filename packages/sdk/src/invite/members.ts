@@ -9,7 +9,6 @@ import type { AgentServices } from '../core/agent/services.ts'
 import { same } from '../core/bytes.ts'
 import { MOST_CLAIMED } from '../core/channel/admissions/claim.ts'
 import type { Membership } from '../core/channel/membership.ts'
-import type { AgentId } from '../ports.ts'
 import { addTogether, type Candidate, checkCandidate } from './addition.ts'
 import { isIn, placeOf, type Refuse } from './admission.ts'
 import { unlessRefused } from './issued.ts'
@@ -52,9 +51,9 @@ export async function admitAsMember(
   const candidates = checked.filter((each) => !isVoid(each) && !isSettled(context, membership, each))
   if (candidates.length === 0) return
   if (membership.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
-  const done = new Set<AgentId>()
+  const done = new Set<MembersCandidate>()
   const failed = (each: MembersCandidate, error: unknown): void => {
-    done.add(each.agent)
+    done.add(each)
     refuse(each.request, error)
   }
   const round = async (): Promise<boolean> => {
@@ -82,22 +81,20 @@ async function check(
   requests: readonly PolledRequest[],
   refuse: Refuse,
 ): Promise<MembersCandidate[]> {
-  const candidates = new Map<AgentId, MembersCandidate>()
+  const candidates: MembersCandidate[] = []
   for (const request of requests) {
     const invite = toHex(request.inviteId)
     const listed = membership.admissions.invite(invite)
-    // It asks by two invites, and is added once.
-    if (candidates.has(toHex(request.agentId))) continue
     try {
       if (!listed) throw StaticError.of('invite_invalid')
       const keys = admitKeys(request.inviteId, listed.members)
       const candidate = await checkCandidate(context, placeOf(membership), keys, request)
-      candidates.set(candidate.agent, { ...candidate, invite })
+      candidates.push({ ...candidate, invite })
     } catch (error) {
       refuse(request, error)
     }
   }
-  return [...candidates.values()]
+  return candidates
 }
 
 /** Those to claim now: not in the group, not claimed by others, and no more than their invites have uses left. */
@@ -105,7 +102,7 @@ function choose(
   context: AgentServices['context'],
   membership: Membership,
   candidates: readonly MembersCandidate[],
-  done: ReadonlySet<AgentId>,
+  done: ReadonlySet<MembersCandidate>,
   failed: (each: MembersCandidate, error: unknown) => void,
 ): MembersCandidate[] {
   const { admissions, owner, group } = membership
@@ -113,7 +110,9 @@ function choose(
   for (const each of candidates) {
     const { agent, invite, identity } = each
     if (chosen.length >= MOST_CLAIMED) break
-    if (done.has(agent) || isSettled(context, membership, each) || admissions.claims.isHeldBack(agent)) continue
+    // It asks by two invites, and is added once.
+    if (done.has(each) || chosen.some((other) => other.agent === agent)) continue
+    if (isSettled(context, membership, each) || admissions.claims.isHeldBack(agent)) continue
     const listed = admissions.invite(invite)
     const left = usesLeft(admissions, invite)
     // A newcomer that has not been told how many have joined admits no one.

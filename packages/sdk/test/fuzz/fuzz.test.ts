@@ -144,7 +144,7 @@ async function listsOf(
   const member = new Admissions(
     context as never,
     channel as never,
-    { send: () => Promise.reject(new Error('no relay')) },
+    { send: () => Promise.reject(new Error('no relay')), isPending: () => false },
     () => {},
     none,
   )

@@ -79,7 +79,7 @@ class Owner {
       admissions: {
         hasLeft: () => false,
         inTurn: (task: () => Promise<void>) => task(),
-        claims: { mayCount: () => false, inviteFor: () => undefined },
+        claims: { mayCount: () => false },
       },
     } as never
   }

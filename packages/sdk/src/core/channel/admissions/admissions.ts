@@ -47,7 +47,7 @@ export class Admissions {
   readonly #context: AdmissionsContext
   readonly #channel: ChannelView
   readonly #touch: () => void
-  readonly #sender: Pick<Sender, 'send'>
+  readonly #sender: Pick<Sender, 'send' | 'isPending'>
   readonly claims: Claims
   readonly #uses: Map<string, UseRecord>
   /** The leaf keys that agents were added with since this agent started: of those in the group, and of those that left. */
@@ -62,7 +62,7 @@ export class Admissions {
   constructor(
     context: AdmissionsContext,
     channel: ChannelView,
-    sender: Pick<Sender, 'send'>,
+    sender: Pick<Sender, 'send' | 'isPending'>,
     touch: () => void,
     { inviteList, uses, claims }: Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'>,
   ) {

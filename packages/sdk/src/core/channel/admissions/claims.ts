@@ -2,7 +2,7 @@
  * The claims of one channel: whom members are about to add, and by which invites. A claim counts in the epoch in which
  * it was made, so every member of that epoch has seen it. It is what makes a commit the use of an invite.
  */
-import { StaticError, toHex } from '@static/protocol'
+import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ClaimRecord, Time } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from '../../agent/message-id.ts'
@@ -41,7 +41,7 @@ interface ClaimRows {
 /** The claims of one channel. */
 export class Claims {
   readonly #context: Pick<AgentContext, 'agentId' | 'now' | 'random'>
-  readonly #sender: Pick<Sender, 'send'>
+  readonly #sender: Pick<Sender, 'send' | 'isPending'>
   readonly #rows: ClaimRows
   /** By member, this agent among them. */
   readonly #byMember: Map<AgentId, readonly Claim[]>
@@ -53,10 +53,11 @@ export class Claims {
   readonly #held = new Map<AgentId, Map<AgentId, Time>>()
   /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
   readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
+  #endAgainAt: Time = 0
 
   constructor(
     context: Pick<AgentContext, 'agentId' | 'now' | 'random'>,
-    sender: Pick<Sender, 'send'>,
+    sender: Pick<Sender, 'send' | 'isPending'>,
     rows: ClaimRows,
     stored: readonly ClaimRecord[],
   ) {
@@ -126,8 +127,20 @@ export class Claims {
 
   /** Whether a commit of this agent that adds an agent may be the use of an invite, also if a claim is still on its way. */
   mayCount(agent: AgentId): boolean {
-    const sent = [...this.#sent.values()].flatMap(({ claims }) => claims)
+    const waiting = [...this.#sent].filter(([id]) => this.#sender.isPending(fromHex(id)))
+    const sent = waiting.flatMap(([, { claims }]) => claims)
     return this.inviteFor(this.#context.agentId, agent) !== undefined || sent.some((claim) => claim.agent === agent)
+  }
+
+  /**
+   * Whether another epoch may begin now, to end claims of agents that could not be added: once a minute. Whoever asks by
+   * two invites must not make this agent commit each time.
+   */
+  mayEnd(): boolean {
+    const now = this.#context.now()
+    if (now < this.#endAgainAt) return false
+    this.#endAgainAt = now + RETRY_MS
+    return true
   }
 
   /**
