@@ -61,7 +61,7 @@ test('a relay that lost its database is accepted by the id that was shown, and n
   const ended = once(listening, 'exit')
   listening.kill('SIGTERM')
   await ended
-  assert.match(await ok('static doctor'), /^ok {4}known relay {2}the same as before, for alice, bob$/m)
+  assert.match(await ok('static doctor'), /^ok {4}known relay {8}the same as before, for alice, bob$/m)
 
   await server.end('SIGTERM')
   for (const suffix of ['', '-wal', '-shm']) rmSync(join(dataDir, `relay.sqlite${suffix}`), { force: true })

@@ -33,7 +33,7 @@ test('a relay certificate is checked for name, trust and expiry', async (t) => {
   const check = async (
     certificate: Promise<{ readonly cert: string; readonly key: string }>,
   ): Promise<[boolean | null | undefined, string | undefined]> => {
-    const [found] = await checkRelayCertificate(await serve(t, await certificate), { ca })
+    const [found] = await checkRelayCertificate(await serve(t, await certificate), { ca }, [])
     assert.equal(found?.check, 'relay certificate')
     return [found.ok, found.detail]
   }
@@ -54,5 +54,5 @@ test('a relay certificate is checked for name, trust and expiry', async (t) => {
 })
 
 test('a relay that does not answer over TCP has no finding of its own', async () => {
-  assert.deepEqual(await checkRelayCertificate('https://127.0.0.1:1', { ca: undefined }), [])
+  assert.deepEqual(await checkRelayCertificate('https://127.0.0.1:1', { ca: undefined }, []), [])
 })

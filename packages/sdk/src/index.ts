@@ -35,7 +35,7 @@ export { type InviteOptions, type LinkOptions, StaticChannelManager } from './ma
 export type { Admit, AgentId } from './ports.ts'
 export type { MemberReceipt, Reached, ReachedOptions } from './receipts.ts'
 export type { ClientOptions } from './settings.ts'
-export { type AgentIdentity, deleteAgent, readAgentIdentity } from './store/agent-directory.ts'
+export { type AgentIdentity, deleteAgent, type MetRelay, readAgentIdentity } from './store/agent-directory.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export type { Keyring, KeySource } from './store/keys/sources.ts'
 export type { KeySlot } from './store/keys/slot-file.ts'

@@ -61,13 +61,15 @@ async function examine(flags: Flags): Promise<Finding[]> {
   // One after the other: loading the agent for the relay's check holds up whatever else waits for an answer.
   const certificate = await checkCertificate(account)
   const [key, ...api] = await checkAccount(account, certificate)
-  const ways = await checkRelay(relay, account)
+  const nodes = await checkRelay(relay, account)
   const ports =
     certificate.isAccepted === false
       ? skipped('ports', REFUSED)
       : await checkPorts(relay, account.apiUrl, certificate.isAccepted === true)
   const known = await checkKnownRelay(relay, account)
-  const relayCertificate = await checkRelayCertificate(relay, account)
+  const announced = nodes.map(({ grpcPort }) => grpcPort)
+  const relayCertificate = await checkRelayCertificate(relay, account, announced)
+  const ways = nodes.map(({ finding }) => finding)
   return [...files, ports, ...api, certificate.finding, key, ...ways, ...relayCertificate, ...known]
 }
 

@@ -42,22 +42,41 @@ export async function checkKey(account: AccountSettings): Promise<Finding> {
   }
 }
 
-/** Checks that each node of the relay responds, by connecting a temporary agent as a guest. */
-export async function checkRelay(endpoint: string, account: AccountSettings): Promise<Finding[]> {
-  const findings: Finding[] = []
-  for (const address of endpoint.split(',')) findings.push(await checkNode(address.trim(), account))
-  return findings
+/** What was found out about one node of the relay. */
+export interface CheckedNode {
+  readonly finding: Finding
+  /** The gRPC port that it announced, if it responded. */
+  readonly grpcPort: number | undefined
 }
 
-async function checkNode(endpoint: string, { apiUrl, givenCa }: AccountSettings): Promise<Finding> {
-  const { StaticClient } = await import('@static/sdk')
+/** Checks that each node of the relay responds, by connecting a temporary agent as a guest. */
+export async function checkRelay(endpoint: string, account: AccountSettings): Promise<CheckedNode[]> {
+  const nodes: CheckedNode[] = []
+  for (const address of endpoint.split(',')) nodes.push(await checkNode(address.trim(), account))
+  return nodes
+}
+
+async function checkNode(endpoint: string, account: AccountSettings): Promise<CheckedNode> {
   const directory = await mkdtemp(join(tmpdir(), 'static-doctor-'))
+  try {
+    const dataDir = join(directory, 'agent')
+    const finding = await reachNode(endpoint, account, dataDir)
+    const { readAgentIdentity } = await import('@static/sdk')
+    const guest = await readAgentIdentity(dataDir).catch(() => undefined)
+    return { finding, grpcPort: guest?.relays[0]?.grpcPort }
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
+}
+
+async function reachNode(endpoint: string, { apiUrl, givenCa }: AccountSettings, dataDir: string): Promise<Finding> {
+  const { StaticClient } = await import('@static/sdk')
   const reach = async (options: { readonly fallback: boolean }): Promise<void> => {
     const client = await StaticClient.connect({
       endpoint,
       apiKey: null,
       identity: 'doctor',
-      dataDir: join(directory, 'agent'),
+      dataDir,
       connectTimeoutMs: TIMEOUT_MS,
       ...(givenCa === undefined ? {} : { ca: givenCa }),
       ...options,
@@ -79,8 +98,6 @@ async function checkNode(endpoint: string, { apiUrl, givenCa }: AccountSettings)
       'relay',
       other ? `${message} Agents fall back to gRPC, which is slower.` : `${message} ${startHint(apiUrl)}`,
     )
-  } finally {
-    await rm(directory, { recursive: true, force: true })
   }
 }
 

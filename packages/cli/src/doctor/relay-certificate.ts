@@ -13,16 +13,22 @@ const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
 
-/** The certificates of all nodes; nothing of one that does not answer over TCP: the check of the relay tells why. */
+/**
+ * The certificates of all nodes; nothing of one that does not answer over TCP: the check of the relay tells why. The port
+ * is the one that an agent would use: of a QUIC address, STATIC_GRPC_PORT, else what the node announced, else 5000.
+ */
 export async function checkRelayCertificate(
   endpoint: string,
   { ca }: Pick<AccountSettings, 'ca'>,
+  announced: readonly (number | undefined)[],
   now: number = Date.now(),
 ): Promise<readonly Finding[]> {
   const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+  const given = process.env['STATIC_GRPC_PORT']
   const findings: Finding[] = []
-  for (const { host, port } of relay.addresses) {
-    findings.push(...(await check(host, relay.way === 'grpc' ? port : GRPC_PORT, relay.serverName, { ca, now })))
+  for (const [index, { host, port }] of relay.addresses.entries()) {
+    const grpcPort = given ? Number(given) : (announced[index] ?? GRPC_PORT)
+    findings.push(...(await check(host, relay.way === 'grpc' ? port : grpcPort, relay.serverName, { ca, now })))
   }
   return findings
 }
@@ -33,22 +39,23 @@ async function check(
   serverName: string,
   { ca, now }: { readonly ca: string | undefined; readonly now: number },
 ): Promise<readonly Finding[]> {
-  // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
-  const socket = connect({
-    host,
-    port,
-    servername: serverName,
-    minVersion: 'TLSv1.3',
-    rejectUnauthorized: false,
-    ...(ca === undefined ? {} : { ca }),
-  })
+  let socket: TLSSocket | undefined
   try {
+    // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
+    socket = connect({
+      host,
+      port,
+      servername: serverName,
+      minVersion: 'TLSv1.3',
+      rejectUnauthorized: false,
+      ...(ca === undefined ? {} : { ca }),
+    })
     await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
     return [findingOf(socket, `${host} port ${port}`, serverName, now)]
   } catch {
     return []
   } finally {
-    socket.destroy()
+    socket?.destroy()
   }
 }
 

@@ -62,8 +62,16 @@ export interface AgentIdentity {
   readonly fingerprint: string
   /** Names of the channels that it has. */
   readonly channels: readonly string[]
-  /** The relays that it has met, with the name in the relay's certificate and its id. */
-  readonly relays: readonly { readonly name: string; readonly relayId: string }[]
+  readonly relays: readonly MetRelay[]
+}
+
+/** A relay that an agent has met. */
+export interface MetRelay {
+  /** The name in its certificate. */
+  readonly name: string
+  readonly relayId: string
+  /** The gRPC port that it announced, if any. */
+  readonly grpcPort: number | undefined
 }
 
 /**
@@ -127,7 +135,11 @@ function describeAgent(rows: ReadsOf): AgentIdentity {
     channels: channelNames(rows),
     relays: rows(RELAY)
       .all()
-      .map(({ relayName, relayId }) => ({ name: relayName, relayId: toHex(relayId) })),
+      .map(({ relayName, relayId, grpcPort }) => ({
+        name: relayName,
+        relayId: toHex(relayId),
+        grpcPort: grpcPort || undefined,
+      })),
   }
 }
 
