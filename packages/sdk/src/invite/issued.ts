@@ -56,6 +56,9 @@ export class IssuedInvites {
   /** The revoked invites that the relay turns joiners away for, as far as this agent knows since it started. */
   readonly #confirmed = new Set<string>()
   #isRepeating = false
+  /** By invite: how many returned uses the relay has been told of since this agent started. */
+  readonly #registered = new Map<string, number>()
+  #registering: Promise<void> | undefined
 
   constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'stored'>) {
     this.#agent = agent
@@ -239,15 +242,38 @@ export class IssuedInvites {
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.context.journal.written()
-    // If the relay does not accept this, it turns the next joiner away: a use is lost, and no one is admitted.
-    if (this.isAlive(returned)) await unlessRefused(this.#register(returned))
+    await this.registerReturned()
   }
 
-  /** The relay may not know of uses that were returned before this agent was stopped. */
+  /**
+   * Tells the relay of returned uses, also of those from before this agent was stopped: it would turn the next joiner
+   * away. If it refuses for good, a use is lost, and no one is admitted; if only for now, the rest waits for the next call.
+   */
   async registerReturned(): Promise<void> {
-    for (const record of this.records.filter(({ returned }) => returned > 0)) {
-      if (this.isAlive(record)) await unlessRefused(this.#register(record))
+    if (!this.#unregistered) return
+    this.#registering ??= this.#registerAll()
+    await this.#registering
+  }
+
+  async #registerAll(): Promise<void> {
+    try {
+      for (let record = this.#unregistered; record; record = this.#unregistered) {
+        // Others are returned meanwhile.
+        await this.#agent.context.journal.written()
+        const refusal = await refusalOf(this.#register(record))
+        if (refusal?.retryable) return
+        if (this.#invites.has(record.id)) this.#registered.set(record.id, record.returned)
+      }
+    } finally {
+      this.#registering = undefined
     }
+  }
+
+  /** An invite with returned uses that the relay may not know of. */
+  get #unregistered(): InviteRecord | undefined {
+    return this.records.find(
+      (record) => record.returned > (this.#registered.get(record.id) ?? 0) && this.isAlive(record),
+    )
   }
 
   /** Members count the uses of an invite that they may use; this agent is one of them. */
@@ -272,9 +298,7 @@ export class IssuedInvites {
   /** Forgets a channel whose invites and joiners are already deleted on disk. */
   dropChannel(channel: ChannelId): void {
     for (const { record } of this.#invites.values()) {
-      if (record.channel !== channel) continue
-      this.#invites.delete(record.id)
-      this.#confirmed.delete(record.id)
+      if (record.channel === channel) this.#clear(record.id)
     }
     for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
   }
@@ -321,19 +345,31 @@ export class IssuedInvites {
   }
 
   #forget(id: string): void {
+    this.#clear(id)
+    this.#agent.context.journal.add({ type: 'dropInvite', id })
+  }
+
+  /** Forgets an invite in memory. */
+  #clear(id: string): void {
     this.#invites.delete(id)
     this.#silent.delete(id)
     this.#confirmed.delete(id)
-    this.#agent.context.journal.add({ type: 'dropInvite', id })
+    this.#registered.delete(id)
   }
 }
 
 /** Ignores a refusal by the relay or the group, which must not end anything else. */
 export async function unlessRefused(task: Promise<void>): Promise<void> {
+  await refusalOf(task)
+}
+
+async function refusalOf(task: Promise<void>): Promise<StaticError | undefined> {
   try {
     await task
+    return undefined
   } catch (error) {
     if (!(error instanceof StaticError) || error.code === 'closed') throw error
+    return error
   }
 }
 

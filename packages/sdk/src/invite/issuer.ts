@@ -72,8 +72,7 @@ export class InviteIssuer {
 
   /** A session is open. */
   opened(): void {
-    // Uses that were returned just before a crash.
-    if (this.#openedAt === undefined) this.#watch(this.#issued.registerReturned())
+    this.#watch(this.#issued.registerReturned())
     this.#watch(this.#issued.repeatRevocations())
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
@@ -345,6 +344,7 @@ export class InviteIssuer {
     for (const record of issued.records) {
       if (!issued.isAlive(record) && record.expiresAt + HELLO_MS < now) issued.drop(record.id)
     }
+    this.#watch(issued.registerReturned())
     this.#pollAll()
   }
 

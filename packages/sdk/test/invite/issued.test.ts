@@ -64,7 +64,7 @@ test('uses that were returned before a crash are registered again, unless the in
     return { id, channel: CHANNEL, secret, expiresAt: 1000, ...counts, revoked: n === 2, admit: 'members' as const }
   })
   const agent = {
-    context: { now: () => 0 },
+    context: { now: () => 0, journal: { written: async () => {} } },
     stored: { invites, joiners: [] },
     requests: { ask: async ({ value }: { value: unknown }) => void asked.push(value) },
   }
@@ -72,6 +72,41 @@ test('uses that were returned before a crash are registered again, unless the in
   assert.equal(asked.length, 1)
   const [{ inviteId, maxUses }] = asked as [{ inviteId: Uint8Array; maxUses: number }]
   assert.deepEqual([toHex(inviteId), maxUses], [invites[1]?.id, 6])
+})
+
+test('a returned use that the relay defers is registered later; one that it refuses for good is not', async () => {
+  const asked: number[] = []
+  let refusal: ErrorCode | undefined = 'rate_limited'
+  const secret = randomBytes(32)
+  const id = toHex(inviteKeys(secret).inviteId)
+  const counts = { maxUses: 1, uses: 1, returned: 0 }
+  const record = { id, channel: CHANNEL, secret, expiresAt: 1000, ...counts, revoked: false, admit: 'owner' as const }
+  const agent = {
+    context: { now: () => 0, journal: { add: () => undefined, written: async () => {} } },
+    stored: { invites: [record], joiners: [] },
+    memberships: { get: () => MEMBERSHIP },
+    requests: {
+      ask: async ({ value }: { value: { maxUses: number } }) => {
+        asked.push(value.maxUses)
+        if (refusal) throw StaticError.of(refusal)
+      },
+    },
+  }
+  const issued = new IssuedInvites(agent as never)
+  await issued.returnUse(id, false)
+  assert.deepEqual(asked, [2])
+  refusal = undefined
+  await issued.registerReturned()
+  await issued.registerReturned()
+  assert.deepEqual(asked, [2, 2], 'once more, and not again once it is known')
+  refusal = 'not_found'
+  await issued.returnUse(id, false)
+  await issued.registerReturned()
+  assert.deepEqual(asked, [2, 2, 3])
+  refusal = undefined
+  // One is being registered while another one is returned: whoever returned it waits until the relay knows.
+  await Promise.all([issued.returnUse(id, false), issued.returnUse(id, false)])
+  assert.equal(asked.at(-1), 5)
 })
 
 /** An agent that starts with these invites; `answer` says what the relay answers to a revocation. */

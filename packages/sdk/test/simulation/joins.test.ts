@@ -10,6 +10,9 @@ import { History } from './history.ts'
 import { serverMessage } from './liar.ts'
 import { Scene } from './scene.ts'
 
+/** How often an agent makes a request that the relay defers. */
+const TRIES = 10
+
 /** A relay that refuses some requests with a code. */
 function refusing(code: string, isRefused: (line: MiddleLine, message: ClientMessage) => boolean): Middle {
   return {
@@ -324,5 +327,35 @@ test('a joiner that has entered repeats its hello although a spoilt copy of its 
     await scene.until('it is not greeted', () => joiner.recordOf(NAME)?.state === 'joined')
     assert.equal(isFirst, false)
     assert.equal(spoilt, undefined)
+  })
+})
+
+test('who was removed for its silence can use its token again, although the relay defers the returned use for long', async () => {
+  await Scene.play(1, async (scene) => {
+    const { owner, network, world } = scene
+    const [joiner] = scene.others
+    assert.ok(joiner)
+    const token = await scene.call(owner, (one) => one.invite(NAME, { ttl: 3600 }))
+    let isMute = true
+    let deferred = 0
+    const busy = refusing('unavailable', (_line, { body }) => body.case === 'registerInvite' && deferred++ < TRIES)
+    network.middle = {
+      ...busy,
+      asked: (line, message) => {
+        const isLost = isMute && line.agent === joiner.name && message.body.case === 'sendMessage'
+        return isLost ? [] : busy.asked(line, message)
+      },
+    }
+    network.cut(joiner.machine)
+    network.cut(owner.machine)
+    scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 30)).catch(() => undefined)
+    await scene.until('not removed, or not told', () => deferred === TRIES)
+    joiner.machine.kill('while it waits')
+    isMute = false
+    await world.pass(10_000)
+    await scene.start(joiner)
+    await scene.call(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
+    assert.equal(deferred, TRIES + 1, 'the owner has repeated it once')
+    assert.equal(owner.channel(NAME)?.members().length, 2)
   })
 })
