@@ -1,13 +1,12 @@
 /** Claims that are left over when an agent is added in another way, or cannot be, each as a story of its own. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { create } from '@bufbuild/protobuf'
-import { type ClientMessage, ErrorSchema } from '@static/protocol/relay'
+import type { ClientMessage } from '@static/protocol/relay'
 import { World } from '@static/testkit/world'
 import { code } from '../support/test-system.ts'
 import { NAME } from './cast.ts'
 import { History } from './history.ts'
-import { serverMessage } from './liar.ts'
+import { HONEST, refuse } from './middles.ts'
 import type { Person } from './person.ts'
 import { Scene } from './scene.ts'
 
@@ -15,17 +14,14 @@ import { Scene } from './scene.ts'
 type Refusal = (body: ClientMessage['body']) => readonly [code: string, retryAfterMs: number] | undefined
 
 /** Lets the relay refuse requests of somebody. */
-function refuse({ network }: Scene, { name, machine }: Person, refusal: Refusal): void {
+function letRefuse({ network }: Scene, { name, machine }: Person, refusal: Refusal): void {
   network.middle = {
+    ...HONEST,
     asked: (line, message) => {
       const refused = line.agent === name ? refusal(message.body) : undefined
       if (!refused) return [message]
-      const value = create(ErrorSchema, { code: refused[0], message: 'Not now.', retryAfterMs: refused[1] })
-      line.say(serverMessage(message.requestId, { case: 'error', value }))
-      return []
+      return refuse(line, message, refused[0], refused[1])
     },
-    acknowledged: () => true,
-    said: (_line, message) => [message],
   }
   network.cut(machine)
 }
@@ -75,7 +71,7 @@ test('a claim that is on its way since before a restart is not the use of anothe
     // The claim waits until the owner has tried to begin another epoch, and that until the owner gives up.
     let isBusy = true
     let commits = 0
-    refuse(scene, owner, ({ case: kind }) => {
+    letRefuse(scene, owner, ({ case: kind }) => {
       if (kind === 'sendMessage' && isBusy) return ['unavailable', 1000]
       if (kind !== 'sendCommit' || commits++ >= 31) return undefined
       isBusy = false
@@ -105,7 +101,7 @@ test('a claim that the relay refuses for good after a restart counts no more', a
     member.machine.kill('it must not admit')
     let refused: readonly [string, number] | undefined = ['unavailable', 1000]
     let rekeys = 0
-    refuse(scene, owner, (body) => {
+    letRefuse(scene, owner, (body) => {
       if (body.case === 'sendCommit' && body.value.declaration?.adds.length === 0) rekeys++
       return body.case === 'sendMessage' ? refused : undefined
     })
@@ -129,7 +125,7 @@ test('agents that are claimed in vain and ask by another invite cause one commit
     const shared = await scene.call(owner, (one) => one.invite(NAME, { admit: 'members' }))
     const own = await scene.call(owner, (one) => one.invite(NAME))
     let rekeys = 0
-    refuse(scene, owner, (body) => {
+    letRefuse(scene, owner, (body) => {
       if (body.case !== 'sendCommit') return undefined
       if (body.value.declaration?.adds.length !== 0) return ['not_allowed', 0]
       rekeys++

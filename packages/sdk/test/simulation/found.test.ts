@@ -1,14 +1,13 @@
 /** What the simulation and reviewers have found, each as a story of its own. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { create } from '@bufbuild/protobuf'
-import { ErrorSchema, type JoinRequest } from '@static/protocol/relay'
+import type { JoinRequest } from '@static/protocol/relay'
 import { code } from '../support/test-system.ts'
 import { World } from '@static/testkit/world'
 import { Betrayal } from './betrayal.ts'
 import { NAME } from './cast.ts'
 import { History } from './history.ts'
-import { serverMessage } from './liar.ts'
+import { HONEST, refuse } from './middles.ts'
 import { Scene } from './scene.ts'
 
 test('two calls that join by the same token at the same time both join', async () => {
@@ -249,14 +248,11 @@ test('who leaves is not added again by a request that the relay had deferred', a
     ]
     let asked = 0
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (message.body.case !== 'requestJoin' || ++asked > 1) return [message]
-        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 30_000 })
-        line.say(serverMessage(message.requestId, { case: 'error', value }))
-        return []
+        return refuse(line, message, 'rate_limited', 30_000)
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     // Again, through the middle.
     network.cut(joiner.machine)
@@ -278,15 +274,12 @@ test('a request that every session defers is made again once, not once for each 
     const token = await scene.call(owner, (one) => one.invite(NAME))
     let asked = 0
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (message.body.case !== 'requestJoin') return [message]
         asked++
-        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 60_000 })
-        line.say(serverMessage(message.requestId, { case: 'error', value }))
-        return []
+        return refuse(line, message, 'rate_limited', 60_000)
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 600)).catch(() => {})
     for (let session = 1; session <= 4; session++) {
@@ -310,14 +303,13 @@ test('a hello that the relay leaves unanswered is not joined by another one in e
     let isSilent = true
     let sent = 0
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (line.agent !== joiner.name || message.body.case !== 'sendMessage') return [message]
         hellos.add(Buffer.from(message.body.value.messageId).toString('hex'))
         sent++
         return isSilent ? [] : [message]
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     network.cut(joiner.machine)
     const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 600))
@@ -340,14 +332,11 @@ test('who was added otherwise while its request was deferred, and leaves, is not
     const token = await scene.call(owner, (one) => one.invite(NAME))
     let asked = 0
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (message.body.case !== 'requestJoin' || ++asked > 1) return [message]
-        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 300_000 })
-        line.say(serverMessage(message.requestId, { case: 'error', value }))
-        return []
+        return refuse(line, message, 'rate_limited', 300_000)
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     network.cut(joiner.machine)
     await assert.rejects(
@@ -423,15 +412,12 @@ test('who accepts an offer while the owner acts on its request is a member in th
     let deferred = 0
     let isDeferring = true
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (message.body.case !== 'sendCommit' || !isDeferring) return [message]
         deferred++
-        const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 1000 })
-        line.say(serverMessage(message.requestId, { case: 'error', value }))
-        return []
+        return refuse(line, message, 'rate_limited', 1000)
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     network.cut(owner.machine)
     const joining = scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 60))
@@ -458,12 +444,11 @@ test('who has joined by an offer and is removed does not come back by what it ha
     await scene.call(member, (manager) => manager.joinWithToken(NAME, token, 60))
     let asked = 0
     network.middle = {
+      ...HONEST,
       asked: (_line, message) => {
         if (message.body.case === 'requestJoin') asked++
         return [message]
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     network.cut(joiner.machine)
     owner.machine.kill('for a while')
@@ -503,14 +488,12 @@ for (const cause of ['it is killed before the Welcome', 'the commit is refused f
       const isKilled = cause === 'it is killed before the Welcome'
       let lost = 0
       network.middle = {
+        ...HONEST,
         asked: (line, message) => {
           const isAdd = message.body.case === 'sendCommit' && message.body.value.welcomes.length > 0
           if (isKilled || !isAdd || lost++ > 0) return [message]
-          const value = create(ErrorSchema, { code: 'quota_exceeded', message: 'Later.' })
-          line.say(serverMessage(message.requestId, { case: 'error', value }))
-          return []
+          return refuse(line, message, 'quota_exceeded')
         },
-        acknowledged: () => true,
         said: (_line, message) => (isKilled && message.body.case === 'deliverWelcome' && lost++ === 0 ? [] : [message]),
       }
       network.cut(isKilled ? joiner.machine : owner.machine)
@@ -540,9 +523,8 @@ test('who asked by two tokens and was removed for its silence asks by both with 
     ]
     let isDeaf = true
     network.middle = {
+      ...HONEST,
       asked: (_line, message) => (message.body.case === 'sendMessage' && isDeaf ? [] : [message]),
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     network.cut(joiner.machine)
     const joins = tokens.map((token) => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 280)))
@@ -575,8 +557,7 @@ for (const isRestarted of [false, true]) {
       let forMembers = ''
       let replays = 0
       network.middle = {
-        asked: (_line, message) => [message],
-        acknowledged: () => true,
+        ...HONEST,
         said: (line, message) => {
           if (line.agent !== 'owner' || message.body.case !== 'pollJoinRequests') return [message]
           const { value } = message.body

@@ -1,31 +1,17 @@
 /** Joins by token whose joiner is kept from its next step for a while, each as a story of its own. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { clone, create } from '@bufbuild/protobuf'
-import { type ClientMessage, ErrorSchema, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
-import type { Middle, MiddleLine } from '@static/testkit/world/middle'
+import { clone } from '@bufbuild/protobuf'
+import { type ClientMessage, type ServerMessage, ServerMessageSchema } from '@static/protocol/relay'
+import type { MiddleLine } from '@static/testkit/world/middle'
 import { World } from '@static/testkit/world'
 import { NAME } from './cast.ts'
 import { History } from './history.ts'
-import { serverMessage } from './liar.ts'
+import { HONEST, refuse, refusing } from './middles.ts'
 import { Scene } from './scene.ts'
 
 /** How often an agent makes a request that the relay defers. */
 const TRIES = 10
-
-/** A relay that refuses some requests with a code. */
-function refusing(code: string, isRefused: (line: MiddleLine, message: ClientMessage) => boolean): Middle {
-  return {
-    asked: (line, message) => {
-      if (!isRefused(line, message)) return [message]
-      const value = create(ErrorSchema, { code, message: 'Not now.', retryAfterMs: 1000 })
-      line.say(serverMessage(message.requestId, { case: 'error', value }))
-      return []
-    },
-    acknowledged: () => true,
-    said: (_line, message) => [message],
-  }
-}
 
 /** Whether a request asks where a channel begins. */
 function isResume({ body }: ClientMessage): boolean {
@@ -160,6 +146,7 @@ test('a joiner with two tokens that a member keeps out is let in when the owner 
     owner.machine.kill('for a while')
     let spoilt = 0
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (line.agent !== member.name || message.body.case !== 'sendCommit') return [message]
         for (const welcome of message.body.value.welcomes) {
@@ -169,8 +156,6 @@ test('a joiner with two tokens that a member keeps out is let in when the owner 
         }
         return [message]
       },
-      acknowledged: () => true,
-      said: (_line, message) => [message],
     }
     network.cut(member.machine)
     const join = (token: string): Promise<unknown> =>
@@ -203,12 +188,11 @@ test('an agent that is removed and added by one commit, and killed before it has
     let held = 0
     let isHolding = true
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (message.body.case === 'sendCommit' && isDeferring) {
           deferred++
-          const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 1000 })
-          line.say(serverMessage(message.requestId, { case: 'error', value }))
-          return []
+          return refuse(line, message, 'rate_limited', 1000)
         }
         if (line.agent === joiner.name && message.body.case === 'resume' && told > 0 && isHolding) {
           held++
@@ -216,7 +200,6 @@ test('an agent that is removed and added by one commit, and killed before it has
         }
         return [message]
       },
-      acknowledged: () => true,
       said: (line, message) => {
         if (line.agent === joiner.name && message.body.case === 'deliverWelcome') told++
         return [message]
@@ -295,12 +278,12 @@ test('a joiner that has entered repeats its hello although a spoilt copy of its 
     let spoilt: ServerMessage | undefined
     const isHello = ({ agent }: MiddleLine, { body }: ClientMessage): boolean =>
       agent === joiner.name && body.case === 'sendMessage' && spoilt !== undefined
-    const refuse = refusing('queue_full', isHello)
+    const busy = refusing('queue_full', isHello)
     let isFirst = true
     network.middle = {
-      ...refuse,
+      ...busy,
       asked: (line, message) => {
-        const passed = refuse.asked(line, message)
+        const passed = busy.asked(line, message)
         if (isHello(line, message) && spoilt) {
           line.say(spoilt)
           spoilt = undefined

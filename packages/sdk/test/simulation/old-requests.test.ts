@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
-import { ErrorSchema, type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
+import { type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
 import { NAME } from './cast.ts'
-import { serverMessage } from './liar.ts'
+import { HONEST, refuse } from './middles.ts'
 import { Scene } from './scene.ts'
 
 for (const isRotated of [false, true]) {
@@ -27,15 +27,12 @@ for (const isRotated of [false, true]) {
       if (isRotated) await scene.call(joiner, ({ client }) => client.channel(NAME).rotate())
       let polls = 0
       scene.network.middle = {
+        ...HONEST,
         asked: (line, message) => {
           if (line.agent !== 'owner' || message.body.case !== 'pollJoinRequests' || ++polls > 1) return [message]
           // So the owner has read the log when it hears of the request.
-          const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 3000 })
-          line.say(serverMessage(message.requestId, { case: 'error', value }))
-          return []
+          return refuse(line, message, 'rate_limited', 3000)
         },
-        acknowledged: () => true,
-        said: (_line, message) => [message],
       }
       await scene.start(owner)
       await world.pass(120_000)
@@ -58,16 +55,13 @@ for (const deferredAt of [1, 2]) {
       let isDeaf = true
       let asked = 0
       network.middle = {
+        ...HONEST,
         asked: (line, message) => {
           if (message.body.case === 'requestJoin' && !isDeaf && ++asked === deferredAt) {
-            const value = create(ErrorSchema, { code: 'rate_limited', message: 'Later.', retryAfterMs: 40_000 })
-            line.say(serverMessage(message.requestId, { case: 'error', value }))
-            return []
+            return refuse(line, message, 'rate_limited', 40_000)
           }
           return message.body.case === 'sendMessage' && isDeaf ? [] : [message]
         },
-        acknowledged: () => true,
-        said: (_line, message) => [message],
       }
       network.cut(joiner.machine)
       const joins = tokens.map((token) => scene.begin(joiner, (manager) => manager.joinWithToken(NAME, token, 280)))
@@ -99,15 +93,13 @@ for (const admit of ['owner', 'members'] as const) {
       let kept: JoinRequest | undefined
       let replays = 0
       network.middle = {
+        ...HONEST,
         asked: (line, message) => {
           if (message.body.case !== 'requestJoin' || kept) return [message]
           const { inviteId, box } = message.body.value
           kept = create(JoinRequestSchema, { inviteId, box, agentId: Buffer.from(joiner.agentId, 'hex'), number: 1n })
-          const value = create(ErrorSchema, { code: 'invite_invalid', message: 'No.' })
-          line.say(serverMessage(message.requestId, { case: 'error', value }))
-          return []
+          return refuse(line, message, 'invite_invalid')
         },
-        acknowledged: () => true,
         said: (line, message) => {
           if (line.agent !== 'owner' || message.body.case !== 'pollJoinRequests' || !kept || replays === 0)
             return [message]
@@ -141,15 +133,13 @@ test('a joiner whose two requests a relay has shown in the wrong order joins onc
     let replays = 0
     let lost = 0
     network.middle = {
+      ...HONEST,
       asked: (line, message) => {
         if (message.body.case !== 'requestJoin' || kept) return [message]
         const { inviteId, box } = message.body.value
         kept = create(JoinRequestSchema, { inviteId, box, agentId: Buffer.from(joiner.agentId, 'hex'), number: 1n })
-        const value = create(ErrorSchema, { code: 'invite_invalid', message: 'No.' })
-        line.say(serverMessage(message.requestId, { case: 'error', value }))
-        return []
+        return refuse(line, message, 'invite_invalid')
       },
-      acknowledged: () => true,
       said: (line, message) => {
         if (line.agent === joiner.name && message.body.case === 'deliverWelcome') {
           lost++
