@@ -56,3 +56,12 @@ test('a relay certificate is checked for name, trust and expiry', async (t) => {
 test('a relay that does not answer over TCP has no finding of its own', async () => {
   assert.deepEqual(await checkRelayCertificate('https://127.0.0.1:1', { ca: undefined }, []), [])
 })
+
+test('the port of a relay that does not tell it to guests is not guessed', async () => {
+  const nodes = [{ finding: { check: 'relay', ok: true, detail: 'responds' }, grpcPort: undefined }]
+  const found = await checkRelayCertificate('quic://127.0.0.1:1', { ca: undefined }, nodes)
+  assert.deepEqual(
+    found.map(({ check, ok }) => [check, ok]),
+    [['relay certificate', null]],
+  )
+})

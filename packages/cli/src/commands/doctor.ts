@@ -67,8 +67,7 @@ async function examine(flags: Flags): Promise<Finding[]> {
       ? skipped('ports', REFUSED)
       : await checkPorts(relay, account.apiUrl, certificate.isAccepted === true)
   const known = await checkKnownRelay(relay, account)
-  const announced = nodes.map(({ grpcPort }) => grpcPort)
-  const relayCertificate = await checkRelayCertificate(relay, account, announced)
+  const relayCertificate = await checkRelayCertificate(relay, account, nodes)
   const ways = nodes.map(({ finding }) => finding)
   return [...files, ports, ...api, certificate.finding, key, ...ways, ...relayCertificate, ...known]
 }

@@ -5,30 +5,35 @@
 import { once } from 'node:events'
 import { connect, type TLSSocket } from 'node:tls'
 import { type AccountSettings, parseEndpoint } from '@static/sdk/account'
-import { type Finding, fix, ok } from './finding.ts'
+import { type Finding, fix, ok, skipped } from './finding.ts'
+import type { CheckedNode } from './network.ts'
 
 const CHECK = 'relay certificate'
 const GRPC_PORT = 5000
+const UNKNOWN = 'tells its gRPC port only to agents that it admits. Set STATIC_GRPC_PORT to check it.'
 const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
 
 /**
  * The certificates of all nodes; nothing of one that does not answer over TCP: the check of the relay tells why. The port
- * is the one that an agent would use: of a QUIC address, STATIC_GRPC_PORT, else what the node announced, else 5000.
+ * is the one that an agent would use: of a QUIC address, STATIC_GRPC_PORT, else what the node announced, else 5000. A
+ * node that responds without announcing one, as to a guest that it does not admit, may have another one.
  */
 export async function checkRelayCertificate(
   endpoint: string,
   { ca }: Pick<AccountSettings, 'ca'>,
-  announced: readonly (number | undefined)[],
+  nodes: readonly CheckedNode[],
   now: number = Date.now(),
 ): Promise<readonly Finding[]> {
   const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
-  const given = process.env['STATIC_GRPC_PORT']
+  const given = Number(process.env['STATIC_GRPC_PORT'] || Number.NaN)
   const findings: Finding[] = []
   for (const [index, { host, port }] of relay.addresses.entries()) {
-    const grpcPort = given ? Number(given) : (announced[index] ?? GRPC_PORT)
-    findings.push(...(await check(host, relay.way === 'grpc' ? port : grpcPort, relay.serverName, { ca, now })))
+    const { finding, grpcPort } = nodes[index] ?? {}
+    const known = relay.way === 'grpc' ? port : Number.isNaN(given) ? grpcPort : given
+    if (known === undefined && finding?.ok === true) findings.push(skipped(CHECK, `not checked: ${host} ${UNKNOWN}`))
+    else findings.push(...(await check(host, known ?? GRPC_PORT, relay.serverName, { ca, now })))
   }
   return findings
 }

@@ -9,7 +9,8 @@ import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
-import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord } from '../ports.ts'
+import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports.ts'
+import { refusalError } from '../session/refusal.ts'
 import type { JoinRequest } from './join-request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
@@ -29,6 +30,8 @@ export interface IssuedInvite {
   readonly expiresAt: Date
 }
 
+type Registration = Extract<RequestBody, { readonly case: 'registerInvite' }>
+
 /** An invite issued by this agent. */
 export interface Invite {
   readonly record: InviteRecord
@@ -40,6 +43,8 @@ export interface Invite {
  * owner two commits, so whoever has the token could have it commit for ever.
  */
 const MOST_SILENT = 16
+/** How many registrations of returned uses the relay may defer before the others wait for the next time. */
+const MOST_DEFERRED = 16
 /** How many revocations are repeated in a session. */
 const MOST_REVOCATIONS = 256
 /** How many KeyPackages of a joiner are remembered. Each is a use of an invite; after 90 days they expire by themselves. */
@@ -56,15 +61,16 @@ export class IssuedInvites {
   /** The revoked invites that the relay turns joiners away for, as far as this agent knows since it started. */
   readonly #confirmed = new Set<string>()
   #isRepeating = false
-  /** By invite: how many returned uses the relay has been told of since this agent started. */
-  readonly #registered = new Map<string, number>()
-  #registering: Promise<void> | undefined
+  /** Invites with returned uses that the relay may not know of. */
+  readonly #deferred: Set<string>
+  #isRegistering = false
 
   constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'stored'>) {
     this.#agent = agent
     const { invites, joiners } = agent.stored
     for (const record of invites) this.#invites.set(record.id, { record, keys: inviteKeys(record.secret) })
     for (const record of joiners) this.#joiners.set(keyOf(record.channel, record.agent), record)
+    this.#deferred = new Set(invites.flatMap(({ id, returned }) => (returned > 0 ? [id] : [])))
   }
 
   get(id: string): Invite | undefined {
@@ -242,38 +248,36 @@ export class IssuedInvites {
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.context.journal.written()
-    await this.registerReturned()
+    // If the relay refuses this for good, it turns the next joiner away: a use is lost, and no one is admitted.
+    const refusal = this.isAlive(returned) ? await refusalOf(this.#register(returned)) : undefined
+    if (refusal?.retryable === true && this.#invites.has(id)) this.#deferred.add(id)
   }
 
-  /**
-   * Tells the relay of returned uses, also of those from before this agent was stopped: it would turn the next joiner
-   * away. If it refuses for good, a use is lost, and no one is admitted; if only for now, the rest waits for the next call.
-   */
+  /** Tells the relay of returned uses that it may not know of. What it defers is left for the next time. */
   async registerReturned(): Promise<void> {
-    if (!this.#unregistered) return
-    this.#registering ??= this.#registerAll()
-    await this.#registering
-  }
-
-  async #registerAll(): Promise<void> {
+    if (this.#isRegistering) return
+    this.#isRegistering = true
     try {
-      for (let record = this.#unregistered; record; record = this.#unregistered) {
-        // Others are returned meanwhile.
-        await this.#agent.context.journal.written()
-        const refusal = await refusalOf(this.#register(record))
-        if (refusal?.retryable) return
-        if (this.#invites.has(record.id)) this.#registered.set(record.id, record.returned)
+      const due = [...this.#deferred]
+      let deferred = 0
+      for (const id of due) {
+        this.#deferred.delete(id)
+        if (!(await this.#isDeferredAgain(id))) continue
+        // Behind the others.
+        this.#deferred.add(id)
+        if (++deferred >= MOST_DEFERRED) return
       }
     } finally {
-      this.#registering = undefined
+      this.#isRegistering = false
     }
   }
 
-  /** An invite with returned uses that the relay may not know of. */
-  get #unregistered(): InviteRecord | undefined {
-    return this.records.find(
-      (record) => record.returned > (this.#registered.get(record.id) ?? 0) && this.isAlive(record),
-    )
+  async #isDeferredAgain(id: string): Promise<boolean> {
+    await this.#agent.context.journal.written()
+    const record = this.#invites.get(id)?.record
+    if (!record || !this.isAlive(record)) return false
+    const outcome = await this.#agent.requests.outcome(registrationOf(record))
+    return outcome.type === 'refused' && refusalError(outcome.error).retryable && this.#invites.has(id)
   }
 
   /** Members count the uses of an invite that they may use; this agent is one of them. */
@@ -303,21 +307,11 @@ export class IssuedInvites {
     for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
   }
 
-  /** Registers an invite. The relay counts the uses it sees, so it must learn which ones were returned. */
-  async #register({ id, channel, secret, expiresAt, maxUses, returned, admit }: InviteRecord): Promise<void> {
-    const { inviteId, admission } = inviteKeys(secret)
-    const value = message(RegisterInviteRequestSchema, {
-      channelId: fromHex(channel),
-      inviteId,
-      admissionKey: admission,
-      expiresAtMs: BigInt(expiresAt),
-      maxUses: maxUses + returned,
-      members: admit === 'members',
-    })
+  async #register(record: InviteRecord): Promise<void> {
     try {
-      await this.#agent.requests.ask({ case: 'registerInvite', value }, () => {})
+      await this.#agent.requests.ask(registrationOf(record), () => {})
     } catch (error) {
-      if (returned === 0) this.#forget(id)
+      if (record.returned === 0) this.#forget(record.id)
       throw error
     }
   }
@@ -354,7 +348,7 @@ export class IssuedInvites {
     this.#invites.delete(id)
     this.#silent.delete(id)
     this.#confirmed.delete(id)
-    this.#registered.delete(id)
+    this.#deferred.delete(id)
   }
 }
 
@@ -371,6 +365,20 @@ async function refusalOf(task: Promise<void>): Promise<StaticError | undefined> 
     if (!(error instanceof StaticError) || error.code === 'closed') throw error
     return error
   }
+}
+
+/** Registers an invite at the relay, which counts the uses it sees: it must learn which ones were returned. */
+function registrationOf({ channel, secret, expiresAt, maxUses, returned, admit }: InviteRecord): Registration {
+  const { inviteId, admission } = inviteKeys(secret)
+  const value = message(RegisterInviteRequestSchema, {
+    channelId: fromHex(channel),
+    inviteId,
+    admissionKey: admission,
+    expiresAtMs: BigInt(expiresAt),
+    maxUses: maxUses + returned,
+    members: admit === 'members',
+  })
+  return { case: 'registerInvite', value }
 }
 
 function keyOf(channel: ChannelId, agent: AgentId): string {

@@ -55,58 +55,102 @@ test('a use that the relay or the group did not take is always returned', async 
   assert.equal(await admitted(1, false), 200)
 })
 
-test('uses that were returned before a crash are registered again, unless the invite has ended', async () => {
-  const asked: unknown[] = []
-  const secrets = [randomBytes(32), randomBytes(32), randomBytes(32)]
-  const invites = secrets.map((secret, n) => {
+/** Invites with so many returned uses each, and the relay that is told of them. */
+function returning(
+  returned: readonly number[],
+  answer: (id: string) => Promise<ErrorCode | undefined> | ErrorCode | undefined,
+  changes: { readonly revoked?: boolean } = {},
+): { readonly issued: IssuedInvites; readonly ids: readonly string[]; readonly told: (readonly [string, number])[] } {
+  const told: (readonly [string, number])[] = []
+  const invites = returned.map((count) => {
+    const secret = randomBytes(32)
     const id = toHex(inviteKeys(secret).inviteId)
-    const counts = { maxUses: 5, uses: 2, returned: n }
-    return { id, channel: CHANNEL, secret, expiresAt: 1000, ...counts, revoked: n === 2, admit: 'members' as const }
+    const counts = { maxUses: 5, uses: 2, returned: count }
+    const record = { id, channel: toHex(randomBytes(16)), secret, expiresAt: 1000, ...counts }
+    return { ...record, revoked: false, admit: 'members' as const, ...changes }
   })
-  const agent = {
-    context: { now: () => 0, journal: { written: async () => {} } },
-    stored: { invites, joiners: [] },
-    requests: { ask: async ({ value }: { value: unknown }) => void asked.push(value) },
+  const outcome = async ({ value }: { value: { inviteId: Uint8Array; maxUses: number } }): Promise<object> => {
+    const id = toHex(value.inviteId)
+    told.push([id, value.maxUses])
+    const code = await answer(id)
+    return code === undefined ? { type: 'answered' } : { type: 'refused', error: { code, message: '', lagging: [] } }
   }
-  await new IssuedInvites(agent as never).registerReturned()
-  assert.equal(asked.length, 1)
-  const [{ inviteId, maxUses }] = asked as [{ inviteId: Uint8Array; maxUses: number }]
-  assert.deepEqual([toHex(inviteId), maxUses], [invites[1]?.id, 6])
+  const ask = async ({ value }: { value: { inviteId: Uint8Array; maxUses: number } }): Promise<void> => {
+    told.push([toHex(value.inviteId), value.maxUses])
+    const code = await answer(toHex(value.inviteId))
+    if (code) throw StaticError.of(code)
+  }
+  const agent = {
+    context: { now: () => 0, journal: { add: () => undefined, written: async () => {} } },
+    stored: { invites, joiners: [] },
+    memberships: { get: () => MEMBERSHIP },
+    requests: { ask, outcome },
+  }
+  return { issued: new IssuedInvites(agent as never), ids: invites.map(({ id }) => id), told }
+}
+
+test('uses that were returned before a crash are registered again, unless the invite has ended', async () => {
+  const { issued, ids, told } = returning([0, 1], () => undefined)
+  await issued.registerReturned()
+  assert.deepEqual(told, [[ids[1], 6]])
+  const ended = returning([1], () => undefined, { revoked: true })
+  await ended.issued.registerReturned()
+  assert.deepEqual(ended.told, [])
 })
 
 test('a returned use that the relay defers is registered later; one that it refuses for good is not', async () => {
-  const asked: number[] = []
-  let refusal: ErrorCode | undefined = 'rate_limited'
-  const secret = randomBytes(32)
-  const id = toHex(inviteKeys(secret).inviteId)
-  const counts = { maxUses: 1, uses: 1, returned: 0 }
-  const record = { id, channel: CHANNEL, secret, expiresAt: 1000, ...counts, revoked: false, admit: 'owner' as const }
-  const agent = {
-    context: { now: () => 0, journal: { add: () => undefined, written: async () => {} } },
-    stored: { invites: [record], joiners: [] },
-    memberships: { get: () => MEMBERSHIP },
-    requests: {
-      ask: async ({ value }: { value: { maxUses: number } }) => {
-        asked.push(value.maxUses)
-        if (refusal) throw StaticError.of(refusal)
-      },
-    },
-  }
-  const issued = new IssuedInvites(agent as never)
-  await issued.returnUse(id, false)
-  assert.deepEqual(asked, [2])
-  refusal = undefined
-  await issued.registerReturned()
-  await issued.registerReturned()
-  assert.deepEqual(asked, [2, 2], 'once more, and not again once it is known')
-  refusal = 'not_found'
+  let code: ErrorCode | undefined = 'rate_limited'
+  const { issued, ids, told } = returning([0], () => code)
+  const [id = ''] = ids
   await issued.returnUse(id, false)
   await issued.registerReturned()
-  assert.deepEqual(asked, [2, 2, 3])
-  refusal = undefined
-  // One is being registered while another one is returned: whoever returned it waits until the relay knows.
-  await Promise.all([issued.returnUse(id, false), issued.returnUse(id, false)])
-  assert.equal(asked.at(-1), 5)
+  code = undefined
+  await issued.registerReturned()
+  await issued.registerReturned()
+  const times = told.map(([, maxUses]) => maxUses)
+  assert.deepEqual(times, [6, 6, 6], 'and not again once it is known')
+  code = 'not_found'
+  await issued.returnUse(id, false)
+  await issued.registerReturned()
+  assert.equal(told.length, 4)
+})
+
+test('returned uses that the relay defers for ever keep no others back', async () => {
+  const { issued, ids, told } = returning(
+    Array.from({ length: 40 }, () => 1),
+    (id) => (ids.indexOf(id) < 35 ? 'rate_limited' : undefined),
+  )
+  await issued.registerReturned()
+  assert.equal(told.length, 16, 'it does not insist')
+  for (let tick = 0; tick < 2; tick++) await issued.registerReturned()
+  const known = new Set(told.map(([id]) => id))
+  assert.deepEqual(
+    ids.filter((id) => !known.has(id)),
+    [],
+  )
+})
+
+test('who returns a use waits for its own registration alone', async () => {
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  const { issued, ids, told } = returning([1, 0], (id) => (id === ids[0] ? promise : undefined))
+  const earlier = issued.registerReturned()
+  await issued.returnUse(ids[1] ?? '', false)
+  resolve(undefined)
+  await earlier
+  assert.deepEqual(told.at(-1), [ids[1], 6])
+})
+
+test('a return that the relay defers while it is told of an earlier one is registered, too', async () => {
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  let asked = 0
+  const { issued, ids, told } = returning([1], () => [promise, 'rate_limited' as const][asked++])
+  const earlier = issued.registerReturned()
+  await issued.returnUse(ids[0] ?? '', false)
+  resolve(undefined)
+  await earlier
+  await issued.registerReturned()
+  assert.deepEqual(told.at(-1), [ids[0], 7])
+  assert.equal(told.length, 3)
 })
 
 /** An agent that starts with these invites; `answer` says what the relay answers to a revocation. */

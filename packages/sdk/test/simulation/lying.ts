@@ -38,6 +38,7 @@ const PROPER: ReadonlySet<string> = new Set([
 /** The history of one seed. */
 export class LyingHistory {
   readonly #world: World
+  readonly #stretches: number
   readonly #cast: Cast
   readonly #liar: Liar
   readonly #plain: PlainLies
@@ -51,8 +52,10 @@ export class LyingHistory {
   /** Both logs were shown, or one that was taken back. */
   #hasForked = false
 
-  constructor(world: World) {
+  /** With no stretches, the relay tells plain lies only. */
+  constructor(world: World, stretches: number = STRETCHES) {
     this.#world = world
+    this.#stretches = stretches
     this.#cast = new Cast(world, {})
     const { network, people } = this.#cast
     // Otherwise it is mostly receipts that show a fork.
@@ -82,7 +85,7 @@ export class LyingHistory {
     await cast.found(PATIENCE_MS)
     await this.#drain()
     await cast.gather(() => this.#drain())
-    for (let stretch = 0; stretch < STRETCHES; stretch++) {
+    for (let stretch = 0; stretch < this.#stretches; stretch++) {
       // Honest at first, so that there is something to lie about.
       this.#liar.isLying = stretch > 0
       for (let step = 0; step < STEPS; step++) {
@@ -226,12 +229,12 @@ export class LyingHistory {
     await this.#drain()
     await this.#world.pass(SOON_MS)
     if (!lie.isTold()) return
-    this.#cast.count('plain lies')
+    this.#cast.count(lie.kind)
     if (isWell(victim)) this.#cast.wrong.push(`${victim.name} does not notice ${lie.about}`)
     this.#check()
   }
 
-  /** Somebody joins and leaves; then its request to join comes again. */
+  /** Somebody joins and leaves; then its request to join comes again, twice. */
   async #replay(person: Person | undefined): Promise<void> {
     const { owner } = this.#cast
     if (!person || !isWell(owner)) return
@@ -240,13 +243,20 @@ export class LyingHistory {
     await this.#cast.gather(() => this.#drain(), [person], { maxUses: 2, admit })
     if (!isWell(person)) return
     await this.#leave(person)
-    const lie = this.#plain.replay(person)
-    if (!lie) return
-    await this.#world.pass(POLL_MS)
-    if (!lie.isTold()) return
-    this.#cast.count('requests again')
-    if (this.#plain.isAdded(person)) this.#cast.wrong.push(`owner does not notice ${lie.about}`)
-    this.#check()
+    for (const when of ['at once', 'after a restart']) {
+      if (when === 'after a restart') {
+        owner.machine.kill(when)
+        await this.#cast.recover(PATIENCE_MS)
+        await this.#drain()
+      }
+      const lie = this.#plain.replay(person)
+      if (!lie) return
+      await this.#world.pass(POLL_MS)
+      if (!lie.isTold()) return
+      this.#cast.count(`${lie.kind}, by ${admit}, ${when}`)
+      if (this.#plain.isAdded(person)) this.#cast.wrong.push(`owner does not notice ${lie.about}`)
+      this.#check()
+    }
   }
 
   async #leave(person: Person): Promise<void> {

@@ -9,6 +9,7 @@ const LATER = 1000n
 
 /** A lie, for as long as it is told. */
 export interface PlainLie {
+  readonly kind: 'another entry' | 'another declaration' | 'a request again'
   readonly about: string
   /** Whether it was told. If not, it is not told any more. */
   isTold(): boolean
@@ -50,7 +51,11 @@ export class PlainLies {
       return { ...body, value: { ...body.value, requests: [...body.value.requests, again] } }
     })
     world.tell(`the relay tells the owner again that ${name} wants to join`)
-    return { about: `the last request of ${name} again`, isTold: () => !this.#liar.unchange(owner.name) }
+    return {
+      kind: 'a request again',
+      about: `the last request of ${name} again`,
+      isTold: () => !this.#liar.unchange(owner.name),
+    }
   }
 
   /** Whether the owner has tried to add somebody since its request came again. */
@@ -79,7 +84,7 @@ export class PlainLies {
     if (entry?.case !== 'deliverMessage') return undefined
     const { value } = entry
     this.#liar.tell(name, { ...entry, value: { ...value, messageId: flipped(value.messageId) } })
-    return { about: `another entry ${value.index}`, isTold: () => true }
+    return { kind: 'another entry', about: `another entry ${value.index}`, isTold: () => true }
   }
 
   /** The next commit of the owner, as if somebody else had said what it changes. */
@@ -93,7 +98,11 @@ export class PlainLies {
       return { ...body, value: { ...body.value, declaration: { ...declaration, signature } } }
     })
     this.#cast.do('owner rotates', owner, ({ client }) => client.channel(NAME).rotate())
-    return { about: 'a commit with the declaration of somebody else', isTold: () => !this.#liar.unchange(name) }
+    return {
+      kind: 'another declaration',
+      about: 'a commit with the declaration of somebody else',
+      isTold: () => !this.#liar.unchange(name),
+    }
   }
 }
 
