@@ -188,6 +188,8 @@ export class Cast {
       this.owner,
       async (manager) => {
         await manager.client.channel(NAME).addMember(person.agentId)
+        // It may be leaving at the same time.
+        if (person.busy > 1) person.isUnsure = true
         this.count('added')
       },
       person,

@@ -202,6 +202,10 @@ test('who leaves while others have noticed a fork is removed once they have acce
   await World.live(31, (world) => new Betrayal(world).run())
 })
 
+test('who is removed and added again while it leaves gets an offer: seed 497 with a traitor', async () => {
+  await World.live(497, (world) => new Betrayal(world).run())
+})
+
 test('who joins by two tokens and leaves at once is not added again by what it had asked before', async () => {
   await Scene.play(2, async (scene) => {
     const { owner, world } = scene

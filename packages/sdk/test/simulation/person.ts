@@ -46,7 +46,10 @@ export class Person {
   manager: StaticChannelManager | undefined
   /** Whether it is a member, as far as anybody can know without looking. */
   isIn: boolean | undefined = false
-  /** Whoever added or removed it has died meanwhile, since the last quiet moment: that may have been done, or not. */
+  /**
+   * Since the last quiet moment, it was added while it did something else, or whoever added or removed it has died
+   * meanwhile: that may have been done, or not.
+   */
   isUnsure = false
   isStopping = false
   /** What its receipts tell. */
