@@ -81,8 +81,8 @@ export interface QuicConnection {
 /**
  * Connects to the first address of a host that answers.
  *
- * @throws {StaticError} `connection_error` with the reason in its message; `invalid_request` if the server name is not
- *   a DNS name
+ * @throws {StaticError} `connection_error` with the reason in its message; `unavailable` if the relay has no room for
+ *   it; `invalid_request` if the server name is not a DNS name
  */
 export function connectQuic(target: QuicTarget): Promise<QuicConnection> {
   const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = target
@@ -94,7 +94,7 @@ export function connectQuic(target: QuicTarget): Promise<QuicConnection> {
 /**
  * Connects to one address. Threads other than the main one need a `shield` that runs it there.
  *
- * @throws {StaticError} `connection_error` with the reason in its message
+ * @throws {StaticError} `connection_error` with the reason in its message; `unavailable` if the relay has no room for it
  */
 export async function dialQuic(
   address: string,

@@ -44,9 +44,11 @@ export interface FailedConnection {
 }
 
 /** The error of a connection that failed. Probes the port if the library has no reason. */
-export async function connectFailure(failed: FailedConnection): Promise<ConnectionError> {
+export async function connectFailure(failed: FailedConnection): Promise<StaticError> {
   const { address, port, serverName, closeCode = 0, shown, cause } = failed
   const place = placeOf(address, port)
+  // A busy thread may hear that a connection is open and closed at once.
+  if (closeCode === QUIC_FULL) return fullPort()
   if (closeCode >= ALERT && closeCode < 2 * ALERT) {
     const alert = closeCode - ALERT
     if (alert === NO_APPLICATION_PROTOCOL) {
@@ -89,11 +91,7 @@ export async function isRefused(address: string, port: number): Promise<boolean>
 
 /** Why an open connection was closed; undefined if it was closed without a reason. */
 export function closeReason(code: number, reason: string, shown: boolean): StaticError | undefined {
-  if (code === QUIC_FULL) {
-    const text =
-      'This QUIC port of the relay accepts no more connections now. Retry later, or use gRPC: an https endpoint.'
-    return StaticError.of('unavailable', text, { retryAfter: FULL_RETRY_S })
-  }
+  if (code === QUIC_FULL) return fullPort()
   if (shown && code >= ALERT && code < 2 * ALERT) {
     const alert = code - ALERT
     const what = SHOWN[alert] ?? `was refused (TLS alert ${alert})`
@@ -102,6 +100,12 @@ export function closeReason(code: number, reason: string, shown: boolean): Stati
   if (code === 0 && reason === '') return undefined
   const why = reason === '' ? `code ${code}.` : peerSentence(reason)
   return new ConnectionError('closed', `The connection to the relay was closed: ${why}`)
+}
+
+function fullPort(): StaticError {
+  const text =
+    'This QUIC port of the relay accepts no more connections now. Retry later, or use gRPC: an https endpoint.'
+  return StaticError.of('unavailable', text, { retryAfter: FULL_RETRY_S })
 }
 
 /** Sends an empty Initial packet: a QUIC server that validates addresses responds with a Retry. */

@@ -154,10 +154,14 @@ void test('an endpoint takes a tenth more than its sessions, and closes others a
   const agents = await Promise.all(dialled)
   const limit = ['127.0.0.1', { limit: 'quicPerEndpoint', value: 10 }]
   assert.deepEqual(full, [limit])
-  const more = await connectQuic(relay.target())
-  await more.closed
-  assert.throws(
-    () => more.openStream({ data: () => {}, closed: () => {} }),
+  // It is open for a moment first, or is told at once, if this thread is busy.
+  const attempt = async (): Promise<void> => {
+    const more = await connectQuic(relay.target())
+    await more.closed
+    more.openStream({ data: () => {}, closed: () => {} })
+  }
+  await assert.rejects(
+    attempt(),
     (error) =>
       error instanceof StaticError && error.code === 'unavailable' && /no more connections/.test(error.message),
   )
