@@ -102,3 +102,9 @@ void test('what cannot be checked is skipped, not ok', async () => {
     .map((line) => line.split(/ {2,}/)[1])
   assert.deepEqual(checks, ['clock', 'certificate', 'API key'])
 })
+
+void test('a wrong setting of this machine is named, and starting a server is not suggested', async () => {
+  const tom = new Person(workspace, 'tom', { ...whereabouts(workspace, server), STATIC_GRPC_PORT: 'abc' })
+  const found = await findings(tom, '--api-url $API --ca $CA --relay $RELAY')
+  assert.deepEqual(found['relay'], [false, "`grpcPort` is 'abc'. It must be an integer from 1 to 65535."])
+})

@@ -89,7 +89,9 @@ async function reachNode(endpoint: string, { apiUrl, givenCa }: AccountSettings,
   } catch (error) {
     // The relay responds, but does not admit guests.
     if (error instanceof AuthError) return ok('relay', `${endpoint} responds`)
-    const { message } = StaticError.from(error)
+    const { code, message } = StaticError.from(error)
+    // A setting of this machine is wrong.
+    if (code === 'invalid_request') return fix('relay', message)
     const other = await reach({ fallback: true }).then(
       () => true,
       () => false,

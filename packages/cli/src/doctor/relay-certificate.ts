@@ -10,7 +10,7 @@ import type { CheckedNode } from './network.ts'
 
 const CHECK = 'relay certificate'
 const GRPC_PORT = 5000
-const UNKNOWN = 'tells its gRPC port only to agents that it admits. Set STATIC_GRPC_PORT to check it.'
+const PORT_UNTOLD = 'tells its gRPC port only to agents that it admits. Set STATIC_GRPC_PORT to check it.'
 const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
@@ -32,7 +32,8 @@ export async function checkRelayCertificate(
   for (const [index, { host, port }] of relay.addresses.entries()) {
     const { finding, grpcPort } = nodes[index] ?? {}
     const known = relay.way === 'grpc' ? port : Number.isNaN(given) ? grpcPort : given
-    if (known === undefined && finding?.ok === true) findings.push(skipped(CHECK, `not checked: ${host} ${UNKNOWN}`))
+    if (known === undefined && finding?.ok === true)
+      findings.push(skipped(CHECK, `not checked: ${host} ${PORT_UNTOLD}`))
     else findings.push(...(await check(host, known ?? GRPC_PORT, relay.serverName, { ca, now })))
   }
   return findings
