@@ -154,7 +154,7 @@ void test('an endpoint takes a tenth more than its sessions, and closes others a
   const agents = await Promise.all(dialled)
   const limit = ['127.0.0.1', { limit: 'quicPerEndpoint', value: 10 }]
   assert.deepEqual(full, [limit])
-  // It is open for a moment first, or is told at once, if this thread is busy.
+  // The connection is open for a moment; a busy thread sees it closed before that.
   const attempt = async (): Promise<void> => {
     const more = await connectQuic(relay.target())
     await more.closed

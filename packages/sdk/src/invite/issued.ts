@@ -262,7 +262,7 @@ export class IssuedInvites {
       let deferred = 0
       for (const id of due) {
         this.#deferred.delete(id)
-        if (!(await this.#isDeferredAgain(id))) continue
+        if ((await this.#registerAgain(id)) === 'done') continue
         // Behind the others.
         this.#deferred.add(id)
         if (++deferred >= MOST_DEFERRED) return
@@ -272,12 +272,13 @@ export class IssuedInvites {
     }
   }
 
-  async #isDeferredAgain(id: string): Promise<boolean> {
+  async #registerAgain(id: string): Promise<'done' | 'deferred'> {
     await this.#agent.context.journal.written()
     const record = this.#invites.get(id)?.record
-    if (!record || !this.isAlive(record)) return false
+    if (!record || !this.isAlive(record)) return 'done'
     const outcome = await this.#agent.requests.outcome(registrationOf(record))
-    return outcome.type === 'refused' && refusalError(outcome.error).retryable && this.#invites.has(id)
+    const isDeferred = outcome.type === 'refused' && refusalError(outcome.error).retryable
+    return isDeferred && this.#invites.has(id) ? 'deferred' : 'done'
   }
 
   /** Members count the uses of an invite that they may use; this agent is one of them. */

@@ -1,4 +1,4 @@
-/** The lies that an agent must notice at once: each kind is told, and noticed, by whatever else the simulation plays. */
+/** The lies that an agent must notice at once. Each kind is told here, whichever of them the simulation's seeds tell. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { World } from '@static/testkit/world'
