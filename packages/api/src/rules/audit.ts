@@ -20,6 +20,7 @@ export class Audit {
   readonly #addresses: boolean
   readonly #now: Clock
   #failures = new Map<string, AuditEntry & { count: number }>()
+  #last: Promise<void> = Promise.resolve()
 
   /** `addresses`: record the client's address. */
   constructor(store: AuditStore, addresses: boolean, now: Clock) {
@@ -43,8 +44,14 @@ export class Audit {
     else if (this.#failures.size < MAX_PENDING) this.#failures.set(name, { ...entry, count: 1 })
   }
 
-  /** Writes the failed sign-ins. */
-  async flush(): Promise<void> {
+  /** Writes the failed sign-ins. One write after the other: when it resolves, all that were counted before are written. */
+  flush(): Promise<void> {
+    const written = this.#last.then(() => this.#write())
+    this.#last = written.catch(() => {})
+    return written
+  }
+
+  async #write(): Promise<void> {
     if (this.#failures.size === 0) return
     const failures = this.#failures
     this.#failures = new Map()

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import type { AuditedEvent } from '@static/protocol'
 import { Admin, openStore } from '../../src/index.ts'
-import type { Store } from '../../src/ports.ts'
+import type { AuditStore, Store } from '../../src/ports.ts'
+import { Audit } from '../../src/rules/audit.ts'
 import { assertProblem, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 const HOUR = 3600_000
@@ -124,6 +126,29 @@ onEachEngine('audit log', (engine) => {
     const other = { accountId: '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4', at: 1, actor: 'user', event: 'sign_in' } as const
     await store.audit.add([other])
     assert.deepEqual(await store.audit.list(other.accountId, undefined, 10), [])
+  })
+
+  test('who reads the log while failed sign-ins are being written sees them', async () => {
+    const { id } = await bench.signUp()
+    const caller = { accountId: id, plan: 'free', mode: 'live', credential: { by: 'key', id } } as const
+    const { promise: hold, resolve: release } = Promise.withResolvers<void>()
+    const held: AuditStore = {
+      add: async (entries) => {
+        await hold
+        await store.audit.add(entries)
+      },
+      list: (...query) => store.audit.list(...query),
+    }
+    const audit = new Audit(held, false, () => bench.clock.now)
+    bench.clock.now++
+    audit.failed(id, { address: '127.0.0.1', rates: [] })
+    const flushed = audit.flush()
+    const read = audit.own(caller, undefined, 1)
+    // The read has come as far as it can.
+    await setImmediate()
+    release()
+    assert.deepEqual(told((await read).events), ['user sign_in_failed'])
+    await flushed
   })
 
   test('many events of one kind push out only the oldest of that kind, and nothing stays longer than 90 days', async () => {
