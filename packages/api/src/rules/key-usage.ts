@@ -8,6 +8,8 @@ import { monthOf } from './calendar.ts'
 const WRITE_EVERY = 60_000
 /** With more pending keys than this, the buffer is flushed immediately. */
 const MAX_PENDING = 10_000
+/** With a write during each of this many reads, the count may be inexact. */
+const MOST_READS = 3
 
 /** Token exchanges of one key in one month. */
 type Exchanges = Meter & { readonly keyId: string; count: number }
@@ -59,6 +61,16 @@ export class KeyUsageBuffer {
   /** The same of one key. */
   pendingExchangesOf(keyId: string, period: number): number {
     return this.#exchanges.get(nameOf(keyId, period))?.count ?? 0
+  }
+
+  /** What a query finds while nothing is being written: with what is pending, it has every exchange once. */
+  async betweenWrites<T>(query: () => Promise<T>): Promise<T> {
+    for (let reads = 1; ; reads++) {
+      const last = this.#last
+      await last
+      const found = await query()
+      if (last === this.#last || reads === MOST_READS) return found
+    }
   }
 
   /** Writes what is due: key uses whose last write was at least a minute ago, and all token exchanges. */

@@ -114,7 +114,7 @@ export class Keys {
 
   /** The active keys that the caller may see, newest first. */
   async list(caller: Caller): Promise<ListedKey[]> {
-    const records = await this.#store.keys.list(caller.accountId, modesOf(caller))
+    const records = await this.#keyUsage.betweenWrites(() => this.#store.keys.list(caller.accountId, modesOf(caller)))
     const { start } = monthOf(this.#now())
     return records.map(({ id, prefix, name, mode, createdAt, lastUsedAt, ...counted }) => ({
       id,

@@ -31,7 +31,7 @@ export class Usages {
     const meter = { accountId: caller.accountId, mode: caller.mode, period: start }
     await this.#leases.sweep(meter)
     const listed = Array.from({ length: days }, (_, at) => dayOf(now - (days - 1 - at) * DAY))
-    const found = await this.#store.read(meter, listed[0] ?? dayOf(now))
+    const found = await this.#keyUsage.betweenWrites(() => this.#store.read(meter, listed[0] ?? dayOf(now)))
     const limit = limitOf(this.#quota, caller.plan, caller.mode)
     return {
       account_id: caller.accountId,

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { openStore } from '../../src/index.ts'
+import type { UsageStore } from '../../src/ports.ts'
+import { KeyUsageBuffer } from '../../src/rules/key-usage.ts'
+import { Usages } from '../../src/rules/usage.ts'
 import { assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
 
 const CREDENTIAL = 'the relay credential of this test'
@@ -46,6 +50,27 @@ onEachEngine('usage and quota leases', (engine) => {
       assertProblem(await bench.call('GET', `/v1/usage${query}`, { key: first.key }), 400, 'invalid_request')
     }
     assert.equal((await usage(first.key, '?days=366')).daily.length, 366)
+  })
+
+  test('token exchanges that are written while the usage is read count once', async () => {
+    const { id: accountId, api_key: first } = await bench.signUp()
+    const caller = { accountId, plan: 'free', mode: 'live', credential: { by: 'key', id: first.id } } as const
+    const { leases, settings } = bench.api.service
+    const now = (): number => bench.clock.now
+    const store = await openStore(bench.database)
+    const buffer = new KeyUsageBuffer(store.keys, store.usage, now)
+    const overtaken: UsageStore = {
+      ...store.usage,
+      read: async (...query) => {
+        const found = await store.usage.read(...query)
+        await buffer.flush()
+        return found
+      },
+    }
+    buffer.recordExchange({ id: first.id, accountId, mode: 'live' })
+    const usages = new Usages(overtaken, leases, buffer, settings.quota, now)
+    assert.equal((await usages.read(caller, 1)).token_exchanges, 1)
+    await store.close()
   })
 
   test('a lease reserves quota, a settlement records usage, and the rest is returned', async () => {
