@@ -1,8 +1,8 @@
 /** Bad input gets the right refusal, or a closed connection, and a parallel client does not notice. */
 import assert from 'node:assert/strict'
-import { after, afterEach, beforeEach, describe, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import type { Problem } from '@static/protocol'
-import { type Bystander, startBystander } from '../support/bystander.ts'
+import { startBystander } from '../support/bystander.ts'
 import { type Call, makeClient } from '@static/testkit/server/client'
 import { PASSWORD, signUp } from '@static/testkit/server/accounts'
 import { exchange, type Heard, type Line, openTcp, openTls } from '../support/raw.ts'
@@ -24,14 +24,9 @@ const { url } = server
 const client = makeClient(url, ca)
 const owner = await signUp(client)
 const { key } = owner.api_key
-let bystander: Bystander
-beforeEach(() => {
-  bystander = startBystander(url, ca, { path: '/v1/keys', key })
-})
-afterEach(async () => {
-  await bystander.stop()
-})
+const bystander = startBystander(url, ca, { path: '/v1/keys', key })
 after(async () => {
+  await bystander.stop()
   client.close()
   await server.end('SIGKILL')
   workspace[Symbol.dispose]()

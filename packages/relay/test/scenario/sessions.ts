@@ -19,7 +19,7 @@ export function sessionScenarios(way: Way, options: () => Promise<StageOptions> 
     before(async () => {
       stage = await Stage.open(way, {
         ...(await options()),
-        settings: { guestLimit: 3, session: { pingMs: 1000, pongMs: 1000, graceMs: 1 } },
+        settings: { guestLimit: 3, session: { pingMs: 1000, pongMs: 10_000, graceMs: 1 } },
       })
     })
     after(() => stage.close())

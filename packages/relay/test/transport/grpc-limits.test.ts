@@ -186,7 +186,7 @@ test('a client that keeps sending HTTP/1.1 requests without waiting for response
 })
 
 test('connections without a stream are closed in time, those with one stay open', async () => {
-  await using bench = await startGrpcBench({ limits: { idleMs: 500 } })
+  await using bench = await startGrpcBench({ limits: { idleMs: 1500 } })
   const left = once((await bench.connect()).session, 'close')
   const busy = await bench.connect()
   busy.openSession({ data: () => {}, closed: () => {} })
@@ -201,7 +201,7 @@ test('connections without a stream are closed in time, those with one stay open'
 })
 
 test('a connection without a reader uses little memory, and not for long', async () => {
-  await using bench = await startGrpcBench({ limits: { connections: 1, idleMs: 500, closeMs: 50 } })
+  await using bench = await startGrpcBench({ limits: { connections: 1, idleMs: 3000, closeMs: 50 } })
   const upstreams: Socket[] = []
   const proxy = createServer((socket) => {
     const upstream = connectTcp(bench.transport.port, '127.0.0.1')
@@ -234,7 +234,7 @@ test('a connection without a reader uses little memory, and not for long', async
 })
 
 test('missing handshakes, settings and headers time out', async () => {
-  await using bench = await startGrpcBench({ limits: { headersMs: 500 } })
+  await using bench = await startGrpcBench({ limits: { headersMs: 3000 } })
   // However it ends, and also before the next one is there.
   const closeOf = (socket: Socket): Promise<unknown> =>
     new Promise((resolve) => socket.on('error', () => {}).once('close', resolve))
