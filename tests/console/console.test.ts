@@ -42,6 +42,8 @@ after(async () => {
 const button = (page: Page, name: string | RegExp): ReturnType<Page['getByRole']> => page.getByRole('button', { name })
 const heading = (page: Page, name: string): ReturnType<Page['getByRole']> =>
   page.getByRole('heading', { name, exact: true })
+/** A dialog that was closed has no role anymore, but the page only hears of it a moment later, and then removes it. */
+const dialogIsGone = (page: Page): Promise<void> => page.locator('dialog').waitFor({ state: 'detached' })
 
 async function signIn(page: Page, email: string, password: string = PASSWORD): Promise<void> {
   await page.getByLabel('E-mail address').fill(email)
@@ -66,7 +68,7 @@ async function createKey(page: Page, name: string): Promise<string> {
   await button(page, 'Create key').click()
   const shown = await page.getByRole('dialog').innerText()
   await button(page, 'I have saved it').click()
-  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  await dialogIsGone(page)
   return shown
 }
 
@@ -122,7 +124,7 @@ test('a key is created, used, and revoked only after a confirmation', async () =
 
   await row.getByRole('button').click()
   await button(page, 'Cancel').click()
-  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  await dialogIsGone(page)
   await client.json(200, { path: '/v1/keys', key })
   await row.getByRole('button').click()
   await button(page, 'Revoke key').click()
@@ -353,7 +355,7 @@ test('everything works with the keyboard, and the focus is where one expects it'
   await page.getByRole('dialog').waitFor()
   assert.equal(await focused(), 'Cancel')
   await page.keyboard.press('Escape')
-  await page.getByRole('dialog').waitFor({ state: 'detached' })
+  await dialogIsGone(page)
   assert.ok(await revoke.evaluate((element) => element.matches(':focus')))
   await page.keyboard.press('Enter')
   await page.getByRole('dialog').waitFor()
