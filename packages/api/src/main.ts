@@ -132,7 +132,10 @@ export async function startApi(options: ApiOptions): Promise<Api> {
 /** Opens the database and creates the rules over it. */
 async function openRules(options: ApiOptions, settings: Settings, log: Logger): Promise<Service> {
   const damage = new DamageLog(log)
-  const store = await openStore(options.database, (error) => damage.note(error))
+  const store = await openStore(options.database, {
+    report: (error) => damage.note(error),
+    waitSeconds: settings.databaseWaitSeconds,
+  })
   const repeats = new RepeatLog(() => performance.now())
   const onError = (err: unknown): void => {
     if (isDamage(err)) return damage.note(err as Error)

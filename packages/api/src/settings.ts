@@ -50,6 +50,8 @@ export interface Settings {
     readonly shutdownSeconds: number
   }
   readonly cachedKeys: number
+  /** How long a request waits for a connection to PostgreSQL before it is refused. */
+  readonly databaseWaitSeconds: number
 }
 
 /** Argon2 takes a core for each run, and the thread that answers everyone needs one, too. */
@@ -85,6 +87,7 @@ export const DEFAULT_SETTINGS: Settings = {
     shutdownSeconds: 10,
   },
   cachedKeys: 100_000,
+  databaseWaitSeconds: 3,
 }
 
 /** Overrides the defaults with the operator's values. Throws `invalid_request` naming the first invalid one. */

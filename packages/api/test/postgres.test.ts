@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { mock, test } from 'node:test'
 import { parsePostgresUrl } from '@static/node/postgres-address'
 import { quietPort } from '@static/testkit/ports'
 import { statementName } from '../src/db/postgres.ts'
@@ -55,7 +57,8 @@ for (const [what, url, message] of [
 test('a PgBouncer gets no settings of a session, and nobody needs to guess what is wrong without pgbouncer=true', async () => {
   const address = parsePostgresUrl('postgres://static@localhost/static')
   const settings = ['statement_timeout', 'idle_in_transaction_session_timeout', 'options', 'lock_timeout']
-  const sent = (pooled: boolean): string[] => settings.filter((name) => name in poolOptions(address, pooled))
+  const sent = (pooled: boolean): string[] =>
+    settings.filter((name) => name in poolOptions(address, { pooled, waitSeconds: 3 }))
   assert.deepEqual(sent(false), ['statement_timeout', 'idle_in_transaction_session_timeout'])
   assert.deepEqual(sent(true), [])
   await assert.rejects(
@@ -64,6 +67,28 @@ test('a PgBouncer gets no settings of a session, and nobody needs to guess what 
   )
   const refusal = Object.assign(new Error('unsupported startup parameter: statement_timeout'), { code: '08P01' })
   assert.match(openingError(refusal, 'The database').message, /is behind a PgBouncer\. Add pgbouncer=true to its URL\./)
+})
+
+test('a database that does not answer is unavailable after the time that is set', async (t) => {
+  const silent = createServer().listen(0, '127.0.0.1')
+  t.after(() => silent.close())
+  await once(silent, 'listening')
+  mock.timers.enable({ apis: ['setTimeout'] })
+  t.after(() => mock.timers.reset())
+  const { port } = silent.address() as AddressInfo
+  let error: unknown
+  const opening = openStore(`postgres://static@127.0.0.1:${port}/static`, { waitSeconds: 60 }).then(
+    () => assert.fail('Nobody answered.'),
+    (found: unknown) => (error = found),
+  )
+  await once(silent, 'connection')
+  mock.timers.tick(59_999)
+  // The driver needs a few turns from its timer to its error.
+  for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate)
+  assert.equal(error, undefined)
+  mock.timers.tick(1)
+  await opening
+  assert.match(String(error), /The database cannot be reached/)
 })
 
 test('the first host that answers is used; the API works without prepared statements, too', async (t) => {

@@ -45,7 +45,7 @@ test(
       mkdirSync(image, { mode: 0o700 })
       disk.cut(() => random() < share)((path) => join(image, path.slice(directory.length)))
       const damage: Error[] = []
-      const store = await openStore(join(image, 'api.sqlite'), (error) => damage.push(error)).catch(
+      const store = await openStore(join(image, 'api.sqlite'), { report: (error) => damage.push(error) }).catch(
         (cause: unknown) => {
           throw new Error(`The API does not open ${place}`, { cause })
         },

@@ -9,8 +9,19 @@ const INT8 = 20
 const MAX_LIFE_SECONDS = 60
 const READ_ONLY = '25006'
 
+/** How a pool connects. */
+export interface PoolSettings {
+  /** Whether a PgBouncer in transaction mode is between. */
+  readonly pooled: boolean
+  /** How long a request waits for a connection. */
+  readonly waitSeconds: number
+}
+
 /** What the driver needs to know, except the host. */
-export function poolOptions({ user, password, database, ssl }: PostgresAddress, pooled: boolean): pg.PoolConfig {
+export function poolOptions(
+  { user, password, database, ssl }: PostgresAddress,
+  { pooled, waitSeconds }: PoolSettings,
+): pg.PoolConfig {
   const types = new pg.TypeOverrides()
   types.setTypeParser(INT8, Number)
   // A pooler in transaction mode hands out sessions of the server that other clients use, too: it refuses settings of
@@ -23,7 +34,7 @@ export function poolOptions({ user, password, database, ssl }: PostgresAddress, 
     ssl,
     types,
     max: 10,
-    connectionTimeoutMillis: 3_000,
+    connectionTimeoutMillis: waitSeconds * 1000,
     // If the network drops packets silently, no response ever arrives: the client needs its own timeout.
     query_timeout: 12_000,
     keepAliveInitialDelayMillis: 10_000,
@@ -40,10 +51,10 @@ export class PrimaryPool {
   readonly #hosts: readonly PostgresHost[]
   #current = 0
 
-  constructor(address: PostgresAddress, pooled: boolean) {
+  constructor(address: PostgresAddress, settings: PoolSettings) {
     this.#hosts = address.hosts
     const many = this.#hosts.length > 1 ? { maxLifetimeSeconds: MAX_LIFE_SECONDS, verify: refuseStandby } : {}
-    this.#pool = new pg.Pool({ ...poolOptions(address, pooled), ...this.#hosts[0], ...many })
+    this.#pool = new pg.Pool({ ...poolOptions(address, settings), ...this.#hosts[0], ...many })
     // A broken connection (the server restarts) emits an error event, which would end the process without a listener:
     // idle connections through the pool, busy ones directly. The current query rejects, and the next one reconnects.
     this.#pool.on('error', () => {})

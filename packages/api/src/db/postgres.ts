@@ -11,7 +11,7 @@ import type { Schema } from './schema.ts'
 const POOLED = 'pgbouncer'
 
 /** Opens a database by its URL (`parsePostgresUrl`); `pgbouncer=true` if a PgBouncer in transaction mode is between. */
-export function openPostgres(url: string): Engine {
+export function openPostgres(url: string, waitSeconds: number): Engine {
   const address = parsePostgresUrl(url, [POOLED])
   const value = address.parameters.get(POOLED) ?? 'false'
   if (value !== 'true' && value !== 'false') {
@@ -21,7 +21,7 @@ export function openPostgres(url: string): Engine {
     )
   }
   const pooled = value === 'true'
-  const pool = new PrimaryPool(address, pooled)
+  const pool = new PrimaryPool(address, { pooled, waitSeconds })
   const db = new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) })
   return {
     db,

@@ -2,6 +2,7 @@
 import { Migrator } from 'kysely/migration'
 import { isPostgresUrl } from '@static/node/postgres-address'
 import type { Store } from '../ports.ts'
+import { DEFAULT_SETTINGS } from '../settings.ts'
 import { accountStore } from './accounts.ts'
 import { auditStore } from './audit.ts'
 import type { DamageReport } from './checksums.ts'
@@ -28,12 +29,15 @@ const LEASE_LIFE = 7 * DAY
  * Opens `postgres://…` or a SQLite file path and migrates it. Throws `unavailable` if the database cannot be reached
  * or trusted, `store_corrupt` if a file is not a database.
  */
-export async function openEngine(database: string): Promise<Engine> {
+export async function openEngine(
+  database: string,
+  waitSeconds: number = DEFAULT_SETTINGS.databaseWaitSeconds,
+): Promise<Engine> {
   const remote = isPostgresUrl(database)
   let engine: Engine
   try {
     // Its library is loaded only by those who use it.
-    engine = remote ? (await import('./postgres.ts')).openPostgres(database) : openSqlite(database)
+    engine = remote ? (await import('./postgres.ts')).openPostgres(database, waitSeconds) : openSqlite(database)
   } catch (error) {
     throw openingError(error, remote ? 'The database' : database)
   }
@@ -47,12 +51,18 @@ export async function openEngine(database: string): Promise<Engine> {
   return engine
 }
 
-/**
- * Opens a database and creates the stores. `report` gets damaged rows that were left out so that everything else goes
- * on. Throws like `openEngine`.
- */
-export async function openStore(database: string, report: DamageReport = () => undefined): Promise<Store> {
-  const engine = await openEngine(database)
+/** How a store is used. */
+export interface StoreOptions {
+  /** Gets damaged rows that were left out so that everything else goes on. */
+  readonly report?: DamageReport
+  /** See `Settings.databaseWaitSeconds`. */
+  readonly waitSeconds?: number
+}
+
+/** Opens a database and creates the stores. Throws like `openEngine`. */
+export async function openStore(database: string, options: StoreOptions = {}): Promise<Store> {
+  const { report = () => undefined, waitSeconds } = options
+  const engine = await openEngine(database, waitSeconds)
   const { db } = engine
   return {
     accounts: accountStore(db, report),

@@ -46,13 +46,7 @@ onEachEngine('accounts', (engine) => {
 
   test('two concurrent sign-ups with one address create exactly one account', async () => {
     const body = { email: 'race@example.com', password: 'a fine password' }
-    const signUp = async (): Promise<number> => {
-      for (let tries = 1; ; tries++) {
-        const { status } = await bench.call('POST', '/v1/accounts', { body })
-        // A busy machine may need longer than the 3 seconds that a request waits for a connection to the database.
-        if (status !== 503 || tries === 20) return status
-      }
-    }
+    const signUp = async (): Promise<number> => (await bench.call('POST', '/v1/accounts', { body })).status
     const answers = await Promise.all(Array.from({ length: 8 }, signUp))
     assert.deepEqual(answers.sort(), [201, 409, 409, 409, 409, 409, 409, 409])
   })
