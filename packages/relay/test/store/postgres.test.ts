@@ -187,6 +187,25 @@ test('the server ends the transaction of a node that is cut off, and no call wai
   assert.deepEqual(await session.rows(statement(`SELECT ${asked}`)), [['5s', '2s', '10s', '10000', 'on']])
 })
 
+test('a node whose clock is wrong is refused, and one that stood still while it was answered is not', async (t) => {
+  const scratch = await emptyScratch()
+  const now = Date.now
+  let ahead = 60_000
+  t.mock.method(Date, 'now', () => now() + ahead)
+  await assert.rejects(open(t, scratch), refusal('invalid_request', /^The clock of PostgreSQL is -[56]\d\.\d s ahead/))
+  ahead = 0
+  const rows = Reflect.get(Session.prototype, 'rows')
+  t.mock.method(Session.prototype, 'rows', async function (this: Session, ...words: Parameters<Session['rows']>) {
+    const answer = await rows.apply(this, words)
+    // Until the answer has been read.
+    if (words[0].text.includes('clock_timestamp')) ahead = 5000
+    setImmediate(() => (ahead = 0))
+    return answer
+  })
+  const store = await open(t, scratch)
+  assert.equal(store.healthy(), true)
+})
+
 test('a node whose clock jumps deletes and forgets nothing, and a day whose ids were dropped is created again', async (t) => {
   const scratch = await emptyScratch()
   const store = await open(t, scratch)
