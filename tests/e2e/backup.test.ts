@@ -15,7 +15,7 @@ import { makeWorkspace } from '@static/testkit/server/workspace'
 const workspace = await makeWorkspace()
 after(() => workspace[Symbol.dispose]())
 const NAME = 'acme/backup/talk'
-const SECONDS = 30
+const SECONDS = 240
 const port = await quietPort()
 const relay = { grpcPort: await quietPort(), quicPort: await quietPort() }
 

@@ -15,7 +15,7 @@ import { type Server, startServer } from '@static/testkit/server'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
 
 const NAME = 'acme/e2e/links'
-const SECONDS = 30
+const SECONDS = 240
 
 let workspace: Workspace
 let server: Server

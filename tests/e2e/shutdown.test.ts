@@ -91,7 +91,8 @@ describe('asked to stop', () => {
   })
 
   test('a second signal exits at once, with exit code 1', async () => {
-    await using server = await startServer({ workspace, dataDir: workspace.directory('twice'), settings: QUICK })
+    const settings = { ...QUICK, http: { shutdownSeconds: 300 } }
+    await using server = await startServer({ workspace, dataDir: workspace.directory('twice'), settings })
     using slow = await openTls(server.url, workspace.ca)
     slow.send('POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{')
     using probe = makeClient(server.url, workspace.ca)

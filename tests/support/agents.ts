@@ -53,7 +53,7 @@ export async function receive(agent: Agent, count: number): Promise<bigint[]> {
   return indexes
 }
 
-/** Retries until it succeeds: for servers that restart, which no event announces. */
+/** Retries until it succeeds: for servers that restart and commands that give up, which no event announces. */
 export async function eventually<Value>(attempt: () => Promise<Value>, tries = 1200): Promise<Value> {
   for (let left = tries; ; left--) {
     try {

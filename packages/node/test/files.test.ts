@@ -71,7 +71,7 @@ void test('a private file can be read only by its owner, a public one written on
   assert.throws(() => readPublicFile(file), { code: 'store_permissions', message: /writable .* `chmod 644 / })
 })
 
-void test('anything but a regular file is refused without hanging', { timeout: 10_000 }, async (t) => {
+void test('anything but a regular file is refused without hanging', { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t)
   mkdirSync(join(directory, 'folder'), { mode: 0o700 })
   await promisify(execFile)('mkfifo', ['-m', '600', join(directory, 'fifo')])

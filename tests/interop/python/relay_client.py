@@ -109,7 +109,7 @@ class Relay:
     def health(self, service=""):
         path, request, response = self.schema.method(f"{HEALTH}.Health", "Check")
         check = self.channel.unary_unary(path, request.SerializeToString, response.FromString)
-        return check(request(service=service), timeout=10).status
+        return check(request(service=service), timeout=60).status
 
     def call(self, method, **fields):
         """Any unary call; raises Refused. A newer token is taken up."""
@@ -128,7 +128,7 @@ class Relay:
         """The pushes, one after the other."""
         path, request, response = self.schema.method(f"{RELAY}.Relay", "Subscribe")
         stream = self.channel.unary_stream(path, request.SerializeToString, response.FromString)
-        return stream(request(**fields), timeout=10, metadata=self._metadata())
+        return stream(request(**fields), timeout=300, metadata=self._metadata())
 
     def open(self, key, jwt=""):
         """Gets a session token for unary calls."""
@@ -181,7 +181,7 @@ class Session:
         path, self._cell, answer = relay.schema.method(f"{RELAY}.Relay", "Session")
         self._outgoing = queue.SimpleQueue()
         stream = relay.channel.stream_stream(path, self._cell.SerializeToString, answer.FromString)
-        self._incoming = stream(iter(self._outgoing.get, None), timeout=30)
+        self._incoming = stream(iter(self._outgoing.get, None), timeout=300)
         self._next_id = 1
         self.pushes = []
 

@@ -62,7 +62,8 @@ const wiresOf = {
 describe('a crowd', () => {
   for (const by of BOTH) {
     test(`${SESSIONS} idle sessions over ${by === 'quic' ? 'QUIC, through a proxy' : 'gRPC'}`, async (t) => {
-      const scene = await Scene.open({ streams: { openingsBurst: 10_000 } })
+      const session = { openMs: 60_000, pongMs: 60_000 }
+      const scene = await Scene.open({ streams: { openingsBurst: 10_000 }, session })
       t.after(() => scene.close())
       await scene.pair.exchanges(100)
       const before = await scene.relay.rss('collect')

@@ -13,7 +13,7 @@ import type { Bus, News } from '../../src/ports.ts'
 const RELAY_ID = new Uint8Array(32).fill(1)
 const KEY = new Uint8Array(32).fill(2)
 const CHANNEL = 'c'.repeat(32)
-const TIMEOUT = { timeout: 60_000 }
+const TIMEOUT = { timeout: 300_000 }
 /** Before the pings of the library notice that nobody answers. */
 const LATE_MS = 9000
 

@@ -148,7 +148,7 @@ const CALL_FORMS: Record<string, Form> = {
 }
 
 for (const [form, [headers, body]] of Object.entries(CALL_FORMS)) {
-  test(`answers that are not read are few for each address: ${form}`, { timeout: 30_000 }, async () => {
+  test(`answers that are not read are few for each address: ${form}`, { timeout: 300_000 }, async () => {
     await using bench = await benchOfChallenges()
     refuseSubscriptions(bench)
     using deaf = await deafConnection(bench)
@@ -168,7 +168,7 @@ for (const [form, [headers, body]] of Object.entries(CALL_FORMS)) {
   })
 }
 
-test('refusals of native subscriptions that are not read are few for each address', { timeout: 30_000 }, async () => {
+test('refusals of native subscriptions that are not read are few for each address', { timeout: 300_000 }, async () => {
   await using bench = await benchOfChallenges()
   refuseSubscriptions(bench)
   using deaf = await deafConnection(bench)
@@ -176,14 +176,14 @@ test('refusals of native subscriptions that are not read are few for each addres
   await burst.closed.reaches(CALLS - MOST_CALLS)
 })
 
-test('answers on unknown paths that are not read are few for each address', { timeout: 30_000 }, async () => {
+test('answers on unknown paths that are not read are few for each address', { timeout: 300_000 }, async () => {
   await using bench = await benchOfChallenges()
   using deaf = await deafConnection(bench)
   const burst = new Burst(deaf.session, CALLS, { ':path': '/nowhere' }, '{}')
   await burst.holds(MOST_CALLS)
 })
 
-test('answers that are not read count by their bytes', { timeout: 30_000 }, async () => {
+test('answers that are not read count by their bytes', { timeout: 300_000 }, async () => {
   await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: 1 << 20 } })
   bench.calls.answer = () => ({ case: 'createChannel', value: { welcome: new Uint8Array(200_000) } })
   using deaf = await deafConnection(bench)
@@ -194,7 +194,7 @@ test('answers that are not read count by their bytes', { timeout: 30_000 }, asyn
 
 test(
   'health checks beyond the limit are answered, with nothing that can be left unread',
-  { timeout: 30_000 },
+  { timeout: 300_000 },
   async () => {
     await using bench = await benchOfChallenges()
     using deaf = await deafConnection(bench)
@@ -205,7 +205,7 @@ test(
   },
 )
 
-test('calls of strangers count while they wait', { timeout: 30_000 }, async () => {
+test('calls of strangers count while they wait', { timeout: 300_000 }, async () => {
   await using bench = await benchOfChallenges()
   bench.calls.answer = () => new Promise(() => {})
   using deaf = await deafConnection(bench)
@@ -223,7 +223,7 @@ const LONG_ACKS: Record<string, Form> = {
 }
 
 for (const [form, [headers, body]] of Object.entries(LONG_ACKS)) {
-  test(`calls that wait count for what they take in memory: ${form}`, { timeout: 30_000 }, async () => {
+  test(`calls that wait count for what they take in memory: ${form}`, { timeout: 300_000 }, async () => {
     const most = 4
     await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: most * 256 * 1024 } })
     const { promise, resolve } = Promise.withResolvers<AnswerBody>()
@@ -239,7 +239,7 @@ for (const [form, [headers, body]] of Object.entries(LONG_ACKS)) {
   })
 }
 
-test('long requests are decoded in their turn, and messages at once', { timeout: 30_000 }, async () => {
+test('long requests are decoded in their turn, and messages at once', { timeout: 300_000 }, async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
   const { promise, resolve } = Promise.withResolvers<void>()
@@ -255,7 +255,7 @@ test('long requests are decoded in their turn, and messages at once', { timeout:
   await waiting.closed.reaches(1)
 })
 
-test('native subscriptions count for their requests until they are answered', { timeout: 30_000 }, async () => {
+test('native subscriptions count for their requests until they are answered', { timeout: 300_000 }, async () => {
   await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: 512 * 1024 } })
   const client = await bench.connect()
   const channelIds = Array.from({ length: 2000 }, () => new Uint8Array(16))
@@ -276,7 +276,7 @@ test('native subscriptions count for their requests until they are answered', { 
   assert.equal(bench.calls.subscribed.value, 2)
 })
 
-test('many calls can be made at once, and wait, by agents that read their answers', { timeout: 30_000 }, async () => {
+test('many calls can be made at once, and wait, by agents that read their answers', { timeout: 300_000 }, async () => {
   await using bench = await startGrpcBench({ limits: { ...LIMITS, bodyBytesPerAddress: 16 * CALL_BYTES } })
   const client = await bench.connect()
   const { promise, resolve } = Promise.withResolvers<void>()

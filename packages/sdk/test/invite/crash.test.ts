@@ -24,7 +24,7 @@ const SETTINGS = {
   session: { pingMs: 5000, pongMs: 5000 },
   rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000, joinsPerMinute: 10_000 },
 }
-const SECONDS = 30
+const SECONDS = 240
 const random = randomNumbers(SEED)
 
 /** Agents of which only the one that is killed is started again. */
