@@ -16,7 +16,7 @@ import { quicCertificates, dial, echo, open, PEER, startPeer, startQuicBench, Wa
 const MIB = 1024 * 1024
 
 void test('a peer that disconnects, and one that is killed, are noticed', async (t) => {
-  const relay = await startQuicBench(t, { idleTimeoutMs: 1_000 })
+  const relay = await startQuicBench(t, { idleTimeoutMs: 5_000 })
   const connection = await dial(t, relay.target())
   open(connection).stream.write(Buffer.of(1))
   await relay.watch.until(() => relay.streams.length === 1)
