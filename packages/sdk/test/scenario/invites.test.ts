@@ -229,8 +229,18 @@ test('20 joiners at once with 10 uses: exactly 10 get in', async (t) => {
 
 test('a joiner that never says hello is removed, and its use is returned', async (t) => {
   let ahead = 0
+  const returned = Promise.withResolvers<void>()
   const world = await TestSystem.start(t, 'quic')
-  const owner = await world.manager('owner', { now: () => Date.now() + ahead })
+  const owner = await world.manager('owner', {
+    now: () => Date.now() + ahead,
+    store: (store) => ({
+      ...bound(store),
+      write: (changes) => {
+        store.write(changes)
+        if (changes.some((change) => change.type === 'putInvite' && change.record.returned === 1)) returned.resolve()
+      },
+    }),
+  })
   const silent = await world.manager('silent', {
     ...other(),
     // It takes its Welcome, and ends before it says a word.
@@ -253,6 +263,9 @@ test('a joiner that never says hello is removed, and its use is returned', async
   // More than the minute that it has.
   ahead += 75_000
   await removed
+  await returned.promise
+  // The relay hears of the use that is returned before it hears of another invite.
+  await owner.invite(NAME)
   const joiner = await world.manager('joiner', other())
   await joiner.joinWithToken(NAME, token, 20)
   assert.equal(owner.client.channel(NAME).members().length, 2)
