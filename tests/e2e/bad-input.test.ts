@@ -15,20 +15,25 @@ const IDLE = 500
 
 const workspace = await makeWorkspace()
 const { ca } = workspace
-const server = await startServer({
+const server = await startServer({ workspace, dataDir: workspace.directory('data'), settings: QUICK })
+/** Has little patience, but enough for a handshake on a busy machine. */
+const hasty = await startServer({
   workspace,
-  dataDir: workspace.directory('data'),
-  settings: { ...QUICK, http: { headersSeconds: 2, requestSeconds: 3 } },
+  dataDir: workspace.directory('hasty'),
+  settings: { ...QUICK, http: { headersSeconds: 5, requestSeconds: 6 } },
 })
 const { url } = server
 const client = makeClient(url, ca)
 const owner = await signUp(client)
 const { key } = owner.api_key
-const bystander = startBystander(url, ca, { path: '/v1/keys', key })
+const bystanders = [
+  startBystander(url, ca, { path: '/v1/keys', key }),
+  startBystander(hasty.url, ca, { path: '/health' }),
+]
 after(async () => {
-  await bystander.stop()
+  for (const bystander of bystanders) await bystander.stop()
   client.close()
-  await server.end('SIGKILL')
+  for (const { end } of [server, hasty]) await end('SIGKILL')
   workspace[Symbol.dispose]()
 })
 
@@ -229,13 +234,13 @@ describe('slow clients', { concurrency: true }, () => {
   }
 
   test('headers that never end are cut off', async () => {
-    using line = await openTls(url, ca)
+    using line = await openTls(hasty.url, ca)
     line.send('GET /v1/keys HTTP/1.1\r\n')
     refusedOrClosed(await slowly(line, 'x-a: b\r\n'), 408)
   })
 
   test('a body that never ends is cut off', async () => {
-    using line = await openTls(url, ca)
+    using line = await openTls(hasty.url, ca)
     line.send(
       `POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n`,
     )
@@ -243,7 +248,7 @@ describe('slow clients', { concurrency: true }, () => {
   })
 
   test('a body that stops halfway is cut off', async () => {
-    using line = await openTls(url, ca)
+    using line = await openTls(hasty.url, ca)
     line.send(
       'POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"email"',
     )
@@ -251,7 +256,7 @@ describe('slow clients', { concurrency: true }, () => {
   })
 
   test('a handshake that never comes is cut off', async () => {
-    using line = await openTcp(url)
+    using line = await openTcp(hasty.url)
     const { text } = await line.closed
     assert.equal(text, '')
   })
