@@ -33,7 +33,7 @@ const bystanders = [
 after(async () => {
   for (const bystander of bystanders) await bystander.stop()
   client.close()
-  for (const { end } of [server, hasty]) await end('SIGKILL')
+  for (const one of [server, hasty]) await one.end('SIGKILL')
   workspace[Symbol.dispose]()
 })
 
