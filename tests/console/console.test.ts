@@ -62,6 +62,12 @@ async function enter(options: Parameters<typeof visit>[2] = {}): Promise<Visitor
 
 const copied = (page: Page): Promise<string> => page.evaluate(() => (globalThis as any).navigator.clipboard.readText())
 
+/** Opens the account view. When its sessions arrive, everything below them moves, and a click would miss its button. */
+async function openAccount(page: Page): Promise<void> {
+  await page.getByRole('link', { name: 'Account' }).click()
+  await page.getByRole('row', { name: /this one/ }).waitFor()
+}
+
 /** Creates a key and gives the text of its dialog. */
 async function createKey(page: Page, name: string): Promise<string> {
   await page.getByLabel('Name').fill(name)
@@ -204,7 +210,7 @@ test('a new password keeps this session and ends the others, which say so', asyn
   await signIn(elsewhere.page, email)
   await heading(elsewhere.page, 'Keys').waitFor()
 
-  await page.getByRole('link', { name: 'Account' }).click()
+  await openAccount(page)
   await page.getByText(email, { exact: true }).waitFor()
   await page.getByLabel('Current password').fill('not this one')
   await page.getByLabel('New password').fill('another long password')
@@ -315,7 +321,7 @@ test('signing out in one tab signs out the other', async () => {
 test('an account is closed with its password, and its keys stop working', async () => {
   await using visitor = await enter()
   const { page, email, key } = visitor
-  await page.getByRole('link', { name: 'Account' }).click()
+  await openAccount(page)
   await button(page, 'Close account…').click()
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel('Password').fill('not this one')
