@@ -56,6 +56,7 @@ export {
   type Store,
   type StoreCensus,
   type StoreListener,
+  storeClockProblem,
 } from './ports/store.ts'
 export type {
   CallHandler,

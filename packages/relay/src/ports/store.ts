@@ -13,6 +13,13 @@ export type Durability = 'memory' | 'fsync' | 'fsync+standby'
 /** How far a node's clock may be from that of its store: invites, tokens and leases of all nodes end by the clock. */
 export const MAX_STORE_CLOCK_OFFSET_MS = 2000
 
+/** What to tell the operator if the clocks of a node and its store differ too much, by how far the store's is ahead. */
+export function storeClockProblem(offsetMs: number): string | undefined {
+  if (Math.abs(offsetMs) <= MAX_STORE_CLOCK_OFFSET_MS) return undefined
+  const how = `${(Math.abs(offsetMs) / 1000).toFixed(1)} s ${offsetMs > 0 ? 'ahead of' : 'behind'}`
+  return `The clock of the database is ${how} this node's. Set both by NTP.`
+}
+
 /** Secrets that all nodes of a deployment share. */
 export interface Deployment {
   readonly relayId: Uint8Array

@@ -50,6 +50,15 @@ test('GET /health/ready also tells whether the relay can use its API, and why no
   bench.health.ready = false
   const reason = 'The relay is stopping, or cannot write to its database.'
   assert.deepEqual(await ready(), [503, { ...without, reason }])
+  for (const [clockOffsetMs, how] of [
+    [-2500, '2.5 s behind'],
+    [61_000, '61.0 s ahead of'],
+  ] as const) {
+    bench.health.store = { durability: 'fsync', clockOffsetMs }
+    const problem = `The clock of the database is ${how} this node's. Set both by NTP.`
+    const store = { durability: 'fsync', clock_offset_ms: clockOffsetMs }
+    assert.deepEqual(await ready(), [503, { ...without, reason: problem, store }])
+  }
 })
 
 test('grpc.health.v1 knows the server as a whole and the relay, and nothing else', async () => {

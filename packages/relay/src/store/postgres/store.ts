@@ -5,7 +5,6 @@ import {
   type ChannelId,
   type Deployment,
   type Durability,
-  MAX_STORE_CLOCK_OFFSET_MS,
   type Retention,
   type Store,
   type StoreCensus,
@@ -13,6 +12,7 @@ import {
   type StoreOperation,
   type StoreRequest,
   type StoreResult,
+  storeClockProblem,
 } from '../../ports.ts'
 import type { Call } from '../sqlite/worker-messages.ts'
 import { parsePostgresUrl } from '@static/node/postgres-address'
@@ -80,13 +80,8 @@ export async function openPostgresStore(
   const name = `${APPLICATION} ${randomBytes(NAME_BYTES).toString('hex')}`
   const first = await connect(address, name)
   try {
-    if (Math.abs(first.clockOffsetMs) > MAX_STORE_CLOCK_OFFSET_MS) {
-      const seconds = (first.clockOffsetMs / 1000).toFixed(1)
-      throw StaticError.of(
-        'invalid_request',
-        `The clock of PostgreSQL is ${seconds} s ahead of this node's. Set both by NTP.`,
-      )
-    }
+    const problem = storeClockProblem(first.clockOffsetMs)
+    if (problem !== undefined) throw StaticError.of('invalid_request', problem)
     const deployment = await openDeployment(first.session, keyFile)
     const keeper = new Keeper(address, name, first, options.examineMs)
     const parts = {

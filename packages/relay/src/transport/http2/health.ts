@@ -2,7 +2,7 @@
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect'
 import { Health as HealthService, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { Relay } from '@static/protocol/relay'
-import { type Health, MAX_STORE_CLOCK_OFFSET_MS } from '../../ports.ts'
+import { type Health, storeClockProblem } from '../../ports.ts'
 
 /** The response to `GET /health`. */
 export function healthAnswer({ ready, name, version, bus }: Health): {
@@ -42,9 +42,7 @@ function busOf(bus: Health['bus']): { readonly bus?: object } {
 }
 
 function unreadiness({ store }: Health): string {
-  const offset = store?.clockOffsetMs ?? 0
-  if (Math.abs(offset) <= MAX_STORE_CLOCK_OFFSET_MS) return 'The relay is stopping, or cannot write to its database.'
-  return `The clock of the database is ${(offset / 1000).toFixed(1)} s ahead of this node's. Set both by NTP.`
+  return storeClockProblem(store?.clockOffsetMs ?? 0) ?? 'The relay is stopping, or cannot write to its database.'
 }
 
 /** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */
