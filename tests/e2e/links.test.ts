@@ -81,7 +81,10 @@ test('an agent with nothing but a link joins as a guest, and finds its relay aga
     await guest.joinWithLink(link, SECONDS)
     await guest.send(NAME, 'hello')
     assert.equal(Buffer.from((await owner.receive(NAME, SECONDS)) ?? []).toString(), 'hello')
-    await assert.rejects(guest.create('acme/e2e/guests'), refusal('api_key_required', /This agent is a guest/))
+    await assert.rejects(
+      guest.create('acme/e2e/guests'),
+      refusal('api_key_required', /This agent is a guest: .* `static signup`/),
+    )
   }
   const kept = join(agent('guest').dataDir, 'relay.json')
   assert.equal(statSync(kept).mode & 0o777, 0o600)

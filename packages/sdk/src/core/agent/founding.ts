@@ -55,7 +55,8 @@ export async function foundChannel(agent: Founding, name: ChannelName): Promise<
   })
 }
 
-const GUEST = 'This agent is a guest; give the client an API key.'
+const GUEST =
+  'This agent is a guest: give the client an API key, or run `static signup`, which saves one on this machine.'
 
 /** The message when this agent is already a member of a channel with the name. */
 export function alreadyIn({ name, owner }: Pick<Membership, 'name' | 'owner'>): string {
