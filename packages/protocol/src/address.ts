@@ -9,7 +9,17 @@ export const NETWORK_SHARES = 16
 /** The most of a total that one /48 can take. */
 const MOST_OF_TOTAL = 3 / 4
 
-/** The /48 of an address in the form that limits count by (`2001:db8:0:1::/64`); undefined for all else. */
+/** What limits count as one address: an IPv4 address (also mapped into IPv6), or the /64 network of one IPv6 user. */
+export function addressKey(address: string): string {
+  if (!address.includes(':')) return address
+  const groups = groupsOf(address)
+  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff
+  if (isMapped) return groups.slice(6).map(twoBytes).join('.')
+  const network = groups.slice(0, 4).map((group) => group.toString(16))
+  return `${network.join(':')}::/64`
+}
+
+/** The /48 of an address in the form of `addressKey` (`2001:db8:0:1::/64`); undefined for all else. */
 export function networkOf(address: string): string | undefined {
   const groups = /^([\da-f]{1,4}:[\da-f]{1,4}:[\da-f]{1,4}):[\da-f]{1,4}::\/64$/.exec(address)
   return groups ? `${groups[1]}::/48` : undefined
@@ -18,4 +28,21 @@ export function networkOf(address: string): string | undefined {
 /** The limit of a /48, from the limit of an address and that of all together. */
 export function networkLimit(limit: number, total: number = Infinity): number {
   return Math.max(limit, Math.min(limit * NETWORK_SHARES, Math.floor(total * MOST_OF_TOTAL)))
+}
+
+/** The eight groups of an IPv6 address, of which the last two may be written as IPv4. */
+function groupsOf(address: string): number[] {
+  const [head = [], tail = []] = address.split('::').map((part) => part.split(':').flatMap(numbersOf))
+  const zeros = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => 0)
+  return [...head, ...zeros, ...tail]
+}
+
+function numbersOf(group: string): number[] {
+  if (group === '') return []
+  const [first = 0, second = 0, third = 0, fourth = 0] = group.split('.').map(Number)
+  return group.includes('.') ? [first * 256 + second, third * 256 + fourth] : [Number.parseInt(group, 16)]
+}
+
+function twoBytes(group: number): string {
+  return `${group >>> 8}.${group & 0xff}`
 }

@@ -1,5 +1,5 @@
 export { A2A_BINDING, A2A_VERSION, type A2AInterface, a2aInterface } from './a2a.ts'
-export { NETWORK_SHARES, networkLimit, networkOf } from './address.ts'
+export { addressKey, NETWORK_SHARES, networkLimit, networkOf } from './address.ts'
 export {
   CELL_BYTES,
   CELL_PAYLOAD_BYTES,

@@ -1,8 +1,7 @@
 /** The open streams and their limits: in total, per address, and without a session. */
-import { networkLimit, networkOf } from '@static/protocol'
+import { addressKey, networkLimit, networkOf } from '@static/protocol'
 import type { Peer, StreamId } from '../ports.ts'
 import type { Settings } from '../settings.ts'
-import { addressKey } from './address.ts'
 import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
 import { excessRefusal, redirectRefusal, type StreamLimit } from './limits.ts'

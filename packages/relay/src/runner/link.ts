@@ -4,9 +4,9 @@
  * most one window is in flight; answers and pushes beyond it wait here in a short queue, log entries in the log.
  */
 import { subjectOf } from '@static/node/address'
-import { CELL_BYTES, type CellEvent, CellJoiner, makeCell, networkOf } from '@static/protocol'
+import { addressKey, CELL_BYTES, type CellEvent, CellJoiner, makeCell, networkOf } from '@static/protocol'
 import type { ProxyHelloRequest } from '@static/protocol/relay'
-import { addressKey, addressText } from '../core/address.ts'
+import { addressText } from '../core/address.ts'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
 /** Encoded cells, the same for every stream they go to. */

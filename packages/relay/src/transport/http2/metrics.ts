@@ -1,4 +1,5 @@
 /** `GET /metrics`: Prometheus text, for this machine or for a caller with the metrics token. */
+import { isLoopbackAddress } from '@static/node/address'
 import { constantTimeEqual } from '@static/node/compare'
 
 /** The source of the metrics, and the token for other machines. */
@@ -21,7 +22,7 @@ export async function metricsAnswer(
   authorization: string | undefined,
 ): Promise<MetricsAnswer> {
   const known = token !== undefined && constantTimeEqual(authorization, `Bearer ${token}`)
-  if (known || isLoopback(address)) {
+  if (known || isLoopbackAddress(address)) {
     return { status: 200, headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }, body: await text() }
   }
   return {
@@ -29,8 +30,4 @@ export async function metricsAnswer(
     headers: { 'content-type': 'application/json', 'www-authenticate': 'Bearer' },
     body: '{"code":"auth_failed"}',
   }
-}
-
-function isLoopback(address: string): boolean {
-  return address === '::1' || address.startsWith('127.')
 }
