@@ -67,12 +67,12 @@ class Configured:
         link: An invite link, for an agent that has no relay yet: the link says its address, name and CA, and the agent
             remembers them in ``data_dir``. At a relay out of a link the agent is a guest, unless the same endpoint is
             configured here.
-        grpc_port: Port of gRPC at the relay's host, if QUIC cannot connect. Default: the one that the relay told in an
-            earlier session, else 5000. Environment: ``STATIC_GRPC_PORT``.
+        grpc_port: Port of gRPC at the relay's host, if QUIC cannot connect. Default: the one that the relay announced in
+            an earlier session, else 5000. Environment: ``STATIC_GRPC_PORT``.
         accept_relay: Id of the relay, 64 hexadecimal digits, to accept in place of the one that this agent knows: the
             one that ``relay_changed`` names, once you know that the operator has set the relay up again. The channels
             of the old relay end.
-        traffic: Traffic profile: ``"standard"`` (the default), ``"private"`` or ``"strict"``.
+        traffic: Traffic profile: ``"off"``, ``"standard"`` (the default), ``"private"`` or ``"strict"``.
         cells_per_second: Cells per second of the profile ``strict``, 1 to 64. Default: 4.
         offers: Whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has met
             in a channel) or ``"none"``.
@@ -82,7 +82,8 @@ class Configured:
         key: What unlocks the agent's database: a ``KeyFile`` or a ``Passphrase``. Default: the file ``agent.key`` in
             ``data_dir``.
         fallback: Use gRPC if QUIC cannot connect.
-        accept_rolled_back: Open the database even if it is an old copy.
+        accept_rolled_back: Open the database even if it is an old copy. Use it only to leave its channels: sending would
+            use keys twice.
         connect_timeout: Seconds that one attempt to reach the relay may take.
         wait: Start even if the relay or the API cannot be reached; the agent connects when it can.
     """
@@ -100,7 +101,7 @@ class Configured:
         link: Optional[str] = None,
         grpc_port: Optional[int] = None,
         accept_relay: Optional[str] = None,
-        traffic: Optional[Literal["standard", "private", "strict"]] = None,
+        traffic: Optional[Literal["off", "standard", "private", "strict"]] = None,
         cells_per_second: Optional[int] = None,
         offers: Optional[Literal["anyone", "known", "none"]] = None,
         receipts: Optional[Literal["settled", "delivered", "off"]] = None,

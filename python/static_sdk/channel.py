@@ -58,7 +58,7 @@ class PoisonMessages:
         return poison_of(*self._connection.call("poison", on=self._on, after=place))
 
     def retry(self, message: str) -> None:
-        """Delivers a message again, with all its attempts. Pass its ``message_id``.
+        """Delivers a message again and counts its attempts from zero. Pass its ``message_id``.
 
         Raises ``not_found``; ``invalid_request`` if several have this id, since senders choose them: then pass
         ``message_id@index``.
@@ -244,7 +244,7 @@ class Channel(Closing):
 
     @property
     def poison(self) -> PoisonMessages:
-        """Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside."""
+        """Messages that a handler has failed on too often. At most 1,000 of 64 MiB in total are put aside."""
         return PoisonMessages(self._connection, self._on)
 
     def members(self) -> List[ChannelMember]:

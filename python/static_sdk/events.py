@@ -193,7 +193,7 @@ class CommitSkipped:
 class CommitDisputed:
     """To the owner: members still send in the epoch before a commit that this agent has followed.
 
-    Either its committer made it unreadable for them, or they pretend; no one can prove which. They must leave and be
+    Either its committer made it unreadable for them, or they only claim so; no one can prove which. They must leave and be
     added again. If the committer did it, remove it. Emitted with the first such member, and whenever their number has
     doubled.
     """

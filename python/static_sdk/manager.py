@@ -59,7 +59,7 @@ class StaticChannelManager(Configured, Closing):
 
     @property
     def died(self) -> Optional[StaticError]:
-        """``listener_died`` if join requests are no longer answered, else None. Then close it and create a new one."""
+        """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
         return self._connection.death
 
     def create(self, name: str) -> Channel:

@@ -394,7 +394,7 @@ void test('joining while the owner is not listening shows a progress message, th
   const token = await ok(ann, `static channel invite ${ROUTING} --as alice`)
   writeFileSync(join(ann.home, 'token'), token)
   const late = await ann.terminal(`static channel join ${ROUTING} --as dora --token-file token --timeout 1.5`)
-  assert.ok(late.stdout.includes(' Waiting for the owner …'), late.stdout)
+  assert.ok(late.stdout.includes(' Waiting to be admitted …'), late.stdout)
   assert.match(late.stdout, /static: .*owner.*\r\n$/)
   assert.equal(late.code, 4)
 })

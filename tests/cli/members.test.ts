@@ -109,7 +109,7 @@ void test('an identity that looks like the agent id of another member removes ne
   await ok(`static channel create ${TASKS}-2 --as alice`)
   const listener = await running(`channel listen ${TASKS}-2 --as alice`, 'static: listening on')
   await ok(`static channel invite ${TASKS}-2 --as alice | static channel join ${TASKS}-2 --as ${trap}`)
-  await refused(`static channel remove ${TASKS}-2 ${trap} --as alice --yes`, /has 2 members that fit/)
+  await refused(`static channel remove ${TASKS}-2 ${trap} --as alice --yes`, /has 2 members that match/)
   const id = JSON.parse(await ok(`static agent export-fingerprint --as ${trap} --json`)).agent_id
   assert.match(await ok(`static channel remove ${TASKS}-2 ${id} --as alice --yes`), new RegExp(`^Removed ${trap} \\(`))
   await end(listener)

@@ -14,7 +14,7 @@ export interface Envelope {
   readonly call: Readonly<Record<string, unknown>>
 }
 
-/** What a response must fit to. */
+/** What a response must match. */
 export interface Called {
   readonly id: unknown
   readonly method: unknown

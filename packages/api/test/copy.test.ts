@@ -72,7 +72,7 @@ test('a damaged file is not copied', async () => {
   db.close()
   await assert.rejects(copyToPostgres({ path: damaged, url: target.database }), {
     code: 'store_corrupt',
-    message: /is damaged \(a row of \w+ refers to none\)\. Restore it from a backup/,
+    message: /is damaged \(a row of \w+ refers to a row that does not exist\)\. Restore it from a backup/,
   })
 })
 

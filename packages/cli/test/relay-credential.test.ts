@@ -11,6 +11,6 @@ test('a credential file has one line, or two while the credential is rotated', (
   assert.throws(() => credentialsIn(`${one}\n${two}\n${three}\n`, 'f'), /f has 3 lines/)
   assert.throws(() => credentialsIn(`${one}\nshort\n`, 'f'), /f is too short: a credential must have at least 32 char/)
   for (const wrong of [`${one} ${two}`, `${one}é`]) {
-    assert.throws(() => credentialsIn(wrong, 'f'), /f has a space or a character beyond ASCII in a credential/)
+    assert.throws(() => credentialsIn(wrong, 'f'), /f contains a credential with a space or a character outside ASCII/)
   }
 })

@@ -34,7 +34,8 @@ export interface PoisonMessages {
   /** Everything that was put aside, in the order of the log. */
   list(): readonly PoisonMessage[]
   /**
-   * Delivers a message again, before those that have arrived since, and with all its attempts. Pass its `messageId`.
+   * Delivers a message again, before those that have arrived since, and counts its attempts from zero. Pass its
+   * `messageId`.
    *
    * @throws {StaticError} `not_found` if no such message was put aside; `invalid_request` if several have this id, since
    *   senders choose them: then pass `messageId@index`

@@ -187,9 +187,7 @@ export class Channel implements AsyncDisposable {
     await this.#edge.wait(() => serveRequests(this.#agent.context, this.#membership, serve, options))
   }
 
-  /**
-   * Messages that a handler has failed on too often. At most 1,000, of 64 MiB, are put aside; then they are retried.
-   */
+  /** Messages that a handler has failed on too often, at most 1,000 of 64 MiB in total. Further ones are retried. */
   get poison(): PoisonMessages {
     const { poison } = this.#membership
     return {

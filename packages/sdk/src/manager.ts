@@ -160,7 +160,10 @@ export class StaticChannelManager implements AsyncDisposable {
       const address = endpoint === undefined ? place.endpoint : parseEndpoint(endpoint, { relayName: serverName })
       const { relay } = this.client
       if (!relay)
-        throw StaticError.of('unavailable', 'This agent has not reached its relay yet, whose id a link holds.')
+        throw StaticError.of(
+          'unavailable',
+          'A link contains the id of the relay, and this agent has never been connected. Try again once it has.',
+        )
       const parts = { ...relay, endpoint: address, ca: place.ca }
       // Throws if the CA does not fit, before there is an invite that nobody gets.
       encodeLink({ ...parts, token: '' })

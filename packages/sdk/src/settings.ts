@@ -78,7 +78,10 @@ export interface ClientOptions {
    * `relay_changed` names, once you know that the operator has set the relay up again. The channels of the old relay end.
    */
   readonly acceptRelay?: string
-  /** Open the database even if it is an old copy. Default: false. */
+  /**
+   * Open the database even if it is an old copy. Use it only to leave its channels: sending would use keys twice.
+   * Default: false.
+   */
   readonly acceptRolledBack?: boolean
   /** Timeout in milliseconds of one attempt to reach the relay. Default: 5,000. */
   readonly connectTimeoutMs?: number

@@ -62,7 +62,7 @@ class StaticChannelManager(Connecting):
 
     @property
     def died(self) -> Optional[StaticError]:
-        """``listener_died`` if join requests are no longer answered, else None. Then close it and create a new one."""
+        """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
         return self._connection.death
 
     async def create(self, name: str) -> Channel:

@@ -143,7 +143,8 @@ function checkFile(file: DatabaseSync, path: string): void {
   const problem = found?.['integrity_check']
   const [lost] = file.prepare('pragma foreign_key_check').all()
   if (problem === 'ok' && lost === undefined) return
-  const what = problem === 'ok' ? `a row of ${String(lost?.['table'])} refers to none` : String(problem)
+  const what =
+    problem === 'ok' ? `a row of ${String(lost?.['table'])} refers to a row that does not exist` : String(problem)
   throw StaticError.of('store_corrupt', `${path} is damaged (${what}). Restore it from a backup.`)
 }
 

@@ -47,7 +47,7 @@ export function findMember(members: readonly MemberSummary[], channel: string, w
   )
   const [found] = fitting
   if (found !== undefined && fitting.length === 1) return found
-  const problem = found === undefined ? 'has no member' : `has ${fitting.length} members that fit`
+  const problem = found === undefined ? 'has no member' : `has ${fitting.length} members that match`
   throw StaticError.of(
     found === undefined ? 'not_found' : 'invalid_request',
     `Channel ${channel} ${problem} ${JSON.stringify(wanted)}. Use a fingerprint from the list of members.`,

@@ -32,7 +32,10 @@ const MS = 1000
 export function parseWebhook(text: string): URL {
   const url = URL.parse(text)
   if (url && (url.username !== '' || url.password !== '')) {
-    throw StaticError.of('invalid_request', '--webhook contains a user name or password. Check the signature instead.')
+    throw StaticError.of(
+      'invalid_request',
+      '--webhook contains a user name or password. Remove them: the receiver knows a call by its signature (static-signature).',
+    )
   }
   const isLocal = url !== null && isLoopback(url.hostname.replaceAll(/[[\]]/g, ''))
   if (url?.protocol === 'https:' || (url?.protocol === 'http:' && isLocal)) return url
@@ -49,7 +52,7 @@ export function checkSecret(secret: string): void {
   if (secret.length >= SHORTEST_SECRET) return
   throw StaticError.of(
     'invalid_request',
-    `The webhook secret has ${secret.length} characters. It must have at least ${SHORTEST_SECRET}, best random ones.`,
+    `The webhook secret has ${secret.length} characters. It must have at least ${SHORTEST_SECRET}, preferably random.`,
   )
 }
 

@@ -29,7 +29,7 @@ export function credentialsIn(content: string, path: string): string[] {
   if (credentials.some((credential) => !PRINTABLE.test(credential))) {
     throw StaticError.of(
       'invalid_request',
-      `${path} has a space or a character beyond ASCII in a credential, which HTTP cannot carry. Write one as by \`openssl rand -hex 32\`.`,
+      `${path} contains a credential with a space or a character outside ASCII, which HTTP cannot carry. Make one with \`openssl rand -hex 32\`.`,
     )
   }
   return credentials

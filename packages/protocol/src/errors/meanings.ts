@@ -25,7 +25,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
     'Under the name of the relay, a relay with another id answers than in earlier sessions. Either the operator has set the relay up again with a new database, and all channels on the old one are lost; or somebody with a certificate for this name has put another relay in its place. Nothing was sent to it.',
   join_timeout:
     'The join request was not answered in time. Most often the owner is not running, or runs without an API key; with an invite that lets members admit, no member does.',
-  listener_died: 'The part of the channel manager that receives messages in the background has stopped for good.',
+  listener_died:
+    'The background part of the channel manager, which answers join requests, has stopped; in Python also: the driver process has ended.',
   unavailable:
     'The service cannot respond right now: its database is unreachable, it is starting or stopping, or its queue is full.',
   rate_limited: 'More requests were made than the limit in the message allows.',

@@ -126,7 +126,8 @@ const mls = (status: number, title: string, text: Text, grpc: number, retryable 
 const other = (status: number, title: string, text: Text, grpc: number, retryable = false): ErrorRow =>
   row({ family: 'StaticError', prefix: 'runtime error:', retryable }, status, title, text, grpc)
 
-const REJOIN = 'Leave the channel and join again with a new invite token.'
+const REJOIN =
+  'Leave the channel and join again with a new invite token; an owner deletes the channel and creates it again.'
 const RETRY_AFTER = 'Wait as long as `Retry-After` says, then retry.'
 const NEW_INVITE = 'Ask the owner for a new invite token.'
 
@@ -232,7 +233,10 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   listener_died: transport(
     500,
     'Background listener died',
-    ['The background listener of the channel manager has stopped.', 'Close the channel manager and create a new one.'],
+    [
+      'The background listener of the channel manager has stopped.',
+      'Close the client or channel manager and create a new one.',
+    ],
     GRPC.unavailable,
     false,
   ),
@@ -284,7 +288,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Channel already exists',
     [
       'A channel with this name already exists.',
-      'Choose another name, or open the existing channel with `client.channel(name)`.',
+      'Choose another name, or ask the owner of that channel for an invite. If this agent is a member, open it with `client.channel(name)`.',
     ],
     GRPC.alreadyExists,
   ),
@@ -528,7 +532,10 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   store_key_wrong: other(
     500,
     'Wrong store key',
-    ['The key or passphrase does not open this data directory.', 'Use the key or passphrase that it was created with.'],
+    [
+      'The key or passphrase does not open this data directory.',
+      'Use the key or passphrase of one of its key slots (`static agent slots list`).',
+    ],
     GRPC.failedPrecondition,
   ),
   store_corrupt: other(
@@ -536,7 +543,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Store damaged',
     [
       'The data directory of the agent is damaged, or a row in the database of the API.',
-      'Agent: restore a backup or start with a new data directory, then rejoin the channels. API: tell its operator.',
+      'Agent: start with a new data directory and join the channels again; do not restore an old copy. API: tell its operator.',
     ],
     GRPC.dataLoss,
   ),
@@ -549,7 +556,10 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   store_rolled_back: other(
     500,
     'Store rolled back',
-    ['The data directory was replaced by an older copy.', REJOIN],
+    [
+      'The data directory was replaced by an older copy.',
+      'If the agent does not start, put its current files back or use a new data directory. If it starts, leave the channel and join again with a new invite token.',
+    ],
     GRPC.dataLoss,
   ),
   store_failed: other(

@@ -67,7 +67,8 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice')
     const other = hex16('other')
-    refused(await world.create('alice', { channel: other }), 'channel_exists')
+    const { message } = refused(await world.create('alice', { channel: other }), 'channel_exists')
+    assert.match(String(message), /^Channel acme\/\S+ already exists in this account\./)
     assert.ok('welcome' in (await world.create('bob', { channel: other })))
     const test = { ...member('alice'), account: account('alice', 'test') }
     assert.ok('welcome' in (await world.create('alice', { channel: hex16('third'), actor: test })))

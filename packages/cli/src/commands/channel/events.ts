@@ -83,15 +83,15 @@ function describe(event: Exclude<AgentEvent, { type: 'members_changed' | 'laggin
     case 'decryption_failure':
       return `${event.channel}: message ${event.index} could not be decrypted and was skipped.`
     case 'sender_unreadable':
-      return `${event.channel}: messages of ${event.sender.slice(0, 8)}… can no longer be decrypted until a member replaces its keys.`
+      return `${event.channel}: eight messages in a row from ${event.sender.slice(0, 8)}… could not be decrypted. If this goes on, replace the keys with \`static channel rotate\`.`
     case 'unknown_version':
       return `${event.channel}: skipped a message of version ${event.version} from ${event.sender.slice(0, 8)}…. Update this program to read it.`
     case 'commit_skipped':
       if (event.reason === 'unfollowable')
-        return `${event.channel}: this agent cannot follow a change by ${event.sender.slice(0, 8)}…. The owner's next message shows whether it did.`
+        return `${event.channel}: this agent cannot follow a change by ${event.sender.slice(0, 8)}…. The owner's next message shows whether the owner could.`
       return `${event.channel}: skipped an invalid change by ${event.sender.slice(0, 8)}…: ${printable(event.reason)}`
     case 'commit_disputed':
-      return `${event.channel}: ${event.members.length} member(s) could not follow a change by ${printable(Buffer.from(event.identity).toString())} (${event.sender.slice(0, 8)}…), or pretend so: ${event.members.map((id) => `${id.slice(0, 8)}…`).join(', ')}. They must leave and join again. If you do not trust ${event.sender.slice(0, 8)}…, remove it with \`static channel remove\`.`
+      return `${event.channel}: ${event.members.length} member(s) could not follow a change by ${printable(Buffer.from(event.identity).toString())} (${event.sender.slice(0, 8)}…), or claim so: ${event.members.map((id) => `${id.slice(0, 8)}…`).join(', ')}. They must leave and join again. If you do not trust ${event.sender.slice(0, 8)}…, remove it with \`static channel remove\`.`
     case 'commit_rejected':
       return `${event.channel}: the members rejected a change by ${event.sender.slice(0, 8)}….`
     case 'fork_detected':

@@ -1,4 +1,4 @@
-/** `static channel listen --exec` and `--webhook`: a program for each message, so that none has to wait for them. */
+/** `static channel listen --exec` and `--webhook`: a program or a URL for each message, so that no model has to wait for it. */
 import { type Command, Option } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AgentFlags, type OpenAgent, openAgent } from '../../agent/open.ts'

@@ -55,7 +55,9 @@ async function join(first: string | undefined, second: string | undefined, flags
   if (flags.json) return printJson(joined)
   print(`Joined ${joined.name} (${joined.members} members). Its owner is ${joined.owner}.`)
   if (!joined.confirmed)
-    note('the owner has not been back since: until then, a former member may have shown you an old channel.')
+    note(
+      'the owner has sent nothing since you joined. Until it does, a former member may have shown you an old state of the channel.',
+    )
   const [listen, verify] = ['listen', 'verify'].map((verb) => commandLineFor(flags, `channel ${verb} ${joined.name}`))
   note(`next: \`${listen}\`; \`${verify}\` checks that all members see the same history.`)
 }
@@ -68,7 +70,7 @@ async function joinToken(token: string, name: string | undefined, flags: Flags):
     )
   }
   return await withAgent(flags, { share: true }, (agent) =>
-    withProgress('Waiting for the owner', agent.call('join', name, token.trim(), flags.timeout)),
+    withProgress('Waiting to be admitted', agent.call('join', name, token.trim(), flags.timeout)),
   )
 }
 
@@ -79,6 +81,6 @@ async function joinLink(link: string, name: string | undefined, flags: Flags): P
   }
   if (!flags.json) note(`the link leads to ${channel} at ${endpoint}.`)
   return await withAgent(flags, { share: true, link }, (agent) =>
-    withProgress('Waiting for the owner', agent.call('joinLink', link, flags.timeout)),
+    withProgress('Waiting to be admitted', agent.call('joinLink', link, flags.timeout)),
   )
 }

@@ -56,7 +56,7 @@ export function verifyCommand(): Command {
       if (flags.json) return printJson({ channel: name, words: words.split(' ') })
       print(words)
       note(
-        'compare these words with another member out of band, while no messages are being sent. If they differ, the relay lied.',
+        'compare these words with another member out of band, while no messages are being sent. If they differ, the relay has shown you different things, or someone is in the middle.',
       )
     })
 }

@@ -15,7 +15,12 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
     const same = known.owner === agent && known.name === name && isSame(known.account, account)
     return same ? { welcome: rows.founding(known), guestLimit: known.guestLimit } : refuse('channel_exists')
   }
-  if (rows.named(account, name) !== undefined) return refuse('channel_exists')
+  if (rows.named(account, name) !== undefined) {
+    return refuse(
+      'channel_exists',
+      `Channel ${name} already exists in this account. Choose another name, or ask its owner for an invite.`,
+    )
+  }
   if (rows.countChannels(account) >= maxChannels) {
     return refuse('not_allowed', `This account has reached its limit of ${maxChannels} channels. Delete one first.`)
   }

@@ -73,7 +73,10 @@ export async function startQuicTransport(options: QuicOptions, handler: StreamHa
     const transport = new Endpoints(options, handler)
     try {
       if (first === undefined)
-        throw StaticError.of('connection_error', `Found no ${options.endpoints} consecutive free UDP ports.`)
+        throw StaticError.of(
+          'connection_error',
+          `Found no ${options.endpoints} consecutive free UDP ports. Pass --quic-port, or fewer --quic-endpoints.`,
+        )
       await transport.start(addresses, first)
       return transport
     } catch (error) {

@@ -8,6 +8,7 @@
  * newest records were cut off. The relay's head reveals both.
  */
 import { StaticError } from '@static/protocol'
+import { rolledBack } from '../open-counter.ts'
 import { ALIGNMENT, type RecordOpener, type RingRecord } from './record.ts'
 import type { Database } from '../sqlite.ts'
 
@@ -78,11 +79,10 @@ export function notedRing(database: Database): NotedRing {
   return found
 }
 
-/** For a ring that does not fit to the database: one of them is an old copy. */
+/** For a ring that does not match the database: one of them is an old copy. */
 export function ringFromAnotherTime(path: string): StaticError {
-  return new StaticError(
-    'store_rolled_back',
-    `${path} is missing, damaged or does not belong to the agent's database as it is: one of them may be an old copy.`,
+  return rolledBack(
+    `${path} is missing, damaged or does not match the agent's database: one of them may be an old copy.`,
   )
 }
 

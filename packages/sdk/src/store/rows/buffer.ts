@@ -64,7 +64,7 @@ export class RowBuffer {
     })
   }
 
-  /** Records a turn from its bytes. Throws `store_corrupt` if it does not fit to the database. */
+  /** Records a turn from its bytes. Throws `store_corrupt` if it does not match the database. */
   replay(bytes: Buffer): void {
     try {
       this.#recordAll(() => {
@@ -75,7 +75,7 @@ export class RowBuffer {
         }
       })
     } catch (cause) {
-      throw new StaticError('store_corrupt', "The agent's ring does not fit to its database.", { cause })
+      throw new StaticError('store_corrupt', "The agent's ring does not match its database.", { cause })
     }
   }
 

@@ -1,6 +1,6 @@
 /**
  * Commits that this agent followed as the owner, and the members that still send in the epoch before: they could not
- * follow, or pretend so. No one can prove either, so a dispute is reported to the application and has no other effect.
+ * follow, or only claim so. No one can prove either, so a dispute is reported to the application and has no other effect.
  */
 import type { AgentId } from '../../../ports.ts'
 
