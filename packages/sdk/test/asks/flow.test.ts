@@ -17,14 +17,6 @@ const SEED = 20_261_117
 /** Handlers go on: what they yield next is not yielded at once. */
 const soon = (): Promise<void> => new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
 
-/** Everything happens that can, also what handlers and their answers wait for. */
-async function settled(stage: Stage): Promise<void> {
-  for (let round = 0; round < 8; round++) {
-    await stage.settle()
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}
-
 function asks(player: Player, to: Player): OpenAsk {
   return player.membership.asks.ask({ payload: Buffer.from('q'), to: to.agentId, lifetimeMs: HOUR, signal: undefined })
 }
@@ -50,7 +42,7 @@ async function readAll(stage: Stage, ask: OpenAsk): Promise<(number | string)[]>
   })()
     .catch((error: unknown) => StaticError.from(error).code)
     .finally(() => (isOver = true))
-  for (let round = 0; round < 100 && !isOver; round++) await settled(stage)
+  for (let round = 0; round < 100 && !isOver; round++) await stage.settleWithPrograms()
   if (!isOver) await stage.advance(2 * HOUR, HOUR / 2)
   return [...found, await reading]
 }
@@ -92,7 +84,7 @@ for (const [name, sizes, error] of [
     const stop = serves(bob, givesLater(sizes, error))
     const ask = asks(ann, bob)
     // The asker begins to read when everything has come.
-    for (let round = 0; round < 100 && stage.log.length < 2 + sizes.length; round++) await settled(stage)
+    for (let round = 0; round < 100 && stage.log.length < 2 + sizes.length; round++) await stage.settleWithPrograms()
     assert.equal(bob.membership.requests.inbox.isEmpty, true)
     assert.deepEqual(await readAll(stage, ask), [...sizes, ...(error ? [error.code] : []), 'end'])
     assert.deepEqual(ann.told('answer_ignored'), [])
@@ -115,12 +107,12 @@ test('an asker that is restarted while it reads gets the rest', async () => {
   const sizes = [60_000, 60_000, 60_000, 100_000, 100_000]
   const stop = serves(bob, givesLater(sizes))
   const ask = asks(stage.player('ann'), bob)
-  await settled(stage)
+  await stage.settleWithPrograms()
   for (let n = 0; n < 3; n++) await ask.next()
-  await settled(stage)
+  await stage.settleWithPrograms()
   // It has read two thirds of what came, too little to be confirmed before.
   const ann = stage.player('ann').restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   const [again] = ann.membership.asks.list()
   assert.deepEqual(await readAll(stage, again ?? assert.fail()), [...sizes.slice(2), 'end'])
   await stop()
@@ -143,10 +135,10 @@ for (const [name, first, second] of [
       })(),
     )
     const ask = asks(ann, stage.player('bob'))
-    await settled(stage)
+    await stage.settleWithPrograms()
     const bob = stage.player('bob').restart()
     const stop = serves(bob, givesLater(Array(6).fill(second)))
-    await settled(stage)
+    await stage.settleWithPrograms()
     assert.deepEqual(await readAll(stage, ask), [first, first, ...Array(4).fill(second), 'end'])
     assert.deepEqual(new Set(ann.told('answer_ignored').map(({ reason }) => reason)), new Set(['repeated']))
     gate.resolve()
@@ -165,9 +157,9 @@ async function servedAgain(first: readonly number[], second: RequestHandler): Pr
     })(),
   )
   asks(stage.player('ann'), stage.player('bob'))
-  await settled(stage)
+  await stage.settleWithPrograms()
   const stop = serves(stage.player('bob').restart(), second)
-  await settled(stage)
+  await stage.settleWithPrograms()
   return [stage, stop]
 }
 
@@ -181,9 +173,9 @@ test('an asker that is restarted, too, takes what follows briefer answers', asyn
     })(),
   )
   const ann = stage.player('ann').restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   go.resolve()
-  await settled(stage)
+  await stage.settleWithPrograms()
   const [ask] = ann.membership.asks.list()
   assert.deepEqual(await readAll(stage, ask ?? assert.fail()), [200_000, 200_000, 'end'])
   assert.deepEqual(ann.told('answer_ignored'), [])
@@ -194,7 +186,7 @@ test('an asker that is restarted, too, confirms all of the longer answers that i
   const sizes = [60_000, 60_000, 130_000, 100_000]
   const [stage, stop] = await servedAgain([1, 1, 1], givesLater(sizes))
   const ann = stage.player('ann').restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   const [ask] = ann.membership.asks.list()
   assert.deepEqual(await readAll(stage, ask ?? assert.fail()), [1, 1, 1, 100_000, 'end'])
   await stop()
@@ -204,7 +196,7 @@ test('a member that repeats each answer with nothing in it gets little more than
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const ask = asks(ann, bob)
-  await settled(stage)
+  await stage.settleWithPrograms()
   for (let number = 0; number < 12; number++) {
     for (const size of [250_000, 0]) {
       void bob.membership.sender.send('answer', encodeAnswer(ask.messageId, number, new Uint8Array(size)))
@@ -221,7 +213,7 @@ test('a member that repeats each answer with nothing in it gets little more than
     'answer_end',
     encodeAnswerEnd({ requestId: ask.messageId, number: 12, content: undefined }),
   )
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(await readAll(stage, again ?? assert.fail()), [250_000, ...Array(11).fill(0), 'end'])
 })
 
@@ -237,10 +229,10 @@ test('an error that comes earlier than the answers before it is given, too', asy
     })(),
   )
   const ask = asks(stage.player('ann'), stage.player('bob'))
-  await settled(stage)
+  await stage.settleWithPrograms()
   const bob = stage.player('bob').restart()
   const stop = serves(bob, givesLater([], StaticError.of('unavailable', 'The disk is full.')))
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(await readAll(stage, ask), [1, 2, 'unavailable', 'end'])
   gate.resolve()
   await stop()
@@ -261,7 +253,7 @@ test('a confirmation that cannot be sent is tried again once at a time', async (
   const ask = asks(ann, bob)
   for (let n = 0; n < 61; n++) {
     const next = ask.next()
-    await settled(stage)
+    await stage.settleWithPrograms()
     await next
     await stage.advance(80, 80)
   }

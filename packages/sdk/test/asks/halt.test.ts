@@ -7,14 +7,6 @@ import { type Player, Stage } from '../support/stage.ts'
 
 const DAY = 24 * 3600 * 1000
 
-/** Everything happens that can, also what handlers and their answers wait for. */
-async function settled(stage: Stage): Promise<void> {
-  for (let round = 0; round < 4; round++) {
-    await stage.settle()
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}
-
 interface Scene {
   readonly stage: Stage
   readonly ann: Player
@@ -45,7 +37,7 @@ async function scene(): Promise<Scene> {
   const fork = async (): Promise<void> => {
     const { index } = stage.position
     mal.say(mal.frame('I saw another log', { seen: { index, hash: Buffer.alloc(32, 7) } }))
-    await settled(stage)
+    await stage.settleWithPrograms()
     assert.equal(bob.told('fork_detected').length, 1)
   }
   const ask = async (): Promise<string> => {
@@ -63,16 +55,16 @@ async function scene(): Promise<Scene> {
 test('a handler whose answer a fork holds back runs again once, when the fork is accepted', async () => {
   const { stage, bob, runs, gate, fork, ask, stop } = await scene()
   const answer = ask()
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(runs, [false])
   await fork()
   gate.resolve()
-  await settled(stage)
+  await stage.settleWithPrograms()
   await stage.advance(DAY / 24, 30_000)
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(runs, [false])
   bob.membership.acceptFork()
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(runs, [false, true])
   assert.equal(await answer, 'transferred')
   await stop()
@@ -87,18 +79,18 @@ test('a request that comes in a fork waits until the member that caused it is re
   const answer = ask()
   const question = { payload: Buffer.from('q'), to: bob.agentId, lifetimeMs: 7 * DAY, signal: undefined }
   const cancelled = ann.membership.asks.ask(question)
-  await settled(stage)
+  await stage.settleWithPrograms()
   cancelled.cancel()
   await stage.advance(120_000)
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(runs, [])
   // The owner removes the member that showed another history, so nothing has to be accepted.
   const removing = ann.membership.committer.commit(() => ({
     removes: [stage.apart.get('mal')?.agentId ?? assert.fail()],
   }))
-  await settled(stage)
+  await stage.settleWithPrograms()
   await removing
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.deepEqual(runs, [false])
   assert.equal(await answer, 'transferred')
   assert.equal(bob.membership.requests.inbox.isEmpty, true)
@@ -111,14 +103,14 @@ test('a server stops in a fork, and the next one gets the request as new', async
   await fork()
   ann.membership.acceptFork()
   const answer = ask()
-  await settled(stage)
+  await stage.settleWithPrograms()
   await stop()
   assert.equal(bob.membership.requests.inbox.isEmpty, false)
   bob.membership.acceptFork()
   const again = new AbortController()
   const handler = async ({ redelivered }: { readonly redelivered: boolean }): Promise<string> => `${redelivered}`
   const serving = serveRequests(bob, bob.membership, handler, { signal: again.signal })
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.equal(await answer, 'false')
   assert.deepEqual(runs, [])
   again.abort()

@@ -9,14 +9,6 @@ import { type Player, Stage } from '../support/stage.ts'
 
 const DAY = 24 * 3600 * 1000
 
-/** Everything happens that can, also what handlers and their answers wait for. */
-async function settled(stage: Stage): Promise<void> {
-  for (let round = 0; round < 4; round++) {
-    await stage.settle()
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}
-
 function asks(player: Player, to: Player, words = 'q'): OpenAsk {
   const question = { payload: Buffer.from(words), to: to.agentId, lifetimeMs: 7 * DAY, signal: undefined }
   return player.membership.asks.ask(question)
@@ -53,19 +45,19 @@ for (const kind of ['promise', 'generator'] as const) {
     })
     for (let round = 0; round < 5; round++) {
       const ask = asks(ann, bob)
-      await settled(stage)
+      await stage.settleWithPrograms()
       ask.cancel()
-      await settled(stage)
+      await stage.settleWithPrograms()
     }
     asks(cy, bob)
-    await settled(stage)
+    await stage.settleWithPrograms()
     assert.deepEqual(started, ['ann', 'cy'])
     const last = asks(ann, bob)
     gate.resolve()
-    await settled(stage)
+    await stage.settleWithPrograms()
     assert.deepEqual(started, ['ann', 'cy', 'ann'], 'its place is free once the handler has ended')
     const answer = last.next()
-    await settled(stage)
+    await stage.settleWithPrograms()
     assert.ok(await answer)
     await stop()
   })
@@ -74,7 +66,7 @@ for (const kind of ['promise', 'generator'] as const) {
 /** The owner removes a member. */
 async function removes(stage: Stage, owner: Player, member: Player): Promise<void> {
   const removing = owner.membership.committer.commit(() => ({ removes: [Buffer.from(member.agentId, 'hex')] }))
-  await settled(stage)
+  await stage.settleWithPrograms()
   await removing
 }
 
@@ -82,10 +74,10 @@ test('what a member asked before it was removed is not carried out after that', 
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, mal] = [stage.player('ann'), stage.player('mal')]
   asks(mal, stage.player('bob'), 'delete all')
-  await settled(stage)
+  await stage.settleWithPrograms()
   // From now on the request is only on its disk.
   const bob = stage.player('bob').restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   await removes(stage, ann, mal)
   const kept = asks(ann, bob, 'are you there?')
   const served: string[] = []
@@ -94,7 +86,7 @@ test('what a member asked before it was removed is not carried out after that', 
     return 'done'
   })
   const answer = kept.next()
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.ok(await answer)
   assert.deepEqual(served, ['ann'])
   assert.equal(bob.membership.requests.inbox.isEmpty, true)
@@ -105,24 +97,24 @@ test('nor if it was added again meanwhile, and without a server its requests go 
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, mal] = [stage.player('ann'), stage.player('mal')]
   asks(mal, stage.player('bob'))
-  await settled(stage)
+  await stage.settleWithPrograms()
   const bob = stage.player('bob').restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   const { index } = bob.membership.history.position
   // As if a commit had removed and added it.
   bob.membership.receipts.change([mal.agentId], [mal.agentId])
   assert.equal(bob.membership.receipts.memberSince(mal.agentId), index)
   let served = 0
   const stop = serves(bob, async () => `served ${++served}`)
-  await settled(stage)
+  await stage.settleWithPrograms()
   await stop()
   assert.equal(served, 0)
 
   asks(mal, bob)
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.equal(bob.membership.requests.inbox.isEmpty, false)
   const again = bob.restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   await removes(stage, ann, mal)
   await stage.advance(120_000)
   assert.equal(again.membership.requests.inbox.isEmpty, true)
@@ -159,17 +151,17 @@ test('an asker that cancels what it never asked is remembered only for its own r
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, mal] = [stage.player('ann'), stage.player('mal')]
   const ask = asks(ann, stage.player('bob'))
-  await settled(stage)
+  await stage.settleWithPrograms()
   const bob = stage.player('bob').restart()
-  await settled(stage)
+  await stage.settleWithPrograms()
   // In place of messages, which would take long.
   const { requests } = bob.membership
   for (let n = 0; n < 5000; n++) requests.heed('cancel', mal.agentId, Buffer.alloc(16, `${n}`))
   ask.cancel()
-  await settled(stage)
+  await stage.settleWithPrograms()
   let served = 0
   const stop = serves(bob, async () => `served ${++served}`)
-  await settled(stage)
+  await stage.settleWithPrograms()
   await stop()
   assert.equal(served, 0)
 })
@@ -185,11 +177,11 @@ test('askers that take all places leave some to any other', async () => {
   }
   const stop = serves(bob, handler, { concurrency: 16, perAsker: 16 })
   const open = Array.from({ length: 16 }, () => ['m1', 'm2'].map((name) => asks(stage.player(name), bob))).flat()
-  await settled(stage)
+  await stage.settleWithPrograms()
   open.push(asks(ann, bob))
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.equal(started.at(-1), ann.agentId, `${started.length} were started`)
   for (const ask of open) ask.cancel()
-  await settled(stage)
+  await stage.settleWithPrograms()
   await stop()
 })

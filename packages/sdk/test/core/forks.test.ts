@@ -35,13 +35,6 @@ test('a fork stops an agent that joins once it has joined, and only then is its 
   assert.deepEqual(events, ['fork_detected'])
 })
 
-async function settled(stage: Stage): Promise<void> {
-  for (let round = 0; round < 4; round++) {
-    await stage.settle()
-    await new Promise((resolve) => setImmediate(resolve))
-  }
-}
-
 test('in a fork, adding a member fails at once, also while a claim of this agent waits', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
   const [bob, mal] = [stage.player('bob'), new Apart(stage, 'mal')]
@@ -53,19 +46,19 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   stage.refuse = (player, body) =>
     player === bob && body.case === 'sendMessage' ? { code: 'rate_limited', retryAfterMs: 2000 } : undefined
   admissions.inTurn(() => admissions.claims.claim(claims)).catch(() => {})
-  await settled(stage)
+  await stage.settleWithPrograms()
   stage.refuse = () => undefined
   const { index } = stage.position
   mal.say(mal.frame('I saw another log', { seen: { index, hash: Buffer.alloc(32, 7) } }))
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.equal(bob.told('fork_detected').length, 1)
   let outcome = 'waits'
   addMembers({ context: bob, requests: undefined as never }, bob.membership, [eve.keyPackage], false).then(
     () => (outcome = 'added'),
     (error: unknown) => (outcome = StaticError.from(error).code),
   )
-  await settled(stage)
+  await stage.settleWithPrograms()
   await stage.advance(3_600_000, 60_000)
-  await settled(stage)
+  await stage.settleWithPrograms()
   assert.equal(outcome, 'fork_detected')
 })

@@ -146,6 +146,14 @@ export class Stage {
     await this.settleOnly(...this.players)
   }
 
+  /** Also what programs do when a promise of theirs resolves, and what follows from it, a few times over. */
+  async settleWithPrograms(): Promise<void> {
+    for (let round = 0; round < 8; round++) {
+      await this.settle()
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+
   /** The same for some: the others hear nothing yet, and what they ask has not arrived. */
   async settleOnly(...players: readonly Player[]): Promise<void> {
     for (;;) {
