@@ -21,8 +21,8 @@
  * Padding hides neither that a message was sent nor when, and the bucket still distinguishes long from short messages.
  */
 import { CELL_PAYLOAD_BYTES, SIGNATURE_BYTES, StaticError } from '@static/protocol'
+import { TAG_BYTES } from './aead.ts'
 import { lengthBytes } from './framing.ts'
-import { TAG_BYTES } from './provider.ts'
 
 const ENVELOPE_BYTES = 128
 /** What a channel's message has before its ciphertext's length, without authenticated data. */

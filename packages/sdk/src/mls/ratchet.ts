@@ -9,11 +9,11 @@
 import { randomFillSync } from 'node:crypto'
 import type { Signer, Verifier } from '@static/node/ed25519'
 import { MAX_CIPHERTEXT_BYTES, SIGNATURE_BYTES, StaticError } from '@static/protocol'
+import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './aead.ts'
 import { concat } from './bytes.ts'
 import { CONTENT_TYPES, lengthBytes, parsePrivateMessage, PRIVATE_MESSAGE, readSpan, writeLength } from './framing.ts'
 import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
 import { contentBytes } from './padding.ts'
-import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './provider.ts'
 
 const MAX_GENERATION = 0xffff_ffff
 const GUARD_BYTES = 4

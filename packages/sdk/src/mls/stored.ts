@@ -4,7 +4,7 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { StaticError } from '@static/protocol'
-import { TAG_BYTES } from './provider.ts'
+import { TAG_BYTES } from './aead.ts'
 
 /** A payload as stored. */
 export interface StoredPayload {

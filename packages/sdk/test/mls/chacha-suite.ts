@@ -1,4 +1,4 @@
-import type { Suite } from '../../src/mls/provider.ts'
+import type { Suite } from '../../src/mls/aead.ts'
 
 /** Suite 3 of RFC 9420: the one that the peer of the interoperability tests has. */
 export const CHACHA_SUITE: Suite = {

@@ -3,8 +3,9 @@ import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { type CiphersuiteImpl, getCiphersuiteFromName, getCiphersuiteImpl } from 'ts-mls'
 import { CryptoError } from 'ts-mls/mlsError.js'
+import { SUITE } from '../../src/mls/aead.ts'
 import { expand, extract, hmac } from '../../src/mls/hash.ts'
-import { makeProvider, SUITE } from '../../src/mls/provider.ts'
+import { makeProvider } from '../../src/mls/ts-mls/provider.ts'
 import { hex, text } from './support.ts'
 
 const ours = makeProvider(SUITE)

@@ -1,7 +1,8 @@
 /** The official MLS vectors in `tests/vectors/mls`, whose README names their source and formats. */
 import { readFileSync } from 'node:fs'
-import type { Crypto } from '../../src/mls/key-package.ts'
-import { makeProvider, SUITE } from '../../src/mls/provider.ts'
+import { SUITE } from '../../src/mls/aead.ts'
+import type { Crypto } from '../../src/mls/ts-mls/key-package.ts'
+import { makeProvider } from '../../src/mls/ts-mls/provider.ts'
 import { CHACHA_SUITE } from '../mls/chacha-suite.ts'
 
 const FOLDER = new URL('../../../../tests/vectors/mls/', import.meta.url)

@@ -1,8 +1,8 @@
 /** The library's settings. Several of its defaults are unsafe here; every line is deliberate. */
 import type { Capabilities, ClientConfig, Lifetime } from 'ts-mls'
 import { defaultKeyPackageEqualityConfig } from 'ts-mls/keyPackageEqualityConfig.js'
+import type { Suite } from '../aead.ts'
 import { CONTEXT_TYPE } from '../context.ts'
-import type { Suite } from '../provider.ts'
 
 const DAY_SECONDS = 86_400n
 /** How long a KeyPackage is valid. */

@@ -13,10 +13,10 @@ import {
   toAuthenticatedContent,
 } from 'ts-mls/privateMessage.js'
 import { ratchetToGeneration } from 'ts-mls/secretTree.js'
-import type { Crypto } from '../key-package.ts'
 import { isCommitBounded } from './bounds.ts'
 import { CONFIG } from './config.ts'
 import { atGeneration } from './handshake.ts'
+import type { Crypto } from './key-package.ts'
 
 /** The result of opening a message. */
 export type OpenedCommit =

@@ -9,10 +9,10 @@ import { ed25519, type SignatureKeyPair, type Signer } from '@static/node/ed2551
 import { MAX_NUMBER, StaticError } from '@static/protocol'
 import { concat, equal } from '../bytes.ts'
 import type { Group } from '../engine.ts'
-import type { Crypto } from '../key-package.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
 import { decodeState, encodeState } from './group-codec.ts'
+import type { Crypto } from './key-package.ts'
 import { membersOf } from './view.ts'
 
 const VERSION = 1

@@ -8,8 +8,8 @@ import { verifyLeafNodeSignature, verifyLeafNodeSignatureKeyPackage } from 'ts-m
 import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { directPath, isLeaf, leafToNodeIndex, leafWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
 import { equal, keyOf } from '../bytes.ts'
-import type { Crypto } from '../key-package.ts'
 import { isEncryptionKey } from '../x25519.ts'
+import type { Crypto } from './key-package.ts'
 import { TreeHashes } from './tree-hash.ts'
 import { leavesOf, missingCapability, neededExtensions } from './view.ts'
 

@@ -6,8 +6,6 @@
  * JavaScript cannot guarantee that no copy of a secret stays in memory.
  */
 import {
-  createCipheriv,
-  createDecipheriv,
   createPrivateKey,
   createPublicKey,
   diffieHellman,
@@ -15,7 +13,7 @@ import {
   type KeyObject,
   randomBytes,
 } from 'node:crypto'
-import type { CiphersuiteImpl, CiphersuiteName } from 'ts-mls'
+import type { CiphersuiteImpl } from 'ts-mls'
 import { CryptoError } from 'ts-mls/mlsError.js'
 import {
   ed25519,
@@ -24,69 +22,9 @@ import {
   type Signer,
   type Verifier,
 } from '@static/node/ed25519'
-import { concat, equal } from './bytes.ts'
-import { DIGEST_BYTES, expand, extract, hmac, sha256 } from './hash.ts'
-
-/** The differences between suites; all use X25519, SHA-256 and Ed25519. */
-export interface Suite {
-  readonly name: CiphersuiteName
-  readonly aead: 'aes-128-gcm' | 'chacha20-poly1305'
-  readonly keyBytes: number
-  /** The HPKE identifier of the AEAD. */
-  readonly hpkeAead: number
-}
-
-/** The suite that channels use. */
-export const SUITE: Suite = {
-  name: 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519',
-  aead: 'aes-128-gcm',
-  keyBytes: 16,
-  hpkeAead: 1,
-}
-
-/** The length of an AEAD nonce in every suite. */
-export const NONCE_BYTES = 12
-/** The length of an AEAD tag in every suite. */
-export const TAG_BYTES = 16
-
-/** Encrypts into `target` and appends the tag. `key` is the AEAD key followed by the nonce. */
-export function seal(
-  suite: Suite,
-  key: Uint8Array,
-  data: Uint8Array,
-  plaintext: Uint8Array,
-  target: Uint8Array,
-  at: number,
-): void {
-  const { keyBytes } = suite
-  // The types differ per AEAD, but both accept the same calls.
-  const cipher = createCipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
-    authTagLength: TAG_BYTES,
-  })
-  if (data.length > 0) cipher.setAAD(data)
-  target.set(cipher.update(plaintext), at)
-  cipher.final()
-  target.set(cipher.getAuthTag(), at + plaintext.length)
-}
-
-/**
- * Decrypts the output of `seal`.
- *
- * @throws {Error} if the tag does not match
- */
-export function unseal(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
-  const { keyBytes } = suite
-  const length = sealed.length - TAG_BYTES
-  if (length < 0) throw new CryptoError(`A ciphertext must be at least ${TAG_BYTES} bytes, not ${sealed.length}.`)
-  const decipher = createDecipheriv(suite.aead as 'aes-128-gcm', key.subarray(0, keyBytes), key.subarray(keyBytes), {
-    authTagLength: TAG_BYTES,
-  })
-  decipher.setAuthTag(sealed.subarray(length))
-  if (data.length > 0) decipher.setAAD(data)
-  const plaintext = decipher.update(sealed.subarray(0, length))
-  decipher.final()
-  return plaintext
-}
+import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from '../aead.ts'
+import { concat, equal } from '../bytes.ts'
+import { DIGEST_BYTES, expand, extract, hmac, sha256 } from '../hash.ts'
 
 /** Implements the MLS library's interface for a suite. */
 export function makeProvider(suite: Suite): CiphersuiteImpl {
