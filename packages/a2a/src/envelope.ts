@@ -6,11 +6,11 @@ import { InvalidAgentResponseError, RequestMalformedError } from '@a2a-js/sdk/er
 import { CALL_BOUNDS, excess, RESPONSE_BOUNDS } from './limits.ts'
 
 /** Service parameters by name. Names do not depend on case. */
-export type Parameters = Readonly<Record<string, string>>
+export type ServiceParameters = Readonly<Record<string, string>>
 
 /** A call as it travels. */
 export interface Envelope {
-  readonly parameters: Parameters
+  readonly parameters: ServiceParameters
   readonly call: Readonly<Record<string, unknown>>
 }
 
@@ -34,7 +34,7 @@ const MOST_PARAMETER_CHARACTERS = 8192
 const DELETE_METHOD = 'DeleteTaskPushNotificationConfig'
 
 /** Encodes a call, which is JSON already. */
-export function encodeEnvelope(parameters: Parameters, call: string): string {
+export function encodeEnvelope(parameters: ServiceParameters, call: string): string {
   return `{"parameters":${JSON.stringify(parameters)},"call":${call}}`
 }
 

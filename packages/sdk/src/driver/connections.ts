@@ -5,7 +5,7 @@
 import type { Duplex } from 'node:stream'
 import { StaticError } from '@static/protocol'
 import { Driver } from './driver.ts'
-import { encodeFrame, FrameReader } from './pipe-frame.ts'
+import { encodePipeFrame, PipeFrameReader } from './pipe-frame.ts'
 
 /** All open connections. */
 export class Connections {
@@ -40,9 +40,9 @@ class Connection {
         stream.cork()
         setImmediate(() => stream.uncork())
       }
-      for (const piece of encodeFrame(told, bytes)) stream.write(piece)
+      for (const piece of encodePipeFrame(told, bytes)) stream.write(piece)
     })
-    const frames = new FrameReader()
+    const frames = new PipeFrameReader()
     const close = (): void => void this.close()
     stream.on('data', (chunk: Buffer) => {
       try {

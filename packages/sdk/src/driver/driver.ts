@@ -15,7 +15,7 @@ import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
 import type { Answer, Ask, Tell, Word } from './messages.ts'
 import { PendingCalls } from './pending-calls.ts'
-import type { Frame } from './pipe-frame.ts'
+import type { PipeFrame } from './pipe-frame.ts'
 import { plainEvent } from './plain.ts'
 import { answerPoisonCall } from './poison-calls.ts'
 import { Reading } from './reading.ts'
@@ -50,7 +50,7 @@ export class Driver {
   }
 
   /** Handles a frame from the program. */
-  take({ header, bytes }: Frame): void {
+  take({ header, bytes }: PipeFrame): void {
     const said = header as (Ask & { readonly id: number }) | Word
     if (!('id' in said)) return this.#hear(said)
     const { id } = said

@@ -3,7 +3,8 @@
  * big-endian), the length of the header (4 bytes, big-endian), the header as JSON, and raw bytes.
  */
 
-export interface Frame {
+/** A call or an answer of the driver, not yet checked. */
+export interface PipeFrame {
   readonly header: unknown
   readonly bytes: Uint8Array
 }
@@ -13,7 +14,7 @@ const MAX_FRAME_BYTES = 1024 * 1024
 const LENGTH_BYTES = 4
 
 /** Encodes a frame as chunks to write. */
-export function encodeFrame(header: unknown, bytes: Uint8Array = new Uint8Array()): readonly Uint8Array[] {
+export function encodePipeFrame(header: unknown, bytes: Uint8Array = new Uint8Array()): readonly Uint8Array[] {
   const json = JSON.stringify(header)
   const headerBytes = Buffer.byteLength(json)
   const head = Buffer.allocUnsafe(2 * LENGTH_BYTES + headerBytes)
@@ -24,12 +25,12 @@ export function encodeFrame(header: unknown, bytes: Uint8Array = new Uint8Array(
 }
 
 /** Splits the bytes from the pipe into frames. */
-export class FrameReader {
+export class PipeFrameReader {
   #rest: Buffer = Buffer.alloc(0)
 
   /** Returns the frames that a chunk completes. Throws a RangeError for an invalid frame. */
-  push(chunk: Buffer): readonly Frame[] {
-    const frames: Frame[] = []
+  push(chunk: Buffer): readonly PipeFrame[] {
+    const frames: PipeFrame[] = []
     let rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk])
     while (rest.length >= LENGTH_BYTES) {
       const length = rest.readUInt32BE(0)

@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { type Duplex, duplexPair } from 'node:stream'
 import { test } from 'node:test'
 import { Connections } from '../../src/driver/connections.ts'
-import { encodeFrame, type Frame, FrameReader } from '../../src/driver/pipe-frame.ts'
+import { encodePipeFrame, type PipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts'
 
 /** A program's end of a connection. */
 class Program {
   readonly stream: Duplex
-  readonly #frames = new FrameReader()
+  readonly #frames = new PipeFrameReader()
 
   constructor(connections: Connections) {
     const [stream, other] = duplexPair()
@@ -18,10 +18,10 @@ class Program {
 
   /** Calls, and returns the first answer. */
   async call(header: object, bytes?: Uint8Array): Promise<unknown> {
-    for (const piece of encodeFrame(header, bytes)) this.stream.write(piece)
+    for (const piece of encodePipeFrame(header, bytes)) this.stream.write(piece)
     for (;;) {
       const [chunk] = (await once(this.stream, 'data')) as [Buffer]
-      const [frame]: readonly (Frame | undefined)[] = this.#frames.push(chunk)
+      const [frame]: readonly (PipeFrame | undefined)[] = this.#frames.push(chunk)
       if (frame) return frame.header
     }
   }

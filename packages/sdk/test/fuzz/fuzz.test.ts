@@ -25,7 +25,7 @@ import {
   listBytes,
 } from '../../src/core/channel/admissions/invite-list.ts'
 import { decodeFrame, encodeFrame, VERSION } from '../../src/core/channel/messages/message-frame.ts'
-import { encodeFrame as encodePipeFrame, FrameReader } from '../../src/driver/pipe-frame.ts'
+import { encodePipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts'
 import { parseEndpoint } from '../../src/endpoint.ts'
 import { encodePack } from '../../src/core/channel/messages/pack.ts'
 import { parseAgentId } from '../../src/fingerprint.ts'
@@ -350,7 +350,7 @@ test("the driver's pipe", async (t) => {
     name: 'driver-pipe',
     seeds: [frame, Buffer.concat([frame, frame])],
     words: ['{', '[', '"', '{"id":1}', Uint8Array.of(0, 0, 0, 6, 0, 0, 0, 2, 0x7b, 0x7d)],
-    decode: (bytes) => new FrameReader().push(Buffer.from(bytes)),
+    decode: (bytes) => new PipeFrameReader().push(Buffer.from(bytes)),
     isRefusal: (error) => error instanceof RangeError,
   })
 })

@@ -14,13 +14,13 @@ import type { SignatureKeyPair } from '@static/node/ed25519'
 import { SUITE } from '../../src/mls/aead.ts'
 import type { Group } from '../../src/mls/engine.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
-import type { Crypto } from '../../src/mls/ts-mls/key-package.ts'
+import type { MlsCrypto } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { makeProvider } from '../../src/mls/ts-mls/provider.ts'
 import { adopt, inside } from '../../src/mls/ts-mls/state.ts'
 import { words } from './support.ts'
 
-export const crypto: Crypto = { suite: SUITE, provider: makeProvider(SUITE) }
+export const crypto: MlsCrypto = { suite: SUITE, provider: makeProvider(SUITE) }
 const ZEROS = new Uint8Array(32)
 
 /** What is put in place of a PreSharedKey that the attacker does not have. */

@@ -24,7 +24,7 @@ import type { CommitChange, Epoch, Group, MlsEngine } from '../../src/mls/engine
 import type { RatchetRow } from '../../src/mls/ratchet.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { makeEngine } from '../../src/mls/ts-mls/engine.ts'
-import { type Crypto, makeKeyPackage, type OwnKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
+import { type MlsCrypto, makeKeyPackage, type OwnKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { encodeKeyPackage as encodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { makeProvider } from '../../src/mls/ts-mls/provider.ts'
 import { adopt, inside } from '../../src/mls/ts-mls/state.ts'
@@ -33,7 +33,7 @@ import { hex, text, words } from './support.ts'
 
 /** The linter cannot see through the way in which it is exported. */
 const openmls: typeof raw = raw
-const crypto: Crypto = { suite: CHACHA_SUITE, provider: makeProvider(CHACHA_SUITE) }
+const crypto: MlsCrypto = { suite: CHACHA_SUITE, provider: makeProvider(CHACHA_SUITE) }
 const { provider } = crypto
 const engine: MlsEngine = makeEngine(CHACHA_SUITE)
 const KEY_PACKAGE_MESSAGE = new Uint8Array([0, 1, 0, 5])

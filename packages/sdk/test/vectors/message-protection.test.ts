@@ -10,7 +10,7 @@ import { createSecretTree, type SecretTree } from 'ts-mls/secretTree.js'
 import { ed25519 } from '@static/node/ed25519'
 import { EpochCipher, type Ratchets, reopen } from '../../src/mls/ratchet.ts'
 import { capabilitiesOf, CONFIG } from '../../src/mls/ts-mls/config.ts'
-import type { Crypto } from '../../src/mls/ts-mls/key-package.ts'
+import type { MlsCrypto } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { openCommit, type OpenedCommit } from '../../src/mls/ts-mls/open-commit.ts'
 import { hex, text } from '../mls/support.ts'
@@ -40,7 +40,7 @@ interface Protection extends OfSuite {
 const SENDER = 1
 
 interface Scene {
-  readonly crypto: Crypto
+  readonly crypto: MlsCrypto
   readonly context: GroupContext
   readonly senderDataSecret: Uint8Array
   readonly tree: RatchetTree

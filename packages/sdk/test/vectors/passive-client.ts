@@ -18,7 +18,7 @@ import type { SignatureKeyPair } from '@static/node/ed25519'
 import { isSound } from '../../src/mls/ts-mls/commit.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { decodeState } from '../../src/mls/ts-mls/group-codec.ts'
-import type { Crypto, OwnKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
+import type { MlsCrypto, OwnKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { openCommit } from '../../src/mls/ts-mls/open-commit.ts'
 import { adopt, decodeGroup, encodeGroup, inside, type TsMlsGroup } from '../../src/mls/ts-mls/state.ts'
@@ -92,7 +92,7 @@ export async function joinByLibrary(vector: PassiveClient): Promise<ClientState>
  * Takes over a state of the library and reads it again from the bytes for the database, which must be those that the
  * library itself would write.
  */
-export function restart(crypto: Crypto, fresh: ClientState, key: SignatureKeyPair): TsMlsGroup {
+export function restart(crypto: MlsCrypto, fresh: ClientState, key: SignatureKeyPair): TsMlsGroup {
   const group = inside(adopt(crypto, fresh, key).group)
   const bytes = encodeGroup(group)
   const bare = { ...group.state, signaturePrivateKey: new Uint8Array() }
@@ -148,7 +148,7 @@ function publicMessage(bytes: string): PublicMessage {
   return message.publicMessage
 }
 
-async function judge(crypto: Crypto, state: ClientState, message: PublicMessage): Promise<Followed> {
+async function judge(crypto: MlsCrypto, state: ClientState, message: PublicMessage): Promise<Followed> {
   const { provider } = crypto
   const { membershipKey } = state.keySchedule
   const { groupContext, ratchetTree, unappliedProposals } = state
@@ -174,7 +174,7 @@ type Content = Extract<Parameters<typeof protect>[4], { contentType: 'commit' }>
  * Opens a commit as the PrivateMessage that a channel would have sent. Its signature names the wire format and cannot be
  * made without the sender's key, so it alone goes unchecked.
  */
-async function openWrapped(crypto: Crypto, state: ClientState, content: Content, leaf: number): Promise<string> {
+async function openWrapped(crypto: MlsCrypto, state: ClientState, content: Content, leaf: number): Promise<string> {
   const { provider } = crypto
   const { senderDataSecret } = state.keySchedule
   const { privateMessage } = await protect(

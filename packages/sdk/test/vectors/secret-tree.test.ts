@@ -9,7 +9,7 @@ import { CONTENT_TYPES, PRIVATE_MESSAGE } from '../../src/mls/framing.ts'
 import { EpochCipher, nextSecret, type RatchetRow } from '../../src/mls/ratchet.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { atGeneration } from '../../src/mls/ts-mls/handshake.ts'
-import { type Crypto } from '../../src/mls/ts-mls/key-package.ts'
+import { type MlsCrypto } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { hex } from '../mls/support.ts'
 import { bytesOf, cryptoOf, type OfSuite, readVectors } from './support.ts'
@@ -39,7 +39,7 @@ const NO_GUARD = new Uint8Array(4)
 const SENDER_DATA_BYTES = 12
 
 /** A cipher of epoch 0 of the group without a name. */
-function cipherOf({ suite }: Crypto, senderDataSecret: Uint8Array, leaf: number): EpochCipher {
+function cipherOf({ suite }: MlsCrypto, senderDataSecret: Uint8Array, leaf: number): EpochCipher {
   return new EpochCipher({
     suite,
     groupId: EMPTY,

@@ -1,7 +1,7 @@
 /** The official MLS vectors in `tests/vectors/mls`, whose README names their source and formats. */
 import { readFileSync } from 'node:fs'
 import { SUITE } from '../../src/mls/aead.ts'
-import type { Crypto } from '../../src/mls/ts-mls/key-package.ts'
+import type { MlsCrypto } from '../../src/mls/ts-mls/key-package.ts'
 import { makeProvider } from '../../src/mls/ts-mls/provider.ts'
 import { CHACHA_SUITE } from '../mls/chacha-suite.ts'
 
@@ -17,13 +17,13 @@ export interface OfSuite {
   readonly cipher_suite: 1 | 3
 }
 
-const CRYPTOS: Readonly<Record<OfSuite['cipher_suite'], Crypto>> = {
+const CRYPTOS: Readonly<Record<OfSuite['cipher_suite'], MlsCrypto>> = {
   1: { suite: SUITE, provider: makeProvider(SUITE) },
   3: { suite: CHACHA_SUITE, provider: makeProvider(CHACHA_SUITE) },
 }
 
 /** Our cryptography for an entry. */
-export function cryptoOf({ cipher_suite }: OfSuite): Crypto {
+export function cryptoOf({ cipher_suite }: OfSuite): MlsCrypto {
   return CRYPTOS[cipher_suite]
 }
 

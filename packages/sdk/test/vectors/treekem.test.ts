@@ -8,7 +8,7 @@ import { type PrivateKeyPath, toPrivateKeyPath } from 'ts-mls/privateKeyPath.js'
 import { decodeRatchetTree, getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath, createUpdatePath, decodeUpdatePath, type UpdatePath } from 'ts-mls/updatePath.js'
-import type { Crypto } from '../../src/mls/ts-mls/key-package.ts'
+import type { MlsCrypto } from '../../src/mls/ts-mls/key-package.ts'
 import { TreeHashes } from '../../src/mls/ts-mls/tree-hash.ts'
 import { hex } from '../mls/support.ts'
 import { bytesOf, cryptoOf, decodeAll, type OfSuite, readVectors } from './support.ts'
@@ -37,7 +37,7 @@ interface PrivateLeaf {
 }
 
 /** The private keys of a leaf, which must be those of the tree. */
-async function keysOf({ provider }: Crypto, tree: RatchetTree, leaf: PrivateLeaf): Promise<PrivateKeyPath> {
+async function keysOf({ provider }: MlsCrypto, tree: RatchetTree, leaf: PrivateLeaf): Promise<PrivateKeyPath> {
   const secrets = Object.fromEntries(leaf.path_secrets.map(({ node, path_secret }) => [node, bytesOf(path_secret)]))
   const { privateKeys } = await toPrivateKeyPath(secrets, leaf.index, provider)
   const all = { ...privateKeys, [2 * leaf.index]: bytesOf(leaf.encryption_priv) }
@@ -55,7 +55,7 @@ async function keysOf({ provider }: Crypto, tree: RatchetTree, leaf: PrivateLeaf
 
 /** What a leaf derives from the path of another: its path secret and the commit secret. */
 async function derive(
-  { provider }: Crypto,
+  { provider }: MlsCrypto,
   tree: RatchetTree,
   keys: PrivateKeyPath,
   sender: number,

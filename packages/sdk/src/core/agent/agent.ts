@@ -5,6 +5,7 @@
  */
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, RosterReset } from '@static/protocol/relay'
+import type { InviteHandler } from '../../invite/handler.ts'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type {
   AgentId,
@@ -17,7 +18,6 @@ import type {
   Snapshot,
   Time,
 } from '../../ports.ts'
-import type { InviteHandler } from '../../invite/handler.ts'
 import { Journal } from '../channel/journal.ts'
 import type { AgentContext } from './context.ts'
 import { Deliveries } from './deliveries.ts'
@@ -31,7 +31,7 @@ import { Memberships } from './memberships.ts'
 import type { OfferPolicy } from './offer-limits.ts'
 import type { Offer } from './offers.ts'
 import { Pins } from './pins.ts'
-import { Requests } from './requests.ts'
+import { RelayRequests } from './relay-requests.ts'
 import type { AgentServices } from './services.ts'
 import { Timers } from './timers.ts'
 
@@ -65,7 +65,7 @@ const CHECKPOINT_MS = 60_000
 export class Agent implements SessionListener, AgentServices {
   readonly context: AgentContext
   readonly memberships: Memberships
-  readonly requests: Requests
+  readonly requests: RelayRequests
   readonly timers: Timers = new Timers()
   readonly keyPackages: KeyPackages
   readonly held: HeldWelcomes = new HeldWelcomes(this)
@@ -97,7 +97,7 @@ export class Agent implements SessionListener, AgentServices {
     this.#deliveries = Agent.#deliveriesOf(this)
     this.context = Agent.#contextOf(this, key, session, pins)
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
-    this.requests = new Requests(session, this.timers)
+    this.requests = new RelayRequests(session, this.timers)
     this.#supply = Agent.#supplyOf(this, session)
     this.#welcomes = new IncomingWelcomes(this, parts.offers ?? 'anyone', (offer) => this.offers.emit(offer))
     this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#dropped(id))

@@ -202,18 +202,18 @@ export type AgentEvent =
 /** The number of events queued per listener. Beyond that, the oldest are dropped. */
 const KEPT = 1024
 
-interface Listener<Event> {
-  readonly queue: Event[]
+interface Listener<Item> {
+  readonly queue: Item[]
   /** Resolves with the next event. All pending `next` calls share it. */
   woken: PromiseWithResolvers<void> | undefined
 }
 
 /** Distributes events to all listeners. */
-export class Events<Event> {
-  readonly #listeners = new Set<Listener<Event>>()
+export class Events<Item> {
+  readonly #listeners = new Set<Listener<Item>>()
   #closed = false
 
-  emit(event: Event): void {
+  emit(event: Item): void {
     for (const listener of this.#listeners) {
       listener.queue.push(event)
       if (listener.queue.length > KEPT) listener.queue.shift()
@@ -227,10 +227,10 @@ export class Events<Event> {
   }
 
   /** Iterates over the events in `first`, then all events from now on, including those before the first `next`. */
-  listen(first: readonly Event[] = []): AsyncIterableIterator<Event> {
-    const listener: Listener<Event> = { queue: this.#closed ? [] : [...first], woken: undefined }
+  listen(first: readonly Item[] = []): AsyncIterableIterator<Item> {
+    const listener: Listener<Item> = { queue: this.#closed ? [] : [...first], woken: undefined }
     this.#listeners.add(listener)
-    const next = async (): Promise<IteratorResult<Event>> => {
+    const next = async (): Promise<IteratorResult<Item>> => {
       for (;;) {
         const event = listener.queue.shift()
         if (event !== undefined) return { done: false, value: event }
@@ -239,7 +239,7 @@ export class Events<Event> {
         await listener.woken.promise
       }
     }
-    const iterator: AsyncIterableIterator<Event> = {
+    const iterator: AsyncIterableIterator<Item> = {
       next,
       return: () => {
         this.#listeners.delete(listener)

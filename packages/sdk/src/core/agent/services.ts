@@ -4,14 +4,14 @@ import type { AgentContext } from './context.ts'
 import type { HeldWelcomes } from './held-welcomes.ts'
 import type { KeyPackages } from './key-packages.ts'
 import type { Memberships } from './memberships.ts'
-import type { Requests } from './requests.ts'
+import type { RelayRequests } from './relay-requests.ts'
 import type { Timers } from './timers.ts'
 
 /** The services of an agent. */
 export interface AgentServices {
   readonly context: AgentContext
   readonly memberships: Memberships
-  readonly requests: Requests
+  readonly requests: RelayRequests
   readonly timers: Timers
   readonly keyPackages: KeyPackages
   /** Welcomes that wait for the end of an earlier membership. */

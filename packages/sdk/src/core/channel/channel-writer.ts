@@ -5,17 +5,17 @@
  */
 import type { Change, ChannelId, ChannelRecord } from '../../ports.ts'
 import type { Admissions } from './admissions/admissions.ts'
+import type { Asks } from './asks/asks.ts'
+import type { ReceivedRequests } from './asks/received-requests.ts'
 import type { Committer } from './commits/committer.ts'
 import type { GroupState } from './group-state.ts'
+import type { Journal, Writer } from './journal.ts'
 import type { History } from './log/history.ts'
 import type { Inbox } from './messages/inbox.ts'
-import type { Journal, Writer } from './journal.ts'
 import type { Poison } from './messages/poison.ts'
-import type { Receipts } from './receipts/receipts.ts'
-import type { Asks } from './asks/asks.ts'
-import type { Requests } from './asks/requests.ts'
-import type { Roster } from './roster.ts'
 import type { Sender } from './messages/sender.ts'
+import type { Receipts } from './receipts/receipts.ts'
+import type { Roster } from './roster.ts'
 
 /** The parts of a channel that have changes to write. */
 export interface WrittenParts {
@@ -28,7 +28,7 @@ export interface WrittenParts {
   readonly inbox: Inbox
   readonly poison: Poison
   readonly receipts: Receipts
-  readonly requests: Requests
+  readonly requests: ReceivedRequests
   readonly asks: Asks
   readonly admissions: Admissions
 }

@@ -8,26 +8,26 @@ import { type ChannelName, fromHex, HASH_BYTES, parseChannelName, StaticError, t
 import type { Epoch, Joined } from '../../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
-import { ChannelWriter } from './channel-writer.ts'
-import { Committer } from './commits/committer.ts'
-import { loadPending, type Pending } from './commits/commits.ts'
-import { Follower } from './log/follower.ts'
-import { GroupState, NO_EPOCH } from './group-state.ts'
-import { Forks } from './log/forks.ts'
-import { History } from './log/history.ts'
-import type { ChannelView } from './host.ts'
 import { Admissions } from './admissions/admissions.ts'
 import { Asks } from './asks/asks.ts'
-import { Requests } from './asks/requests.ts'
-import { Inbox } from './messages/inbox.ts'
-import { inboxHostOf } from './messages/inbox-host.ts'
+import { ReceivedRequests } from './asks/received-requests.ts'
+import { ChannelWriter } from './channel-writer.ts'
+import { loadPending, type Pending } from './commits/commits.ts'
+import { Committer } from './commits/committer.ts'
+import { GroupState, NO_EPOCH } from './group-state.ts'
+import type { ChannelView } from './host.ts'
 import { Intake } from './intake.ts'
-import { type PartsHost, partsHostOf } from './parts-host.ts'
+import { Follower } from './log/follower.ts'
+import { Forks } from './log/forks.ts'
+import { History } from './log/history.ts'
+import { inboxHostOf } from './messages/inbox-host.ts'
+import { Inbox } from './messages/inbox.ts'
 import { Poison } from './messages/poison.ts'
+import { Sender } from './messages/sender.ts'
+import { type PartsHost, partsHostOf } from './parts-host.ts'
 import { receiptsHostOf } from './receipts/host.ts'
 import { Receipts } from './receipts/receipts.ts'
 import { Roster } from './roster.ts'
-import { Sender } from './messages/sender.ts'
 import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
@@ -41,7 +41,7 @@ export class Membership implements ChannelView {
   readonly inbox: Inbox
   readonly poison: Poison
   readonly receipts: Receipts
-  readonly requests: Requests
+  readonly requests: ReceivedRequests
   readonly asks: Asks
   readonly admissions: Admissions
   readonly intake: Intake
@@ -109,7 +109,7 @@ export class Membership implements ChannelView {
     this.#forks = new Forks(context, this, standing, { stop, over: () => this.roster.resume() })
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
     const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
-    this.requests = new Requests(context, this, requestsHost, this.sender, stored)
+    this.requests = new ReceivedRequests(context, this, requestsHost, this.sender, stored)
     this.asks = new Asks(context, this, inboxHost, this.sender, stored)
     this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
     this.committer = new Committer(context, this, host, standing, pending)

@@ -6,15 +6,15 @@
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
 import type { Admissions } from './admissions/admissions.ts'
+import type { ReceivedRequests } from './asks/received-requests.ts'
 import type { Committer } from './commits/committer.ts'
 import { GroupLock } from './group-lock.ts'
 import type { GroupState } from './group-state.ts'
 import type { Intake } from './intake.ts'
+import type { Sender } from './messages/sender.ts'
 import { asMlsError } from './mls-error.ts'
-import type { Requests } from './asks/requests.ts'
 import type { Receipts } from './receipts/receipts.ts'
 import type { Roster } from './roster.ts'
-import type { Sender } from './messages/sender.ts'
 import type { Standing } from './standing.ts'
 import type { Upkeep } from './upkeep.ts'
 
@@ -28,7 +28,7 @@ export interface TurnParts {
   readonly upkeep: Upkeep
   readonly receipts: Receipts
   readonly admissions: Admissions
-  readonly requests: Requests
+  readonly requests: ReceivedRequests
 }
 
 /** The turn of one membership. */

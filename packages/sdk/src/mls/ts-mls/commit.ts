@@ -30,7 +30,7 @@ import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts
 import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
 import { CONFIG } from './config.ts'
 import { checkCommitsMade, withHandshakeUsed } from './handshake.ts'
-import { checkKeyPackage, type Crypto } from './key-package.ts'
+import { checkKeyPackage, type MlsCrypto } from './key-package.ts'
 import { decodeMessage, encodeGroupInfo, encodeSecrets } from './message.ts'
 import { openCommit } from './open-commit.ts'
 import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
@@ -39,7 +39,7 @@ import { membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './
 const LONE_LEAF = new TextEncoder().encode('static lone leaf')
 
 /** Creates a commit; see `MlsEngine.commit`. */
-export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: CommitChange): Promise<PendingCommit> {
+export async function makeCommit(crypto: MlsCrypto, group: TsMlsGroup, change: CommitChange): Promise<PendingCommit> {
   const { provider } = crypto
   const { state, key } = group
   const members = membersOf(state.ratchetTree)
@@ -99,7 +99,7 @@ export async function makeCommit(crypto: Crypto, group: TsMlsGroup, change: Comm
 
 /** Checks and applies a commit; see `MlsEngine.process`. */
 export async function followCommit(
-  crypto: Crypto,
+  crypto: MlsCrypto,
   group: TsMlsGroup,
   bytes: Uint8Array,
   declared: Declared,
@@ -149,7 +149,7 @@ export async function followCommit(
  * gives it to another member.
  */
 export async function isSound(
-  { provider }: Crypto,
+  { provider }: MlsCrypto,
   state: ClientState,
   sender: number,
   commit: Commit,

@@ -13,7 +13,7 @@ import { reopen } from '../ratchet.ts'
 import { followCommit, makeCommit } from './commit.ts'
 import { CONFIG } from './config.ts'
 import { commitsMade } from './handshake.ts'
-import { checkKeyPackage, type Crypto, encodeOwn, makeKeyPackage } from './key-package.ts'
+import { checkKeyPackage, type MlsCrypto, encodeOwn, makeKeyPackage } from './key-package.ts'
 import { decodeMessage, encodeWelcome } from './message.ts'
 import { makeProvider } from './provider.ts'
 import { decodeGroup, encodeGroup, inside, outside, wipe } from './state.ts'
@@ -22,7 +22,7 @@ import { joinByWelcome } from './welcome.ts'
 
 /** Creates the engine. Channels use the default suite; interoperability tests use others. */
 export function makeEngine(suite: Suite = SUITE): MlsEngine {
-  const crypto: Crypto = { suite, provider: makeProvider(suite) }
+  const crypto: MlsCrypto = { suite, provider: makeProvider(suite) }
   return {
     generateKeyPackage: async (identity, key, now) =>
       encodeOwn(crypto, await makeKeyPackage(crypto, memberIdentity(identity), key, now)),
@@ -77,7 +77,7 @@ function facts(group: Group): GroupFacts {
 }
 
 /** The founder leaf's secrets exist only during this call. */
-async function found(crypto: Crypto, { channelId, name, keyPackage, now }: Founding): Promise<Uint8Array> {
+async function found(crypto: MlsCrypto, { channelId, name, keyPackage, now }: Founding): Promise<Uint8Array> {
   const { provider } = crypto
   if (channelId.length !== CHANNEL_ID_BYTES)
     throw StaticError.of('invalid_request', `A channel id must be ${CHANNEL_ID_BYTES} bytes, not ${channelId.length}.`)

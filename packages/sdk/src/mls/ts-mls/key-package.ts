@@ -23,7 +23,7 @@ const VERSION = 1
 const KEY_BYTES = 32
 
 /** A suite and its cryptography. */
-export interface Crypto {
+export interface MlsCrypto {
   readonly suite: Suite
   readonly provider: CiphersuiteImpl
 }
@@ -36,7 +36,7 @@ export interface OwnKeyPackage {
 
 /** Creates a KeyPackage for an identity that the caller has checked. */
 export async function makeKeyPackage(
-  { suite, provider }: Crypto,
+  { suite, provider }: MlsCrypto,
   identity: Uint8Array,
   key: SignatureKeyPair,
   now: number,
@@ -56,7 +56,7 @@ export async function makeKeyPackage(
  * key(32), KeyPackage.
  */
 export async function encodeOwn(
-  { provider }: Crypto,
+  { provider }: MlsCrypto,
   { publicPackage, privatePackage }: OwnKeyPackage,
 ): Promise<NewKeyPackage> {
   const keyPackage = encodeKeyPackage(publicPackage)
@@ -103,7 +103,7 @@ export interface ParsedKeyPackage extends CheckedKeyPackage {
  * @throws {StaticError} `invalid_request`, or `key_package_unavailable` outside its lifetime
  */
 export async function checkKeyPackage(
-  { suite, provider }: Crypto,
+  { suite, provider }: MlsCrypto,
   bytes: Uint8Array,
   extensions: readonly number[],
   now: number,

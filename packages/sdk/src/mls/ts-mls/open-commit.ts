@@ -16,7 +16,7 @@ import { ratchetToGeneration } from 'ts-mls/secretTree.js'
 import { isCommitBounded } from './bounds.ts'
 import { CONFIG } from './config.ts'
 import { atGeneration } from './handshake.ts'
-import type { Crypto } from './key-package.ts'
+import type { MlsCrypto } from './key-package.ts'
 
 /** The result of opening a message. */
 export type OpenedCommit =
@@ -31,7 +31,11 @@ export type OpenedCommit =
   | { readonly kind: 'undecryptable'; readonly cause: unknown }
 
 /** Opens a commit and verifies its signature. Does not change any state. */
-export async function openCommit(crypto: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
+export async function openCommit(
+  crypto: MlsCrypto,
+  state: ClientState,
+  message: PrivateMessage,
+): Promise<OpenedCommit> {
   try {
     return await open(crypto, state, message)
   } catch (cause) {
@@ -39,7 +43,7 @@ export async function openCommit(crypto: Crypto, state: ClientState, message: Pr
   }
 }
 
-async function open({ provider }: Crypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
+async function open({ provider }: MlsCrypto, state: ClientState, message: PrivateMessage): Promise<OpenedCommit> {
   const { groupContext, ratchetTree, keySchedule } = state
   const senderData = await decryptSenderData(message, keySchedule.senderDataSecret, provider)
   if (senderData === undefined)

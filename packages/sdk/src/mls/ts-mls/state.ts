@@ -12,7 +12,7 @@ import type { Group } from '../engine.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
 import { decodeState, encodeState } from './group-codec.ts'
-import type { Crypto } from './key-package.ts'
+import type { MlsCrypto } from './key-package.ts'
 import { membersOf } from './view.ts'
 
 const VERSION = 1
@@ -38,7 +38,7 @@ export function outside(group: TsMlsGroup): Group {
 
 /** Wraps a new state from the library and moves its application ratchets out. */
 export function adopt(
-  crypto: Crypto,
+  crypto: MlsCrypto,
   fresh: ClientState,
   key: SignatureKeyPair,
 ): { readonly group: Group; readonly rows: readonly RatchetRow[] } {
@@ -68,7 +68,7 @@ const EMPTY = new Uint8Array()
 const BLANK = { secret: EMPTY, generation: 0, unusedGenerations: {} }
 
 /** Wraps a state whose application ratchets are already moved out. */
-export function enclose(crypto: Crypto, state: ClientState, key: SignatureKeyPair): TsMlsGroup {
+export function enclose(crypto: MlsCrypto, state: ClientState, key: SignatureKeyPair): TsMlsGroup {
   const { groupContext, ratchetTree, keySchedule, privatePath } = state
   const cipher = new EpochCipher({
     suite: crypto.suite,
@@ -105,7 +105,7 @@ export function encodeGroup({ state }: TsMlsGroup): Uint8Array {
  *
  * @throws {StaticError} `store_corrupt`
  */
-export function decodeGroup(crypto: Crypto, bytes: Uint8Array, key: SignatureKeyPair): TsMlsGroup {
+export function decodeGroup(crypto: MlsCrypto, bytes: Uint8Array, key: SignatureKeyPair): TsMlsGroup {
   const stored = decodeState(Uint8Array.from(bytes.subarray(1)))
   const own = stored?.ratchetTree[2 * stored.privatePath.leafIndex]
   if (bytes[0] !== VERSION || stored === undefined || own?.nodeType !== 'leaf')

@@ -9,12 +9,16 @@ import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { directPath, isLeaf, leafToNodeIndex, leafWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
 import { equal, keyOf } from '../bytes.ts'
 import { isEncryptionKey } from '../x25519.ts'
-import type { Crypto } from './key-package.ts'
+import type { MlsCrypto } from './key-package.ts'
 import { TreeHashes } from './tree-hash.ts'
 import { leavesOf, missingCapability, neededExtensions } from './view.ts'
 
 /** What is wrong with a tree; undefined if nothing is. */
-export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupContext): Promise<string | undefined> {
+export async function faultOf(
+  crypto: MlsCrypto,
+  tree: RatchetTree,
+  context: GroupContext,
+): Promise<string | undefined> {
   const nodes = tree.filter((node) => node !== undefined)
   const misplaced = tree.some((node, at) => node && (node.nodeType === 'leaf') !== isLeaf(toNodeIndex(at)))
   if (misplaced) return 'The tree is malformed: a leaf is in the place of a parent node, or the reverse.'
@@ -37,7 +41,7 @@ export async function faultOf(crypto: Crypto, tree: RatchetTree, context: GroupC
   return undefined
 }
 
-async function isSigned({ provider }: Crypto, node: LeafNode, leaf: number, groupId: Uint8Array): Promise<boolean> {
+async function isSigned({ provider }: MlsCrypto, node: LeafNode, leaf: number, groupId: Uint8Array): Promise<boolean> {
   // The third source, an Update proposal, is never committed in a channel.
   if (node.leafNodeSource === 'key_package') return verifyLeafNodeSignatureKeyPackage(node, provider.signature)
   return node.leafNodeSource === 'commit' && verifyLeafNodeSignature(node, groupId, leaf, provider.signature)

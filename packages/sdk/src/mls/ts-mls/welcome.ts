@@ -26,7 +26,7 @@ import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
 import { isGroupInfoBounded, isTreeBounded, MAX_LIST } from './bounds.ts'
 import { CONFIG } from './config.ts'
-import { type Crypto, decodeOwn, type OwnKeyPackage } from './key-package.ts'
+import { type MlsCrypto, decodeOwn, type OwnKeyPackage } from './key-package.ts'
 import { decodeMessage } from './message.ts'
 import { adopt } from './state.ts'
 import { faultOf } from './tree.ts'
@@ -38,7 +38,7 @@ import { findContext, isConfirmed, membersOf } from './view.ts'
  * @throws {StaticError} `invalid_welcome`
  */
 export async function joinByWelcome(
-  crypto: Crypto,
+  crypto: MlsCrypto,
   bytes: Uint8Array,
   privatePart: Uint8Array,
   key: SignatureKeyPair,
@@ -73,7 +73,7 @@ export interface OpenedWelcome {
  * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
 export async function openWelcome(
-  { suite, provider }: Crypto,
+  { suite, provider }: MlsCrypto,
   welcome: Welcome,
   { publicPackage, privatePackage }: OwnKeyPackage,
 ): Promise<OpenedWelcome> {
@@ -98,7 +98,11 @@ export async function openWelcome(
 }
 
 /** Makes the checks that need no secret; returns the signer. */
-async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expected: ExpectedWelcome): Promise<Member> {
+async function checkGroup(
+  crypto: MlsCrypto,
+  { info, tree }: OpenedWelcome,
+  expected: ExpectedWelcome,
+): Promise<Member> {
   const { groupContext } = info
   const members = membersOf(tree)
   const signer = members.find(({ leaf }) => leaf === info.signer)
@@ -145,7 +149,7 @@ async function checkGroup(crypto: Crypto, { info, tree }: OpenedWelcome, expecte
  *
  * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
-export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
+export async function enter(crypto: MlsCrypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
   const { provider } = crypto
   const { secrets, info, tree } = opened
   const { joinerSecret } = secrets
@@ -182,7 +186,7 @@ export async function enter(crypto: Crypto, opened: OpenedWelcome, own: OwnKeyPa
 
 /** The private keys of the nodes above both this agent's leaf and the signer's; they must match the tree. */
 async function pathKeys(
-  { provider }: Crypto,
+  { provider }: MlsCrypto,
   { secrets, info, tree }: OpenedWelcome,
   leaf: LeafIndex,
 ): Promise<Record<number, Uint8Array>> {
@@ -203,7 +207,7 @@ async function pathKeys(
   return keys
 }
 
-function noPsk({ kdf }: Crypto['provider']): Uint8Array {
+function noPsk({ kdf }: MlsCrypto['provider']): Uint8Array {
   return new Uint8Array(kdf.size)
 }
 

@@ -11,7 +11,7 @@ import type {
 import { BYTES, type Column, FLAG, INTEGER, KEYS, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../rows/table.ts'
 
 /** A record with the channel it belongs to. */
-export type InChannel<Record> = Record & { readonly channel: ChannelId }
+export type InChannel<Row> = Row & { readonly channel: ChannelId }
 
 /** Value of the column `pending`: the current epoch. */
 export const CURRENT = 0

@@ -17,7 +17,7 @@ import type { Sender } from '../messages/sender.ts'
 import { Answering } from './answering.ts'
 import { decodeRequest, MOST_ASK_BYTES } from './ask-frame.ts'
 import { Job } from './job.ts'
-import { isExpired, type Requests } from './requests.ts'
+import { isExpired, type ReceivedRequests } from './received-requests.ts'
 
 /** Options of `Channel.serve`. */
 export interface ServeOptions {
@@ -43,7 +43,7 @@ type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
 /** What serving needs of its channel. */
 interface ServingChannel {
   readonly name: string
-  readonly requests: Requests
+  readonly requests: ReceivedRequests
   readonly sender: Pick<Sender, 'send'>
   readonly committer: Pick<Committer, 'refusal'>
   readonly intake: Pick<Intake, 'blocked'>

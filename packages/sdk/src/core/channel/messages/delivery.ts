@@ -2,10 +2,10 @@
 import type { InboxRecord } from '../../../ports.ts'
 import type { Admissions } from '../admissions/admissions.ts'
 import type { Asks } from '../asks/asks.ts'
-import type { Requests } from '../asks/requests.ts'
+import type { ReceivedRequests } from '../asks/received-requests.ts'
 import type { Intake } from '../intake.ts'
-import type { Inbox } from './inbox.ts'
 import type { Incoming } from './inbox-entry.ts'
+import type { Inbox } from './inbox.ts'
 import type { DecodedFrame } from './message-frame.ts'
 import { decodePack, partId } from './pack.ts'
 
@@ -13,7 +13,7 @@ import { decodePack, partId } from './pack.ts'
 export interface DeliveryParts {
   readonly intake: Pick<Intake, 'isRedelivered'>
   readonly inbox: Inbox
-  readonly requests: Requests
+  readonly requests: ReceivedRequests
   readonly asks: Asks
   readonly admissions: Admissions
 }

@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import type { ChannelId } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Requests } from '../asks/requests.ts'
+import type { ReceivedRequests } from '../asks/received-requests.ts'
 import type { ChannelWriter } from '../channel-writer.ts'
 import type { Intake } from '../intake.ts'
 import type { InboxHost, Incoming } from './inbox-entry.ts'
@@ -12,7 +12,7 @@ import { payloadOf } from './stored-message.ts'
 interface PageParts {
   readonly id: ChannelId
   readonly intake: Pick<Intake, 'isRedelivered'>
-  readonly requests: Pick<Requests, 'inbox'>
+  readonly requests: Pick<ReceivedRequests, 'inbox'>
 }
 
 /** The host of the inbox of a table. Calls `unreadable` with the error of a disk that cannot be read. */

@@ -10,7 +10,7 @@ export function payloadOf(engine: MlsEngine, record: InboxRecord): Uint8Array | 
 }
 
 /** The record of a message with what the disk needs: one of a pack is encrypted for it now. */
-export function asStored<Record extends InboxRecord>(message: { record: Record; payload: Uint8Array }): Record {
+export function asStored<Stored extends InboxRecord>(message: { record: Stored; payload: Uint8Array }): Stored {
   const { record, payload } = message
   return isStorable(record) ? record : { ...record, ...sealPayload(payload) }
 }

@@ -7,7 +7,7 @@ import type { Timers } from './timers.ts'
 const MOST_TRIES = 10
 
 /** The requests of one agent. */
-export class Requests {
+export class RelayRequests {
   readonly #session: Pick<RelaySession, 'request'>
   readonly #timers: Pick<Timers, 'wait'>
   /** The number of sessions opened so far. */

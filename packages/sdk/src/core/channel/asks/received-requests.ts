@@ -7,8 +7,8 @@ import { StaticError, toHex } from '@static/protocol'
 import type { AgentId, InboxRecord, MessageTotals, StoredChannel, Time } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
-import { Inbox } from '../messages/inbox.ts'
 import { type Entry, type InboxHost, type InboxRows, type Incoming, placeOf } from '../messages/inbox-entry.ts'
+import { Inbox } from '../messages/inbox.ts'
 import type { Sender } from '../messages/sender.ts'
 import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_LIFETIME_MS, MOST_OPEN } from './ask-frame.ts'
 
@@ -50,7 +50,7 @@ const ROWS: InboxRows = {
 }
 
 /** The requests that one membership has received. */
-export class Requests {
+export class ReceivedRequests {
   readonly inbox: Inbox
   readonly #context: RequestsContext
   readonly #channel: ChannelView
