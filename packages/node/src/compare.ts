@@ -7,7 +7,7 @@ export function constantTimeEqual(given: string | undefined, expected: string): 
   return timingSafeEqual(digest(given ?? ''), digest(expected))
 }
 
-/** Whether two byte strings are equal; their lengths are not secret. */
+/** Whether two byte strings are equal, in a time that does not tell where they differ. Their lengths are not secret. */
 export function sameBytes(one: Uint8Array, other: Uint8Array): boolean {
   return one.length === other.length && timingSafeEqual(one, other)
 }

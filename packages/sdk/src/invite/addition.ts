@@ -4,8 +4,8 @@
  */
 import { type ErrorCode, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
 import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import type { AgentContext } from '../core/agent/context.ts'
-import { same } from '../core/bytes.ts'
 import type { GroupState } from '../core/channel/group-state.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage, CommitChange } from '../mls/index.ts'

@@ -4,8 +4,8 @@
  */
 import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AgentId, JoinerRecord } from '../ports.ts'

@@ -6,10 +6,10 @@
  */
 import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import { resumeOf } from '../core/agent/deliveries.ts'
 import { leaveChannel } from '../core/agent/leaving.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'

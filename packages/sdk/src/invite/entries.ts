@@ -4,11 +4,11 @@
  */
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import { resumeOf } from '../core/agent/deliveries.ts'
 import { newChannel } from '../core/agent/founding.ts'
 import { startOf } from '../core/agent/joining.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import { wipeEpoch } from '../core/channel/group-state.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Joined } from '../mls/index.ts'

@@ -1,6 +1,6 @@
 /** The hellos of joiners (SPEC.md, 6.3): when they are repeated, and what answers them. */
 import { StaticError } from '@static/protocol'
-import { same } from '../core/bytes.ts'
+import { same } from '../bytes.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { Attempt } from './attempt.ts'
 

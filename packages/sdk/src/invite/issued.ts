@@ -4,8 +4,8 @@
  */
 import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'

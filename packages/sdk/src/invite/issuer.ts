@@ -7,7 +7,7 @@
 import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../core/agent/services.ts'
 import type { JoinRequest } from '@static/protocol/relay'
-import { same } from '../core/bytes.ts'
+import { same } from '../bytes.ts'
 import { MOST_OPEN } from '../core/channel/admissions/invite-list.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { Admit, AgentId, ChannelId, Time } from '../ports.ts'

@@ -5,8 +5,8 @@
  */
 import { MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import { MOST_CLAIMED } from '../core/channel/admissions/claim.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import { addTogether, type Candidate, checkCandidate } from './addition.ts'

@@ -1,6 +1,6 @@
 /** The joins by token that are in progress, in memory and on disk. */
+import { same } from '../bytes.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { AttemptRecord, ChannelId } from '../ports.ts'
 import type { Attempt } from './attempt.ts'

@@ -3,8 +3,8 @@
  * are open, ends them before a member is removed, and removes who was added beyond the count or never said hello.
  */
 import { fromHex } from '@static/protocol'
+import { same } from '../bytes.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import { encodeList, type ListedInvite } from '../core/channel/admissions/invite-list.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { UseRecord } from '../ports.ts'

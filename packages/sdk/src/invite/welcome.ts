@@ -1,8 +1,8 @@
 /** The Welcome of an invite, as its joiner checks it (SPEC.md, 6.3). */
 import { sameBytes } from '@static/node/compare'
 import { fromHex, StaticError } from '@static/protocol'
+import { same } from '../bytes.ts'
 import type { AgentServices } from '../core/agent/services.ts'
-import { same } from '../core/bytes.ts'
 import { wipeEpoch } from '../core/channel/group-state.ts'
 import type { Joined } from '../mls/index.ts'
 import type { Attempt } from './attempt.ts'

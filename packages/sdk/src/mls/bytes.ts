@@ -1,5 +1,4 @@
 /** Helpers for byte strings. */
-import { timingSafeEqual } from 'node:crypto'
 
 /** Concatenates arrays. */
 export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
@@ -10,11 +9,6 @@ export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer>
     at += part.length
   }
   return all
-}
-
-/** Compares two byte strings in constant time: the time does not depend on where they differ. */
-export function equal(one: Uint8Array, other: Uint8Array): boolean {
-  return one.length === other.length && timingSafeEqual(one, other)
 }
 
 /** A string usable as the key of a Map or a member of a Set: arrays compare by identity. */

@@ -4,6 +4,7 @@
  * reach the same verdict, or the group splits. The function cannot check whether the other members can decrypt the
  * commit's path: an insider can build a path that only some of them can decrypt, and MLS cannot prevent that.
  */
+import { sameBytes } from '@static/node/compare'
 import { ed25519 } from '@static/node/ed25519'
 import {
   type DeclarationFields,
@@ -14,7 +15,7 @@ import {
   MAX_NUMBER,
   PUBLIC_KEY_BYTES,
 } from '@static/protocol'
-import { equal, keyOf } from './bytes.ts'
+import { keyOf } from './bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
 import { isEncryptionKey } from './x25519.ts'
 
@@ -103,7 +104,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   if (proposals.some(({ kind }) => kind === 'other')) return 'proposal_not_allowed'
   if (path !== undefined) {
     if (path.identity === undefined || !sameIdentity(path, sender)) return 'credential_changed'
-    if (!equal(path.signatureKey, sender.signatureKey)) return 'signature_key_changed'
+    if (!sameBytes(path.signatureKey, sender.signatureKey)) return 'signature_key_changed'
   }
 
   const removed: RuleLeaf[] = []
@@ -139,7 +140,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   const psks = proposals.filter((proposal) => proposal.kind === 'psk')
   if (psks.length !== (after.length === 1 ? 1 : 0) || psks.some(({ external }) => !external)) return 'psk_misplaced'
 
-  if (!equal(declared.declarer, agentIdOf(sender.signatureKey))) return 'declaration_of_another'
+  if (!sameBytes(declared.declarer, agentIdOf(sender.signatureKey))) return 'declaration_of_another'
   const { adds, removes } = declared.declaration
   const agentIds = (leaves: readonly Pick<RuleLeaf, 'signatureKey'>[]): Uint8Array[] =>
     leaves.map(({ signatureKey }) => agentIdOf(signatureKey))
@@ -162,7 +163,8 @@ function checkRights(
     if (leaf === undefined || left.has(leaf) || !isLeaveOf(groupId, leaf, notice)) return 'leave_notice_invalid'
     left.add(leaf)
   }
-  const isOwner = ({ signatureKey }: RuleLeaf): boolean => owner !== undefined && equal(agentIdOf(signatureKey), owner)
+  const isOwner = ({ signatureKey }: RuleLeaf): boolean =>
+    owner !== undefined && sameBytes(agentIdOf(signatureKey), owner)
   for (const leaf of removed) {
     if (isFounderLeaf(leaf)) continue
     if (isOwner(leaf)) return 'removes_owner'
@@ -181,9 +183,9 @@ export function isLeaveOf(
   notice: LeaveNoticeFields,
 ): boolean {
   const { publicKey, leafKeys, signature } = notice
-  if (leafKeys.length > MAX_LEAF_KEYS || !leafKeys.some((key) => equal(key, encryptionKey))) return false
+  if (leafKeys.length > MAX_LEAF_KEYS || !leafKeys.some((key) => sameBytes(key, encryptionKey))) return false
   if (!leafKeys.every(({ length }) => length === PUBLIC_KEY_BYTES)) return false
-  return equal(publicKey, signatureKey) && ed25519.verifier(publicKey)(leaveBytes(groupId, notice), signature)
+  return sameBytes(publicKey, signatureKey) && ed25519.verifier(publicKey)(leaveBytes(groupId, notice), signature)
 }
 
 function isFounderLeaf({ identity }: Pick<RuleLeaf, 'identity'>): boolean {
@@ -191,7 +193,7 @@ function isFounderLeaf({ identity }: Pick<RuleLeaf, 'identity'>): boolean {
 }
 
 function sameIdentity(one: Pick<RuleLeaf, 'identity'>, other: Pick<RuleLeaf, 'identity'>): boolean {
-  return one.identity !== undefined && other.identity !== undefined && equal(one.identity, other.identity)
+  return one.identity !== undefined && other.identity !== undefined && sameBytes(one.identity, other.identity)
 }
 
 function twice(values: readonly Uint8Array[]): boolean {

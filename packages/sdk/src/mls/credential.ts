@@ -3,8 +3,8 @@
  * what identifies an agent is its signature key, and the agent id is the hash of that key. The founder leaf has a
  * credential that no member can have, because an identity must not start with a zero byte.
  */
+import { sameBytes } from '@static/node/compare'
 import { StaticError } from '@static/protocol'
-import { equal } from './bytes.ts'
 import { sha256 } from './hash.ts'
 
 /** The maximum length of an identity, in bytes. */
@@ -15,7 +15,7 @@ export const FOUNDER_IDENTITY: Uint8Array = new TextEncoder().encode('\0static f
 
 /** Whether a credential is that of the founder leaf. */
 export function isFounder(identity: Uint8Array): boolean {
-  return equal(identity, FOUNDER_IDENTITY)
+  return sameBytes(identity, FOUNDER_IDENTITY)
 }
 
 /** Whether the bytes are a valid identity of a member. */

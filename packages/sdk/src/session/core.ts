@@ -4,6 +4,7 @@
  * while an agent on gRPC probes whether QUIC works again.
  */
 import { AuthError, StaticError } from '@static/protocol'
+import { same } from '../bytes.ts'
 import type { KnownRelay, Time } from '../ports.ts'
 import { type Attempt, isPort, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
 import { Backoff, fractions } from './backoff.ts'
@@ -12,7 +13,6 @@ import { type Failure, type FailureRule, FAILURES, UNTRUSTED_NODE, unreachable }
 import { FirstSession } from './first.ts'
 import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
 import { Nodes } from './nodes.ts'
-import { isSame } from './outgoing.ts'
 import { Route } from './route.ts'
 import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
 import { Tokens } from './tokens.ts'
@@ -222,7 +222,7 @@ export class SessionCore<Key> {
   /** The relay, as it is known from now on. A port that cannot be one counts as not told. */
   #learned(relayId: Uint8Array, told: number): KnownRelay {
     const known = this.#known
-    const isSameRelay = known !== undefined && isSame(known.relayId, relayId)
+    const isSameRelay = known !== undefined && same(known.relayId, relayId)
     const grpcPort = isPort(told) ? told : isSameRelay ? known.grpcPort : 0
     if (isSameRelay && known.grpcPort === grpcPort) return known
     const relay = { relayId: relayId.slice(), grpcPort }

@@ -17,9 +17,9 @@ import {
   RefreshSessionRequestSchema,
   TrafficProfile,
 } from '@static/protocol/relay'
+import { same } from '../bytes.ts'
 import { brokenProtocol, type Failure, oldRelay, relayChanged, untrusted } from './failure.ts'
 import type { CoreOptions, ExpectedRelay } from './io.ts'
-import { isSame } from './outgoing.ts'
 
 /** The agent's data that goes into an answer. */
 export type Answerer = Pick<CoreOptions, 'signer' | 'traffic' | 'cellsPerSecond'>
@@ -48,7 +48,7 @@ export function challengeFault(challenge: GetChallengeResponse, expected: Expect
     return untrusted(`The relay calls itself ${JSON.stringify(relayName)}, but its certificate is for ${serverName}.`)
   }
   const trusted = [known, accepted].filter((id) => id !== undefined)
-  if (trusted.length === 0 || trusted.some((id) => isSame(id, relayId))) return undefined
+  if (trusted.length === 0 || trusted.some((id) => same(id, relayId))) return undefined
   return relayChanged(expected, relayId)
 }
 

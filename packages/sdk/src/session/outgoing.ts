@@ -5,6 +5,7 @@
  * Self-contained cells are sent at once: if pongs had to wait for the window as well, two full windows would deadlock.
  */
 import { CELL_BYTES, makeCell } from '@static/protocol'
+import { same } from '../bytes.ts'
 
 /** A request to send. */
 export interface Parcel {
@@ -105,10 +106,10 @@ export class Outgoing {
 
   /** Handles a pong for a mark or a ping; returns false if it matches neither. */
   pong(payload: Uint8Array): boolean {
-    const ping = this.#pings.findIndex((sent) => isSame(sent, payload))
+    const ping = this.#pings.findIndex((sent) => same(sent, payload))
     this.#pings.splice(0, ping + 1)
     if (ping !== -1) return true
-    const at = this.#marks.findIndex((mark) => isSame(mark.payload, payload))
+    const at = this.#marks.findIndex((mark) => same(mark.payload, payload))
     const mark = this.#marks[at]
     if (!mark) return false
     this.#marks.splice(0, at + 1)
@@ -153,9 +154,4 @@ export class Outgoing {
   get #isPaced(): boolean {
     return this.#window === PACED_WINDOW
   }
-}
-
-/** Whether two byte strings are equal. Not constant-time: neither is secret. */
-export function isSame(a: Uint8Array, b: Uint8Array): boolean {
-  return a.length === b.length && a.every((byte, at) => byte === b[at])
 }

@@ -10,6 +10,7 @@ import type { KeyObject } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
+import { same } from '../bytes.ts'
 import type { AgentStore, IdentityRecord } from '../ports.ts'
 import { connect, databaseFile, storeError } from './connection.ts'
 import { openDatabaseKey } from './keys/slots.ts'
@@ -132,7 +133,7 @@ function ringContent(
 }
 
 function checkIdentity(stored: Uint8Array, given: Uint8Array, directory: string): void {
-  if (Buffer.compare(stored, given) === 0) return
+  if (same(stored, given)) return
   const name = JSON.stringify(Buffer.from(stored).toString())
   throw new StaticError(
     'invalid_request',

@@ -1,8 +1,8 @@
 /** Adding members: gets their KeyPackages, checks the pins of their identities, and uses as few commits as possible. */
 import { ERRORS, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { AddMemberRequestSchema } from '@static/protocol/relay'
+import { same } from '../../bytes.ts'
 import type { AgentId } from '../../ports.ts'
-import { same } from '../bytes.ts'
 import type { GroupState } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { Roster } from '../channel/roster.ts'

@@ -14,8 +14,8 @@ import {
   toHex,
 } from '@static/protocol'
 import { CreateChannelRequestSchema } from '@static/protocol/relay'
+import { same } from '../../bytes.ts'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../../ports.ts'
-import { same } from '../bytes.ts'
 import { NO_EPOCH } from '../channel/group-state.ts'
 import { contradiction } from '../channel/log/contradiction.ts'
 import { sha256 } from '../channel/log/history.ts'

@@ -1,8 +1,8 @@
 /** Joining a channel with a Welcome, however it arrived. */
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
+import { same } from '../../bytes.ts'
 import type { ChannelRecord } from '../../ports.ts'
-import { same } from '../bytes.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import { sha256 } from '../channel/log/history.ts'
 import type { Membership } from '../channel/membership.ts'

@@ -3,8 +3,8 @@
  * are kept at the relay, so that others can add this agent while it is offline.
  */
 import { StaticError, toHex } from '@static/protocol'
+import { same } from '../../bytes.ts'
 import type { KeyPackageRecord } from '../../ports.ts'
-import { same } from '../bytes.ts'
 import type { AgentContext } from './context.ts'
 
 /** The number of KeyPackages that the relay holds for others. */

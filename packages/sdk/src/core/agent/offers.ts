@@ -1,7 +1,7 @@
 /** Offers: channels that others have added this agent to, pending until the application accepts them. */
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
+import { same } from '../../bytes.ts'
 import type { AgentId } from '../../ports.ts'
-import { same } from '../bytes.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { CheckedWelcome } from './checked-welcome.ts'

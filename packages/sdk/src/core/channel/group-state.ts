@@ -3,6 +3,7 @@
  * disk yet. Wipes values once their successors are in place.
  */
 import { StaticError, toHex } from '@static/protocol'
+import { same } from '../../bytes.ts'
 import {
   decodeRow,
   encodeRow,
@@ -16,7 +17,6 @@ import {
   type SignatureKeyPair,
 } from '../../mls/index.ts'
 import type { AgentId, Change, ChannelId, EpochPlace, EpochRecord } from '../../ports.ts'
-import { same } from '../bytes.ts'
 import { SenderTrust } from './log/sender-trust.ts'
 
 /** A decrypted message of another member. */

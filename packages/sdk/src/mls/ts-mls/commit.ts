@@ -22,8 +22,9 @@ import {
 import type { Commit } from 'ts-mls/commit.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
+import { sameBytes } from '@static/node/compare'
 import { type DeclarationFields, type ErrorCode, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
-import { concat, equal } from '../bytes.ts'
+import { concat } from '../bytes.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
 import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
@@ -50,7 +51,7 @@ export async function makeCommit(crypto: MlsCrypto, group: TsMlsGroup, change: C
     ),
   )
   const removes = (change.removes ?? []).map((agentId) => {
-    const member = members.find((other) => !other.founder && equal(other.agentId, agentId))
+    const member = members.find((other) => !other.founder && sameBytes(other.agentId, agentId))
     if (member === undefined)
       throw StaticError.of('not_found', `Agent ${toHex(agentId)} is not a member of the channel.`)
     return member
@@ -111,7 +112,8 @@ export async function followCommit(
   const message = decodeMessage('mls_private_message', bytes)?.privateMessage
   if (message === undefined || parts?.contentType !== CONTENT_TYPES.commit)
     return { kind: 'rejected', reason: 'not_a_commit', sender: undefined }
-  if (!equal(parts.groupId, groupContext.groupId)) return { kind: 'rejected', reason: 'other_group', sender: undefined }
+  if (!sameBytes(parts.groupId, groupContext.groupId))
+    return { kind: 'rejected', reason: 'other_group', sender: undefined }
   if (parts.epoch !== groupContext.epoch) return { kind: 'other_epoch', epoch: parts.epoch }
 
   const opened = await openCommit(crypto, state, message)

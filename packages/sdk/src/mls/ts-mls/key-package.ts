@@ -6,10 +6,11 @@
 import type { CiphersuiteImpl, KeyPackage, PrivateKeyPackage } from 'ts-mls'
 import { generateKeyPackageWithKey, makeKeyPackageRef, verifyKeyPackage } from 'ts-mls/keyPackage.js'
 import { verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
+import { sameBytes } from '@static/node/compare'
 import type { SignatureKeyPair } from '@static/node/ed25519'
 import { AGENT_ID_BYTES, MAX_KEY_PACKAGE_BYTES, PUBLIC_KEY_BYTES, StaticError, toHex } from '@static/protocol'
 import type { Suite } from '../aead.ts'
-import { concat, equal } from '../bytes.ts'
+import { concat } from '../bytes.ts'
 import { agentIdOf, isIdentity, MAX_IDENTITY_BYTES } from '../credential.ts'
 import type { CheckedKeyPackage, NewKeyPackage } from '../engine.ts'
 import { isEncryptionKey } from '../x25519.ts'
@@ -76,7 +77,7 @@ export async function encodeOwn(
 export function decodeOwn(privatePart: Uint8Array, key: SignatureKeyPair): OwnKeyPackage {
   const bytes = Uint8Array.from(privatePart)
   const keyPackage = decodeMessage('mls_key_package', bytes.subarray(1 + 2 * KEY_BYTES))?.keyPackage
-  if (bytes[0] !== VERSION || !keyPackage || !equal(keyPackage.leafNode.signaturePublicKey, key.publicKey))
+  if (bytes[0] !== VERSION || !keyPackage || !sameBytes(keyPackage.leafNode.signaturePublicKey, key.publicKey))
     throw StaticError.of(
       'store_corrupt',
       'The private part of a stored KeyPackage is malformed or belongs to another key.',
@@ -126,13 +127,13 @@ export async function checkKeyPackage(
     throw bad(`The KeyPackage's signature key must be ${PUBLIC_KEY_BYTES} bytes, not ${signaturePublicKey.length}.`)
   if (!isEncryptionKey(hpkePublicKey) || !isEncryptionKey(initKey))
     throw bad('An encryption key of the KeyPackage is not a usable X25519 key.')
-  if (equal(initKey, hpkePublicKey)) throw bad('The init key and the encryption key of the KeyPackage must differ.')
+  if (sameBytes(initKey, hpkePublicKey)) throw bad('The init key and the encryption key of the KeyPackage must differ.')
   const { signature } = provider
   const signed =
     (await verifyLeafNodeSignatureKeyPackage(leafNode, signature)) && (await verifyKeyPackage(parsed, signature))
   if (!signed) throw bad('The KeyPackage is not signed with its signature key.')
   const id = agentIdOf(signaturePublicKey)
-  if (agentId !== undefined && (agentId.length !== AGENT_ID_BYTES || !equal(agentId, id)))
+  if (agentId !== undefined && (agentId.length !== AGENT_ID_BYTES || !sameBytes(agentId, id)))
     throw bad(`The KeyPackage belongs to another agent: ${toHex(id)}, not ${toHex(agentId)}.`)
   const seconds = BigInt(Math.floor(now / 1000))
   const { notBefore, notAfter } = lifetime

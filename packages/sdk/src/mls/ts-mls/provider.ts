@@ -15,6 +15,7 @@ import {
 } from 'node:crypto'
 import type { CiphersuiteImpl } from 'ts-mls'
 import { CryptoError } from 'ts-mls/mlsError.js'
+import { sameBytes } from '@static/node/compare'
 import {
   ed25519,
   generateSignatureKeyPair,
@@ -23,7 +24,7 @@ import {
   type Verifier,
 } from '@static/node/ed25519'
 import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from '../aead.ts'
-import { concat, equal } from '../bytes.ts'
+import { concat } from '../bytes.ts'
 import { DIGEST_BYTES, expand, extract, hmac, sha256 } from '../hash.ts'
 
 /** Implements the MLS library's interface for a suite. */
@@ -37,7 +38,7 @@ export function makeProvider(suite: Suite): CiphersuiteImpl {
     hash: {
       digest: async (bytes) => sha256(bytes),
       mac: async (key, bytes) => hmac(key, bytes),
-      verifyMac: async (key, mac, bytes) => equal(hmac(key, bytes), mac),
+      verifyMac: async (key, mac, bytes) => sameBytes(hmac(key, bytes), mac),
     },
     kdf: {
       size: DIGEST_BYTES,

@@ -5,9 +5,10 @@
  */
 import type { ClientState, SecretTree } from 'ts-mls'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
+import { sameBytes } from '@static/node/compare'
 import { ed25519, type SignatureKeyPair, type Signer } from '@static/node/ed25519'
 import { MAX_NUMBER, StaticError } from '@static/protocol'
-import { concat, equal } from '../bytes.ts'
+import { concat } from '../bytes.ts'
 import type { Group } from '../engine.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'
 import { CONFIG } from './config.ts'
@@ -110,7 +111,7 @@ export function decodeGroup(crypto: MlsCrypto, bytes: Uint8Array, key: Signature
   const own = stored?.ratchetTree[2 * stored.privatePath.leafIndex]
   if (bytes[0] !== VERSION || stored === undefined || own?.nodeType !== 'leaf')
     throw StaticError.of('store_corrupt', 'The stored state of a group is malformed.')
-  if (!equal(own.leaf.signaturePublicKey, key.publicKey))
+  if (!sameBytes(own.leaf.signaturePublicKey, key.publicKey))
     throw StaticError.of('store_corrupt', 'The stored state of a group belongs to another agent.')
   const { epoch } = stored.groupContext
   if (epoch > MAX_NUMBER)

@@ -7,7 +7,7 @@ import { encodeParentHashInput } from 'ts-mls/parentHash.js'
 import { resolution } from 'ts-mls/ratchetTree.js'
 import { encodeLeafNodeHashInput, encodeParentNodeHashInput } from 'ts-mls/treeHash.js'
 import { isLeaf, left, type NodeIndex, right, rootFromNodeWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
-import { equal } from '../bytes.ts'
+import { sameBytes } from '@static/node/compare'
 import { sha256 } from '../hash.ts'
 
 const NOBODY: ReadonlySet<number> = new Set()
@@ -55,7 +55,7 @@ export class TreeHashes {
     if (claim === undefined) return 0
     const originalSiblingTreeHash = this.#hash(sibling, new Set(unmergedLeaves))
     const input = encodeParentHashInput({ encryptionKey: hpkePublicKey, parentHash, originalSiblingTreeHash })
-    return equal(sha256(input), claim) ? 1 : 0
+    return sameBytes(sha256(input), claim) ? 1 : 0
   }
 
   /** The hash of a subtree with these leaves left out. */

@@ -7,7 +7,8 @@ import type { GroupContext, LeafNode, RatchetTree } from 'ts-mls'
 import { verifyLeafNodeSignature, verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
 import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { directPath, isLeaf, leafToNodeIndex, leafWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
-import { equal, keyOf } from '../bytes.ts'
+import { sameBytes } from '@static/node/compare'
+import { keyOf } from '../bytes.ts'
 import { isEncryptionKey } from '../x25519.ts'
 import type { MlsCrypto } from './key-package.ts'
 import { TreeHashes } from './tree-hash.ts'
@@ -35,7 +36,7 @@ export async function faultOf(
   }
   if (!isMerged(tree)) return 'The tree lists the wrong unmerged leaves.'
   const hashes = new TreeHashes(tree)
-  if (!equal(hashes.root, context.treeHash))
+  if (!sameBytes(hashes.root, context.treeHash))
     return 'The tree is not the one of the group: its hash differs from the tree hash in the GroupContext.'
   if (!hashes.areParentsValid()) return 'The tree was not made by its members: the hash of a parent node is wrong.'
   return undefined

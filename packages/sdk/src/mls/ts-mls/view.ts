@@ -2,8 +2,8 @@
 import type { ClientState, Extension, GroupContext, LeafNode, RatchetTree } from 'ts-mls'
 import { encodeRequiredCapabilities } from 'ts-mls/requiredCapabilities.js'
 import type { Commit } from 'ts-mls/commit.js'
+import { sameBytes } from '@static/node/compare'
 import { StaticError } from '@static/protocol'
-import { equal } from '../bytes.ts'
 import type { RuleCommit, RuleGroup, RuleLeaf, RuleProposal } from '../commit-rules.ts'
 import { type ChannelContext, CONTEXT_TYPE, decodeContext, encodeContext } from '../context.ts'
 import { agentIdOf, isFounder } from '../credential.ts'
@@ -134,7 +134,7 @@ export function contextExtensions(context: ChannelContext): Extension[] {
 export function findContext(extensions: readonly Extension[]): ChannelContext | undefined {
   const [required, context] = extensions
   if (extensions.length !== 2 || required?.extensionType !== 'required_capabilities') return undefined
-  if (!equal(required.extensionData, REQUIRED) || context?.extensionType !== CONTEXT_TYPE) return undefined
+  if (!sameBytes(required.extensionData, REQUIRED) || context?.extensionType !== CONTEXT_TYPE) return undefined
   return decodeContext(context.extensionData)
 }
 

@@ -19,9 +19,10 @@ import { createSecretTree } from 'ts-mls/secretTree.js'
 import { type LeafIndex, leafToNodeIndex, leafWidth, toLeafIndex } from 'ts-mls/treemath.js'
 import { firstCommonAncestor } from 'ts-mls/updatePath.js'
 import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
+import { sameBytes } from '@static/node/compare'
 import type { SignatureKeyPair } from '@static/node/ed25519'
 import { CHANNEL_ID_BYTES, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
-import { equal, keyOf } from '../bytes.ts'
+import { keyOf } from '../bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
 import { isGroupInfoBounded, isTreeBounded, MAX_LIST } from './bounds.ts'
@@ -113,21 +114,21 @@ async function checkGroup(
   if (groupContext.groupId.length !== CHANNEL_ID_BYTES)
     throw invalid(`The channel id must be ${CHANNEL_ID_BYTES} bytes, not ${groupContext.groupId.length}.`)
   const founding = expected.founding === true
-  if (expected.channelId !== undefined && !equal(expected.channelId, groupContext.groupId))
+  if (expected.channelId !== undefined && !sameBytes(expected.channelId, groupContext.groupId))
     throw invalid(
       `The Welcome is for another channel: ${toHex(groupContext.groupId)}, not ${toHex(expected.channelId)}.`,
     )
   if (expected.name !== undefined && expected.name !== context.name)
     throw invalid(`The Welcome is for a channel with another name: ${context.name}, not ${expected.name}.`)
-  if (expected.owner !== undefined && !equal(expected.owner, context.owner))
+  if (expected.owner !== undefined && !sameBytes(expected.owner, context.owner))
     throw invalid(`The channel has another owner: ${toHex(context.owner)}, not ${toHex(expected.owner)}.`)
-  if (expected.signer !== undefined && !equal(expected.signer, signer.agentId))
+  if (expected.signer !== undefined && !sameBytes(expected.signer, signer.agentId))
     throw invalid(`The Welcome was made by another agent: ${toHex(signer.agentId)}, not ${toHex(expected.signer)}.`)
   if (signer.founder !== founding || members.some(({ founder }) => founder) !== founding)
     throw invalid(founding ? 'The founder leaf did not sign the Welcome.' : 'The founder leaf is still in the channel.')
   if (founding && members.length !== 2)
     throw invalid(`The new channel has others in it: ${members.length} leaves, not 2.`)
-  const owner = members.find(({ agentId }) => equal(agentId, context.owner))
+  const owner = members.find(({ agentId }) => sameBytes(agentId, context.owner))
   if (owner === undefined) throw invalid(`The owner of the channel, ${toHex(context.owner)}, is not a member.`)
   if (members.length > MAX_MEMBERS)
     throw invalid(`The channel has ${members.length} members; the limit is ${MAX_MEMBERS}.`)
@@ -200,7 +201,7 @@ async function pathKeys(
     const { privateKey, publicKey } = await provider.hpke.deriveKeyPair(
       await deriveSecret(secret, 'node', provider.kdf),
     )
-    if (!equal(await provider.hpke.exportPublicKey(publicKey), getHpkePublicKey(node)))
+    if (!sameBytes(await provider.hpke.exportPublicKey(publicKey), getHpkePublicKey(node)))
       throw invalid('The path secret of the Welcome does not match its tree.')
     keys[Number(index)] = await provider.hpke.exportPrivateKey(privateKey)
   }

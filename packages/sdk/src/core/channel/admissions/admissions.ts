@@ -5,10 +5,10 @@
  * count is reported to all, so that the owner removes the agent.
  */
 import { StaticError } from '@static/protocol'
+import { same } from '../../../bytes.ts'
 import { ed25519, KeyedMutex } from '../../../mls/index.ts'
 import type { AgentId, Change, StoredChannel, UseRecord } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import { same } from '../../bytes.ts'
 import type { ChannelView } from '../host.ts'
 import type { Sender } from '../messages/sender.ts'
 import { Claims } from './claims.ts'

@@ -1,13 +1,13 @@
 /** This agent's commits in one channel: creates, sends, adopts, rolls back and retries them (see commits.ts). */
 import { StaticError } from '@static/protocol'
+import { same } from '../../../bytes.ts'
 import type { AgentId, Change, Outcome } from '../../../ports.ts'
 import { refusalError, retryDelay } from '../../../session/refusal.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import { same } from '../../bytes.ts'
-import { type CommitJob, type CommitResult, makePending, type Pending, type WelcomeTags } from './commits.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
 import type { ChannelView, Exclusive, Turn } from '../host.ts'
 import type { Standing } from '../standing.ts'
+import { type CommitJob, type CommitResult, makePending, type Pending, type WelcomeTags } from './commits.ts'
 
 /** A commit that the relay defers for longer than this in total fails, because messages and other commits wait for it. */
 const MAX_WAIT_MS = 60_000

@@ -3,6 +3,7 @@
  * one, so that an entry costs 32 bytes and no more rows than there are writes; rows too old to matter are deleted.
  */
 import { fromHex, HASH_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
+import { same } from '../../../bytes.ts'
 import type { Change, ChainRecord, ChannelId, PositionRecord } from '../../../ports.ts'
 
 /** Of an own message: how far it is from the first entry of its row, and its id. */
@@ -51,7 +52,7 @@ export class ChainRows {
     }
     const last = useful.at(-1)?.hashes.subarray(-HASH_BYTES)
     // Of another stay: nothing of it leads here.
-    if (!last || Buffer.compare(last, hash) !== 0) {
+    if (!last || !same(last, hash)) {
       this.#useless = this.#stored.map(({ first }) => first)
       return index
     }

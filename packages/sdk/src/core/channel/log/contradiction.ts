@@ -1,8 +1,8 @@
 /** Compares the relay's answer to Resume with the agent's own position in a channel (SPEC.md, 5.2). */
 import { ERRORS, StaticError } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
+import { same } from '../../../bytes.ts'
 import type { PositionRecord } from '../../../ports.ts'
-import { same } from '../../bytes.ts'
 
 /**
  * Returns an error if the relay's answer contradicts the agent's own state. `counter` is the counter of the agent's

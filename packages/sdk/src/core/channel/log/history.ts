@@ -7,10 +7,11 @@
  */
 import { hash } from 'node:crypto'
 import { type ChainEntry, chainNext, HASH_BYTES, toHex } from '@static/protocol'
+import { same } from '../../../bytes.ts'
 import type { AgentId, Change, ChannelId, ChainRecord, PositionRecord, SenderRecord } from '../../../ports.ts'
-import { ChainRows } from './chain-rows.ts'
 import type { Frame } from '../messages/message-frame.ts'
 import { packIdOf } from '../messages/pack.ts'
+import { ChainRows } from './chain-rows.ts'
 
 /** The number of past hashes kept for comparison, also over a restart: a sender may be this far behind. */
 const KEPT = 1024
@@ -58,7 +59,7 @@ export class History {
   compare(index: number, hash: Uint8Array): boolean | undefined {
     if (index > this.#position.index || index < this.since) return undefined
     const own = this.#hashes[index % KEPT]
-    return own && Buffer.compare(own, hash) === 0
+    return own && same(own, hash)
   }
 
   /** Whether an entry is the one that this agent's chain has at an index; undefined if it does not know. */
@@ -134,9 +135,9 @@ export class History {
     const { seen, counter, previous } = frame
     if (known?.accepted !== true && !this.#agrees(seen)) return 'seen'
     if (this.repeats(sender, frame)) return 'counter'
-    if (known === undefined || Buffer.compare(known.ownHash, UNKNOWN) === 0) return undefined
+    if (known === undefined || same(known.ownHash, UNKNOWN)) return undefined
     if (counter !== known.counter + 1) return 'counter'
-    return Buffer.compare(previous, known.ownHash) === 0 ? undefined : 'own chain'
+    return same(previous, known.ownHash) ? undefined : 'own chain'
   }
 
   /** Records a sender's message. */

@@ -7,8 +7,8 @@
  * ones as well. So nothing more is sent until every answer has arrived, and then they are sent again in order.
  */
 import { type StaticError, toHex } from '@static/protocol'
+import { same } from '../../../bytes.ts'
 import type { AnsweredRecord, Change, ChannelId, OutboxRecord } from '../../../ports.ts'
-import { same } from '../../bytes.ts'
 import { sha256 } from '../log/history.ts'
 
 /** Returned by `send` once the relay has stored the message. */
