@@ -5,7 +5,6 @@ const config: KnipConfig = {
   ignoreExportsUsedInFile: true,
   include: ['files', 'exports', 'types', 'duplicates'],
   ignoreWorkspaces: ['packages/console', 'packages/testkit'],
-  // Not called by anybody yet.
   workspaces: {
     '.': { entry: [], project: [] },
     'packages/*': { entry: [], project: ['src/**'] },

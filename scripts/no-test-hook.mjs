@@ -30,7 +30,7 @@ syncBuiltinESMExports()
 
 function tell(error) {
   try {
-    // Not to the stream: when the parent is gone, each line would be the next uncaught error, for ever.
+    // Not to the stream: when the parent is gone, each line would be the next uncaught error, forever.
     writeSync(2, `${error?.stack ?? error}\n`)
   } catch {
     // Nobody reads it.

@@ -14,7 +14,7 @@ export async function failDisk(strace: string, pid: number, error: 'EIO' | 'ENOS
   const ended = once(child, 'close')
   await Promise.race([delay(ms), ended])
   child.kill('SIGINT')
-  // It may wait for ever for a process that has ended meanwhile.
+  // It may wait forever for a process that has ended meanwhile.
   const late = setTimeout(() => child.kill('SIGKILL'), STRACE_END_MS)
   await ended
   clearTimeout(late)

@@ -66,7 +66,6 @@ export interface ApiOptions {
   readonly now?: Clock | undefined
 }
 
-/** A running API. */
 export interface Api {
   /** The public address. */
   readonly url: string

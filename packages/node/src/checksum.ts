@@ -4,7 +4,6 @@
  */
 import { crc32 } from 'node:zlib'
 
-/** The value of a column. */
 export type Value = number | string | Uint8Array | null
 
 /** Longer values are checksummed in place instead of being copied. */

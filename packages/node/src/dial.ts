@@ -12,7 +12,6 @@ const MOST_ADDRESSES = 8
 /** Share of the timeout that each address has if a name has more than two. */
 const SHARE = 0.4
 
-/** A host to dial. */
 export interface DialTarget {
   readonly host: string
   readonly serverName: string

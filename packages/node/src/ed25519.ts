@@ -20,7 +20,6 @@ export type Signer = (bytes: Uint8Array) => Buffer
 /** Verifies signatures of a fixed key. */
 export type Verifier = (bytes: Uint8Array, signature: Uint8Array) => boolean
 
-/** An implementation. */
 export interface Ed25519 {
   readonly name: 'libsodium' | 'node:crypto'
   signer(key: SignatureKeyPair): Signer

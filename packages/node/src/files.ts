@@ -31,7 +31,6 @@ export interface Access {
   readonly refused: number
   /** What other users can do if one of them is set. */
   readonly how: 'accessible' | 'writable'
-  /** The mode to set. */
   readonly chmod: '600' | '644' | '700'
 }
 

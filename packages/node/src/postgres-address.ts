@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { StaticError } from '@static/protocol'
 
-/** A host and its port. */
 export interface PostgresHost {
   readonly host: string
   readonly port: number

@@ -5,7 +5,6 @@
  */
 import { NETWORK_SHARES, networkOf } from '@static/protocol'
 
-/** What to do, and how. */
 export interface TurnsOptions<Item> {
   readonly perTurn: number
   readonly run: (item: Item) => void

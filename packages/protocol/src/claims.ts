@@ -16,7 +16,6 @@ export type Plan = (typeof PLANS)[number]
 export const MODES = ['live', 'test'] as const
 export type Mode = (typeof MODES)[number]
 
-/** The claims of a token. */
 export interface TokenClaims {
   /** Account id. */
   readonly sub: string

@@ -8,7 +8,6 @@ import { peerSentence, peerText } from '@static/node/peer-text'
 import { ERRORS, type ErrorCode, type Problem, StaticError } from '@static/protocol'
 import { tcpFailure } from './transport/tcp-failure.ts'
 
-/** A request to the API. */
 export interface ApiCall {
   readonly url: URL
   readonly method: 'GET' | 'POST' | 'DELETE'
@@ -21,7 +20,6 @@ export interface ApiCall {
   readonly timeoutMs?: number | undefined
 }
 
-/** A response from the API. */
 export interface ApiAnswer {
   readonly status: number
   readonly headers: IncomingHttpHeaders

@@ -130,7 +130,6 @@ export interface Adoption {
   readonly otherwise: Settings | undefined
 }
 
-/** Environment variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** Paths of a user's files. */

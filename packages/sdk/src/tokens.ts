@@ -7,7 +7,6 @@ import { apiRefusal, callApi } from './api-call.ts'
 import { parseApiUrl } from './endpoint.ts'
 import type { AgentId, Time } from './ports.ts'
 
-/** A token for this agent. */
 export interface AgentToken {
   readonly jwt: string
   /** By the local clock. */

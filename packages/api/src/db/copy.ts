@@ -35,7 +35,6 @@ const LOCK_MS = 5000
 const LOCK_TIMEOUT = '55P03'
 const SQLITE_BUSY = 5
 
-/** What to copy, and where to. */
 export interface ApiCopyOptions {
   /** The database file of an API that is not running. */
   readonly path: string
@@ -44,14 +43,12 @@ export interface ApiCopyOptions {
   readonly onProgress?: ((progress: ApiCopyProgress) => void) | undefined
 }
 
-/** How far a copy has come. */
 export interface ApiCopyProgress {
   readonly table: string
   readonly rows: number
   readonly totalRows: number
 }
 
-/** A complete copy. */
 export interface ApiCopy {
   readonly accounts: number
   readonly rows: number

@@ -9,7 +9,6 @@ const INT8 = 20
 const MAX_LIFE_SECONDS = 60
 const READ_ONLY = '25006'
 
-/** How a pool connects. */
 export interface PoolSettings {
   /** Whether a PgBouncer in transaction mode is between. */
   readonly pooled: boolean

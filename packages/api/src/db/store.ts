@@ -51,7 +51,6 @@ export async function openEngine(
   return engine
 }
 
-/** How a store is used. */
 export interface StoreOptions {
   /** Gets damaged rows that were left out so that everything else goes on. */
   readonly report?: DamageReport

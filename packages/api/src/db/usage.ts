@@ -134,7 +134,6 @@ export async function addToKey(
     .execute()
 }
 
-/** Adds to a day's counter. */
 export async function addToDay(tx: Transaction<Schema>, meter: Meter, day: string, messages: number): Promise<void> {
   if (messages === 0) return
   await tx

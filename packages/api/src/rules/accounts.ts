@@ -15,7 +15,6 @@ import { cleanName, isEmail, invalidField } from './text.ts'
 
 const FIRST_KEY = 'default'
 
-/** The fields of a sign-up. */
 export interface SignUp {
   readonly email: string
   readonly password: string
@@ -24,7 +23,6 @@ export interface SignUp {
   readonly invite?: string | undefined
 }
 
-/** What accounts are made with. */
 export interface AccountsOptions {
   readonly store: Store
   readonly keys: Keys

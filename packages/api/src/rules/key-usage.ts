@@ -41,7 +41,6 @@ export class KeyUsageBuffer {
     return this.#pending.size > MAX_PENDING ? this.flush() : undefined
   }
 
-  /** Counts a token exchange. */
   recordExchange({ id: keyId, accountId, mode }: Pick<VerifiableKey, 'id' | 'accountId' | 'mode'>): void {
     const { start: period } = monthOf(this.#now())
     const pending = this.#exchanges.get(nameOf(keyId, period))
@@ -79,7 +78,6 @@ export class KeyUsageBuffer {
     await this.#write((use) => now - use.written >= WRITE_EVERY)
   }
 
-  /** Writes everything. */
   async flush(): Promise<void> {
     await this.#write(() => true)
   }

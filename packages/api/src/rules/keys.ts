@@ -16,7 +16,6 @@ import type { KeyUsageBuffer } from './key-usage.ts'
 /** The error code for a credential that is no longer valid. */
 const WITHDRAWN = { key: 'auth_key_invalid', session: 'auth_failed', password: 'invalid_credentials' } as const
 
-/** The options of a new key. */
 export interface KeyRequest {
   readonly name?: string | undefined
   readonly mode?: Mode | undefined

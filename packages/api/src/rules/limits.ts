@@ -7,7 +7,6 @@ import type { Settings } from '../settings.ts'
 import { Limiter } from './limiter.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 
-/** Every limit of the API. */
 export interface Limits {
   readonly account: Limiter
   readonly tokens: Limiter
@@ -19,7 +18,6 @@ export interface Limits {
   readonly passwords: SharedLimiter
 }
 
-/** What limits are made with. */
 export interface LimitsOptions {
   readonly rates: Settings['rates']
   /** Where the shared ones are counted. */

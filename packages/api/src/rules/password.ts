@@ -23,7 +23,6 @@ export function checkNewPassword(password: string, email: string, field: string)
   }
 }
 
-/** Checks and hashes passwords. */
 export class Passwords {
   readonly #hasher: Hasher
   readonly #limits: Limits
@@ -43,7 +42,6 @@ export class Passwords {
     this.#limits.failures.refuseIfFull(context.address, context)
   }
 
-  /** Hashes a new password. */
   hash(password: string): Promise<string> {
     return this.#hasher.hash(normal(password))
   }

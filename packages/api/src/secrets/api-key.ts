@@ -21,7 +21,6 @@ export interface ParsedKey {
   readonly mode: Mode
 }
 
-/** Generates a key. */
 export function makeApiKey(mode: Mode): string {
   const body = `sk_${mode}_${base62(40)}`
   return body + checksum(body)

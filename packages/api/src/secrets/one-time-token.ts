@@ -8,7 +8,6 @@ import { constantTimeEqual } from '@static/node/compare'
 import type { LinkRecord, OneTimeToken } from '../ports.ts'
 import { base62 } from './api-key.ts'
 
-/** What a token is for. */
 export type TokenPurpose = 'pw' | 'su'
 
 const SELECTOR_LENGTH = 10

@@ -21,7 +21,6 @@ export interface AccountFlags extends ApiFlags {
   readonly apiKey?: string
 }
 
-/** Adds the flags to a command. */
 export function addApiFlags(command: Command): Command {
   return command
     .option('--api-url <url>', `URL of the API (default: STATIC_API_URL, then the saved one, then ${DEFAULT_API_URL})`)
@@ -32,7 +31,6 @@ export function addApiFlags(command: Command): Command {
     .option('--json', 'print JSON')
 }
 
-/** Adds the flags to a command. */
 export function addAccountFlags(command: Command): Command {
   return addApiFlags(command).option('--api-key <key>', 'API key; prefer STATIC_API_KEY or the key saved by signup')
 }

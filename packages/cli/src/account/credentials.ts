@@ -16,7 +16,6 @@ export interface PersonFlags extends ApiFlags {
   readonly relay?: string
 }
 
-/** Adds the flags to a command. */
 export function addPersonFlags(command: Command): Command {
   return command
     .option('--email <address>', 'e-mail address (default: prompt)')

@@ -15,7 +15,6 @@ const VERIFY_TIMEOUT_MS = 10_000
 /** How long `watchMembers` waits for a change before it answers anyway. */
 const WATCH_MS = 20_000
 
-/** A channel in a list. */
 export interface ChannelSummary {
   readonly name: string
   readonly channel_id: string
@@ -31,7 +30,6 @@ export interface ChannelSummary {
   readonly error?: string
 }
 
-/** An invite to a channel. */
 export interface InviteSummary {
   readonly id: string
   readonly admit: Admit
@@ -54,7 +52,6 @@ export interface Message {
   readonly payload: string
 }
 
-/** A message that was sent. */
 export interface SentMessage {
   readonly message_id: string
   readonly index: number
@@ -283,13 +280,11 @@ export const ACTIONS = {
   },
 } as const
 
-/** The name of an action. */
 export type ActionName = keyof typeof ACTIONS
 
 type Tail<Words extends readonly unknown[]> = Words extends readonly [unknown, ...infer Rest] ? Rest : []
 /** The arguments of an action, without the agent. */
 export type ActionArgs<Name extends ActionName> = Tail<Parameters<(typeof ACTIONS)[Name]>>
-/** The result of an action. */
 export type ActionResult<Name extends ActionName> = Awaited<ReturnType<(typeof ACTIONS)[Name]>>
 
 /**

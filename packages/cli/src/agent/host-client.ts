@@ -62,7 +62,6 @@ export class HostClient {
     return await this.#pending.promise
   }
 
-  /** Whether the connection has ended. */
   get isClosed(): boolean {
     return this.#closed !== undefined
   }

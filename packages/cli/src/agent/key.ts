@@ -10,7 +10,6 @@ export interface KeyFlags {
   readonly passphraseFile?: string
 }
 
-/** Adds the flags to a command. */
 export function addKeyFlags(command: Command): Command {
   return command
     .option('--key-file <file>', "unlock the agent with this key file (default: agent.key in the agent's directory)")

@@ -5,7 +5,6 @@ import type { Channel, ChannelMember, StaticChannelManager } from '@static/sdk'
 /** The fewest digits of an agent id that name a member. */
 const MIN_ID_DIGITS = 8
 
-/** A member of a channel. */
 export interface MemberSummary {
   readonly agent_id: string
   readonly fingerprint: string
@@ -15,14 +14,12 @@ export interface MemberSummary {
   readonly self: boolean
 }
 
-/** The sender of a message. */
 export interface SenderSummary {
   readonly agent_id: string
   readonly fingerprint: string
   readonly identity: string
 }
 
-/** The members of a channel. */
 export function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
   return channel.members().map(({ agentId, fingerprint, identity }) => ({
     agent_id: agentId,

@@ -41,7 +41,6 @@ export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
   readonly traffic?: TrafficProfileName
 }
 
-/** Adds the flags to a command. */
 export function addAgentFlags(command: Command): Command {
   return addAccountFlags(
     addKeyFlags(addPlaceFlags(command))
@@ -101,7 +100,6 @@ export interface OpenAgent {
 /** The options to open an agent with. */
 export type AgentOptions = ClientOptions & Required<Pick<ClientOptions, 'dataDir' | 'key'>>
 
-/** How to open an agent. */
 export interface OpenOptions {
   /** Whether other commands can use it at the same time. */
   readonly share: boolean

@@ -9,7 +9,6 @@ export interface PlaceFlags {
   readonly dataDir?: string
 }
 
-/** Adds the flags to a command. */
 export function addPlaceFlags(command: Command): Command {
   return command
     .option(

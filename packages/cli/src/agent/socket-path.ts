@@ -14,7 +14,6 @@ export interface SocketPath extends Disposable {
 /** The socket files: of an agent, and of the relay of a server. */
 type SocketName = 'agent.sock' | 'relay.sock'
 
-/** The socket file. */
 export function socketFile(directory: string, name: SocketName = 'agent.sock'): string {
   return join(directory, name)
 }

@@ -17,7 +17,6 @@ import { type CertificateAndKey, makeAuthorityCertificate, makeKey, makeLeafCert
 import { permits, readConstraints } from './constraints.ts'
 import { type HostName, LOOPBACK, parseHostNames } from './names.ts'
 
-/** How to open an authority. */
 export interface AuthorityOptions {
   /** The data directory; created if missing. */
   readonly directory: string
@@ -27,7 +26,6 @@ export interface AuthorityOptions {
   readonly now?: () => Date
 }
 
-/** A local certificate authority. */
 export interface Authority {
   /** The path of `ca.pem`, which clients pass as their `ca`. */
   readonly path: string

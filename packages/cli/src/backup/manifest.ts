@@ -12,7 +12,6 @@ export const MANIFEST = 'manifest.json'
 const FORMAT = 1
 const NAME = /^[\w-][\w.-]{0,127}$/
 
-/** A file of a backup. */
 export interface BackupFile {
   readonly name: string
   readonly bytes: number

@@ -13,7 +13,6 @@ const MAX_HEAD_BYTES = 16_384
 /** Errors of OpenSSL that a wrong clock can cause, too. */
 const TIME_FAULTS = ['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID']
 
-/** The result of the check. */
 export interface CheckedCertificate {
   readonly finding: Finding
   /** Whether a client would go on to use the API; undefined if no server answered. */

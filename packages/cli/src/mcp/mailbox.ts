@@ -9,7 +9,6 @@ import { type Item, Lane } from './lane.ts'
 import type { NoticeFile } from './notice-file.ts'
 import type { Notice } from './notices.ts'
 
-/** The id of a request. */
 export type RequestId = string | number
 
 /** A call of `receive`. */

@@ -7,7 +7,6 @@ import { readPrivateFile, replaceFile } from '@static/node/files'
 import { isChannelName } from '@static/protocol'
 import { isNotice, type Notice } from './notices.ts'
 
-/** A notice and its channel. */
 export interface ChannelNotice {
   readonly channel: string
   readonly notice: Notice

@@ -9,7 +9,6 @@ import type { Session } from './session.ts'
 import { toolError } from './tool-error.ts'
 import { type Tool, TOOLS } from './tools.ts'
 
-/** What the server offers. */
 export interface ServerParts {
   readonly session: Session
   readonly dataDir: string

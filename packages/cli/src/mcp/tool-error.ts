@@ -13,7 +13,6 @@ export interface ToolError {
 /** More than our own sentences take, with a path or a list of members in them. */
 const MOST_CHARACTERS = 1000
 
-/** The error for a model. */
 export function toolError(error: unknown): ToolError {
   const { code, message } = StaticError.from(error)
   const { help } = ERRORS[code]

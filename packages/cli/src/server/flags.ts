@@ -72,7 +72,6 @@ export function addApiServerFlags(command: Command): Command {
     .option('--audit-addresses', 'record the addresses of clients, which are personal data, in the audit log')
 }
 
-/** Parses a port number. */
 export function portNumber(text: string): number {
   const port = Number(text)
   if (!/^\d{1,5}$/.test(text) || port > 65_535)

@@ -35,7 +35,6 @@ export function credentialsIn(content: string, path: string): string[] {
   return credentials
 }
 
-/** The credential that a relay uses. */
 export async function readCredential(path: string): Promise<string> {
   const [first = ''] = credentialsIn(await readToken(path), path)
   return first

@@ -8,7 +8,6 @@ const RENEWAL_CHECK_MS = 3600_000
 /** How often to look whether a file has changed. */
 const LOOK_MS = 2000
 
-/** A running server. */
 export interface Running {
   /** Undefined if it has no certificate. */
   readonly renew?: (certificate: Certificate) => void | Promise<void>

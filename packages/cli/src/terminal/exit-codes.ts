@@ -12,7 +12,6 @@ export const EXIT_CODES = {
   143: 'terminated',
 } as const
 
-/** One of the exit codes. */
 export type ExitCode = keyof typeof EXIT_CODES
 
 /** The user interrupted the command; exits without an error message. */

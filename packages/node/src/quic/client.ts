@@ -43,7 +43,6 @@ export interface QuicTarget {
   readonly probeAfterMs?: number
 }
 
-/** Callbacks of a stream. */
 export interface QuicStreamHandlers {
   /** The handler may keep the chunk. */
   data(chunk: Uint8Array): void
@@ -65,7 +64,6 @@ export interface QuicClientStream {
   readonly bufferedBytes: number
 }
 
-/** An open connection. */
 export interface QuicConnection {
   /**
    * Throws `connection_error`: with the reason `no_stream` if the relay allows no further stream on this connection

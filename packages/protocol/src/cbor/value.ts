@@ -73,7 +73,6 @@ export const SCALARS: Readonly<Record<ScalarType, ValuePlan | undefined>> = {
   },
 }
 
-/** A list of values. */
 export function planList(item: ValuePlan): ValuePlan {
   return {
     depth: 1 + item.depth,

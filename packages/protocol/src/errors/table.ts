@@ -65,7 +65,6 @@ export type ErrorCode =
   | 'store_rolled_back'
   | 'store_failed'
 
-/** One row of the table. */
 export interface ErrorRow {
   /** The class that carries this code. */
   readonly family: 'AuthError' | 'TransportError' | 'ChannelError' | 'QuotaExceededError' | 'MlsError' | 'StaticError'

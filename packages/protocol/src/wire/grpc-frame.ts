@@ -16,7 +16,6 @@ const FRAMED_CELL_BYTES: number = HEAD_BYTES + CELL_BYTES
 /** Why a session's bytes are refused. */
 export type FrameFault = 'compressed' | 'not-a-cell'
 
-/** Frames one message. */
 export function frameMessage(message: Uint8Array): Uint8Array<ArrayBuffer> {
   const frame = new Uint8Array(GRPC_PREFIX_BYTES + message.length)
   new DataView(frame.buffer).setUint32(1, message.length)

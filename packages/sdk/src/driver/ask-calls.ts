@@ -32,7 +32,6 @@ export class Asking {
     this.#tell = tell
   }
 
-  /** Answers a call. */
   async answer(channel: (on: number) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallAnswer> {
     switch (call.do) {
       case 'ask':

@@ -7,7 +7,6 @@ import { StaticError } from '@static/protocol'
 import { Driver } from './driver.ts'
 import { encodePipeFrame, PipeFrameReader } from './pipe-frame.ts'
 
-/** All open connections. */
 export class Connections {
   readonly #open = new Set<Connection>()
 

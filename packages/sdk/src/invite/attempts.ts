@@ -359,7 +359,7 @@ export class JoinAttempts {
     }
   }
 
-  /** Asks with a new KeyPackage: not at once, or a member could have it ask for ever. */
+  /** Asks with a new KeyPackage: not at once, or a member could have it ask forever. */
   #askLater(attempt: Attempt): void {
     const mayAsk = !this.#attempts.held(attempt, 'joining') && attempt.entries < MOST_ENTRIES
     if (mayAsk) this.#proceedLater(attempt, undefined, retryEntryMs(attempt.entries++))

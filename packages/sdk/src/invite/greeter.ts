@@ -35,7 +35,6 @@ export class Greeter {
     this.#greetedAgainAt.delete(channel)
   }
 
-  /** Answers hellos. */
   async greet({ id, sender, admissions }: Membership, hellos: readonly Hello[]): Promise<void> {
     const isSending = this.#next.has(id)
     const waiting = this.#next.get(id) ?? []

@@ -40,7 +40,7 @@ export interface Invite {
 
 /**
  * How many uses of an invite are returned because their joiners stayed silent, besides as many as it has: each costs the
- * owner two commits, so whoever has the token could have it commit for ever.
+ * owner two commits, so whoever has the token could have it commit forever.
  */
 const MOST_SILENT = 16
 /** How many registrations of returned uses the relay may defer before the others wait for the next time. */
@@ -222,7 +222,7 @@ export class IssuedInvites {
     })
   }
 
-  /** Returns a use with which no one joined; for a joiner that stayed silent, not for ever. */
+  /** Returns a use with which no one joined; for a joiner that stayed silent, not forever. */
   async giveBack(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)

@@ -41,7 +41,6 @@ export interface InviteLimits {
   readonly admit: Admit
 }
 
-/** Issues the invites of an agent. */
 export class InviteIssuer {
   readonly #agent: AgentServices
   readonly #relay: string

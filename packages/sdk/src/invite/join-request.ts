@@ -19,7 +19,6 @@ export interface JoinRequest {
   readonly keyPackage: Uint8Array
 }
 
-/** Seals a request. */
 export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
   return seal(keys, Buffer.concat([nonce, joinTag(keys, place, nonce, keyPackage), keyPackage]))
 }

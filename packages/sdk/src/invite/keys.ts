@@ -22,7 +22,6 @@ export interface AdmitKeys {
   readonly box: Uint8Array
 }
 
-/** All keys of an invite. */
 export interface InviteKeys extends AdmitKeys {
   /** Kadm: proves to the relay that a joiner has the token. */
   readonly admission: Uint8Array

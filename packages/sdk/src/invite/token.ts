@@ -25,7 +25,6 @@ const MAX_RELAY_LENGTH = 253
 /** Host names and IP addresses. Error messages show the name, so it must not contain anything else. */
 const RELAY_NAME = /^[\w.:[\]-]+$/
 
-/** The contents of a token. */
 export interface InviteToken {
   /** Whose Welcome the joiner takes: with `owner`, no other member's. */
   readonly admit: Admit
@@ -40,7 +39,6 @@ export interface InviteToken {
   readonly relay: string
 }
 
-/** Encodes a token. */
 export function encodeToken(token: InviteToken): string {
   const head = Buffer.alloc(10)
   head[0] = VERSION

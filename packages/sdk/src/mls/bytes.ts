@@ -1,6 +1,5 @@
 /** Helpers for byte strings. */
 
-/** Concatenates arrays. */
 export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
   let at = 0

@@ -30,7 +30,6 @@ export interface RuleLeaf {
   readonly able: boolean
 }
 
-/** A proposal of a commit. */
 export type RuleProposal =
   | ({ readonly kind: 'add' } & Omit<RuleLeaf, 'leaf'>)
   | { readonly kind: 'remove'; readonly leaf: number }

@@ -96,7 +96,6 @@ export interface ExpectedWelcome {
   readonly founding?: boolean
 }
 
-/** A joined group. */
 export interface Joined extends Epoch {
   /** The member that added this agent. */
   readonly signer: Member

@@ -17,7 +17,6 @@ export const sha256Into: (target: Uint8Array, bytes: Uint8Array) => void = sodiu
   ? sodium.crypto_hash_sha256
   : (target, bytes) => target.set(hash('sha256', bytes, 'buffer'))
 
-/** The SHA-256 digest of the bytes. */
 export function sha256(bytes: Uint8Array): Uint8Array {
   const digest = new Uint8Array(DIGEST_BYTES)
   sha256Into(digest, bytes)

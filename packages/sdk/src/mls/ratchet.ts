@@ -33,7 +33,6 @@ export interface RatchetRow {
 /** The rows of an epoch, by leaf. */
 export type Ratchets = ReadonlyMap<number, RatchetRow>
 
-/** A sealed message. */
 export interface Sealed {
   readonly ciphertext: Uint8Array
   /** Opens only this message, with `reopen`. */
@@ -42,7 +41,6 @@ export interface Sealed {
   readonly row: RatchetRow
 }
 
-/** An opened message. */
 export interface Opened {
   /** The leaf that signed it. */
   readonly leaf: number

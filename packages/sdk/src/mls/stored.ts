@@ -6,7 +6,6 @@ import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 import { StaticError } from '@static/protocol'
 import { TAG_BYTES } from './aead.ts'
 
-/** A payload as stored. */
 export interface StoredPayload {
   readonly ciphertext: Uint8Array
   readonly messageKey: Uint8Array
@@ -23,7 +22,6 @@ export function storedBytes(payload: Uint8Array): number {
   return payload.length + TAG_BYTES
 }
 
-/** Encrypts a payload. */
 export function sealPayload(payload: Uint8Array): StoredPayload {
   const messageKey = new Uint8Array(randomBytes(KEY_BYTES))
   const cipher = createCipheriv(CIPHER, messageKey, NONCE, { authTagLength: TAG_BYTES })

@@ -37,7 +37,6 @@ export interface CellStream {
   end(): void
 }
 
-/** A transport to the relay. */
 export interface Transport {
   readonly form: WireForm
   /**

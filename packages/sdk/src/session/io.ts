@@ -87,7 +87,6 @@ export interface ExpectedRelay {
   readonly accepted: Uint8Array | undefined
 }
 
-/** Options of a session. */
 export interface CoreOptions {
   /** Key under which the relay is pinned: the name in its certificate, the same for all its addresses. */
   readonly relayName: string

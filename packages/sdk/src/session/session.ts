@@ -21,7 +21,6 @@ import type { TokenSource } from '../tokens.ts'
 import { SessionCore } from './core.ts'
 import type { Effect, Input, Position, StreamNumber } from './io.ts'
 
-/** Options of a session. */
 export interface SessionOptions {
   readonly endpoint: Endpoint
   /** Whether to use gRPC at the same host if QUIC does not get through. Default: false. */

@@ -35,7 +35,6 @@ import { outOfBounds } from './fields.ts'
 import { Outgoing, type Parcel } from './outgoing.ts'
 import { PUSHES } from './pushes.ts'
 
-/** How a stream was opened. */
 export interface Opened {
   readonly challenge: GetChallengeResponse
   readonly keyPackages: number
@@ -45,14 +44,13 @@ export interface Opened {
   readonly grpcPort: number
 }
 
-/** The owner of a stream. */
+/** Each is called at most once. */
 export interface StreamOwner<Key> {
   opened(stream: SessionStream<Key>, opened: Opened): void
   /** The stream has failed and cannot be used any more. */
   failed(stream: SessionStream<Key>, failure: Failure): void
 }
 
-/** Options of a stream. */
 export interface StreamOptions extends ExpectedRelay {
   readonly number: StreamNumber
   readonly way: Way
@@ -81,7 +79,6 @@ const FULL = {
 } as const
 const TOO_LARGE = { code: 'too_large', message: 'The request is longer than the relay accepts.' } as const
 
-/** The state of one stream. */
 export class SessionStream<Key> {
   readonly number: StreamNumber
   readonly way: Way

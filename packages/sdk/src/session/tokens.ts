@@ -3,7 +3,6 @@ import { AuthError, type StaticError } from '@static/protocol'
 import type { Time } from '../ports.ts'
 import { Backoff } from './backoff.ts'
 
-/** A token from the source. */
 export interface HeldToken {
   readonly jwt: string
   readonly expiresAt: Time

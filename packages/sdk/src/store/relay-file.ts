@@ -39,7 +39,6 @@ function contentOf(path: string): Buffer | undefined {
   }
 }
 
-/** Writes the relay of an agent. */
 export function writeRelayFile(directory: string, { endpoint, relayName, ca }: LinkedRelay): void {
   const path = join(directory, RELAY_FILE)
   const fields = { version: VERSION, endpoint, relay_name: relayName, ca }

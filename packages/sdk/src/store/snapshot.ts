@@ -41,7 +41,6 @@ import {
 } from './tables/messages.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRecord } from './tables/receipts.ts'
 
-/** Reads the agent's identity. */
 export function readIdentity(rowsOf: ReadsOf): IdentityRecord {
   const [row] = rowsOf(IDENTITY).all()
   if (row === undefined) throw new StaticError('store_corrupt', "The agent's database contains no identity.")
@@ -180,7 +179,6 @@ function answered({ messageId, counter, bodyHash }: Omit<OutboxRow, 'channel'>):
   return bodyHash === undefined ? [] : [{ messageId, counter, bodyHash }]
 }
 
-/** Groups rows by channel. */
 function byChannel<Row extends InChannel<object>>(rows: readonly Row[]): (id: ChannelId) => Omit<Row, 'channel'>[] {
   const found = new Map<ChannelId, Omit<Row, 'channel'>[]>()
   for (const { channel, ...record } of rows) {

@@ -4,10 +4,8 @@
 import { createRequire } from 'node:module'
 import { StaticError } from '@static/protocol'
 
-/** The value of a column. */
 export type Value = string | number | Uint8Array | null
 
-/** A prepared statement. */
 export interface Statement<Row = unknown> {
   run(...values: readonly Value[]): { readonly changes: number }
   get(...values: readonly Value[]): Row | undefined
@@ -18,7 +16,6 @@ export interface Statement<Row = unknown> {
   pluck(): this
 }
 
-/** An open database. */
 export interface Database {
   readonly open: boolean
   readonly inTransaction: boolean

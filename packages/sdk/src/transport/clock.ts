@@ -12,12 +12,10 @@ import type { ClockSettings, FromClock, SentError, ToClock } from './clock-messa
 import { Delivery } from './delivery.ts'
 import type { DialOptions } from './dial-options.ts'
 
-/** Options of the transport. */
 export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
   readonly way: 'quic' | 'grpc'
 }
 
-/** Creates the transport. */
 export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): Transport {
   return {
     form: way === 'quic' ? 'cbor' : 'protobuf',

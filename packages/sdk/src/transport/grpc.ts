@@ -30,7 +30,6 @@ const END_MS = 2_000
 /** Limit for unsent data if the relay does not read. The session's marks limit requests much earlier, but not cover. */
 const MAX_UNSENT_BYTES = 8 * 1024 * 1024
 
-/** Creates the transport. */
 export function makeGrpcTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS }: DialOptions = {}): Transport {
   return {
     form: 'protobuf',

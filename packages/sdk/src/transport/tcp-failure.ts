@@ -19,7 +19,6 @@ const CERTIFICATE: Readonly<Record<string, CertificateFault>> = {
 
 const OTHER_CERTIFICATE = /^(CERT_|UNABLE_TO_|ERROR_IN_CERT|INVALID_CA|PATH_LENGTH|HOSTNAME_)/
 
-/** A failed connection. */
 export interface TcpFailure {
   /** Host and port, for error messages. */
   readonly place: string

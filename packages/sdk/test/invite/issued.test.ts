@@ -46,7 +46,7 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
   return 200
 }
 
-test('a use of a joiner that stays silent is returned, but a token does not make its owner commit for ever', async () => {
+test('a use of a joiner that stays silent is returned, but a token does not make its owner commit forever', async () => {
   assert.equal(await admitted(1, true), 1 + 16 + 1)
   assert.equal(await admitted(5, true), 5 + 16 + 5)
 })
@@ -115,7 +115,7 @@ test('a returned use that the relay defers is registered later; one that it refu
   assert.equal(told.length, 4)
 })
 
-test('returned uses that the relay defers for ever keep no others back', async () => {
+test('returned uses that the relay defers forever keep no others back', async () => {
   const { issued, ids, told } = returning(
     Array.from({ length: 40 }, () => 1),
     (id) => (ids.indexOf(id) < 35 ? 'rate_limited' : undefined),

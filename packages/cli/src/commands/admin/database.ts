@@ -25,7 +25,6 @@ export interface AdminAccess {
   readonly apiUrl: string
 }
 
-/** Adds the flags to a command. */
 export function addDatabaseFlags(command: Command): Command {
   return command
     .option('--data-dir <dir>', 'data directory of `static up`', defaultDataDirectory())

@@ -4,7 +4,6 @@ import { ERRORS, isChannelName } from '@static/protocol'
 
 const MAX_SECONDS = 2_000_000
 
-/** The `<channel>` argument. */
 export function channelArgument(): Argument {
   return new Argument('<channel>', 'channel name: org/namespace/service').argParser((text) => {
     if (isChannelName(text)) return text

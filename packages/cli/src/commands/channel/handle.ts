@@ -32,7 +32,6 @@ header static-signature: t=TIME,v1=HMAC-SHA256(secret, "TIME.BODY") in hexadecim
 message; otherwise it is tried again after 1, 5, 30, 60 and then every 300 seconds, and put aside after --attempts
 (\`static channel poison\`).`
 
-/** Adds the flags to `listen`. */
 export function addHandleFlags(command: Command): Command {
   const instead = ['count', 'timeout', 'json']
   return command

@@ -8,7 +8,6 @@ import type { Membership } from '../channel/membership.ts'
 import type { Roster } from '../channel/roster.ts'
 import type { AgentServices } from './services.ts'
 
-/** The services that adding needs. */
 type Adding = Pick<AgentServices, 'context' | 'requests'>
 
 /** The number of KeyPackages requested at once. */

@@ -61,7 +61,6 @@ export interface AgentParts {
 const TICK_MS = 5000
 const CHECKPOINT_MS = 60_000
 
-/** A running agent. */
 export class Agent implements SessionListener, AgentServices {
   readonly context: AgentContext
   readonly memberships: Memberships

@@ -24,7 +24,6 @@ import { resumeOf } from './deliveries.ts'
 import { deleteChannel } from './owning.ts'
 import type { AgentServices } from './services.ts'
 
-/** The services that founding needs. */
 type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'hasTokens'>
 
 /**

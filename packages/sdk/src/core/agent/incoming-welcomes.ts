@@ -28,7 +28,6 @@ export class IncomingWelcomes {
     this.#offered = offered
   }
 
-  /** Handles a Welcome. */
   take(delivered: DeliverWelcome): void {
     const { deliveries } = this.#agent.context
     const { channelId, name, position } = delivered

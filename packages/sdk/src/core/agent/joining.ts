@@ -11,7 +11,6 @@ import { alreadyIn, newChannel } from './founding.ts'
 import { checkWelcomeSize } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
-/** The services that joining needs. */
 type Joining = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages'>
 
 /**

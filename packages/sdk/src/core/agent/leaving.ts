@@ -7,7 +7,6 @@ import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'
 import type { AgentServices } from './services.ts'
 
-/** The services that leaving needs. */
 type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
 
 /** The most notices signed for one leave: the relay names the head, and could otherwise get one for every head. */

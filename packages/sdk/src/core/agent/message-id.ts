@@ -8,7 +8,6 @@ import type { AgentContext } from './context.ts'
 
 const TIME_BYTES = 6
 
-/** Creates an id. */
 export function newMessageId(context: Pick<AgentContext, 'now' | 'random'>): Uint8Array {
   const id = Buffer.alloc(MESSAGE_ID_BYTES)
   id.writeUIntBE(context.now(), 0, TIME_BYTES)

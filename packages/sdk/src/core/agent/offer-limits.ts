@@ -9,7 +9,6 @@ import type { Memberships } from './memberships.ts'
 
 /** Whose offers an agent accepts. `known`: agents whose key is pinned or that share a channel with this agent. */
 export type OfferPolicy = 'anyone' | 'known' | 'none'
-/** All policies. */
 export const OFFER_POLICIES: readonly OfferPolicy[] = ['anyone', 'known', 'none']
 
 /** Limits of pending offers: in total, per adder, and the bytes of their Welcomes. */

@@ -10,7 +10,6 @@ import type { HeldWelcomes } from './held-welcomes.ts'
 import { excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
 import type { AgentServices } from './services.ts'
 
-/** The services that offers need. */
 type Offering = Pick<AgentServices, 'context' | 'memberships' | 'keyPackages'>
 
 /** An offered channel. Owner and adder are from the Welcome itself, not from the relay. */
@@ -124,7 +123,6 @@ function checkUnused({ keyPackages, memberships }: Offering, welcome: Uint8Array
   return ref
 }
 
-/** The pending offers. */
 export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> {
   const { memberships } = agent
   const offers: Offer[] = []

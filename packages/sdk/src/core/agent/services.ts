@@ -7,7 +7,6 @@ import type { Memberships } from './memberships.ts'
 import type { RelayRequests } from './relay-requests.ts'
 import type { Timers } from './timers.ts'
 
-/** The services of an agent. */
 export interface AgentServices {
   readonly context: AgentContext
   readonly memberships: Memberships

@@ -3,7 +3,6 @@ import type { StaticError } from '@static/protocol'
 
 const LONGEST_MS = 2 ** 31 - 1
 
-/** The timers. */
 export class Timers {
   readonly #timers = new Set<NodeJS.Timeout>()
   /** Waits that reject when the agent stops. */

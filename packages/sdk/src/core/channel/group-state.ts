@@ -49,7 +49,6 @@ export const NO_EPOCH: EpochPlace = {
 /** After this many undecryptable entries by the owner, this agent must be in another epoch. */
 const MOST_OWNER_FAILURES = 2
 
-/** A group in use. */
 export class GroupState {
   readonly #engine: MlsEngine
   readonly #rows: Map<number, RatchetRow>

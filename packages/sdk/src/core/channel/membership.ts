@@ -32,7 +32,6 @@ import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './upkeep.ts'
 
-/** A membership. */
 export class Membership implements ChannelView {
   readonly id: ChannelId
   readonly channelId: Uint8Array

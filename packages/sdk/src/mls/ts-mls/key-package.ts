@@ -23,7 +23,6 @@ const VERSION = 1
 /** The length of an X25519 private key. */
 const KEY_BYTES = 32
 
-/** A suite and its cryptography. */
 export interface MlsCrypto {
   readonly suite: Suite
   readonly provider: CiphersuiteImpl

@@ -21,7 +21,6 @@ export function decodeMessage<Kind extends keyof Kinds>(kind: Kind, bytes: Uint8
   }
 }
 
-/** Encodes a KeyPackage. */
 export function encodeKeyPackage(keyPackage: KeyPackage): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_key_package', keyPackage })
 }
@@ -40,7 +39,6 @@ export function encodeGroupInfo({ encryptedGroupInfo }: Welcome): Uint8Array {
   return concat(head, encryptedGroupInfo)
 }
 
-/** The bytes of a Welcome. */
 export function encodeWelcome(welcome: Welcome): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_welcome', welcome })
 }

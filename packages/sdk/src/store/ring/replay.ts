@@ -67,7 +67,6 @@ export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpe
   return { last, following, isWiped }
 }
 
-/** Notes a new ring. */
 export function noteRing(database: Database, { size, number, place, tag }: NotedRing): void {
   database.prepare('INSERT OR REPLACE INTO ring VALUES (1, ?, ?, ?, ?)').run(size, number, place, tag)
 }

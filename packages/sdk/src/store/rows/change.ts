@@ -13,7 +13,6 @@ import type { Value } from '../sqlite.ts'
 
 export type RowChangeKind = 'put' | 'change' | 'drop'
 
-/** A change of a row. */
 export interface RowChange {
   readonly kind: RowChangeKind
   /** Number of the table in TABLES. */

@@ -40,7 +40,6 @@ const NUMBERS: ReadonlyMap<string, number> = new Map(
   SHAPES.map(({ declaration, number }) => [declaration.name, number]),
 )
 
-/** The shape of a table. */
 export function shapeOf({ name }: TableDeclaration): TableShape {
   return shapeAt(NUMBERS.get(name) ?? -1)
 }

@@ -96,7 +96,6 @@ export function channelRow(record: ChannelRecord): ChannelRow {
   }
 }
 
-/** The record of a row. */
 export function channelRecord(row: ChannelRow): ChannelRecord {
   const { positionIndex, positionHash, positionSlot, ...others } = row
   const { epochIndex, epochCounter, epochProven, epochHeardOwner, ...marks } = others

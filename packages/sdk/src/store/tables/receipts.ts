@@ -55,12 +55,10 @@ export const STAY: Table<InChannel<StayRow>> = {
 
 const NO_RECEIPT = { mode: NONE, since: 0, index: 0, aside: 0, settled: 0, heardAt: 0 } as const
 
-/** The row of a stay. */
 export function stayRow({ receipt, ending, ...stay }: StayRecord): StayRow {
   return { ...stay, ending: ending ?? NONE, ...(receipt ?? NO_RECEIPT) }
 }
 
-/** The stay of a row. */
 export function stayRecord({ agent, addedAt, endedAt, ending, mode, ...receipt }: StayRow): StayRecord {
   const { since, index, aside, settled, heardAt } = receipt
   return {

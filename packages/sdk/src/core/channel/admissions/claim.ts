@@ -17,7 +17,6 @@ export interface Claim {
 
 const CLAIM_BYTES: number = INVITE_ID_BYTES + AGENT_ID_BYTES
 
-/** Encodes claims. */
 export function encodeClaims(claims: readonly Claim[]): Uint8Array {
   return Buffer.from(claims.map(({ invite, agent }) => invite + agent).join(''), 'hex')
 }

@@ -11,7 +11,6 @@ import type { Time } from '../../../ports.ts'
 /** At most so many are open: then the frame fits into the smallest message, as control messages must. */
 export const MOST_OPEN = 16
 
-/** An invite of the list. */
 export interface ListedInvite {
   /** Invite id, hexadecimal. */
   readonly id: string
@@ -124,7 +123,6 @@ export function encodeCounts(counts: readonly (UseCount | undefined)[]): Uint8Ar
   return bytes
 }
 
-/** Reads stored counts. */
 export function decodeCounts(stored: Uint8Array): readonly (UseCount | undefined)[] {
   const bytes = Buffer.from(stored.buffer, stored.byteOffset, stored.length)
   return Array.from({ length: bytes.length / (SLOT_BYTES + COUNT_BYTES) }, (_, n) => {

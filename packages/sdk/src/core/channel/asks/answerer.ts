@@ -3,13 +3,12 @@ import { CONFIRMED_BYTES, isWindowFull, WINDOW_BYTES } from './answer-window.ts'
 
 /** An answer that the application has not read. */
 interface Unread {
-  /** Its size. */
+  /** Its size in bytes. */
   readonly held: number
   /** What the window counts for it: at most what the member counts. */
   counted: number
 }
 
-/** One answering member. */
 export class Answerer {
   /** The number of its answers that have arrived. */
   answers = 0

@@ -30,7 +30,6 @@ const NUMBER_AT = MESSAGE_ID_BYTES
 const ANSWER_AT: number = NUMBER_AT + 4
 const STATUS = { nothing: 0, payload: 1, error: 2 } as const
 
-/** A decoded request. */
 export interface RequestBody {
   /** Undefined: all members. */
   readonly to: AgentId | undefined
@@ -53,7 +52,6 @@ export interface AnswerBody {
   readonly content: { readonly payload: Uint8Array } | { readonly error: AnswerError } | undefined
 }
 
-/** Encodes a request. */
 export function encodeRequest({ to, lifetimeMs, payload }: RequestBody): Uint8Array {
   const bytes = Buffer.alloc(REQUEST_PAYLOAD_AT + payload.length)
   if (to !== undefined) bytes.set(fromHex(to), 0)

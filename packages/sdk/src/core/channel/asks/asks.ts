@@ -37,7 +37,6 @@ export interface AsksHost {
   touchLater(): void
 }
 
-/** A question to the channel. */
 export interface Question {
   readonly payload: Uint8Array
   /** Undefined: all members. */
@@ -47,7 +46,6 @@ export interface Question {
   readonly signal: AbortSignal | undefined
 }
 
-/** Why an answer is ignored. */
 type IgnoredReason = Extract<AgentEvent, { readonly type: 'answer_ignored' }>['reason']
 
 /**

@@ -84,7 +84,6 @@ export class OpenAsk {
     return answerer
   }
 
-  /** Adds an answer. */
   push(entry: AnswerEntry): void {
     this.answererOf(entry.record.sender).push(entry.number, sizeOfEntry(entry))
     this.#queue.push(entry)

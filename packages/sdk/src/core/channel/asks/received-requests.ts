@@ -86,7 +86,6 @@ export class ReceivedRequests {
     this.#sweepBy(context.now() + SWEEP_MS)
   }
 
-  /** Handles a request. */
   arrive(record: InboxRecord, bytes: Uint8Array): void {
     const request = decodeRequest(bytes)
     if (!request) return this.#ignore(record, 'malformed')

@@ -87,7 +87,6 @@ interface Limits {
   readonly signal: AbortSignal | undefined
 }
 
-/** A running `serve`. */
 class Serving {
   readonly #context: ServingContext
   readonly #channel: ServingChannel

@@ -14,7 +14,6 @@ import { newMessageId } from '../../agent/message-id.ts'
 import { epochRecord, type GroupState, wipeEpoch } from '../group-state.ts'
 import { sha256 } from '../log/history.ts'
 
-/** The result of a commit. */
 export interface CommitResult {
   /** One for each agent that was added. */
   readonly welcomes: PendingCommit['welcomes']

@@ -32,7 +32,6 @@ export interface CommitterHost extends Pick<Turn, 'touch' | 'work'>, Exclusive {
   raiseHead(head: number): void
 }
 
-/** Options of a commit. */
 export interface CommitOptions {
   /** Whether it goes before all others. */
   readonly urgent?: boolean

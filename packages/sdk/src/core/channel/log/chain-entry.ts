@@ -10,7 +10,6 @@ import type { DeliverCommit, DeliverLeave, DeliverMessage } from '@static/protoc
 import { type History, sha256 } from './history.ts'
 import type { LogEntry } from './log-entry.ts'
 
-/** A declaration with its signature. */
 type Signed = DeclarationFields & { readonly signature: Uint8Array }
 
 const NO_NOTICE: LeaveNoticeFields = {

@@ -11,7 +11,6 @@ const OWN_BYTES = 2 + MESSAGE_ID_BYTES
 /** So that the distance fits. */
 const MOST_IN_ROW = 1024
 
-/** A row on disk. */
 interface Row {
   readonly first: number
   readonly count: number

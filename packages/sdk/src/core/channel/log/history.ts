@@ -23,7 +23,6 @@ export type Difference = 'seen' | 'counter' | 'own chain' | 'receipt'
 
 export const sha256 = (bytes: Uint8Array): Uint8Array => hash('sha256', bytes, 'buffer')
 
-/** The log so far. */
 export class History {
   #position: PositionRecord
   /** The hashes of the last entries, by index modulo KEPT. */

@@ -63,7 +63,6 @@ interface Held {
   readonly queue: Entry[]
 }
 
-/** A running `handle`. */
 class Handling {
   readonly #context: HandlingContext
   readonly #channel: HandlingChannel

@@ -10,7 +10,6 @@ export interface Waiting {
   fail(error: StaticError): void
 }
 
-/** Options of a reader. */
 export interface ReadOptions {
   /** Payloads count as delivered only when `given` is called: a reader that reads ahead may never pass them on. */
   readonly ahead?: boolean

@@ -63,13 +63,11 @@ export interface Frame {
   readonly payload: Uint8Array
 }
 
-/** A decoded frame. */
 export interface DecodedFrame extends Frame {
   /** In a version unknown to this agent, all fields before the payload have the same positions as in this one. */
   readonly version: number
 }
 
-/** Encodes a frame. */
 export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8Array {
   const bytes = Buffer.alloc(PAYLOAD_AT + frame.payload.length)
   bytes[0] = VERSION

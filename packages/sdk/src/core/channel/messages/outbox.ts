@@ -80,7 +80,6 @@ export class Outbox {
     return this.#unanswered
   }
 
-  /** Adds a new message. */
   add(record: OutboxRecord, sending: Sending | undefined): void {
     this.#unanswered.push(outgoingOf(record, 'new', sending))
     this.#bytes += record.ciphertext.length

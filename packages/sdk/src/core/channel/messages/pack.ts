@@ -9,16 +9,13 @@
  * and payloads that are sent.
  */
 
-/** The most payloads of a pack. */
 export const MOST_PARTS = 16
 const FEWEST_PARTS = 2
-/** The bytes of a pack. */
 export const MOST_PACK_BYTES = 16_981
 /** What a payload takes besides its bytes. */
 export const PART_HEAD_BYTES = 4
 const PART_BITS = 0x0f
 
-/** Encodes a pack. */
 export function encodePack(payloads: readonly Uint8Array[]): Uint8Array {
   const size = payloads.reduce((sum, { length }) => sum + PART_HEAD_BYTES + length, 0)
   const bytes = Buffer.alloc(size)
