@@ -1,5 +1,5 @@
 /** How many of the waiting calls share one transaction. */
-import type { Call } from './sqlite/worker-messages.ts'
+import type { Call } from './call.ts'
 
 /** The most calls of a batch. */
 export const BATCH_CALLS = 256

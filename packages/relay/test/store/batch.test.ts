@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { batchLength } from '../../src/store/batch.ts'
-import type { Call } from '../../src/store/sqlite/worker-messages.ts'
+import type { Call } from '../../src/store/call.ts'
 
 test('a batch has room for as many polls for join requests as their boxes may fill', () => {
   const poll = { name: 'takeJoins', request: { maxBytes: 524_288 } } as unknown as Call

@@ -4,7 +4,7 @@
  */
 import type { StaticError } from '@static/protocol'
 import type { ChannelId } from '../../ports.ts'
-import type { Call } from '../sqlite/worker-messages.ts'
+import type { Call } from '../call.ts'
 import { channelOf } from './call-channel.ts'
 import { READING } from './needs.ts'
 import { type Session, statement } from './session.ts'

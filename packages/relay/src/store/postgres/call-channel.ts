@@ -1,6 +1,6 @@
 /** The one channel that a call is about. */
 import type { ChannelId, StoreOperation } from '../../ports.ts'
-import type { Call } from '../sqlite/worker-messages.ts'
+import type { Call } from '../call.ts'
 
 /** Operations whose request names the channel. */
 const OF_CHANNEL = new Set<StoreOperation>([

@@ -1,6 +1,6 @@
 /** How a batch of a lane can fail. */
 import { StaticError } from '@static/protocol'
-import type { Answer } from '../sqlite/worker-messages.ts'
+import type { Answer } from '../call.ts'
 import type { Proof } from './doubt.ts'
 
 /** Damaged pages and indexes. */

@@ -14,8 +14,8 @@ import {
   type StoreResult,
   storeClockProblem,
 } from '../../ports.ts'
-import type { Call } from '../sqlite/worker-messages.ts'
 import { parsePostgresUrl } from '@static/node/postgres-address'
+import type { Call } from '../call.ts'
 import { Aside } from './aside.ts'
 import { channelOf } from './call-channel.ts'
 import { connect } from './connector.ts'

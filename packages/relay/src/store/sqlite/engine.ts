@@ -3,9 +3,9 @@ import { hash } from 'node:crypto'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { Hash } from '@static/protocol'
 import type { Retention, StoreOperation, Time } from '../../ports.ts'
+import type { Answer, Call } from '../call.ts'
 import { Ledger, type Decision } from '../ledger/ledger.ts'
 import { isDamage } from './checksum.ts'
-import type { Answer, Call } from './worker-messages.ts'
 import { SqliteRows } from './rows.ts'
 
 /** How often free pages are returned to the file system, how many at most, and how many are kept for reuse. */

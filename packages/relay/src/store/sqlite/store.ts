@@ -15,14 +15,8 @@ import type {
   StoreListener,
   StoreOperation,
 } from '../../ports.ts'
-import {
-  type Call,
-  type FromWorker,
-  type ToWorker,
-  type WorkerOptions,
-  packCalls,
-  unpackAnswers,
-} from './worker-messages.ts'
+import type { Call } from '../call.ts'
+import { type FromWorker, type ToWorker, type WorkerOptions, packCalls, unpackAnswers } from './worker-messages.ts'
 
 /** Options of a store in a file. */
 export interface SqliteStoreOptions {

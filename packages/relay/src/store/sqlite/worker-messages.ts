@@ -12,6 +12,7 @@ import type {
   StoreEvent,
   StoreOperation,
 } from '../../ports.ts'
+import type { Answer, Call } from '../call.ts'
 import {
   type EntryDraft,
   type LoggingOperation,
@@ -20,7 +21,6 @@ import {
   messageDraft,
   placed,
 } from '../ledger/draft.ts'
-import type { Decision } from '../ledger/ledger.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
 /** What the worker is started with. */
@@ -28,14 +28,6 @@ export interface WorkerOptions {
   readonly path: string
   readonly retention: Retention
 }
-
-/** A requested operation. */
-export type Call = {
-  [Name in StoreOperation]: { readonly name: Name; readonly request: StoreRequest<Name> }
-}[StoreOperation]
-
-/** The outcome of an operation: its result, or why the engine failed. */
-export type Answer = Decision<StoreOperation> | { readonly failed: string }
 
 /** Messages from the worker: one when it is ready or failed to open, then one per batch. */
 export type FromWorker =
