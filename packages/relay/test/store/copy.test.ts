@@ -11,7 +11,7 @@ import { type RelayCopy, type RelayCopyOptions, copyToPostgres } from '../../src
 import { CopySource } from '../../src/store/copy/source.ts'
 import { CopyTarget } from '../../src/store/copy/target.ts'
 import { openPostgresStore } from '../../src/store/postgres/store.ts'
-import { toJson } from '../../src/store/sqlite/records.ts'
+import { toJson } from '../../src/store/records/json.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import { type Scratch, makeScratch } from '../support/postgres.ts'
 import {

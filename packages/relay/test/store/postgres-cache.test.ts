@@ -9,18 +9,10 @@ import { AccountTable } from '../../src/store/postgres/tables/accounts.ts'
 import { ChannelCache } from '../../src/store/postgres/tables/channel-cache.ts'
 import type { Kept } from '../../src/store/postgres/tables/kept.ts'
 import { pack, unpack } from '../../src/store/postgres/tables/packed-channel.ts'
-import {
-  type ChannelRow,
-  type MemberRow,
-  type SenderRow,
-  channelRow,
-  memberRow,
-  readChannel,
-  readMember,
-  readSender,
-  senderRow,
-} from '../../src/store/sqlite/records.ts'
+import { type ChannelRow, channelRow, readChannel } from '../../src/store/records/channel.ts'
+import { type MemberRow, memberRow, readMember } from '../../src/store/records/member.ts'
 import type { Transaction } from '../../src/store/postgres/write.ts'
+import { type SenderRow, readSender, senderRow } from '../../src/store/records/sender.ts'
 import { emptyScratch, openScratch } from '../support/postgres.ts'
 import { RETENTION, START, accepted, account, hex16, id16, member, notice, sha256 } from './channel-fixture.ts'
 

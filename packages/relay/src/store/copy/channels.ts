@@ -6,22 +6,15 @@ import { hash } from 'node:crypto'
 import type { DatabaseSync } from 'node:sqlite'
 import { type Hash, toHex } from '@static/protocol'
 import type { Position } from '../../ports.ts'
+import { type Value, damaged, intact, sealed } from '../checksum.ts'
 import { senderOf } from '../ledger/context.ts'
 import { ENTRY_OVERHEAD } from '../ledger/rows.ts'
 import { type Channel, emptyChannel } from '../ledger/state.ts'
-import { type Value, damaged, intact, sealed } from '../sqlite/checksum.ts'
+import { type ChannelRow, channelRow, readChannel } from '../records/channel.ts'
+import { isEqual, readEntry } from '../records/entry.ts'
+import { type SenderRow, readSender, senderRow } from '../records/sender.ts'
 import { entryKey } from '../sqlite/keys.ts'
 import { follow } from '../sqlite/late-rows.ts'
-import {
-  type ChannelRow,
-  type SenderRow,
-  channelRow,
-  isEqual,
-  readChannel,
-  readEntry,
-  readSender,
-  senderRow,
-} from '../sqlite/records.ts'
 import { type Statements, iterate, prepareStatements } from '../sqlite/statements.ts'
 import type { CopiedRow } from './piece.ts'
 

@@ -5,8 +5,9 @@
  */
 import { parsePostgresUrl } from '@static/node/postgres-address'
 import { StaticError } from '@static/protocol'
+import { damaged } from '../checksum.ts'
 import { lackingRights } from '../postgres/deployment.ts'
-import { damaged, isDamage } from '../sqlite/checksum.ts'
+import { isDamage } from '../sqlite/damage.ts'
 import type { Piece } from './piece.ts'
 import { CopySource } from './source.ts'
 import { CopyTarget } from './target.ts'

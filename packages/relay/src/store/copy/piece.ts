@@ -1,5 +1,5 @@
 /** What the copy of a database consists of. */
-import type { Value } from '../sqlite/checksum.ts'
+import type { Value } from '../checksum.ts'
 import type { CopiedTable } from './tables.ts'
 
 /** A row for a table of the target. */

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../../ports.ts'
-import { intact, sealed } from '../sqlite/checksum.ts'
+import { intact, sealed } from '../checksum.ts'
 import { deriveKey, fingerprint, makeRelayKey, readRelayKey } from './relay-key.ts'
 import { LATER_INDEXES, SCHEMA, TABLES, VERSION } from './schema.ts'
 import { type Session, statement } from './session.ts'

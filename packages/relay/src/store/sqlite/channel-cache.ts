@@ -4,6 +4,7 @@
  */
 import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../ports.ts'
+import { type Value, checksum, damaged, intact, sealed } from '../checksum.ts'
 import { senderOf } from '../ledger/context.ts'
 import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
 import {
@@ -17,24 +18,13 @@ import {
   placeMember,
   type Sender,
 } from '../ledger/state.ts'
-import { type Value, checksum, damaged, intact, isDamage, sealed } from './checksum.ts'
+import { type ChannelRow, FIXED_COLUMNS, channelRow, readChannel } from '../records/channel.ts'
+import { isEqual, readEntry, readPosition } from '../records/entry.ts'
+import { type MemberRow, memberRow, readMember } from '../records/member.ts'
+import { type SenderRow, readSender, senderRow } from '../records/sender.ts'
+import { isDamage } from './damage.ts'
 import { entryKey } from './keys.ts'
 import { follow, isSameSender, isSameState, type Recoverable, recoverable, stateOf } from './late-rows.ts'
-import {
-  type ChannelRow,
-  FIXED_COLUMNS,
-  type MemberRow,
-  type SenderRow,
-  channelRow,
-  isEqual,
-  memberRow,
-  readChannel,
-  readEntry,
-  readMember,
-  readPosition,
-  readSender,
-  senderRow,
-} from './records.ts'
 import { type Statements, iterate } from './statements.ts'
 
 /** Approximate memory limit for channel records, and the approximate size of their parts. */

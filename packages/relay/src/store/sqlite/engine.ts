@@ -5,7 +5,7 @@ import type { Hash } from '@static/protocol'
 import type { Retention, StoreOperation, Time } from '../../ports.ts'
 import type { Answer, Call } from '../call.ts'
 import { Ledger, type Decision } from '../ledger/ledger.ts'
-import { isDamage } from './checksum.ts'
+import { isDamage } from './damage.ts'
 import { SqliteRows } from './rows.ts'
 
 /** How often free pages are returned to the file system, how many at most, and how many are kept for reuse. */

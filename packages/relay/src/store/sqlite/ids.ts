@@ -1,8 +1,8 @@
 /** Ids of messages and commits in SQLite. */
 import type { Time } from '../../ports.ts'
+import { intact, sealed } from '../checksum.ts'
 import type { Answered, IdKey } from '../ledger/rows.ts'
 import type { Channel } from '../ledger/state.ts'
-import { intact, sealed } from './checksum.ts'
 import { idKey, LAST_ID } from './keys.ts'
 import type { Statements } from './statements.ts'
 

@@ -2,10 +2,10 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex } from '@static/protocol'
 import type { ChannelId, Invite, Time } from '../../ports.ts'
+import { intact, sealed } from '../checksum.ts'
 import type { InviteRows } from '../ledger/invite-rows.ts'
 import type { Channel } from '../ledger/state.ts'
-import { intact, sealed } from './checksum.ts'
-import { type InviteRow, inviteRow, readInvite } from './records.ts'
+import { type InviteRow, inviteRow, readInvite } from '../records/invite.ts'
 import { type Prepared, prepared } from './statements.ts'
 
 const SQL = {

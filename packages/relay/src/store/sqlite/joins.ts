@@ -2,6 +2,7 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import { fromHex, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, JoinRequest, Time } from '../../ports.ts'
+import { intact, sealed } from '../checksum.ts'
 import {
   type JoinHeader,
   type JoinKey,
@@ -11,7 +12,6 @@ import {
   type JoinWeight,
   queueOf,
 } from '../ledger/join-rows.ts'
-import { intact, sealed } from './checksum.ts'
 import { type Prepared, prepared } from './statements.ts'
 
 /** Maximum number of rows that one sweep deletes. */

@@ -6,7 +6,7 @@
  */
 import type { AgentId, Entry } from '../../ports.ts'
 import type { Channel, Sender } from '../ledger/state.ts'
-import { isEqual } from './records.ts'
+import { isEqual } from '../records/entry.ts'
 
 /** The fields that change, without the positions. */
 type ChannelField =

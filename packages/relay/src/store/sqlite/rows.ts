@@ -12,9 +12,13 @@ import type {
   StoredWelcome,
   Time,
 } from '../../ports.ts'
+import { checksum, damaged, intact, sealed } from '../checksum.ts'
+import { channelRow } from '../records/channel.ts'
+import { headerRow, readEntry, readPosition } from '../records/entry.ts'
+import { fromJson, toJson } from '../records/json.ts'
+import { readSlot, readTurn } from '../records/slot.ts'
 import { AccountCache } from './account-cache.ts'
 import { ChannelCache } from './channel-cache.ts'
-import { checksum, damaged, intact, isDamage, sealed } from './checksum.ts'
 import {
   type Answered,
   type Behind,
@@ -28,12 +32,12 @@ import {
   type Rows,
   type Weight,
 } from '../ledger/rows.ts'
+import { isDamage } from './damage.ts'
 import { purgeDropped } from './dropped.ts'
 import { SqliteIds } from './ids.ts'
 import { SqliteInviteRows } from './invites.ts'
 import { entryKey } from './keys.ts'
 import { lastSequence, lateChannels } from './late-channels.ts'
-import { channelRow, fromJson, headerRow, readEntry, readPosition, toJson } from './records.ts'
 import { type Statements, iterate, prepareStatements } from './statements.ts'
 import { SqliteTransientRows } from './transient.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
@@ -285,7 +289,7 @@ export class SqliteRows implements Rows {
 
   slot({ number }: Channel, slot: number): Slot | undefined {
     const row = this.#statements.slot.get(number, slot)
-    return row && toSlot(row)
+    return row && readSlot(row)
   }
 
   putSlot({ number }: Channel, slot: Slot): void {
@@ -303,12 +307,12 @@ export class SqliteRows implements Rows {
   }
 
   turnsOf({ number }: Channel, slot: number): Turn[] {
-    const turns = this.#statements.turnsOf.all(number, slot).map(toTurn)
+    const turns = this.#statements.turnsOf.all(number, slot).map(readTurn)
     return turns.filter(({ notice }) => !notice)
   }
 
   *turnsFrom({ number, settled }: Channel, agent: AgentId, index: number): Iterable<Turn> {
-    for (const row of iterate(this.#statements.turnsFrom, number, fromHex(agent), index, settled)) yield toTurn(row)
+    for (const row of iterate(this.#statements.turnsFrom, number, fromHex(agent), index, settled)) yield readTurn(row)
   }
 
   putTurn({ number }: Channel, turn: Turn): void {
@@ -389,12 +393,4 @@ export class SqliteRows implements Rows {
     const row = this.#statements.groupInfo.get(channel, index)
     return (intact(row, `the GroupInfo of commit ${index}`) as [number, number, Uint8Array])[2]
   }
-}
-
-function toSlot(row: unknown): Slot {
-  return fromJson((intact(row, 'a slot') as [number, number, string])[2]) as Slot
-}
-
-function toTurn(row: unknown): Turn {
-  return fromJson((intact(row, 'a turn') as [Uint8Array, number, number, string])[3]) as Turn
 }

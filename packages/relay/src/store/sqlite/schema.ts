@@ -7,7 +7,8 @@ import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../../ports.ts'
-import { checksum, intact, sealed } from './checksum.ts'
+import { checksum, intact, sealed } from '../checksum.ts'
+import { SQLITE_CORRUPT } from './damage.ts'
 
 /** Version of the tables below. A released version is never changed: add a step from it to the next. */
 const VERSION = 1
@@ -24,8 +25,8 @@ const LATER_INDEXES = `
  * Every message writes an entry and an id, whatever its channel, so both go to the end of their tree, and many share a
  * page: entries are numbered in the order of their arrival and found by one integer (`entryKey`); ids, which are kept
  * long after the entry is deleted, start with the time (`idKey`). `stored` says up to which entry all rows of channels
- * and senders hold what follows from the entries (`late-rows.ts`). Each row ends with its checksum (`checksum.ts`), so
- * that bit errors are detected before it is served; an entry's body is covered by the hash chain instead.
+ * and senders hold what follows from the entries (`late-rows.ts`). Each row ends with a checksum (`store/checksum.ts`),
+ * so that bit errors are detected before it is served; an entry's body is covered by the hash chain instead.
  */
 const TABLES = `
   CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT;
@@ -223,7 +224,6 @@ const CACHE_KIB = 32_768
 const CHECKPOINT_PAGES = 4000
 
 const SQLITE_BUSY = 5
-const SQLITE_CORRUPT = 11
 const SQLITE_NOTADB = 26
 
 /**

@@ -3,8 +3,8 @@
  * meanwhile, so it is read again after a while.
  */
 import type { Account, Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
 import type { AccountRecord } from '../../ledger/state.ts'
-import { intact, sealed } from '../../sqlite/checksum.ts'
 import { Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { type Transaction, ask, send } from '../write.ts'

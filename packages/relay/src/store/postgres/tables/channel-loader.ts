@@ -1,9 +1,11 @@
 /** Reads channels with their members and senders, and checks them. */
 import { toHex } from '@static/protocol'
 import type { ChannelId } from '../../../ports.ts'
+import { damaged, intact } from '../../checksum.ts'
 import { type Channel, type Member, type Sender, findMember, lowestCursor, placeMember } from '../../ledger/state.ts'
-import { damaged, intact } from '../../sqlite/checksum.ts'
-import { type ChannelRow, type MemberRow, type SenderRow, readMember, readSender } from '../../sqlite/records.ts'
+import type { ChannelRow } from '../../records/channel.ts'
+import { type MemberRow, readMember } from '../../records/member.ts'
+import { type SenderRow, readSender } from '../../records/sender.ts'
 import type { Row, Statement } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import type { Kept } from './kept.ts'

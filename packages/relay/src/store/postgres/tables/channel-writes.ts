@@ -1,9 +1,11 @@
 /** Stores new, deleted and changed channels. Members and senders come with their channel. */
 import { RECEIPT_BYTES } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
+import { checksum, sealed } from '../../checksum.ts'
 import { type Channel, findMember } from '../../ledger/state.ts'
-import { checksum, sealed } from '../../sqlite/checksum.ts'
-import { type ChannelRow, channelRow, memberRow, senderRow } from '../../sqlite/records.ts'
+import { type ChannelRow, channelRow } from '../../records/channel.ts'
+import { memberRow } from '../../records/member.ts'
+import { senderRow } from '../../records/sender.ts'
 import { type Row, statement } from '../session.ts'
 import { Blob, type NumberRow, type Transaction, bytea, columns, send } from '../write.ts'
 import type { Kept } from './kept.ts'

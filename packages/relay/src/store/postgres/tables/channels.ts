@@ -4,10 +4,10 @@
  */
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Head, Position } from '../../../ports.ts'
+import { intact } from '../../checksum.ts'
 import type { Glance, NewChannel } from '../../ledger/rows.ts'
 import { type Channel, emptyChannel, findMember, newChannel, onRoster } from '../../ledger/state.ts'
-import { intact } from '../../sqlite/checksum.ts'
-import { readChannel } from '../../sqlite/records.ts'
+import { readChannel } from '../../records/channel.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import type { Row } from '../session.ts'
 import { type Transaction, ask, bytea } from '../write.ts'

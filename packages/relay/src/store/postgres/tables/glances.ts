@@ -1,9 +1,9 @@
 /** One agent in a channel of its own, without the rest of the channel. */
 import { toHex } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../../ports.ts'
+import { damaged } from '../../checksum.ts'
 import type { Glance } from '../../ledger/rows.ts'
-import { damaged } from '../../sqlite/checksum.ts'
-import { readChannel } from '../../sqlite/records.ts'
+import { readChannel } from '../../records/channel.ts'
 import { Facts } from '../facts.ts'
 import { type Transaction, ask, bytea } from '../write.ts'
 import { intactChannel, toMember, toSender } from './channel-loader.ts'

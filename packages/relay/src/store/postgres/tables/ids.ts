@@ -1,10 +1,10 @@
 /** Ids of messages and commits. A channel's ids are changed only by whoever holds its lock. */
 import { fromHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../../ports.ts'
+import { checksum, intact } from '../../checksum.ts'
 import type { Answered, IdKey } from '../../ledger/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
-import { checksum, intact } from '../../sqlite/checksum.ts'
-import { KINDS } from '../../sqlite/records.ts'
+import { KINDS } from '../../records/entry.ts'
 import { Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
 import { type Blob, type NumberRow, type Transaction, ask } from '../write.ts'

@@ -1,9 +1,9 @@
 /** Invites. Those of a channel are changed only by whoever holds its lock. */
 import type { ChannelId, Invite, Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
 import type { InviteRows } from '../../ledger/invite-rows.ts'
 import type { Channel } from '../../ledger/state.ts'
-import { intact, sealed } from '../../sqlite/checksum.ts'
-import { type InviteRow, inviteRow, readInvite } from '../../sqlite/records.ts'
+import { type InviteRow, inviteRow, readInvite } from '../../records/invite.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'

@@ -5,6 +5,7 @@
  */
 import { toHex } from '@static/protocol'
 import type { AgentId, ChannelId, JoinRequest, Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
 import {
   type JoinHeader,
   type JoinKey,
@@ -14,7 +15,6 @@ import {
   type JoinWeight,
   queueOf,
 } from '../../ledger/join-rows.ts'
-import { intact, sealed } from '../../sqlite/checksum.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { type Row, type Statement, statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'

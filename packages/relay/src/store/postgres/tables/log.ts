@@ -1,10 +1,10 @@
 /** Entries in PostgreSQL: fetched in ranges, checked against their checksums and the hash chain. */
 import { type Hash, fromHex, toHex } from '@static/protocol'
 import type { Entry, Position } from '../../../ports.ts'
+import { checksum, damaged } from '../../checksum.ts'
 import { ENTRY_OVERHEAD, type Weight } from '../../ledger/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
-import { checksum, damaged } from '../../sqlite/checksum.ts'
-import { type HeaderRow, headerRow, readEntry, readPosition } from '../../sqlite/records.ts'
+import { type HeaderRow, headerRow, readEntry, readPosition } from '../../records/entry.ts'
 import type { Proof } from '../doubt.ts'
 import { Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'

@@ -4,17 +4,9 @@
  */
 import type { Value } from '@static/node/checksum'
 import { emptyChannel, lowestCursor, placeMember } from '../../ledger/state.ts'
-import {
-  type ChannelRow,
-  type MemberRow,
-  type SenderRow,
-  channelRow,
-  memberRow,
-  readChannel,
-  readMember,
-  readSender,
-  senderRow,
-} from '../../sqlite/records.ts'
+import { type ChannelRow, channelRow, readChannel } from '../../records/channel.ts'
+import { type MemberRow, memberRow, readMember } from '../../records/member.ts'
+import { type SenderRow, readSender, senderRow } from '../../records/sender.ts'
 import type { Kept } from './kept.ts'
 
 const CHANNEL_VALUES = 24

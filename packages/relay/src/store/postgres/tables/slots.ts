@@ -1,9 +1,10 @@
 /** Commits that can still be rejected, and their effects on agents. */
 import { toHex } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
+import { sealed } from '../../checksum.ts'
 import type { Channel, Slot, Turn } from '../../ledger/state.ts'
-import { intact, sealed } from '../../sqlite/checksum.ts'
-import { fromJson, toJson } from '../../sqlite/records.ts'
+import { toJson } from '../../records/json.ts'
+import { readSlot, readTurn } from '../../records/slot.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { type Transaction, ask, bytea, columns, send } from '../write.ts'
@@ -175,7 +176,7 @@ export class SlotTable implements Table {
     const key = slotKey(number, slot)
     if (this.#dropping.has(number) && !this.#facts.has(key)) throw new Missing(() => this.#fetchNext(number, slot))
     const [row] = this.#facts.need(key, () => ask(this.#transaction, SLOT, [number, slot]))
-    return row && (fromJson((intact(row, 'a slot') as [number, number, string])[2]) as Slot)
+    return row && readSlot(row)
   }
 
   #countTurns({ number }: Channel, slot: number): number {
@@ -227,13 +228,9 @@ export class SlotTable implements Table {
   /** Stored turns, and those that the batch has put in their place or beside them. */
   #merge(channel: Channel, rows: readonly Row[], isMeant: (turn: Turn) => boolean): Turn[] {
     const { turns, dropped } = this.#of(channel)
-    const stored = rows.map(toTurn).filter((turn) => !dropped.has(turn.slot) && !turns.has(keyOf(turn)))
+    const stored = rows.map(readTurn).filter((turn) => !dropped.has(turn.slot) && !turns.has(keyOf(turn)))
     return [...stored, ...[...turns.values()].filter(isMeant)]
   }
-}
-
-function toTurn(row: Row): Turn {
-  return fromJson((intact(row, 'a turn') as [Uint8Array, number, number, string])[3]) as Turn
 }
 
 function slotKey(channel: number, slot: number): string {

@@ -1,9 +1,9 @@
 /** Join requests, used nonces and notices. */
 import { toHex } from '@static/protocol'
 import type { StoreEvent, Time } from '../../../ports.ts'
+import { checksum, damaged } from '../../checksum.ts'
 import type { Notices, TransientRows } from '../../ledger/transient-rows.ts'
-import { checksum, damaged } from '../../sqlite/checksum.ts'
-import { fromJson, toJson } from '../../sqlite/records.ts'
+import { fromJson, toJson } from '../../records/json.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'

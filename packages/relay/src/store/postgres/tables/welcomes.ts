@@ -1,10 +1,10 @@
 /** Welcomes that wait for their joiners, and the GroupInfos they share. */
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, StoredWelcome, Time } from '../../../ports.ts'
+import { checksum, intact, sealed } from '../../checksum.ts'
 import type { DroppedWelcome, NewWelcome } from '../../ledger/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
-import { checksum, intact, sealed } from '../../sqlite/checksum.ts'
-import { fromJson, toJson } from '../../sqlite/records.ts'
+import { fromJson, toJson } from '../../records/json.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { Blob, type Transaction, ask, bytea, columns, send } from '../write.ts'

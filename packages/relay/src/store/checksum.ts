@@ -7,8 +7,6 @@ import { StaticError } from '@static/protocol'
 
 export { checksum, type Value } from '@static/node/checksum'
 
-const SQLITE_CORRUPT = 11
-
 /** Appends its checksum to a row. */
 export function sealed<Row extends readonly Value[]>(row: Row): [...Row, number] {
   return [...row, checksum(row)]
@@ -20,12 +18,6 @@ export function intact(row: unknown, what: string): unknown {
   const sum = values.pop()
   if (sum === undefined || sum !== checksum(values)) throw damaged(what)
   return values
-}
-
-/** Whether stored data is damaged: an error of `damaged`, or SQLite cannot read a page. */
-export function isDamage(error: unknown): boolean {
-  if (error instanceof StaticError) return error.code === 'store_corrupt'
-  return ((error as { errcode?: number }).errcode ?? 0) % 256 === SQLITE_CORRUPT
 }
 
 /** The error for stored data that was changed. */

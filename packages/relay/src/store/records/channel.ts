@@ -1,0 +1,96 @@
+/** Channels as rows, the same in SQLite and PostgreSQL. */
+import { fromHex, type Mode, toHex } from '@static/protocol'
+import type { Time } from '../../ports.ts'
+import type { ChannelFields } from '../ledger/state.ts'
+
+/** A row of `channels`, without its number. */
+export type ChannelRow = readonly [
+  id: Uint8Array,
+  name: string,
+  account: string,
+  mode: Mode,
+  owner: Uint8Array,
+  guestLimit: number,
+  lastIndex: number,
+  lastHash: Uint8Array,
+  head: number,
+  baseIndex: number,
+  baseHash: Uint8Array,
+  baseSlot: number,
+  bytes: number,
+  oldestAt: Time | null,
+  guestDay: number,
+  guestCount: number,
+  ownerCommit: number,
+  settled: number,
+  firstSlot: number,
+  slotAt: Time | null,
+  hour: number,
+  adds: number,
+  commitBytes: number,
+  due: Time | null,
+]
+
+/** The fields of a channel. */
+export function readChannel(number: number, row: ChannelRow): ChannelFields {
+  const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
+  const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
+  const [ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
+  return {
+    number,
+    id: toHex(id),
+    name,
+    account: { id: account, mode },
+    owner: toHex(owner),
+    guestLimit,
+    last: { index: lastIndex, hash: lastHash, slot: head },
+    base: { index: baseIndex, hash: baseHash, slot: baseSlot },
+    bytes,
+    oldestAt: oldestAt ?? undefined,
+    guestDay,
+    guestCount,
+    ownerCommit,
+    settled,
+    firstSlot,
+    slotAt: slotAt ?? undefined,
+    hour,
+    adds,
+    commitBytes,
+    due: due ?? undefined,
+  }
+}
+
+/** Number of columns of a channel's row that never change. They come first. */
+export const FIXED_COLUMNS = 6
+
+/** A channel's row. */
+export function channelRow(channel: ChannelFields): ChannelRow {
+  const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  const { ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
+  return [
+    fromHex(id),
+    name,
+    account.id,
+    account.mode,
+    fromHex(owner),
+    guestLimit,
+    last.index,
+    last.hash,
+    last.slot,
+    base.index,
+    base.hash,
+    base.slot,
+    bytes,
+    oldestAt ?? null,
+    guestDay,
+    guestCount,
+    ownerCommit,
+    settled,
+    firstSlot,
+    slotAt ?? null,
+    hour,
+    adds,
+    commitBytes,
+    due ?? null,
+  ]
+}
