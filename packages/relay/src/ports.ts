@@ -46,7 +46,7 @@ export type {
   StoreResult,
   Unpaid,
 } from './ports/operations.ts'
-export type { Account, Actor, Done, Laggard, Refusal } from './ports/outcome.ts'
+export { type Account, accountKey, type Actor, type Done, type Laggard, type Refusal } from './ports/outcome.ts'
 export {
   type Deployment,
   type Durability,

@@ -1,6 +1,6 @@
 /** Storage limits of accounts: stated in the API's tokens, kept in the store. */
 import type { TokenClaims } from '@static/protocol'
-import type { Account, StoreRequest } from '../ports.ts'
+import { type Account, accountKey, type StoreRequest } from '../ports.ts'
 import type { Effects } from './effects.ts'
 
 /** Number of accounts remembered. Forgetting one costs one store operation. */
@@ -17,7 +17,7 @@ export class Allotments {
 
   /** Passes changed limits to the store. Ignores a token that is older than the last one. */
   tell(account: Account, { iat, channel_bytes: channelBytes, account_bytes: accountBytes }: TokenClaims): void {
-    const key = `${account.mode} ${account.id}`
+    const key = accountKey(account)
     const known = this.#passed.get(key)
     const at = iat * 1000
     if (known && at < known.at) return

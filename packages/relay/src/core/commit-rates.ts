@@ -3,7 +3,7 @@
  * across all agents. An agent that reads a channel in a session has an additional share of its own there, which no one
  * else can use up, so the owner can always act. Channels that do not exist have no such shares.
  */
-import type { ChannelId, Time } from '../ports.ts'
+import { accountKey, type ChannelId, type Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { PendingRequest } from './pending-request.ts'
 import { Rates } from './rates.ts'
@@ -34,7 +34,7 @@ export class CommitRates {
    */
   take(request: PendingRequest, channel: ChannelId, now: Time): number {
     const { agent, account } = request.caller
-    const byCaller = account ? this.#accounts.take(`${account.mode} ${account.id}`, now) : this.#guests.take(agent, now)
+    const byCaller = account ? this.#accounts.take(accountKey(account), now) : this.#guests.take(agent, now)
     const reads = isReader(request, channel)
     // A caller over its own limit must not use up the channel's rate, and neither must one that is not a member.
     const common = byCaller > 0 || !reads ? byCaller : this.#channels.take(channel, now)

@@ -4,7 +4,7 @@
  * reports exactly the accepted messages to the API. All times here are from the monotonic clock.
  */
 import type { Lease } from '@static/protocol'
-import type { Account, Time } from '../ports.ts'
+import { type Account, accountKey, type Time } from '../ports.ts'
 import type { BlockedAccounts } from './blocked-accounts.ts'
 import type { Effects } from './effects.ts'
 import type { Outcome } from './io.ts'
@@ -191,7 +191,7 @@ export class Quota {
   }
 
   #meter(account: Account): Meter {
-    const key = `${account.mode}/${account.id}`
+    const key = accountKey(account)
     let meter = this.#meters.get(key)
     if (!meter) {
       meter = { account, leases: [], asking: false, waiting: [], refusal: undefined, refusedUntil: 0 }

@@ -8,6 +8,14 @@ export interface Account {
   readonly mode: Mode
 }
 
+/**
+ * An account as the key of a map. It is never stored or sent, but nodes write accounts in the order of these keys, so it
+ * stays the same from version to version.
+ */
+export function accountKey({ id, mode }: Account): string {
+  return `${mode} ${id}`
+}
+
 /** Who makes a request. Without an account it is a guest. */
 export interface Actor {
   readonly agent: AgentId

@@ -3,7 +3,7 @@
  * is full, the account that uses the most loses KeyPackages first, so that no account can evict those of others.
  */
 import { MAX_KEY_PACKAGES } from '@static/protocol'
-import type { Account, AgentId, Time } from '../../ports.ts'
+import { type Account, accountKey, type AgentId, type Time } from '../../ports.ts'
 
 /** The memory limit for all KeyPackages. */
 const POOL_BYTES = 256 * 1024 * 1024
@@ -86,7 +86,7 @@ export class KeyPackagePool {
 
   #of(agent: AgentId): PooledKeyPackage[] {
     const account = this.#accountOf.get(agent)
-    return (account && this.#shares.get(keyOf(account))?.agents.get(agent)) ?? []
+    return (account && this.#shares.get(accountKey(account))?.agents.get(agent)) ?? []
   }
 
   #fresh(agent: AgentId, now: Time): PooledKeyPackage[] {
@@ -106,7 +106,7 @@ export class KeyPackagePool {
   #keep(agent: AgentId, held: PooledKeyPackage[]): void {
     const account = this.#accountOf.get(agent)
     if (account === undefined) return
-    const key = keyOf(account)
+    const key = accountKey(account)
     const share = this.#shares.get(key) ?? { bytes: 0, agents: new Map<AgentId, PooledKeyPackage[]>() }
     const change = size(held) - size(share.agents.get(agent) ?? [])
     share.bytes += change
@@ -120,10 +120,6 @@ export class KeyPackagePool {
     this.#accountOf.delete(agent)
     if (share.agents.size === 0) this.#shares.delete(key)
   }
-}
-
-function keyOf({ mode, id }: Account): string {
-  return `${mode}/${id}`
 }
 
 function size(held: readonly PooledKeyPackage[]): number {

@@ -1,5 +1,5 @@
 /** Account records in memory. An account's size is the sum over its channels, so no message writes a row for it. */
-import type { Account, Time } from '../../ports.ts'
+import { type Account, accountKey, type Time } from '../../ports.ts'
 import { intact, sealed } from '../checksum.ts'
 import { type AccountRecord, newAccount } from '../ledger/state.ts'
 import type { Statements } from './statements.ts'
@@ -25,7 +25,7 @@ export class AccountCache {
   }
 
   get(account: Account): AccountRecord | undefined {
-    return this.#accounts.get(keyOf(account))
+    return this.#accounts.get(accountKey(account))
   }
 
   /** Reads an account. All changes to its channels must have been written. */
@@ -35,7 +35,7 @@ export class AccountCache {
     const record = row ? readAllotment(account, intact(row, `account ${id}`) as AllotmentRow) : newAccount(account)
     const [bytes] = this.#statements.heldBytes.get(id, mode, id, mode) as unknown as [number]
     record.bytes = bytes
-    this.#accounts.set(keyOf(account), record)
+    this.#accounts.set(accountKey(account), record)
     return record
   }
 
@@ -52,10 +52,6 @@ export class AccountCache {
   clear(): void {
     this.#accounts.clear()
   }
-}
-
-function keyOf({ id, mode }: Account): string {
-  return `${mode} ${id}`
 }
 
 function readAllotment(account: Account, [, , channelBytes, accountBytes, reportedAt]: AllotmentRow): AccountRecord {

@@ -2,7 +2,7 @@
  * The accounts that own channels. Their size is the sum over their channels, as last read: other nodes add to it
  * meanwhile, so it is read again after a while.
  */
-import type { Account, Time } from '../../../ports.ts'
+import { type Account, accountKey, type Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
 import type { AccountRecord } from '../../ledger/state.ts'
 import { Missing, type Table } from '../facts.ts'
@@ -82,7 +82,7 @@ export class AccountTable implements Table {
    */
   async assumeKnown(accounts: readonly Account[]): Promise<void> {
     this.#isAgedEnough = this.#freshMs > 0
-    const isUnknown = (account: Account): boolean => !this.#isAgedEnough || !this.#known.has(keyOf(account))
+    const isUnknown = (account: Account): boolean => !this.#isAgedEnough || !this.#known.has(accountKey(account))
     await this.#refreshed(accounts)
     await this.fetch(accounts.filter(isUnknown))
   }
@@ -107,7 +107,7 @@ export class AccountTable implements Table {
   }
 
   get(account: Account): AccountRecord {
-    const key = keyOf(account)
+    const key = accountKey(account)
     const live = this.#live.get(key)
     if (live) return live.record
     const known = this.#known.get(key)
@@ -136,7 +136,9 @@ export class AccountTable implements Table {
 
   write(): void {
     // In one order, so that two nodes cannot wait for each other.
-    const order = [...this.#allotted].sort((one, other) => (keyOf(one.account) < keyOf(other.account) ? -1 : 1))
+    const order = [...this.#allotted].sort((one, other) =>
+      accountKey(one.account) < accountKey(other.account) ? -1 : 1,
+    )
     for (const { account, channelBytes, accountBytes, reportedAt } of order) {
       const row = [account.id, account.mode, channelBytes ?? null, accountBytes ?? null, reportedAt] as const
       send(this.#transaction, PUT, sealed(row))
@@ -156,13 +158,13 @@ export class AccountTable implements Table {
   /** Waits for sizes that are read behind earlier batches. */
   async #refreshed(accounts: readonly Account[]): Promise<void> {
     if (this.#reading.size > 0)
-      await Promise.all(accounts.flatMap((account) => this.#reading.get(keyOf(account)) ?? []))
+      await Promise.all(accounts.flatMap((account) => this.#reading.get(accountKey(account)) ?? []))
   }
 
   #aged(accounts: readonly Account[]): Map<string, Account> {
     const aged = new Map<string, Account>()
     for (const account of accounts) {
-      const key = keyOf(account)
+      const key = accountKey(account)
       const known = this.#known.get(key)
       if (!known || !this.#isFresh(known)) aged.set(key, account)
     }
@@ -179,7 +181,7 @@ export class AccountTable implements Table {
       const account = { id, mode } as Account
       const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
       const [, , channelBytes, accountBytes, reportedAt] = limits ?? NO_LIMITS
-      const key = keyOf(account)
+      const key = accountKey(account)
       // At the end, also if another lane has read it meanwhile.
       this.#known.delete(key)
       this.#known.set(key, {
@@ -195,8 +197,4 @@ export class AccountTable implements Table {
   #isFresh({ at }: Known): boolean {
     return at > this.#since
   }
-}
-
-function keyOf({ id, mode }: Account): string {
-  return `${mode} ${id}`
 }
