@@ -5,6 +5,7 @@
 import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../ports.ts'
 import { type Value, checksum, damaged, intact, sealed } from '../checksum.ts'
+import { weighChannel } from '../ledger/channel-weight.ts'
 import { senderOf } from '../ledger/context.ts'
 import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
 import {
@@ -29,16 +30,7 @@ import { type Statements, iterate } from './statements.ts'
 
 /** Approximate memory limit for channel records, and the approximate size of their parts. */
 const CACHED_BYTES = 64 * 1_048_576
-const CHANNEL_BYTES = 4096
-const MEMBER_BYTES = 800
-const FORMER_BYTES = 1200
-const SENDER_BYTES = 900
-const POSITION_BYTES = 300
-
-function weigh({ members, former, senders, recent }: Channel): number {
-  const people = members.size * MEMBER_BYTES + former.size * FORMER_BYTES + senders.size * SENDER_BYTES
-  return CHANNEL_BYTES + people + recent.length * POSITION_BYTES
-}
+const PART_BYTES = { channel: 4096, member: 800, former: 1200, sender: 900, position: 300 }
 
 /** The hash of the chain, how long entries are kept, and what is called for damage that fails no call. */
 interface LogRules {
@@ -295,7 +287,7 @@ export class ChannelCache {
   }
 
   #reweigh(channel: Channel): void {
-    const weight = weigh(channel)
+    const weight = weighChannel(channel, PART_BYTES)
     this.#weight += weight - (this.#weights.get(channel.id) ?? 0)
     this.#weights.set(channel.id, weight)
   }

@@ -3,7 +3,7 @@
  * were not used for longest are packed.
  */
 import type { ChannelId } from '../../../ports.ts'
-import type { Channel } from '../../ledger/state.ts'
+import { weighChannel } from '../../ledger/channel-weight.ts'
 import type { KnownAccounts } from './accounts.ts'
 import type { Kept } from './kept.ts'
 import { pack, unpack } from './packed-channel.ts'
@@ -13,11 +13,7 @@ export const CACHED_BYTES: number = 128 * 1_048_576
 /** How much of it is for records that are not packed. */
 const KEPT_SHARE = 0.5
 /** What the parts of a record take, as measured; a member with its receipt. */
-const CHANNEL_BYTES = 2600
-const MEMBER_BYTES = 900
-const FORMER_BYTES = 1200
-const SENDER_BYTES = 560
-const POSITION_BYTES = 300
+const PART_BYTES = { channel: 2600, member: 900, former: 1200, sender: 560, position: 300 }
 /** What a packed record takes besides its bytes: its id, and its place in the list. */
 const PACKED_BYTES = 128
 
@@ -30,11 +26,6 @@ export interface CacheOptions {
    */
   readonly freshMs: number
   readonly accounts: KnownAccounts
-}
-
-function weigh({ members, former, senders, recent }: Channel): number {
-  const people = members.size * MEMBER_BYTES + former.size * FORMER_BYTES + senders.size * SENDER_BYTES
-  return CHANNEL_BYTES + people + recent.length * POSITION_BYTES
 }
 
 function weighPacked(packed: string): number {
@@ -103,7 +94,7 @@ export class ChannelCache {
   }
 
   #add(kept: Kept): void {
-    const weight = weigh(kept.channel)
+    const weight = weighChannel(kept.channel, PART_BYTES)
     this.#kept.set(kept.channel.id, { kept, weight })
     this.#keptWeight += weight
   }
