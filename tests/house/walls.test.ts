@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, globSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { after, test } from 'node:test'
@@ -10,6 +10,9 @@ const copy = mkdtempSync(join(tmpdir(), 'static-walls-'))
 after(() => rmSync(copy, { recursive: true, force: true }))
 for (const file of ['.oxlintrc.json', 'tsconfig.json', 'package.json']) cpSync(join(root, file), join(copy, file))
 symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+
+/** A breach in every folder makes the linter say much. */
+const MOST_OUTPUT = 64 * 2 ** 20
 
 /** Something that the linter complains about. */
 interface Complaint {
@@ -25,7 +28,7 @@ function lint(files: ReadonlyMap<string, string>): Set<string> {
     writeFileSync(join(copy, path), source)
   }
   const words = [join(root, 'node_modules/oxlint/bin/oxlint'), '--format=json', ...files.keys()]
-  const { stdout, stderr } = spawnSync(process.execPath, words, { cwd: copy, encoding: 'utf8' })
+  const { stdout, stderr } = spawnSync(process.execPath, words, { cwd: copy, encoding: 'utf8', maxBuffer: MOST_OUTPUT })
   for (const path of files.keys()) rmSync(join(copy, path))
   assert.equal(stderr, '')
   const { diagnostics } = JSON.parse(stdout) as { diagnostics: Complaint[] }
@@ -149,6 +152,7 @@ const DOORS = [
   ['packages/api/src/db/planted.ts', 'kysely'],
   ['packages/api/src/routes/planted.ts', 'fastify'],
   ['packages/relay/src/core/planted.ts', '../ports.ts'],
+  ['packages/relay/src/store/planted.ts', '../ports.ts'],
   ['packages/relay/src/store/planted.ts', 'node:sqlite'],
   ['packages/relay/src/store/sqlite/planted.ts', '../ledger/ledger.ts'],
   ['packages/relay/src/store/postgres/planted.ts', '@static/node/postgres-address'],
@@ -171,12 +175,53 @@ const DOORS = [
   ['lab/traffic/planted.ts', '@static/testkit/random'],
 ] as const
 
-const refused = plant([...WALLS, ...DOORS])
+/**
+ * What no file of a package may import, whichever folder it is in. An override replaces the whole rule for the files that
+ * it matches, so one for a folder must repeat the walls of its package.
+ */
+const EVERYWHERE = {
+  api: ['@static/sdk', '@static/relay', '@static/cli/authority'],
+  cli: ['@static/api', '@static/relay'],
+  console: ['node:fs', '@static/protocol', '@static/node/files', '@static/sdk', '@static/relay', '@static/api'],
+  node: ['@static/sdk', '@static/relay', '@static/api', '@static/cli/authority', 'ts-mls'],
+  protocol: ['node:net', '@static/node/files', '@static/sdk', '@static/relay', '@static/api'],
+  relay: ['@static/sdk', '@static/api', '@static/cli/authority', 'ts-mls'],
+  sdk: ['@static/relay', '@static/api', '@static/cli/authority'],
+} as const
+
+function foldersOf(name: string): string[] {
+  return [...new Set(globSync(`packages/${name}/src/**/*.{ts,tsx}`, { cwd: root }).map((path) => dirname(path)))]
+}
+
+const breaches = Object.entries(EVERYWHERE).flatMap(([name, specifiers]) => {
+  const others = Object.keys(EVERYWHERE).filter((other) => other !== name)
+  return foldersOf(name).flatMap((folder) => {
+    const path = `${folder}/planted.ts`
+    const up = '../'.repeat(folder.split('/').length - 1)
+    const inside = others.map((other) => `${up}${other}/src/index.ts`)
+    return [...specifiers, ...inside, '@static/testkit/random', '@static/sdk/internal'].map(
+      (specifier) => [path, specifier] as const,
+    )
+  })
+})
+
+const refused = plant([...WALLS, ...DOORS, ...breaches])
 for (const [path, specifier] of WALLS) {
   test(`the wall holds: ${path} may not import ${specifier}`, () => assert.ok(refused.has(`${path} ${specifier}`)))
 }
 for (const [path, specifier] of DOORS) {
   test(`the door is open: ${path} may import ${specifier}`, () => assert.ok(!refused.has(`${path} ${specifier}`)))
+}
+
+for (const name of Object.keys(EVERYWHERE)) {
+  test(`the walls of ${name} hold in each of its folders`, () => {
+    const own = breaches.filter(([path]) => path.startsWith(`packages/${name}/`))
+    assert.ok(own.length > 0)
+    assert.deepEqual(
+      own.map((breach) => breach.join(' ')).filter((breach) => !refused.has(breach)),
+      [],
+    )
+  })
 }
 
 test('a file of more than 400 lines, a function of more than 80, a circle of imports and an `any` are refused', () => {
