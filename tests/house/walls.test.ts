@@ -120,6 +120,8 @@ const WALLS = [
   ['packages/sdk/src/planted.ts', '@static/testkit/store/agent-memory'],
   ['packages/sdk/src/mls/ts-mls/planted.ts', '@static/sdk/internal'],
   ['packages/cli/src/planted.ts', '@static/sdk/internal'],
+  ['packages/cli/src/commands/up.ts', '@static/api'],
+  ['packages/cli/src/commands/up.ts', '@static/relay'],
   ['packages/cli/src/commands/up.ts', '@static/relay/internal'],
   ['packages/cli/src/commands/up.ts', '@static/testkit/random'],
   ['packages/console/src/planted.ts', '@static/testkit/random'],
@@ -165,6 +167,7 @@ const DOORS = [
   ['packages/sdk/src/transport/planted.ts', '@static/node/quic'],
   ['packages/sdk/src/mls/ts-mls/planted.ts', 'ts-mls'],
   ['packages/cli/src/planted.ts', '@static/node/files'],
+  ['packages/cli/src/commands/up.ts', '@static/sdk'],
   ['packages/console/src/planted.ts', 'preact'],
   ['packages/relay/test/support/planted.ts', '../../src/ports.ts'],
   ['packages/relay/test/planted.ts', '@static/testkit/random'],
@@ -223,6 +226,27 @@ for (const name of Object.keys(EVERYWHERE)) {
     )
   })
 }
+
+test('commands that run servers load api and relay when they run, and no other file of the CLI does', () => {
+  const server = 'packages/cli/src/commands/up.ts'
+  const nested = 'packages/cli/src/commands/admin/backup.ts'
+  const other = 'packages/cli/src/commands/planted.ts'
+  const source = [
+    "import { startApi } from '@static/api'",
+    "import * as relay from '@static/relay'",
+    "export { startProxy } from '@static/relay'",
+    "export * from '@static/api'",
+    "export const api = await import('@static/api')",
+    "import type { Api } from '@static/api'",
+    'export const used: unknown = [startApi, relay, {} as Api]',
+  ].join('\n')
+  const complaints = lint(new Map([server, nested, other].map((path) => [path, source])))
+  const refusedLines = (path: string): number[] =>
+    [1, 2, 3, 4, 5, 6, 7].filter((line) => complaints.has(`eslint(no-restricted-imports) ${path}:${line}`))
+  assert.deepEqual(refusedLines(server), [1, 2, 3, 4])
+  assert.deepEqual(refusedLines(nested), [1, 2, 3, 4])
+  assert.deepEqual(refusedLines(other), [1, 2, 3, 4, 5])
+})
 
 test('a file of more than 400 lines, a function of more than 80, a circle of imports and an `any` are refused', () => {
   const long = 'packages/relay/src/long.ts'
