@@ -142,6 +142,15 @@ const WALLS = [
   ['bench/planted.ts', '@static/sdk/internal'],
   ['lab/traffic/planted.ts', '../../packages/sdk/src/index.ts'],
   ['lab/traffic/planted.ts', '@static/sdk/internal'],
+  ['packages/sdk/test/planted.ts', '../../a2a/src/index.ts'],
+  ['packages/testkit/src/planted.ts', '../../a2a/src/index.ts'],
+  ['packages/cli/src/commands/up.ts', '@static/a2a'],
+  ['packages/cli/src/commands/up.ts', '../../../a2a/src/index.ts'],
+  ['tests/planted.ts', '../packages/a2a/src/index.ts'],
+  ['tests/planted.ts', '@static/a2a/internal'],
+  ['packages/sdk/src/planted.ts', '@static/a2a/internal'],
+  ['packages/sdk/test/planted.ts', '@static/a2a/internal'],
+  ['examples/planted.ts', '../packages/a2a/src/index.ts'],
   ['examples/planted.ts', '@static/testkit/relay'],
   ['scripts/planted.ts', '@static/testkit/ports'],
 ] as const
@@ -172,6 +181,8 @@ const DOORS = [
   ['packages/relay/test/support/planted.ts', '../../src/ports.ts'],
   ['packages/relay/test/planted.ts', '@static/testkit/random'],
   ['packages/testkit/src/planted.ts', '@static/relay/internal'],
+  ['packages/a2a/test/planted.ts', '../src/index.ts'],
+  ['tests/planted.ts', '@static/a2a'],
   ['tests/planted.ts', '@static/api'],
   ['tests/planted.ts', '@static/testkit/server'],
   ['bench/planted.ts', '@static/testkit/agent'],
@@ -183,13 +194,22 @@ const DOORS = [
  * it matches, so one for a folder must repeat the walls of its package.
  */
 const EVERYWHERE = {
-  api: ['@static/sdk', '@static/relay', '@static/cli/authority'],
-  cli: ['@static/api', '@static/relay'],
-  console: ['node:fs', '@static/protocol', '@static/node/files', '@static/sdk', '@static/relay', '@static/api'],
-  node: ['@static/sdk', '@static/relay', '@static/api', '@static/cli/authority', 'ts-mls'],
-  protocol: ['node:net', '@static/node/files', '@static/sdk', '@static/relay', '@static/api'],
-  relay: ['@static/sdk', '@static/api', '@static/cli/authority', 'ts-mls'],
-  sdk: ['@static/relay', '@static/api', '@static/cli/authority'],
+  a2a: ['@static/node/files', '@static/relay', '@static/api', '@static/cli/authority'],
+  api: ['@static/sdk', '@static/relay', '@static/cli/authority', '@static/a2a'],
+  cli: ['@static/api', '@static/relay', '@static/a2a'],
+  console: [
+    'node:fs',
+    '@static/protocol',
+    '@static/node/files',
+    '@static/sdk',
+    '@static/relay',
+    '@static/api',
+    '@static/a2a',
+  ],
+  node: ['@static/sdk', '@static/relay', '@static/api', '@static/cli/authority', 'ts-mls', '@static/a2a'],
+  protocol: ['node:net', '@static/node/files', '@static/sdk', '@static/relay', '@static/api', '@static/a2a'],
+  relay: ['@static/sdk', '@static/api', '@static/cli/authority', 'ts-mls', '@static/a2a'],
+  sdk: ['@static/relay', '@static/api', '@static/cli/authority', '@static/a2a'],
 } as const
 
 function foldersOf(name: string): string[] {
