@@ -13,7 +13,7 @@ import type { AgentServices } from '../core/agent/services.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports.ts'
-import { refusalError, retryDelay } from '../session/refusal.ts'
+import { refusalError, retryDelay } from '../refusal.ts'
 import {
   type Attempt,
   FATAL,

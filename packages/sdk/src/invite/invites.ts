@@ -1,10 +1,10 @@
 /** Both sides of invites behind one handler. */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
+import type { InviteHandler } from '../core/agent/invite-handler.ts'
 import type { AgentServices } from '../core/agent/services.ts'
 import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
 import { JoinAttempts } from './attempts.ts'
-import type { InviteHandler } from './handler.ts'
 import { InviteIssuer } from './issuer.ts'
 
 /** The invites of one agent: those it issued and those it joins with. */

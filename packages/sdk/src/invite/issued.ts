@@ -10,7 +10,7 @@ import { sha256 } from '../core/channel/log/history.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports.ts'
-import { refusalError } from '../session/refusal.ts'
+import { refusalError } from '../refusal.ts'
 import type { JoinRequest } from './join-request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 

@@ -4,7 +4,7 @@ import { type JoinRequest, PollJoinRequestsRequestSchema } from '@static/protoco
 import type { AgentServices } from '../core/agent/services.ts'
 import type { Membership } from '../core/channel/membership.ts'
 import type { ChannelId } from '../ports.ts'
-import { retryDelay } from '../session/refusal.ts'
+import { retryDelay } from '../refusal.ts'
 import { PendingJoins } from './pending-joins.ts'
 
 /** The relay allows an agent this many concurrent polls. */

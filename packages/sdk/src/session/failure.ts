@@ -1,8 +1,8 @@
 /** Why a dial or a session ended, and what that means for the next dial. */
 import { AuthError, ERRORS, OLDEST_REVISION, StaticError, toHex } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
+import { refusalError } from '../refusal.ts'
 import type { ExpectedRelay } from './io.ts'
-import { refusalError } from './refusal.ts'
 
 /** What a failure means for the next dial. */
 export interface FailureRule {

@@ -2,10 +2,16 @@
 import { join } from 'node:path'
 import { readPrivateFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
-import type { InviteLink } from '../invite/link.ts'
 
 /** What an agent keeps of a link. The relay's id is in the database. */
-export type LinkedRelay = Pick<InviteLink, 'endpoint' | 'relayName' | 'ca'>
+export interface LinkedRelay {
+  /** Addresses of the relay, as in the option `endpoint`. */
+  readonly endpoint: string
+  /** Name in the relay's certificate. */
+  readonly relayName: string
+  /** CA of the relay's certificate, PEM; undefined: a public one. */
+  readonly ca: string | undefined
+}
 
 export const RELAY_FILE = 'relay.json'
 const VERSION = 1

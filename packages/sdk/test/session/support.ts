@@ -10,7 +10,7 @@ import type {
   SessionInfo,
   SessionListener,
 } from '../../src/ports.ts'
-import { type Answer, refusalError } from '../../src/session/refusal.ts'
+import { type Answer, refusalError } from '../../src/refusal.ts'
 
 /** Writes down what it is told. */
 export class Listener implements SessionListener {

@@ -5,7 +5,6 @@
  */
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, RosterReset } from '@static/protocol/relay'
-import type { InviteHandler } from '../../invite/handler.ts'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../../mls/index.ts'
 import type {
   AgentId,
@@ -24,6 +23,7 @@ import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
 import { HeldWelcomes } from './held-welcomes.ts'
 import { IncomingWelcomes } from './incoming-welcomes.ts'
+import type { InviteHandler } from './invite-handler.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'

@@ -2,10 +2,10 @@
 import type { ReceiptMode, StaticError } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../../ports.ts'
-import type { InviteHandler } from '../../invite/handler.ts'
 import type { Journal } from '../channel/journal.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { AgentEvent } from './events.ts'
+import type { InviteHandler } from './invite-handler.ts'
 import type { Pins } from './pins.ts'
 
 /** The agent, as its channels see it. */

@@ -4,7 +4,7 @@
 import { fromHex, message, toHex } from '@static/protocol'
 import { type ChannelState, ReceiptDemand, ResumeRequestSchema } from '@static/protocol/relay'
 import type { ChannelId, RelaySession, RequestBody } from '../../ports.ts'
-import { retryDelay } from '../../session/refusal.ts'
+import { retryDelay } from '../../refusal.ts'
 import type { Timers } from './timers.ts'
 
 /** The bytes that may be queued for processing before the relay is asked to pause. */

@@ -1,7 +1,7 @@
 /** Leaving a channel. Needs only this agent's key, so that it works even with a broken group. */
 import { leaveBytes, message, StaticError } from '@static/protocol'
 import { LeaveNoticeSchema, LeaveRequestSchema } from '@static/protocol/relay'
-import { refusalError } from '../../session/refusal.ts'
+import { refusalError } from '../../refusal.ts'
 import { isLaterStay } from '../channel/log/contradiction.ts'
 import type { Membership } from '../channel/membership.ts'
 import { resumeOf } from './deliveries.ts'

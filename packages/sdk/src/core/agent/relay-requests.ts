@@ -1,7 +1,7 @@
 /** Requests with awaited answers: they wait for a session, and are repeated when it is lost. */
 import type { StaticError } from '@static/protocol'
 import type { Outcome, RelaySession, RequestBody } from '../../ports.ts'
-import { type Answer, refusalError, retryDelay } from '../../session/refusal.ts'
+import { type Answer, refusalError, retryDelay } from '../../refusal.ts'
 import type { Timers } from './timers.ts'
 
 const MOST_TRIES = 10

@@ -1,7 +1,7 @@
 /** Resets the relay's roster to the members of the group, after skipped commits have made it differ. */
 import { fromHex, message, rosterBytes, StaticError } from '@static/protocol'
 import { PositionSchema, ResetRosterRequestSchema } from '@static/protocol/relay'
-import { refusalError } from '../../session/refusal.ts'
+import { refusalError } from '../../refusal.ts'
 import type { Membership } from '../channel/membership.ts'
 import type { AgentServices } from './services.ts'
 

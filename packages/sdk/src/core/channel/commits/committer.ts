@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import { same } from '../../../bytes.ts'
 import type { AgentId, Change, Outcome } from '../../../ports.ts'
-import { refusalError, retryDelay } from '../../../session/refusal.ts'
+import { refusalError, retryDelay } from '../../../refusal.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
 import type { ChannelView, Exclusive, Turn } from '../host.ts'

@@ -6,7 +6,7 @@
 import { message, StaticError } from '@static/protocol'
 import { SendMessageRequestSchema, type SendMessageResponse } from '@static/protocol/relay'
 import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../../ports.ts'
-import { refusalError, retryDelay } from '../../../session/refusal.ts'
+import { refusalError, retryDelay } from '../../../refusal.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from '../../agent/message-id.ts'
 import { relayRolledBack, rolledBack } from '../log/contradiction.ts'

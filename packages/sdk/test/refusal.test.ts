@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { AuthError, ERRORS, type ErrorCode } from '@static/protocol'
 import { ErrorSchema } from '@static/protocol/relay'
-import { refusalError } from '../../src/session/refusal.ts'
+import { refusalError } from '../src/refusal.ts'
 
 test('every known code becomes its error', () => {
   for (const code of Object.keys(ERRORS) as ErrorCode[]) {

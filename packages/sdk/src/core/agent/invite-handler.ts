@@ -1,7 +1,7 @@
 /** The events that an agent passes to its invite handler. */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import type { AgentId, ChannelId, SessionInfo } from '../ports.ts'
+import type { AgentId, ChannelId, SessionInfo } from '../../ports.ts'
 
 /** Handles the invites that this agent issued and those it joins with. */
 export interface InviteHandler {

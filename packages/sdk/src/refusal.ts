@@ -2,7 +2,7 @@
 import { peerSentence, peerText } from '@static/node/peer-text'
 import { ERRORS, type ErrorCode, StaticError, toHex } from '@static/protocol'
 import type { Error as Refusal } from '@static/protocol/relay'
-import type { RequestBody, ServerBody } from '../ports.ts'
+import type { RequestBody, ServerBody } from './ports.ts'
 
 const MS_PER_SECOND = 1000
 const LONGEST_RETRY_MS = 600_000
