@@ -160,6 +160,8 @@ const WALLS = [
   ['bench/planted.ts', '../packages/api/src/index.ts'],
   ['bench/relay/planted.ts', '../../packages/relay/test/support/memory-relay.ts'],
   ['bench/planted.ts', '@static/sdk/internal'],
+  ['bench/planted.ts', '../tests/support/raw.ts'],
+  ['bench/relay/planted.ts', '../../packages/a2a/src/index.ts'],
   ['lab/traffic/planted.ts', '../../packages/sdk/src/index.ts'],
   ['lab/traffic/planted.ts', '@static/sdk/internal'],
   ['packages/sdk/test/planted.ts', '../../a2a/src/index.ts'],
@@ -215,6 +217,7 @@ const DOORS = [
   ['tests/planted.ts', '@static/api'],
   ['tests/planted.ts', '@static/testkit/server'],
   ['bench/planted.ts', '@static/testkit/agent'],
+  ['bench/planted.ts', '../lab/traffic/measure.ts'],
   ['lab/traffic/planted.ts', '@static/testkit/random'],
 ] as const
 
