@@ -193,7 +193,7 @@ function addPublicRoutes(app: App, { options, service, page, current }: Parts, o
   usageRoutes(app, service, origin)
   auditRoutes(app, service, origin)
   overviewRoutes(app, service, origin)
-  operatorLinkRoutes(app, service)
+  operatorLinkRoutes(app, service, origin)
   healthRoutes(app, service, options.relayIsReady)
   docsRoutes(app)
   if (page) consoleRoutes(app, page)

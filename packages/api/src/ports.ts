@@ -123,8 +123,8 @@ export interface LinkStore {
   /** Deletes a sign-up invite; false if it was used or revoked, or has expired. */
   revokeInvite(selector: string, entry: OperatorEntry): Promise<boolean>
   /**
-   * Uses the link up, sets the hash, ends all sign-in sessions; false if the link is no longer valid, or the account is
-   * not active.
+   * Uses the link up, sets the hash, ends all sign-in sessions and devices; false if the link is no longer valid, or the
+   * account is not active.
    */
   setPassword(link: LinkRecord, newHash: string, entry: AuditEntry): Promise<boolean>
 }
@@ -161,10 +161,10 @@ export interface AccountStore {
   active(ids: readonly string[]): Promise<string[]>
   /** The oldest first. */
   list(query: AccountQuery): Promise<AccountRecord[]>
-  /** Sets the hash, ends all sign-in sessions and set-password links; false if the hash is no longer `oldHash`. */
+  /** Sets the hash, ends all sign-in sessions, devices and set-password links; false if the hash is no longer `oldHash`. */
   setPassword(id: string, oldHash: string, newHash: string, entry: AuditEntry): Promise<boolean>
   /**
-   * Closes, revokes all keys, ends all sessions and links, erases personal data; false if the account is closed, or if
+   * Closes, revokes all keys, ends all sessions, devices and links, erases personal data; false if the account is closed, or if
    * `oldHash` is given and no longer its hash.
    */
   close(id: string, oldHash: string | undefined, entry: AuditEntry): Promise<boolean>
@@ -227,6 +227,23 @@ export interface SessionStore {
    * has ended: a thief whose session was ended must not be able to end the owner's.
    */
   endOthers(callerHash: string, which: string, entry: AuditEntry): Promise<number | undefined>
+}
+
+/** A browser in which someone signed in. Of the secret in its cookie only a hash is stored. */
+export interface DeviceRecord {
+  readonly idHash: string
+  readonly accountId: string
+  readonly expiresAt: number
+}
+
+export interface DeviceStore {
+  /** The device, unless it has expired. */
+  find(idHash: string, now: number): Promise<DeviceRecord | undefined>
+  /**
+   * Adds a device, or extends it; of an account, the `most` that expire last are kept. False if the account's hash is no
+   * longer `passwordHash`.
+   */
+  put(device: DeviceRecord, passwordHash: string, most: number): Promise<boolean>
 }
 
 /** One account's counters of one mode and month. */
@@ -353,6 +370,7 @@ export interface Store {
   readonly accounts: AccountStore
   readonly keys: KeyStore
   readonly sessions: SessionStore
+  readonly devices: DeviceStore
   readonly usage: UsageStore
   readonly leases: LeaseStore
   readonly signingKeys: SigningKeyStore
@@ -362,7 +380,7 @@ export interface Store {
   readonly rateWindows: RateWindowStore
   /** The public address that the API last started with, for the operator's links. */
   readonly publicUrl: { read(): Promise<string | undefined>; write(url: string): Promise<void> }
-  /** Deletes expired sessions, links and idempotency keys, settled leases, and audit entries from before `auditFrom`. */
+  /** Deletes expired sessions, devices, links and idempotency keys, settled leases, and audit entries from before `auditFrom`. */
   prune(now: number, auditFrom: number): Promise<void>
   /** Reads every row that has a checksum and reports the damaged ones. */
   verify(): Promise<void>

@@ -5,6 +5,7 @@ import type { SignupMode } from '@static/protocol'
 import { Accounts } from './rules/accounts.ts'
 import { Audit } from './rules/audit.ts'
 import type { DamageLog } from './rules/damage.ts'
+import { Devices } from './rules/devices.ts'
 import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
 import { Leases } from './rules/leases.ts'
@@ -94,7 +95,8 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const keys = new Keys({ store, hasher, limits, audit, keyUsage, most: settings.keysPerAccount, now })
   const passwords = new Passwords(hasher, limits, audit)
   const invites = new SignUpInvites(options.signup, store.links, limits, now)
-  const accounts = new Accounts({ store, keys, passwords, invites, limits, audit, now })
+  const devices = new Devices(store.devices, now)
+  const accounts = new Accounts({ store, keys, passwords, devices, invites, limits, audit, now })
   const leases = new Leases(store, settings, now)
   await hasher.warmUp()
 
@@ -122,10 +124,10 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     ring,
     invites,
     accounts,
-    passwordLinks: new PasswordLinks(store, passwords, limits, audit, now),
+    passwordLinks: new PasswordLinks(store, passwords, devices, limits, audit, now),
     audit,
     keys,
-    sessions: new Sessions(store.sessions, accounts, audit, settings.sessionSeconds * 1000, now),
+    sessions: new Sessions(store.sessions, accounts, devices, audit, settings.sessionSeconds * 1000, now),
     tokens: new Tokens(ring, limits, keyUsage, settings, now),
     usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,

@@ -29,6 +29,7 @@ export interface Settings {
     readonly failures: Rate
     readonly passwordsPerAddress: Rate
     readonly passwords: Rate
+    readonly passwordsPerDevice: Rate
   }
   /** Messages per UTC calendar month. */
   readonly quota: PerPlan
@@ -69,6 +70,7 @@ export const DEFAULT_SETTINGS: Settings = {
     failures: { limit: 20, seconds: 60 },
     passwordsPerAddress: { limit: 5, seconds: 60 },
     passwords: { limit: 20, seconds: 60 },
+    passwordsPerDevice: { limit: 10, seconds: 60 },
   },
   quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },
   channelBytes: { free: 256 * MIB, dev: 512 * MIB, team: GIB, enterprise: null, test: 64 * MIB },

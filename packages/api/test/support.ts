@@ -21,10 +21,16 @@ const QUICK = {
   databaseWaitSeconds: 60,
   argon2: { memoryKib: 8, passes: 1 },
   rates: Object.fromEntries(
-    ['account', 'tokens', 'keyCreations', 'signups', 'failures', 'passwordsPerAddress', 'passwords'].map((name) => [
-      name,
-      { limit: 100_000 },
-    ]),
+    [
+      'account',
+      'tokens',
+      'keyCreations',
+      'signups',
+      'failures',
+      'passwordsPerAddress',
+      'passwords',
+      'passwordsPerDevice',
+    ].map((name) => [name, { limit: 100_000 }]),
   ),
 }
 

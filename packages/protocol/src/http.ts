@@ -4,6 +4,8 @@ import type { ErrorCode } from './errors/table.ts'
 
 /** The cookie of a sign-in session. `__Host-` binds it to one origin over TLS. */
 export const SESSION_COOKIE = '__Host-static_session'
+/** The cookie of a browser in which someone signed in: it gives attempts at the password, and no access. */
+export const DEVICE_COOKIE = '__Host-static_device'
 /** Required on requests with the cookie: another site's page cannot set this header. */
 export const CSRF_HEADER = 'x-static-csrf'
 

@@ -38,6 +38,7 @@ export { ERRORS, type ErrorCode, type ErrorRow } from './errors/table.ts'
 export {
   ACCOUNT_STATUSES,
   CSRF_HEADER,
+  DEVICE_COOKIE,
   SESSION_COOKIE,
   type Account,
   type AccountStatus,

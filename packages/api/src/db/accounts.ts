@@ -3,6 +3,7 @@ import { type Selectable, sql, type Transaction } from 'kysely'
 import type { AccountQuery, AccountRecord, AccountStore, AuditEntry } from '../ports.ts'
 import { record } from './audit.ts'
 import { type DamageReport, intact, intactOf, sealed } from './checksums.ts'
+import { removeDevices } from './devices.ts'
 import { claim } from './idempotency.ts'
 import { keyValues, revokeAll } from './keys.ts'
 import { removeLinks, takeLink } from './links.ts'
@@ -56,6 +57,7 @@ export function accountStore(db: Db, report: DamageReport): AccountStore {
         if (row?.password_hash !== oldHash) return false
         await changeAccount(tx, row, { password_hash: newHash })
         await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
+        await removeDevices(tx, id)
         await removeLinks(tx, id)
         await record(tx, [entry])
         return true
@@ -132,6 +134,7 @@ async function close(
   await changeAccount(tx, row, { status: 'closed', email: '', email_key: null, name: null, password_hash: '' })
   await revokeAll(tx, id, entry.at)
   await tx.deleteFrom('sessions').where('account_id', '=', id).execute()
+  await removeDevices(tx, id)
   await removeLinks(tx, id)
   await record(tx, [entry])
   // Addresses are personal data, too.

@@ -11,6 +11,7 @@ interface CoveredColumns {
   accounts: 'id' | 'email_key' | 'password_hash' | 'plan' | 'status'
   api_keys: 'id' | 'account_id' | 'prefix' | 'mode' | 'hash' | 'revoked_at'
   sessions: 'id' | 'id_hash' | 'account_id' | 'expires_at'
+  devices: 'id_hash' | 'account_id' | 'expires_at'
   links: 'selector' | 'secret_hash' | 'account_id' | 'expires_at'
   signing_keys: 'generation' | 'kid' | 'sealed' | 'active_from'
   usage_periods: 'account_id' | 'mode' | 'period' | 'used' | 'reserved'
@@ -23,6 +24,7 @@ const COVERED: { readonly [T in CoveredTable]: readonly CoveredColumns[T][] } = 
   accounts: ['id', 'email_key', 'password_hash', 'plan', 'status'],
   api_keys: ['id', 'account_id', 'prefix', 'mode', 'hash', 'revoked_at'],
   sessions: ['id', 'id_hash', 'account_id', 'expires_at'],
+  devices: ['id_hash', 'account_id', 'expires_at'],
   links: ['selector', 'secret_hash', 'account_id', 'expires_at'],
   signing_keys: ['generation', 'kid', 'sealed', 'active_from'],
   usage_periods: ['account_id', 'mode', 'period', 'used', 'reserved'],

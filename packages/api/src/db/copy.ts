@@ -18,6 +18,7 @@ const TABLES: readonly Exclude<keyof Schema, 'rate_windows'>[] = [
   'accounts',
   'api_keys',
   'sessions',
+  'devices',
   'links',
   'audit',
   'deployment',

@@ -3,6 +3,7 @@ import type { Selectable, Transaction } from 'kysely'
 import type { LinkRecord, LinkStore, OneTimeToken } from '../ports.ts'
 import { record } from './audit.ts'
 import { intact, sealed } from './checksums.ts'
+import { removeDevices } from './devices.ts'
 import { changeAccount, lockAccount } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
 import { rollBack, rollingBack } from './transaction.ts'
@@ -69,6 +70,7 @@ export function linkStore(db: Db): LinkStore {
         if (account?.status !== 'active' || !(await takeLink(tx, link, entry.at))) rollBack('refused')
         await changeAccount(tx, account, { password_hash: newHash })
         await tx.deleteFrom('sessions').where('account_id', '=', entry.accountId).execute()
+        await removeDevices(tx, entry.accountId)
         await record(tx, [entry])
         return 'set'
       })

@@ -20,6 +20,11 @@ export const MIGRATIONS: Record<string, Migration> = {
       for (const [table, { key, covered }] of Object.entries(CHECKSUMS_2)) await addChecksums(db, table, key, covered)
     },
   },
+  '0003_devices': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await deviceTable(db)
+    },
+  },
 }
 
 /** The primary key of each table, and the columns that its checksum is of. */
@@ -105,6 +110,19 @@ async function accountTables(db: Kysely<unknown>): Promise<void> {
     .execute()
   await db.schema.createIndex('sessions_account').on('sessions').column('account_id').execute()
   await db.schema.createIndex('sessions_expiry').on('sessions').column('expires_at').execute()
+}
+
+/** Browsers in which someone signed in. */
+async function deviceTable(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('devices')
+    .addColumn('id_hash', 'text', (c) => c.primaryKey())
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('expires_at', 'bigint', (c) => c.notNull())
+    .addColumn('checksum', 'bigint', (c) => c.notNull())
+    .execute()
+  await db.schema.createIndex('devices_account').on('devices').columns(['account_id', 'expires_at']).execute()
+  await db.schema.createIndex('devices_expiry').on('devices').column('expires_at').execute()
 }
 
 /** One-time links, the audit log, and facts about the deployment. */

@@ -49,6 +49,13 @@ export interface Schema {
     address: string | null
     checksum: number
   }
+  /** Browsers in which someone signed in. */
+  devices: {
+    id_hash: string
+    account_id: string
+    expires_at: number
+    checksum: number
+  }
   /** One-time tokens; `account_id` is null for a sign-up invite. */
   links: {
     selector: string

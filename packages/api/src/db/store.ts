@@ -6,6 +6,7 @@ import { DEFAULT_SETTINGS } from '../settings.ts'
 import { accountStore } from './accounts.ts'
 import { auditStore } from './audit.ts'
 import type { DamageReport } from './checksums.ts'
+import { deviceStore } from './devices.ts'
 import type { Engine } from './engine.ts'
 import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
 import { keyStore } from './keys.ts'
@@ -67,6 +68,7 @@ export async function openStore(database: string, options: StoreOptions = {}): P
     accounts: accountStore(db, report),
     keys: keyStore(engine),
     sessions: sessionStore(db),
+    devices: deviceStore(db, report),
     usage: usageStore(db),
     leases: leaseStore(db, report),
     signingKeys: signingKeyStore(db, report),
@@ -77,6 +79,7 @@ export async function openStore(database: string, options: StoreOptions = {}): P
     publicUrl: publicUrlStore(db),
     async prune(now, auditFrom) {
       await endExpiredSessions(db, now)
+      await db.deleteFrom('devices').where('expires_at', '<=', now).execute()
       await db.deleteFrom('links').where('expires_at', '<=', now).execute()
       await db.deleteFrom('audit').where('last_at', '<', auditFrom).execute()
       await db

@@ -12,6 +12,7 @@ const KEYS: Readonly<Record<CoveredTable, readonly string[]>> = {
   accounts: ['id'],
   api_keys: ['id'],
   sessions: ['id_hash'],
+  devices: ['id_hash'],
   links: ['selector'],
   signing_keys: ['generation'],
   usage_periods: ['account_id', 'mode', 'period'],

@@ -1,7 +1,9 @@
 /** Authenticates the caller: an API key in the header, or a sign-in session in the cookie. */
 import type { FastifyReply, FastifyRequest, preValidationAsyncHookHandler } from 'fastify'
-import { CSRF_HEADER, SESSION_COOKIE, StaticError } from '@static/protocol'
+import { CSRF_HEADER, DEVICE_COOKIE, SESSION_COOKIE, StaticError } from '@static/protocol'
 import type { Caller, SessionCaller } from '../rules/caller.ts'
+import { DEVICE_SECONDS } from '../rules/devices.ts'
+import type { RateContext } from '../rules/rate-policy.ts'
 import type { VerifiableKey } from '../ports.ts'
 import type { Service } from '../service.ts'
 
@@ -101,15 +103,34 @@ export function checkOwnPage(request: FastifyRequest, origin: string): void {
 
 /** The session id in the cookie, if any. */
 export function sessionOf(request: FastifyRequest): string | undefined {
-  for (const pair of request.headers.cookie?.split(';') ?? []) {
-    const at = pair.indexOf('=')
-    if (pair.slice(0, at).trim() === SESSION_COOKIE) return pair.slice(at + 1).trim()
-  }
-  return undefined
+  return cookieOf(request, SESSION_COOKIE)
+}
+
+/** The context of a request that has a password in it: only pages of this origin have a device. */
+export function passwordContext(request: FastifyRequest, origin: string): RateContext {
+  const { rateContext } = request
+  if (request.headers.origin !== origin) return rateContext
+  return { ...rateContext, browser: { device: cookieOf(request, DEVICE_COOKIE) } }
 }
 
 /** Sets the session cookie; an empty session deletes it. */
 export function setSessionCookie(reply: FastifyReply, session: string, seconds: number): void {
-  const life = session === '' ? 0 : seconds
-  reply.header('set-cookie', `${SESSION_COOKIE}=${session}; Max-Age=${life}; Path=/; Secure; HttpOnly; SameSite=Strict`)
+  setCookie(reply, SESSION_COOKIE, session, session === '' ? 0 : seconds)
+}
+
+/** Sets the device cookie, if there is a device. */
+export function setDeviceCookie(reply: FastifyReply, device: string | undefined): void {
+  if (device !== undefined) setCookie(reply, DEVICE_COOKIE, device, DEVICE_SECONDS)
+}
+
+function cookieOf(request: FastifyRequest, name: string): string | undefined {
+  for (const pair of request.headers.cookie?.split(';') ?? []) {
+    const at = pair.indexOf('=')
+    if (pair.slice(0, at).trim() === name) return pair.slice(at + 1).trim()
+  }
+  return undefined
+}
+
+function setCookie(reply: FastifyReply, name: string, value: string, seconds: number): void {
+  reply.header('set-cookie', `${name}=${value}; Max-Age=${seconds}; Path=/; Secure; HttpOnly; SameSite=Strict`)
 }

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Mode, StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
-import { fillBody, hasCredential, requireCaller } from '../http/authenticate.ts'
+import { fillBody, hasCredential, passwordContext, requireCaller, setDeviceCookie } from '../http/authenticate.ts'
 import {
   accountFields,
   answers,
@@ -71,7 +71,7 @@ export function accountRoutes(app: App, service: Service, origin: () => string):
   signUpRoute(app, service)
   readRoutes(app, service, identify)
   keyRoute(app, service, identify)
-  passwordRoutes(app, service)
+  passwordRoutes(app, service, origin)
 }
 
 function signUpRoute(app: App, { accounts }: Service): void {
@@ -169,7 +169,7 @@ function keyRoute(app: App, { accounts, keys }: Service, identify: Identify): vo
   )
 }
 
-function passwordRoutes(app: App, { accounts }: Service): void {
+function passwordRoutes(app: App, { accounts }: Service, origin: () => string): void {
   app.put(
     '/v1/accounts/:id/password',
     {
@@ -184,7 +184,8 @@ function passwordRoutes(app: App, { accounts }: Service): void {
     },
     async (request, reply) => {
       const { current_password: current, new_password: next } = request.body
-      await accounts.changePassword(request.params.id, current, next, request.rateContext)
+      const context = passwordContext(request, origin())
+      setDeviceCookie(reply, await accounts.changePassword(request.params.id, current, next, context))
       return reply.code(204).send()
     },
   )
@@ -202,7 +203,7 @@ function passwordRoutes(app: App, { accounts }: Service): void {
       },
     },
     async (request, reply) => {
-      await accounts.close(request.params.id, request.body.password, request.rateContext)
+      await accounts.close(request.params.id, request.body.password, passwordContext(request, origin()))
       return reply.code(204).send()
     },
   )

@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { SIGNUP_MODES } from '@static/protocol'
 import type { App } from '../http/app.ts'
+import { passwordContext, setDeviceCookie } from '../http/authenticate.ts'
 import { accountFields, answers, BODY_ERRORS, oneOf, passwordText } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
 
@@ -15,7 +16,7 @@ const newPassword = Type.Object(
 )
 const tags = ['accounts']
 
-export function operatorLinkRoutes(app: App, service: Service): void {
+export function operatorLinkRoutes(app: App, service: Service, origin: () => string): void {
   app.get(
     '/v1/signup',
     { schema: { summary: 'Read who may sign up', tags, response: answers({ 200: signup }) } },
@@ -36,6 +37,11 @@ export function operatorLinkRoutes(app: App, service: Service): void {
         ]),
       },
     },
-    (request) => service.passwordLinks.use(request.body.token, request.body.new_password, request.rateContext),
+    async (request, reply) => {
+      const { token, new_password: next } = request.body
+      const { account, device } = await service.passwordLinks.use(token, next, passwordContext(request, origin()))
+      setDeviceCookie(reply, device)
+      return account
+    },
   )
 }

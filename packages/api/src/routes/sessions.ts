@@ -2,7 +2,14 @@
 import Type from 'typebox'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
-import { checkOwnPage, requireSession, sessionOf, setSessionCookie } from '../http/authenticate.ts'
+import {
+  checkOwnPage,
+  passwordContext,
+  requireSession,
+  sessionOf,
+  setDeviceCookie,
+  setSessionCookie,
+} from '../http/authenticate.ts'
 import { accountFields, answers, AUTH_ERRORS, BODY_ERRORS, NO_CONTENT, orNull, time, uuid } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
 
@@ -58,13 +65,14 @@ function signInRoute(app: App, service: Service, origin: () => string): void {
         throw StaticError.of('auth_failed', `Cannot sign in from another site. Sign in at ${origin()}.`)
       }
       const { email, password } = request.body
-      const { id, account } = await service.sessions.signIn(
+      const { id, account, device } = await service.sessions.signIn(
         email,
         password,
         request.headers['user-agent'],
-        request.rateContext,
+        passwordContext(request, origin()),
       )
       setSessionCookie(reply, id, service.settings.sessionSeconds)
+      setDeviceCookie(reply, device)
       return reply.code(201).send(account)
     },
   )

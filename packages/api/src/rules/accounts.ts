@@ -3,6 +3,7 @@ import { type Account, type SignedUp, StaticError } from '@static/protocol'
 import type { Audit } from './audit.ts'
 import { isoTime } from './calendar.ts'
 import type { Caller } from './caller.ts'
+import type { Devices } from './devices.ts'
 import { isId, newId } from './id.ts'
 import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
 import type { Keys } from './keys.ts'
@@ -27,6 +28,7 @@ export interface AccountsOptions {
   readonly store: Store
   readonly keys: Keys
   readonly passwords: Passwords
+  readonly devices: Devices
   readonly invites: SignUpInvites
   readonly limits: Limits
   readonly audit: Audit
@@ -37,15 +39,17 @@ export class Accounts {
   readonly #store: Store
   readonly #keys: Keys
   readonly #passwords: Passwords
+  readonly #devices: Devices
   readonly #invites: SignUpInvites
   readonly #limits: Limits
   readonly #audit: Audit
   readonly #now: Clock
 
-  constructor({ store, keys, passwords, invites, limits, audit, now }: AccountsOptions) {
+  constructor({ store, keys, passwords, devices, invites, limits, audit, now }: AccountsOptions) {
     this.#store = store
     this.#keys = keys
     this.#passwords = passwords
+    this.#devices = devices
     this.#invites = invites
     this.#limits = limits
     this.#audit = audit
@@ -108,33 +112,48 @@ export class Accounts {
   /** The account with this id, if the password is correct. */
   async byPassword(id: string, password: string, context: RateContext): Promise<AccountRecord> {
     if (!isId(id)) throw noAccount(id)
-    this.#passwords.refuseFlood(context)
-    return this.#passwords.check(await this.#store.accounts.byId(id), password, id, context)
+    return this.#check(() => this.#store.accounts.byId(id), id, password, context)
   }
 
   /** The account with this e-mail address, if the password is correct. */
   async byEmail(email: string, password: string, context: RateContext): Promise<AccountRecord> {
-    this.#passwords.refuseFlood(context)
-    const account = isEmail(email) ? await this.#store.accounts.byEmail(email) : undefined
-    return this.#passwords.check(account, password, account?.id ?? email.normalize('NFC').toLowerCase(), context)
+    const find = async (): Promise<AccountRecord | undefined> =>
+      isEmail(email) ? this.#store.accounts.byEmail(email) : undefined
+    return this.#check(find, email.normalize('NFC').toLowerCase(), password, context)
   }
 
-  /** Sets a new password and ends every sign-in session. */
-  async changePassword(id: string, current: string, next: string, context: RateContext): Promise<void> {
+  /** Sets a new password and ends every sign-in session and device. Returns the secret of a new device, for a browser. */
+  async changePassword(id: string, current: string, next: string, context: RateContext): Promise<string | undefined> {
     const account = await this.byPassword(id, current, context)
     checkNewPassword(next, account.email, 'new_password')
     const hash = await this.#passwords.hash(next)
     const entry = this.#audit.byUser('password_changed', id, context)
     const done = await this.#store.accounts.setPassword(id, account.passwordHash, hash, entry)
     if (!done) throw changedMeanwhile()
+    return this.#devices.remember(id, hash, context)
   }
 
-  /** Closes the account: revokes its keys, ends its sessions and erases personal data. The row stays. */
+  /** Closes the account: revokes its keys, ends its sessions and devices and erases personal data. The row stays. */
   async close(id: string, password: string, context: RateContext): Promise<void> {
     const account = await this.byPassword(id, password, context)
     const entry = this.#audit.byUser('account_closed', id, context)
     const done = await this.#store.accounts.close(id, account.passwordHash, entry)
     if (!done) throw changedMeanwhile()
+  }
+
+  /** The account that `find` finds, if the password is correct; `name` is what the caller named it by. */
+  async #check(
+    find: () => Promise<AccountRecord | undefined>,
+    name: string,
+    password: string,
+    context: RateContext,
+  ): Promise<AccountRecord> {
+    const device = await this.#devices.of(context)
+    if (!device) this.#passwords.refuseFlood(context)
+    const account = await find()
+    const isOwn = device !== undefined && device.accountId === account?.id
+    if (!isOwn) this.#passwords.refuseFlood(context)
+    return this.#passwords.check(account, password, account?.id ?? name, context, isOwn ? device : undefined)
   }
 
   async #refuseRepeat(claim: IdempotencyClaim | undefined, password: string, context: RateContext): Promise<void> {

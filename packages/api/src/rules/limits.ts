@@ -16,6 +16,8 @@ export interface Limits {
   readonly failures: SharedLimiter
   readonly passwordsPerAddress: SharedLimiter
   readonly passwords: SharedLimiter
+  /** Password checks from a device of the account; they count for nothing else. */
+  readonly passwordsPerDevice: SharedLimiter
 }
 
 export interface LimitsOptions {
@@ -36,5 +38,6 @@ export function makeLimits({ rates, now, ...shared }: LimitsOptions): Limits {
     failures: new SharedLimiter('failures', rates.failures, { ...shared, now }),
     passwordsPerAddress: new SharedLimiter('passwords-per-address', rates.passwordsPerAddress, { ...shared, now }),
     passwords: new SharedLimiter('passwords', rates.passwords, { ...shared, now }),
+    passwordsPerDevice: new SharedLimiter('passwords-per-device', rates.passwordsPerDevice, { ...shared, now }),
   }
 }

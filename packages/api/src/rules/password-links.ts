@@ -3,6 +3,7 @@ import { type Account, StaticError } from '@static/protocol'
 import { opens, parseOneTimeToken } from '../secrets/one-time-token.ts'
 import { publicAccount } from './accounts.ts'
 import type { Audit } from './audit.ts'
+import type { Devices } from './devices.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
 import { checkNewPassword, type Passwords } from './password.ts'
@@ -11,6 +12,7 @@ import type { Clock, Store } from '../ports.ts'
 export class PasswordLinks {
   readonly #store: Pick<Store, 'links' | 'accounts'>
   readonly #passwords: Passwords
+  readonly #devices: Devices
   readonly #limits: Limits
   readonly #audit: Audit
   readonly #now: Clock
@@ -18,22 +20,29 @@ export class PasswordLinks {
   constructor(
     store: Pick<Store, 'links' | 'accounts'>,
     passwords: Passwords,
+    devices: Devices,
     limits: Limits,
     audit: Audit,
     now: Clock,
   ) {
     this.#store = store
     this.#passwords = passwords
+    this.#devices = devices
     this.#limits = limits
     this.#audit = audit
     this.#now = now
   }
 
   /**
-   * Sets the password and ends every session of the account. Throws `password_link_invalid`, the same for every reason,
+   * Sets the password and ends every session and device of the account. Returns the secret of a new device, for a
+   * browser. Throws `password_link_invalid`, the same for every reason,
    * `account_suspended`, and `invalid_request` for a bad password, which does not use the link up.
    */
-  async use(text: string, next: string, context: RateContext): Promise<Account> {
+  async use(
+    text: string,
+    next: string,
+    context: RateContext,
+  ): Promise<{ account: Account; device: string | undefined }> {
     const { failures } = this.#limits
     // Counted before and refunded after, so that many guesses at once cannot slip under the limit.
     await failures.spend(context.address, context)
@@ -48,7 +57,7 @@ export class PasswordLinks {
     const hash = await this.#passwords.hash(next)
     const entry = this.#audit.byUser('password_set', account.id, context)
     if (!(await this.#store.links.setPassword(link, hash, entry))) throw linkInvalid()
-    return publicAccount(account)
+    return { account: publicAccount(account), device: await this.#devices.remember(account.id, hash, context) }
   }
 }
 

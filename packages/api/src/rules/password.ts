@@ -5,7 +5,7 @@ import type { Audit } from './audit.ts'
 import type { Hasher } from '../secrets/hash.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
-import type { AccountRecord } from '../ports.ts'
+import type { AccountRecord, DeviceRecord } from '../ports.ts'
 import { invalidField } from './text.ts'
 
 /** Normalizes a password before it is hashed; it is never trimmed. */
@@ -50,35 +50,42 @@ export class Passwords {
    * Returns the account if the password is correct. An account that does not exist, or is closed,
    * takes the same time and gives the same error, `invalid_credentials`.
    * `subject` is the name that the caller gave: limits must not reveal whether the account exists either.
+   * `device` is a device of the account, if the request comes from one: it has attempts of its own.
    */
   async check(
     account: AccountRecord | undefined,
     password: string,
     subject: string,
     context: RateContext,
+    device?: DeviceRecord,
   ): Promise<AccountRecord> {
-    const { failures, passwords, passwordsPerAddress } = this.#limits
-    const lane = failures.count(context.address) === 0 ? 'clean' : 'suspect'
-    // In this order: attempts refused for one address must not use up the limit of the account's owner.
-    await passwordsPerAddress.spend(`${subject} ${context.address}`, context)
-    await passwords.spend(subject, context)
-    // Counted before the run and refunded after it, so that many attempts at once cannot slip under the limit.
-    await failures.spend(context.address, context)
+    const { failures, passwords, passwordsPerAddress, passwordsPerDevice } = this.#limits
+    const lane = device || failures.count(context.address) === 0 ? 'clean' : 'suspect'
+    if (device) await passwordsPerDevice.spend(device.idHash, context)
+    else {
+      // In this order: attempts refused for one address must not use up the limit of the account's owner.
+      await passwordsPerAddress.spend(`${subject} ${context.address}`, context)
+      await passwords.spend(subject, context)
+      // Counted before the run and refunded after it, so that many attempts at once cannot slip under the limit.
+      await failures.spend(context.address, context)
+    }
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
     let matches: boolean
     try {
       matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
     } catch (error) {
-      await failures.refund(context.address)
+      if (!device) await failures.refund(context.address)
       throw error
     }
     if (!open || !matches) {
       if (open) this.#audit.failed(open.id, context)
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
-    await failures.refund(context.address)
-    await passwords.refund(subject)
+    if (!device) {
+      await failures.refund(context.address)
+      await passwords.refund(subject)
+    }
     if (open.status === 'suspended') throw StaticError.of('account_suspended')
     return open
   }

@@ -16,6 +16,8 @@ export interface RateState {
 export interface RateContext {
   readonly address: string
   readonly rates: RateState[]
+  /** Set if a page of the API's own origin made the request: the secret of its device cookie, if it has one. */
+  readonly browser?: { readonly device: string | undefined }
 }
 
 /** One limit by its name. */

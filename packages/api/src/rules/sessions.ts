@@ -6,6 +6,7 @@ import type { Audit } from './audit.ts'
 import { isoTime } from './calendar.ts'
 import type { SessionCaller } from './caller.ts'
 import { clientName } from './client-name.ts'
+import type { Devices } from './devices.ts'
 import { isId, newId } from './id.ts'
 import type { RateContext } from './rate-policy.ts'
 import type { Clock, SessionRecord, SessionStore } from '../ports.ts'
@@ -18,25 +19,27 @@ const RENEW_AFTER = 10 * 60_000
 export class Sessions {
   readonly #store: SessionStore
   readonly #accounts: Accounts
+  readonly #devices: Devices
   readonly #audit: Audit
   readonly #lifetime: number
   readonly #now: Clock
 
-  constructor(store: SessionStore, accounts: Accounts, audit: Audit, lifetime: number, now: Clock) {
+  constructor(store: SessionStore, accounts: Accounts, devices: Devices, audit: Audit, lifetime: number, now: Clock) {
     this.#store = store
     this.#accounts = accounts
+    this.#devices = devices
     this.#audit = audit
     this.#lifetime = lifetime
     this.#now = now
   }
 
-  /** Signs in. The returned id is not stored anywhere. */
+  /** Signs in. The returned id is not stored anywhere, nor is the secret of the device, which only a browser gets. */
   async signIn(
     email: string,
     password: string,
     userAgent: string | undefined,
     context: RateContext,
-  ): Promise<{ id: string; account: Account }> {
+  ): Promise<{ id: string; account: Account; device: string | undefined }> {
     const account = await this.#accounts.byEmail(email, password, context)
     const id = randomBytes(32).toString('base64url')
     const now = this.#now()
@@ -54,7 +57,8 @@ export class Sessions {
     if (!(await this.#store.create(session, account.passwordHash, entry))) {
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
-    return { id, account: publicAccount(account) }
+    const device = await this.#devices.remember(account.id, account.passwordHash, context)
+    return { id, account: publicAccount(account), device }
   }
 
   /**

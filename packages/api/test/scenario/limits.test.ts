@@ -17,6 +17,7 @@ const rates = {
   failures: { limit: 20, seconds: 60 },
   passwordsPerAddress: { limit: 5, seconds: 60 },
   passwords: { limit: 20, seconds: 60 },
+  passwordsPerDevice: { limit: 10, seconds: 60 },
 }
 
 onEachEngine('rate limits', (engine) => {

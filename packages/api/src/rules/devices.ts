@@ -1,0 +1,46 @@
+/**
+ * Devices: browsers in which someone signed in to an account. A random secret in a cookie, stored only as a hash, gives its
+ * browser attempts at the password of that account that nobody else can use up. It replaces no password.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import type { RateContext } from './rate-policy.ts'
+import type { Clock, DeviceRecord, DeviceStore } from '../ports.ts'
+
+/** Devices of one account; the one that was used longest ago goes first. */
+const MOST_DEVICES = 16
+/** How long a device lasts after its last sign-in. */
+export const DEVICE_SECONDS: number = 365 * 24 * 3600
+
+export class Devices {
+  readonly #store: DeviceStore
+  readonly #now: Clock
+
+  constructor(store: DeviceStore, now: Clock) {
+    this.#store = store
+    this.#now = now
+  }
+
+  /** The device that a request comes from, of whatever account. */
+  async of({ browser }: RateContext): Promise<DeviceRecord | undefined> {
+    return browser?.device === undefined ? undefined : this.#store.find(hashOf(browser.device), this.#now())
+  }
+
+  /**
+   * The secret for the cookie of a browser that has just proved the password, or has set it: the one that it has, if that
+   * is of this account, or a new one. Undefined for other programs, or if the password is no longer the one with this hash.
+   */
+  async remember(accountId: string, passwordHash: string, context: RateContext): Promise<string | undefined> {
+    if (!context.browser) return undefined
+    const known = await this.of(context)
+    const own = known?.accountId === accountId ? context.browser.device : undefined
+    const secret = own ?? randomBytes(32).toString('base64url')
+    const expiresAt = this.#now() + DEVICE_SECONDS * 1000
+    const device = { idHash: hashOf(secret), accountId, expiresAt }
+    return (await this.#store.put(device, passwordHash, MOST_DEVICES)) ? secret : undefined
+  }
+}
+
+/** The secret has 256 random bits, so a fast hash is enough. */
+function hashOf(secret: string): string {
+  return createHash('sha256').update(secret).digest('hex')
+}

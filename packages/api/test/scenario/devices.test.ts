@@ -1,0 +1,162 @@
+/** A browser in which the owner has signed in keeps its own attempts, whatever others try. */
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, test } from 'node:test'
+import { Admin, openStore } from '../../src/index.ts'
+import { type Answer, assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
+
+const MINUTE = 60_000
+const DAY = 24 * 60 * MINUTE
+const WRONG = 'not the password'
+
+/** The defaults of SPEC.md, except that anyone may sign up. */
+const rates = {
+  failures: { limit: 20, seconds: 60 },
+  passwordsPerAddress: { limit: 5, seconds: 60 },
+  passwords: { limit: 20, seconds: 60 },
+  passwordsPerDevice: { limit: 10, seconds: 60 },
+}
+
+onEachEngine('devices', (engine) => {
+  let bench: Bench
+  before(async () => {
+    bench = await startBench(engine, { settings: { rates } })
+  })
+  after(() => bench.close())
+  beforeEach(() => {
+    bench.clock.now += DAY
+  })
+
+  /** Signs in as the console does, with the device cookie of an earlier sign-in, if any. */
+  const signIn = (email: string, password: string, device = ''): Promise<Answer> =>
+    bench.call('POST', '/v1/sessions', { body: { email, password }, cookie: device })
+
+  /** Twenty wrong passwords, five from each of four addresses: the account's minute is used up. */
+  const attack = async (email: string): Promise<void> => {
+    for (let at = 0; at < 20; at++) {
+      const context = { address: `192.0.2.${at % 4}`, rates: [] }
+      await assert.rejects(bench.api.service.sessions.signIn(email, WRONG, undefined, context), {
+        code: 'invalid_credentials',
+      })
+    }
+  }
+
+  test('the owner signs in although others have used up the attempts at the account', async () => {
+    const { email, password } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    await attack(email)
+    assertProblem(await signIn(email, password), 429, 'rate_limited')
+    assert.equal((await signIn(email, password, device)).status, 201)
+  })
+
+  test('the owner signs in although the own address has failed too often', async () => {
+    const { email, password } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    for (let at = 0; at < 20; at++)
+      assertProblem(await signIn(`x-${at}@example.com`, WRONG), 401, 'invalid_credentials')
+    assertProblem(await signIn(email, password), 429, 'rate_limited')
+    assert.equal((await signIn(email, password, device)).status, 201)
+  })
+
+  test('the cookie is sent only to this origin, no script can read it, and its secret is not stored', async () => {
+    const { email, password } = await bench.signUp()
+    const [, cookie] = (await signIn(email, password)).headers['set-cookie'] ?? []
+    assert.match(
+      String(cookie),
+      /^__Host-static_device=[\w-]{43}; Max-Age=31536000; Path=\/; Secure; HttpOnly; SameSite=Strict$/,
+    )
+    const stored = JSON.stringify(await bench.query('select * from devices'))
+    assert.ok(!stored.includes(deviceOf({ headers: { 'set-cookie': [String(cookie)] } }).split('=')[1] ?? ''))
+  })
+
+  test('a device has ten attempts a minute, and no attempt without a password', async () => {
+    const { email, password } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    for (let at = 0; at < 10; at++) assertProblem(await signIn(email, WRONG, device), 401, 'invalid_credentials')
+    assertProblem(await signIn(email, password, device), 429, 'rate_limited')
+    bench.clock.now += MINUTE
+    assert.equal((await signIn(email, password, device)).status, 201)
+    assertProblem(await bench.call('GET', '/v1/accounts/me', { cookie: device }), 401, 'auth_failed')
+  })
+
+  test('a device counts for its own account only', async () => {
+    const [owner, other] = [await bench.signUp(), await bench.signUp()]
+    const device = deviceOf(await signIn(other.email, other.password))
+    await attack(owner.email)
+    assertProblem(await signIn(owner.email, owner.password, device), 429, 'rate_limited')
+    const unknown = `${device.slice(0, -1)}${device.endsWith('A') ? 'B' : 'A'}`
+    assertProblem(await signIn(owner.email, owner.password, unknown), 429, 'rate_limited')
+  })
+
+  test('a new password voids every device, but the browser that set it gets a new one', async () => {
+    const { email, password, id } = await bench.signUp()
+    const elsewhere = deviceOf(await signIn(email, password))
+    const device = deviceOf(await signIn(email, password))
+    await attack(email)
+    const next = 'another fine password'
+    const body = { current_password: password, new_password: next }
+    const changed = await bench.call('PUT', `/v1/accounts/${id}/password`, { body, cookie: device })
+    assert.equal(changed.status, 204)
+    assertProblem(await signIn(email, next, elsewhere), 429, 'rate_limited')
+    assertProblem(await signIn(email, next, device), 429, 'rate_limited')
+    assert.equal((await signIn(email, next, deviceOf(changed))).status, 201)
+  })
+
+  test('so does a set-password link', async () => {
+    const { email, password, id } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    const store = await openStore(bench.database)
+    const { token } = await new Admin(store, () => bench.clock.now).passwordLink(id, 1)
+    await store.close()
+    await attack(email)
+    const next = 'another fine password'
+    const set = await bench.call('POST', '/v1/passwords', { body: { token, new_password: next }, cookie: device })
+    assert.equal(set.status, 200)
+    assertProblem(await signIn(email, next, device), 429, 'rate_limited')
+    assert.equal((await signIn(email, next, deviceOf(set))).status, 201)
+  })
+
+  test('an account has 16 devices: a further one replaces the one that was used longest ago', async () => {
+    const { email, password, id } = await bench.signUp()
+    const devices: string[] = []
+    const signInLater = async (device?: string): Promise<string> => {
+      bench.clock.now += MINUTE
+      return deviceOf(await signIn(email, password, device))
+    }
+    for (let at = 0; at < 16; at++) devices.push(await signInLater())
+    const [first = '', second = ''] = devices
+    assert.equal(await signInLater(first), first, 'a sign-in extends its device')
+    await signInLater()
+    assert.equal((await bench.query(`select * from devices where account_id = '${id}'`)).length, 16)
+    bench.clock.now += MINUTE
+    await attack(email)
+    assertProblem(await signIn(email, password, second), 429, 'rate_limited')
+    assert.equal((await signIn(email, password, first)).status, 201)
+  })
+
+  test('a device ends a year after its last sign-in, and with its account', async () => {
+    const { email, password, id } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    bench.clock.now += 365 * DAY
+    await attack(email)
+    assertProblem(await signIn(email, password, device), 429, 'rate_limited')
+    await bench.api.service.cleanUp()
+    assert.deepEqual(await bench.query(`select * from devices where account_id = '${id}'`), [])
+    bench.clock.now += MINUTE
+    const last = deviceOf(await signIn(email, password))
+    assert.equal((await bench.call('DELETE', `/v1/accounts/${id}`, { body: { password }, cookie: last })).status, 204)
+    assert.deepEqual(await bench.query(`select * from devices where account_id = '${id}'`), [])
+  })
+
+  test('a program that is no browser gets no device, so that it pushes none out', async () => {
+    const { email, password } = await bench.signUp()
+    const answer = await bench.call('POST', '/v1/sessions', { body: { email, password } })
+    assert.equal(answer.status, 201)
+    assert.equal(deviceOf(answer), '')
+  })
+})
+
+/** The device cookie of an answer, as a browser would send it back. */
+function deviceOf({ headers }: Pick<Answer, 'headers'>): string {
+  const cookie = headers['set-cookie']?.find((one) => one.startsWith('__Host-static_device='))
+  return cookie?.split(';')[0] ?? ''
+}
