@@ -19,6 +19,14 @@ __all__ = [
 ]
 
 
+# API keys, invite tokens, invite links and one-time tokens: as in the protocol package, `errors/redact.ts`.
+_SECRET = re.compile(
+    r"""(sk_(?:live|test)_(?=[^\s'"`]{8,}[\w-])|st_inv_|static(?::|%3A)(?:/|%2F)+|(?<!\w)(?:pw|su)_(?=[^\s'"`]{10,}[\w-]))"""
+    r"""[^\s'"`]*[\w-](?:[\s,]+[\w-]{20,})*""",
+    re.ASCII | re.IGNORECASE,
+)
+
+
 class StaticError(RuntimeError):
     """Base class of all errors of Static."""
 
@@ -33,7 +41,9 @@ class StaticError(RuntimeError):
 
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
         _, status, prefix, retryable = CODES.get(code, _UNKNOWN)
-        super().__init__(f"{prefix} {message}")
+        # A mistyped call may have put a key, token or link where a name belongs.
+        shown = _SECRET.sub(r"\1…", message)
+        super().__init__(f"{prefix} {shown}")
         self.code = code
         self.http_status = status
         self.retryable = retryable

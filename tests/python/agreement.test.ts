@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { test } from 'node:test'
-import { ERRORS } from '@static/protocol'
+import { ERRORS, redactSecrets } from '@static/protocol'
 import { runPython, SOURCES } from './installed.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -23,6 +23,24 @@ print(json.dumps({code: [kind.__name__, *rest] for code, (kind, *rest) in CODES.
     [family, status, prefix, retryable],
   ])
   assert.deepEqual(table, Object.fromEntries(rows))
+})
+
+test('both take the same secrets out of errors', async () => {
+  const body = 'Q7r2Xw9LQ7r2Xw9L_Q7r2Xw9L-Q7r2Xw9LQ7r2Xw9L'
+  const prefixes = ['sk_live_', 'sk_test_', 'st_inv_', 'static://', 'static%3A%2F%2F', 'pw_', 'su_']
+  const texts = prefixes.flatMap((prefix) => [
+    `'${prefix}${body}' is wrong.`,
+    `${prefix}${body}, ${body}.`,
+    `${prefix}${body}\n${body}`,
+    `${prefix}… and ${prefix}.`,
+    `${prefix}Q7r2Xw9L… is kept`,
+  ])
+  const redacted = await ask(`
+from static_sdk.errors import make_error
+texts = json.loads(${JSON.stringify(JSON.stringify(texts))})
+print(json.dumps([str(make_error("removed", text)).split(": ", 1)[1] for text in texts]))`)
+  assert.deepEqual(redacted, texts.map(redactSecrets))
+  assert.equal(texts.filter((text) => redactSecrets(text).includes('Q7r2Xw9LQ7')).length, 0)
 })
 
 test('both have the same events with the same fields', async () => {

@@ -1,10 +1,10 @@
 /** The command tree, and how the process exits. */
 import { Command } from 'commander'
-import { StaticError } from '@static/protocol'
+import { redactSecrets, StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
 import { GROUPS } from './command-groups.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
-import { commandLine, note, plainJson, printable } from './terminal/output.ts'
+import { commandLine, note, plainJson, readable } from './terminal/output.ts'
 
 /** Server commands need no account and wait for no other server, so every failure of theirs is exit code 1. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
@@ -18,6 +18,8 @@ export async function makeProgram(names?: readonly string[]): Promise<Command> {
     .version(packageJson.version)
     // `channel invite` has flags, and subcommands with flags of the same names.
     .enablePositionalOptions()
+    // Usage errors repeat what was typed.
+    .configureOutput({ writeErr: (text) => process.stderr.write(redactSecrets(text)) })
     .showHelpAfterError('(run with --help for usage)')
     .addHelpText(
       'after',
@@ -77,8 +79,8 @@ function printError(error: unknown): void {
   const words = error instanceof Error && !(error instanceof StaticError) ? ` (${error.message})` : ''
   process.stderr.write(
     process.argv.includes('--json')
-      ? `${plainJson({ error: { code, message: `${message}${words}` } })}\n`
-      : `static: ${printable(`${message}${words}`)}\n`,
+      ? `${redactSecrets(plainJson({ error: { code, message: `${message}${words}` } }))}\n`
+      : `static: ${readable(`${message}${words}`)}\n`,
   )
 }
 

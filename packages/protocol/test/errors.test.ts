@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import {
   AuthError,
   ChannelError,
@@ -8,6 +9,7 @@ import {
   type ErrorCode,
   MlsError,
   QuotaExceededError,
+  redactSecrets,
   StaticError,
   TransportError,
 } from '../src/index.ts'
@@ -62,4 +64,44 @@ test('an error keeps its code and message in JSON, with its cause and without it
   })
   const plain = StaticError.of('removed')
   assert.deepEqual(JSON.parse(JSON.stringify(plain)).message, plain.message)
+})
+
+const BODY = 'Q7r2Xw9LQ7r2Xw9L_Q7r2Xw9L-Q7r2Xw9LQ7r2Xw9L'
+
+test('an error shows no secret: neither its message, nor its cause, nor what they are as JSON', () => {
+  const secrets = ['sk_live_', 'sk_test_', 'st_inv_', 'static://', 'pw_', 'su_'].map((prefix) => `${prefix}${BODY}`)
+  for (const secret of secrets) {
+    const url = new TypeError('Invalid URL', { cause: new Error(`no ${secret}`) })
+    const cause = Object.assign(url, { input: secret })
+    const error = StaticError.of('channel_error', `Channel name ${secret} is invalid.`, { cause })
+    const shown = [error.message, error.stack, JSON.stringify(error), inspect(error, { depth: 8 })]
+    for (const text of shown) assert.doesNotMatch(text ?? '', /Q7r2Xw9L/, secret)
+    assert.match(error.message, /^Channel name [a-z_:/]+… is invalid\.$/)
+    assert.equal(error.cause, cause)
+  }
+})
+
+test('a secret is recognised wherever it stands, and what only looks like one stays', () => {
+  const redacted = {
+    [`'static://${BODY}'`]: "'static://…'",
+    [`--key=sk_live_${BODY}, x`]: '--key=sk_live_…, x',
+    [`https://api/console#/set-password/pw_${BODY}.`]: 'https://api/console#/set-password/pw_….',
+    [`/agents/static%3A%2F%2F${BODY} /x/static:/${BODY}`]: '/agents/static%3A%2F%2F… /x/static:/…',
+    // Mistyped and broken by a paste.
+    [`sk_live_Q7r2Xw9L.Q7r2Xw9LQ7r2Xw9L!Q7`]: 'sk_live_…',
+    [`got 2: static://${BODY}, ${BODY}.`]: 'got 2: static://….',
+    [`"st_inv_${BODY}\n${BODY}"`]: '"st_inv_…"',
+    [`"st_inv_${BODY}\\n${BODY}"`]: '"st_inv_…"',
+  }
+  for (const [text, expected] of Object.entries(redacted)) assert.equal(redactSecrets(text), expected)
+  const kept = [
+    'sk_live_… or st_inv_… or static://…',
+    'It does not begin with static://. Copy it again.',
+    'su_chef',
+    'backup_2026-11-18T12-37',
+  ]
+  // The part of a key that lists show.
+  for (const text of [...kept, 'key sk_live_Q7r2Xw9L… still works', 'invite su_Q7r2Xw9LQ7']) {
+    assert.equal(redactSecrets(text), text)
+  }
 })

@@ -1,6 +1,6 @@
 /** Channels by name, with invites: the simple way to use an agent. */
 import { withinTime } from '@static/node/within-time'
-import { parseChannelName, StaticError, toHex } from '@static/protocol'
+import { isChannelName, parseChannelName, StaticError, toHex } from '@static/protocol'
 import type { Channel } from './channel.ts'
 import type { SendOptions } from './channel-options.ts'
 import { StaticClient } from './client.ts'
@@ -198,9 +198,10 @@ export class StaticChannelManager implements AsyncDisposable {
    */
   async joinWithToken(name: string, token: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
     this.#checkAlive()
-    return await this.client.edge.wait(async () =>
-      this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS)),
-    )
+    return await this.client.edge.wait(async () => {
+      if (isChannelName(token) && !isChannelName(name)) throw swapped(token)
+      return this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS))
+    })
   }
 
   /**
@@ -298,4 +299,11 @@ function waitOn(channel: Channel): Waiting {
 function valueOf(result: IteratorResult<Envelope, undefined>): Envelope {
   if (result.done) throw StaticError.of('closed')
   return result.value
+}
+
+function swapped(name: string): StaticError {
+  return StaticError.of(
+    'invalid_request',
+    `The channel name and the invite token are swapped. Pass the name (${name}) first, then the token.`,
+  )
 }

@@ -1,7 +1,7 @@
 /** Prompts on a terminal, and input from stdin without one. */
 import { createInterface } from 'node:readline/promises'
 import { StringDecoder } from 'node:string_decoder'
-import { StaticError } from '@static/protocol'
+import { redactSecrets, StaticError } from '@static/protocol'
 import { Interrupted } from './exit-codes.ts'
 
 const CTRL_C = '\u0003'
@@ -24,7 +24,7 @@ export async function askLine(question: string): Promise<string> {
   terminal.once('SIGINT', () => ended.reject(new Interrupted()))
   terminal.once('close', () => ended.reject(new Interrupted()))
   try {
-    return (await Promise.race([terminal.question(`${question} `), ended.promise])).trim()
+    return (await Promise.race([terminal.question(`${redactSecrets(question)} `), ended.promise])).trim()
   } catch (error) {
     process.stderr.write('\n')
     throw error

@@ -1,5 +1,6 @@
 /** What a command prints: results on stdout, everything else on stderr, colours on terminals only. */
 import { styleText } from 'node:util'
+import { redactSecrets } from '@static/protocol'
 
 type Style = Parameters<typeof styleText>[0]
 type Stream = typeof process.stdout | typeof process.stderr
@@ -36,7 +37,12 @@ const MOST_UNREAD_BYTES = 64 * 1024
 /** Prints a hint or warning to stderr, unless what was printed there before is not read. */
 export function note(text: string): void {
   if (process.stderr.writableLength > MOST_UNREAD_BYTES) return
-  process.stderr.write(`static: ${printable(text)}\n`)
+  process.stderr.write(`static: ${readable(text)}\n`)
+}
+
+/** An error or hint for a person: printable, and without the secrets of a mistyped command line. */
+export function readable(text: string): string {
+  return redactSecrets(printable(text))
 }
 
 /** The command as the user would type it: with `npx` in a checkout, where `static` is not on the PATH. */

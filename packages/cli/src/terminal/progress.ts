@@ -1,5 +1,5 @@
 /** A spinner on the terminal for slow operations. */
-import { note, styled } from './output.ts'
+import { note, readable, styled } from './output.ts'
 
 const AFTER_MS = 500
 const EVERY_MS = 100
@@ -21,7 +21,7 @@ export async function withProgress<Result>(what: string | (() => string), work: 
   }
   let frame = 0
   const show = (): void => {
-    stderr.write(`${CLEAR_LINE}${styled('cyan', FRAMES[frame++ % FRAMES.length] ?? '', stderr)} ${text()} …`)
+    stderr.write(`${CLEAR_LINE}${styled('cyan', FRAMES[frame++ % FRAMES.length] ?? '', stderr)} ${readable(text())} …`)
   }
   let ticking: NodeJS.Timeout | undefined
   const start = setTimeout(() => {

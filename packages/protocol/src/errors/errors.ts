@@ -1,4 +1,5 @@
 /** The classes that carry the codes of the table: one per family (SPEC.md, "Errors"). */
+import { redactError, redactSecrets } from './redact.ts'
 import { type ErrorCode, type ErrorRow, ERRORS } from './table.ts'
 
 /** What an error can carry besides its code and message. */
@@ -34,7 +35,7 @@ export function docUrlOf(apiUrl: string, code: ErrorCode): string {
   return `${apiUrl}/docs/errors#${code}`
 }
 
-/** The base class of all errors. */
+/** The base class of all errors. Neither its message nor its cause contains an API key, token or invite link. */
 export class StaticError extends Error {
   /** What went wrong, for programs. */
   readonly code: ErrorCode
@@ -43,7 +44,9 @@ export class StaticError extends Error {
   #docUrl: string | undefined
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
-    super(message ?? ERRORS[code].help, details.cause === undefined ? undefined : { cause: details.cause })
+    redactError(details.cause)
+    const words = message === undefined ? ERRORS[code].help : redactSecrets(message)
+    super(words, details.cause === undefined ? undefined : { cause: details.cause })
     this.name = ERRORS[code].family
     this.code = code
     this.details = details

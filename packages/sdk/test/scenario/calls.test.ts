@@ -119,3 +119,22 @@ test('after a member is removed, every call says so', async (t) => {
   await member.joinWithToken(NAME, await owner.invite(NAME), 20)
   await member.send(NAME, 'back')
 })
+
+test('a join with swapped arguments says so, and repeats neither token nor link', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const manager = await world.manager('owner')
+  await manager.create(NAME)
+  const token = await manager.invite(NAME)
+  await assert.rejects(manager.joinWithToken(token, NAME), code('invalid_request', /swapped/))
+  const secrets = [token, `static://${token.slice(7)}`]
+  const calls = secrets.flatMap((secret) => [
+    () => manager.joinWithToken(secret, NAME),
+    () => manager.joinWithToken(secret, secret),
+    () => manager.joinWithLink(`x${secret}`),
+    () => manager.create(secret),
+    () => manager.revokeInvite(`x${secret}`),
+  ])
+  for (const call of calls) {
+    await assert.rejects(call, (error: Error) => !JSON.stringify(error).includes(token.slice(7, 30)))
+  }
+})
