@@ -83,9 +83,14 @@ const guest = agentOf(run(100, 32))
 const channelId = run(0x10, 16)
 const messageId = run(0x40, 16)
 
-/** The bytes, and what the agent's signature of them is. */
-function signed(agent: Agent, bytes: Buffer): { bytes: Buffer; seed: Buffer; signature: Buffer } {
-  return { bytes, seed: agent.seed, signature: sign(null, bytes, keyOf(agent.seed)) }
+/** The bytes of a context and fields, and what the agent's signature of them is. */
+function signed(
+  agent: Agent,
+  context: string,
+  fields: readonly Field[],
+): { context: string; bytes: Buffer; seed: Buffer; signature: Buffer } {
+  const bytes = signedBytes(context, fields)
+  return { context, bytes, seed: agent.seed, signature: sign(null, bytes, keyOf(agent.seed)) }
 }
 
 // ---- Sessions (3.3) ----
@@ -112,7 +117,7 @@ const sessions = openings.map((opening) => {
   const nonces = { relay_nonce: run(0x80, 32), agent_nonce: run(0xc0, 32) }
   const jwtHash = opening.jwt === '' ? Buffer.alloc(32) : sha256(Buffer.from(opening.jwt))
   const rate = opening.cells_per_second === 0 ? '' : `/${opening.cells_per_second}`
-  const bytes = signedBytes('static-relay/1 session', [
+  const fields = [
     opening.purpose,
     place.revision,
     place.relay_name,
@@ -121,8 +126,8 @@ const sessions = openings.map((opening) => {
     nonces.agent_nonce,
     jwtHash,
     `${opening.profile}${rate}`,
-  ])
-  return { ...opening, ...place, ...nonces, ...signed(owner, bytes) }
+  ]
+  return { ...opening, ...place, ...nonces, ...signed(owner, 'static-relay/1 session', fields) }
 })
 
 // ---- The log (3.4): Leave, declaration, bodies, chain ----
@@ -138,8 +143,7 @@ const leaves = [
   { about: 'one key', slot: 7, leaf_keys: [run(0x20, 32)] },
   { about: 'two keys, while a commit is unanswered', slot: 8, leaf_keys: [run(0x20, 32), run(0x60, 32)] },
 ].map(({ about, slot, leaf_keys }) => {
-  const bytes = signedBytes('static-relay/1 leave', [channelId, slot, leaf_keys])
-  const result = signed(guest, bytes)
+  const result = signed(guest, 'static-relay/1 leave', [channelId, slot, leaf_keys])
   const notice: Notice = { public_key: guest.publicKey, slot, leaf_keys, signature: result.signature }
   return {
     about,
@@ -179,7 +183,7 @@ const commits = changes.map(({ about, adds, removes, leave_notices }, at) => {
   const slot = 9 + at
   const change: Field[] = [adds, removes, leave_notices.map(noticeFields)]
   const place = [channelId, slot, messageId, sha256(commit)]
-  const result = signed(owner, signedBytes('static-relay/1 commit', [...place, ...change]))
+  const result = signed(owner, 'static-relay/1 commit', [...place, ...change])
   const body = lengthPrefixed([commit, ...change, result.signature])
   const inputs = { channel_id: channelId, slot, message_id: messageId, commit, adds, removes, leave_notices }
   return { about, ...inputs, ...result, body }
@@ -191,22 +195,23 @@ const steps = [
   { kind: 'leave', sender: guest.agentId, message_id: Buffer.alloc(0), body: leaves[0]?.body ?? Buffer.alloc(0) },
 ]
 
-const start = sha256(lengthPrefixed(['static log 1', channelId]))
+const LOG = 'static log 1'
+const start = sha256(lengthPrefixed([LOG, channelId]))
 let hash = start
 const chained = steps.map((step, at) => {
-  const fields = ['static log 1', hash, step.kind, step.sender, step.message_id, sha256(step.body)]
+  const fields = [LOG, hash, step.kind, step.sender, step.message_id, sha256(step.body)]
   hash = sha256(lengthPrefixed(fields))
   return { index: at + 1, ...step, hash }
 })
-const chain = { channel_id: channelId, start, entries: chained }
+const chain = { context: LOG, channel_id: channelId, start, entries: chained }
 
 const rosters = [
   { about: 'the owner alone', agent_ids: [owner.agentId] },
   { about: 'three members', agent_ids: [owner.agentId, guest.agentId, run(3, 32)] },
 ].map(({ about, agent_ids }) => {
   const inputs = { channel_id: channelId, slot: 12, index: 300, hash: start, agent_ids }
-  const bytes = signedBytes('static-relay/1 roster', [channelId, inputs.slot, inputs.index, start, agent_ids])
-  return { about, ...inputs, ...signed(owner, bytes) }
+  const fields = [channelId, inputs.slot, inputs.index, start, agent_ids]
+  return { about, ...inputs, ...signed(owner, 'static-relay/1 roster', fields) }
 })
 
 // ---- Receipts (3.11) ----
@@ -219,15 +224,139 @@ const receipts = [
   { about: 'after a gap, with a message put aside', mode: 'settled', since: 250, index: 300, aside: 280, settled: 300 },
 ].map(({ about, mode, since, index, aside, settled }) => {
   const fields = [channelId, mode, since, index, start, aside, settled]
-  const result = signed(guest, signedBytes('static-relay/1 receipt', fields))
-  const numbers = [since, index, aside, settled].map((value) => {
-    const bytes = Buffer.alloc(8)
-    bytes.writeBigUInt64BE(BigInt(value))
-    return bytes
-  })
-  const [first = Buffer.alloc(0), second = Buffer.alloc(0), ...rest] = numbers
-  const receipt = Buffer.concat([Buffer.of(MODES.indexOf(mode)), first, second, start, ...rest, result.signature])
+  const result = signed(guest, 'static-relay/1 receipt', fields)
+  const head = [Buffer.of(MODES.indexOf(mode)), number8(since), number8(index), start]
+  const receipt = Buffer.concat([...head, number8(aside), number8(settled), result.signature])
   return { about, channel_id: channelId, mode, since, index, hash: start, aside, settled, ...result, receipt }
+})
+
+// ---- Invites (6) ----
+
+const secret = run(0xe0, 32)
+const name = 'acme/support/tier-1'
+const relay = 'relay.example'
+const expiresAt = 1_893_456_000_000
+const INVITE = 'static invite 1 '
+const derive = (key: Uint8Array, label: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', key, Buffer.alloc(0), `${INVITE}${label}`, length))
+const membersKey = derive(secret, 'members', 32)
+const keys = {
+  invite_id: derive(secret, 'id', 16),
+  admission: derive(secret, 'admission', 32),
+  members: membersKey,
+  join: derive(membersKey, 'join', 32),
+  welcome: derive(membersKey, 'welcome', 32),
+  box: derive(membersKey, 'box', 32),
+}
+const token = Buffer.concat([
+  Buffer.of(1, 1),
+  number8(expiresAt),
+  secret,
+  owner.agentId,
+  channelId,
+  Buffer.of(name.length),
+  Buffer.from(name),
+  Buffer.of(relay.length),
+  Buffer.from(relay),
+])
+const joinNonce = run(0x70, 16)
+const keyPackage = run(0x90, 40)
+const JOIN = 'static join 1'
+const joinBytes = signedBytes(JOIN, [channelId, name, keys.invite_id, owner.agentId, joinNonce, keyPackage])
+const joinMac = hmac(keys.join, joinBytes)
+const boxNonce = run(0xb0, 12)
+const cipher = createCipheriv('aes-256-gcm', keys.box, boxNonce).setAAD(keys.invite_id)
+const sealed = [cipher.update(Buffer.concat([joinNonce, joinMac, keyPackage])), cipher.final()]
+const box = Buffer.concat([boxNonce, ...sealed, cipher.getAuthTag()])
+const sessionNonce = run(0x80, 32)
+const proofBytes = lengthPrefixed([JOIN, sessionNonce, keys.invite_id, guest.agentId, sha256(box)])
+const welcome = run(0xd0, 60)
+const authenticator = run(0x33, 32)
+const WELCOME = 'static welcome 1'
+const welcomeBytes = signedBytes(WELCOME, [keys.invite_id, sha256(keyPackage), welcome, authenticator])
+
+const invite = {
+  token: {
+    admit: 'members',
+    expires_at_ms: expiresAt,
+    secret,
+    owner: owner.agentId,
+    channel_id: channelId,
+    name,
+    relay,
+    bytes: token,
+    text: `st_inv_${token.toString('base64url')}`,
+  },
+  context: INVITE,
+  keys,
+  join: {
+    context: JOIN,
+    nonce: joinNonce,
+    key_package: keyPackage,
+    bytes: joinBytes,
+    mac: joinMac,
+    box_nonce: boxNonce,
+    box,
+  },
+  admission: {
+    context: JOIN,
+    session_nonce: sessionNonce,
+    agent_id: guest.agentId,
+    bytes: proofBytes,
+    proof: hmac(keys.admission, proofBytes),
+  },
+  welcome: {
+    context: WELCOME,
+    welcome,
+    epoch_authenticator: authenticator,
+    bytes: welcomeBytes,
+    mac: hmac(keys.welcome, welcomeBytes),
+  },
+}
+
+// ---- Lists of invites and claims (6.5) ----
+
+const lists = [
+  { about: 'one invite, of which a use is counted', number: 1, slot: 12, uses: [5], counts: [1] },
+  { about: 'none: all are revoked', number: 2, slot: 13, uses: [], counts: [] },
+  {
+    about: 'two, and the count of the second is not known',
+    number: 3,
+    slot: 13,
+    uses: [1, 250],
+    counts: [0, undefined],
+  },
+].map(({ about, number, slot, uses, counts }) => {
+  const listed = uses.map((each, at) => ({
+    invite_id: at === 0 ? keys.invite_id : run(at, 16),
+    members_key: at === 0 ? keys.members : run(0x20 + at, 32),
+    expires_at_ms: expiresAt + at,
+    uses: each,
+  }))
+  const items = listed.map((each) => [each.invite_id, each.members_key, each.expires_at_ms, each.uses])
+  const result = signed(owner, 'static invites 1', [channelId, slot, number, items])
+  const place = { channel_id: channelId, number, slot, invites: listed }
+  // A commit has come since the owner signed it.
+  const countsSlot = slot + 1
+  const payload = Buffer.concat([
+    number8(countsSlot),
+    number8(number),
+    number8(slot),
+    Buffer.of(listed.length),
+    ...listed.flatMap((each) => [each.invite_id, each.members_key, number8(each.expires_at_ms), number4(each.uses)]),
+    result.signature,
+    ...counts.map((count) => number4(count ?? 0xffff_ffff)),
+  ])
+  const shown = counts.map((count) => count ?? null)
+  return { about, ...place, ...result, counts_slot: countsSlot, counts: shown, payload }
+})
+
+const claims = [
+  { about: 'one agent', agents: [guest.agentId] },
+  { about: 'two', agents: [guest.agentId, run(3, 32)] },
+].map(({ about, agents }) => {
+  const claimed = agents.map((agent_id) => ({ invite_id: keys.invite_id, agent_id }))
+  return { about, claims: claimed, payload: Buffer.concat(claimed.flatMap((each) => [each.invite_id, each.agent_id])) }
 })
 
 // ---- Frames (5.1) ----
@@ -297,6 +426,8 @@ const frames = [
     counter: 14,
     payload: Buffer.concat([number4(3), Buffer.from('one'), number4(0), number4(5), Buffer.from('three')]),
   },
+  { about: "the owner's list of invites", kind: 'invites', counter: 15, payload: lists[0]?.payload ?? Buffer.alloc(0) },
+  { about: 'a claim', kind: 'claim', counter: 16, payload: claims[0]?.payload ?? Buffer.alloc(0) },
 ].map((frame) => {
   const message_id = run(frame.counter, 16)
   // The number of a payload has room there.
@@ -315,76 +446,6 @@ const frames = [
   return { ...frame, ...place, bytes }
 })
 
-// ---- Invites (6) ----
-
-const secret = run(0xe0, 32)
-const name = 'acme/support/tier-1'
-const relay = 'relay.example'
-const expiresAt = 1_893_456_000_000
-const derive = (key: Uint8Array, label: string, length: number): Buffer =>
-  Buffer.from(hkdfSync('sha256', key, Buffer.alloc(0), `static invite 1 ${label}`, length))
-const membersKey = derive(secret, 'members', 32)
-const keys = {
-  invite_id: derive(secret, 'id', 16),
-  admission: derive(secret, 'admission', 32),
-  members: membersKey,
-  join: derive(membersKey, 'join', 32),
-  welcome: derive(membersKey, 'welcome', 32),
-  box: derive(membersKey, 'box', 32),
-}
-const token = Buffer.concat([
-  Buffer.of(1, 1),
-  number8(expiresAt),
-  secret,
-  owner.agentId,
-  channelId,
-  Buffer.of(name.length),
-  Buffer.from(name),
-  Buffer.of(relay.length),
-  Buffer.from(relay),
-])
-const joinNonce = run(0x70, 16)
-const keyPackage = run(0x90, 40)
-const joinBytes = signedBytes('static join 1', [channelId, name, keys.invite_id, owner.agentId, joinNonce, keyPackage])
-const joinMac = hmac(keys.join, joinBytes)
-const boxNonce = run(0xb0, 12)
-const cipher = createCipheriv('aes-256-gcm', keys.box, boxNonce).setAAD(keys.invite_id)
-const sealed = [cipher.update(Buffer.concat([joinNonce, joinMac, keyPackage])), cipher.final()]
-const box = Buffer.concat([boxNonce, ...sealed, cipher.getAuthTag()])
-const sessionNonce = run(0x80, 32)
-const proofBytes = lengthPrefixed(['static join 1', sessionNonce, keys.invite_id, guest.agentId, sha256(box)])
-const welcome = run(0xd0, 60)
-const authenticator = run(0x33, 32)
-const welcomeBytes = signedBytes('static welcome 1', [keys.invite_id, sha256(keyPackage), welcome, authenticator])
-
-const invite = {
-  token: {
-    admit: 'members',
-    expires_at_ms: expiresAt,
-    secret,
-    owner: owner.agentId,
-    channel_id: channelId,
-    name,
-    relay,
-    bytes: token,
-    text: `st_inv_${token.toString('base64url')}`,
-  },
-  keys,
-  join: { nonce: joinNonce, key_package: keyPackage, bytes: joinBytes, mac: joinMac, box_nonce: boxNonce, box },
-  admission: {
-    session_nonce: sessionNonce,
-    agent_id: guest.agentId,
-    bytes: proofBytes,
-    proof: hmac(keys.admission, proofBytes),
-  },
-  welcome: {
-    welcome,
-    epoch_authenticator: authenticator,
-    bytes: welcomeBytes,
-    mac: hmac(keys.welcome, welcomeBytes),
-  },
-}
-
 // ---- Invite links (6.4) ----
 
 const number2 = (value: number): Buffer => Buffer.of(value >> 8, value & 0xff)
@@ -399,6 +460,7 @@ const authority = Buffer.from(
 )
 const relayId = run(0xa0, 32)
 
+const LINK = 'static link 1'
 const links = [
   {
     about: 'QUIC at a name, with a CA',
@@ -436,9 +498,9 @@ const links = [
     number2(token.length),
     token,
   ])
-  const checksum = sha256(Buffer.concat([Buffer.from('static link 1'), body])).subarray(0, 4)
+  const checksum = sha256(Buffer.concat([Buffer.from(LINK), body])).subarray(0, 4)
   const bytes = Buffer.concat([body, checksum])
-  return { ...link, relay_id: relayId, token, bytes, text: `static://${bytes.toString('base64url')}` }
+  return { ...link, context: LINK, relay_id: relayId, token, bytes, text: `static://${bytes.toString('base64url')}` }
 })
 
 // ---- Verification words (5.3) ----
@@ -449,16 +511,17 @@ const WORDS = [
   'wool produce lens mosquito symbol brisk thank river myth valid airport ceiling',
 ]
 
+const VERIFY = 'static verify 1'
 const verify = [
   { epoch_authenticator: authenticator, index: 300, hash: start },
   { epoch_authenticator: run(0, 32), index: 0, hash: run(0x77, 32) },
 ].map((inputs, at) => {
   const place = [inputs.epoch_authenticator, number8(inputs.index), inputs.hash]
-  const entropy = sha256(Buffer.concat([Buffer.from('static verify 1'), ...place])).subarray(0, 16)
+  const entropy = sha256(Buffer.concat([Buffer.from(VERIFY), ...place])).subarray(0, 16)
   // The 128 bits and the first 4 of their hash, in groups of 11.
   const bits = (BigInt(`0x${entropy.toString('hex')}`) << 4n) | BigInt((sha256(entropy)[0] ?? 0) >> 4)
   const numbers = Array.from({ length: 12 }, (_, group) => Number((bits >> BigInt(11 * (11 - group))) & 2047n))
-  return { ...inputs, entropy, numbers, words: WORDS[at] }
+  return { context: VERIFY, ...inputs, entropy, numbers, words: WORDS[at] }
 })
 
 /** The files as they should be, by name. */
@@ -471,6 +534,8 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['receipt.json', text(receipts)],
   ['frame.json', text(frames)],
   ['invite.json', text(invite)],
+  ['invite-list.json', text(lists)],
+  ['claim.json', text(claims)],
   ['link.json', text(links)],
   ['verify.json', text(verify)],
 ])

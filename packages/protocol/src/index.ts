@@ -66,7 +66,7 @@ export {
   SIGNUP_MODES,
   type SignupMode,
 } from './http.ts'
-export { type JoinClaim, joinProofBytes } from './signed/invite.ts'
+export { inviteListBytes, type InviteListClaim, type JoinClaim, joinProofBytes } from './signed/invite.ts'
 export {
   AGENT_ID_BYTES,
   CHANNEL_ID_BYTES,

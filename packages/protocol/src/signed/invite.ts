@@ -1,5 +1,8 @@
-/** Proof that a joiner holds an invite token (SPEC.md, "Invites"). The relay checks it and never sees the token. */
-import { lengthPrefixed } from './layout.ts'
+/**
+ * What is proved and signed about invites (SPEC.md, "Invites"): that a joiner holds a token, which the relay checks and never
+ * sees, and which invites members may use, which the relay never sees either.
+ */
+import { lengthPrefixed, signedBytes } from './layout.ts'
 
 /** The fields of a joiner's proof. */
 export interface JoinClaim {
@@ -14,4 +17,25 @@ export interface JoinClaim {
 /** The input of the proof of a join request, HMAC(Kadm, …). */
 export function joinProofBytes(claim: JoinClaim): Uint8Array<ArrayBuffer> {
   return lengthPrefixed(['static join 1', claim.sessionNonce, claim.inviteId, claim.agentId, claim.boxHash])
+}
+
+/** The invites that members may use, as the owner signs them. */
+export interface InviteListClaim {
+  readonly channelId: Uint8Array
+  /** The head when it was signed. */
+  readonly slot: bigint
+  readonly number: bigint
+  readonly invites: readonly {
+    readonly inviteId: Uint8Array
+    /** Kmem. */
+    readonly membersKey: Uint8Array
+    readonly expiresAtMs: bigint
+    readonly uses: bigint
+  }[]
+}
+
+/** The bytes that the owner signs. */
+export function inviteListBytes({ channelId, slot, number, invites }: InviteListClaim): Uint8Array<ArrayBuffer> {
+  const items = invites.map((invite) => [invite.inviteId, invite.membersKey, invite.expiresAtMs, invite.uses])
+  return signedBytes('static invites 1', [channelId, slot, number, items])
 }

@@ -12,6 +12,7 @@ import {
   decodeReceipt,
   encodeReceipt,
   fromHex,
+  inviteListBytes,
   joinProofBytes,
   leaveBody,
   leaveBytes,
@@ -198,6 +199,30 @@ test('vectors: receipts, signed and as they travel', () => {
     const receipt = { ...claim, signature: fromHex(vector.signature) }
     assert.equal(toHex(encodeReceipt(receipt)), vector.receipt)
     assert.deepEqual(decodeReceipt(fromHex(vector.receipt)), receipt)
+  }
+})
+
+test('vectors: the list of invites that the owner signs', () => {
+  interface List extends Signed {
+    readonly channel_id: string
+    readonly slot: number
+    readonly number: number
+    readonly invites: readonly {
+      readonly invite_id: string
+      readonly members_key: string
+      readonly expires_at_ms: number
+      readonly uses: number
+    }[]
+  }
+  for (const list of read('invite-list.json') as List[]) {
+    const invites = list.invites.map((invite) => ({
+      inviteId: fromHex(invite.invite_id),
+      membersKey: fromHex(invite.members_key),
+      expiresAtMs: BigInt(invite.expires_at_ms),
+      uses: BigInt(invite.uses),
+    }))
+    const place = { channelId: fromHex(list.channel_id), slot: BigInt(list.slot), number: BigInt(list.number) }
+    check(list, inviteListBytes({ ...place, invites }))
   }
 })
 

@@ -115,7 +115,7 @@ function choose(
     if (isSettled(context, membership, each) || admissions.claims.isHeldBack(agent)) continue
     const listed = admissions.invite(invite)
     const left = usesLeft(admissions, invite)
-    // A newcomer that has not been told how many have joined admits no one.
+    // A newcomer that has not been told how many have joined admits no one, nor does anyone right after a removal.
     if (listed && left === undefined) continue
     if (!listed || left === undefined) failed(each, StaticError.of('invite_revoked'))
     else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
@@ -145,10 +145,10 @@ function isSettled(
   return membership.owner !== agentId || !isNew || membership.history.sender(agent) !== undefined
 }
 
-/** How many may still join with an invite; undefined if it is not in the list, or the count is not known. */
+/** How many may still join with an invite; undefined if it is not in the list, or this agent cannot say. */
 function usesLeft(admissions: Membership['admissions'], invite: string): number | undefined {
   const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
-  return listed && count !== undefined ? listed.maxUses - count : undefined
+  return listed && count !== undefined && !admissions.isStopped ? listed.maxUses - count : undefined
 }
 
 function countOf(candidates: readonly MembersCandidate[], invite: string): number {

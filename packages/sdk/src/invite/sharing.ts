@@ -35,8 +35,8 @@ export class SharedInvites {
     const { admissions, owner, failure, state } = membership
     if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
     const invites = this.open(membership).map(listed)
-    const isSame = same(encodeList({ number: 0, invites }), encodeList({ number: 0, invites: admissions.invites }))
-    if (isSame) return
+    const bytesOf = (some: readonly ListedInvite[]): Uint8Array => encodeList({ number: 0, slot: 0, invites: some })
+    if (same(bytesOf(invites), bytesOf(admissions.invites))) return
     await admissions.publish(invites)
     // A list that is lost would make this agent turn away those who have the token.
     await this.#agent.context.journal.written()

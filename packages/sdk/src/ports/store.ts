@@ -115,6 +115,8 @@ export interface ChannelRecord {
   readonly offeredAt: Time
   /** Whether the owner has sent something since this agent joined: only then is this the owner's group for certain. */
   readonly confirmed: boolean
+  /** The number of commits up to the last one by which the owner removed a member that had not left; 0 if there was none. */
+  readonly removalSlot: number
 }
 
 /** The group of an epoch, written once per commit. Its ratchet rows change with every message. */

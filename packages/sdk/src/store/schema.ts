@@ -9,7 +9,7 @@ import type { Database } from './sqlite.ts'
 import { columnName, type TableDeclaration } from './rows/table.ts'
 import { TABLES } from './tables/all.ts'
 
-const VERSION = 7
+const VERSION = 8
 
 /** Tables that hold no records of the agent. */
 const OTHER_TABLES = `

@@ -139,8 +139,9 @@ test('a list that is older, of another channel or not signed by the owner is not
     'an older one': encodeListFrame(old, 0, [0, 0]),
     'of another channel': encodeListFrame(listOf(elsewhere.owner), 0, [0]),
     'a higher number': encodeListFrame(changed(7), 0, [0]),
-    'more uses': encodeListFrame(changed(7).with(9 + 59, 99), 0, [0]),
-    'of the same number': encodeListFrame(changed(9 + 59), 0, [0]),
+    'another slot': encodeListFrame(changed(7).with(15, 99), 0, [0]),
+    'more uses': encodeListFrame(changed(7).with(17 + 59, 99), 0, [0]),
+    'of the same number': encodeListFrame(changed(17 + 59), 0, [0]),
     // A lie about the count changes nothing for who knows it.
     'another count': encodeListFrame(current, 9, [2]),
     'too short': encodeListFrame(current.subarray(1), 0, [0]),

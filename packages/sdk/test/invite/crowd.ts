@@ -132,7 +132,7 @@ export class Crowd {
 /** The owner's records of invites, as they are on disk. The relay accepts what they ask. */
 export function shared(owner: Player): { readonly issued: IssuedInvites; readonly sharing: SharedInvites } {
   const { membership } = owner
-  const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve() }
+  const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve({ type: 'answered' }) }
   const { invites, joiners } = owner.store.load()
   const stored = { invites, joiners }
   const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }

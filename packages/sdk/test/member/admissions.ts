@@ -24,12 +24,13 @@ const FLOOD = 40
 function listOf({ attacker, owner, invite }: Scene, signs: boolean): Uint8Array {
   const own: ListedInvite = { ...invite.listed, maxUses: 250, ...attacker.pick([{}, { members: attacker.noise(32) }]) }
   const invites = attacker.pick([[], [own], Array.from({ length: attacker.pick([16, 17]) }, () => own)])
-  const body = encodeList({ number: attacker.pick([2, 1000, 2 ** 52]), invites })
+  const slot = attacker.pick([0, attacker.stage.position.slot, 2 ** 52])
+  const list = { number: attacker.pick([2, 1000, 2 ** 52]), slot, invites }
   const known = owner.store.load().channels[0]?.inviteList?.list ?? new Uint8Array()
   const signature = signs
-    ? ed25519.signer(attacker.mls.key)(listBytes(attacker.stage.channelId, body))
+    ? ed25519.signer(attacker.mls.key)(listBytes(attacker.stage.channelId, list))
     : attacker.pick([attacker.noise(64), known.slice(-64)])
-  return Buffer.concat([body, signature])
+  return Buffer.concat([encodeList(list), signature])
 }
 
 /** Says a claim for all of these, and adds them. */
@@ -70,7 +71,7 @@ export const ADMISSIONS: readonly Attack[] = [
       if (victim === owner) return undefined
       for (let round = 0; round < 4; round++) {
         const signed = listOf(scene, attacker.below(2) === 0)
-        const counts = Array.from({ length: signed[8] ?? 0 }, () => attacker.pick([0, 1, undefined]))
+        const counts = Array.from({ length: signed[16] ?? 0 }, () => attacker.pick([0, 1, undefined]))
         attacker.say(frameOf(attacker, 'invites', encodeListFrame(signed, scene.stage.position.slot, counts)))
       }
       return {}

@@ -77,6 +77,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     offeredBy: undefined,
     offeredAt: 0,
     confirmed: true,
+    removalSlot: 2,
     ...fields,
   }
 }

@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChannelName, fromHex, toHex } from '@static/protocol'
+import { decodeClaims, encodeClaims } from '../../src/core/channel/admissions/claim.ts'
+import {
+  decodeList,
+  decodeListFrame,
+  encodeList,
+  encodeListFrame,
+  listBytes,
+} from '../../src/core/channel/admissions/invite-list.ts'
 import { openRequest } from '../../src/invite/join-request.ts'
 import { admissionProof, inviteKeys, joinTag, welcomeTag } from '../../src/invite/keys.ts'
 import { decodeToken, encodeToken } from '../../src/invite/token.ts'
@@ -68,4 +76,55 @@ test('vectors: the MAC of a Welcome', () => {
     fromHex(welcome.epoch_authenticator),
   )
   assert.equal(toHex(tag), welcome.mac)
+})
+
+test('vectors: lists of invites, signed and in frames', () => {
+  interface List {
+    readonly about: string
+    readonly channel_id: string
+    readonly number: number
+    readonly slot: number
+    readonly invites: readonly (Record<'invite_id' | 'members_key', string> &
+      Record<'expires_at_ms' | 'uses', number>)[]
+    readonly bytes: string
+    readonly signature: string
+    readonly counts_slot: number
+    readonly counts: readonly (number | null)[]
+    readonly payload: string
+  }
+  for (const vector of readVectors('invite-list.json') as List[]) {
+    const { about, number, slot } = vector
+    const invites = vector.invites.map(({ invite_id, members_key, expires_at_ms, uses }) => ({
+      id: invite_id,
+      members: fromHex(members_key),
+      expiresAt: expires_at_ms,
+      maxUses: uses,
+    }))
+    const list = { number, slot, invites }
+    assert.equal(toHex(listBytes(fromHex(vector.channel_id), list)), vector.bytes, about)
+    const signed = Buffer.concat([encodeList(list), fromHex(vector.signature)])
+    const counts = vector.counts.map((count) => count ?? undefined)
+    assert.equal(toHex(encodeListFrame(signed, vector.counts_slot, counts)), vector.payload, about)
+    const frame = decodeListFrame(fromHex(vector.payload)) ?? assert.fail(about)
+    assert.deepEqual(
+      frame.counts,
+      counts.map((count) => (count === undefined ? undefined : { slot: vector.counts_slot, count })),
+    )
+    const { signature, ...decoded } = decodeList(frame.signed) ?? assert.fail(about)
+    assert.deepEqual(decoded, list, about)
+    assert.equal(toHex(signature), vector.signature, about)
+  }
+})
+
+test('vectors: claims', () => {
+  interface Vector {
+    readonly about: string
+    readonly claims: readonly Record<'invite_id' | 'agent_id', string>[]
+    readonly payload: string
+  }
+  for (const vector of readVectors('claim.json') as Vector[]) {
+    const claims = vector.claims.map(({ invite_id, agent_id }) => ({ invite: invite_id, agent: agent_id }))
+    assert.equal(toHex(encodeClaims(claims)), vector.payload, vector.about)
+    assert.deepEqual(decodeClaims(fromHex(vector.payload)), claims, vector.about)
+  }
 })

@@ -161,6 +161,7 @@ export function newChannel(
       servedUpTo: 0,
       offeredAt: 0,
       confirmed: false,
+      removalSlot: 0,
       ...offer,
     },
     welcome: undefined,

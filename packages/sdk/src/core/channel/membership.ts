@@ -82,9 +82,9 @@ export class Membership implements ChannelView {
     const host = partsHostOf(this, this.#turn, this.#writer, {
       take: (entry) => this.#follower.take(entry),
       break: (error) => this.#break(error),
-      adopt: (epoch, by, added, removed) => {
+      adopt: (epoch, by, added, removed, left) => {
         this.#adopt(epoch, by)
-        this.#changed(by, added, removed)
+        this.#changed(by, added, removed, left)
       },
       committed: (own) => this.#committed(own),
       forked,
@@ -104,8 +104,12 @@ export class Membership implements ChannelView {
       // Nobody waits for a claim that the relay has deferred.
       this.admissions.end(error)
     }
-    // Who has left during a fork could not be removed.
-    this.#forks = new Forks(context, this, standing, { stop, over: () => this.roster.resume() })
+    const over = (): void => {
+      // What a fork has put off: the removal of those that have left, and a list of invites.
+      this.roster.resume()
+      this.admissions.resume()
+    }
+    this.#forks = new Forks(context, this, standing, { stop, over })
     const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
     const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
     this.requests = new ReceivedRequests(context, this, requestsHost, this.sender, stored)
@@ -312,7 +316,7 @@ export class Membership implements ChannelView {
 
   #committed({ next, purpose, request, job, welcomes }: Pending): void {
     const context = this.#context
-    const { adds = [], removes = [] } = request.declaration ?? {}
+    const { adds = [], removes = [], leaveNotices = [] } = request.declaration ?? {}
     const { state, rekeyDue } = this.#standing.record
     this.#adopt(next, context.agentId)
     this.sender.sentSinceRekey = 0
@@ -323,21 +327,22 @@ export class Membership implements ChannelView {
       rekeyDue: purpose.rekeyDue || (rekeyDue && !purpose.rekeys),
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
-    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex))
+    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex), leaveNotices.length)
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.
     this.upkeep.retry()
     job?.done({ welcomes })
   }
 
-  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
+  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void {
     for (const agent of [...removed, ...added]) this.#history.forget(agent)
-    this.#forks.removed(removed)
     this.receipts.change(added, removed)
     this.roster.change(by, added, removed)
-    this.admissions.change(by, added, removed)
+    this.admissions.change(by, added, removed, left)
     this.requests.removed(removed)
     this.asks.removed(removed)
+    // Last, because it sends what is due by then.
+    this.#forks.removed(removed)
   }
 
   /** Ends a channel that cannot continue. Received messages can still be read, and the agent can leave. */
@@ -392,8 +397,9 @@ export class Membership implements ChannelView {
       servedUpTo: this.requests.inbox.boundAt(position.index),
     }
     const standing = { ...this.#standing.record, confirmed: this.isConfirmed }
+    const { removalSlot } = this.admissions
     const { id, name, owner } = this
     const epoch = this.#group?.place ?? NO_EPOCH
-    return { id, name, owner, ...standing, position, epoch, counter, ownHash, sentSinceRekey, ...given }
+    return { id, name, owner, ...standing, position, epoch, counter, ownHash, sentSinceRekey, ...given, removalSlot }
   }
 }

@@ -70,6 +70,7 @@ export const CHANNEL: Table<ChannelRow> = {
     offeredBy: OPTIONAL_TEXT,
     offeredAt: INTEGER,
     confirmed: FLAG,
+    removalSlot: INTEGER,
   },
   key: ['id'],
 }

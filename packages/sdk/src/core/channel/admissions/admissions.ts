@@ -7,7 +7,7 @@
 import { StaticError } from '@static/protocol'
 import { same } from '../../../bytes.ts'
 import { ed25519, KeyedMutex } from '../../../mls/index.ts'
-import type { AgentId, Change, StoredChannel, UseRecord } from '../../../ports.ts'
+import type { AgentId, Change, ChannelRecord, StoredChannel, UseRecord } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
 import type { Sender } from '../messages/sender.ts'
@@ -33,6 +33,11 @@ const MOST_BEFORE_LIST = 256
 /** The agents that have left and are remembered, the last ones. What they had asked for before is soon forgotten, too. */
 const MOST_LEFT = 256
 
+/** What is on disk. */
+interface StoredAdmissions extends Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'> {
+  readonly record: Pick<ChannelRecord, 'removalSlot'>
+}
+
 /** The list in force. */
 interface CurrentList extends InviteList {
   /** As the owner signed it. */
@@ -55,7 +60,10 @@ export class Admissions {
   readonly #left = new Map<AgentId, Uint8Array>()
   readonly #turns = new KeyedMutex()
   #list: CurrentList | undefined
+  #removalSlot: number
   #sending: Promise<void> | undefined
+  /** Whether to try again to send what is due. */
+  #isAsked = false
   #changes: Change[] = []
 
   /** Calls `touch` when there is something to write. */
@@ -64,7 +72,7 @@ export class Admissions {
     channel: ChannelView,
     sender: Pick<Sender, 'send' | 'isPending'>,
     touch: () => void,
-    { inviteList, uses, claims }: Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'>,
+    { record, inviteList, uses, claims }: StoredAdmissions,
   ) {
     this.#context = context
     this.#channel = channel
@@ -80,12 +88,12 @@ export class Admissions {
       claims,
     )
     this.#uses = new Map(uses.map((use) => [keyOf(use), use]))
+    this.#removalSlot = record.removalSlot
     const list = inviteList && decodeList(inviteList.list)
     if (inviteList && !list) throw StaticError.of('store_corrupt', 'The list of invites of a channel is malformed.')
     if (!inviteList || !list) return
-    const { number, invites } = list
     const counts = decodeCounts(inviteList.counts)
-    this.#list = { number, invites, signed: inviteList.list, counts, due: inviteList.due }
+    this.#list = { ...list, signed: inviteList.list, counts, due: inviteList.due }
   }
 
   /**
@@ -103,6 +111,19 @@ export class Admissions {
 
   invite(id: string): ListedInvite | undefined {
     return this.invites.find((invite) => invite.id === id)
+  }
+
+  /** The number of commits up to the last one by which the owner removed a member that had not left; 0 if there was none. */
+  get removalSlot(): number {
+    return this.#removalSlot
+  }
+
+  /**
+   * Whether the owner has removed a member since it signed the list. The member knows the invites, and the relay may
+   * withhold the list that revokes them, so no one is admitted until another list has come.
+   */
+  get isStopped(): boolean {
+    return this.#list !== undefined && this.#list.slot < this.#removalSlot
   }
 
   /** How many agents have joined with an invite of the list; undefined if a newcomer has not been told. */
@@ -161,16 +182,20 @@ export class Admissions {
 
   /** As the owner: replaces the list and sends it to the group. Resolves once it is sent, or cannot be for now. */
   async publish(invites: readonly ListedInvite[]): Promise<void> {
-    const { slot } = this.#channel.history.position
-    const body = encodeList({ number: (this.#list?.number ?? 0) + 1, invites })
-    const signature = this.#context.sign(listBytes(this.#channel.channelId, body))
-    const signed = new Uint8Array(Buffer.concat([body, signature]))
-    const counts = invites.map(({ id }) => this.#counted(id) ?? { slot, count: 0 })
-    this.#put({ number: (this.#list?.number ?? 0) + 1, invites, signed, counts, due: true })
+    this.#issue(invites)
     await this.#send()
   }
 
-  /** The relay delivers from now on: sends what is due. */
+  #issue(invites: readonly ListedInvite[]): void {
+    const { slot } = this.#channel.history.position
+    const list = { number: (this.#list?.number ?? 0) + 1, slot, invites }
+    const signature = this.#context.sign(listBytes(this.#channel.channelId, list))
+    const signed = new Uint8Array(Buffer.concat([encodeList(list), signature]))
+    const counts = invites.map(({ id }) => this.#counted(id) ?? { slot, count: 0 })
+    this.#put({ ...list, signed, counts, due: true })
+  }
+
+  /** The relay delivers from now on, or a fork is over: sends what is due. */
   resume(): void {
     void this.#send()
   }
@@ -203,7 +228,7 @@ export class Admissions {
     if (!frame || !list || !key || (before && list.number < before.number)) return
     const isKnown = before !== undefined && same(before.signed, frame.signed)
     if (before?.number === list.number && !isKnown) return
-    if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list.body), list.signature)) return
+    if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list), list.signature)) return
     const counts = list.invites.map((invite, n) => {
       // Another commit came before the frame, so a newcomer may not know all uses since: it is sent again.
       const told = frame.counts[n]?.slot === history.position.slot ? frame.counts[n] : undefined
@@ -211,8 +236,7 @@ export class Admissions {
       return from === owner ? (told ?? known) : (known ?? told)
     })
     if (isKnown && same(encodeCounts(counts), encodeCounts(before.counts))) return
-    const { number, invites } = list
-    this.#put({ number, invites, signed: frame.signed, counts, due: before?.due === true && isKnown })
+    this.#put({ ...list, signed: frame.signed, counts, due: before?.due === true && isKnown })
     this.#context.invites?.listed(id)
   }
 
@@ -228,15 +252,25 @@ export class Admissions {
     this.#forget()
   }
 
-  /** Sends the list to the group, and again if it changes meanwhile. If that fails, the next session does. */
+  /** Sends the list to the group, and again if it changes meanwhile. If that fails, the end of a fork or the next session does. */
   async #send(): Promise<void> {
-    this.#sending ??= this.#sendAll().finally(() => (this.#sending = undefined))
+    this.#isAsked = true
+    this.#sending ??= this.#sendAll()
     await this.#sending
   }
 
   async #sendAll(): Promise<void> {
+    while (this.#isAsked) {
+      this.#isAsked = false
+      await this.#sendDue()
+    }
+    this.#sending = undefined
+  }
+
+  async #sendDue(): Promise<void> {
     const { history } = this.#channel
-    for (let list = this.#list; list?.due; list = this.#list) {
+    // No one is told of invites by which this agent admits no one.
+    for (let list = this.#list; list?.due && !this.isStopped; list = this.#list) {
       const counts = list.invites.map(({ id }) => this.count(id))
       const { slot } = history.position
       // A group of one learns it when someone is added.
@@ -253,8 +287,8 @@ export class Admissions {
 
   // ---- Uses ----
 
-  /** A commit of a member is adopted. What changes is written together with it. */
-  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
+  /** A commit of a member is adopted; so many of the removed had left. What changes is written together with it. */
+  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void {
     const own = by === this.#context.agentId
     const { group, history } = this.#channel
     const { slot } = history.position
@@ -280,11 +314,19 @@ export class Admissions {
     }
     this.claims.clear(added, (agent) => group?.members.has(agent) === true)
     this.#forget()
-    // For those who were added. It is sent by who added them, so it comes once.
-    if (own && added.length > 0 && this.#list && this.invites.length > 0) {
-      this.#put({ ...this.#list, due: true })
-      void this.#send()
-    }
+    const isRemoval = by === this.#channel.owner && removed.length > left
+    if (isRemoval) this.#removalSlot = slot
+    if (own) this.#repeat(added.length > 0, isRemoval)
+  }
+
+  /** This agent has committed. After a removal, others need a list from after it; those who were added need any. */
+  #repeat(hasAdded: boolean, isRemoval: boolean): void {
+    const list = this.#list
+    if (!list || (list.invites.length === 0 && !list.due)) return
+    if (isRemoval) this.#issue(list.invites)
+    // It is sent by who added them, so it comes once.
+    else if (hasAdded) this.#put({ ...list, due: true })
+    void this.#send()
   }
 
   /** As the owner: agents were added after messages were lost, by any of the invites. Too many are never admitted. */

@@ -2,10 +2,10 @@
  * The owner's list of the invites that members may use (SPEC.md, 6.5), as it travels in a frame and stays on disk. The
  * owner signs it, so that any member can repeat it to a newcomer. Whoever has it can admit, but cannot ask to join.
  *
- *     list: number(8), invites(1), for each: id(16), Kmem(32), expiry(8), uses(4); the owner's signature(64)
- *     frame: slot(8), list, for each invite how many had joined with it at that slot(4)
+ *     list: number(8), slot(8), invites(1), for each: id(16), Kmem(32), expiry(8), uses(4); the owner's signature(64)
+ *     frame: slot of the counts(8), list, for each invite how many had joined with it at that slot(4)
  */
-import { SIGNATURE_BYTES, signedBytes, toHex } from '@static/protocol'
+import { fromHex, inviteListBytes, SIGNATURE_BYTES, toHex } from '@static/protocol'
 import type { Time } from '../../../ports.ts'
 
 /** At most so many are open: then the frame fits into the smallest message, as control messages must. */
@@ -24,6 +24,8 @@ export interface ListedInvite {
 /** What the owner signs. Of two lists, the one with the higher number counts. */
 export interface InviteList {
   readonly number: number
+  /** The number of commits when it was signed. A list from before a removal by the owner admits no one. */
+  readonly slot: number
   readonly invites: readonly ListedInvite[]
 }
 
@@ -35,7 +37,8 @@ export interface UseCount {
 
 const ID_BYTES = 16
 const KEY_BYTES = 32
-const HEAD_BYTES = 9
+const COUNT_AT = 16
+const HEAD_BYTES: number = COUNT_AT + 1
 const INVITE_BYTES: number = ID_BYTES + KEY_BYTES + 8 + 4
 const COUNT_BYTES = 4
 const SLOT_BYTES = 8
@@ -43,15 +46,22 @@ const SLOT_BYTES = 8
 const UNKNOWN = 0xffff_ffff
 
 /** The bytes that the owner signs. */
-export function listBytes(channelId: Uint8Array, body: Uint8Array): Uint8Array {
-  return signedBytes('static invites 1', [channelId, body])
+export function listBytes(channelId: Uint8Array, { number, slot, invites }: InviteList): Uint8Array {
+  const claims = invites.map(({ id, members, expiresAt, maxUses }) => ({
+    inviteId: fromHex(id),
+    membersKey: members,
+    expiresAtMs: BigInt(expiresAt),
+    uses: BigInt(maxUses),
+  }))
+  return inviteListBytes({ channelId, slot: BigInt(slot), number: BigInt(number), invites: claims })
 }
 
 /** Encodes a list without its signature. */
-export function encodeList({ number, invites }: InviteList): Uint8Array {
+export function encodeList({ number, slot, invites }: InviteList): Uint8Array {
   const bytes = Buffer.alloc(HEAD_BYTES + invites.length * INVITE_BYTES)
   bytes.writeBigUInt64BE(BigInt(number))
-  bytes[8] = invites.length
+  bytes.writeBigUInt64BE(BigInt(slot), 8)
+  bytes[COUNT_AT] = invites.length
   let at = HEAD_BYTES
   for (const { id, members, expiresAt, maxUses } of invites) {
     bytes.write(id, at, 'hex')
@@ -64,14 +74,13 @@ export function encodeList({ number, invites }: InviteList): Uint8Array {
 }
 
 /** Decodes a list that is followed by its signature; undefined for anything that an honest owner does not send. */
-export function decodeList(
-  signed: Uint8Array,
-): (InviteList & { readonly body: Uint8Array; readonly signature: Uint8Array }) | undefined {
+export function decodeList(signed: Uint8Array): (InviteList & { readonly signature: Uint8Array }) | undefined {
   const bytes = Buffer.from(signed.buffer, signed.byteOffset, signed.length)
-  const length = bytes[8] ?? MOST_OPEN + 1
+  const length = bytes[COUNT_AT] ?? MOST_OPEN + 1
   const end = HEAD_BYTES + length * INVITE_BYTES
   if (length > MOST_OPEN || bytes.length !== end + SIGNATURE_BYTES) return undefined
   const number = Number(bytes.readBigUInt64BE())
+  const slot = Number(bytes.readBigUInt64BE(8))
   const invites = Array.from({ length }, (_, n) => {
     const at = HEAD_BYTES + n * INVITE_BYTES
     return {
@@ -81,9 +90,9 @@ export function decodeList(
       maxUses: bytes.readUInt32BE(at + INVITE_BYTES - 4),
     }
   })
-  const isSafe = Number.isSafeInteger(number) && invites.every(({ expiresAt }) => Number.isSafeInteger(expiresAt))
-  if (!isSafe || new Set(invites.map(({ id }) => id)).size !== length) return undefined
-  return { number, invites, body: bytes.subarray(0, end), signature: bytes.subarray(end) }
+  const numbers = [number, slot, ...invites.map(({ expiresAt }) => expiresAt)]
+  if (!numbers.every(Number.isSafeInteger) || new Set(invites.map(({ id }) => id)).size !== length) return undefined
+  return { number, slot, invites, signature: bytes.subarray(end) }
 }
 
 /** The payload of a frame with a signed list, and counts as of a slot in its order. */
@@ -100,7 +109,7 @@ export function decodeListFrame(
   payload: Uint8Array,
 ): { readonly signed: Uint8Array; readonly counts: readonly (UseCount | undefined)[] } | undefined {
   const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.length)
-  const length = bytes[SLOT_BYTES + 8] ?? MOST_OPEN + 1
+  const length = bytes[SLOT_BYTES + COUNT_AT] ?? MOST_OPEN + 1
   const end = SLOT_BYTES + HEAD_BYTES + length * INVITE_BYTES + SIGNATURE_BYTES
   if (length > MOST_OPEN || bytes.length !== end + length * COUNT_BYTES) return undefined
   const slot = Number(bytes.readBigUInt64BE())

@@ -47,8 +47,8 @@ export interface FollowerParts extends DeliveryParts {
 
 /** What a follower asks of its membership. */
 export interface FollowerHost extends Pick<Turn, 'touch' | 'touchLater' | 'break'>, Exclusive {
-  /** Adopts the next epoch, from a commit by another member that added and removed these agents. */
-  adopt(epoch: Epoch, by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void
+  /** Adopts the next epoch, from a commit by another member that added and removed these agents; so many had left. */
+  adopt(epoch: Epoch, by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void
   /** Adopts the epoch of this agent's commit, which is in the log now. */
   committed(pending: Pending): void
   forked(member: AgentId, difference: Difference): void
@@ -69,6 +69,8 @@ interface CommitPlace {
   readonly slot: bigint
   /** Whether its slot is the next one. An honest relay delivers no other. */
   readonly isInPlace: boolean
+  /** How many notices of agents that have left it carries. */
+  readonly left: number
 }
 
 /** The number of members remembered whose newer versions were reported. */
@@ -240,7 +242,7 @@ export class Follower {
     committer.rollBack()
     host.touch()
     upkeep.saw()
-    this.#judged(result, group, { sender, slot, isInPlace })
+    this.#judged(result, group, { sender, slot, isInPlace, left: body.leaveNotices.length })
   }
 
   #judged(result: Processed, group: GroupState, place: CommitPlace): void {
@@ -255,7 +257,7 @@ export class Follower {
         }
         const removed = result.removed.map(({ agentId }) => toHex(agentId))
         this.#disputes.followed(group.facts.epoch, sender, Number(place.slot))
-        return host.adopt(result.next, sender, added, removed)
+        return host.adopt(result.next, sender, added, removed, place.left)
       }
       case 'other_epoch':
         if (!this.#isElsewhere(group, result.epoch, place)) this.#skipped(group, place, 'other_epoch')

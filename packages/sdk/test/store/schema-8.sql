@@ -50,7 +50,8 @@ CREATE TABLE channel (
   served_up_to INTEGER NOT NULL,
   offered_by TEXT,
   offered_at INTEGER NOT NULL,
-  confirmed INTEGER NOT NULL
+  confirmed INTEGER NOT NULL,
+  removal_slot INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE welcome (
