@@ -2,7 +2,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fromHex, StaticError, toHex } from '@static/protocol'
-import { decodeListFrame, encodeListFrame } from '../../src/core/channel/admissions/invite-list.ts'
+import {
+  decodeListFrame,
+  encodeList,
+  encodeListFrame,
+  listBytes,
+} from '../../src/core/channel/admissions/invite-list.ts'
 import { sealRequest } from '../../src/invite/join-request.ts'
 import { admitAsMember } from '../../src/invite/members.ts'
 import { NAME } from '../mls/support.ts'
@@ -134,12 +139,14 @@ test('a list that is older, of another channel or not signed by the owner is not
   const current = listOf(stage.player('bob'))
   const elsewhere = await Crowd.start(NAMES)
   for (let number = 0; number < 3; number++) await elsewhere.publish(elsewhere.invite(9))
+  const later = { number: 9, slot: 0, invites: [open.listed] }
+  const signature = crowd.owner.sign(listBytes(stage.channelId, later))
   const changed = (at: number): Uint8Array => current.map((byte, index) => (index === at ? byte ^ 4 : byte))
   const frames = {
     'an older one': encodeListFrame(old, 0, [0, 0]),
     'of another channel': encodeListFrame(listOf(elsewhere.owner), 0, [0]),
     'a higher number': encodeListFrame(changed(7), 0, [0]),
-    'another slot': encodeListFrame(changed(7).with(15, 99), 0, [0]),
+    'another slot': encodeListFrame(Buffer.concat([encodeList({ ...later, slot: 99 }), signature]), 0, [0]),
     'more uses': encodeListFrame(changed(7).with(17 + 59, 99), 0, [0]),
     'of the same number': encodeListFrame(changed(17 + 59), 0, [0]),
     // A lie about the count changes nothing for who knows it.
