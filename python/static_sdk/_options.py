@@ -137,7 +137,7 @@ class Configured:
         self._begin(
             Request(
                 options=given,
-                identity=None if identity is None else _identity(identity),
+                identity=None if identity is None else identity_bytes(identity),
                 environment=_environment(os.environ),
                 api_url=explaining if isinstance(explaining, str) and explaining else None,
             )
@@ -147,7 +147,7 @@ class Configured:
         raise NotImplementedError
 
 
-def _identity(value: object) -> bytes:
+def identity_bytes(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):

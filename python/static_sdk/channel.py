@@ -10,6 +10,7 @@ from ._connection import Connection
 from ._handling import handle
 from ._inbox import Inbox
 from .asks import CONCURRENCY, Ask, serve
+from ._options import identity_bytes
 from ._values import (
     Arrival,
     ChannelMember,
@@ -304,6 +305,14 @@ class Channel(Closing):
         return welcomes_of(
             *self._connection.call("addMembers", data, on=self._on, acceptNewKey=accept_new_key, **fields)
         )
+
+    def accept_new_key(self, identity: Union[bytes, str], agent_id: str) -> None:
+        """Accepts another key for an identity that this agent has added before, in all channels of the channel's owner.
+
+        From now on the identity is the agent with this id, and the one before it is refused. ``add_member`` and invites
+        refuse a new key otherwise. Compare the id with the identity's holder first. Raises ``invalid_request``.
+        """
+        self._connection.call("acceptNewKey", identity_bytes(identity), on=self._on, agentId=agent_id)
 
     def remove_member(self, agent_id: str) -> None:
         """Removes a member; only the owner may. The member cannot read any later message."""

@@ -141,6 +141,15 @@ class OptionsTest(unittest.TestCase):
         self.assertIn("`wait`", str(self.refused(wait="yes")))
         self.assertIn("`traffic`", str(self.refused(traffic="loud")))
 
+    def test_a_new_key_of_a_known_identity_is_accepted(self) -> None:
+        with client(b"one") as one, client(b"two") as two, client(b"two") as other:
+            channel, _ = support.channel_of(one, two)
+            channel.remove_member(two.agent_id)
+            self.assertEqual(failure(channel.add_member, other.agent_id).code, "identity_changed")
+            self.assertEqual(failure(channel.accept_new_key, "two", "none").code, "invalid_request")
+            channel.accept_new_key("two", other.agent_id)
+            channel.add_member(other.agent_id)
+
     def test_the_owner_alone_judges_commits(self) -> None:
         with client(b"one") as one, client(b"two") as two:
             channel, joined = support.channel_of(one, two)

@@ -28,6 +28,7 @@ import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
 import type { AgentId } from './ports.ts'
 import { removedFrom } from './removed-error.ts'
+import { checkIdentity } from './settings.ts'
 import {
   type MemberReceipt,
   memberReceipts,
@@ -276,6 +277,21 @@ export class Channel implements AsyncDisposable {
     return await this.#asMember(() => {
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
       return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
+    })
+  }
+
+  /**
+   * Accepts another key for an identity that this agent has added before, in all channels of this channel's owner: from
+   * now on the identity is the agent with this id, and the one before it is refused. `addMember` and invites refuse a new
+   * key otherwise. Compare the id with the identity's holder first.
+   *
+   * @throws {StaticError} `invalid_request`
+   */
+  async acceptNewKey(identity: Uint8Array | string, member: AgentId): Promise<void> {
+    await this.#asMember(() => {
+      const { pins, journal } = this.#agent.context
+      pins.set(this.#membership.owner, checkIdentity(identity), parseAgentId(member))
+      return journal.written()
     })
   }
 

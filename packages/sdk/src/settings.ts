@@ -320,7 +320,8 @@ function checkText(option: string, value: unknown): string | undefined {
   throw invalid(`\`${option}\` ${value === '' ? 'is empty' : 'is not a string'}. Pass a non-empty string.`)
 }
 
-function checkIdentity(given: Uint8Array | string): Uint8Array {
+/** @internal The bytes of an identity. Throws `invalid_request`. */
+export function checkIdentity(given: Uint8Array | string): Uint8Array {
   // A lone surrogate has no UTF-8 encoding: different strings would become the same identity.
   if (typeof given === 'string' && !given.isWellFormed())
     throw invalid('`identity` is not valid Unicode: it contains a lone surrogate.')

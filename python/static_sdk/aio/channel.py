@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Generic, List, Literal, Mapping, Optional, Sequence, TypeVar, Union
 
 from .._asking import ChannelRequest, ask_fields
+from .._options import identity_bytes
 from .._values import (
     Arrival,
     ChannelMember,
@@ -310,6 +311,14 @@ class Channel(Closing):
         return welcomes_of(
             *await self._connection.call("addMembers", data, on=self._on, acceptNewKey=accept_new_key, **fields)
         )
+
+    async def accept_new_key(self, identity: Union[bytes, str], agent_id: str) -> None:
+        """Accepts another key for an identity that this agent has added before, in all channels of the channel's owner.
+
+        From now on the identity is the agent with this id, and the one before it is refused. ``add_member`` and invites
+        refuse a new key otherwise. Compare the id with the identity's holder first. Raises ``invalid_request``.
+        """
+        await self._connection.call("acceptNewKey", identity_bytes(identity), on=self._on, agentId=agent_id)
 
     async def remove_member(self, agent_id: str) -> None:
         """Removes a member; only the owner may. The member cannot read any later message."""

@@ -157,6 +157,10 @@ export const ACTIONS = {
     return found
   },
 
+  async acceptNewKey(manager: StaticChannelManager, name: string, identity: string, agent: string): Promise<void> {
+    await manager.client.channel(name).acceptNewKey(identity, agent)
+  },
+
   async rotate(manager: StaticChannelManager, name: string): Promise<void> {
     await manager.client.channel(name).rotate()
   },

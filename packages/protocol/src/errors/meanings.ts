@@ -53,7 +53,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   invite_used_up: 'The maximum number of agents has already joined with this invite.',
   invite_revoked: 'The owner revoked the invite, or removed an agent that had joined with it.',
   identity_changed:
-    'The identity is known with a different key. Either its holder has a new data directory, or someone else is using the same identity.',
+    'An agent with this identity and a different key was added before, or is a member. Either its holder has a new data directory, or someone else is using the same identity. `Channel.acceptNewKey` (`static channel accept-new-key`) accepts the new key, for invites as well; a member that has the identity must be removed first.',
   relay_rolled_back:
     'The relay’s log of this channel ends before, or differs from, what this agent has read or sent. Most likely the operator has restored a backup of the relay; a relay that hides entries looks the same. What the agent has received stays readable.',
 

@@ -372,7 +372,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Identity has a new key',
     [
       'This identity is known with a different key.',
-      'Compare the fingerprint with its holder, then accept the new key.',
+      'The agent that adds members decides: compare the new agent id with the identity’s holder, then accept the new key. To join a channel, ask its owner to do that.',
     ],
     GRPC.failedPrecondition,
   ),

@@ -30,6 +30,9 @@ export async function answerChannelCall(
       const wait = pending.run(ask, (limits) => channel.reached({ messageId, index }, level, { ...named, ...limits }))
       return { result: await wait }
     }
+    case 'acceptNewKey':
+      await channel.acceptNewKey(bytes, ask.agentId)
+      return {}
     case 'removeMember':
       await channel.removeMember(ask.agentId)
       return {}

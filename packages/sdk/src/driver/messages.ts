@@ -50,6 +50,8 @@ export type ChannelAsk =
       readonly acceptNewKey: boolean
     }
   | { readonly do: 'removeMember' | 'liftBar'; readonly on: number; readonly agentId: string }
+  /** Bytes: the identity. */
+  | { readonly do: 'acceptNewKey'; readonly on: number; readonly agentId: string }
   | { readonly do: 'rejectCommit'; readonly on: number; readonly slot: number }
   | {
       readonly do: 'reached'

@@ -139,8 +139,14 @@ export class JoinAttempts {
   /** Handles the owner's refusal of a request. */
   refused(inviteId: Uint8Array, code: string): void {
     const attempt = this.#attempts.get(toHex(inviteId))
-    if (attempt)
-      this.#refuse(attempt, StaticError.of(Object.hasOwn(ERRORS, code) ? (code as ErrorCode) : 'invite_invalid'))
+    if (!attempt) return
+    const isKnown = Object.hasOwn(ERRORS, code)
+    this.#refuse(
+      attempt,
+      code === 'identity_changed'
+        ? this.#identityRefused(attempt.record)
+        : StaticError.of(isKnown ? (code as ErrorCode) : 'invite_invalid'),
+    )
   }
 
   /** Handles the answer to a hello, by the owner or the member that has added this agent: it has joined. */
@@ -382,6 +388,14 @@ export class JoinAttempts {
     if (this.#attempts.held(attempt, 'joining')) return
     this.#attempts.drop(attempt)
     this.#fail(attempt, error)
+  }
+
+  /** The owner decides about the key, so this agent's application learns what to send to it. */
+  #identityRefused({ name }: AttemptRecord): StaticError {
+    const problem = `The owner of channel ${name} knows this agent's identity with a different key, and decides which one is valid.`
+    const command = `static channel accept-new-key ${name} IDENTITY ${this.#agent.context.agentId}`
+    const remedy = `If yours is, the owner accepts it with \`${command}\`; then join again with the same token. Or use another identity.`
+    return StaticError.of('identity_changed', `${problem} ${remedy}`)
   }
 
   /** Rejects the waiting calls. The same token can be tried again. */

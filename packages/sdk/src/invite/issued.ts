@@ -196,7 +196,7 @@ export class IssuedInvites {
    * many. `others` are to be added by the same commit.
    */
   takeUse(
-    { owner, group, id }: Membership,
+    { roster, group, id }: Membership,
     invite: Invite,
     { agentId, identity }: CheckedKeyPackage,
     { nonce, keyPackage }: JoinRequest,
@@ -207,7 +207,7 @@ export class IssuedInvites {
     const record = this.checkAlive(invite.record.id)
     const agent = toHex(agentId)
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
-    if (context.pins.conflict(owner, identity, agent) !== undefined) throw StaticError.of('identity_changed')
+    if (roster.conflict(identity, agent) !== undefined) throw StaticError.of('identity_changed')
     if ((group?.members.size ?? 0) + others >= MAX_MEMBERS) throw StaticError.of('group_full')
     this.#put({ ...invite, record: { ...record, uses: record.uses + 1 } })
     this.putJoiner({

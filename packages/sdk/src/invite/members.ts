@@ -105,7 +105,7 @@ function choose(
   done: ReadonlySet<MembersCandidate>,
   failed: (each: MembersCandidate, error: unknown) => void,
 ): MembersCandidate[] {
-  const { admissions, owner, group } = membership
+  const { admissions, roster, group } = membership
   const chosen: MembersCandidate[] = []
   for (const each of candidates) {
     const { agent, invite, identity } = each
@@ -121,8 +121,7 @@ function choose(
     else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
     else if (admissions.isReplayed(agent, each.encryptionKey)) failed(each, StaticError.of('invite_invalid'))
     else if (left <= 0) failed(each, StaticError.of('invite_used_up'))
-    else if (context.pins.conflict(owner, identity, agent) !== undefined)
-      failed(each, StaticError.of('identity_changed'))
+    else if (roster.conflict(identity, agent) !== undefined) failed(each, StaticError.of('identity_changed'))
     else if ((group?.members.size ?? 0) + chosen.length >= MAX_MEMBERS) failed(each, StaticError.of('group_full'))
     else if (countOf(chosen, invite) < left) chosen.push(each)
   }

@@ -52,11 +52,16 @@ class Owner {
     }
     this.invite = { record, keys }
     const group = { members: this.#members }
-    const membership = { id: CHANNEL, ...PLACE, owner: OWNER, group, roster: { notice: () => undefined } }
+    const membership = {
+      id: CHANNEL,
+      ...PLACE,
+      owner: OWNER,
+      group,
+      roster: { notice: () => undefined, conflict: () => undefined },
+    }
     const context = {
       engine,
       now: () => NOW,
-      pins: { conflict: () => undefined },
       journal: { add: () => undefined, written: () => Promise.resolve() },
     }
     const requests = {

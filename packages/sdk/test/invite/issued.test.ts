@@ -10,7 +10,12 @@ import { IssuedInvites } from '../../src/invite/issued.ts'
 import { inviteKeys } from '../../src/invite/keys.ts'
 
 const CHANNEL = toHex(randomBytes(16))
-const MEMBERSHIP = { id: CHANNEL, owner: toHex(randomBytes(32)), group: undefined } as never
+const MEMBERSHIP = {
+  id: CHANNEL,
+  owner: toHex(randomBytes(32)),
+  group: undefined,
+  roster: { conflict: () => undefined },
+} as never
 
 /** How many of 200 joiners, one after the other, get a use that the one before them gave back. */
 async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
@@ -19,7 +24,6 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
   const context = {
     now: () => 0,
     journal: { add: () => undefined, written: async () => {} },
-    pins: { conflict: () => undefined },
   }
   const agent = {
     context,

@@ -180,9 +180,11 @@ test('members with different clocks and pins accept and skip the same commits', 
   const scenario = await Scenario.start(t, 'grpc', clocks)
   const { clients, channels, world } = scenario
   const [owner, bob, carol] = channels as [Channel, Channel, Channel]
-  // The owner and bob knew dan by another key, carol did not.
+  // The owner and bob knew dan by another key, since both have added him, carol did not.
   const dan = await world.agent('dan')
   await world.channel(clients[0]!, [clients[1]!, dan], 'acme/support/other')
+  const [, bobs] = await world.channel(clients[0]!, [clients[1]!], 'acme/support/third')
+  await bobs!.addMember(dan.agentId)
   skewed = true
   // What is due by the new clock has happened before this is read.
   await bob.send('now')

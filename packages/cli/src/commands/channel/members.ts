@@ -1,4 +1,4 @@
-/** `static channel members|remove`: who is in a channel. */
+/** `static channel members|remove|accept-new-key`: who is in a channel. */
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { MemberSummary } from '../../agent/members.ts'
@@ -57,6 +57,29 @@ ${examples('static channel remove acme/support/routing bob', 'static channel rem
       const removed = await runOnAgent(flags, 'Removing the member', 'remove', name, member)
       if (flags.json) printJson({ channel: name, removed })
       else print(`Removed ${describe(removed)} from ${name}.`)
+    })
+}
+
+export function acceptNewKeyCommand(): Command {
+  return addAgentFlags(
+    new Command('accept-new-key')
+      .description('accept a different key for an identity that this agent has let in before')
+      .addArgument(channelArgument())
+      .addArgument(new Argument('<identity>', 'the identity with the new key'))
+      .addArgument(new Argument('<agent>', 'the new fingerprint; compare it with the holder out of band')),
+  )
+    .addHelpText(
+      'after',
+      `
+An agent that asks to join under such an identity with another key gets \`identity_changed\`: either its holder has a new
+directory, or someone else uses the name. Once you accept the key, the same invite lets the agent in. A member that has the
+identity must be removed first.
+${examples(`static channel accept-new-key acme/support/routing bob ${'5f0c8e2a'.repeat(8)}`)}`,
+    )
+    .action(async (name: string, identity: string, agent: string, flags: AgentFlags) => {
+      await runOnAgent(flags, 'Accepting the key', 'acceptNewKey', name, identity, agent)
+      if (flags.json) printJson({ channel: name, identity, agent_id: agent, accepted: true })
+      else print(`Accepted the new key of ${printable(identity)}.`)
     })
 }
 

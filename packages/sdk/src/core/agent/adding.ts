@@ -38,16 +38,13 @@ export async function addMembers(
     const some = members.slice(at, at + CLAIMS)
     candidates.push(...(await Promise.all(some.map((member) => candidate(agent, membership, member)))))
   }
-  const { owner } = membership
-  const { pins } = agent.context
   if (!acceptNewKey) {
     for (const { identity, agentId } of candidates) {
-      const known = pins.conflict(owner, identity, agentId)
-      if (known !== undefined) throw changed(identity, known, agentId)
+      const known = membership.roster.conflict(identity, agentId)
+      if (known !== undefined) throw changed(membership, identity, known, agentId)
     }
   }
   const welcomes = await membership.admissions.inTurn(() => commitUnclaimed(membership, candidates))
-  for (const { identity, agentId } of candidates) pins.set(owner, identity, agentId)
   // The first add to a single-member group is complete only after this.
   if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
   return candidates.map(({ agentId }) => welcomes.get(agentId) ?? missing())
@@ -126,10 +123,11 @@ function full(name: string, size: number, added: number): StaticError {
   return StaticError.of('group_full', `${problem} ${ERRORS.group_full.remedy}`)
 }
 
-function changed(identity: Uint8Array, known: AgentId, now: AgentId): StaticError {
+function changed({ group }: Membership, identity: Uint8Array, known: AgentId, now: AgentId): StaticError {
   const shown = JSON.stringify(new TextDecoder().decode(identity))
   const problem = `Identity ${shown} is known as agent ${known} and is now agent ${now}.`
-  return StaticError.of('identity_changed', `${problem} ${ERRORS.identity_changed.remedy}`)
+  const remedy = group?.members.has(known) === true ? 'Remove that member first.' : ERRORS.identity_changed.remedy
+  return StaticError.of('identity_changed', `${problem} ${remedy}`)
 }
 
 function missing(): never {

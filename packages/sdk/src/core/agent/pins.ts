@@ -1,14 +1,14 @@
 /**
- * The pinned key of each identity, per channel owner (SPEC.md, 5.4). A pin never decides about a received commit,
- * because members with different pins would split the group. A conflict is reported to the application, and refused
- * when this agent adds a member.
+ * The pinned key of each identity, per channel owner (SPEC.md, 5.3). Only this agent's own acts pin: other members could
+ * occupy names otherwise. A pin never decides about a received commit, because members with different pins would split
+ * the group. A conflict is reported to the application, and refused when this agent adds a member.
  */
 import { toHex } from '@static/protocol'
 import type { AgentId, Change, Snapshot } from '../../ports.ts'
 
 /**
- * The number of identities pinned per owner. Beyond it, no more are: whoever may add members could fill every member's
- * memory, and earlier pins must stay.
+ * The number of identities pinned per owner. Beyond it, no more are: those who ask to join choose their names, and
+ * earlier pins must stay.
  */
 const MOST_PINS = 10_000
 

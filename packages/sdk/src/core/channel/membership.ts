@@ -194,7 +194,7 @@ export class Membership implements ChannelView {
     const confirmed = hasHeardOwner || this.owner === this.#context.agentId
     const leafKeys = [this.#group.leafKey]
     this.#standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys, confirmed })
-    for (const member of this.#group.members.values()) this.roster.meet(member)
+    this.roster.enter()
   }
 
   /** Changes the state on behalf of the application. */

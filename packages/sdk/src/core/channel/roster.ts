@@ -4,6 +4,7 @@
  * random delay.
  */
 import { fromHex, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
+import { same } from '../../bytes.ts'
 import { isLeaveOf, type Member } from '../../mls/index.ts'
 import type { AgentId, Change, LeaverRecord } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
@@ -26,6 +27,8 @@ export class Roster {
   readonly #committer: Committer
   readonly #leavers: Map<AgentId, LeaverRecord>
   readonly #planned = new Map<AgentId, () => void>()
+  /** The members before the next change. */
+  #members: ReadonlyMap<AgentId, Member>
   #changes: Change[] = []
 
   constructor(context: RosterContext, channel: ChannelView, committer: Committer, leavers: readonly LeaverRecord[]) {
@@ -33,6 +36,7 @@ export class Roster {
     this.#channel = channel
     this.#committer = committer
     this.#leavers = new Map(leavers.map((leaver) => [leaver.agent, leaver]))
+    this.#members = channel.group?.members ?? new Map()
   }
 
   /** The notice of an agent that has left and is still in the group. */
@@ -47,14 +51,21 @@ export class Roster {
     return leaver !== undefined && !isProven(leaver)
   }
 
-  /** Pins the key of a member's identity, or reports that it differs from the pinned one. */
-  meet({ agentId, identity }: Member): void {
-    const { pins } = this.#context
-    const { owner, name } = this.#channel
-    const agent = toHex(agentId)
-    const known = pins.conflict(owner, identity, agent)
-    if (known === undefined) pins.set(owner, identity, agent)
-    else this.#context.emit({ type: 'identity_changed', channel: name, identity, known, now: agent })
+  /** The agent that has an identity, if it is a different one: the pinned one, or a member. */
+  conflict(identity: Uint8Array, agent: AgentId): AgentId | undefined {
+    const { owner, group } = this.#channel
+    return (
+      this.#context.pins.conflict(owner, identity, agent) ?? namesake(group?.members.values() ?? [], identity, agent)
+    )
+  }
+
+  /** This agent has entered the group. Its owner is pinned, as the one whose channel this agent has chosen to join. */
+  enter(): void {
+    const { group, owner } = this.#channel
+    this.#members = group?.members ?? new Map()
+    for (const [agent, member] of this.#members) {
+      if (!this.#meet(member, []) && agent === owner) this.#context.pins.set(owner, member.identity, agent)
+    }
   }
 
   /**
@@ -93,17 +104,21 @@ export class Roster {
     for (const leaver of this.#leavers.values()) if (isProven(leaver)) this.#plan(leaver)
   }
 
-  /** Handles a commit that added and removed agents. */
+  /** Handles a commit that added and removed agents. Those that this agent adds are pinned. */
   change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
-    const { id, name } = this.#channel
+    const { id, name, owner, group } = this.#channel
+    const gone = removed.flatMap((agent) => this.#members.get(agent) ?? [])
+    this.#members = group?.members ?? new Map()
     for (const agent of [...removed, ...added]) {
       this.#planned.get(agent)?.()
       this.#planned.delete(agent)
       if (this.#leavers.delete(agent)) this.#changes.push({ type: 'dropLeaver', id, agent })
     }
     for (const agent of added) {
-      const member = this.#channel.group?.members.get(agent)
-      if (member) this.meet(member)
+      const member = this.#members.get(agent)
+      if (!member) continue
+      if (by === this.#context.agentId) this.#context.pins.set(owner, member.identity, agent)
+      else this.#meet(member, gone)
     }
     if (added.length + removed.length === 0) return
     this.#context.emit({ type: 'members_changed', channel: name, by, added, removed })
@@ -119,6 +134,16 @@ export class Roster {
     const changes = this.#changes
     this.#changes = []
     return changes
+  }
+
+  /** Reports a member whose identity had another key until now, as a pin or as one of the leaves that are gone. */
+  #meet({ agentId, identity }: Member, gone: readonly Member[]): boolean {
+    const { owner, name } = this.#channel
+    const now = toHex(agentId)
+    const known = this.#context.pins.conflict(owner, identity, now) ?? namesake(gone, identity, now)
+    if (known === undefined) return false
+    this.#context.emit({ type: 'identity_changed', channel: name, identity, known, now })
+    return true
   }
 
   #keep(leaver: LeaverRecord): void {
@@ -146,6 +171,14 @@ export class Roster {
       group.members.has(agent) ? { removes: [fromHex(agent)], leaveNotices: [noticeOf(leaver)] } : undefined,
     )
   }
+}
+
+/** The other agent among these that has an identity. */
+function namesake(members: Iterable<Member>, identity: Uint8Array, agent: AgentId): AgentId | undefined {
+  for (const member of members) {
+    if (same(member.identity, identity) && toHex(member.agentId) !== agent) return toHex(member.agentId)
+  }
+  return undefined
 }
 
 /** Whether an agent has signed that it left. Otherwise only the relay says so. */
