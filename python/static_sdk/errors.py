@@ -95,6 +95,7 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "transport_error": (TransportError, 502, "transport error:", True),
     "connection_error": (TransportError, 502, "transport error:", True),
     "relay_changed": (TransportError, 502, "transport error:", False),
+    "version_mismatch": (TransportError, 426, "transport error:", False),
     "join_timeout": (TransportError, 504, "transport error:", True),
     "listener_died": (TransportError, 500, "transport error:", False),
     "unavailable": (TransportError, 503, "transport error:", True),

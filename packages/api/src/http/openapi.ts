@@ -10,8 +10,8 @@ interface RequestBody {
 }
 type Paths = Record<string, Record<string, { readonly requestBody?: RequestBody }>>
 
-/** Documents every route added after this call. */
-export async function useOpenApi(app: App): Promise<void> {
+/** Documents every route added after this call. `url` is the public address, known once the server listens. */
+export async function useOpenApi(app: App, url: () => string): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -37,7 +37,7 @@ export async function useOpenApi(app: App): Promise<void> {
           if (requestBody) requestBody.required = (schema?.required?.length ?? 0) > 0
         }
       }
-      return document
+      return { ...document, servers: [{ url: url() }] }
     },
     // References use the `$id` of the schemas.
     refResolver: {

@@ -69,7 +69,7 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
   app.setNotFoundHandler((request, reply) =>
     fail(StaticError.of('not_found', 'No resource exists at this path.'), request, reply),
   )
-  await useOpenApi(app)
+  await useOpenApi(app, url)
   const refuseOthers = watchMethods(app)
   addRoutes(app)
   refuseOthers()

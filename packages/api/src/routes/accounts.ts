@@ -79,6 +79,7 @@ function signUpRoute(app: App, { accounts }: Service): void {
     '/v1/accounts',
     {
       schema: {
+        operationId: 'createAccount',
         summary: 'Create an account and its first key; the secret of the key is shown only in this response',
         tags,
         headers: idempotent,
@@ -108,6 +109,7 @@ function readRoutes(app: App, { accounts }: Service, identify: Identify): void {
       {
         preValidation: identify,
         schema: {
+          operationId: url === '/v1/accounts/me' ? 'readOwnAccount' : 'readAccount',
           summary: "Read the caller's account",
           tags,
           security: BY_KEY_OR_SESSION,
@@ -130,6 +132,7 @@ function keyRoute(app: App, { accounts, keys }: Service, identify: Identify): vo
         else fillBody(request)
       },
       schema: {
+        operationId: 'createAccountKey',
         summary:
           'Create a key, authenticated by a key, a session or the password (the way back in if all keys are lost)',
         tags,
@@ -174,6 +177,7 @@ function passwordRoutes(app: App, { accounts }: Service, origin: () => string): 
     '/v1/accounts/:id/password',
     {
       schema: {
+        operationId: 'changePassword',
         summary: 'Change the password; ends all sign-in sessions',
         tags,
         security: BY_PASSWORD,
@@ -194,6 +198,7 @@ function passwordRoutes(app: App, { accounts }: Service, origin: () => string): 
     '/v1/accounts/:id',
     {
       schema: {
+        operationId: 'closeAccount',
         summary: 'Close the account: revokes all keys and erases personal data',
         tags,
         security: BY_PASSWORD,

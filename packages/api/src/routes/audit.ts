@@ -41,6 +41,7 @@ export function auditRoutes(app: App, service: Service, origin: () => string): v
     {
       preValidation: requireCaller(service, origin),
       schema: {
+        operationId: 'listAuditEvents',
         summary: 'List the events of the account, newest first',
         tags: ['accounts'],
         security: BY_KEY_OR_SESSION,

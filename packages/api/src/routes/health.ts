@@ -14,20 +14,19 @@ const tags = ['health']
 
 export function healthRoutes(app: App, service: Service, relayIsReady: (() => boolean) | undefined): void {
   // Both: a relay's /health depends on its database, and its /health/live does not.
-  for (const path of ['/health', '/health/live']) {
-    app.get(
-      path,
-      { schema: { summary: 'Check that the process is up', tags, response: answers({ 200: ok }) } },
-      () => ({
-        status: 'ok' as const,
-      }),
-    )
+  for (const [path, operationId] of [
+    ['/health', 'checkHealth'],
+    ['/health/live', 'checkLive'],
+  ] as const) {
+    const schema = { operationId, summary: 'Check that the process is up', tags, response: answers({ 200: ok }) }
+    app.get(path, { schema }, () => ({ status: 'ok' as const }))
   }
 
   app.get(
     '/health/ready',
     {
       schema: {
+        operationId: 'checkReady',
         summary: 'Check that the service is ready; 503 with the reason if not',
         tags,
         response: answers({ 200: ready }),

@@ -46,6 +46,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
+        operationId: 'createKey',
         summary: 'Create a key; the secret is shown only in this response',
         tags: ['keys'],
         security: BY_KEY_OR_SESSION,
@@ -73,6 +74,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
+        operationId: 'listKeys',
         summary: 'List the active keys, newest first',
         tags: ['keys'],
         security: BY_KEY_OR_SESSION,
@@ -87,6 +89,7 @@ export function keyRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
+        operationId: 'revokeKey',
         summary: 'Revoke a key, immediately and permanently',
         tags: ['keys'],
         security: BY_KEY_OR_SESSION,

@@ -72,6 +72,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     '/internal/v1/quota/leases',
     {
       schema: {
+        operationId: 'leaseQuota',
         summary: 'Lease a share of an account’s quota; granted 0 means that nothing is left right now',
         tags,
         security,
@@ -89,6 +90,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     '/internal/v1/quota/leases/:id/settle',
     {
       schema: {
+        operationId: 'reportLease',
         summary: 'Report the total spent of a lease so far; final returns the rest',
         tags,
         security,
@@ -107,6 +109,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     '/internal/v1/accounts/blocked',
     {
       schema: {
+        operationId: 'listBlockedAccounts',
         summary: 'Of the accounts, list those that are suspended, closed or unknown',
         tags,
         security,

@@ -19,7 +19,9 @@ const tags = ['accounts']
 export function operatorLinkRoutes(app: App, service: Service, origin: () => string): void {
   app.get(
     '/v1/signup',
-    { schema: { summary: 'Read who may sign up', tags, response: answers({ 200: signup }) } },
+    {
+      schema: { operationId: 'readSignup', summary: 'Read who may sign up', tags, response: answers({ 200: signup }) },
+    },
     () => ({ mode: service.invites.mode }),
   )
 
@@ -27,6 +29,7 @@ export function operatorLinkRoutes(app: App, service: Service, origin: () => str
     '/v1/passwords',
     {
       schema: {
+        operationId: 'setPassword',
         summary: 'Set the password with a one-time link of the operator; ends all sign-in sessions',
         tags,
         body: newPassword,

@@ -58,6 +58,7 @@ export function overviewRoutes(app: App, service: Service, origin: () => string)
     {
       preValidation: requireSession(service, origin),
       schema: {
+        operationId: 'listChannels',
         summary: 'List the channels and agents of the account, as its relays report them while somebody looks',
         tags: ['channels'],
         security: [{ session: [] }],
@@ -76,6 +77,7 @@ export function overviewReportRoutes(app: App, service: Service): void {
     '/internal/v1/overviews/watched',
     {
       schema: {
+        operationId: 'listWatchedAccounts',
         summary: 'List the accounts that somebody is looking at and that this relay should report',
         tags,
         security,
@@ -91,6 +93,7 @@ export function overviewReportRoutes(app: App, service: Service): void {
     {
       bodyLimit: REPORT_BYTES,
       schema: {
+        operationId: 'reportOverview',
         summary: 'Report the channels and agents of a watched account; others are not kept',
         tags,
         security,

@@ -48,6 +48,7 @@ function signInRoute(app: App, service: Service, origin: () => string): void {
     '/v1/sessions',
     {
       schema: {
+        operationId: 'signIn',
         summary: 'Sign in; sets the session cookie',
         tags,
         body: signIn,
@@ -87,6 +88,7 @@ function ownSessionRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
+        operationId: 'listSessions',
         summary: 'List the sign-in sessions of the account, newest first',
         tags,
         security,
@@ -101,6 +103,7 @@ function ownSessionRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
+        operationId: 'endOtherSessions',
         summary: 'End all sign-in sessions of the account but the current one',
         tags,
         security,
@@ -119,6 +122,7 @@ function ownSessionRoutes(app: App, service: Service, origin: () => string): voi
     {
       preValidation,
       schema: {
+        operationId: 'endSession',
         summary: 'End a sign-in session of the account',
         tags,
         security,
@@ -139,6 +143,7 @@ function signOutRoute(app: App, service: Service, origin: () => string): void {
     '/v1/sessions/current',
     {
       schema: {
+        operationId: 'signOut',
         summary: 'Sign out',
         tags,
         security,

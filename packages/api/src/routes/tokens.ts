@@ -26,6 +26,7 @@ export function tokenRoutes(app: App, service: Service): void {
     {
       preValidation: requireKey(service),
       schema: {
+        operationId: 'createToken',
         summary: 'Exchange the key for a JWT that the relay accepts for one hour',
         tags: ['tokens'],
         security: BY_KEY,
@@ -40,6 +41,7 @@ export function tokenRoutes(app: App, service: Service): void {
     '/.well-known/jwks.json',
     {
       schema: {
+        operationId: 'listSigningKeys',
         summary: 'List the public keys that verify tokens',
         tags: ['tokens'],
         response: answers({

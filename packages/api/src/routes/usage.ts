@@ -29,6 +29,7 @@ export function usageRoutes(app: App, service: Service, origin: () => string): v
     {
       preValidation: requireCaller(service, origin),
       schema: {
+        operationId: 'readUsage',
         summary: 'Read the usage of this month and of each of the last days, in the mode of the caller',
         tags: ['usage'],
         security: BY_KEY_OR_SESSION,

@@ -99,6 +99,12 @@ onEachEngine('plumbing', (engine) => {
       '/v1/tokens',
       '/v1/usage',
     ])
+    assert.deepEqual(document.servers, [{ url: bench.api.url }])
+    const ids = Object.values<Record<string, { operationId?: string }>>(document.paths).flatMap((path) =>
+      Object.values(path).map(({ operationId }) => operationId ?? ''),
+    )
+    for (const id of ids) assert.match(id, /^[a-z]+([A-Z][a-z]+)+$/)
+    assert.equal(new Set(ids).size, ids.length, 'generators make one function of each operation')
     for (const path of ['/docs', '/docs/errors']) {
       const page = await bench.call('GET', path)
       assert.equal(page.status, 200)

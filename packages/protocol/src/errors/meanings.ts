@@ -23,6 +23,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
     'The relay or the API could not be reached: wrong address, nothing listening there, or an untrusted certificate.',
   relay_changed:
     'Under the name of the relay, a relay with another id answers than in earlier sessions. Either the operator has set the relay up again with a new database, and all channels on the old one are lost; or somebody with a certificate for this name has put another relay in its place. Nothing was sent to it.',
+  version_mismatch: 'The relay, the agent or a proxy between them is of a version that the others no longer support.',
   join_timeout:
     'The join request was not answered in time. Most often the owner is not running, or runs without an API key; with an invite that lets members admit, no member does.',
   listener_died:

@@ -18,6 +18,7 @@ export type ErrorCode =
   | 'transport_error'
   | 'connection_error'
   | 'relay_changed'
+  | 'version_mismatch'
   | 'join_timeout'
   | 'listener_died'
   | 'unavailable'
@@ -215,6 +216,16 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
       'Another relay answers than the one that this agent knows.',
       'Ask the operator whether the relay was set up again and compare its id; if so, accept it with ' +
         '`static agent accept-relay` or the option `acceptRelay`.',
+    ],
+    GRPC.failedPrecondition,
+    false,
+  ),
+  version_mismatch: transport(
+    426,
+    'Version mismatch',
+    [
+      'Agent, proxy and relay have no protocol revision in common.',
+      'Update the one that the message names; until then, a retry fails in the same way.',
     ],
     GRPC.failedPrecondition,
     false,

@@ -97,7 +97,7 @@ export class Opening {
     if (revision < OLDEST_REVISION) throw tooOld('agent', revision)
     if (stream.proxyRevision !== undefined && stream.proxyRevision < revision) {
       throw StaticError.of(
-        'connection_error',
+        'version_mismatch',
         `The proxy supports revision ${stream.proxyRevision} and the agent uses ${revision}: the proxy drops new ` +
           'fields. Update the proxy.',
       )
@@ -289,7 +289,7 @@ export class Opening {
 export function tooOld(who: 'agent' | 'proxy', revision: number): StaticError {
   const needed = `this relay needs revision ${OLDEST_REVISION} or later`
   return StaticError.of(
-    'connection_error',
+    'version_mismatch',
     `The ${who} uses protocol revision ${revision}, and ${needed}. Update the ${who}.`,
   )
 }

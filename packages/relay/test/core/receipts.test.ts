@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
-import { toHex } from '@static/protocol'
+import { Code } from '@connectrpc/connect'
+import { ERRORS, toHex } from '@static/protocol'
 import { ReceiptDemand } from '@static/protocol/relay'
 import { Agent, makeKey, refusal } from '@static/testkit/agent'
 import { openMemoryCluster } from '../support/memory-cluster.ts'
@@ -353,6 +354,8 @@ test('a peer of revision 1 is refused with a sentence that says so', async (t) =
   const agent = await Agent.dial(world.transport.wire('cbor'), makeKey())
   await assert.rejects(
     agent.request('getChallenge', { revision: 1 }),
-    refusal('connection_error', /agent uses protocol revision 1, and this relay needs revision 2 or later/u),
+    refusal('version_mismatch', /agent uses protocol revision 1, and this relay needs revision 2 or later/u),
   )
+  assert.equal(ERRORS.version_mismatch.grpc, Code.FailedPrecondition, 'gRPC clients retry UNAVAILABLE')
+  assert.equal(ERRORS.version_mismatch.retryable, false)
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Code, createClient } from '@connectrpc/connect'
+import { Code, type ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node'
 import { Health, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
@@ -71,9 +71,72 @@ test('grpc.health.v1 knows the server as a whole and the relay, and nothing else
       assert.equal((await client.check({ service })).status, Status.NOT_SERVING)
     }
     await assert.rejects(client.check({ service: 'something.Else' }), { code: Code.NotFound })
-    const watching = client.watch({})[Symbol.asyncIterator]()
-    await assert.rejects(watching.next(), { code: Code.Unimplemented })
   }
+})
+
+test('Watch of grpc.health.v1 reports each change, and its end when the port stops', async () => {
+  await using bench = await startGrpcBench()
+  const watches = healthClients(bench).flatMap((client) =>
+    ['', 'static.relay.v1.Relay'].map((service) => client.watch({ service })[Symbol.asyncIterator]()),
+  )
+  const all = async (): Promise<unknown[]> =>
+    await Promise.all(watches.map(async (watch) => (await watch.next()).value?.status))
+  assert.deepEqual(
+    await all(),
+    watches.map(() => Status.SERVING),
+  )
+  bench.health.ready = false
+  assert.deepEqual(
+    await all(),
+    watches.map(() => Status.NOT_SERVING),
+  )
+  bench.health.ready = true
+  assert.deepEqual(
+    await all(),
+    watches.map(() => Status.SERVING),
+  )
+  const last = all()
+  await bench.transport.stop()
+  assert.deepEqual(
+    await last,
+    watches.map(() => Status.NOT_SERVING),
+  )
+  assert.deepEqual(
+    await all(),
+    watches.map(() => undefined),
+  )
+  assert.deepEqual(bench.failures, [])
+})
+
+test('Watch of an unknown service says so and stays open', async () => {
+  await using bench = await startGrpcBench()
+  for (const client of healthClients(bench)) {
+    const watch = client.watch({ service: 'something.Else' })[Symbol.asyncIterator]()
+    assert.equal((await watch.next()).value?.status, Status.SERVICE_UNKNOWN)
+    await watch.return?.()
+  }
+})
+
+test('one address has 64 watches; one that ends makes room for another', async () => {
+  await using bench = await startGrpcBench()
+  const [client] = healthClients(bench)
+  assert.ok(client)
+  const open = async (): Promise<AbortController> => {
+    const gone = new AbortController()
+    const watch = client.watch({}, { signal: gone.signal })[Symbol.asyncIterator]()
+    await watch.next()
+    return gone
+  }
+  const [first] = await Promise.all(Array.from({ length: 64 }, open))
+  await assert.rejects(open(), { code: Code.ResourceExhausted })
+  first?.abort()
+  for (;;) {
+    // The abort and the next call travel on one connection, in this order, but the stream closes a little later.
+    const again = await open().catch((error: unknown) => error)
+    if (again instanceof AbortController) break
+    assert.equal((again as ConnectError).code, Code.ResourceExhausted)
+  }
+  assert.deepEqual(bench.failures, [])
 })
 
 test('everything else is 404, with the headers of every response', async () => {

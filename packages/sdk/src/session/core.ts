@@ -9,7 +9,7 @@ import type { KnownRelay, Time } from '../ports.ts'
 import { type Attempt, isPort, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
 import { Backoff, fractions } from './backoff.ts'
 import { Effects } from './effects.ts'
-import { type Failure, type FailureRule, FAILURES, UNTRUSTED_NODE, unreachable } from './failure.ts'
+import { type Failure, type FailureRule, FAILURES, PASSED_NODE, unreachable } from './failure.ts'
 import { FirstSession } from './first.ts'
 import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
 import { Nodes } from './nodes.ts'
@@ -285,11 +285,11 @@ export class SessionCore<Key> {
     this.#dialAt = this.#now + requested + Math.max(floor, backoff.next())
   }
 
-  /** A node where someone else answers is passed over for a while; only if all are like that, there is no relay. */
+  /** A node that is not the relay, or not of its version, is passed over for a while, unless all are like that. */
   #ruleOf({ kind }: Failure): FailureRule {
     const rule = FAILURES[kind]
-    if (kind !== 'untrusted') return rule
-    return this.#nodes.distrust(this.#now, this.#now + rule.floorMs) ? UNTRUSTED_NODE : rule
+    if (kind !== 'untrusted' && kind !== 'outdated') return rule
+    return this.#nodes.distrust(this.#now, this.#now + rule.floorMs) ? PASSED_NODE : rule
   }
 
   /** Reinterprets a failure, given the token that was used. */

@@ -31,6 +31,7 @@ export type FailureKind =
   | 'unverified'
   | 'auth'
   | 'untrusted'
+  | 'outdated'
 
 /** The rule for each kind of failure. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
@@ -52,10 +53,12 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
   /** The peer is not the expected relay, by its certificate, name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
+  /** Agent and relay have no revision in common. Only an update of one of them helps. */
+  outdated: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
 }
 
-/** The rule for an untrusted node of which others are left: they may be the relay. */
-export const UNTRUSTED_NODE: FailureRule = SOON
+/** The rule for an untrusted or outdated node of which others are left: they may be the relay, or updated. */
+export const PASSED_NODE: FailureRule = SOON
 
 /** Why a dial or a session ended. */
 export interface Failure {
@@ -87,9 +90,8 @@ export function brokenProtocol(what: string, cause?: unknown): Failure {
 
 /** The relay is of an earlier version. */
 export function oldRelay(revision: number): Failure {
-  return unreachable(
-    `The relay uses protocol revision ${revision}, and this agent needs ${OLDEST_REVISION} or later. Update the relay.`,
-  )
+  const text = `The relay uses protocol revision ${revision}, and this agent needs ${OLDEST_REVISION} or later. Update the relay.`
+  return { kind: 'outdated', error: StaticError.of('version_mismatch', text) }
 }
 
 /** The peer is not the expected relay. */
@@ -114,6 +116,7 @@ export function refusedOpening(refusal: Refusal): Failure {
   const { retryAfterMs } = refusal
   if (error.code === 'auth_failed') return { kind: 'unverified', error, retryAfterMs }
   if (error instanceof AuthError) return { kind: 'auth', error, retryAfterMs }
+  if (error.code === 'version_mismatch') return { kind: 'outdated', error, retryAfterMs }
   const redirectPort = error.code === 'unavailable' ? refusal.redirectPort : undefined
   return { kind: 'busy', error, retryAfterMs, redirectPort }
 }

@@ -124,13 +124,33 @@ test('an incomplete challenge violates the protocol', () => {
   }
 })
 
-test('a relay of revision 1 is refused with a sentence that says so', () => {
+test('a relay of revision 1 is refused with a sentence that says so, and not dialled again at once', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.dialled(1)
   stage.challenge(1, { revision: 1 })
   assert.deepEqual(stage.signed, [])
+  assert.deepEqual(stage.taken().slice(-2), ['end 1', 'failed version_mismatch'])
   assert.match(oldRelay(1).error.message, /The relay uses protocol revision 1, and this agent needs 2 or later/u)
+})
+
+test('an agent whose revision the relay refuses gives up its first session, and later asks once a minute', () => {
+  const refusal = { code: 'version_mismatch', message: 'Update the agent.' }
+  const first = new Stage()
+  first.do({ type: 'start' })
+  first.dialled(1)
+  first.refuse(1, refusal)
+  assert.deepEqual(first.taken().slice(-1), ['failed version_mismatch'])
+  assert.equal(first.firstError?.retryable, false)
+  const later = Stage.opened()
+  later.live(1, 20_000)
+  later.cut(1)
+  later.advance(100)
+  later.dialled(2)
+  later.refuse(2, refusal)
+  assert.deepEqual(later.taken().slice(-1), ['lost version_mismatch'])
+  later.advance(59_900)
+  assert.deepEqual(later.taken(), [])
 })
 
 test('before the session is open no long envelope is accepted, afterwards a commit of 4 MiB is', () => {

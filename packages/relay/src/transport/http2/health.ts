@@ -1,5 +1,5 @@
 /** Whether the relay can serve: `GET /health`, `/health/ready` and `/health/live` for people, load balancers and supervisors, grpc.health.v1 for gRPC clients. */
-import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect'
+import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect'
 import { Health as HealthService, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { Relay } from '@static/protocol/relay'
 import { type Health, storeClockProblem } from '../../ports.ts'
@@ -45,14 +45,112 @@ function unreadiness({ store }: Health): string {
   return storeClockProblem(store?.clockOffsetMs ?? 0) ?? 'The relay is stopping, or cannot write to its database.'
 }
 
-/** Serves grpc.health.v1. Watch is not implemented, which clients take as "do not watch". */
-export function healthRoutes(router: ConnectRouter, health: () => Health): void {
+/** What the port knows of a watch. */
+export interface Watched {
+  /** The address that it counts for. */
+  readonly subject: string
+  /** The answer becomes a stream, whose end is reported to `closed`. */
+  open(closed: () => void): void
+  /** Aborted when the watcher has gone. */
+  readonly gone: AbortSignal
+  /** Aborted when the port stops. */
+  readonly stopping: AbortSignal
+  /** Nothing more is sent. */
+  readonly ended: () => void
+}
+
+/** Watches of a port, and of one address. */
+const MOST_WATCHES = 1000
+const MOST_WATCHES_PER_ADDRESS = 64
+/** How often the status is looked at while somebody watches it. */
+const LOOK_MS = 500
+
+/** Serves grpc.health.v1. */
+export function healthRoutes(
+  router: ConnectRouter,
+  health: () => Health,
+  watchedOf: (context: HandlerContext) => Watched,
+): void {
+  const watches = new Watches(health)
   router.service(HealthService, {
     check({ service }) {
-      if (service !== '' && service !== Relay.typeName) {
-        throw new ConnectError(`Unknown service ${JSON.stringify(service)}.`, Code.NotFound)
-      }
-      return { status: health().ready ? Status.SERVING : Status.NOT_SERVING }
+      if (!isKnown(service)) throw new ConnectError(`Unknown service ${JSON.stringify(service)}.`, Code.NotFound)
+      return { status: statusOf(health()) }
     },
+    watch: ({ service }, context) => watches.open(watchedOf(context), isKnown(service)),
   })
+}
+
+/** The open watches. Each holds one status at most, however slowly it is read. */
+class Watches {
+  readonly #health: () => Health
+  readonly #bySubject = new Map<string, number>()
+  /** Each makes a watch look at the status. */
+  readonly #looks = new Set<() => void>()
+  #count = 0
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(health: () => Health) {
+    this.#health = health
+  }
+
+  /** Opens a watch. An unknown service stays unknown. */
+  open(watched: Watched, known: boolean): AsyncIterable<{ readonly status: Status }> {
+    const { subject } = watched
+    const own = this.#bySubject.get(subject) ?? 0
+    if (this.#count >= MOST_WATCHES || own >= MOST_WATCHES_PER_ADDRESS) {
+      throw new ConnectError('Too many watches are open. Use Check.', Code.ResourceExhausted)
+    }
+    this.#change(subject, 1)
+    watched.open(() => this.#change(subject, -1))
+    return this.#statuses(watched, known)
+  }
+
+  async *#statuses({ gone, stopping, ended }: Watched, known: boolean): AsyncGenerator<{ readonly status: Status }> {
+    let last: Status | undefined
+    let wake = (): void => {}
+    const look = (): void => wake()
+    this.#looks.add(look)
+    gone.addEventListener('abort', look)
+    stopping.addEventListener('abort', look)
+    try {
+      while (!gone.aborted) {
+        const isOver = stopping.aborted
+        const serving = isOver ? Status.NOT_SERVING : statusOf(this.#health())
+        const status = known ? serving : Status.SERVICE_UNKNOWN
+        if (isOver) ended()
+        if (status !== last) yield { status }
+        if (isOver) return
+        last = status
+        // What happened while the reader took the status is seen at the next look.
+        const { promise, resolve } = Promise.withResolvers<void>()
+        wake = resolve
+        if (!gone.aborted && !stopping.aborted) await promise
+      }
+    } finally {
+      this.#looks.delete(look)
+      stopping.removeEventListener('abort', look)
+    }
+  }
+
+  #change(subject: string, by: 1 | -1): void {
+    const own = (this.#bySubject.get(subject) ?? 0) + by
+    if (own > 0) this.#bySubject.set(subject, own)
+    else this.#bySubject.delete(subject)
+    this.#count += by
+    if (this.#count === 0) clearInterval(this.#timer)
+    else if (by === 1 && this.#count === 1) this.#timer = setInterval(() => this.#lookAll(), LOOK_MS).unref()
+  }
+
+  #lookAll(): void {
+    for (const look of this.#looks) look()
+  }
+}
+
+function isKnown(service: string): boolean {
+  return service === '' || service === Relay.typeName
+}
+
+function statusOf({ ready }: Health): Status {
+  return ready ? Status.SERVING : Status.NOT_SERVING
 }

@@ -15,13 +15,14 @@ import {
 } from '@connectrpc/connect'
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node'
 import { createAsyncIterable, type UniversalHandler } from '@connectrpc/connect/protocol'
+import { subjectOf } from '@static/node/address'
 import { ENVELOPE_LIMITS, SESSION_METADATA } from '@static/protocol'
 import { type ClientMessage, ClientMessageSchema, Relay } from '@static/protocol/relay'
 import type { CallHandler, Health, Peer } from '../../../ports.ts'
 import { failureError, refusalError } from '../error.ts'
 import { resumeMessage } from '../subscribe.ts'
 import { CALL_BYTES, HANDLED_BYTES, type Holding } from '../../http2/budget.ts'
-import { healthRoutes } from '../../http2/health.ts'
+import { healthRoutes, type Watched } from '../../http2/health.ts'
 import { cutOff, expire, isClosed, type HttpResponse } from '../../http2/responses.ts'
 import { checkBody, isJson, MOST_STRANGER_BYTES, readBody } from './body.ts'
 import { pushes } from './push.ts'
@@ -88,7 +89,7 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
     acceptCompression: [],
   })
   relayRoutes(router, options)
-  healthRoutes(router, options.health)
+  healthRoutes(router, options.health, (context) => watchedOf(context, options))
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]))
   return (path, request, response, peer, holding) => {
     const handler = handlers.get(path)
@@ -140,6 +141,21 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
       ended: () => expire(call.response, limits.closeMs),
     })
   })
+}
+
+/** A watch of the relay's health holds little: it has one status to send at most. */
+function watchedOf(context: HandlerContext, { stopping, limits }: UnaryOptions): Watched {
+  const call = callOf(context)
+  return {
+    subject: subjectOf(call.peer.address),
+    open: (closed) => {
+      handOver(call, true)
+      call.response.once('close', closed)
+    },
+    gone: context.signal,
+    stopping,
+    ended: () => expire(call.response, limits.closeMs),
+  }
 }
 
 /** The relay handles the call, which may take long. */
