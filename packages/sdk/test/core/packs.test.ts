@@ -350,6 +350,33 @@ test('malformed packs of a member are skipped by all alike', async () => {
   }
 })
 
+test('what is not a frame costs its sender that message alone, and the channel nothing', async () => {
+  for (const missing of [0, 1]) {
+    const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
+    const [bob, mal] = [stage.player('bob'), new Apart(stage, 'mal')]
+    const id = (bits: number): Uint8Array => new Uint8Array(16).fill(0x70).with(15, 0x70 | bits)
+    const bodies: readonly (readonly [name: string, make: () => Uint8Array])[] = [
+      ['bits in the id', () => mal.frame('lost', { messageId: id(5) })],
+      ['version 0', () => Uint8Array.from(mal.frame('lost')).with(0, 0)],
+      ['too short', () => mal.frame('lost').slice(0, 97)],
+    ]
+    mal.say(mal.frame('first'))
+    await stage.settle()
+    assert.deepEqual(await bob.take(), ['first'])
+    for (const [name, make] of bodies) {
+      // A message before it never arrives: that is the relay's doing, and found in the next frame.
+      if (missing > 0) mal.previous = sha256(mal.frame(`missing ${(mal.counter += missing)}`))
+      mal.say(make())
+      mal.say(mal.frame(`after ${name}`))
+      await stage.settle()
+      assert.equal(bob.told('fork_detected').length, missing, name)
+      if (missing > 0) break
+      assert.deepEqual(await bob.take(), [`after ${name}`])
+    }
+    if (missing === 0) assert.equal(bob.told('decryption_failure').length, bodies.length)
+  }
+})
+
 test('a payload or a pack with the id of a payload in another pack is not read', async () => {
   for (const kind of ['payload', 'pack'] as const) {
     const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })

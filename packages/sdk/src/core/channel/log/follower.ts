@@ -180,6 +180,7 @@ export class Follower {
       if (frame && same(frame.messageId, entry.messageId)) {
         return { frame, member, frameHash: sha256(plaintext), messageKey }
       }
+      if (!frame) history.heardNoFrame(sender, Number(entry.counter), sha256(plaintext))
     } catch (error) {
       if (!(error instanceof StaticError)) throw error
       isLimited = error.code === 'decryption_failure' && group.hasLostTrust(sender)

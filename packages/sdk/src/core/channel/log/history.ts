@@ -17,6 +17,8 @@ import { ChainRows } from './chain-rows.ts'
 const KEPT = 1024
 /** Replaces the hash of a sender's last frame if that frame may be in a gap. */
 const UNKNOWN = new Uint8Array(HASH_BYTES)
+/** The progress of a sender that has sent nothing yet. */
+const NOT_HEARD = { counter: 0, ownHash: UNKNOWN, accepted: false }
 
 /** How a sender's view of the log differs from this agent's. */
 export type Difference = 'seen' | 'counter' | 'own chain' | 'receipt'
@@ -146,6 +148,16 @@ export class History {
     this.confirmed = Math.max(this.confirmed, frame.seen.index)
   }
 
+  /**
+   * Records a message of a sender that is not a frame, if it is in its place. It is skipped, but its sender's next frame
+   * follows it: a client with a fault must not look like a relay that hides messages.
+   */
+  heardNoFrame(sender: AgentId, counter: number, bytesHash: Uint8Array): void {
+    const { counter: last, ownHash, accepted } = this.#senders.get(sender) ?? NOT_HEARD
+    const isInPlace = same(ownHash, UNKNOWN) ? counter > last : counter === last + 1
+    if (isInPlace) this.#put({ agent: sender, counter, ownHash: bytesHash, accepted })
+  }
+
   /** Forgets a sender: one that is added again starts over. */
   forget(sender: AgentId): void {
     this.#senders.delete(sender)
@@ -154,8 +166,8 @@ export class History {
 
   /** The application continues although this member has seen a different log. */
   accept(sender: AgentId): void {
-    const known = this.#senders.get(sender) ?? { agent: sender, counter: 0, ownHash: UNKNOWN }
-    this.#put({ ...known, accepted: true })
+    const known = this.#senders.get(sender) ?? NOT_HEARD
+    this.#put({ ...known, agent: sender, accepted: true })
   }
 
   /** Returns the senders that changed since the last call. */
