@@ -86,6 +86,8 @@ export interface BenchOptions {
   readonly relayIsReady?: () => boolean
   readonly signup?: SignupMode
   readonly auditAddresses?: boolean
+  /** `debug` by default. */
+  readonly logLevel?: 'debug' | 'info'
 }
 
 const PASSWORD = 'a password for tests'
@@ -111,7 +113,7 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
     signup: options.signup,
     auditAddresses: options.auditAddresses,
     settings: merge(QUICK, options.settings ?? {}),
-    log: { write: (line) => lines.push(line), pretty: false, level: 'debug' },
+    log: { write: (line) => lines.push(line), pretty: false, level: options.logLevel ?? 'debug' },
     now: () => clock.now,
   })
   const agent = new Agent({ keepAlive: true, maxSockets: 10, ca: authority.cert })

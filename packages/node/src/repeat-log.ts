@@ -1,29 +1,48 @@
-/** Logs what happens often: at most a line a minute for each kind, with a count. */
+/** Logs what happens often: a few lines a minute for each kind, with a count of those left out. */
 
 const WINDOW_MS = 60_000
-/** Kinds come from fixed lists in the code; this bounds a mistake. */
+/** Others may be able to cause many kinds: further ones count as one. */
 const MOST_KINDS = 256
+const OTHERS = 'others'
 
-/** Counts events by kind, and lets one of them through for each minute. */
+/** Counts events by kind, and lets a few of them through in each minute. */
 export class RepeatLog {
   readonly #now: () => number
-  readonly #kinds = new Map<string, { readonly at: number; more: number }>()
+  readonly #lines: number
+  /** The longest ago first. */
+  readonly #kinds = new Map<string, { readonly at: number; lines: number; more: number }>()
 
-  /** `now` is a monotonic clock, in milliseconds. */
-  constructor(now: () => number) {
+  /** `now` is a monotonic clock, in milliseconds; `lines` is the most of one kind in a minute. */
+  constructor(now: () => number, lines = 1) {
     this.#now = now
+    this.#lines = lines
   }
 
   /** Calls `write` with the number of events since its last call, this one included; otherwise only counts. */
   note(kind: string, write: (count: number) => void): void {
     const now = this.#now()
-    const last = this.#kinds.get(kind)
+    const known = this.#knows(kind, now) ? kind : OTHERS
+    const last = this.#kinds.get(known)
     if (last && now - last.at < WINDOW_MS) {
-      last.more++
-      return
+      if (last.lines === this.#lines) {
+        last.more++
+        return
+      }
+      last.lines++
+      return write(1)
     }
-    if (this.#kinds.size >= MOST_KINDS) this.#kinds.clear()
-    this.#kinds.set(kind, { at: now, more: 0 })
+    this.#kinds.delete(known)
+    this.#kinds.set(known, { at: now, lines: 1, more: 0 })
     write(1 + (last?.more ?? 0))
+  }
+
+  /** Whether a kind is counted on its own. Makes room for it by forgetting kinds whose minute is over. */
+  #knows(kind: string, now: number): boolean {
+    if (this.#kinds.has(kind) || this.#kinds.size < MOST_KINDS) return true
+    for (const [other, { at }] of this.#kinds) {
+      if (now - at < WINDOW_MS) break
+      this.#kinds.delete(other)
+    }
+    return this.#kinds.size < MOST_KINDS
   }
 }

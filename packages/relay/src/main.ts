@@ -49,7 +49,8 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const { name, now = Date.now, monotonic = () => performance.now() } = options
   const log = makeLog(options.log, 'relay')
   const repeats = new RepeatLog(monotonic)
-  const onError = (err: unknown): void => log.error({ err }, 'background task failed')
+  const onError = (err: unknown): void =>
+    repeats.note(String(err), (failures) => log.error({ err, failures }, 'background task failed'))
   const remote = 'urls' in options.api ? makeApiClient(options.api, now, apiLog(log, repeats)) : undefined
   const api = remote ?? (options.api as LocalApi)
   await remote?.check().catch((err: unknown) => {
@@ -87,7 +88,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     remote?.close()
   }
   try {
-    const { grpc, quic } = await listen(options, { node, settings, health, log, onError })
+    const { grpc, quic } = await listen(options, { node, settings, health, log, repeats, onError })
     monitor?.start()
     reporter.start()
     // The id for agents that ask whether it is the right relay (`relay_changed`).
@@ -118,6 +119,7 @@ interface Listening {
   readonly settings: Settings
   readonly health: () => Health
   readonly log: RelayLog
+  readonly repeats: RepeatLog
   readonly onError: (error: unknown) => void
 }
 
@@ -158,7 +160,7 @@ async function startGrpc(
 
 async function startQuic(
   { host, quicPort, quicEndpoints, certificate, namedCertificate = certificate, proxyCa }: RelayOptions,
-  { node: { runner, onExcess }, settings, log }: Listening,
+  { node: { runner, onExcess }, settings, log, repeats }: Listening,
 ): Promise<QuicTransport> {
   const quic: QuicTransport = await startQuicTransport(
     {
@@ -170,7 +172,8 @@ async function startQuic(
       ...(proxyCa === undefined ? {} : { proxyCa }),
       maxSessions: settings.streams.quicPerEndpoint,
       full: (address, { limit, value }) => onExcess({ address, limit, value }),
-      log: (message, detail) => log.warn(detail, message),
+      log: (message, detail) =>
+        repeats.note(`${message} ${detail.detail}`, (times) => log.warn({ ...detail, times }, message)),
     },
     runner.streams(() => quic),
   )

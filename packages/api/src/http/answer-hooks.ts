@@ -1,11 +1,15 @@
 /** Hooks for every response: the request id, common headers, rate limits, and a log line. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from '@static/node/logger'
+import { RepeatLog } from '@static/node/repeat-log'
 import type { Limits } from '../rules/limits.ts'
 import { plainAddress, subjectOf } from '@static/node/address'
 import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
 import { SlowRefusals } from './slow-refusals.ts'
+
+/** Lines a minute for refused requests of one route with one status: anyone can cause any number of them. */
+const REFUSED_LINES = 10
 
 /** The methods of the log that these hooks use. */
 export type AnswerLog = Pick<Logger, 'debug' | 'info' | 'isLevelEnabled'>
@@ -54,23 +58,34 @@ export function addAnswerHooks(
       done()
     })
   })
+  const repeats = new RepeatLog(() => performance.now(), REFUSED_LINES)
   app.addHook('onResponse', (request, reply, done) => {
-    logAnswer(request, reply, log, logClients)
+    const write = (requests: number): void => logAnswer(request, reply, requests, log, logClients)
+    // An operator who asks for every request gets every request.
+    if (log.isLevelEnabled('debug')) write(1)
+    // Successful requests are in the metrics; the log is for what an operator may need to look at.
+    else if (reply.statusCode >= 400) repeats.note(`${reply.statusCode} ${request.routeOptions.url}`, write)
     done()
   })
 }
 
-function logAnswer(request: FastifyRequest, reply: FastifyReply, log: AnswerLog, logClients: boolean): void {
-  // Successful requests are in the metrics; the log is for what an operator may need to look at.
+/** `requests` counts those of the kind since the last line. */
+function logAnswer(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  requests: number,
+  log: AnswerLog,
+  logClients: boolean,
+): void {
   const level = reply.statusCode < 400 ? 'debug' : 'info'
-  if (!log.isLevelEnabled(level)) return
   const { method, id } = request
   const route = request.routeOptions.url ?? null
   // Personal data, so only if the operator wants it. Routes that need no caller have no account.
   const account = (request.caller ?? request.sessionCaller ?? request.key)?.accountId
   const client = logClients ? { address: plainAddress(request.ip), account } : {}
+  const more = requests === 1 ? {} : { requests }
   log[level](
-    { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime), ...client },
+    { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime), ...more, ...client },
     'request completed',
   )
 }

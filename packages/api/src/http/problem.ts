@@ -85,11 +85,12 @@ export function makeErrorHandler(apiUrl: () => string, repeats: RepeatLog, damag
     const known = toStaticError(error)
     const { httpStatus } = known
     const fields = { err: known.cause ?? known, request_id: request.id }
-    // On a full disk or without a database every request fails for the same reason.
     if (isDamage(known)) damage.note(known.cause as Error, { request_id: request.id })
-    else if (known.code === 'unavailable') {
-      repeats.note(known.message, (failures) => request.log.error({ ...fields, failures }, known.message))
-    } else if (httpStatus >= 500) request.log.error(fields, known.message)
+    else if (httpStatus >= 500) {
+      // On a full disk or without a database every request fails for the same reason.
+      const kind = known.code === 'unavailable' ? known.message : String(error)
+      repeats.note(kind, (failures) => request.log.error({ ...fields, failures }, known.message))
+    }
     if (httpStatus === 429 || httpStatus === 503) reply.header('retry-after', known.details.retryAfter ?? 1)
     if (httpStatus === 401) {
       const sent = request.headers.authorization !== undefined ? ', error="invalid_token"' : ''

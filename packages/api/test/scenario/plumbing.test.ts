@@ -136,6 +136,23 @@ onEachEngine('plumbing', (engine) => {
 })
 
 describe('plumbing of a public server', () => {
+  test('a flood of refused requests writes a few lines for each route and status, not one for each', async (t) => {
+    const bench = await startBench('sqlite', { logLevel: 'info' })
+    t.after(() => bench.close())
+    const ask = async (path: string, times: number): Promise<void> => {
+      const answers = Array.from({ length: times }, (_, at) => bench.call('GET', path.replace('N', String(at))))
+      for (const { status } of await Promise.all(answers)) assert.ok(status >= 400)
+    }
+    await ask('/nothing/N', 200)
+    await ask('/v1/keys', 200)
+    // The flood of one kind does not hide the others.
+    await ask('/v1/usage', 3)
+    const lines = bench.lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+    const ofRoute = (route: string | null): number =>
+      lines.filter((line) => line['msg'] === 'request completed' && line['route'] === route).length
+    assert.deepEqual([ofRoute(null), ofRoute('/v1/keys'), ofRoute('/v1/usage')], [10, 10, 3])
+  })
+
   test('a public name gets HSTS, and metrics behind a proxy require the token', async () => {
     const { database, remove } = await makeDatabase('sqlite')
     const port = await quietPort()

@@ -3,6 +3,7 @@ import packageJson from '../../package.json' with { type: 'json' }
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { placeOf } from '@static/node/dial'
 import { type LogOptions, makeLog } from '@static/node/logger'
+import { RepeatLog } from '@static/node/repeat-log'
 import { ExcessLog } from '../excess-log.ts'
 import type { Certificate } from '../ports.ts'
 import { ProxyCalls } from './calls.ts'
@@ -57,7 +58,11 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   }))
   const upstream = new QuicUpstream(nodes, options.connections ?? 2, Date.now, Math.random)
   const place = addresses.map(({ host, port }) => placeOf(host, port)).join(', ')
-  const onError = (err: unknown): void => log.warn({ err }, 'forwarding a session or call failed')
+  const repeats = new RepeatLog(() => performance.now())
+  const onError = (err: unknown): void =>
+    repeats.note(`forwarding ${String(err)}`, (failures) =>
+      log.warn({ err, failures }, 'forwarding a session or call failed'),
+    )
   const excess = new ExcessLog(log, () => performance.now())
   // Agents connect only once it is known.
   let grpcPort = 0
@@ -78,7 +83,8 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         log: {
           cut: (address, reason) => excess.cut(address, reason),
           full: (address, { limit, value }) => excess.note({ address, limit, value }),
-          failed: (err) => log.error({ err }, 'background task failed'),
+          failed: (err) =>
+            repeats.note(String(err), (failures) => log.error({ err, failures }, 'background task failed')),
         },
       },
       sessions.streams(() => grpc),

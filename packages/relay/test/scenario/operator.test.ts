@@ -3,12 +3,13 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { Agent, type Wire } from '@static/testkit/agent'
+import { connectGrpc } from '@static/testkit/agent/grpc-client'
 import { grpcWire, quicWire } from '@static/testkit/agent/wires'
 import { certificates } from '@static/testkit/certificates'
 import { FakeApi } from '@static/testkit/relay/api'
 import { makeClient } from '@static/testkit/server/client'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
-import { type OpenStore, type RelayOptions, type RunningRelay, startRelay } from '../../src/index.ts'
+import { type OpenStore, type RelayOptions, type RunningRelay, startProxy, startRelay } from '../../src/index.ts'
 import { ExcessLog } from '../../src/excess-log.ts'
 import { temporaryFile } from '../store/channel-fixture.ts'
 
@@ -129,4 +130,31 @@ test('dropped connections are one line a minute for each reason', () => {
     { address: '192.0.2.2', reason: 'pipelining', dropped: 1 },
     { address: '192.0.2.3', reason: 'resets', dropped: 50 },
   ])
+})
+
+test('malformed streams at a proxy are one line a minute in its log, however many there are', async (t) => {
+  const { authority, named, client } = await certificates()
+  const ca = authority.cert
+  const { relay } = await scene(t, { database: memory, proxyCa: ca })
+  const lines: Record<string, unknown>[] = []
+  const proxy = await startProxy({
+    name: 'localhost',
+    host: '127.0.0.1',
+    grpcPort: 0,
+    certificate: named,
+    relay: { addresses: [{ host: 'localhost', port: relay.quicPorts[0] ?? 0 }], ca, clientCertificate: client },
+    log: { write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>), pretty: false, level: 'warn' },
+  })
+  t.after(() => proxy.close())
+  const agent = await connectGrpc({ host: '127.0.0.1', port: proxy.grpcPort, ca })
+  t.after(() => agent.close())
+  for (let round = 0; round < 20; round++) {
+    const { promise, resolve } = Promise.withResolvers<unknown>()
+    agent.openSession({ data: () => {}, closed: resolve }).write(new Uint8Array(1024).fill(0xff))
+    await promise
+  }
+  assert.deepEqual(
+    lines.map(({ msg, failures }) => [msg, failures]),
+    [['forwarding a session or call failed', 1]],
+  )
 })
