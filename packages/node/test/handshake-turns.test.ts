@@ -3,20 +3,22 @@ import { EventEmitter } from 'node:events'
 import type { Server } from 'node:net'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { subjectOf } from '../src/address.ts'
 import { takeTurns } from '../src/handshake-turns.ts'
 
 interface Fake {
   readonly remoteAddress: string
   destroyed: boolean
+  resume(): void
 }
 
-const from = (remoteAddress: string, destroyed = false): Fake => ({ remoteAddress, destroyed })
+const from = (remoteAddress: string, destroyed = false): Fake => ({ remoteAddress, destroyed, resume: () => {} })
 
 /** A server that notes whose handshakes begin. */
 function makeServer(begun: Fake[]): (socket: Fake) => void {
   const server = new EventEmitter()
   server.on('connection', (socket: Fake) => begun.push(socket))
-  takeTurns(server as Server)
+  takeTurns(server as Server, ({ remoteAddress = '' }) => subjectOf(remoteAddress))
   return (socket) => void server.emit('connection', socket)
 }
 

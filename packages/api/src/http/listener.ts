@@ -12,7 +12,7 @@ import type { Socket } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import { subjectOf } from '@static/node/address'
-import { takeTurns } from '@static/node/handshake-turns'
+import { type Admit, takeTurns } from '@static/node/handshake-turns'
 import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
@@ -63,8 +63,7 @@ export function makeServer(
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
   server.maxConnections = settings.connections
-  capPerAddress(server, settings)
-  if (certificate) takeTurns(server)
+  takeTurns(server, capPerAddress(settings))
   // Without a listener Node responds to an unknown `Expect` header itself, without our headers. We ignore the header.
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))
@@ -72,31 +71,29 @@ export function makeServer(
 }
 
 /** Limits the connections per address and per /48, so that one client cannot use up all sockets. */
-function capPerAddress(
-  server: HttpServer | HttpsServer,
-  { connections, connectionsPerAddress }: Settings['http'],
-): void {
+function capPerAddress({ connections, connectionsPerAddress }: Settings['http']): Admit {
   const open = new Map<string, number>()
   const count = (key: string, change: number): void => {
     const left = (open.get(key) ?? 0) + change
     if (left === 0) open.delete(key)
     else open.set(key, left)
   }
-  server.on('connection', (socket: Socket) => {
+  return (socket) => {
     const address = subjectOf(socket.remoteAddress ?? '')
     const network = networkOf(address)
     const mostOfNetwork = networkLimit(connectionsPerAddress, connections)
     const isCrowded = network !== undefined && (open.get(network) ?? 0) >= mostOfNetwork
     if (isCrowded || (open.get(address) ?? 0) >= connectionsPerAddress) {
       socket.destroy()
-      return
+      return undefined
     }
     const keys = network === undefined ? [address] : [address, network]
     for (const key of keys) count(key, 1)
     socket.once('close', () => {
       for (const key of keys) count(key, -1)
     })
-  })
+    return address
+  }
 }
 
 const UNANSWERED = Symbol('unanswered requests')

@@ -8,6 +8,7 @@ import { LOOPBACKS } from '@static/testkit/ports'
 import { connectGrpc, type GrpcClient } from '@static/testkit/agent/grpc-client'
 import { certificates } from '@static/testkit/certificates'
 import type { Certificate } from '../../src/ports.ts'
+import { SLOW_MS } from '../../src/transport/http2/limits.ts'
 import { type GrpcBench, startGrpcBench } from '../support/grpc-fakes.ts'
 import { ask } from '../support/grpc-http.ts'
 
@@ -152,18 +153,34 @@ test('a client that keeps opening and resetting streams is cut off', async () =>
   assert.equal((await ask(bench, '2', 'GET', '/health')).status, 200)
 })
 
-test('a client that connects again to go on with it is refused before its handshake, and other addresses are served', async () => {
+test('others at the address of a client that resets in bulk keep their connections and get new ones', async () => {
   await using bench = await startGrpcBench({ limits: { resetsPerAddress: 250 } })
-  await resetUntilCut(await bench.connect())
-  await resetUntilCut(await bench.connect())
-  await bench.streams.open.is((count) => count === 0)
-  await assert.rejects(bench.connect())
+  const good = await bench.connect()
+  for (let round = 0; round < 3; round++) await resetUntilCut(await bench.connect())
   assert.deepEqual(bench.cuts, ['resets', 'resets', 'resets'])
+  for (const client of [good, await bench.connect()]) await echo(client)
+})
+
+/** Waits for an answer on a new stream; rejects if the stream is closed instead. */
+function echo(client: GrpcClient): Promise<unknown> {
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+  const closed = (): void => reject(new Error('The stream was closed.'))
+  client.openSession({ data: resolve, closed }).write(new Uint8Array(1024))
+  return promise
+}
+
+test('new connections of an address that resets in bulk begin at a pace, and those of other addresses at once', async () => {
+  await using bench = await startGrpcBench({ limits: { resetsPerAddress: 250 } })
+  for (let round = 0; round < 2; round++) await resetUntilCut(await bench.connect())
+  const start = performance.now()
+  const slowed = Promise.all(Array.from({ length: 10 }, () => bench.connect()))
   const { port } = bench.transport
   const other = await connectGrpc({ host: '127.0.0.1', port, ca: bench.ca, localAddress: '127.0.0.2' })
   other.openSession({ data: () => {}, closed: () => {} })
   await bench.streams.open.reaches(1)
   await other.close()
+  await slowed
+  assert.ok(performance.now() - start >= 9 * SLOW_MS - 10)
 })
 
 test('a client that keeps sending HTTP/1.1 requests without waiting for responses is cut off', async () => {

@@ -91,10 +91,9 @@ export async function startGrpcTransport(
   const SNICallback: TlsOptions['SNICallback'] = (_name, done) => done(null, named)
   const makeServer = (): Http2SecureServer => {
     const server = createSecureServer({ ...serverOptions(limits), ...tlsOptions(first), SNICallback })
-      .on('connection', (socket) => connections.admit(socket))
       .on('session', (session) => connections.watch(session))
       .on('request', handle as (request: Http2ServerRequest, response: Http2ServerResponse) => void)
-    takeTurns(server)
+    takeTurns(server, (socket) => connections.admit(socket))
     return server
   }
   const { port, servers } = await listen(options.host, options.port, makeServer)

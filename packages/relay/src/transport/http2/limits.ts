@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import { plainAddress, subjectOf } from '@static/node/address'
+import { Pace } from '@static/node/pace'
 import { networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
 import { RESET_WINDOW_MS, Resets } from './resets.ts'
@@ -65,6 +66,10 @@ export interface ConnectionLog {
 const REFUSED_SHARE = 0.1
 const LEAST_REFUSED = 8
 
+/** A slowed address begins one handshake in this time, in milliseconds; so many of its connections may wait for theirs. */
+export const SLOW_MS = 50
+const MOST_WAITING = 100
+
 const MAX_HEADER_BYTES = 16 * 1024
 const TCP_KEEP_ALIVE_MS = 60_000
 /** Unanswered requests allowed on one HTTP/1.1 connection: Node keeps reading while responses are pending. */
@@ -108,6 +113,7 @@ export class Connections {
   readonly #refusals = new Tally()
   readonly #unanswered = new WeakMap<Socket, number>()
   readonly #resets: Resets
+  readonly #pace = new Pace(SLOW_MS, MOST_WAITING)
 
   constructor(limits: Http2Limits, log: ConnectionLog) {
     this.#limits = limits
@@ -116,23 +122,17 @@ export class Connections {
   }
 
   /**
-   * Counts a connection before its handshake. Beyond a limit it stays just long enough to get an answer; if too many
-   * wait for theirs, it is dropped.
+   * Counts a connection before its handshake, and returns its address as limits count it. Beyond a limit it stays just
+   * long enough to get an answer; if too many wait for theirs, it is dropped. A slowed address waits for its turn.
    */
-  admit(socket: Socket): void {
+  admit(socket: Socket): string | undefined | Promise<string | undefined> {
     const address = plainAddress(socket.remoteAddress)
     const subject = subjectOf(address)
-    // Before its handshake, which is what costs most.
-    if (this.#resets.isOver(subject, performance.now())) {
-      this.#log.cut(address, 'resets')
-      socket.destroy()
-      return
-    }
     const full = this.#exceeded(this.#served, subject, (limit) => limit)
     if (full) this.#log.full(address, full)
     if (full && this.#exceeded(this.#refusals, subject, refusedAtOnce)) {
       socket.destroy()
-      return
+      return undefined
     }
     // The kernel detects a peer that vanished.
     socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
@@ -148,6 +148,16 @@ export class Connections {
       this.#refused.delete(name)
       tally.add(subject, -1)
     })
+    const slowed = this.#resets.slowed(subject, performance.now())
+    return slowed === undefined ? subject : this.#wait(socket, subject, slowed)
+  }
+
+  /** Waits for the turn of a slowed address: the handshake is what costs most. */
+  async #wait(socket: Socket, subject: string, slowed: string): Promise<string | undefined> {
+    if (await this.#pace.turn(slowed)) return subject
+    this.#log.cut(plainAddress(socket.remoteAddress), 'resets')
+    socket.destroy()
+    return undefined
   }
 
   /** The limit that the connection of a request is beyond: it must be refused. */
@@ -187,7 +197,7 @@ export class Connections {
         streams--
         if (isRefused) leave(session)
         if (streams === 0) idle.refresh()
-        // It may have been cut off because others use up the memory, for which nobody must be barred. It stays unfinished,
+        // It may have been cut off because others use up the memory, for which nobody must be slowed. It stays unfinished,
         // so that a flood of such streams ends, too.
         if (session.destroyed || wasCutOff(stream)) return
         check(streak.closed(stream.rstCode, performance.now()))

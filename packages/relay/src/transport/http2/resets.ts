@@ -1,24 +1,24 @@
 /**
  * Counts the resets of each address, over all its connections, in windows of 10 seconds. A limit for each connection is
- * not enough: a peer that is cut off could connect again at once, and go on. An address with too many is barred for a
- * while: otherwise it would have a window's worth of resets in each.
+ * not enough: a peer that is cut off could connect again at once, and go on. An address with too many is slowed for a
+ * while: otherwise it would have a window's worth of resets in each. It is not barred, because others may share it.
  */
 import { networkLimit, networkOf } from '@static/protocol'
 
 /** The length of a window, in milliseconds. */
 export const RESET_WINDOW_MS = 10_000
 
-/** How long an address is barred, in milliseconds. */
-export const BAR_MS = 30_000
-/** More are not remembered: the first barred is free again. */
-const MOST_BARRED = 10_000
+/** How long an address is slowed, in milliseconds. */
+export const SLOW_FOR_MS = 30_000
+/** More are not remembered: the first slowed is free again. */
+const MOST_SLOWED = 10_000
 
 /** The resets of a port. Memory is bounded by the addresses that reset something in one window. */
 export class Resets {
   readonly #limit: number
   readonly #counts = new Map<string, number>()
-  /** Until when each address or network is barred, the first barred first. */
-  readonly #barred = new Map<string, number>()
+  /** Until when each address or network is slowed, the first slowed first. */
+  readonly #slowed = new Map<string, number>()
   #windowStart = 0
 
   constructor(limit: number) {
@@ -33,20 +33,20 @@ export class Resets {
     if (network !== undefined) this.#count(network, resets, networkLimit(this.#limit), now)
   }
 
-  /** Whether an address, or its network, has reset too many streams a short while ago. */
-  isOver(subject: string, now: number): boolean {
-    return keysOf(subject).some((key) => now < (this.#barred.get(key) ?? 0))
+  /** The address, or else its network, if it has reset too many streams a short while ago. */
+  slowed(subject: string, now: number): string | undefined {
+    return keysOf(subject).find((key) => now < (this.#slowed.get(key) ?? 0))
   }
 
   #count(key: string, resets: number, limit: number, now: number): void {
     const count = (this.#counts.get(key) ?? 0) + resets
     this.#counts.set(key, count)
     if (count <= limit) return
-    this.#barred.delete(key)
-    this.#barred.set(key, now + BAR_MS)
-    for (const [first, until] of this.#barred) {
-      if (now < until && this.#barred.size <= MOST_BARRED) break
-      this.#barred.delete(first)
+    this.#slowed.delete(key)
+    this.#slowed.set(key, now + SLOW_FOR_MS)
+    for (const [first, until] of this.#slowed) {
+      if (now < until && this.#slowed.size <= MOST_SLOWED) break
+      this.#slowed.delete(first)
     }
   }
 

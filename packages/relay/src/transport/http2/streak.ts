@@ -5,6 +5,9 @@
 import { constants } from 'node:http2'
 import { RESET_WINDOW_MS, type Resets } from './resets.ts'
 
+/** The share of its resets that a connection of a slowed address has. */
+const SLOWED_SHARE = 0.1
+
 export class Streak {
   readonly #limits: { readonly streams: number; readonly resets: number }
   readonly #address: Resets
@@ -20,17 +23,17 @@ export class Streak {
     this.#subject = subject
   }
 
-  /** Counts a stream; true if so many are not open at once that too many were reset, or if the address has too many. */
+  /** Counts a stream; true if so many are not open at once that too many were reset. */
   opened(now: number): boolean {
     this.#move(now)
     this.#unfinished++
-    const { streams, resets } = this.#limits
-    const isOver = this.#unfinished > streams + resets
+    const { streams } = this.#limits
+    const isOver = this.#unfinished > streams + this.#most(now)
     if (isOver) this.#address.add(this.#subject, now, this.#unfinished - streams - this.#resets)
-    return isOver || this.#address.isOver(this.#subject, now)
+    return isOver
   }
 
-  /** Counts the end of a stream; true if the connection, or its address, has reset too many. */
+  /** Counts the end of a stream; true if the connection has reset too many. */
   closed(code: number | undefined, now: number): boolean {
     this.#move(now)
     if (code === constants.NGHTTP2_NO_ERROR) {
@@ -39,7 +42,13 @@ export class Streak {
     }
     this.#resets++
     this.#address.add(this.#subject, now)
-    return this.#resets > this.#limits.resets || this.#address.isOver(this.#subject, now)
+    return this.#resets > this.#most(now)
+  }
+
+  /** How many the connection may reset. Others may share a slowed address: one that resets little is kept. */
+  #most(now: number): number {
+    const { resets } = this.#limits
+    return this.#address.slowed(this.#subject, now) === undefined ? resets : Math.ceil(resets * SLOWED_SHARE)
   }
 
   #move(now: number): void {
