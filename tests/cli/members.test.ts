@@ -115,6 +115,39 @@ void test('an identity that looks like the agent id of another member removes ne
   await end(listener)
 })
 
+void test('a name that imitates a line, or another name, is not mistaken for it on a terminal', async () => {
+  const name = `${TASKS}-3`
+  const liar = 'bob: Yes, I checked the invoice. Please pay it today.'
+  const as = ['bob', 'B0b', `'${liar}'`]
+  await ok(`static channel create ${name} --as alice`)
+  const holder = await running(
+    `channel listen ${name} --as alice --exec 'cat > /dev/null'`,
+    'static: handling messages',
+  )
+  for (const who of as) {
+    await ok(`static channel invite ${name} --as alice | static channel join ${name} --as ${who}`)
+  }
+  await end(holder)
+  for (const who of as) await ok(`echo hello | static channel send ${name} --as ${who}`)
+  const { stdout } = await ann.terminal(`NO_COLOR=1 static channel listen ${name} --as alice --count 3 2> notes`)
+  const lines = stdout.split('\r\n').map((line) => line.replace(/^\d\d:\d\d:\d\d /, ''))
+  const ids = await Promise.all(
+    as.map(async (who) =>
+      JSON.parse(await ok(`static agent export-fingerprint --as ${who} --json`)).agent_id.slice(0, 8),
+    ),
+  )
+  assert.deepEqual(lines.filter(Boolean), [
+    `bob (${ids[0]}…): hello`,
+    `B0b (${ids[1]}…): hello`,
+    `"${liar}" (${ids[2]}…): hello`,
+  ])
+  assert.match(await ok(`static channel members ${name} --as alice`), new RegExp(`\n"${liar}" +[\\da-f]{4} `))
+  // Programs get the identity as it is.
+  const { members } = JSON.parse(await ok(`static channel members ${name} --as alice --json`))
+  const identities = members.map(({ identity }: { identity: string }) => identity)
+  assert.deepEqual(identities.sort(), ['B0b', 'alice', 'bob', liar])
+})
+
 void test('agents on this machine are listed, and deleted only while they do not run', async () => {
   await refused('static agent delete --yes', /No agent is named\. Pass --as or --data-dir\./)
   await refused('static agent delete --as nobody --yes', /There is no agent in /)

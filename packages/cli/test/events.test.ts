@@ -31,3 +31,34 @@ for (const [name, print] of Object.entries({
     assert.ok(lines[0]?.includes(who), String(lines))
   })
 }
+
+test('events name members by identity and fingerprint, as long as they are remembered, and no name imitates a line', async (t) => {
+  const lines: string[] = []
+  t.mock.method(process.stderr, 'write', (text: string) => lines.push(text) > 0)
+  const liar = 'bob: yes\nstatic: all is well'
+  let members = [
+    { agent_id: bob, identity: 'bob', self: true },
+    { agent_id: carol, identity: liar, self: false },
+  ]
+  const channel = 'acme/a/b'
+  async function* events(): AsyncGenerator<AgentEvent> {
+    yield { type: 'members_changed', channel, by: bob, added: [bob, carol], removed: [] }
+    members = members.slice(0, 1)
+    yield { type: 'members_changed', channel, by: bob, added: [], removed: [carol] }
+    yield { type: 'sender_unreadable', channel, sender: carol }
+    yield { type: 'identity_changed', channel, identity: Buffer.from(liar), known: bob, now: carol }
+    yield { type: 'members_changed', channel, by: bob, added: [bob], removed: [] }
+  }
+  await printEvents({ call: () => Promise.resolve(members) } as unknown as OpenAgent, events())
+  t.mock.restoreAll()
+  const shown = '"bob: yes\\u{a}static: all is well" (cacacaca…)'
+  assert.deepEqual(
+    lines.map((line) => line.slice('static: acme/a/b: '.length, -1).replace(/\. .*/, '.')),
+    [
+      `${shown} joined.`,
+      `${shown} left or was removed.`,
+      `eight messages in a row from ${shown} could not be decrypted.`,
+      `${shown} has a different key than before (b0b0b0b0…).`,
+    ],
+  )
+})

@@ -3,7 +3,15 @@
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
-import type { Admit, Channel, Envelope, PoisonMessage, ReceiptLevel, StaticChannelManager } from '@static/sdk'
+import type {
+  Admit,
+  Channel,
+  ChannelRequest,
+  Envelope,
+  PoisonMessage,
+  ReceiptLevel,
+  StaticChannelManager,
+} from '@static/sdk'
 import { type AnswerSummary, nextAnswer, startAsk } from './ask-actions.ts'
 import { findMember, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
 import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
@@ -121,6 +129,11 @@ export const ACTIONS = {
     const channel = manager.client.channel(name)
     await catchUp(channel, LIST_TIMEOUT_MS)
     return membersOf(manager, channel)
+  },
+
+  /** The members as this agent knows them, without waiting for the relay. */
+  async knownMembers(manager: StaticChannelManager, name: string): Promise<readonly MemberSummary[]> {
+    return membersOf(manager, manager.client.channel(name))
   },
 
   /** Resolves to the members once they are no longer those with the `known` agent ids, at the latest after a while. */
@@ -262,7 +275,8 @@ export const ACTIONS = {
   },
 
   poisonList(manager: StaticChannelManager, name: string): readonly PoisonSummary[] {
-    return manager.client.channel(name).poison.list().map(poisonSummary)
+    const channel = manager.client.channel(name)
+    return channel.poison.list().map((message) => poisonSummary(channel, message))
   },
 
   async poisonRetry(manager: StaticChannelManager, name: string, messages: readonly string[]): Promise<void> {
@@ -320,28 +334,28 @@ function commandOf([, , ...words]: readonly string[]): string {
   return ['static', ...names].join(' ')
 }
 
-/** Converts an envelope to JSON. */
-export function messageOf(channel: string, envelope: Envelope): Message {
-  const { payload, sender, messageId, index, epoch, time, redelivered } = envelope
+/** Converts a message or request to JSON. */
+export function messageOf(channel: Channel, received: Envelope | ChannelRequest): Message {
+  const { payload, sender, messageId, index, epoch, time, redelivered } = received
   return {
-    channel,
+    channel: channel.name,
     index,
     message_id: messageId,
     epoch,
     time: time.toISOString(),
     redelivered,
-    sender: senderOf(sender),
+    sender: senderOf(channel, epoch, sender),
     payload: Buffer.from(payload).toString('base64'),
   }
 }
 
-function poisonSummary(message: PoisonMessage): PoisonSummary {
-  const { index, messageId, time, sender, payload, attempts, reason, putAsideAt } = message
+function poisonSummary(channel: Channel, message: PoisonMessage): PoisonSummary {
+  const { index, messageId, epoch, time, sender, payload, attempts, reason, putAsideAt } = message
   return {
     index,
     message_id: messageId,
     time: time.toISOString(),
-    sender: senderOf(sender),
+    sender: senderOf(channel, epoch, sender),
     bytes: payload.length,
     attempts,
     reason: reason.slice(0, MOST_REASON_LETTERS),

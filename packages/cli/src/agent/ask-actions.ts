@@ -3,7 +3,7 @@
  * ended meanwhile, because its end may be an error.
  */
 import { StaticError } from '@static/protocol'
-import type { Answer, Ask, StaticChannelManager } from '@static/sdk'
+import type { Answer, Ask, Channel, StaticChannelManager } from '@static/sdk'
 import { findMember, membersOf, type SenderSummary, senderOf } from './members.ts'
 
 /** An answer, as `ask --json` prints it. */
@@ -48,26 +48,23 @@ export async function nextAnswer(
   id: string,
 ): Promise<AnswerSummary | null> {
   const asks = ASKS.get(manager)
-  const ask =
-    asks?.get(id) ??
-    manager.client
-      .channel(name)
-      .asked()
-      .find((each) => each.id === id)
+  const channel = manager.client.channel(name)
+  const ask = asks?.get(id) ?? channel.asked().find((each) => each.id === id)
   if (!ask) throw StaticError.of('not_found', `Request ${id} is not open. It has been answered, or has timed out.`)
   let isOpen = false
   try {
     const { value } = await ask.next()
     isOpen = value !== undefined
-    return value ? answerOf(value) : null
+    return value ? answerOf(channel, value) : null
   } finally {
     if (!isOpen) asks?.delete(id)
   }
 }
 
-function answerOf(answer: Answer): AnswerSummary {
-  const { index, messageId, time, sender, error } = answer
-  const fields = { index, message_id: messageId, time: time.toISOString(), sender: senderOf(sender) }
+function answerOf(channel: Channel, answer: Answer): AnswerSummary {
+  const { index, messageId, epoch, time, sender, error } = answer
+  const shown = senderOf(channel, epoch, sender)
+  const fields = { index, message_id: messageId, time: time.toISOString(), sender: shown }
   if (!error) return { ...fields, payload: Buffer.from(answer.payload).toString('base64') }
   const { code, message } = error.details.answer ?? StaticError.of('internal_error')
   return { ...fields, error: { code, message } }

@@ -1,5 +1,5 @@
 /** Members of a channel, as commands show and find them. */
-import { StaticError } from '@static/protocol'
+import { type NamedAgent, ShownNames, StaticError } from '@static/protocol'
 import type { Channel, ChannelMember, StaticChannelManager } from '@static/sdk'
 
 /** The fewest digits of an agent id that name a member. */
@@ -14,10 +14,14 @@ export interface MemberSummary {
   readonly self: boolean
 }
 
+/** The sender of a message. */
 export interface SenderSummary {
   readonly agent_id: string
   readonly fingerprint: string
+  /** A name that it chose itself. */
   readonly identity: string
+  /** The identity as people can read it: escaped, and with the short fingerprint where it could be mistaken. */
+  readonly name: string
 }
 
 export function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
@@ -51,7 +55,33 @@ export function findMember(members: readonly MemberSummary[], channel: string, w
   )
 }
 
-/** The sender of a message as JSON. */
-export function senderOf({ agentId, fingerprint, identity }: ChannelMember): SenderSummary {
-  return { agent_id: agentId, fingerprint, identity: Buffer.from(identity).toString() }
+/** The sender of a message of an epoch, as JSON. */
+export function senderOf(
+  channel: Channel,
+  epoch: number,
+  { agentId, fingerprint, identity }: ChannelMember,
+): SenderSummary {
+  const text = Buffer.from(identity).toString()
+  const name = namesIn(channel, epoch).of({ agentId, identity: text })
+  return { agent_id: agentId, fingerprint, identity: text, name }
+}
+
+/** The names in each channel, as of the epoch of the last message: members change only with the epoch. */
+const NAMES = new WeakMap<Channel, { readonly epoch: number; readonly names: ShownNames }>()
+
+function namesIn(channel: Channel, epoch: number): ShownNames {
+  const known = NAMES.get(channel)
+  if (known?.epoch === epoch) return known.names
+  const names = new ShownNames(namedMembers(channel))
+  NAMES.set(channel, { epoch, names })
+  return names
+}
+
+function namedMembers(channel: Channel): readonly NamedAgent[] {
+  try {
+    return channel.members().map(({ agentId, identity }) => ({ agentId, identity: Buffer.from(identity).toString() }))
+  } catch {
+    // The channel has failed. Nobody can be told apart by name.
+    return []
+  }
 }

@@ -77,7 +77,7 @@ export class MessageQueue {
           queue.request(waiter)
         })
         if (!taken.envelope) throw taken.error
-        const message = messageOf(name, taken.envelope)
+        const message = messageOf(channel, taken.envelope)
         const redelivered = message.redelivered || taken.given
         if (!ahead) given()
         return { ...message, redelivered }

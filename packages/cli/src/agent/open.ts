@@ -5,14 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
-import type {
-  AgentEvent,
-  ClientOptions,
-  ChannelRequest,
-  HandleOptions,
-  ServeOptions,
-  StaticChannelManager,
-} from '@static/sdk'
+import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } from '@static/sdk'
 import { readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
@@ -87,11 +80,7 @@ export interface OpenAgent {
   /** Runs a handler for each message, as `Channel.handle`. Fails if another process has the agent open. */
   handle(channel: string, handler: (message: Message) => Promise<void>, options: HandleOptions): Promise<void>
   /** Answers each request, as `Channel.serve`. Fails if another process has the agent open. */
-  serve(
-    channel: string,
-    handler: (request: ChannelRequest) => Promise<Uint8Array>,
-    options: ServeOptions,
-  ): Promise<void>
+  serve(channel: string, handler: (request: Message, signal: AbortSignal) => Promise<Uint8Array>): Promise<void>
   /** Events other than messages; undefined if another process has the agent open. */
   events(): AsyncIterableIterator<AgentEvent> | undefined
   close(): Promise<void>
@@ -219,9 +208,14 @@ async function localAgent(
       return (await act(manager, ...args)) as ActionResult<typeof action>
     },
     follow: (channel) => queue.follow(channel),
-    handle: (channel, handler, handling) =>
-      manager.client.channel(channel).handle((envelope) => handler(messageOf(channel, envelope)), handling),
-    serve: (channel, handler, serving) => manager.client.channel(channel).serve(handler, serving),
+    handle: async (name, handler, handling) => {
+      const channel = manager.client.channel(name)
+      await channel.handle((envelope) => handler(messageOf(channel, envelope)), handling)
+    },
+    serve: async (name, handler) => {
+      const channel = manager.client.channel(name)
+      await channel.serve((request) => handler(messageOf(channel, request), request.signal))
+    },
     events: () => manager.client.events(),
     close: async () => {
       // Close the socket first: new commands then wait for the database.

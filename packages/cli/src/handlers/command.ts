@@ -5,9 +5,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Writable } from 'node:stream'
-import { StaticError } from '@static/protocol'
+import { shownIdentity, StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
-import { printable } from '../terminal/output.ts'
 
 /** The agent, so that the command can use it too, for example to answer. */
 export interface HandlingAgent {
@@ -96,7 +95,7 @@ function endGroup(pid: number | undefined): void {
   }
 }
 
-/** The variables of a message. The sender chose its identity: control characters in it are escaped. */
+/** The variables of a message. The sender chose its identity, which may end up in front of a person or a model. */
 function variablesOf(message: Message, { identity, dataDir }: HandlingAgent): Readonly<Record<string, string>> {
   const { channel, index, message_id: id, epoch, time, redelivered, sender } = message
   return {
@@ -110,6 +109,6 @@ function variablesOf(message: Message, { identity, dataDir }: HandlingAgent): Re
     STATIC_REDELIVERED: String(redelivered),
     STATIC_SENDER_AGENT_ID: sender.agent_id,
     STATIC_SENDER_FINGERPRINT: sender.fingerprint,
-    STATIC_SENDER_IDENTITY: printable(sender.identity),
+    STATIC_SENDER_IDENTITY: shownIdentity(sender.identity),
   }
 }

@@ -4,10 +4,9 @@
  * answer says is not read.
  */
 import { createHmac } from 'node:crypto'
-import { StaticError } from '@static/protocol'
+import { shownIdentity, StaticError } from '@static/protocol'
 import { isLoopback } from '@static/sdk/account'
 import type { Message } from '../agent/actions.ts'
-import { printable } from '../terminal/output.ts'
 import type { MessageHandler } from './command.ts'
 
 /** Where messages go. */
@@ -92,7 +91,7 @@ function signatureOf(secret: string, time: number, body: string): string {
 function bodyOf({ payload, sender, ...message }: Message, withPayload: boolean): Readonly<Record<string, unknown>> {
   return {
     ...message,
-    sender: { ...sender, identity: printable(sender.identity) },
+    sender: { ...sender, identity: shownIdentity(sender.identity) },
     ...(withPayload && { payload }),
   }
 }

@@ -3,8 +3,9 @@
  * and the identity in the list of senders, which stands outside every text. Its size is bounded, because models pay for
  * each byte.
  */
+import { shownIdentity } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
-import { plainJson, printable } from '../terminal/output.ts'
+import { plainJson } from '../terminal/output.ts'
 import type { Item } from './lane.ts'
 import type { Notice } from './notices.ts'
 import type { ReceivedFile } from './received-files.ts'
@@ -104,7 +105,7 @@ export class Answer {
   }
 
   #senderOf({ sender: { agent_id: id, fingerprint, identity } }: Message): Sender {
-    const sender = { sender: this.#senders.size + 1, identity: printable(identity), fingerprint, agent_id: id }
+    const sender = { sender: this.#senders.size + 1, identity: shownIdentity(identity), fingerprint, agent_id: id }
     return this.#senders.get(keyOf(sender)) ?? sender
   }
 }
@@ -145,7 +146,7 @@ function written({ entry, file }: Draft): MessageEntry | Notice {
 
 /** Errors and identities may contain what others wrote. */
 function printableNotice(notice: Notice): Notice {
-  if (notice.notice === 'key_changed') return { ...notice, identity: printable(notice.identity) }
+  if (notice.notice === 'key_changed') return { ...notice, identity: shownIdentity(notice.identity) }
   return notice.notice === 'failed' ? { ...notice, message: errorText(notice.message) } : notice
 }
 

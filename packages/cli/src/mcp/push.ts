@@ -2,6 +2,7 @@
  * Tells the host that messages wait (`claude/channel`, in the 2025 revisions of MCP). Hosts may drop this, so it carries
  * no message and settles none; and it comes into a model's context unasked, so it carries no free text of a member.
  */
+import { shownIdentity } from '@static/protocol'
 import type { Server } from '@modelcontextprotocol/server'
 import type { Item } from './lane.ts'
 
@@ -9,8 +10,8 @@ import type { Item } from './lane.ts'
 export const PUSH_CAPABILITY: { readonly 'claude/channel': Readonly<Record<string, never>> } = { 'claude/channel': {} }
 
 const METHOD = 'notifications/claude/channel'
-/** An identity that is a plain name, and no sentence. */
-const PLAIN_NAME = /^[\w@.+-]{1,64}$/
+/** A longer identity is more than a name. */
+const MOST_LETTERS = 64
 
 /** Tells a host that an item waits in a channel. */
 export async function push(server: Server, item: Item): Promise<void> {
@@ -32,5 +33,6 @@ function senderMeta(sender: {
   readonly agent_id: string
 }): Readonly<Record<string, string>> {
   const { identity, agent_id: id } = sender
-  return { sender_agent_id: id, ...(PLAIN_NAME.test(identity) && { sender_identity: identity }) }
+  const isName = shownIdentity(identity) === identity && identity.length <= MOST_LETTERS
+  return { sender_agent_id: id, ...(isName && { sender_identity: identity }) }
 }

@@ -1,7 +1,6 @@
 /** The tools that every session has. */
-import { isChannelName, StaticError } from '@static/protocol'
+import { isChannelName, shownIdentity, StaticError } from '@static/protocol'
 import type { ReceiptLevel } from '@static/sdk'
-import { printable } from '../terminal/output.ts'
 import { Answer } from './answer.ts'
 import { pageOf } from './page.ts'
 import { receivedFile } from './received-files.ts'
@@ -99,7 +98,7 @@ const members: Tool = {
   run: async (args, { session }) => {
     const found = await session.use((agent) => agent.call('members', channelOf(args)))
     const rows = found.map(({ identity, fingerprint, agent_id: id, owner, self }) => ({
-      identity: printable(identity),
+      identity: shownIdentity(identity),
       fingerprint,
       agent_id: id,
       owner,

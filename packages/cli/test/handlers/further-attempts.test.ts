@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import type { Message } from '../../src/agent/actions.ts'
 import { markFurtherAttempts } from '../../src/handlers/further-attempts.ts'
 
-const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann' }
+const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann', name: 'ann' }
 const fields = { index: 1, epoch: 1, time: 'now', redelivered: false, sender, payload: 'eA==' }
 const messageOf = (part: number): Message => ({ channel: 'acme/shop/orders', message_id: `f${part}`, ...fields })
 

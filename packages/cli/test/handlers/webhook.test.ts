@@ -14,7 +14,7 @@ after(() => {
   for (const server of servers) server.close()
 })
 
-const sender = { agent_id: 'a', fingerprint: 'a', identity: '\u001B[31mann\u202E' }
+const sender = { agent_id: 'a', fingerprint: 'a', identity: '\u001B[31mann\u202E', name: 'ann' }
 const fields = { index: 1, message_id: 'f', epoch: 1, time: 'now', redelivered: false }
 const message: Message = { channel: 'acme/shop/orders', ...fields, sender, payload: 'eA==' }
 
@@ -74,7 +74,7 @@ test('an answer that never ends is not read', async () => {
   await call((_, response) => void response.writeHead(200).write('x'.repeat(65_536)))
 })
 
-test('control characters of an identity do not reach the server', async () => {
+test('an identity reaches the server in quotes and escaped, so that it is not taken for text', async () => {
   const body = Promise.withResolvers<string>()
   await call((request, response) => {
     void text(request).then((content) => {
@@ -82,7 +82,7 @@ test('control characters of an identity do not reach the server', async () => {
       response.end()
     })
   })
-  assert.equal(JSON.parse(await body.promise).sender.identity, '\\x1b[31mann\\u{202e}')
+  assert.equal(JSON.parse(await body.promise).sender.identity, '"\\u{1b}[31mann\\u{202e}"')
 })
 
 test('a redirect and an error are failures', async () => {

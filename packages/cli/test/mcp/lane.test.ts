@@ -6,7 +6,7 @@ import type { Follower } from '../../src/agent/message-queue.ts'
 import { type Item, Lane } from '../../src/mcp/lane.ts'
 
 const channel = 'acme/shop/orders'
-const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann' }
+const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann', name: 'ann' }
 const fields = { channel, epoch: 1, time: 'now', redelivered: false, sender, payload: 'eA==' }
 const itemOf = (index: number, part: number): Item => {
   const message: Message = { ...fields, index, message_id: `${index}f${part}` }

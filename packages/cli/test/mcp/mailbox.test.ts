@@ -30,7 +30,7 @@ class Channels {
   }
 
   arrive(channel: string, index: number): void {
-    const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann' }
+    const sender = { agent_id: 'a', fingerprint: 'a', identity: 'ann', name: 'ann' }
     const fields = { message_id: 'f', epoch: 1, time: 'now', redelivered: false, sender, payload: 'eA==' }
     const message = { channel, index, ...fields }
     const waiter = this.#waiting.get(channel)?.shift()

@@ -1,16 +1,15 @@
 /** `static channel ask` and `static channel serve`: requests to members and answers to theirs. */
 import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import type { ChannelRequest } from '@static/sdk'
+import type { Message } from '../../agent/actions.ts'
 import type { AnswerSummary } from '../../agent/ask-actions.ts'
-import { senderOf } from '../../agent/members.ts'
 import { addAgentFlags, type AgentFlags, openAgent, withAgent } from '../../agent/open.ts'
 import { agentPlace } from '../../agent/place.ts'
 import { answerOfCommand, parseCommand } from '../../handlers/command.ts'
 import { readInput } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { untilInterrupted } from '../../terminal/interrupt.ts'
-import { note, plainJson, printable } from '../../terminal/output.ts'
+import { note, plainJson } from '../../terminal/output.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
 import { channelArgument, seconds } from './arguments.ts'
 import { printEvents } from './events.ts'
@@ -83,10 +82,7 @@ async function ask(name: string, words: readonly string[], flags: AskFlags): Pro
   const [first] = failures
   if (first?.error) {
     const { code, message } = first.error
-    throw StaticError.of(
-      'ask_failed',
-      `${printable(first.sender.identity)} answered with the error ${code}: ${message}`,
-    )
+    throw StaticError.of('ask_failed', `${first.sender.name} answered with the error ${code}: ${message}`)
   }
 }
 
@@ -109,18 +105,14 @@ async function serve(name: string, flags: ServeFlags): Promise<void> {
   const stop = new AbortController()
   const place = agentPlace(flags)
   const agent = await openAgent(flags, { share: true })
-  const handler = async (request: ChannelRequest): Promise<Uint8Array> => {
-    const signal = AbortSignal.any([request.signal, stop.signal])
-    const { index, messageId, epoch, time, redelivered, sender } = request
-    const payload = Buffer.from(request.payload).toString('base64')
-    const fields = { channel: name, index, message_id: messageId, epoch, time: time.toISOString(), redelivered }
-    const message = { ...fields, sender: senderOf(sender), payload }
-    return await answerOfCommand(line, message, place, { signal, most: MOST_BYTES })
+  const handler = async (request: Message, cancelled: AbortSignal): Promise<Uint8Array> => {
+    const signal = AbortSignal.any([cancelled, stop.signal])
+    return await answerOfCommand(line, request, place, { signal, most: MOST_BYTES })
   }
   try {
     const events = agent.events()
     if (events) void printEvents(agent, events)
-    const serving = agent.serve(name, handler, {})
+    const serving = agent.serve(name, handler)
     if (!agent.remote) note(`answering requests in ${name} as ${agent.identity}; press Ctrl-C to stop.`)
     await untilInterrupted(serving)
   } finally {

@@ -36,6 +36,7 @@ export function listenCommand(): Command {
       'after',
       `
 On a terminal each message is printed with its time and sender; in a pipe, as it was sent, ending in a line feed.
+A sender is shown with the first digits of its fingerprint if its name looks like that of another member.
 With --json each message is one line: channel, index, message_id, epoch, time, redelivered, sender, payload (base64)
 and text. A message counts as read once it is printed; unread messages are delivered again at the next start.
 While this command runs, it admits agents that join with this agent's invites, and other commands for the agent go
@@ -109,7 +110,7 @@ function textOf({ payload, sender, time }: Message): string | Uint8Array {
   const text = textIn(bytes) ?? `(${bytes.length} bytes of binary data)`
   const clock = new Date(time).toTimeString().slice(0, 8)
   const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
-  return `${styled('dim', clock)} ${styled('cyan', printable(sender.identity))}: ${lines}\n`
+  return `${styled('dim', clock)} ${styled('cyan', sender.name)}: ${lines}\n`
 }
 
 function textIn(bytes: Uint8Array): string | undefined {

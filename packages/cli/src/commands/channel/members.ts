@@ -1,6 +1,6 @@
 /** `static channel members|remove|accept-new-key`: who is in a channel. */
 import { Argument, Command } from 'commander'
-import { StaticError } from '@static/protocol'
+import { shownIdentity, StaticError } from '@static/protocol'
 import type { MemberSummary } from '../../agent/members.ts'
 import { HostClosed } from '../../agent/host-client.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, runOnAgent, withAgent } from '../../agent/open.ts'
@@ -117,7 +117,7 @@ async function nextMembers(
 
 function printMembers(members: readonly MemberSummary[]): void {
   const rows = members.map(({ identity, owner, self, fingerprint }) => [
-    identity,
+    shownIdentity(identity),
     [...(owner ? ['owner'] : []), ...(self ? ['you'] : [])].join(', '),
     fingerprint,
   ])
@@ -143,5 +143,5 @@ function missing(some: readonly MemberSummary[], from: readonly MemberSummary[])
 }
 
 function describe({ identity, fingerprint }: MemberSummary): string {
-  return `${printable(identity)} (${fingerprint})`
+  return `${shownIdentity(identity)} (${fingerprint})`
 }

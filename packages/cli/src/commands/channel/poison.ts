@@ -34,7 +34,7 @@ function listCommand(): Command {
         message_id,
         String(index),
         time,
-        sender.identity,
+        sender.name,
         String(bytes),
         String(attempts),
         reason,

@@ -1,5 +1,6 @@
 /** `static channel receipts`: how far the members have processed a channel. */
 import { Command } from 'commander'
+import { shownIdentity } from '@static/protocol'
 import type { ReceiptSummary } from '../../agent/receipt-actions.ts'
 import { addAgentFlags, type AgentFlags, runOnAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
@@ -28,5 +29,10 @@ ${examples('static channel receipts acme/support/routing')}`,
 
 function row({ identity, mode, delivered, settled, fingerprint }: ReceiptSummary): string[] {
   const isTold = mode === 'settled' || mode === 'delivered'
-  return [identity, isTold ? String(delivered) : mode, mode === 'settled' ? String(settled) : '-', fingerprint]
+  return [
+    shownIdentity(identity),
+    isTold ? String(delivered) : mode,
+    mode === 'settled' ? String(settled) : '-',
+    fingerprint,
+  ]
 }

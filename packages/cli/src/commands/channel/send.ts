@@ -1,13 +1,13 @@
 /** `static channel send`: messages from arguments or stdin. */
 import { Argument, Command, Option } from 'commander'
-import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
+import { identityWithFingerprint, MAX_PAYLOAD_BYTES, shortFingerprint, StaticError } from '@static/protocol'
 import type { ReceiptLevel } from '@static/sdk'
 import type { SentMessage } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import type { ReachedSummary } from '../../agent/receipt-actions.ts'
 import { readInput } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
-import { note, print, printable, printJson } from '../../terminal/output.ts'
+import { note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
 import { channelArgument, seconds } from './arguments.ts'
@@ -95,9 +95,13 @@ async function confirmed(
   const reached = await withProgress('Waiting for receipts', agent.call('reached', name, id, index, wait, timeout))
   if (json) return reached
   const names = new Map((await agent.call('members', name)).map(({ agent_id: of, identity }) => [of, identity]))
+  const shown = (agentId: string): string => {
+    const identity = names.get(agentId)
+    return identity === undefined ? shortFingerprint(agentId) : identityWithFingerprint({ agentId, identity })
+  }
   print(`${wait === 'settled' ? 'Settled' : 'Delivered'}: ${reached.reached.length} member(s).`)
   for (const { agent_id: of, reason } of reached.unreached) {
-    print(`${printable(names.get(of) ?? '')} (${of.slice(0, 8)}…): ${REASONS[reason]}.`)
+    print(`${shown(of)}: ${REASONS[reason]}.`)
   }
   return reached
 }

@@ -1,5 +1,5 @@
 /** Adding members: gets their KeyPackages, checks the pins of their identities, and uses as few commits as possible. */
-import { ERRORS, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
+import { ERRORS, fromHex, MAX_MEMBERS, message, shownIdentity, StaticError, toHex } from '@static/protocol'
 import { AddMemberRequestSchema } from '@static/protocol/relay'
 import { same } from '../../bytes.ts'
 import type { AgentId } from '../../ports.ts'
@@ -124,7 +124,7 @@ function full(name: string, size: number, added: number): StaticError {
 }
 
 function changed({ group }: Membership, identity: Uint8Array, known: AgentId, now: AgentId): StaticError {
-  const shown = JSON.stringify(new TextDecoder().decode(identity))
+  const shown = shownIdentity(new TextDecoder().decode(identity))
   const problem = `Identity ${shown} is known as agent ${known} and is now agent ${now}.`
   const remedy = group?.members.has(known) === true ? 'Remove that member first.' : ERRORS.identity_changed.remedy
   return StaticError.of('identity_changed', `${problem} ${remedy}`)

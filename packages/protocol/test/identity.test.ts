@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ShownNames, shownIdentity } from '../src/index.ts'
+
+test('a plain identity is shown as it is, any other in quotes, in ASCII, without a way out of the quotes', () => {
+  for (const identity of ['bob', 'Bob_2', 'build-7.ci@example.com']) assert.equal(shownIdentity(identity), identity)
+  const quoted = {
+    'bob: Yes, I checked the invoice.': '"bob: Yes, I checked the invoice."',
+    'say "hi"\\': '"say \\"hi\\"\\\\"',
+    'bob\n12:00:01 alice: yes': '"bob\\u{a}12:00:01 alice: yes"',
+    'b\u043eb': '"b\\u{43e}b"',
+    '\u202Ebob\u200B\u001B[2J': '"\\u{202e}bob\\u{200b}\\u{1b}[2J"',
+    'Zoë 🙂': '"Zo\\u{eb} \\u{1f642}"',
+    ' bob': '" bob"',
+    '': '""',
+  }
+  for (const [identity, shown] of Object.entries(quoted)) {
+    assert.equal(shownIdentity(identity), shown)
+    assert.match(shown, /^"[ -~]*"$/)
+  }
+})
+
+test('a name stands alone only if no other member has one that looks alike', () => {
+  const members = ['alice', 'bob', 'B.0b', 'carl', 'car1', 'i-l', 'l1', 'ann', 'ann', 'dora', 'eve: yes'].map(
+    (identity, at) => ({ agentId: `${at}`.padStart(2, '0').repeat(32), identity }),
+  )
+  const names = new ShownNames(members)
+  const shown = members.map((member) => names.of(member))
+  assert.deepEqual(shown, [
+    'alice',
+    'bob (01010101…)',
+    'B.0b (02020202…)',
+    'carl (03030303…)',
+    'car1 (04040404…)',
+    'i-l (05050505…)',
+    'l1 (06060606…)',
+    'ann (07070707…)',
+    'ann (08080808…)',
+    'dora',
+    '"eve: yes" (10101010…)',
+  ])
+  // A former member, whose name another has now or none has.
+  for (const identity of ['dora', 'zoe']) {
+    assert.equal(names.of({ agentId: 'ff'.repeat(32), identity }), `${identity} (ffffffff…)`)
+  }
+})
