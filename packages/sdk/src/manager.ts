@@ -191,7 +191,8 @@ export class StaticChannelManager implements AsyncDisposable {
 
   /**
    * Joins a channel with an invite token. Resolves once the owner has answered; `timeout` is in seconds. After a
-   * timeout, call it again with the same token to continue.
+   * timeout, call it again with the same token to continue. An agent that is already a member gets the channel and does
+   * not use the token. One that has been removed joins again; what it has not read of its earlier membership is dropped.
    *
    * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
    *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`

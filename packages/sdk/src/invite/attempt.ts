@@ -48,15 +48,16 @@ export function retryEntryMs(repeats: number): number {
   return Math.min(FIRST_ENTRY_MS * 2 ** repeats, LONGEST_ENTRY_MS)
 }
 
-/** Waits until a join has succeeded or failed. */
+/** Waits until a join that was given a time, and so ends at a moment, has succeeded or failed. */
 export async function outcomeOf(
   { record, waiting }: Pick<Attempt, 'record' | 'waiting'>,
   timeoutMs: number,
-  context: Pick<AgentContext, 'later'>,
+  until: Time,
+  context: Pick<AgentContext, 'later' | 'now'>,
 ): Promise<Membership> {
   const outcome = Promise.withResolvers<Membership>()
   waiting.add(outcome)
-  const cancel = context.later(timeoutMs, () => outcome.reject(noAnswer(record, timeoutMs)))
+  const cancel = context.later(Math.max(0, until - context.now()), () => outcome.reject(noAnswer(record, timeoutMs)))
   try {
     return await outcome.promise
   } finally {

@@ -65,7 +65,9 @@ export class JoinAttempts {
         `The invite token is for relay ${token.relay}, but this agent uses ${this.#relay}. Connect to ${token.relay}.`,
       )
     }
-    const held = await heldChannel(this.#agent, token, (entered) => this.#attempts.isAbandoned(entered))
+    const { context } = this.#agent
+    const until = context.now() + timeoutMs
+    const held = await heldChannel(this.#agent, token, timeoutMs, (entered) => this.#attempts.isAbandoned(entered))
     if (held) return held
     const invite = toHex(inviteKeys(token.secret).inviteId)
     const known = this.#attempts.get(invite)
@@ -84,7 +86,7 @@ export class JoinAttempts {
       this.#proceed(known)
     }
     if (this.#stopped) throw StaticError.of('closed')
-    return await outcomeOf(attempt, timeoutMs, this.#agent.context)
+    return await outcomeOf(attempt, timeoutMs, until, context)
   }
 
   /** A session is open: pending requests are sent again. */

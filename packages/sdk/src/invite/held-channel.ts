@@ -7,13 +7,15 @@ import type { ChannelId } from '../ports.ts'
 import type { InviteToken } from './token.ts'
 
 /**
- * Returns the channel if this agent is a member. A broken one is left first, and so is one that is abandoned.
+ * Returns the channel if this agent is a member: it may have been removed while it was away, so the relay is asked, for
+ * at most `timeoutMs`. A broken one is left first, and so is one that is abandoned.
  *
- * @throws {StaticError} `channel_exists`
+ * @throws {StaticError} `channel_exists`, `join_timeout`
  */
 export async function heldChannel(
   agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>,
   { name, channelId, owner }: InviteToken,
+  timeoutMs: number,
   isAbandoned: (held: Membership) => boolean,
 ): Promise<Membership | undefined> {
   const held = agent.memberships.named(name)
@@ -29,11 +31,36 @@ export async function heldChannel(
   }
   if (!held) return undefined
   checkName(agent, name, toHex(channelId))
+  if (held.state === 'joined' && !held.failure) await askRelay(agent, held, timeoutMs)
   if (held.failure || held.state === 'leaving' || isAbandoned(held)) {
     await leaveChannel(agent, held)
     return undefined
   }
   return held.state === 'joined' ? held : undefined
+}
+
+/** Processes what the relay has of a channel, which ends then if this agent is no longer a member. */
+async function askRelay(
+  { context }: Pick<AgentServices, 'context'>,
+  held: Membership,
+  timeoutMs: number,
+): Promise<void> {
+  const late = new AbortController()
+  const cancel = context.later(timeoutMs, () => late.abort(noAnswer(timeoutMs)))
+  try {
+    await held.intake.catchUp(late.signal)
+  } catch (error) {
+    // The relay delivers more than the inbox has room for: this agent is a member.
+    const isFull = StaticError.from(error).code === 'queue_full' && held.intake.isOnline
+    if (!isFull && !held.failure) throw error
+  } finally {
+    cancel()
+  }
+}
+
+function noAnswer(timeoutMs: number): StaticError {
+  const text = `The relay did not answer within ${timeoutMs / 1000} seconds whether this agent is still a member.`
+  return StaticError.of('join_timeout', `${text} Use the same token again when it is reachable.`)
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Joins that do not go straight: by two tokens, with the owner away, while the joiner is closed. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Cutter } from '../support/cutter.ts'
 import { code, event, NAME, text, TestSystem } from '../support/test-system.ts'
 
 const GUEST = { account: null }
@@ -46,6 +47,41 @@ test('a pending join fails at once when the manager is closed', async (t) => {
   const waiting = assert.rejects(again.joinWithToken(NAME, token, SECONDS), code('closed'))
   await again.close()
   await waiting
+})
+
+test('an agent that was removed while it was away joins again with a new token', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const owner = await world.manager('owner')
+  let joiner = await world.manager('joiner', GUEST)
+  const channel = await owner.create(NAME)
+  await joiner.joinWithToken(NAME, await owner.invite(NAME), SECONDS)
+  await joiner.close()
+  await channel.removeMember(joiner.client.agentId)
+  const token = await owner.invite(NAME)
+  joiner = await world.manager('joiner', GUEST)
+  const joined = await joiner.joinWithToken(NAME, token, SECONDS)
+  assert.equal(joined.members().length, 2)
+  await joined.send('in again')
+  assert.equal(text((await owner.receive(NAME, SECONDS)) ?? assert.fail()), 'in again')
+  assert.equal(owner.invites(NAME).find(({ state }) => state !== 'revoked')?.uses, 1)
+})
+
+test('a member that joins again asks the relay whether it still is one, for as long as it was given', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const owner = await world.manager('owner')
+  const cutter = new Cutter()
+  const joiner = await world.manager('joiner', { ...GUEST, transport: cutter.wrap })
+  await owner.create(NAME)
+  const joined = await joiner.joinWithToken(NAME, await owner.invite(NAME), SECONDS)
+  const token = await owner.invite(NAME)
+  void cutter.mute()
+  await assert.rejects(joiner.joinWithToken(NAME, token, 0.2), code('join_timeout', /relay did not answer/))
+  cutter.cut()
+  assert.equal(await joiner.joinWithToken(NAME, token, SECONDS), joined)
+  assert.deepEqual(
+    owner.invites(NAME).map(({ uses }) => uses),
+    [1, 0],
+  )
 })
 
 test('a joiner removed while it waits for its greeting gets an error, and its invite is revoked', async (t) => {
