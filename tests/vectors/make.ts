@@ -1,97 +1,32 @@
 /**
- * Makes the vectors of everything that is signed, hashed or derived: `node tests/vectors/make.ts` writes the JSON files
- * beside this one. Byte strings are hex; texts and numbers are themselves. The bytes are made with Node's cryptography
- * alone and by the words of SPEC.md, so that they depend on no code of ours.
+ * Makes the vectors of everything that is signed, hashed, derived or framed: `node tests/vectors/make.ts` writes the JSON
+ * files beside this one. Byte strings are hex; texts and numbers are themselves. The bytes are made with Node's
+ * cryptography alone and by the words of SPEC.md, so that they depend on no code of ours.
  */
-import { createCipheriv, createHash, createHmac, createPrivateKey, createPublicKey, hkdfSync, sign } from 'node:crypto'
+import { hkdfSync } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import {
+  channelId,
+  type Field,
+  gcm,
+  guest,
+  hmac,
+  idOf,
+  lengthPrefixed,
+  number2,
+  number4,
+  number8,
+  owner,
+  run,
+  sha256,
+  signed,
+  signedBytes,
+  text,
+} from './bytes.ts'
 
-type Field = Buffer | string | number | readonly Field[]
-
-/** The layout of SPEC.md, 3.3. */
-function lengthPrefixed(fields: readonly Field[]): Buffer {
-  return Buffer.concat(
-    fields.flatMap((field) => {
-      const bytes = toBytes(field)
-      const length = Buffer.alloc(4)
-      length.writeUInt32BE(bytes.length)
-      return [length, bytes]
-    }),
-  )
-}
-
-function toBytes(field: Field): Buffer {
-  if (typeof field === 'number') return number8(field)
-  if (typeof field === 'string') return Buffer.from(field)
-  return Buffer.isBuffer(field) ? field : lengthPrefixed(field)
-}
-
-function number4(value: number): Buffer {
-  const bytes = Buffer.alloc(4)
-  bytes.writeUInt32BE(value)
-  return bytes
-}
-
-function number8(value: number): Buffer {
-  const bytes = Buffer.alloc(8)
-  bytes.writeBigUInt64BE(BigInt(value))
-  return bytes
-}
-
-function signedBytes(context: string, fields: readonly Field[]): Buffer {
-  return Buffer.concat([Buffer.from(`${' '.repeat(64)}${context}\0`), lengthPrefixed(fields)])
-}
-
-const sha256 = (bytes: Buffer): Buffer => createHash('sha256').update(bytes).digest()
-const hmac = (key: Buffer, bytes: Buffer): Buffer => createHmac('sha256', key).update(bytes).digest()
-/** Bytes that count up, so that a swapped or reversed field shows. */
-const run = (first: number, length: number): Buffer =>
-  Buffer.from(Array.from({ length }, (_, at) => (first + at) & 255))
-
-/** A text in which every byte string is hex. */
-function text(value: unknown): string {
-  const hexed = (item: unknown): unknown => {
-    if (Buffer.isBuffer(item)) return item.toString('hex')
-    if (Array.isArray(item)) return item.map(hexed)
-    if (typeof item !== 'object' || item === null) return item
-    return Object.fromEntries(Object.entries(item).map(([key, inner]) => [key, hexed(inner)]))
-  }
-  return `${JSON.stringify(hexed(value), undefined, 2)}\n`
-}
-
-/** An agent's Ed25519 key. */
-interface Agent {
-  readonly seed: Buffer
-  readonly publicKey: Buffer
-  readonly agentId: Buffer
-}
-
-const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex')
-
-function keyOf(seed: Buffer): ReturnType<typeof createPrivateKey> {
-  return createPrivateKey({ key: Buffer.concat([PKCS8, seed]), format: 'der', type: 'pkcs8' })
-}
-
-function agentOf(seed: Buffer): Agent {
-  const publicKey = createPublicKey(keyOf(seed)).export({ format: 'der', type: 'spki' }).subarray(-32)
-  return { seed, publicKey, agentId: sha256(publicKey) }
-}
-
-const owner = agentOf(run(0, 32))
-const guest = agentOf(run(100, 32))
-const channelId = run(0x10, 16)
-const messageId = run(0x40, 16)
-
-/** The bytes of a context and fields, and what the agent's signature of them is. */
-function signed(
-  agent: Agent,
-  context: string,
-  fields: readonly Field[],
-): { context: string; bytes: Buffer; seed: Buffer; signature: Buffer } {
-  const bytes = signedBytes(context, fields)
-  return { context, bytes, seed: agent.seed, signature: sign(null, bytes, keyOf(agent.seed)) }
-}
+const messageId = idOf(0x40)
 
 // ---- Sessions (3.3) ----
 
@@ -191,7 +126,7 @@ const commits = changes.map(({ about, adds, removes, leave_notices }, at) => {
 
 const steps = [
   { kind: 'commit', sender: owner.agentId, message_id: messageId, body: commits[0]?.body ?? Buffer.alloc(0) },
-  { kind: 'message', sender: guest.agentId, message_id: run(0x50, 16), body: run(0, 64) },
+  { kind: 'message', sender: guest.agentId, message_id: idOf(0x50), body: run(0, 64) },
   { kind: 'leave', sender: guest.agentId, message_id: Buffer.alloc(0), body: leaves[0]?.body ?? Buffer.alloc(0) },
 ]
 
@@ -265,9 +200,10 @@ const JOIN = 'static join 1'
 const joinBytes = signedBytes(JOIN, [channelId, name, keys.invite_id, owner.agentId, joinNonce, keyPackage])
 const joinMac = hmac(keys.join, joinBytes)
 const boxNonce = run(0xb0, 12)
-const cipher = createCipheriv('aes-256-gcm', keys.box, boxNonce).setAAD(keys.invite_id)
-const sealed = [cipher.update(Buffer.concat([joinNonce, joinMac, keyPackage])), cipher.final()]
-const box = Buffer.concat([boxNonce, ...sealed, cipher.getAuthTag()])
+const box = Buffer.concat([
+  boxNonce,
+  gcm(keys.box, boxNonce, keys.invite_id, Buffer.concat([joinNonce, joinMac, keyPackage])),
+])
 const sessionNonce = run(0x80, 32)
 const proofBytes = lengthPrefixed([JOIN, sessionNonce, keys.invite_id, guest.agentId, sha256(box)])
 const welcome = run(0xd0, 60)
@@ -393,32 +329,32 @@ const frames = [
     about: 'a first answer',
     kind: 'answer',
     counter: 8,
-    payload: Buffer.concat([run(6, 16), number4(0), Buffer.from('wait')]),
+    payload: Buffer.concat([idOf(6), number4(0), Buffer.from('wait')]),
   },
   {
     about: 'the last answer, with the end',
     kind: 'answer_end',
     counter: 9,
-    payload: Buffer.concat([run(6, 16), number4(1), Buffer.of(1), Buffer.from('fine')]),
+    payload: Buffer.concat([idOf(6), number4(1), Buffer.of(1), Buffer.from('fine')]),
   },
   {
     about: 'an end and nothing else',
     kind: 'answer_end',
     counter: 10,
-    payload: Buffer.concat([run(6, 16), number4(2), Buffer.of(0)]),
+    payload: Buffer.concat([idOf(6), number4(2), Buffer.of(0)]),
   },
   {
     about: 'an error',
     kind: 'answer_end',
     counter: 11,
-    payload: Buffer.concat([run(7, 16), number4(0), Buffer.of(2, 9), Buffer.from('not_foundNo such order.')]),
+    payload: Buffer.concat([idOf(7), number4(0), Buffer.of(2, 9), Buffer.from('not_foundNo such order.')]),
   },
-  { about: 'a cancelled request', kind: 'cancel', counter: 12, payload: run(7, 16) },
+  { about: 'a cancelled request', kind: 'cancel', counter: 12, payload: idOf(7) },
   {
     about: 'three answers are read',
     kind: 'more',
     counter: 13,
-    payload: Buffer.concat([run(6, 16), number4(3)]),
+    payload: Buffer.concat([idOf(6), number4(3)]),
   },
   {
     about: 'three payloads in one message, the second one empty',
@@ -429,10 +365,7 @@ const frames = [
   { about: "the owner's list of invites", kind: 'invites', counter: 15, payload: lists[0]?.payload ?? Buffer.alloc(0) },
   { about: 'a claim', kind: 'claim', counter: 16, payload: claims[0]?.payload ?? Buffer.alloc(0) },
 ].map((frame) => {
-  const message_id = run(frame.counter, 16)
-  // The number of a payload has room there.
-  if (frame.kind === 'payload' || frame.kind === 'pack') message_id[15]! &= 0xf0
-  const place = { message_id, previous, seen_index: 300 + frame.counter, seen_hash: start }
+  const place = { message_id: idOf(frame.counter), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([
     Buffer.of(1, KINDS.indexOf(frame.kind)),
     place.message_id,
@@ -448,7 +381,6 @@ const frames = [
 
 // ---- Invite links (6.4) ----
 
-const number2 = (value: number): Buffer => Buffer.of(value >> 8, value & 0xff)
 /** A self-signed certificate. */
 const authority = Buffer.from(
   'MIIBSDCB+6ADAgECAhRllzr+H+wdLjGjxUS49h9ym0FIdjAFBgMrZXAwGTEXMBUGA1UEAwwOU3RhdGljIHZlY3RvcnMwIBcNMjYxMTE2' +
@@ -524,6 +456,167 @@ const verify = [
   return { context: VERIFY, ...inputs, entropy, numbers, words: WORDS[at] }
 })
 
+// ---- Agents and groups (4.1, 4.3) ----
+
+/** A vector of MLS: at most 63 bytes need one byte of length. */
+const opaque = (bytes: Buffer): Buffer => Buffer.concat([Buffer.of(bytes.length), bytes])
+const FOUNDER = 'static founder'
+const LONE_LEAF = 'static lone leaf'
+
+/** RFC 9420, 8: ExpandWithLabel. HKDF-Expand of 32 bytes is one HMAC. */
+function expandWithLabel(secret: Buffer, label: string, content: Buffer): Buffer {
+  const info = Buffer.concat([number2(32), opaque(Buffer.from(`MLS 1.0 ${label}`)), opaque2(content)])
+  return hmac(secret, Buffer.concat([info, Buffer.of(1)]))
+}
+
+/** 64 to 16,383 bytes: two bytes of length, the first of which begins with 01. */
+const opaque2 = (bytes: Buffer): Buffer =>
+  bytes.length < 64 ? opaque(bytes) : Buffer.concat([number2(0x4000 | bytes.length), bytes])
+
+const zeros = Buffer.alloc(32)
+const psk = run(0x40, 32)
+const pskNonce = run(0x80, 32)
+const pskId = Buffer.concat([Buffer.of(1), opaque(Buffer.from(LONE_LEAF)), opaque(pskNonce)])
+const pskLabel = Buffer.concat([pskId, number2(0), number2(1)])
+
+const group = {
+  agent: { seed: owner.seed, public_key: owner.publicKey, agent_id: owner.agentId },
+  extensions: {
+    about: 'the data of the two extensions of a GroupContext',
+    name,
+    owner: owner.agentId,
+    required_capabilities: Buffer.from('02f57a00020001', 'hex'),
+    channel: Buffer.concat([Buffer.of(1), owner.agentId, Buffer.from(name)]),
+  },
+  founder: { context: FOUNDER, credential: Buffer.concat([Buffer.of(0), Buffer.from(FOUNDER)]) },
+  lone_leaf: {
+    about: 'the proposal of a lone committer; key and nonce are random and used once',
+    context: LONE_LEAF,
+    psk,
+    psk_nonce: pskNonce,
+    proposal: Buffer.concat([number2(4), pskId]),
+    psk_secret: hmac(expandWithLabel(hmac(zeros, psk), 'derived psk', pskLabel), zeros),
+  },
+  padding: [
+    { cells: 2, plaintext_bytes: [98, 1768], ciphertext_bytes: 1914 },
+    { cells: 5, plaintext_bytes: [1769, 4831], ciphertext_bytes: 4977 },
+    { cells: 17, plaintext_bytes: [4832, 17_079], ciphertext_bytes: 17_229 },
+    { cells: 65, plaintext_bytes: [17_080, 66_087], ciphertext_bytes: 66_237 },
+    { cells: 258, plaintext_bytes: [66_088, 262_242], ciphertext_bytes: 263_290 },
+  ],
+}
+
+// ---- Cells (3.2) ----
+
+const cellOf = (type: number, payload: Buffer): Buffer =>
+  Buffer.concat([Buffer.of(type), number2(payload.length), payload], 1024)
+const long = run(1, 2 * 1021 + 3)
+const cells = [
+  { about: 'cover', type: 'cover', payload: Buffer.alloc(0), cells: cellOf(0, Buffer.alloc(0)) },
+  { about: 'cover that requests cover', type: 'coverAsk', payload: Buffer.alloc(0), cells: cellOf(1, Buffer.alloc(0)) },
+  { about: 'a ping', type: 'ping', payload: run(1, 8), cells: cellOf(2, run(1, 8)) },
+  { about: 'its pong', type: 'pong', payload: run(1, 8), cells: cellOf(3, run(1, 8)) },
+  { about: 'an acknowledgement', type: 'ack', payload: run(1, 20), cells: cellOf(4, run(1, 20)) },
+  { about: 'an envelope that fits', type: 'envelope', payload: run(1, 1021), cells: cellOf(5, run(1, 1021)) },
+  {
+    about: 'one that takes three cells',
+    type: 'envelope',
+    payload: long,
+    cells: Buffer.concat([
+      cellOf(6, long.subarray(0, 1021)),
+      cellOf(7, long.subarray(1021, 2042)),
+      cellOf(8, long.subarray(2042)),
+    ]),
+  },
+]
+
+// ---- API keys (1.4) ----
+
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const apiKeys = [
+  { mode: 'live', row: 'aB3dE5gH', secret: '0123456789ABCDEFGHIJKLMNOPQRSTUV' },
+  { mode: 'test', row: 'zzzzzzzz', secret: 'zyxwvutsrqponmlkjihgfedcbaZYXWVU' },
+].map(({ mode, row, secret }) => {
+  const body = `sk_${mode}_${row}${secret}`
+  const sum = crc32(body)
+  const digits = Array.from({ length: 6 }, (_, at) => BASE62.charAt(Math.floor(sum / 62 ** (5 - at)) % 62))
+  return { mode, key_prefix: body.slice(0, 16), secret, crc32: sum, key: body + digits.join('') }
+})
+
+// ---- Nodes of a relay (3.9, 3.10) ----
+
+const relayKey = run(0x11, 32)
+const nodeKey = (purpose: string): Buffer => Buffer.from(hkdfSync('sha256', relayKey, relayId, purpose, 32))
+const [TOKEN_KEY, BUS_KEY, BUS] = ['static-relay/1 token', 'static-relay/1 bus', 'static-bus/1']
+const subject = `static.${sha256(relayId).subarray(0, 16).toString('hex')}.a.${guest.agentId.toString('hex')}`
+const nodeHead = { node: run(0x30, 16), number: 7, time: expiresAt }
+const nodeItem = { json: '{"type":"example","id":{"$bytes":3}}', bytes: run(1, 3) }
+const busBody = Buffer.concat([
+  nodeHead.node,
+  number8(nodeHead.number),
+  number8(nodeHead.time),
+  number4(nodeItem.json.length),
+  Buffer.from(nodeItem.json),
+  nodeItem.bytes,
+])
+const busMac = hmac(nodeKey(BUS_KEY), Buffer.concat([Buffer.from(`${BUS}\0${subject}\0`), busBody]))
+const nodes = {
+  relay_key: relayKey,
+  relay_id: relayId,
+  token: { context: TOKEN_KEY, key: nodeKey(TOKEN_KEY) },
+  bus: { context: BUS_KEY, key: nodeKey(BUS_KEY) },
+  message: { context: BUS, subject, ...nodeHead, ...nodeItem, frame: Buffer.concat([Buffer.of(1), busMac, busBody]) },
+}
+
+// ---- The agent's directory (5.7, 5.8) ----
+
+const databaseKey = run(0x51, 32)
+const RING = 'static agent ring'
+const RING_LIFE = 'static agent ring life'
+const ringSecret = Buffer.from(hkdfSync('sha256', databaseKey, Buffer.alloc(0), RING, 32))
+const life = run(0x61, 16)
+const ringKey = Buffer.from(hkdfSync('sha256', ringSecret, life, RING_LIFE, 32))
+const little = (value: number, bytes: number): Buffer => {
+  const buffer = Buffer.alloc(bytes)
+  buffer.writeUIntLE(value, 0, Math.min(bytes, 6))
+  return buffer
+}
+const ringRecords = [
+  { about: 'changes, which are not of this file', kind: 'changes', number: 1, before: Buffer.alloc(16) },
+  { about: 'direct', kind: 'direct', number: 2, before: run(0x71, 16) },
+].map((each) => {
+  const changes = each.kind === 'changes' ? run(1, 30) : Buffer.alloc(0)
+  const plain = Buffer.concat([Buffer.of(each.kind === 'changes' ? 0 : 1), changes])
+  const head = Buffer.concat([life, little(each.number, 8), little(plain.length, 4), each.before])
+  const record = gcm(ringKey, little(each.number, 12), head, plain)
+  const size = Math.ceil((head.length + record.length) / 64) * 64
+  return { ...each, changes, record: Buffer.concat([head, record], size) }
+})
+const ring = {
+  database_key: databaseKey,
+  secret: { context: RING, key: ringSecret },
+  life: { context: RING_LIFE, life, key: ringKey },
+  records: ringRecords,
+}
+
+const SLOT = 'static key slot 1 '
+const slots = [
+  { id: '0123456789abcdef', type: 'file' },
+  {
+    id: 'fedcba9876543210',
+    type: 'passphrase',
+    salt: run(0x21, 16).toString('base64'),
+    memory: 65_536,
+    passes: 3,
+  },
+].map((header) => {
+  const [slotKey, nonce] = [run(0x31, 32), run(0x41, 12)]
+  const aad = `${SLOT}${JSON.stringify(header)}`
+  const wrapped = gcm(slotKey, nonce, Buffer.from(aad), databaseKey)
+  const slot = { ...header, nonce: nonce.toString('base64'), wrapped: wrapped.toString('base64') }
+  return { context: SLOT, slot_key: slotKey, database_key: databaseKey, additional_data: aad, slot }
+})
+
 /** The files as they should be, by name. */
 export const files: ReadonlyMap<string, string> = new Map([
   ['session.json', text(sessions)],
@@ -538,6 +631,12 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['claim.json', text(claims)],
   ['link.json', text(links)],
   ['verify.json', text(verify)],
+  ['group.json', text(group)],
+  ['cell.json', text(cells)],
+  ['api-key.json', text(apiKeys)],
+  ['nodes.json', text(nodes)],
+  ['ring.json', text(ring)],
+  ['key-slot.json', text(slots)],
 ])
 
 if (import.meta.main) for (const [file, content] of files) writeFileSync(join(import.meta.dirname, file), content)

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { MODES } from '@static/protocol'
@@ -45,5 +47,17 @@ test(`nothing else is a key (seed ${SEED})`, () => {
   const key = makeApiKey('live')
   for (const wrong of [`${key} `, ` ${key}`, `${key}\n`, key.toUpperCase(), key.replace('live', 'test'), '']) {
     assert.equal(parseApiKey(wrong), undefined)
+  }
+})
+
+test('vectors: API keys and their checksums', () => {
+  interface Vector {
+    readonly mode: string
+    readonly key_prefix: string
+    readonly key: string
+  }
+  const file = resolve(import.meta.dirname, '../../../../tests/vectors', 'api-key.json')
+  for (const { mode, key_prefix, key } of JSON.parse(readFileSync(file, 'utf8')) as Vector[]) {
+    assert.deepEqual(parseApiKey(key), { prefix: key_prefix, mode })
   }
 })

@@ -14,6 +14,8 @@ import {
   encodeMore,
   encodeRequest,
 } from '../../src/core/channel/asks/ask-frame.ts'
+import { encodePack } from '../../src/core/channel/messages/pack.ts'
+import { BUCKETS, ciphertextBytesOf } from '../../src/mls/padding.ts'
 import { verificationWords } from '../../src/verification.ts'
 import { readVectors } from './own.ts'
 
@@ -43,6 +45,35 @@ test('vectors: frames', () => {
   }
 })
 
+test('every kind of frame has a vector', () => {
+  const kinds = new Set((readVectors('frame.json') as { kind: FrameKind }[]).map(({ kind }) => kind))
+  const frame = encodeFrame({
+    kind: 'heartbeat',
+    messageId: new Uint8Array(16),
+    counter: 1,
+    previous: new Uint8Array(32),
+    seen: { index: 0, hash: new Uint8Array(32) },
+    payload: encodePack([new Uint8Array(), new Uint8Array()]),
+  })
+  const known = Array.from({ length: 256 }, (_, kind) => decodeFrame(Uint8Array.from(frame).with(1, kind))?.kind)
+  assert.deepEqual(new Set(known.filter((kind) => kind !== undefined)), kinds)
+})
+
+test('vectors: the length of a ciphertext', () => {
+  interface Bucket {
+    readonly cells: number
+    readonly plaintext_bytes: readonly number[]
+    readonly ciphertext_bytes: number
+  }
+  const { padding } = readVectors('group.json') as { padding: readonly Bucket[] }
+  assert.deepEqual(
+    BUCKETS,
+    padding.map(({ cells, ciphertext_bytes }) => ({ cells, ciphertextBytes: ciphertext_bytes })),
+  )
+  for (const { plaintext_bytes, ciphertext_bytes } of padding)
+    for (const bytes of plaintext_bytes) assert.equal(ciphertextBytesOf(bytes), ciphertext_bytes, String(bytes))
+})
+
 test('vectors: verification words', () => {
   interface Vector {
     readonly epoch_authenticator: string
@@ -69,7 +100,8 @@ test('vectors: requests and answers', () => {
     assert.ok(vector, about)
     return fromHex(vector.payload)
   }
-  const id = (first: number): Uint8Array => Uint8Array.from({ length: 16 }, (_, at) => first + at)
+  const id = (first: number): Uint8Array =>
+    Uint8Array.from({ length: 16 }, (_, at) => (at === 15 ? (first + at) & 0xf0 : first + at))
   const to = toHex(Uint8Array.from({ length: 32 }, (_, at) => 0x80 + at))
   const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text)
 

@@ -36,7 +36,9 @@ export function fingerprint(key: Uint8Array): Buffer {
   return createHash('sha256').update('static relay.key\0').update(key).digest().subarray(0, 16)
 }
 
+const PURPOSES = { token: 'static-relay/1 token', bus: 'static-relay/1 bus' } as const
+
 /** A key for one purpose. */
-export function deriveKey(key: Uint8Array, relayId: Uint8Array, purpose: 'token' | 'bus'): Uint8Array {
-  return new Uint8Array(hkdfSync('sha256', key, relayId, `static-relay/1 ${purpose}`, KEY_BYTES))
+export function deriveKey(key: Uint8Array, relayId: Uint8Array, purpose: keyof typeof PURPOSES): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', key, relayId, PURPOSES[purpose], KEY_BYTES))
 }
