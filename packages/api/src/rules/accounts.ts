@@ -149,11 +149,11 @@ export class Accounts {
     context: RateContext,
   ): Promise<AccountRecord> {
     const device = await this.#devices.of(context)
-    if (!device) this.#passwords.refuseFlood(context)
+    const attempt = device ? undefined : await this.#passwords.admit(context)
     const account = await find()
-    const isOwn = device !== undefined && device.accountId === account?.id
-    if (!isOwn) this.#passwords.refuseFlood(context)
-    return this.#passwords.check(account, password, account?.id ?? name, context, isOwn ? device : undefined)
+    const own = device?.accountId === account?.id ? device : undefined
+    const from = own ?? attempt ?? (await this.#passwords.admit(context))
+    return this.#passwords.check(account, password, account?.id ?? name, context, from)
   }
 
   async #refuseRepeat(claim: IdempotencyClaim | undefined, password: string, context: RateContext): Promise<void> {

@@ -2,10 +2,14 @@
  * Rate limits: a maximum number in a window that starts with the first one. Those that keep secrets from being guessed
  * are counted over all nodes (`SharedLimiter`), the others in each process.
  */
+import { Pace } from '@static/node/pace'
 import type { Clock, RateWindowStore } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { Limiter } from './limiter.ts'
 import { SharedLimiter } from './shared-limiter.ts'
+
+/** Password checks of a slowed address that may wait for their turn. */
+const MOST_SLOWED = 20
 
 export interface Limits {
   readonly account: Limiter
@@ -18,6 +22,8 @@ export interface Limits {
   readonly passwords: SharedLimiter
   /** Password checks from a device of the account; they count for nothing else. */
   readonly passwordsPerDevice: SharedLimiter
+  /** Password checks of an address with too many failures: each waits for its turn. */
+  readonly slowedPasswords: Pace
 }
 
 export interface LimitsOptions {
@@ -39,5 +45,6 @@ export function makeLimits({ rates, now, ...shared }: LimitsOptions): Limits {
     passwordsPerAddress: new SharedLimiter('passwords-per-address', rates.passwordsPerAddress, { ...shared, now }),
     passwords: new SharedLimiter('passwords', rates.passwords, { ...shared, now }),
     passwordsPerDevice: new SharedLimiter('passwords-per-device', rates.passwordsPerDevice, { ...shared, now }),
+    slowedPasswords: new Pace((rates.slowedPasswords.seconds * 1000) / rates.slowedPasswords.limit, MOST_SLOWED),
   }
 }

@@ -1,8 +1,8 @@
 /** Passwords: which ones are allowed, and how they are checked. */
-import { StaticError } from '@static/protocol'
+import { networkOf, StaticError } from '@static/protocol'
 import { COMMON_PASSWORDS } from './common-passwords.ts'
 import type { Audit } from './audit.ts'
-import type { Hasher } from '../secrets/hash.ts'
+import type { Hasher, Lane } from '../secrets/hash.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
 import type { AccountRecord, DeviceRecord } from '../ports.ts'
@@ -23,6 +23,13 @@ export function checkNewPassword(password: string, email: string, field: string)
   }
 }
 
+/** An attempt of an address that may be made. */
+export interface Attempt {
+  readonly lane: Lane
+  /** It turned out not to be a failure. */
+  refund(): Promise<void>
+}
+
 export class Passwords {
   readonly #hasher: Hasher
   readonly #limits: Limits
@@ -35,11 +42,22 @@ export class Passwords {
   }
 
   /**
-   * Throws `rate_limited` for an address that has just failed too often. Call it before anything is looked up: a flood of
-   * attempts must not become one of queries.
+   * Counts an attempt of an address, before it is made, so that many at once cannot slip under the limit. Beyond the
+   * limit it waits for its turn: others may share the address, so no one client there can stop their sign-ins. Throws
+   * `rate_limited` if too many wait. Call it before anything is looked up: a flood must not become one of queries.
    */
-  refuseFlood(context: RateContext): void {
-    this.#limits.failures.refuseIfFull(context.address, context)
+  async admit(context: RateContext): Promise<Attempt> {
+    const { failures, slowedPasswords } = this.#limits
+    const { address } = context
+    const lane = failures.count(address) === 0 ? 'clean' : 'suspect'
+    try {
+      await failures.spend(address, context)
+    } catch (error) {
+      if (StaticError.from(error).code !== 'rate_limited') throw error
+      if (!(await slowedPasswords.turn(networkOf(address) ?? address))) throw error
+      return { lane, refund: async () => {} }
+    }
+    return { lane, refund: () => failures.refund(address) }
   }
 
   hash(password: string): Promise<string> {
@@ -50,40 +68,39 @@ export class Passwords {
    * Returns the account if the password is correct. An account that does not exist, or is closed,
    * takes the same time and gives the same error, `invalid_credentials`.
    * `subject` is the name that the caller gave: limits must not reveal whether the account exists either.
-   * `device` is a device of the account, if the request comes from one: it has attempts of its own.
+   * `from` is a device of the account, which has attempts of its own, or else an admitted attempt of an address.
    */
   async check(
     account: AccountRecord | undefined,
     password: string,
     subject: string,
     context: RateContext,
-    device?: DeviceRecord,
+    from: DeviceRecord | Attempt,
   ): Promise<AccountRecord> {
-    const { failures, passwords, passwordsPerAddress, passwordsPerDevice } = this.#limits
-    const lane = device || failures.count(context.address) === 0 ? 'clean' : 'suspect'
-    if (device) await passwordsPerDevice.spend(device.idHash, context)
-    else {
-      // In this order: attempts refused for one address must not use up the limit of the account's owner.
-      await passwordsPerAddress.spend(`${subject} ${context.address}`, context)
-      await passwords.spend(subject, context)
-      // Counted before the run and refunded after it, so that many attempts at once cannot slip under the limit.
-      await failures.spend(context.address, context)
-    }
+    const { passwords, passwordsPerAddress, passwordsPerDevice } = this.#limits
+    const attempt = 'refund' in from ? from : undefined
+    const lane = attempt?.lane ?? 'clean'
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
     let matches: boolean
     try {
+      if ('idHash' in from) await passwordsPerDevice.spend(from.idHash, context)
+      else {
+        // In this order: attempts refused for one address must not use up the limit of the account's owner.
+        await passwordsPerAddress.spend(`${subject} ${context.address}`, context)
+        await passwords.spend(subject, context)
+      }
       matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
     } catch (error) {
-      if (!device) await failures.refund(context.address)
+      await attempt?.refund()
       throw error
     }
     if (!open || !matches) {
       if (open) this.#audit.failed(open.id, context)
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
-    if (!device) {
-      await failures.refund(context.address)
+    if (attempt) {
+      await attempt.refund()
       await passwords.refund(subject)
     }
     if (open.status === 'suspended') throw StaticError.of('account_suspended')

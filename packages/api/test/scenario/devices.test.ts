@@ -14,6 +14,8 @@ const rates = {
   passwordsPerAddress: { limit: 5, seconds: 60 },
   passwords: { limit: 20, seconds: 60 },
   passwordsPerDevice: { limit: 10, seconds: 60 },
+  // Slower than the default: beyond one, a request would time out before its turn.
+  slowedPasswords: { limit: 1, seconds: 60 },
 }
 
 onEachEngine('devices', (engine) => {
@@ -53,7 +55,7 @@ onEachEngine('devices', (engine) => {
     const device = deviceOf(await signIn(email, password))
     for (let at = 0; at < 20; at++)
       assertProblem(await signIn(`x-${at}@example.com`, WRONG), 401, 'invalid_credentials')
-    assertProblem(await signIn(email, password), 429, 'rate_limited')
+    assert.equal((await signIn(email, password)).status, 201, 'the turn of the slowed address')
     assert.equal((await signIn(email, password, device)).status, 201)
   })
 

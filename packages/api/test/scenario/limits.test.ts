@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { crc32 } from 'node:zlib'
 import { base62, makeApiKey, parseApiKey } from '../../src/secrets/api-key.ts'
-import type { RateState } from '../../src/rules/rate-policy.ts'
+import type { StaticError } from '@static/protocol'
+import type { RateContext, RateState } from '../../src/rules/rate-policy.ts'
 import { assertProblem, type Answer, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
 
 const MINUTE = 60_000
@@ -18,7 +19,11 @@ const rates = {
   passwordsPerAddress: { limit: 5, seconds: 60 },
   passwords: { limit: 20, seconds: 60 },
   passwordsPerDevice: { limit: 10, seconds: 60 },
+  // Quicker than the default.
+  slowedPasswords: { limit: 20, seconds: 1 },
 }
+/** How long the turn of a slowed address is, in milliseconds. */
+const SLOWED_MS = 50
 
 onEachEngine('rate limits', (engine) => {
   let bench: Bench
@@ -108,25 +113,49 @@ onEachEngine('rate limits', (engine) => {
     assert.notEqual(cookieOf(answer), '')
   })
 
-  test('an address that has failed too often does not use up the checks of others', async () => {
+  test('20 wrong passwords slow the sign-ins of an address, and stop none with the correct password', async () => {
+    bench.clock.now += 3600_000
+    const { email, password } = await bench.signUp()
+    const signIn = (name: string, given: string): Promise<Answer> =>
+      bench.call('POST', '/v1/sessions', { body: { email: name, password: given } })
+    for (let at = 0; at < 20; at++) {
+      assertProblem(await signIn(`nobody-${at}@example.com`, 'wrong one'), 401, 'invalid_credentials')
+    }
+    const start = performance.now()
+    // The first begins at once, the others one by one.
+    const guesses = Array.from({ length: 2 }, (_, at) => signIn(`nobody-2${at}@example.com`, 'wrong one'))
+    assert.notEqual(cookieOf(await signIn(email, password)), '')
+    for (const answer of await Promise.all(guesses)) assertProblem(answer, 401, 'invalid_credentials')
+    assert.ok(performance.now() - start >= 2 * SLOWED_MS - 10)
+    bench.clock.now += MINUTE
+  })
+
+  test('a slowed address does not use up the checks of others', async () => {
     bench.clock.now += 3600_000
     const { email, id, password } = await bench.signUp()
-    const wrong = 'wrong one'
-    const guess = (name: string): Promise<Answer> =>
-      bench.call('POST', '/v1/sessions', { body: { email: name, password: wrong } })
-    const guessById = (): Promise<Answer> => bench.call('DELETE', `/v1/accounts/${id}`, { body: { password: wrong } })
-    for (let at = 0; at < 20; at++) assertProblem(await guess(`nobody-${at}@example.com`), 401, 'invalid_credentials')
-    refused(await guess('nobody-20@example.com'), 'failures', 60)
-    const guesses = await Promise.all(Array.from({ length: 20 }, () => [guess(email), guessById()]).flat())
-    for (const answer of guesses) refused(answer, 'failures', 60)
-    const elsewhere = { address: '192.0.2.8', rates: [] }
-    await bench.api.service.sessions.signIn(email, password, undefined, elsewhere)
+    const { sessions, accounts } = bench.api.service
+    const from = (address: string): RateContext => ({ address, rates: [] })
+    const crowd = '192.0.2.7'
+    const codeOf = (attempt: Promise<unknown>): Promise<unknown> =>
+      attempt.then(
+        () => 'done',
+        ({ code }: StaticError) => code,
+      )
+    const guess = (name: string): Promise<unknown> => codeOf(sessions.signIn(name, 'wrong one', undefined, from(crowd)))
+    const guessById = (): Promise<unknown> => codeOf(accounts.close(id, 'wrong one', from(crowd)))
+    for (let at = 0; at < 20; at++) assert.equal(await guess(`nobody-${at}@example.com`), 'invalid_credentials')
+    const codes = await Promise.all(Array.from({ length: 40 }, () => [guess(email), guessById()]).flat())
+    // One begins at once and 20 wait, but only five may try this account.
+    assert.equal(codes.filter((code) => code === 'invalid_credentials').length, 5)
+    assert.equal(codes.filter((code) => code === 'rate_limited').length, 75)
+    const elsewhere = from('192.0.2.8')
+    await sessions.signIn(email, password, undefined, elsewhere)
     assert.deepEqual(
       elsewhere.rates.map(({ policy, remaining }: RateState) => [policy, remaining]),
       [
-        ['passwords-per-address', 4],
-        ['passwords', 19],
         ['failures', 19],
+        ['passwords-per-address', 4],
+        ['passwords', 14],
       ],
     )
     bench.clock.now += MINUTE
@@ -143,14 +172,16 @@ onEachEngine('rate limits', (engine) => {
     bench.clock.now += MINUTE
   })
 
-  test('the limit of 20 failures a minute holds, even for 60 concurrent attempts', async () => {
+  test('beyond 20 failures a minute an address is slowed, even for 60 concurrent attempts', async () => {
     bench.clock.now += 3600_000
     const tries = Array.from({ length: 60 }, (_, i) =>
       bench.call('POST', '/v1/sessions', { body: { email: `crowd-${i}@example.com`, password: 'wrong one' } }),
     )
+    const start = performance.now()
     const statuses = (await Promise.all(tries)).map(({ status }) => status)
-    assert.equal(statuses.filter((status) => status === 401).length, 20)
-    assert.equal(statuses.filter((status) => status === 429).length, 40)
+    const turns = statuses.filter((status) => status === 401).length - 20
+    assert.equal(statuses.filter((status) => status === 429).length, 40 - turns)
+    assert.ok(turns >= 1 && performance.now() - start >= (turns - 1) * SLOWED_MS - 10, `${turns} turns`)
     bench.clock.now += MINUTE
   })
 })
