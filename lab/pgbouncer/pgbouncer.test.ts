@@ -60,7 +60,7 @@ async function startPgBouncer(database: string): Promise<{ url: string; stop: ()
     await wait(50)
   }
   return {
-    url: `postgres://${target.username}:${target.password}@127.0.0.1:${port}${target.pathname}`,
+    url: `postgres://${target.username}:${target.password}@127.0.0.1:${port}${target.pathname}?sslmode=disable`,
     async stop() {
       const ended = once(server, 'exit')
       server.kill('SIGTERM')
@@ -93,7 +93,7 @@ describe('PgBouncer in transaction mode', () => {
     const masterKey = randomBytes(32)
     for (let at = 0; at < 2; at++) {
       const node = await startApi({
-        database: `${bouncer.url}?pgbouncer=true`,
+        database: `${bouncer.url}&pgbouncer=true`,
         masterKey,
         host: 'localhost',
         port: 0,

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { mock, test } from 'node:test'
 import { parsePostgresUrl } from '@static/node/postgres-address'
 import { quietPort } from '@static/testkit/ports'
+import { listenWithoutTls, SSL_REQUEST } from '@static/testkit/postgres/plain'
 import { statementName } from '../src/db/postgres.ts'
 import { poolOptions } from '../src/db/postgres-pool.ts'
 import { openingError } from '../src/db/unavailable.ts'
@@ -67,6 +68,17 @@ test('a PgBouncer gets no settings of a session, and nobody needs to guess what 
   )
   const refusal = Object.assign(new Error('unsupported startup parameter: statement_timeout'), { code: '08P01' })
   assert.match(openingError(refusal, 'The database').message, /is behind a PgBouncer\. Add pgbouncer=true to its URL\./)
+})
+
+test('without sslmode the password is sent only over verified TLS', async (t) => {
+  assert.deepEqual(parsePostgresUrl('postgres://static@a/x').ssl, { minVersion: 'TLSv1.3', rejectUnauthorized: true })
+  assert.equal(parsePostgresUrl('postgres://static@a/x?sslmode=disable').ssl, false)
+  await using plain = await listenWithoutTls()
+  await assert.rejects(
+    openStore(`postgres://static:geheim@127.0.0.1:${plain.port}/static`),
+    /The database does not offer TLS\. .* add sslmode=disable to the URL/,
+  )
+  assert.deepEqual(plain.heard(), SSL_REQUEST)
 })
 
 test('a database that does not answer is unavailable after the time that is set', async (t) => {

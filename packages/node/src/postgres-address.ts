@@ -30,9 +30,10 @@ export function isPostgresUrl(database: string): boolean {
 }
 
 /**
- * Parses `postgres://user:password@host:port,host:port/database`. `sslmode=verify-full` (with `sslrootcert=FILE` for a
- * private CA) enables TLS 1.3, always with verification: there is no mode that encrypts without it. `known` are the
- * parameters that the caller reads itself. Throws `invalid_request`, without the password.
+ * Parses `postgres://user:password@host:port,host:port/database`. Connections use TLS 1.3 and are verified
+ * (`sslmode=verify-full`, with `sslrootcert=FILE` for a private CA), unless `sslmode=disable` is written out: no mode
+ * encrypts without verifying. `known` are the parameters that the caller reads itself. Throws `invalid_request`, without
+ * the password.
  */
 export function parsePostgresUrl(url: string, known: readonly string[] = []): PostgresAddress {
   const [, credentials = '', hosts, database, query = ''] = FORM.exec(url) ?? []
@@ -55,6 +56,16 @@ export function parsePostgresUrl(url: string, known: readonly string[] = []): Po
   }
 }
 
+/** Whether a server was asked for TLS and has none. It has not been sent the password. */
+export function hasNoTls(error: unknown): boolean {
+  // The driver's error has no code.
+  return error instanceof Error && error.message === 'The server does not support SSL connections'
+}
+
+/** What to do about a server without TLS. */
+export const NO_TLS_ADVICE =
+  'Turn TLS on there (ssl = on), or, if no one else can read that network, add sslmode=disable to the URL.'
+
 function parseHost(text: string): PostgresHost {
   // A URL hides the default port of its scheme, so a port is read apart.
   const [, host = text, port] = /^(.*?):(\d{1,5})$/.exec(text) ?? []
@@ -70,7 +81,7 @@ function parseHost(text: string): PostgresHost {
 }
 
 function parseTls(parameters: URLSearchParams, known: readonly string[]): ConnectionOptions | false {
-  const mode = parameters.get('sslmode') ?? 'disable'
+  const mode = parameters.get('sslmode') ?? 'verify-full'
   const authority = parameters.get('sslrootcert')
   if (mode !== 'disable' && mode !== 'verify-full') {
     throw invalid(`sslmode=${mode} is not supported. Use verify-full or disable.`)

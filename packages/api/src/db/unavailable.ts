@@ -1,5 +1,6 @@
 /** Distinguishes an unavailable database from a wrong query, and explains why a database could not be opened. */
 import { StaticError } from '@static/protocol'
+import { hasNoTls, NO_TLS_ADVICE } from '@static/node/postgres-address'
 
 const CONNECTION_CODES = new Set([
   'EAI_AGAIN',
@@ -30,9 +31,8 @@ export function isUnavailable(error: unknown): boolean {
     // 57014 and 55P03: timeout; 25006: a write to a standby.
     return CONNECTION_CODES.has(code) || /^(08|28|3D|53|57P|57014|55P03|25006|40)/.test(code)
   }
-  return /^(Connection terminated|timeout e|Query read timeout|Client has encountered a connection error)/.test(
-    error.message,
-  )
+  const lost = /^(Connection terminated|timeout e|Query read timeout|Client has encountered a connection error)/
+  return lost.test(error.message) || hasNoTls(error)
 }
 
 /** Whether SQLite could not read or write its file: the disk is full, failing or read-only. */
@@ -66,6 +66,9 @@ export function openingError(error: unknown, name: string): StaticError {
     return StaticError.of('invalid_request', `${name} is behind a PgBouncer. Add pgbouncer=true to its URL.`, {
       cause: error,
     })
+  }
+  if (hasNoTls(error)) {
+    return StaticError.of('unavailable', `${name} does not offer TLS. ${NO_TLS_ADVICE}`, { cause: error })
   }
   if (typeof code === 'string' && UNTRUSTED.test(code)) {
     return StaticError.of('unavailable', `${name} presented an untrusted certificate. Check sslrootcert.`, {

@@ -1,5 +1,6 @@
 /** Core NATS as the wire of the bus: nothing is stored in it, and a node starts and works without it. */
 import { readFileSync } from 'node:fs'
+import type { ConnectionOptions } from 'node:tls'
 import { connect, credsAuthenticator, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import { StaticError } from '@static/protocol'
 import type { BusWire, OpenWire, WireListener } from '../ports.ts'
@@ -40,26 +41,31 @@ export function natsWire(options: NatsOptions): OpenWire {
   return (listener) => new NatsWire(settings, options.onState, listener)
 }
 
-function connectionOptions({ servers, ca, credentials }: NatsOptions): NodeConnectionOptions {
+/** For each server: the library would check the certificate of one that is named by its address against `localhost`. */
+function connectionOptions({ servers, ca, credentials }: NatsOptions): NodeConnectionOptions[] {
   const urls = servers.map(serverUrl)
   const [first] = urls
   const secure = urls.some(({ protocol }) => protocol === 'tls:')
   const user = first?.username ? decodeURIComponent(first.username) : undefined
   const password = first?.password ? decodeURIComponent(first.password) : undefined
-  return {
-    servers: urls.map(({ host }) => host),
+  const authenticator = credentials === undefined ? undefined : credsAuthenticator(readCredentials(credentials))
+  return urls.map(({ host, hostname }) => ({
+    servers: host,
     name: 'static relay',
     noEcho: true,
     timeout: CONNECT_MS,
-    ignoreAuthErrorAbort: true,
-    maxReconnectAttempts: -1,
-    reconnectTimeWait: RETRY_MS,
+    reconnect: false,
     pingInterval: PING_MS,
     maxPingOut: 2,
-    ...(secure ? { tls: ca === undefined ? {} : { ca } } : {}),
-    ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(readCredentials(credentials)) }),
+    ...(secure ? { tls: tlsOptions(hostname, ca) } : {}),
+    ...(authenticator ? { authenticator } : {}),
     ...(user === undefined ? {} : password === undefined ? { token: user } : { user, pass: password }),
-  }
+  }))
+}
+
+/** `host`, which the library passes on to Node, is what a certificate is checked against without a server name. */
+function tlsOptions(hostname: string, ca: string | undefined): ConnectionOptions {
+  return { host: hostname.replace(/^\[|\]$/g, ''), ...(ca === undefined ? {} : { ca }) }
 }
 
 function serverUrl(text: string): URL {
@@ -91,7 +97,7 @@ class NatsWire implements BusWire {
   #isProbing = false
   #unanswered = 0
 
-  constructor(settings: NodeConnectionOptions, onState: NatsOptions['onState'], listener: WireListener) {
+  constructor(settings: readonly NodeConnectionOptions[], onState: NatsOptions['onState'], listener: WireListener) {
     this.#listener = listener
     this.#onState = onState
     this.#timer = setInterval(() => this.#probe(), PROBE_MS).unref()
@@ -180,33 +186,34 @@ class NatsWire implements BusWire {
     if (wasSilent) this.#listener.changed()
   }
 
-  async #run(settings: NodeConnectionOptions): Promise<void> {
+  /** Uses one server after the other. Pauses after each round, and reports one in which none could be reached. */
+  async #run(settings: readonly NodeConnectionOptions[]): Promise<void> {
     while (!this.#closing) {
-      try {
-        const connection = await connect(settings)
-        this.#connection = connection
-        if (this.#closing) return await connection.close()
-        for (const subject of this.#subjects.keys()) this.#subjects.set(subject, this.#begin(subject))
-        this.#state(true)
-        await this.#follow(connection)
-        this.#state(false, await connection.closed())
-      } catch (error) {
-        this.#state(false, error)
+      let failure: unknown
+      for (const each of settings) {
+        try {
+          if (!this.#closing) await this.#use(await connect(each))
+        } catch (error) {
+          failure = error
+        }
       }
+      this.#state(false, failure)
       if (!this.#closing) await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
     }
   }
 
-  /** Until the connection has ended for good. */
-  async #follow(connection: NatsConnection): Promise<void> {
-    for await (const status of connection.status()) {
-      if (status.type === 'disconnect') this.#state(false, new Error('the connection to NATS was lost'))
-      if (status.type === 'reconnect') {
-        this.#unsentBytes = 0
-        this.#state(true)
-      }
-      if (status.type === 'slowConsumer') this.#listener.changed()
+  /** Until the connection ends. */
+  async #use(connection: NatsConnection): Promise<void> {
+    this.#connection = connection
+    if (this.#closing) return await connection.close()
+    this.#unsentBytes = 0
+    for (const subject of this.#subjects.keys()) this.#subjects.set(subject, this.#begin(subject))
+    this.#state(true)
+    for await (const { type } of connection.status()) {
+      if (type === 'disconnect') this.#state(false, new Error('the connection to NATS was lost'))
+      if (type === 'slowConsumer') this.#listener.changed()
     }
+    this.#state(false, await connection.closed())
   }
 
   #state(connected: boolean, error?: unknown): void {
@@ -219,7 +226,9 @@ class NatsWire implements BusWire {
   }
 
   #begin(subject: string): { unsubscribe(): void } | undefined {
-    return this.#connection?.subscribe(subject, {
+    const connection = this.#connection
+    if (!connection || connection.isClosed()) return undefined
+    return connection.subscribe(subject, {
       callback: (error, message) => {
         if (error === null) this.#listener.received(message.subject, message.data)
       },

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
+import { certificates } from '@static/testkit/certificates'
 import { openGate } from '@static/testkit/gate'
 import { startNats } from '@static/testkit/nats'
 import { natsWire } from '../../src/bus/nats.ts'
@@ -13,7 +14,7 @@ import type { Bus, News } from '../../src/ports.ts'
 const RELAY_ID = new Uint8Array(32).fill(1)
 const KEY = new Uint8Array(32).fill(2)
 const CHANNEL = 'c'.repeat(32)
-const TIMEOUT = { timeout: 300_000 }
+const TIMEOUT = { timeout: 60_000 }
 /** Before the pings of the library notice that nobody answers. */
 const LATE_MS = 9000
 
@@ -143,6 +144,37 @@ test('a node without NATS, or with a wrong password, starts, says so once, and c
   }
   assert.deepEqual(early.states, [false, true])
   assert.deepEqual(wrong.states, [false])
+})
+
+test('a server that is named by its address needs a certificate for that address', TIMEOUT, async (t) => {
+  const { authority } = await certificates()
+  const byAddress = (url: string): string => url.replace('localhost', '127.0.0.1')
+  await using right = await startNats({ certificate: await authority.issue(['127.0.0.1']) })
+  const trusting = open(t, byAddress(right.url), right.ca)
+  await until(() => trusting.states.length > 0)
+  assert.deepEqual(trusting.states, [true])
+
+  await using wrong = await startNats({ certificate: await authority.issue(['localhost']) })
+  const refusing = open(t, byAddress(wrong.url), wrong.ca)
+  await until(() => refusing.states.length > 0)
+  assert.deepEqual(refusing.states, [false])
+})
+
+test('a node goes on with the next server of its list when one is gone', TIMEOUT, async (t) => {
+  await using first = await startNats()
+  await using second = await startNats()
+  const states: boolean[] = []
+  const { promise: moved, resolve } = Promise.withResolvers<void>()
+  const wire = natsWire({
+    servers: [first.url, second.url],
+    ca: first.ca,
+    onState: (connected) => states.push(connected) === 3 && resolve(),
+  })({ received: () => {}, changed: () => {} })
+  t.after(() => wire.close())
+  await until(() => wire.connected)
+  await first.stop()
+  await moved
+  assert.deepEqual(states, [true, false, true])
 })
 
 test('a node that has more to say than is sent at once is heard again afterwards', TIMEOUT, async (t) => {

@@ -5,6 +5,7 @@ import { type TestContext, test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { Store, StoreEvent, StoreListener } from '../../src/ports.ts'
 import { parsePostgresUrl } from '@static/node/postgres-address'
+import { listenWithoutTls, SSL_REQUEST } from '@static/testkit/postgres/plain'
 import { checksum } from '../../src/store/checksum.ts'
 import { connect } from '../../src/store/postgres/connector.ts'
 import { Session, statement } from '../../src/store/postgres/session.ts'
@@ -36,6 +37,16 @@ const open = async (t: TestContext, scratch: Scratch, listener: StoreListener = 
   t.after(() => store.close())
   return store
 }
+
+test('without sslmode the password is sent only over verified TLS', async () => {
+  const scratch = await makeScratch()
+  await using plain = await listenWithoutTls()
+  const url = `postgres://relay:geheim@127.0.0.1:${plain.port}/relay`
+  const opening = openPostgresStore({ url, keyFile: scratch.keyFile, retention: RETENTION }, () => {})
+  await assert.rejects(opening, refusal('unavailable', /does not offer TLS\. .* add sslmode=disable to the URL/))
+  assert.deepEqual(plain.heard(), SSL_REQUEST)
+  await scratch.remove()
+})
 
 test('a node is refused that would lose messages, or has another key', async (t) => {
   const scratch = await makeScratch()

@@ -7,7 +7,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { certificates } from '../certificates/authority.ts'
+import { certificates, type Pair } from '../certificates/authority.ts'
 import { quietPort } from '../ports.ts'
 
 /** A server that can be stopped and started again at the same port. */
@@ -24,6 +24,8 @@ export interface NatsServer extends AsyncDisposable {
 /** How it is started. */
 export interface NatsServerOptions {
   readonly maxPayload?: number
+  /** For this machine's names by default. */
+  readonly certificate?: Pair
 }
 
 const TRIES = 200
@@ -31,14 +33,15 @@ const TRY_MS = 50
 const PASSWORD = 'secret-of-the-bus'
 
 /** Starts a server. */
-export async function startNats({ maxPayload = 1024 * 1024 }: NatsServerOptions = {}): Promise<NatsServer> {
+export async function startNats({ maxPayload = 1024 * 1024, certificate }: NatsServerOptions = {}): Promise<NatsServer> {
   const program = natsProgram()
   const port = await quietPort()
   const { authority, named } = await certificates()
   const folder = await mkdtemp(join(tmpdir(), 'static-nats-'))
   const file = (name: string): string => join(folder, name)
-  await writeFile(file('cert.pem'), named.cert)
-  await writeFile(file('key.pem'), named.key, { mode: 0o600 })
+  const { cert, key } = certificate ?? named
+  await writeFile(file('cert.pem'), cert)
+  await writeFile(file('key.pem'), key, { mode: 0o600 })
   const tls = `{ cert_file: "${file('cert.pem')}", key_file: "${file('key.pem')}" }`
   const login = `{ user: relay, password: "${PASSWORD}" }`
   await writeFile(

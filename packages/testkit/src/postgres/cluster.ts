@@ -41,7 +41,7 @@ export class PostgresServer {
   }
 
   get url(): string {
-    return `postgres://static:none@127.0.0.1:${this.port}/postgres`
+    return `postgres://static:none@127.0.0.1:${this.port}/postgres?sslmode=disable`
   }
 
   /** Starts it; after a kill it recovers first. Processes of the one before may still have to notice its end. */
@@ -115,7 +115,7 @@ export async function startCluster(isSynchronous = true): Promise<PostgresCluste
   own(home)
   let primary = new PostgresServer(folder('primary'), await quietPort())
   let standby = new PostgresServer(folder('standby'), await quietPort())
-  const url = `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres`
+  const url = `postgres://static:none@127.0.0.1:${primary.port},127.0.0.1:${standby.port}/postgres?sslmode=disable`
   const close = async (): Promise<void> => {
     await standby.stop()
     await primary.stop()

@@ -2,7 +2,7 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { Durability } from '../../ports.ts'
-import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
+import { hasNoTls, NO_TLS_ADVICE, type PostgresAddress, type PostgresHost } from '@static/node/postgres-address'
 import { SCHEMA } from './schema.ts'
 import { APPLICATION, Session, statement } from './session.ts'
 
@@ -59,7 +59,9 @@ export async function connect(address: PostgresAddress, application?: string): P
   }
   const names = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ')
   if (failures.length === 0) throw unavailable(`PostgreSQL at ${names} is a standby. Name the primary in the URL, too.`)
-  throw unavailable(`PostgreSQL at ${names} cannot be reached (${messageOf(failures.at(-1))}).`, failures.at(-1))
+  const failure = failures.at(-1)
+  if (hasNoTls(failure)) throw unavailable(`PostgreSQL at ${names} does not offer TLS. ${NO_TLS_ADVICE}`, failure)
+  throw unavailable(`PostgreSQL at ${names} cannot be reached (${messageOf(failure)}).`, failure)
 }
 
 /** The first that takes writes; undefined once none does. */
