@@ -34,7 +34,7 @@ const relay = await startRelay({
         period_end: new Date(Date.now() + 86_400_000).toISOString(),
       }),
     settle: () => Promise.resolve({ remaining: 1, expires_in_ms: 86_400_000 }),
-    blocked: () => Promise.resolve([]),
+    blocked: () => Promise.resolve({ suspended: [], unknown: [] }),
     watched: () => Promise.resolve([]),
     report: () => Promise.resolve(),
   },

@@ -88,6 +88,7 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "api_key_required": (AuthError, 403, "auth error:", False),
     "mode_mismatch": (AuthError, 403, "auth error:", False),
     "account_suspended": (AuthError, 403, "auth error:", False),
+    "account_unknown": (AuthError, 403, "auth error:", False),
     "signup_closed": (AuthError, 403, "auth error:", False),
     "signup_invite_invalid": (AuthError, 403, "auth error:", False),
     "password_link_invalid": (AuthError, 403, "auth error:", False),

@@ -157,8 +157,8 @@ export interface AccountStore {
   byId(id: string): Promise<AccountRecord | undefined>
   /** Ignores case. */
   byEmail(email: string): Promise<AccountRecord | undefined>
-  /** Those of the accounts that are active. A damaged account counts as blocked. */
-  active(ids: readonly string[]): Promise<string[]>
+  /** The status of those of the accounts that exist. A damaged account counts as suspended. */
+  statuses(ids: readonly string[]): Promise<ReadonlyMap<string, AccountStatus>>
   /** The oldest first. */
   list(query: AccountQuery): Promise<AccountRecord[]>
   /** Sets the hash, ends all sign-in sessions, devices and set-password links; false if the hash is no longer `oldHash`. */

@@ -114,7 +114,7 @@ onEachEngine('damage', (engine) => {
     const { id } = await bench.signUp()
     const blocked = async (): Promise<string[]> => {
       const body = { account_ids: [id, other.id] }
-      return (await bench.call('POST', '/internal/v1/accounts/blocked', { key: CREDENTIAL, body })).body.blocked
+      return (await bench.call('POST', '/internal/v1/accounts/blocked', { key: CREDENTIAL, body })).body.suspended
     }
     assert.deepEqual(await blocked(), [])
     const row = (await raw.rows('accounts')).find((account) => account['id'] === id)
@@ -255,7 +255,7 @@ async function prepare(bench: Bench): Promise<readonly Case[]> {
       table: 'idempotency',
       columns: ['scope', 'key', 'fingerprint', 'resource_id', 'created_at'],
       lookups: ['scope', 'key', 'created_at'],
-      isOwn: ({ scope }) => scope === 'sign-up',
+      isOwn: ({ scope }) => String(scope).startsWith('sign-up '),
       use: () => bench.call('POST', '/v1/accounts', claimed),
     },
   ]

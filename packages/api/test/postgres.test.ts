@@ -70,7 +70,7 @@ test('a PgBouncer gets no settings of a session, and nobody needs to guess what 
   assert.match(openingError(refusal, 'The database').message, /is behind a PgBouncer\. Add pgbouncer=true to its URL\./)
 })
 
-test('without sslmode the password is sent only over verified TLS', async (t) => {
+test('without sslmode the password is sent only over verified TLS', async () => {
   assert.deepEqual(parsePostgresUrl('postgres://static@a/x').ssl, { minVersion: 'TLSv1.3', rejectUnauthorized: true })
   assert.equal(parsePostgresUrl('postgres://static@a/x?sslmode=disable').ssl, false)
   await using plain = await listenWithoutTls()

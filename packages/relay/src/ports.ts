@@ -1,6 +1,8 @@
 /** The ports between the relay's parts. The core knows these, but neither engines nor transports. */
 export {
   type ApiState,
+  type BlockedAnswer,
+  type BlockReason,
   MAX_CHECKED_ACCOUNTS,
   type OverviewSink,
   type QuotaSource,

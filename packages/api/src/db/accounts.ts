@@ -1,5 +1,6 @@
 /** Accounts in the database. */
 import { type Selectable, sql, type Transaction } from 'kysely'
+import type { AccountStatus } from '@static/protocol'
 import type { AccountQuery, AccountRecord, AccountStore, AuditEntry } from '../ports.ts'
 import { record } from './audit.ts'
 import { type DamageReport, intact, intactOf, sealed } from './checksums.ts'
@@ -37,16 +38,16 @@ export function accountStore(db: Db, report: DamageReport): AccountStore {
       return row && fromRow(row)
     },
 
-    async active(ids) {
+    async statuses(ids) {
       const rows = await db
         .selectFrom('accounts')
         .select(['id', 'email_key', 'password_hash', 'plan', 'status', 'checksum'])
         .where('id', 'in', padded(ids))
         .execute()
-      // One damaged account must not fail the others: it counts as blocked.
-      return intactOf('accounts', rows, report)
-        .filter(({ status }) => status === 'active')
-        .map(({ id }) => id)
+      // One damaged account must not fail the others.
+      const statuses = new Map<string, AccountStatus>(rows.map(({ id }) => [id, 'suspended']))
+      for (const { id, status } of intactOf('accounts', rows, report)) statuses.set(id, status)
+      return statuses
     },
 
     list: (query) => list(db, query),

@@ -39,6 +39,7 @@ const accounts = Type.Object(
   { account_ids: Type.Array(Type.String({ maxLength: 36 }), { maxItems: 256 }) },
   { additionalProperties: false },
 )
+const blocked = Type.Object({ suspended: Type.Array(uuid), unknown: Type.Array(uuid) })
 const params = Type.Object({ id: Type.String() })
 const security = [{ key: [] }]
 const tags = ['internal']
@@ -110,13 +111,13 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     {
       schema: {
         operationId: 'listBlockedAccounts',
-        summary: 'Of the accounts, list those that are suspended, closed or unknown',
+        summary: 'Of the accounts, list those that are suspended, and those that are closed or do not exist',
         tags,
         security,
         body: accounts,
-        response: answers({ 200: Type.Object({ blocked: Type.Array(uuid) }) }, [...BODY_ERRORS, 'auth_failed']),
+        response: answers({ 200: blocked }, [...BODY_ERRORS, 'auth_failed']),
       },
     },
-    async (request) => ({ blocked: await service.leases.blocked(request.body.account_ids) }),
+    (request) => service.leases.blocked(request.body.account_ids),
   )
 }

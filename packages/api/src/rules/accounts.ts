@@ -5,7 +5,7 @@ import { isoTime } from './calendar.ts'
 import type { Caller } from './caller.ts'
 import type { Devices } from './devices.ts'
 import { isId, newId } from './id.ts'
-import { alreadyMade, claimFor, earlier, mismatch } from './idempotency.ts'
+import { alreadyMade, claimFor, earlier, mismatch, signUpScope } from './idempotency.ts'
 import type { Keys } from './keys.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
@@ -67,7 +67,7 @@ export class Accounts {
     if (!isEmail(email)) throw invalidField('email', 'must be an e-mail address')
     const name = given.name === undefined ? null : cleanName(given.name)
     checkNewPassword(given.password, email, 'password')
-    const claim = claimFor('sign-up', idempotencyKey, [email, name], this.#now())
+    const claim = claimFor(signUpScope(email), idempotencyKey, [email, name], this.#now())
     await this.#refuseRepeat(claim, given.password, context)
     const invite = await this.#invites.check(given.invite, context)
     if (await this.#store.accounts.byEmail(email)) throw taken()

@@ -90,10 +90,15 @@ export class Leases {
     }
   }
 
-  /** Those of the accounts that are suspended, closed or unknown: relays end their sessions. */
-  async blocked(accountIds: readonly string[]): Promise<string[]> {
-    const active = new Set(accountIds.length === 0 ? [] : await this.#store.accounts.active(accountIds))
-    return accountIds.filter((id) => !active.has(id))
+  /** Those of the accounts that are suspended, and those that are closed or do not exist: relays end their sessions. */
+  async blocked(accountIds: readonly string[]): Promise<{ suspended: string[]; unknown: string[] }> {
+    if (!accountIds.every(isId)) throw invalidField('account_ids', 'must be ids of accounts')
+    if (accountIds.length === 0) return { suspended: [], unknown: [] }
+    const statuses = await this.#store.accounts.statuses(accountIds)
+    return {
+      suspended: accountIds.filter((id) => statuses.get(id) === 'suspended'),
+      unknown: accountIds.filter((id) => (statuses.get(id) ?? 'closed') === 'closed'),
+    }
   }
 
   /** Counts the meter's leases that expired without a settlement as spent. */

@@ -25,12 +25,17 @@ onEachEngine('idempotency keys', (engine) => {
     assert.ok(!JSON.stringify(again.body).includes(made.body.api_key.key))
     for (const other of [
       { ...body, name: 'Ann' },
-      { ...body, email: 'two@example.com' },
       { ...body, password: 'another password' },
     ]) {
       assertProblem(await signUp('sign-up-1', other), 422, 'idempotency_mismatch')
     }
     assertProblem(await signUp('sign-up-2', body), 409, 'email_taken')
+  })
+
+  test('strangers who sign up with the same Idempotency-Key do not meet', async () => {
+    for (const email of ['one@example.com', 'other@example.com']) {
+      assert.equal((await signUp('shared', { email, password })).status, 201)
+    }
   })
 
   test('many identical concurrent sign-ups create one account', async () => {

@@ -6,10 +6,12 @@ import { quietPort } from '@static/testkit/ports'
 import { startApi } from '../../src/index.ts'
 import { assertProblem, type Bench, makeDatabase, onEachEngine, startBench } from '../support.ts'
 
+const RELAY = `relay_${'0'.repeat(32)}`
+
 onEachEngine('plumbing', (engine) => {
   let bench: Bench
   before(async () => {
-    bench = await startBench(engine)
+    bench = await startBench(engine, { internal: RELAY })
   })
   after(() => bench.close())
 
@@ -40,6 +42,34 @@ onEachEngine('plumbing', (engine) => {
     }
     const jwks = await bench.call('GET', '/.well-known/jwks.json')
     assert.equal(jwks.headers['cache-control'], 'public, max-age=300')
+  })
+
+  test('a NUL, which PostgreSQL cannot store, is refused wherever text is taken', async () => {
+    const { id, api_key: first, password } = await bench.signUp()
+    const { key } = first
+    const text = 'a\0b'
+    for (const [method, path, ask] of [
+      ['POST', '/v1/accounts', { body: { email: 'a\0@example.com', password } }],
+      ['POST', '/v1/accounts', { body: { email: 'nul@example.com', password, name: text } }],
+      ['POST', '/v1/accounts', { body: { email: 'nul-2@example.com', password, invite: text } }],
+      ['POST', '/v1/sessions', { body: { email: 'a\0@example.com', password } }],
+      ['POST', '/v1/sessions', { body: { email: 'nul@example.com', password: `${text}${text}${text}` } }],
+      ['GET', '/v1/accounts/a%00b', { key }],
+      ['PUT', '/v1/accounts/a%00b/password', { body: { current_password: password, new_password: 'new password' } }],
+      ['DELETE', '/v1/accounts/a%00b', { body: { password } }],
+      ['POST', `/v1/accounts/${id}/keys`, { body: { password: text } }],
+      ['POST', '/v1/keys', { key, body: { name: text } }],
+      ['DELETE', '/v1/keys/a%00b', { key }],
+      ['POST', '/v1/tokens', { key, body: { agent_id: text } }],
+      ['POST', '/v1/passwords', { body: { token: text, password } }],
+      ['POST', '/internal/v1/quota/leases', { key: RELAY, body: { account_id: text, mode: 'live' } }],
+      ['POST', '/internal/v1/quota/leases/a%00b/settle', { key: RELAY, body: { spent: 1, final: true } }],
+      ['POST', '/internal/v1/accounts/blocked', { key: RELAY, body: { account_ids: [text] } }],
+      ['GET', '/v1/audit?before=a%00b', { key }],
+    ] as const) {
+      const { status, body } = await bench.call(method, path, ask)
+      assert.ok(status < 500, `${method} ${path} ${JSON.stringify(ask)}: ${status} ${JSON.stringify(body)}`)
+    }
   })
 
   test('a path that supports other methods names them', async () => {

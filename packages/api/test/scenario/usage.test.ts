@@ -189,7 +189,7 @@ onEachEngine('usage and quota leases', (engine) => {
     const [bad, good] = [await bench.signUp(), await bench.signUp()]
     const blocked = async (...ids: string[]): Promise<unknown> =>
       (await bench.call('POST', '/internal/v1/accounts/blocked', { key: CREDENTIAL, body: { account_ids: ids } })).body
-    assert.deepEqual(await blocked(bad.id, good.id), { blocked: [] })
+    assert.deepEqual(await blocked(bad.id, good.id), { suspended: [], unknown: [] })
     const { body: lease } = await lend(bad.id)
     await admin.setSuspended(bad.id, true)
     const settled = (await settle(lease.id, 10, false)).body
@@ -198,14 +198,17 @@ onEachEngine('usage and quota leases', (engine) => {
     await settle(lease.id, 12, true)
     assertProblem(await lend(bad.id), 403, 'account_suspended')
     const unknown = '01a1dd29-fb99-77d8-bc4c-7c01980aa2e4'
-    const many = Array.from({ length: 200 }, () => 'nonsense')
-    assert.deepEqual(await blocked(bad.id, good.id, unknown), { blocked: [bad.id, unknown] })
-    assert.deepEqual(await blocked(...many, good.id), { blocked: many })
+    assert.deepEqual(await blocked(bad.id, good.id, unknown), { suspended: [bad.id], unknown: [unknown] })
+    for (const none of ['nonsense', '\0', '']) {
+      const nonsense = { account_ids: [good.id, none] }
+      const answer = await bench.call('POST', '/internal/v1/accounts/blocked', { key: CREDENTIAL, body: nonsense })
+      assertProblem(answer, 400, 'invalid_request')
+    }
     await admin.setSuspended(bad.id, false)
     assert.deepEqual((await usage(bad.api_key.key))['messages'].used, 12)
     await admin.close(good.id)
-    assert.deepEqual(await blocked(bad.id, good.id), { blocked: [good.id] })
-    assert.deepEqual(await blocked(), { blocked: [] })
+    assert.deepEqual(await blocked(bad.id, good.id), { suspended: [], unknown: [good.id] })
+    assert.deepEqual(await blocked(), { suspended: [], unknown: [] })
     const body = { account_ids: [] }
     assertProblem(await bench.call('POST', '/internal/v1/accounts/blocked', { body }), 401, 'auth_failed')
     const tooMany = { account_ids: Array.from({ length: 257 }, () => unknown) }

@@ -11,6 +11,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   mode_mismatch:
     'A test key was used for a live resource, or a live key for a test resource. The two modes are kept apart.',
   account_suspended: 'The operator has suspended the account. None of its data was deleted.',
+  account_unknown:
+    'The account that the agent, or the owner of its channel, acts for was closed, or is not in the database of the API: the operator may have restored a backup from before the account was created.',
   signup_closed: 'Only the operator of this server creates accounts (`static admin accounts create`).',
   signup_invite_invalid:
     'The sign-up has no invite, or one that is unknown, mistyped, expired or already used. The response is the same in all of these cases. The operator creates invites with `static admin accounts invite`; each creates one account.',

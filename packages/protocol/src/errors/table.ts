@@ -11,6 +11,7 @@ export type ErrorCode =
   | 'api_key_required'
   | 'mode_mismatch'
   | 'account_suspended'
+  | 'account_unknown'
   | 'signup_closed'
   | 'signup_invite_invalid'
   | 'password_link_invalid'
@@ -164,6 +165,15 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     403,
     'Account suspended',
     ['The account is suspended.', 'Ask the operator of the service why it was suspended.'],
+    GRPC.permissionDenied,
+  ),
+  account_unknown: auth(
+    403,
+    'Account unknown',
+    [
+      'The server has no such account.',
+      'Sign up again; if its operator has restored a backup, ask for the account there.',
+    ],
     GRPC.permissionDenied,
   ),
   signup_closed: auth(

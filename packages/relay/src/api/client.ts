@@ -2,7 +2,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:https'
 import { type Lease, type Problem, StaticError } from '@static/protocol'
-import type { OverviewSink, QuotaSource, Time } from '../ports.ts'
+import type { BlockedAnswer, OverviewSink, QuotaSource, Time } from '../ports.ts'
 import { ApiNodes, CALL_MS } from './nodes.ts'
 
 /** How to reach the API. */
@@ -95,8 +95,7 @@ export function makeApiClient(
       post('/internal/v1/quota/leases', { account_id: id, mode, amount }) as Promise<Lease>,
     settle: (lease, spent, final, keys) => post(`/internal/v1/quota/leases/${lease}/settle`, { spent, final, keys }),
     async blocked(accounts) {
-      const answer = await post('/internal/v1/accounts/blocked', { account_ids: accounts })
-      return (answer as { readonly blocked: readonly string[] }).blocked
+      return (await post('/internal/v1/accounts/blocked', { account_ids: accounts })) as BlockedAnswer
     },
     async watched(relay) {
       const answers = await internal.callAll(postTo('/internal/v1/overviews/watched', { relay_id: relay, node: self }))

@@ -1,6 +1,5 @@
 /** Core NATS as the wire of the bus: nothing is stored in it, and a node starts and works without it. */
 import { readFileSync } from 'node:fs'
-import type { ConnectionOptions } from 'node:tls'
 import { connect, credsAuthenticator, type NatsConnection, type NodeConnectionOptions } from '@nats-io/transport-node'
 import { StaticError } from '@static/protocol'
 import type { BusWire, OpenWire, WireListener } from '../ports.ts'
@@ -64,7 +63,7 @@ function connectionOptions({ servers, ca, credentials }: NatsOptions): NodeConne
 }
 
 /** `host`, which the library passes on to Node, is what a certificate is checked against without a server name. */
-function tlsOptions(hostname: string, ca: string | undefined): ConnectionOptions {
+function tlsOptions(hostname: string, ca: string | undefined): { host: string; ca?: string } {
   return { host: hostname.replace(/^\[|\]$/g, ''), ...(ca === undefined ? {} : { ca }) }
 }
 

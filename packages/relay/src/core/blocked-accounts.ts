@@ -1,9 +1,9 @@
 /**
- * Accounts that the operator has suspended or closed (SPEC.md, "Sessions"). A token stays valid for up to an hour, so
+ * Accounts that are suspended, closed or unknown to the API (SPEC.md, "Sessions"). A token stays valid for up to an hour, so
  * the relay asks the API every few seconds about the accounts that use it, and ends their sessions. All times here are
  * from the monotonic clock.
  */
-import { type AgentId, MAX_CHECKED_ACCOUNTS, type Time } from '../ports.ts'
+import { type AgentId, type BlockedAnswer, type BlockReason, MAX_CHECKED_ACCOUNTS, type Time } from '../ports.ts'
 import type { Effects } from './effects.ts'
 import type { Caller } from './session-token.ts'
 
@@ -22,7 +22,7 @@ const MAX_AGENTS = 100_000
 /** The blocked accounts known to one node. */
 export class BlockedAccounts {
   readonly #effects: Effects
-  readonly #blocked = new Map<string, Time>()
+  readonly #blocked = new Map<string, { readonly reason: BlockReason; readonly since: Time }>()
   readonly #seen = new Set<string>()
   readonly #accounts = new Map<AgentId, string>()
   #checkedAt = -Infinity
@@ -32,9 +32,9 @@ export class BlockedAccounts {
     this.#effects = effects
   }
 
-  /** Whether an account may not use the relay. */
-  has(account: string): boolean {
-    return this.#blocked.has(account)
+  /** Why an account may not use the relay; undefined if it may. */
+  reason(account: string): BlockReason | undefined {
+    return this.#blocked.get(account)?.reason
   }
 
   /** An agent opens a session. A suspended account's agents must not come back as guests, so theirs is remembered. */
@@ -51,13 +51,13 @@ export class BlockedAccounts {
     return account?.id ?? this.#accounts.get(agent)
   }
 
-  /** Whether an agent may not use the relay. Includes its account in the next check. */
-  stops(caller: Pick<Caller, 'agent' | 'account'>): boolean {
+  /** Why an agent may not use the relay; undefined if it may. Includes its account in the next check. */
+  stops(caller: Pick<Caller, 'agent' | 'account'>): BlockReason | undefined {
     const account = this.accountOf(caller)
-    if (account === undefined) return false
-    if (this.has(account)) return true
-    this.saw(account)
-    return false
+    if (account === undefined) return undefined
+    const reason = this.reason(account)
+    if (reason === undefined) this.saw(account)
+    return reason
   }
 
   /** An account has made a request: includes it in the next check. */
@@ -66,11 +66,11 @@ export class BlockedAccounts {
   }
 
   /** Asks the API about the accounts in use, every `CHECK_MS`; calls `block` for each blocked one. */
-  tick(inUse: () => Iterable<string>, block: (account: string) => void): void {
+  tick(inUse: () => Iterable<string>, block: (account: string, reason: BlockReason) => void): void {
     const { monotonic: now } = this.#effects
     if (this.#asking > 0 || now - this.#checkedAt < CHECK_MS) return
     this.#checkedAt = now
-    for (const [account, since] of this.#blocked) if (now - since > REMEMBER_MS) this.#blocked.delete(account)
+    for (const [account, { since }] of this.#blocked) if (now - since > REMEMBER_MS) this.#blocked.delete(account)
     const accounts = [...new Set([...inUse(), ...this.#seen, ...this.#blocked.keys()])]
     this.#seen.clear()
     for (let at = 0; at < accounts.length; at += MAX_CHECKED_ACCOUNTS) {
@@ -79,17 +79,29 @@ export class BlockedAccounts {
       this.#effects.blocked(asked, (outcome) => {
         this.#asking--
         // Without an answer nothing changes: an API that is down must not end everyone's sessions.
-        if (outcome.ok) this.#answered(asked, new Set(outcome.value), block)
+        if (outcome.ok) this.#answered(asked, outcome.value, block)
       })
     }
   }
 
-  #answered(asked: readonly string[], blocked: ReadonlySet<string>, block: (account: string) => void): void {
+  #answered(
+    asked: readonly string[],
+    { suspended, unknown }: BlockedAnswer,
+    block: (account: string, reason: BlockReason) => void,
+  ): void {
+    const reasons = new Map<string, BlockReason>()
+    for (const account of suspended) reasons.set(account, 'account_suspended')
+    for (const account of unknown) reasons.set(account, 'account_unknown')
     for (const account of asked) {
-      if (!blocked.has(account)) this.#blocked.delete(account)
-      else if (!this.#blocked.has(account)) this.#blocked.set(account, this.#effects.monotonic)
-      // Also for an account that was already blocked: a session may have been opening when the first answer arrived.
-      if (blocked.has(account)) block(account)
+      const reason = reasons.get(account)
+      if (reason === undefined) {
+        this.#blocked.delete(account)
+        continue
+      }
+      const { since } = this.#blocked.get(account) ?? { since: this.#effects.monotonic }
+      this.#blocked.set(account, { reason, since })
+      // Even for an account that was already blocked: a session may have been opening when the first answer arrived.
+      block(account, reason)
     }
     for (const oldest of this.#blocked.keys()) {
       if (this.#blocked.size <= MAX_BLOCKED) break

@@ -3,6 +3,7 @@ import type { Lease, TokenClaims, TrafficProfileName } from '@static/protocol'
 import type { ServerMessage } from '@static/protocol/relay'
 import {
   type Account,
+  type BlockedAnswer,
   type ChannelId,
   type News,
   OutcomeUnknown,
@@ -88,7 +89,7 @@ export class Effects {
     this.#list.push({ type: 'settle', id: this.#wait(then), ...settlement })
   }
 
-  blocked(accounts: readonly string[], then: Then<readonly string[]>): void {
+  blocked(accounts: readonly string[], then: Then<BlockedAnswer>): void {
     this.#list.push({ type: 'blocked', id: this.#wait(then), accounts })
   }
 

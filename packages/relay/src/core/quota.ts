@@ -4,7 +4,7 @@
  * reports exactly the accepted messages to the API. All times here are from the monotonic clock.
  */
 import type { Lease } from '@static/protocol'
-import { type Account, accountKey, type Time } from '../ports.ts'
+import { type Account, accountKey, type BlockReason, type Time } from '../ports.ts'
 import type { BlockedAccounts } from './blocked-accounts.ts'
 import type { Effects } from './effects.ts'
 import type { Outcome } from './io.ts'
@@ -68,7 +68,6 @@ const RENEW_MS = 30_000
 const MAX_WAITING = 10_000
 const EXCEEDED_MS = 5000
 const UNAVAILABLE_MS = 1000
-const SUSPENDED: RefusalDetails = { refused: 'account_suspended' }
 /** Temporary: the API cannot be reached, or the remaining quota is leased to others. */
 const NO_QUOTA_NOW: RefusalDetails = {
   refused: 'unavailable',
@@ -114,17 +113,18 @@ export class Quota {
   }
 
   /** Returns the leases of an account that is now blocked. */
-  block(id: string): void {
+  block(id: string, reason: BlockReason): void {
     for (const meter of this.#meters.values()) {
       if (meter.account.id !== id) continue
       for (const lease of meter.leases) this.#finish(meter, lease)
-      for (const waiter of meter.waiting.splice(0)) waiter(SUSPENDED)
+      for (const waiter of meter.waiting.splice(0)) waiter({ refused: reason })
     }
   }
 
   /** Reserves a unit: immediately if a lease has one, otherwise when the API has answered. Keeps the order of calls. */
   take(account: Account, then: Waiter): void {
-    if (this.#blocked.has(account.id)) return then(SUSPENDED)
+    const reason = this.#blocked.reason(account.id)
+    if (reason !== undefined) return then({ refused: reason })
     const meter = this.#meter(account)
     const lease = meter.waiting.length === 0 ? this.#usable(meter) : undefined
     if (lease) {
@@ -256,9 +256,10 @@ export class Quota {
       const restMs = Math.max(0, Date.parse(outcome.value.period_end) - this.#effects.now)
       this.#refuse(meter, { refused: 'quota_exceeded' }, now + Math.min(EXCEEDED_MS, restMs))
     } else {
-      const refusal = refusalOf(outcome.error)
-      const ours = refusal.refused === 'account_suspended' || refusal.refused === 'not_found'
-      this.#refuse(meter, ours ? SUSPENDED : NO_QUOTA_NOW, now + (ours ? EXCEEDED_MS : UNAVAILABLE_MS))
+      const { refused } = refusalOf(outcome.error)
+      const reason = refused === 'not_found' ? 'account_unknown' : refused
+      const ours = reason === 'account_suspended' || reason === 'account_unknown'
+      this.#refuse(meter, ours ? { refused: reason } : NO_QUOTA_NOW, now + (ours ? EXCEEDED_MS : UNAVAILABLE_MS))
     }
     this.#serve(meter)
     if (this.#closed) this.close()

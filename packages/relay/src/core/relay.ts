@@ -251,9 +251,9 @@ export class Relay {
     this.#cluster?.tick()
     this.#blocked.tick(
       () => this.#accounts(),
-      (account) => {
-        this.#quota.block(account)
-        this.#sessions.block(account)
+      (account, reason) => {
+        this.#quota.block(account, reason)
+        this.#sessions.block(account, reason)
       },
     )
   }
@@ -358,7 +358,8 @@ export class Relay {
         'The request is not authenticated. Open a session first, or send a session token that has not expired.',
       )
     }
-    if (this.#blocked.stops(request.caller)) throw StaticError.of('account_suspended')
+    const blocked = this.#blocked.stops(request.caller)
+    if (blocked !== undefined) throw StaticError.of(blocked)
     const { account, agent } = request.caller
     if (account) this.#presence.saw(agent, account, this.#effects.now)
     this.#authorized(request, body, token)

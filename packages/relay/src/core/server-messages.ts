@@ -22,6 +22,7 @@ import {
 } from '@static/protocol/relay'
 import type {
   AgentId,
+  BlockReason,
   ChannelId,
   Entry,
   Gap,
@@ -95,7 +96,7 @@ export type Closing =
   | 'replaced'
   | 'expired'
   | 'unopened'
-  | 'suspended'
+  | BlockReason
   | 'shutdown'
   | 'slow'
   | 'malformed'
@@ -107,7 +108,8 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
   replaced: [CloseReason.REPLACED, 'closed', 'A newer session of this agent has replaced this one.'],
   expired: [CloseReason.EXPIRED, 'auth_failed', 'The token of this session has expired. Open a new session.'],
   unopened: [CloseReason.EXPIRED, 'auth_failed', 'The session was not opened in time. Connect again.'],
-  suspended: [CloseReason.NOT_ALLOWED, 'account_suspended', ERRORS.account_suspended.help],
+  account_suspended: [CloseReason.NOT_ALLOWED, 'account_suspended', ERRORS.account_suspended.help],
+  account_unknown: [CloseReason.NOT_ALLOWED, 'account_unknown', ERRORS.account_unknown.help],
   shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is shutting down. Reconnect.'],
   slow: [CloseReason.SLOW, 'unavailable', 'The client did not read for too long. Reconnect and resume.'],
   malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not parse a message from the client.'],

@@ -12,7 +12,7 @@ import {
   RefreshSessionResponseSchema,
   type ResumeRequest,
 } from '@static/protocol/relay'
-import type { Time } from '../ports.ts'
+import type { BlockReason, Time } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import { addressText } from './address.ts'
 import type { BlockedAccounts } from './blocked-accounts.ts'
@@ -101,8 +101,9 @@ export class Sessions {
     }
     stream.opening = true
     this.#options.opening.open(stream, value, (outcome) => {
-      if (!outcome.ok) this.refuseOpening(request, refusalOf(outcome.error))
-      else if (this.#options.blocked.stops(outcome.value)) this.refuseOpening(request, { refused: 'account_suspended' })
+      if (!outcome.ok) return this.refuseOpening(request, refusalOf(outcome.error))
+      const reason = this.#options.blocked.stops(outcome.value)
+      if (reason !== undefined) this.refuseOpening(request, { refused: reason })
       else {
         this.#options.blocked.opened(outcome.value)
         if (unary) this.#answerUnary(request, outcome.value)
@@ -147,10 +148,10 @@ export class Sessions {
   }
 
   /** Ends the sessions of an account that is blocked from now on. */
-  block(account: string): void {
+  block(account: string, reason: BlockReason): void {
     const { streams, delivery, blocked } = this.#options
     for (const session of delivery.sessions()) {
-      if (blocked.accountOf(session) === account) streams.close(session.stream, 'suspended')
+      if (blocked.accountOf(session) === account) streams.close(session.stream, reason)
     }
   }
 

@@ -10,8 +10,18 @@ export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
   /** `keys`: how much of it each API key has spent. All numbers are totals of the lease so far. */
   settle(lease: string, spent: number, final: boolean, keys: Readonly<Record<string, number>>): Promise<unknown>
-  /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that are suspended, closed or unknown. */
-  blocked(accounts: readonly string[]): Promise<readonly string[]>
+  /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that may not use the relay. */
+  blocked(accounts: readonly string[]): Promise<BlockedAnswer>
+}
+
+/** Why an account may not use the relay. */
+export type BlockReason = 'account_suspended' | 'account_unknown'
+
+/** Accounts that may not use the relay. */
+export interface BlockedAnswer {
+  readonly suspended: readonly string[]
+  /** They were closed, or do not exist. */
+  readonly unknown: readonly string[]
 }
 
 /** Receives what people see of their channels in the console. Reports go only where somebody looks. */

@@ -31,6 +31,26 @@ test('an idle session of a suspended account ends with the reason; others stay',
   await good.createChannel('acme/x/y')
 })
 
+test('the agents of an account that the API has lost hear that it is unknown, not that it is suspended', async (t) => {
+  const world = await openMemoryRelay(t)
+  const jwt = world.api.token('lost')
+  const owner = await Agent.connect(world.transport.wire('cbor'), { jwt })
+  const channelId = await owner.createChannel('acme/x/y')
+  const guest = await Agent.connect(world.transport.wire('protobuf'))
+  await owner.commit(channelId, 0n, { adds: [guest.id] })
+  await guest.request('resume', {})
+  world.api.unknown.add('lost')
+  // The relay asks for quota before it has heard of it.
+  await assert.rejects(guest.send(channelId, 1n, 1n), refusal('account_unknown'))
+  await world.advance(CHECK_MS)
+  const { reason, error } = await owner.next('sessionClosing')
+  assert.deepEqual([reason, error?.code], [CloseReason.NOT_ALLOWED, 'account_unknown'])
+  assert.match(error?.message ?? '', /no such account/)
+  await assert.rejects(Agent.connect(world.transport.wire('cbor'), { jwt }), refusal('account_unknown'))
+  await assert.rejects(new UnaryAgent(world).open(jwt), refusal('account_unknown'))
+  await assert.rejects(guest.send(channelId, 1n, 1n), refusal('account_unknown'))
+})
+
 test('its token opens no session until the account is resumed', async (t) => {
   const world = await openMemoryRelay(t)
   const jwt = world.api.token('bad')
@@ -150,10 +170,10 @@ test('many accounts are checked in several requests, and without accounts there 
     [256, 44],
   )
   assert.deepEqual(check(accounts), [], 'one round at a time')
-  for (const { id } of asked) effects.done(id, { ok: true, value: ['account-7', 'account-299'] })
+  for (const { id } of asked) effects.done(id, { ok: true, value: { suspended: ['account-7', 'account-299'], unknown: [] } })
   assert.deepEqual(told, ['account-7', 'account-299'])
-  assert.ok(blocked.has('account-299') && !blocked.has('account-8'))
+  assert.deepEqual([blocked.reason('account-299'), blocked.reason('account-8')], ['account_suspended', undefined])
   effects.monotonic += 3_700_001
   assert.deepEqual(check([]), [], 'no token lives that long')
-  assert.ok(!blocked.has('account-7'))
+  assert.equal(blocked.reason('account-7'), undefined)
 })

@@ -60,7 +60,7 @@ export class SimNode {
         lease: (_, wanted) =>
           this.#later('lease', () => net.api.lend(name, Math.min(wanted, 5 + net.below(20)), net.now)),
         settle: (id, spent, final) => this.#later('settle', () => net.api.settle(id, spent, final)),
-        blocked: () => Promise.resolve([]),
+        blocked: () => Promise.resolve({ suspended: [], unknown: [] }),
       },
       now,
       monotonic: now,

@@ -24,6 +24,8 @@ export class FakeApi implements LocalApi {
   outstanding = 0
   /** Accounts that the operator has suspended. */
   readonly suspended: Set<string> = new Set()
+  /** Accounts that the API does not know. */
+  readonly unknown: Set<string> = new Set()
   /** How many accounts each question about suspensions named. */
   readonly checks: number[] = []
 
@@ -70,6 +72,7 @@ export class FakeApi implements LocalApi {
     await this.gate
     if (!this.reachable) throw StaticError.of('unavailable')
     if (this.suspended.has(id)) throw StaticError.of('account_suspended')
+    if (this.unknown.has(id)) throw StaticError.of('not_found')
     const key = `${id}/${mode}`
     const left = this.left.get(key) ?? 1_000_000
     const granted = Math.min(left, wanted)
@@ -111,9 +114,10 @@ export class FakeApi implements LocalApi {
     return Promise.resolve()
   }
 
-  blocked(accounts: readonly string[]): Promise<readonly string[]> {
+  blocked(accounts: readonly string[]): Promise<{ suspended: readonly string[]; unknown: readonly string[] }> {
     this.checks.push(accounts.length)
     if (!this.reachable) return Promise.reject(StaticError.of('unavailable'))
-    return Promise.resolve(accounts.filter((account) => this.suspended.has(account)))
+    const those = (blocked: ReadonlySet<string>): string[] => accounts.filter((account) => blocked.has(account))
+    return Promise.resolve({ suspended: those(this.suspended), unknown: those(this.unknown) })
   }
 }

@@ -31,7 +31,7 @@ const relay = await startRelay({
         period_end: tomorrow,
       }),
     settle: () => Promise.resolve({ remaining: 0, expires_in_ms: 86_400_000 }),
-    blocked: () => Promise.resolve([]),
+    blocked: () => Promise.resolve({ suspended: [], unknown: [] }),
     watched: () => Promise.resolve([]),
     report: () => Promise.resolve(),
   },
