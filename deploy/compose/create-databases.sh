@@ -1,15 +1,8 @@
 #!/bin/sh
 # Runs once, when the image of PostgreSQL has made an empty database cluster.
 set -eu
-# Not by -v: the list of processes would show them.
-psql -X -q -U postgres <<'END'
-\set api_password `cat /etc/static/tls/api.password`
-\set relay_password `cat /etc/static/tls/relay.password`
-\set replica_password `cat /etc/static/tls/replica.password`
-\i /etc/static/postgres/create.sql
-END
+PASSWORDS=/etc/static/tls psql -X -q -U postgres -f /etc/static/postgres/create.sql
 cp /etc/static/postgres/pg_hba.conf "$PGDATA/pg_hba.conf"
-# From the next start on: now, no standby could answer.
 cat >> "$PGDATA/postgresql.conf" <<END
 include '/etc/static/postgres/primary.conf'
 ssl_cert_file = '/etc/static/tls/postgres.crt'

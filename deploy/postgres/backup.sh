@@ -7,6 +7,8 @@ set -eu
 target=$1
 [ -e "$target" ] && { echo "$target exists. A backup overwrites nothing: name a new directory." >&2; exit 1; }
 connection="host=$SERVER port=${SERVER_PORT:-5432} user=static_replica sslmode=verify-full sslrootcert=${PRIMARY_CA:-/etc/static/ca.pem}"
+# Debian keeps pg_verifybackup out of the path.
+PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | tail -n 1)
 umask 077
 # Until it is verified it has another name.
 pg_basebackup -d "$connection" -D "$target.part" -X stream --checkpoint=fast --manifest-checksums=SHA256

@@ -1,6 +1,12 @@
 -- Creates the two databases and their roles. A relay node cannot read accounts, an API node cannot read channels.
--- psql -v api_password=… -v relay_password=… -v replica_password=… -f create.sql
+-- The passwords are in files, because a command line is visible to other users of the machine:
+-- PASSWORDS=DIRECTORY psql -X -f create.sql, with api.password, relay.password and replica.password in the directory.
 \set ON_ERROR_STOP on
+\set api_password `cat "$PASSWORDS/api.password"`
+\set relay_password `cat "$PASSWORDS/relay.password"`
+\set replica_password `cat "$PASSWORDS/replica.password"`
+-- With primary.conf a commit waits for the standby, which cannot be made before its role.
+set synchronous_commit = local;
 create role static_api login password :'api_password';
 create role static_relay login password :'relay_password';
 create role static_replica login replication password :'replica_password';

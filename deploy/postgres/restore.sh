@@ -7,6 +7,8 @@ if [ -n "$(ls -A "$data" 2>/dev/null)" ]; then
   echo "$data is not empty. Move what is in it away." >&2
   exit 1
 fi
+# Debian keeps pg_verifybackup out of the path.
+PATH=$PATH:$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | tail -n 1)
 pg_verifybackup -q "$backup"
 mkdir -p "$data"
 cp -a "$backup/." "$data/"

@@ -23,6 +23,11 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/a2a-binding.md#Use it ts 1': 'packages/a2a/test/binding.test.ts does the same',
   'docs/a2a-binding.md#Calls json 1': 'a message, not a command',
   'docs/07-several-nodes.md#From one machine to many sh 1': 'tests/e2e/copy.test.ts copies such files',
+  ...Object.fromEntries(
+    ['PostgreSQL sh 1', 'PostgreSQL sh 2', 'PostgreSQL sh 3', 'PostgreSQL text 1', 'PostgreSQL sh 4', 'PostgreSQL sh 5']
+      .concat('PostgreSQL sh 6', 'Backups sh 1', 'Backups sh 2')
+      .map((name) => [`docs/07-several-nodes.md#${name}`, 'tests/docs/postgres.test.ts runs it on two machines']),
+  ),
   'docs/11-mcp.md#Configure a host json 1': 'tests/mcp/talk.test.ts starts what it configures',
   'docs/11-mcp.md#Configure a host json 2': 'the same',
   'docs/11-mcp.md#Configure a host json 3': 'the same',

@@ -27,7 +27,9 @@ async function start(t: TestContext, options: { ca?: string | undefined; relayAh
     request.resume()
     response.sendDate = false
     response.writeHead(bench.status, { date: new Date(NOW).toUTCString() })
-    response.end(JSON.stringify(bench.status === 200 ? { suspended: [], unknown: [], keys: [] } : { code: 'auth_key_invalid' }))
+    response.end(
+      JSON.stringify(bench.status === 200 ? { suspended: [], unknown: [], keys: [] } : { code: 'auth_key_invalid' }),
+    )
   })
   await new Promise<void>((resolve) => server.listen(0, 'localhost', resolve))
   const url = `https://localhost:${(server.address() as AddressInfo).port}`

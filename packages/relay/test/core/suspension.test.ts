@@ -170,7 +170,8 @@ test('many accounts are checked in several requests, and without accounts there 
     [256, 44],
   )
   assert.deepEqual(check(accounts), [], 'one round at a time')
-  for (const { id } of asked) effects.done(id, { ok: true, value: { suspended: ['account-7', 'account-299'], unknown: [] } })
+  for (const { id } of asked)
+    effects.done(id, { ok: true, value: { suspended: ['account-7', 'account-299'], unknown: [] } })
   assert.deepEqual(told, ['account-7', 'account-299'])
   assert.deepEqual([blocked.reason('account-299'), blocked.reason('account-8')], ['account_suspended', undefined])
   effects.monotonic += 3_700_001

@@ -33,7 +33,10 @@ const TRY_MS = 50
 const PASSWORD = 'secret-of-the-bus'
 
 /** Starts a server. */
-export async function startNats({ maxPayload = 1024 * 1024, certificate }: NatsServerOptions = {}): Promise<NatsServer> {
+export async function startNats({
+  maxPayload = 1024 * 1024,
+  certificate,
+}: NatsServerOptions = {}): Promise<NatsServer> {
   const program = natsProgram()
   const port = await quietPort()
   const { authority, named } = await certificates()
