@@ -1,9 +1,13 @@
 #!/bin/sh
-# Makes what the cluster in compose.yaml needs, in ./secrets: an authority and certificates, keys, passwords. Run it once,
-# as root, because each file belongs to the user of its container. Needs openssl.
+# Makes what the cluster in compose.yaml needs, in ./secrets: an authority and certificates, keys, passwords; and in .env
+# the images, by digest. Run it once, as root, because each file belongs to the user of its container. Needs openssl.
 set -eu
 cd "$(dirname "$0")"
 [ -e secrets ] && { echo 'secrets exists. Move it away to make a new cluster.' >&2; exit 1; }
+base=$(../image.sh docker.io/library/debian:bookworm-slim)
+postgres=$(../image.sh docker.io/library/postgres:15-bookworm)
+nats=$(../image.sh docker.io/library/nats:2)
+printf 'BASE_IMAGE=%s\nPOSTGRES_IMAGE=%s\nNATS_IMAGE=%s\n' "$base" "$postgres" "$nats" > .env
 umask 077
 mkdir secrets secrets/tls secrets/postgres secrets/nats
 random() { openssl rand -hex 32; }

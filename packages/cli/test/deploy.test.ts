@@ -136,6 +136,67 @@ test('the image runs as the user that owns the keys, without root', () => {
   assert.match(textOf('compose/prepare.sh'), /chown -R 10001:10001/)
 })
 
+test('no image is named by a tag, which could be moved to another image', () => {
+  assert.match(textOf('Dockerfile'), /^ARG BASE$/m)
+  for (const [, image = ''] of textOf('Dockerfile').matchAll(/^FROM (\S+)/gm)) assert.equal(image, '${BASE}')
+  for (const image of valuesOf('image', documentsOf('compose/compose.yaml'))) {
+    assert.match(String(image), /^(static|\$\{[A-Z]+_IMAGE:\?run prepare\.sh\})$/)
+  }
+  const [kustomization] = documentsOf('kubernetes/kustomization.yaml') as [
+    { images: { name: string; digest: string }[] },
+  ]
+  const byDigest = kustomization.images.map(({ name, digest }) => (digest.startsWith('sha256:') ? name : ''))
+  for (const file of globSync('kubernetes/*.yaml', { cwd: deploy })) {
+    for (const image of valuesOf('image', documentsOf(file)))
+      assert.ok(byDigest.includes(String(image)), `${file}: ${image}`)
+  }
+})
+
+test('no server leaves a dump of its memory, and no password is on a command line', () => {
+  for (const { name } of files.filter((file) => file.name.endsWith('.service'))) {
+    assert.match(textOf(name), /^LimitCORE=0$/m, name)
+  }
+  assert.deepEqual(new Set(valuesOf('core', documentsOf('compose/compose.yaml'))), new Set([0]))
+  for (const { name, text } of all) assert.doesNotMatch(text, /-v \w*password=|--password[= ]/, name)
+})
+
+interface Policy {
+  readonly spec: {
+    readonly podSelector: { readonly matchLabels: Readonly<Record<string, string>> }
+    readonly policyTypes: readonly string[]
+    readonly ingress?: readonly Rule[]
+    readonly egress?: readonly Rule[]
+  }
+}
+
+interface Rule {
+  readonly ports: readonly { readonly port: number }[]
+  readonly from?: readonly object[]
+  readonly to?: readonly object[]
+}
+
+test('the policies of Kubernetes limit both ways what they claim to limit', () => {
+  const policies = documentsOf('kubernetes/network-policies.yaml') as Policy[]
+  const of = (label: string): Policy['spec'] => {
+    const found = policies.find(({ spec }) => Object.values(spec.podSelector.matchLabels).includes(label))
+    assert.ok(found, label)
+    return found.spec
+  }
+  const ports = (rules: readonly Rule[] = []): number[] =>
+    [...new Set(rules.flatMap((rule) => rule.ports.map(({ port }) => port)))].sort((a, b) => a - b)
+  assert.deepEqual(of('static-api').policyTypes, ['Ingress', 'Egress'])
+  assert.deepEqual(ports(of('static-api').egress), [53, 5432])
+  assert.deepEqual(of('static-relay').policyTypes, ['Ingress', 'Egress'])
+  assert.deepEqual(ports(of('static-relay').egress), [53, 4222, 5432, 8443, 8444])
+  assert.deepEqual([of('nats').policyTypes, of('nats').egress], [['Ingress', 'Egress'], undefined])
+  assert.deepEqual(ports(of('static-postgres').ingress), [5432, 8000])
+  // Each rule of these names its peers; only what the public reaches is open to all.
+  const rules = ['static-api', 'static-relay', 'nats', 'static-postgres'].map(of)
+  for (const rule of rules.flatMap(({ egress = [] }) => egress)) assert.ok(rule.to?.length)
+  const open = rules.flatMap(({ ingress = [] }) => ingress.filter(({ from }) => from === undefined))
+  assert.deepEqual(ports(open), [4433, 5000, 8443])
+})
+
 test('keys that lie in the checkout get neither into the image nor into git', () => {
   const patterns = readFileSync(join(root, '.dockerignore'), 'utf8').match(/^[^#\n]+$/gm) ?? []
   // Everything is left out unless it is listed, and of deploy/ only the health check is.

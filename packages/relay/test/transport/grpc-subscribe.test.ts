@@ -98,9 +98,9 @@ test('pushes arrive in order at the pace of the reader, over Connect and gRPC-We
   }
 })
 
-test('a reader that disconnects ends the subscription, in every protocol', async () => {
+test('a reader that disconnects ends the subscription, in every protocol, and is not a failure', async () => {
   for (const [protocol, transport] of Object.entries(WEB)) {
-    await using bench = await startGrpcBench()
+    const bench = await startGrpcBench()
     const gone = new AbortController()
     const relay = createClient(Relay, transport(bench))
     const reading = relay.subscribe({}, { headers: TOKEN, signal: gone.signal })[Symbol.asyncIterator]()
@@ -112,6 +112,8 @@ test('a reader that disconnects ends the subscription, in every protocol', async
     await assert.rejects(reading.next(), { code: Code.Canceled })
     await subscription.closes.reaches(1)
     assert.equal(subscription.closes.value, 1, protocol)
+    await bench[Symbol.asyncDispose]()
+    assert.deepEqual(bench.failures, [], protocol)
   }
   await using bench = await startGrpcBench()
   const mine = (await bench.connect()).subscribe({}, { message: () => {}, closed: () => {} })

@@ -97,7 +97,7 @@ export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
     answer(handler, request, { peer, response, holding, isHandled: false, lent: 0 }, options).catch(
       (error: unknown) => {
         // A caller that disconnects is not a failure.
-        if (!request.destroyed) options.failed(error)
+        if (!isClosed(response)) options.failed(error)
         response.destroy()
       },
     )
