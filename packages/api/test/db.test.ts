@@ -7,6 +7,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises'
 import pg from 'pg'
+import { mountSmallDisk, noSmallDisk } from '@static/testkit/full-disk'
 import { isUnavailable } from '../src/db/unavailable.ts'
 import { openStore } from '../src/index.ts'
 import { assertProblem, makeDatabase, startBench } from './support.ts'
@@ -79,6 +80,18 @@ for (const engine of ['sqlite', 'postgres'] as const) {
     await remove()
   })
 }
+
+test('tables of a version that was never released are not called newer', async () => {
+  const { database, remove } = await makeDatabase('sqlite')
+  await (await openStore(database)).close()
+  const file = new DatabaseSync(database)
+  file.exec("insert into kysely_migration (name, timestamp) values ('0002_of_the_past', 'now')")
+  file.close()
+  const message =
+    /has tables of a version before the first release \(0002_of_the_past\)\. Restore a backup, or move it away\.$/
+  await assert.rejects(openStore(database), { code: 'invalid_request', message })
+  await remove()
+})
 
 for (const engine of ['sqlite', 'postgres'] as const) {
   test(`an older version does not start on newer tables, and says so; one that runs continues (${engine})`, async () => {
@@ -169,6 +182,17 @@ test('a PostgreSQL that drops every connection under load causes a few 503s, but
   const after = await Promise.all(Array.from({ length: 10 }, () => bench.call('GET', '/v1/keys', { key })))
   for (const answer of after) if (answer.status !== 200) assertProblem(answer, 503, 'unavailable')
   assert.equal((await bench.call('GET', '/v1/keys', { key })).status, 200, 'it goes on by itself')
+})
+
+test('a database on a full disk is not opened, and the disk is named', { skip: noSmallDisk() }, async () => {
+  for (const left of [0, 4096, 100_000]) {
+    using disk = mountSmallDisk()
+    disk.fill(left)
+    const message = new RegExp(
+      `^The disk with ${disk.path}/api.sqlite is full \\(\\d+ bytes free\\)\\. Free some space`,
+    )
+    await assert.rejects(openStore(join(disk.path, 'api.sqlite')), { code: 'unavailable', message })
+  }
 })
 
 test('on a full disk the API is unavailable and not ready, and recovers when there is space', async (t) => {

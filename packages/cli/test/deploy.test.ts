@@ -148,7 +148,7 @@ test('no image is named by a tag, which could be moved to another image', () => 
   const byDigest = kustomization.images.map(({ name, digest }) => (digest.startsWith('sha256:') ? name : ''))
   for (const file of globSync('kubernetes/*.yaml', { cwd: deploy })) {
     for (const image of valuesOf('image', documentsOf(file)))
-      assert.ok(byDigest.includes(String(image)), `${file}: ${image}`)
+      assert.ok(byDigest.includes(String(image)), `${file}: ${String(image)}`)
   }
 })
 

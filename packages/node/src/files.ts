@@ -24,6 +24,7 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { StaticError } from '@static/protocol'
+import { fullDisk } from './disk-space.ts'
 
 /** What other users must not be able to do with a file or directory, and how the owner fixes it. */
 export interface Access {
@@ -203,6 +204,10 @@ function place(path: string, content: string | Uint8Array, mode: number, put: (t
     const placed = put(temporary)
     syncDirectory(dirname(path))
     return placed
+  } catch (error) {
+    const full = isErrno(error, 'ENOSPC') ? fullDisk(path) : undefined
+    if (full === undefined) throw error
+    throw new StaticError('store_failed', `${full} Free some space, then try again.`, { cause: error })
   } finally {
     rmSync(temporary, { force: true })
   }

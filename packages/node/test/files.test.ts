@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { promisify } from 'node:util'
+import { mountSmallDisk, noSmallDisk } from '@static/testkit/full-disk'
 import {
   createFile,
   makeDirectories,
@@ -102,4 +103,13 @@ void test('files left by a killed writer are removed: those of one file, or all 
   assert.deepEqual(readdirSync(directory).sort(), [alive, second, other].sort())
   sweepDirectory(directory)
   assert.deepEqual(readdirSync(directory).sort(), [alive, other].sort())
+})
+
+test('a file that does not fit on its disk is not written, and the disk is named', { skip: noSmallDisk() }, () => {
+  using disk = mountSmallDisk()
+  disk.fill()
+  const path = join(disk.path, 'key')
+  const message = `The disk with ${path} is full (0 bytes free). Free some space, then try again.`
+  assert.throws(() => replaceFile(path, 'secret', 0o600), { code: 'store_failed', message })
+  assert.deepEqual(readdirSync(disk.path), ['filler'])
 })

@@ -39,6 +39,7 @@ export interface LinkOptions extends InviteOptions {
   readonly endpoint?: string
 }
 
+const LISTENER_STOPPED = 'The background listener of the channel manager has stopped'
 const MS = 1000
 const TTL_SECONDS = 3600
 const JOIN_SECONDS = 60
@@ -116,7 +117,7 @@ export class StaticChannelManager implements AsyncDisposable {
     const client = await StaticClient.start(parts, (agent) => {
       // Perhaps before there is a manager.
       invites = new Invites(agent, relay, (cause) => {
-        const error = StaticError.of('listener_died', undefined, { cause })
+        const error = StaticError.of('listener_died', `${LISTENER_STOPPED}: ${cause.message}`, { cause })
         death.error ??= new ErrorEdge(parts.apiUrl).mark(error)
         death.told.resolve(death.error)
       })

@@ -1,6 +1,8 @@
 /** Distinguishes an unavailable database from a wrong query, and explains why a database could not be opened. */
 import { StaticError } from '@static/protocol'
+import { fullDisk } from '@static/node/disk-space'
 import { hasNoTls, NO_TLS_ADVICE } from '@static/node/postgres-address'
+import { MIGRATIONS } from './migrations.ts'
 
 const CONNECTION_CODES = new Set([
   'EAI_AGAIN',
@@ -54,18 +56,16 @@ export function openingError(error: unknown, name: string): StaticError {
       },
     )
   }
-  const [, newer] = /previously executed migration (\S+) is missing/.exec(String(message)) ?? []
-  if (newer !== undefined) {
-    return StaticError.of(
-      'invalid_request',
-      `${name} has tables of a newer version (${newer}). Start that version, or restore a backup.`,
-      { cause: error },
-    )
-  }
+  const [, unknown] = /previously executed migration (\S+) is missing/.exec(String(message)) ?? []
+  if (unknown !== undefined) return otherVersion(unknown, name, error)
   if (typeof message === 'string' && message.startsWith('unsupported startup parameter')) {
     return StaticError.of('invalid_request', `${name} is behind a PgBouncer. Add pgbouncer=true to its URL.`, {
       cause: error,
     })
+  }
+  const full = isDiskFailure(error) || code === 'ENOSPC' ? fullDisk(name) : undefined
+  if (full !== undefined) {
+    return StaticError.of('unavailable', `${full} Free some space, then start again.`, { cause: error })
   }
   if (hasNoTls(error)) {
     return StaticError.of('unavailable', `${name} does not offer TLS. ${NO_TLS_ADVICE}`, { cause: error })
@@ -83,4 +83,13 @@ export function openingError(error: unknown, name: string): StaticError {
   }
   if (isUnavailable(error)) return StaticError.of('unavailable', `${name} cannot be reached.`, { cause: error })
   return StaticError.of('internal_error', `${name} could not be opened (${String(message)}).`, { cause: error })
+}
+
+/** Migrations are numbered: one that this version does not know is a later one, or one that was never released. */
+function otherVersion(migration: string, name: string, cause: unknown): StaticError {
+  const isNewer = migration > (Object.keys(MIGRATIONS).sort().at(-1) ?? '')
+  const [age, advice] = isNewer
+    ? ['newer version', 'Start that version, or restore a backup.']
+    : ['version before the first release', 'Restore a backup, or move it away.']
+  return StaticError.of('invalid_request', `${name} has tables of a ${age} (${migration}). ${advice}`, { cause })
 }

@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { StaticError } from '@static/protocol'
+import { mountSmallDisk, noSmallDisk } from '@static/testkit/full-disk'
 import type { StoreRequest, StoreResult, Retention, StoreEvent, StoreOperation } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
 import { Census } from '../../src/store/sqlite/census.ts'
@@ -478,4 +479,15 @@ test('a full disk refuses writes and loses nothing, and the store recovers when 
   })
   const world = await open()
   assertChain(world.channel, (await world.read('alice', 0)).entries)
+})
+
+test('a database on a full disk is not opened, and the disk is named', { skip: noSmallDisk() }, () => {
+  for (const left of [0, 4096, 100_000]) {
+    using disk = mountSmallDisk()
+    disk.fill(left)
+    const message = new RegExp(
+      `^The disk with ${disk.path}/relay.sqlite is full \\(\\d+ bytes free\\)\\. Free some space`,
+    )
+    assert.throws(() => openDatabase(join(disk.path, 'relay.sqlite')), { code: 'unavailable', message })
+  }
 })

@@ -187,7 +187,7 @@ export class SessionCore<Key> {
 
   #dialFailed({ stream, error, untrusted: isUntrusted }: Extract<Input<Key>, { type: 'dialFailed' }>): void {
     const attempt = this.#find(stream)
-    if (attempt) this.#failed(attempt, { kind: isUntrusted ? 'untrusted' : 'unreachable', error })
+    if (attempt) this.#failed(attempt, { kind: isUntrusted ? 'certificate' : 'unreachable', error })
   }
 
   #streamClosed({ stream, reason }: Extract<Input<Key>, { type: 'streamClosed' }>): void {
@@ -288,7 +288,7 @@ export class SessionCore<Key> {
   /** A node that is not the relay, or not of its version, is passed over for a while, unless all are like that. */
   #ruleOf({ kind }: Failure): FailureRule {
     const rule = FAILURES[kind]
-    if (kind !== 'untrusted' && kind !== 'outdated') return rule
+    if (kind !== 'certificate' && kind !== 'untrusted' && kind !== 'outdated') return rule
     return this.#nodes.distrust(this.#now, this.#now + rule.floorMs) ? PASSED_NODE : rule
   }
 

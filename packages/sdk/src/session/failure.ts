@@ -30,6 +30,7 @@ export type FailureKind =
   | 'replaced'
   | 'unverified'
   | 'auth'
+  | 'certificate'
   | 'untrusted'
   | 'outdated'
 
@@ -51,7 +52,9 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   unverified: { ...SOON, floorMs: 1000, jitterMs: 1000, final: true },
   /** The account, the key or the guest is not accepted; if only one node refuses it, that node is at fault. */
   auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
-  /** The peer is not the expected relay, by its certificate, name or pinned id. */
+  /** The certificate is not trusted, or has expired: whoever runs the relay may replace it at any moment. */
+  certificate: { ...SOON, floorMs: 9000, jitterMs: 3000, final: true },
+  /** The peer is not the expected relay, by its name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
   /** Agent and relay have no revision in common. Only an update of one of them helps. */
   outdated: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },

@@ -24,7 +24,7 @@ export class FirstSession {
   /** Records a failed dial. Returns the error to give up with, if it is time to. */
   failed(way: Way, { kind, error }: Failure, { final }: Pick<FailureRule, 'final'>): StaticError | undefined {
     if (final) return error
-    if (kind === 'untrusted') this.#untrusted ??= error
+    if (kind === 'certificate' || kind === 'untrusted') this.#untrusted ??= error
     this.#dials[way]++
     const { quic, grpc } = this.#dials
     if (way === 'quic') this.#quicError = error

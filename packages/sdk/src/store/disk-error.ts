@@ -1,4 +1,5 @@
 /** What is said of a disk that is full or broken. */
+import { fullDisk } from '@static/node/disk-space'
 
 const FULL = /^(SQLITE_FULL|ENOSPC|EDQUOT)$/
 /** Codes of the system. */
@@ -8,8 +9,10 @@ const OF_SQLITE = /^SQLITE_(FULL|IOERR|CANTOPEN|READONLY)/
 
 /** The text of `store_failed`: what is wrong, and what to do. `reason` is a code of SQLite or the system. */
 export function diskFailure(reason: string, path: string): string {
-  return FULL.test(reason)
-    ? `The disk with ${path} is full. Free some space, then restart the agent.`
+  // SQLite often says only that reading or writing has failed. A quota can be used up on a disk that is not full.
+  const full = fullDisk(path) ?? (FULL.test(reason) ? `The disk with ${path} is full.` : undefined)
+  return full !== undefined
+    ? `${full} Free some space, then restart the agent.`
     : `Reading or writing ${path} failed (${reason}). Check the disk and its file system, then restart the agent.`
 }
 

@@ -40,7 +40,11 @@ export function hasSchema(database: Database): boolean {
   if (found === 0 || found === VERSION) return found !== 0
   const [age, advice] =
     found > VERSION
-      ? ['a newer Static version', 'Update Static.']
+      ? [
+          // Numbers were given again before the first release.
+          'a version that is newer or was never released',
+          'Update Static; if this is the newest, delete the agent (`static agent delete`) and create a new one.',
+        ]
       : ['a Static version before the first release', 'Delete the agent (`static agent delete`) and create a new one.']
   throw new StaticError(
     'invalid_request',

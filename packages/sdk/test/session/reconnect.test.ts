@@ -68,6 +68,22 @@ test('SHUTDOWN: redialled within a second, spread, after the delay the relay ask
   }
 })
 
+for (const way of ['quic', 'grpc'] as const) {
+  test(`${way}: an agent is back within 15 s after an expired certificate was replaced, and dials no more than that`, () => {
+    for (const fraction of [0, 0.5, 0.999]) {
+      const stage = Stage.opened({ way })
+      stage.fraction = fraction
+      stage.cut(1)
+      stage.redial(2)
+      for (let stream = 2; stream < 20; stream++) {
+        stage.failDial(stream, 'The certificate has expired.', true)
+        const wait = stage.redial(stream + 1)
+        assert.ok(wait >= 9000 && wait <= 15_000, `${wait} ms (random: ${fraction})`)
+      }
+    }
+  })
+}
+
 test('NOT_ALLOWED: an account error, retried once a minute', () => {
   const stage = Stage.opened()
   stage.close(1, CloseReason.NOT_ALLOWED, { code: 'account_suspended', message: 'Suspended.' })

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { readAgentIdentity } from '../../src/store/agent-directory.ts'
 import { connect, databaseFile, storeError } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
+import { mountSmallDisk, noSmallDisk } from '@static/testkit/full-disk'
 import { failingStep } from './steps.ts'
 import { bytesOf, CHANNEL, code, copyOf, IDENTITY, inboxRecord, makeDirectory, openStore, put } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
@@ -106,12 +107,32 @@ async function changed(sql: string): Promise<string> {
   return directory
 }
 
+test('on a full disk an agent says so, with the path', { skip: noSmallDisk() }, async () => {
+  using disk = mountSmallDisk()
+  disk.fill()
+  const full = (name: string): RegExp =>
+    new RegExp(`The disk with ${disk.path}/${name}.* is full \\(\\d+ bytes free\\)`)
+  await assert.rejects(openStore(join(disk.path, 'new')), code('store_failed', full('')))
+  disk.fill(4_000_000)
+  const directory = join(disk.path, 'agent')
+  ;(await openStore(directory)).close()
+  disk.fill()
+  // SQLite says only that writing has failed.
+  await assert.rejects(openStore(directory), code('store_failed', full('agent/')))
+})
+
 test('refuses the database of another version, and says what to do', async () => {
   const newer = await changed('PRAGMA user_version = 99')
   // As before there was a ring.
   const older = await changed('DROP TABLE ring; PRAGMA user_version = 2')
   for (const open of [openStore, readAgentIdentity]) {
-    await assert.rejects(open(newer), code('invalid_request', /schema 99, of a newer Static version.* Update Static/))
+    await assert.rejects(
+      open(newer),
+      code(
+        'invalid_request',
+        /schema 99, of a version that is newer or was never released; .* Update Static; if this is the newest, delete the agent/,
+      ),
+    )
     await assert.rejects(
       open(older),
       code('invalid_request', /schema 2, .*before the first release.* Delete the agent/),

@@ -5,6 +5,8 @@
 import { randomBytes } from 'node:crypto'
 import { chmodSync, closeSync, existsSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
+import { fullDisk } from '@static/node/disk-space'
+import { isErrno } from '@static/node/files'
 import { RELAY_ID_BYTES, StaticError } from '@static/protocol'
 import type { Deployment } from '../../ports.ts'
 import { checksum, intact, sealed } from '../checksum.ts'
@@ -225,6 +227,8 @@ const CHECKPOINT_PAGES = 4000
 
 const SQLITE_BUSY = 5
 const SQLITE_NOTADB = 26
+/** I/O error, full, cannot open. */
+const SQLITE_DISK = new Set([10, 13, 14])
 
 /**
  * Opens or creates the file. Throws `store_locked` if another process has it open, `store_corrupt` if it is not a
@@ -306,6 +310,10 @@ function openingError(error: unknown, path: string): StaticError {
     return StaticError.of('store_locked', `${path} is locked by another process.`, { cause: error })
   if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
     return StaticError.of('store_corrupt', `${path} is not a database, or is damaged.`, { cause: error })
+  }
+  const full = SQLITE_DISK.has(code) || isErrno(error, 'ENOSPC') ? fullDisk(path) : undefined
+  if (full !== undefined) {
+    return StaticError.of('unavailable', `${full} Free some space, then start again.`, { cause: error })
   }
   return StaticError.of('unavailable', `${path} cannot be opened (${String(message)}).`, { cause: error })
 }
