@@ -162,6 +162,23 @@ test('after a removal that ends no invite the owner issues the list again, also 
   }
 })
 
+test('a list that the relay refuses is sent again after a minute, in the same session', async () => {
+  const { crowd, mallory, invite } = await open()
+  const { stage, owner } = crowd
+  withhold(crowd)
+  void owner.membership.committer.commit(() => ({ removes: [fromHex(mallory.agentId)] }))
+  await stage.settle()
+  stage.refuse = () => undefined
+  const before = stage.log.length
+  await stage.advance(55_000)
+  assert.equal(stage.log.length, before)
+  await stage.advance(10_000)
+  const joiner = await crowd.joiner('joiner', invite.keys)
+  crowd.poll(stage.player('bob'), [joiner.request])
+  await stage.advance(5000, 500)
+  assert.deepEqual(crowd.added, [joiner.agentId])
+})
+
 test('one that has left is removed without another list, and members go on admitting', async () => {
   const { crowd, invite } = await open()
   const { stage } = crowd

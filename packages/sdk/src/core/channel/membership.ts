@@ -118,8 +118,8 @@ export class Membership implements ChannelView {
     this.committer = new Committer(context, this, host, standing, pending)
     this.roster = new Roster(context, this, this.committer, leavers)
     this.admissions = new Admissions(context, this, this.sender, () => this.#writer.touchPart(), stored)
-    const { intake, sender, committer } = this
-    this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing, receipts })
+    const { intake, sender, committer, admissions } = this
+    this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing, receipts, admissions })
     this.#follower = new Follower(context, this, host, this)
     if (stored.ownReceipt) this.receipts.loaded()
     if (!this.failure) return

@@ -5,6 +5,7 @@
 import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
+import type { Admissions } from './admissions/admissions.ts'
 import type { Committer } from './commits/committer.ts'
 import type { ChannelView } from './host.ts'
 import type { Intake } from './intake.ts'
@@ -19,6 +20,7 @@ export interface UpkeepParts {
   readonly standing: Standing
   readonly intake: Intake
   readonly receipts: Receipts
+  readonly admissions: Pick<Admissions, 'retry'>
 }
 
 /** The keys are replaced after this time or this many messages. */
@@ -118,9 +120,10 @@ export class Upkeep {
 
   /** Does what is due. Called regularly. */
   tick(now: Time): void {
-    const { intake, standing, sender, receipts } = this.#parts
+    const { intake, standing, sender, receipts, admissions } = this.#parts
     if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
+    admissions.retry()
     if (!this.#failure && now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
     // Receipts tell the same, at no one's cost.
     if (receipts.mode !== 'off') return

@@ -7,7 +7,7 @@
 import { StaticError } from '@static/protocol'
 import { same } from '../../../bytes.ts'
 import { ed25519, KeyedMutex } from '../../../mls/index.ts'
-import type { AgentId, Change, ChannelRecord, StoredChannel, UseRecord } from '../../../ports.ts'
+import type { AgentId, Change, ChannelRecord, StoredChannel, Time, UseRecord } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
 import type { Sender } from '../messages/sender.ts'
@@ -38,6 +38,9 @@ interface StoredAdmissions extends Pick<StoredChannel, 'inviteList' | 'uses' | '
   readonly record: Pick<ChannelRecord, 'removalSlot'>
 }
 
+/** A list that the relay has refused is sent again after this time. */
+const RETRY_MS = 60_000
+
 /** The list in force. */
 interface CurrentList extends InviteList {
   /** As the owner signed it. */
@@ -64,6 +67,7 @@ export class Admissions {
   #sending: Promise<void> | undefined
   /** Whether to try again to send what is due. */
   #isAsked = false
+  #retryAt: Time = 0
   #changes: Change[] = []
 
   /** Calls `touch` when there is something to write. */
@@ -200,6 +204,11 @@ export class Admissions {
     void this.#send()
   }
 
+  /** Called every few seconds in a session: sends what the relay has refused, after a while. */
+  retry(): void {
+    if (this.#list?.due && !this.#sending && this.#context.now() >= this.#retryAt) void this.#send()
+  }
+
   /** Takes a frame of another member. */
   take(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
     if (kind === 'invites') this.#takeList(from, payload)
@@ -252,7 +261,7 @@ export class Admissions {
     this.#forget()
   }
 
-  /** Sends the list to the group, and again if it changes meanwhile. If that fails, the end of a fork or the next session does. */
+  /** Sends the list to the group, and again if it changes meanwhile. If that fails, it is tried again later. */
   async #send(): Promise<void> {
     this.#isAsked = true
     this.#sending ??= this.#sendAll()
@@ -278,6 +287,7 @@ export class Admissions {
       try {
         if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, slot, counts))
       } catch {
+        this.#retryAt = this.#context.now() + RETRY_MS
         return
       }
       // After another commit, its counts may have come too late.
