@@ -299,6 +299,16 @@ test('moves from gRPC to QUIC when the UDP port opens', TIMEOUT, async (t) => {
   assert.deepEqual(listener.losses, [])
 })
 
+test('a new certificate: sessions by gRPC stay, those by QUIC end and come back', TIMEOUT, async (t) => {
+  const relay = await startRelay(t, 'quic')
+  const [quic, grpc] = [open(t, relay, 'quic'), open(t, relay, 'grpc')]
+  await Promise.all([quic.ready, grpc.ready])
+  await relay.renew()
+  await quic.listener.until(() => quic.listener.infos.length === 2)
+  await call(grpc.session, { case: 'resume', value: create(ResumeRequestSchema, {}) })
+  assert.deepEqual([quic.listener.losses.length, grpc.listener.losses.length], [1, 0])
+})
+
 void test('a profile with a clock sends nothing over a transport without one', TIMEOUT, async (t) => {
   const relay = await startRelay(t, 'grpc')
   const written: number[] = []

@@ -35,6 +35,8 @@ export interface TestRelay {
   grpc(way: 'grpc' | 'proxy'): Promise<GrpcClient>
   /** Restarts the relay on the same data and ports. */
   restart(): Promise<void>
+  /** Gives the relay a new certificate. */
+  renew(): Promise<void>
   close(): Promise<void>
 }
 
@@ -116,6 +118,7 @@ export async function startTestRelay(way: Way, options: TestRelayOptions = {}): 
       relay = await start(grpcPort, quicPort)
       if (proxy) await untilServed(wires.proxy())
     },
+    renew: async () => relay.renew(await authority.issue(['localhost'])),
     close: async () => {
       await proxy?.close()
       await relay.close()
