@@ -322,7 +322,7 @@ export class Admissions {
       if (invite === undefined) continue
       this.#used({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
     }
-    this.claims.clear(added, (agent) => group?.members.has(agent) === true)
+    this.claims.clear(added)
     this.#forget()
     const isRemoval = by === this.#channel.owner && removed.length > left
     if (isRemoval) this.#removalSlot = slot

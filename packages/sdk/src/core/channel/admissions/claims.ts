@@ -9,10 +9,12 @@ import { newMessageId } from '../../agent/message-id.ts'
 import type { Sender } from '../messages/sender.ts'
 import { type Claim, decodeClaims, encodeClaims } from './claim.ts'
 
-/** Others leave a joiner to the member that has claimed it for this long, once, out of politeness. */
+/** Others leave a joiner to the first member that claims it for this long, out of politeness. Later claims add nothing. */
 const POLITE_MS = 60_000
 /** How many joiners are left to one member that has claimed but not added them. It holds no one back from any more. */
 const MOST_HELD = 32
+/** How many are left to all members together. They are not forgotten when the member goes: the next would begin again. */
+const MOST_HELD_IN_ALL = 1024
 /** This agent tries a joiner that it could not add again after this time, then after twice as long each time. */
 const RETRY_MS = 60_000
 const LONGEST_RETRY_MS = 3_600_000
@@ -49,8 +51,8 @@ export class Claims {
   #own: readonly Claim[] = []
   /** Those on their way into the log, by message id. They are on disk with their messages, which may outlive this process. */
   readonly #sent = new Map<string, SentClaim>()
-  /** By member and joiner: until when the joiner is left to the member. */
-  readonly #held = new Map<AgentId, Map<AgentId, Time>>()
+  /** By joiner that was not added since: the first member to claim it, and until when it is left to that member. */
+  readonly #held = new Map<AgentId, { readonly by: AgentId; readonly until: Time }>()
   /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
   readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
   #endAgainAt: Time = 0
@@ -75,11 +77,11 @@ export class Claims {
     const claims = decodeClaims(payload)
     if (!claims) return
     this.#put(by, claims)
-    const held = this.#held.get(by) ?? new Map<AgentId, Time>()
-    this.#held.set(by, held)
+    let own = [...this.#held.values()].filter((held) => held.by === by).length
     for (const { agent } of claims) {
-      // Claiming again does not hold others back again.
-      if (!held.has(agent) && held.size < MOST_HELD) held.set(agent, this.#context.now() + POLITE_MS)
+      if (this.#held.has(agent) || own >= MOST_HELD || this.#held.size >= MOST_HELD_IN_ALL) continue
+      this.#held.set(agent, { by, until: this.#context.now() + POLITE_MS })
+      own++
     }
   }
 
@@ -106,8 +108,7 @@ export class Claims {
   /** Whether another member has recently claimed an agent, or this agent has tried it in vain. */
   isHeldBack(agent: AgentId): boolean {
     const now = this.#context.now()
-    const untils = [...this.#held.values()].map((held) => held.get(agent) ?? 0)
-    return untils.some((until) => until > now) || (this.#tried.get(agent)?.until ?? 0) > now
+    return (this.#held.get(agent)?.until ?? 0) > now || (this.#tried.get(agent)?.until ?? 0) > now
   }
 
   /** This agent could not add a joiner. Whoever asks must not make it claim and commit with every poll. */
@@ -183,17 +184,16 @@ export class Claims {
   }
 
   /** Another epoch begins, in which these were added: who has not committed claims again. */
-  clear(added: readonly AgentId[], isMember: (agent: AgentId) => boolean): void {
+  clear(added: readonly AgentId[]): void {
     if (this.#byMember.size > 0) {
       this.#byMember.clear()
       this.#rewrite()
     }
     this.#own = []
-    for (const [by, held] of this.#held) {
-      for (const agent of added) held.delete(agent)
-      if (!isMember(by)) this.#held.delete(by)
+    for (const agent of added) {
+      this.#held.delete(agent)
+      this.#tried.delete(agent)
     }
-    for (const agent of added) this.#tried.delete(agent)
   }
 
   #put(by: AgentId, claims: readonly Claim[]): void {
