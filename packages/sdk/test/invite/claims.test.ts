@@ -11,7 +11,7 @@ const idOf = (number: number): string => number.toString(16).padStart(64, '0')
 function scene() {
   const clock = { now: 1_000_000 }
   const context = { agentId: idOf(9_999_999), now: () => clock.now, random: () => new Uint8Array() }
-  const claims = new Claims(context as never, {} as never, { put: () => {}, drop: () => {} }, [])
+  const claims = new Claims(context, {} as never, { put: () => {}, drop: () => {} }, [])
   const claim = (by: string, ...agents: string[]): void =>
     claims.take(by, encodeClaims(agents.map((agent) => ({ invite: INVITE, agent }))))
   return { clock, claims, claim }
