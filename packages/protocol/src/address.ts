@@ -25,6 +25,11 @@ export function networkOf(address: string): string | undefined {
   return groups ? `${groups[1]}::/48` : undefined
 }
 
+/** What counts as one where all share alike: an address in the form of `addressKey`, but all of a /48 together. */
+export function sourceOf(address: string): string {
+  return networkOf(address) ?? address
+}
+
 /** The limit of a /48, from the limit of an address and that of all together. */
 export function networkLimit(limit: number, total: number = Infinity): number {
   return Math.max(limit, Math.min(limit * NETWORK_SHARES, Math.floor(total * MOST_OF_TOTAL)))

@@ -1,5 +1,5 @@
 export { A2A_BINDING, A2A_VERSION, type A2AInterface, a2aInterface } from './a2a.ts'
-export { addressKey, NETWORK_SHARES, networkLimit, networkOf } from './address.ts'
+export { addressKey, NETWORK_SHARES, networkLimit, networkOf, sourceOf } from './address.ts'
 export {
   CELL_BYTES,
   CELL_PAYLOAD_BYTES,
@@ -134,6 +134,7 @@ export {
   sessionBytes,
 } from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
+export { type Claimant, Holdings, Shares, type Taken } from './shares.ts'
 export { CellUnframer, type FrameFault, frameCells, frameMessage, GRPC_PREFIX_BYTES } from './wire/grpc-frame.ts'
 export { message } from './wire/message.ts'
 export { WireError, type WireFault } from './wire/wire-error.ts'

@@ -49,8 +49,8 @@ export class Effects {
     this.#list.push({ type: 'excess', excess })
   }
 
-  began(session: SessionNotice): void {
-    this.#list.push({ type: 'began', session })
+  began(stream: StreamId, session: SessionNotice): void {
+    this.#list.push({ type: 'began', stream, session })
   }
 
   limit(stream: StreamId, bytes: number): void {

@@ -82,7 +82,7 @@ export type Effect =
       readonly tookMs: number | undefined
     }
   /** An agent has opened a session. */
-  | { readonly type: 'began'; readonly session: SessionNotice }
+  | { readonly type: 'began'; readonly stream: StreamId; readonly session: SessionNotice }
   /** Ends a stream once everything sent to it has gone out. */
   | { readonly type: 'end'; readonly stream: StreamId }
   /** An error that is logged but not reported to the peer. */

@@ -10,6 +10,7 @@ export type StreamLimit =
   | 'unauthenticatedPerAddress'
   | 'openingsPerSecond'
   | 'callsPerSecond'
+  | 'clockedCells'
 
 /** A peer that was refused because of a limit, for the operator. */
 export interface Excess {
@@ -28,9 +29,14 @@ const ANSWERS: Readonly<Record<StreamLimit, readonly ['unavailable' | 'rate_limi
   quicPerEndpoint: [
     'unavailable',
     (value) =>
-      `Every QUIC port of the relay has ${value} sessions, its limit. Retry later, or use gRPC: an https endpoint.`,
+      `No QUIC port of the relay has room: each has ${value} sessions, its limit. Retry later, or use gRPC: an https endpoint.`,
   ],
   total: ['unavailable', (value) => `The relay has ${value} open streams, its limit. Retry later.`],
+  clockedCells: [
+    'unavailable',
+    (value) =>
+      `The relay's capacity for the traffic profiles strict and private, ${value} cells a second, is used up. Retry later, or ask its operator for more.`,
+  ],
   connectionsPerAddress: [
     'rate_limited',
     (value) => `This address has ${value} connections to the relay, the limit. Close some, or retry later.`,
@@ -57,6 +63,15 @@ const ANSWERS: Readonly<Record<StreamLimit, readonly ['unavailable' | 'rate_limi
 export function excessRefusal(limit: StreamLimit, value: number, waitMs = 0): RefusalDetails {
   const [refused, text] = ANSWERS[limit]
   return { refused, retryAfterMs: Math.max(waitMs, RETRY_MS), message: text(value.toLocaleString('en-US')) }
+}
+
+/** The answer to a guest that finds no place, or has lost its own: some are left, or were made, for accounts. */
+export function guestRefusal(limit: 'total' | 'quicPerEndpoint'): RefusalDetails {
+  const message =
+    limit === 'total'
+      ? 'The relay has no room for another guest. Retry later, or connect with an API key.'
+      : 'No QUIC port of the relay has room for another guest. Retry later, or use gRPC: an https endpoint.'
+  return { refused: 'unavailable', retryAfterMs: RETRY_MS, message }
 }
 
 /** The answer at a QUIC port that is full while another one has room. */

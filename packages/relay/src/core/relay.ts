@@ -155,7 +155,8 @@ export class Relay {
       case 'opened': {
         const stream = this.#streams.add(input.stream, input.peer, input.kind)
         const refusal = this.#draining ? ({ refused: 'unavailable' } as const) : this.#streams.refusal(stream)
-        if (refusal) this.#streams.close(stream, input.peer.full ? 'full' : 'busy', refusal)
+        const isFull = input.peer.full !== undefined || (refusal && 'redirectPort' in refusal)
+        if (refusal) this.#streams.close(stream, isFull ? 'full' : 'busy', refusal)
         return
       }
       case 'done':
@@ -305,6 +306,8 @@ export class Relay {
     const renewed = token && this.#tokens.renew(token, this.#effects.now)
     const caller = stream.session ?? token ?? UNAUTHENTICATED
     const request = new PendingRequest(this.#effects, stream, caller, requestId, renewed, settled)
+    this.#sessions.used(stream)
+    if (token && !this.#streams.enter(stream, token.account?.id)) return request.abandon()
     this.#attempt(request, body, () => {
       if (this.#draining) throw StaticError.of('unavailable', 'The relay is shutting down. Reconnect.')
       if (this.#requestBytes > totalRequestBytes) throw StaticError.of('unavailable', 'The relay is busy. Retry later.')
@@ -335,10 +338,7 @@ export class Relay {
   /** The caller in a session token: of a call, a subscription, or forwarded by a proxy. */
   #token(stream: Stream, text: string): TokenCaller | undefined {
     if (text === '' || (stream.kind === 'session' && stream.proxyRevision === undefined)) return undefined
-    const token = this.#tokens.read(text, this.#effects.now)
-    // A proxy's stream for a call may stay open as long as the call.
-    if (token) this.#streams.opened(stream)
-    return token
+    return this.#tokens.read(text, this.#effects.now)
   }
 
   #dispatch(request: PendingRequest, body: RequestBody, token: TokenCaller | undefined): void {

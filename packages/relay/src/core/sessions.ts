@@ -21,6 +21,7 @@ import { Clocks } from './clocks.ts'
 import type { Cluster } from './cluster.ts'
 import type { Delivery } from './delivery.ts'
 import type { Effects } from './effects.ts'
+import { excessRefusal } from './limits.ts'
 import { type Opening, tooOld } from './opening.ts'
 import type { PendingRequest } from './pending-request.ts'
 import type { Presence } from './presence.ts'
@@ -31,8 +32,8 @@ import type { Session, Stream } from './stream.ts'
 import type { Streams } from './streams.ts'
 
 const WRONG_CLOCK = "This relay node's clock is wrong, so that it takes no new sessions. Connect to another node."
-const NO_CLOCK =
-  'The relay has no capacity for another session with a clock now. Retry later, or use another traffic profile.'
+/** How long an agent waits that finds no clock. */
+const CLOCK_MS = 60_000
 
 const EARLY_ACK = 'An acknowledgement came before the session was open. Open the session first.'
 
@@ -147,6 +148,12 @@ export class Sessions {
     }
   }
 
+  /** A request came on a stream: it gives way later than those without. */
+  used(stream: Stream): void {
+    this.#options.streams.used(stream)
+    this.#clocks.used(stream)
+  }
+
   /** Ends the sessions of an account that is blocked from now on. */
   block(account: string, reason: BlockReason): void {
     const { streams, delivery, blocked } = this.#options
@@ -157,7 +164,7 @@ export class Sessions {
 
   /** A stream is over, and the session on it. */
   closed(stream: Stream): void {
-    this.#clocks.stop(stream.id)
+    this.#clocks.stop(stream)
     if (!stream.session) return
     const { channels, delivery } = this.#options
     this.#note(stream.session)
@@ -186,15 +193,27 @@ export class Sessions {
     effects.store('resume', nothing, (outcome) => {
       if (!streams.has(stream)) return request.abandon()
       if (!outcome.ok) return this.refuseOpening(request, refusalOf(outcome.error))
-      if (!this.#clocks.start(stream.id, caller)) {
-        return this.refuseOpening(request, refusalOf(StaticError.of('unavailable', NO_CLOCK, { retryAfter: 60 })))
-      }
+      if (!streams.enter(stream, caller.account?.id)) return request.abandon()
+      const refusal = this.#startClock(stream, caller)
+      if (refusal) return this.refuseOpening(request, refusal)
       this.#begin(stream, caller)
       const { member } = outcome.value
       effects.limit(stream.id, member ? ENVELOPE_LIMITS.member : ENVELOPE_LIMITS.authenticated)
       effects.shape(stream.id, caller.traffic, caller.cellsPerSecond)
       request.answer({ case: 'openSession', value: this.#opened(caller, undefined, caller.expiresAt) })
     })
+  }
+
+  /** Returns a refusal if there is no clock for a session. */
+  #startClock(stream: Stream, caller: Caller): RefusalDetails | undefined {
+    const { effects, settings, streams } = this.#options
+    const value = settings.streams.clockedCells
+    const refusal = excessRefusal('clockedCells', value, CLOCK_MS)
+    const { taken, ousted } = this.#clocks.start(stream, caller)
+    for (const other of ousted) streams.close(other, 'busy', refusal)
+    if (taken) return undefined
+    effects.excess({ limit: 'clockedCells', value, address: stream.address })
+    return refusal
   }
 
   #begin(stream: Stream, caller: Caller): Session {
@@ -214,12 +233,11 @@ export class Sessions {
     }
     stream.session = session
     this.#note(session)
-    streams.opened(stream)
     const older = delivery.enter(session)
     if (older) streams.close(older.stream, 'replaced')
     cluster?.entered(session)
     const { agent, account } = caller
-    effects.began({ agent, account: account?.id, address: stream.address, transport: transportOf(stream) })
+    effects.began(stream.id, { agent, account: account?.id, address: stream.address, transport: transportOf(stream) })
     return session
   }
 

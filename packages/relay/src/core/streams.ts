@@ -1,14 +1,24 @@
-/** The open streams and their limits: in total, per address, and without a session. */
-import { addressKey, networkLimit, networkOf } from '@static/protocol'
+/**
+ * The open streams and their limits: in total, at a QUIC endpoint, per address, and without a session. Streams of agents that
+ * are not known yet have places of their own, so that agents of accounts can show who they are even if guests have
+ * taken all that they may.
+ */
+import { addressKey, Holdings, networkLimit, networkOf, Shares, sourceOf } from '@static/protocol'
 import type { Peer, StreamId } from '../ports.ts'
 import type { Settings } from '../settings.ts'
 import type { Effects } from './effects.ts'
 import type { StreamKind } from './io.ts'
-import { excessRefusal, redirectRefusal, type StreamLimit } from './limits.ts'
+import { excessRefusal, guestRefusal, redirectRefusal, type StreamLimit } from './limits.ts'
 import { Rates, takeFor } from './rates.ts'
 import { wrong } from './request-fields.ts'
 import { type Closing, closingMessage, type RefusalDetails, serverMessage } from './server-messages.ts'
 import type { Stream } from './stream.ts'
+
+/** The most of all places that guests can take. */
+const GUESTS_SHARE = 0.75
+/** Streams of agents that are not known yet: as a share of the places, and at least. */
+const UNKNOWN_SHARE = 0.125
+const LEAST_UNKNOWN = 16
 
 interface AddressCounts {
   streams: number
@@ -31,6 +41,13 @@ export class Streams {
   readonly #removed: (stream: Stream) => void
   readonly #streams = new Map<StreamId, Stream>()
   readonly #unopened = new Set<Stream>()
+  /** Those of agents that are not known yet, calls included, by where they come from. */
+  readonly #unknown = new Holdings<Stream>()
+  readonly #mostUnknown: number
+  /** Those of agents that are known. */
+  readonly #places: Shares<Stream>
+  /** The same at each QUIC endpoint, by port. */
+  readonly #endpoints = new Map<number, Shares<Stream>>()
   readonly #addresses = new Map<string, AddressCounts>()
   readonly #openings: Rates
   readonly #calls: Rates
@@ -40,6 +57,8 @@ export class Streams {
     this.#effects = effects
     this.#limits = limits
     this.#removed = removed
+    this.#mostUnknown = Math.max(LEAST_UNKNOWN, Math.floor(limits.total * UNKNOWN_SHARE))
+    this.#places = sharesOf(limits.total)
     this.#openings = new Rates(limits.openingsPerSecond, limits.openingsBurst)
     this.#calls = new Rates(limits.callsPerSecond, limits.callsBurst)
   }
@@ -86,28 +105,55 @@ export class Streams {
     this.#streams.set(id, stream)
     if (kind !== 'call') this.#unopened.add(stream)
     this.#count(stream, 1, kind === 'call' ? 0 : 1)
+    // A proxy's stream counts for its agent, who is named in its hello.
+    if (!peer.proxy) this.#unknown.add(stream, sourceOf(stream.address))
     return stream
   }
 
   /** Why there is no room for a stream, from its address or at all. A proxy's streams count for its agents. */
   refusal(stream: Stream): RefusalDetails | undefined {
     const { full } = stream.peer
-    if (full?.redirectPort !== undefined) return redirectRefusal(full.value, full.redirectPort)
     if (full) return excessRefusal(full.limit, full.value)
-    if (this.#streams.size > this.#limits.total) return this.#beyond(stream, 'total')
     if (stream.peer.proxy && stream.proxyRevision === undefined) return undefined
     const isCall = stream.kind === 'call'
     const wait = takeFor(isCall ? this.#calls : this.#openings, stream.address, this.#effects.monotonic)
     const crowd = this.#crowd(stream.address)
     if (crowd) return this.#beyond(stream, crowd)
-    if (wait === 0) return undefined
-    const rate = isCall ? 'callsPerSecond' : 'openingsPerSecond'
-    return this.#beyond(stream, rate, wait)
+    if (wait > 0) return this.#beyond(stream, isCall ? 'callsPerSecond' : 'openingsPerSecond', wait)
+    const redirect = this.#redirect(stream)
+    if (!redirect) this.#boundUnknown()
+    return redirect
   }
 
-  /** The peer is authenticated: the stream may stay open. */
-  opened(stream: Stream): void {
+  /**
+   * The agent of a stream is known, and takes a place: an account's, or a guest's. Others may lose theirs to it. Closes the
+   * stream, and returns false, if there is none.
+   */
+  enter(stream: Stream, account: string | undefined): boolean {
+    if (!this.#unknown.has(stream)) return true
+    const claimant = { account, source: sourceOf(stream.address) }
+    const endpoint = this.#endpointOf(stream)
+    const redirect = this.#redirect(stream)
+    if (redirect) return this.#refuse(stream, redirect, 'full')
+    const here = endpoint?.take(stream, claimant) ?? { taken: true, ousted: [] }
+    const anywhere = here.taken ? this.#places.take(stream, claimant) : { taken: false, ousted: [] }
+    for (const other of here.ousted) this.#oust(other, 'quicPerEndpoint')
+    for (const other of anywhere.ousted) this.#oust(other, 'total')
+    if (!anywhere.taken) {
+      const limit = here.taken ? 'total' : 'quicPerEndpoint'
+      const refusal = this.#beyond(stream, limit)
+      const own = account === undefined ? guestRefusal(limit) : refusal
+      return this.#refuse(stream, own, here.taken ? 'busy' : 'full')
+    }
+    this.#unknown.remove(stream)
     if (this.#unopened.delete(stream)) this.#count(stream, 0, -1)
+    return true
+  }
+
+  /** A request came on a stream: others of its account or address give way first. */
+  used(stream: Stream): void {
+    this.#places.touch(stream)
+    this.#endpointOf(stream)?.touch(stream)
   }
 
   /**
@@ -120,6 +166,7 @@ export class Streams {
     stream.proxyRevision = revision
     stream.address = addressKey(address)
     this.#count(stream, 1, 1)
+    this.#unknown.add(stream, sourceOf(stream.address))
   }
 
   /** Throws at the second request of a call that came through a proxy: the stream counts as one call. */
@@ -149,7 +196,51 @@ export class Streams {
   remove(stream: Stream): void {
     if (!this.#streams.delete(stream.id)) return
     this.#count(stream, -1, this.#unopened.delete(stream) ? -1 : 0)
+    this.#unknown.remove(stream)
+    this.#places.leave(stream)
+    this.#endpointOf(stream)?.leave(stream)
     this.#removed(stream)
+  }
+
+  /** If the stream's QUIC endpoint is full, and another one is not: the port of the emptiest. */
+  #redirect({ peer }: Stream): RefusalDetails | undefined {
+    const { endpoint } = peer
+    if (!endpoint || peer.proxy || !this.#endpoint(endpoint.port).isFull) return undefined
+    const held = (port: number): number => this.#endpoint(port).total
+    const emptiest = endpoint.ports.reduce((best, port) => (held(port) < held(best) ? port : best), endpoint.port)
+    if (this.#endpoint(emptiest).isFull) return undefined
+    return redirectRefusal(this.#limits.quicPerEndpoint, emptiest)
+  }
+
+  /** The places of the QUIC endpoint that a stream came to. Those of a proxy's agents share its connection. */
+  #endpointOf({ peer }: Stream): Shares<Stream> | undefined {
+    return peer.endpoint && !peer.proxy ? this.#endpoint(peer.endpoint.port) : undefined
+  }
+
+  #endpoint(port: number): Shares<Stream> {
+    const known = this.#endpoints.get(port)
+    if (known) return known
+    const made = sharesOf<Stream>(this.#limits.quicPerEndpoint)
+    this.#endpoints.set(port, made)
+    return made
+  }
+
+  /** Of the streams whose agents are not known yet, the oldest of whom has most gives way. */
+  #boundUnknown(): void {
+    if (this.#unknown.total <= this.#mostUnknown) return
+    const oldest = this.#unknown.first()
+    if (oldest) this.#oust(oldest, 'total')
+  }
+
+  #oust(stream: Stream, limit: 'total' | 'quicPerEndpoint'): void {
+    const refusal = this.#beyond(stream, limit)
+    const isGuest = stream.session && !stream.session.account
+    this.close(stream, limit === 'total' ? 'busy' : 'full', isGuest ? guestRefusal(limit) : refusal)
+  }
+
+  #refuse(stream: Stream, refusal: RefusalDetails, closing: Closing): false {
+    this.close(stream, closing, refusal)
+    return false
   }
 
   /** The limit that the open streams of an address, or of its /48, exceed. */
@@ -180,4 +271,8 @@ export class Streams {
       else this.#addresses.delete(key)
     }
   }
+}
+
+function sharesOf<Item>(capacity: number): Shares<Item> {
+  return new Shares(capacity, Math.max(1, Math.floor(capacity * GUESTS_SHARE)))
 }

@@ -17,6 +17,8 @@ export interface Peer {
   readonly address: string
   /** Whether it is a stand-alone proxy, identified by its client certificate. */
   readonly proxy: boolean
+  /** The QUIC endpoint that it came to, by its UDP port, and all those of the relay. */
+  readonly endpoint?: { readonly port: number; readonly ports: readonly number[] }
   /** Set if its connection is over a limit: then it only gets a refusal. */
   readonly full?: FullTransport
 }
@@ -28,8 +30,6 @@ export type ConnectionLimit = 'connections' | 'connectionsPerAddress' | 'quicPer
 export interface FullTransport {
   readonly limit: ConnectionLimit
   readonly value: number
-  /** The UDP port of the same host that has room, if there is one. */
-  readonly redirectPort?: number
 }
 
 /** A certificate with its chain, and its private key, as PEM. */
@@ -57,6 +57,8 @@ export interface Transport {
   write(streams: readonly StreamId[], cells: Uint8Array, urgent?: boolean): void
   /** Puts the stream on a clock: one cell at each tick from now on. */
   pace(stream: StreamId, pace: Pace): void
+  /** The peer has shown who it is: its connection no longer gives way to others. */
+  known?(stream: StreamId): void
   /** Ends a stream after what was written. */
   end(stream: StreamId): void
   /** Stops listening, ends all streams and frees the port. */

@@ -227,6 +227,7 @@ export class CoreRunner implements CallHandler, BusListener {
         this.#send(effect.streams, effect.message, effect.tookMs)
         return
       case 'began':
+        this.#links.known(effect.stream)
         this.#options.onSession(effect.session)
         return
       case 'end':

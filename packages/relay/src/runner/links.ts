@@ -102,6 +102,11 @@ export class Links {
     return true
   }
 
+  /** The agent of a stream is known. */
+  known(id: StreamId): void {
+    this.#links.get(id)?.transport.known?.(id)
+  }
+
   /** Sets the longest envelope that the peer may send from now on. */
   limit(id: StreamId, bytes: number): void {
     const link = this.#links.get(id)

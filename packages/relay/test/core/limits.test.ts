@@ -7,7 +7,6 @@ import { CloseReason } from '@static/protocol/relay'
 import { addressText } from '../../src/core/address.ts'
 import { Rates } from '../../src/core/rates.ts'
 import { Agent, makeKey, Refused } from '@static/testkit/agent'
-import { PureRelay } from '../support/pure-relay.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { refusal } from '@static/testkit/agent'
 import { UnaryAgent } from '../support/unary.ts'
@@ -127,26 +126,6 @@ test('rates allow a burst, then a number per second, in bounded memory', () => {
   assert.equal(rates.take('a', 0), 500, 'a clock that goes back gives nothing')
   rates.take('c', 500)
   assert.equal(rates.take('b', 500), 0, 'b was quiet longest and is forgotten')
-})
-
-test('the total number of streams is limited', async (t) => {
-  const world = await openMemoryRelay(t, { settings: { streams: { total: 2 } } })
-  await Agent.connect(world.transport.wire('cbor'))
-  await Agent.connect(world.transport.wire('cbor', '198.51.100.2'))
-  assert.deepEqual(await closing(await dial(world, '198.51.100.3')), [CloseReason.SHUTDOWN, 'unavailable'])
-})
-
-test('a full endpoint names the port to dial instead', async () => {
-  const pure = await PureRelay.make()
-  pure.open(1, {
-    transport: 'quic',
-    form: 'cbor',
-    address: '192.0.2.1',
-    proxy: false,
-    full: { limit: 'quicPerEndpoint', value: 1, redirectPort: 4434 },
-  })
-  const { error } = pure.last(1, 'sessionClosing')
-  assert.deepEqual([error?.code, error?.redirectPort, pure.ended.has(1)], ['unavailable', 4434, true])
 })
 
 test('too many pending requests end the session', async (t) => {

@@ -1,6 +1,6 @@
 /** Streams without sockets: agents and a driver joined in memory. */
 import type { WireForm } from '@static/protocol/envelope'
-import type { StreamHandler, StreamId, Transport } from '../../src/ports.ts'
+import type { Peer, StreamHandler, StreamId, Transport } from '../../src/ports.ts'
 import type { Wire, WireHandlers } from '@static/testkit/agent'
 
 /** Both ends of a transport. */
@@ -13,11 +13,12 @@ export class MemoryTransport implements Transport {
   }
 
   /** The agents' end. */
-  wire(form: WireForm, address = '192.0.2.1', proxy = false): Wire {
+  wire(form: WireForm, address = '192.0.2.1', proxy = false, more: Partial<Peer> = {}): Wire {
     return {
       form,
       open: (handlers) => {
-        const id = this.#handler.opened({ transport: form === 'cbor' ? 'quic' : 'grpc', form, address, proxy })
+        const transport = form === 'cbor' ? 'quic' : 'grpc'
+        const id = this.#handler.opened({ transport, form, address, proxy, ...more })
         if (id === undefined) throw new Error('The stream was turned away.')
         this.#streams.set(id, handlers)
         return Promise.resolve({

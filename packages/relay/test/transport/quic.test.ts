@@ -49,9 +49,11 @@ for (const host of ['localhost', '::', '0.0.0.0']) {
       stream.write(Buffer.of(1))
       await watch.until(() => bytes() === 1)
     }
+    const { ports } = relay.transport
+    const endpoint = { port: ports[0], ports }
     assert.deepEqual(
       relay.streams.map(({ peer }) => peer),
-      LOOPBACKS.map((address) => ({ transport: 'quic', form: 'cbor', address, proxy: false })),
+      LOOPBACKS.map((address) => ({ transport: 'quic', form: 'cbor', address, proxy: false, endpoint })),
     )
   })
 }

@@ -54,6 +54,7 @@ export class QuicEndpoint {
   #lastWrite = -1
   #paced: { readonly stream: StreamNumber; readonly pace: Pace }[] = []
   #pacing: PacingCounts | undefined
+  #known: StreamNumber[] = []
   #ended: StreamNumber[] = []
   #scheduled = false
 
@@ -110,6 +111,12 @@ export class QuicEndpoint {
   /** Puts a stream on a clock. */
   pace(stream: StreamNumber, pace: Pace): void {
     this.#paced.push({ stream, pace })
+    this.#schedule()
+  }
+
+  /** The peer of a stream is known. */
+  known(stream: StreamNumber): void {
+    this.#known.push(stream)
     this.#schedule()
   }
 
@@ -202,6 +209,7 @@ export class QuicEndpoint {
     this.#paced = []
     this.#pacing = undefined
     this.#lastWrite = -1
+    this.#known = []
     this.#ended = []
     for (const stream of this.#streams.keys()) this.#closed(stream)
     if (this.#stopping) return
@@ -258,20 +266,22 @@ export class QuicEndpoint {
 
   #post(): void {
     this.#scheduled = false
-    const isEmpty = this.#writes.length === 0 && this.#ended.length === 0 && this.#paced.length === 0
-    if (this.#worker === undefined || isEmpty) return
+    const lists = [this.#writes, this.#paced, this.#known, this.#ended]
+    if (this.#worker === undefined || lists.every(({ length }) => length === 0)) return
     const bytes = this.#packer.pack()
     const message: Departures = {
       type: 'departures',
       writes: this.#writes,
       bytes,
       paced: this.#paced,
+      known: this.#known,
       ended: this.#ended,
     }
     this.#worker.postMessage(message, [bytes])
     this.#writes = []
     this.#paced = []
     this.#lastWrite = -1
+    this.#known = []
     this.#ended = []
   }
 }

@@ -150,6 +150,11 @@ class Endpoints implements QuicTransport {
     route?.endpoint.pace(route.stream, pace)
   }
 
+  known(stream: StreamId): void {
+    const route = this.#routes.get(stream)
+    route?.endpoint.known(route.stream)
+  }
+
   pacing(): readonly PacingCounts[] {
     return this.#endpoints.flatMap(({ pacing }) => pacing ?? [])
   }
@@ -197,9 +202,7 @@ class Endpoints implements QuicTransport {
   #opened(endpoint: QuicEndpoint, stream: StreamNumber, peer: Peer): void {
     const early: (() => void)[] = []
     this.#early = early
-    const full = peer.proxy ? undefined : this.#full(endpoint)
-    if (full && full.redirectPort === undefined) this.#options.full?.(peer.address, full)
-    const id = this.#handler.opened(full === undefined ? peer : { ...peer, full })
+    const id = this.#handler.opened({ ...peer, endpoint: { port: endpoint.port, ports: this.ports } })
     this.#early = undefined
     if (id === undefined) endpoint.refuse(stream)
     else {
@@ -211,14 +214,6 @@ class Endpoints implements QuicTransport {
 
   get #limit(): FullTransport {
     return { limit: 'quicPerEndpoint', value: this.#options.maxSessions ?? MAX_SESSIONS }
-  }
-
-  /** If this endpoint has no room: the limit, and the port of the emptiest endpoint that has. */
-  #full({ sessions }: QuicEndpoint): FullTransport | undefined {
-    const limit = this.#limit
-    if (sessions < limit.value) return undefined
-    const emptiest = this.#endpoints.reduce((best, one) => (one.sessions < best.sessions ? one : best))
-    return emptiest.sessions < limit.value ? { ...limit, redirectPort: emptiest.port } : limit
   }
 }
 

@@ -55,6 +55,8 @@ export interface Departures {
   readonly bytes: ArrayBuffer
   /** Streams that are on a clock from now on, including for these writes. */
   readonly paced: readonly { readonly stream: StreamNumber; readonly pace: Pace }[]
+  /** Streams whose peers have shown who they are. */
+  readonly known: readonly StreamNumber[]
   readonly ended: readonly StreamNumber[]
 }
 

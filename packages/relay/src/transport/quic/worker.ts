@@ -6,9 +6,9 @@
  */
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
-import { plainAddress } from '@static/node/address'
+import { plainAddress, subjectOf } from '@static/node/address'
 import { QUIC_SETTINGS } from '@static/node/quic'
-import type { Pace } from '@static/protocol'
+import { Holdings, type Pace, sourceOf } from '@static/protocol'
 import { Pacing } from '../../session/pacing.ts'
 import { ArrivalBatch } from './arrivals.ts'
 import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './worker-messages.ts'
@@ -54,8 +54,8 @@ class Endpoint {
   readonly #arrivals: ArrivalBatch
   readonly #pacing = new Pacing()
   #hasPaced = false
-  /** Connections that have not opened a stream yet, oldest first. */
-  readonly #streamless = new Set<QuicServerSession>()
+  /** Connections of agents that are not known yet, by where they come from. */
+  readonly #unknown = new Holdings<QuicServerSession>()
   #connections = 0
   #lastNumber = 0
 
@@ -89,7 +89,7 @@ class Endpoint {
     await Promise.all(this.#servers.map((server) => server.close()))
   }
 
-  take({ writes, bytes, paced, ended }: Departures): void {
+  take({ writes, bytes, paced, known, ended }: Departures): void {
     for (const { stream, pace } of paced) this.#pace(stream, pace)
     let offset = 0
     for (let at = 0; at < writes.length;) {
@@ -100,6 +100,7 @@ class Endpoint {
       for (at += WRITE_HEAD; at < end; at++) this.#write(writes[at] ?? 0, cells, urgent)
       offset += length
     }
+    for (const number of known) this.#known(number)
     for (const number of ended) this.#end(number)
   }
 
@@ -115,10 +116,10 @@ class Endpoint {
     let used = false
     // A proxy may wait for its first agent; the idle timeout is enough for it.
     const timer = proxy ? undefined : setTimeout(() => close(session, QUIC_CLOSE.noStream), FIRST_STREAM_MS)
-    if (!proxy) this.#streamless.add(session)
+    if (!proxy) this.#unknown.add(session, sourceOf(subjectOf(plainAddress(session.remoteAddress))))
     session.on('close', () => {
       clearTimeout(timer)
-      this.#streamless.delete(session)
+      this.#unknown.remove(session)
       this.#connections--
     })
     session.on('stream', (stream) => {
@@ -130,21 +131,25 @@ class Endpoint {
       }
       used = true
       clearTimeout(timer)
-      this.#streamless.delete(session)
       this.#opened(session, stream, proxy)
     })
   }
 
   /**
-   * Closes the connection that has gone longest without a stream. Clients open theirs with their first packets, so
-   * connections that only occupy places cannot keep others out.
+   * Closes a connection of an agent that is not known: the oldest of the address that has most of them. An agent shows who
+   * it is within a few round trips, so that connections that only occupy places cannot keep others out.
    */
   #makeRoom(): boolean {
-    const [oldest] = this.#streamless
+    const oldest = this.#unknown.first()
     if (oldest === undefined) return false
-    this.#streamless.delete(oldest)
-    close(oldest, QUIC_CLOSE.noStream)
+    this.#unknown.remove(oldest)
+    close(oldest, QUIC_CLOSE.full)
     return true
+  }
+
+  #known(number: StreamNumber): void {
+    const open = this.#streams.get(number)
+    if (open) this.#unknown.remove(open.session)
   }
 
   #opened(session: QuicServerSession, stream: QuicStream, proxy: boolean): void {

@@ -1,0 +1,164 @@
+/**
+ * Places that all share, such as sessions or connections, and who gives way when none is left: the key that holds most,
+ * with what was idle longest. So no key has more than an equal share of what others need, and one that is alone has all.
+ * Every operation takes constant time, and memory grows with what is held.
+ */
+
+interface Held {
+  readonly key: string
+  readonly weight: number
+}
+
+/** What each key holds. Weights are small whole numbers. */
+export class Holdings<Item> {
+  readonly #items = new Map<Item, Held>()
+  /** The items of each key, the one that was idle longest first. */
+  readonly #lines = new Map<string, Set<Item>>()
+  readonly #sums = new Map<string, number>()
+  /** The keys by what they hold, those that have held it longest first. */
+  readonly #levels = new Map<number, Set<string>>()
+  #most = 0
+  #total = 0
+
+  /** What all keys hold. */
+  get total(): number {
+    return this.#total
+  }
+
+  /** What one key holds. */
+  of(key: string): number {
+    return this.#sums.get(key) ?? 0
+  }
+
+  /** What the key holds that holds most. */
+  get most(): number {
+    return this.#most
+  }
+
+  has(item: Item): boolean {
+    return this.#items.has(item)
+  }
+
+  /** Adds an item that is not held. */
+  add(item: Item, key: string, weight = 1): void {
+    this.#items.set(item, { key, weight })
+    const line = this.#lines.get(key)
+    if (line) line.add(item)
+    else this.#lines.set(key, new Set([item]))
+    this.#change(key, weight)
+  }
+
+  /** Returns whether the item was held. */
+  remove(item: Item): boolean {
+    const held = this.#items.get(item)
+    if (!held) return false
+    this.#items.delete(item)
+    const line = this.#lines.get(held.key)
+    line?.delete(item)
+    if (line?.size === 0) this.#lines.delete(held.key)
+    this.#change(held.key, -held.weight)
+    return true
+  }
+
+  /** The item is in use: all others of its key have been idle for longer. */
+  touch(item: Item): void {
+    const held = this.#items.get(item)
+    const line = held && this.#lines.get(held.key)
+    if (line?.delete(item)) line.add(item)
+  }
+
+  /** Of the key that holds most, the item that was idle longest. */
+  first(): Item | undefined {
+    const [key] = this.#levels.get(this.#most) ?? []
+    const [item] = (key !== undefined && this.#lines.get(key)) || []
+    return item
+  }
+
+  #change(key: string, by: number): void {
+    const before = this.of(key)
+    const after = before + by
+    this.#total += by
+    const level = this.#levels.get(before)
+    level?.delete(key)
+    if (level?.size === 0) this.#levels.delete(before)
+    if (after === 0) this.#sums.delete(key)
+    else {
+      this.#sums.set(key, after)
+      const next = this.#levels.get(after)
+      if (next) next.add(key)
+      else this.#levels.set(after, new Set([key]))
+    }
+    // As many steps as the weight of an item: this key is on a level no further down.
+    this.#most = Math.max(this.#most, after)
+    while (this.#most > 0 && !this.#levels.has(this.#most)) this.#most--
+  }
+}
+
+/** Whom a place counts for: the account or, for a guest, where it comes from (`sourceOf`). */
+export interface Claimant {
+  readonly account: string | undefined
+  readonly source: string
+}
+
+/** Whether a place was taken, and the items that have lost theirs. */
+export interface Taken<Item> {
+  readonly taken: boolean
+  readonly ousted: readonly Item[]
+}
+
+/**
+ * Places for accounts and guests. A part of them is reserved for accounts. When none is left, guests give way to accounts,
+ * and otherwise the account or the source of guests that holds most to one that holds less.
+ */
+export class Shares<Item> {
+  readonly #capacity: number
+  readonly #forGuests: number
+  readonly #accounts = new Holdings<Item>()
+  readonly #guests = new Holdings<Item>()
+
+  constructor(capacity: number, forGuests: number) {
+    this.#capacity = capacity
+    this.#forGuests = forGuests
+  }
+
+  get isFull(): boolean {
+    return this.total >= this.#capacity
+  }
+
+  get total(): number {
+    return this.#accounts.total + this.#guests.total
+  }
+
+  /** Takes a place, if there is one, or if others give way: they have lost theirs. */
+  take(item: Item, { account, source }: Claimant, weight = 1): Taken<Item> {
+    const own = account === undefined ? this.#guests : this.#accounts
+    const key = account ?? source
+    const ousted: Item[] = []
+    while (!this.#fits(account, weight)) {
+      // Guests give way to an account, unless even without them there would not be enough.
+      const guestsCan = account !== undefined && this.#accounts.total + weight <= this.#capacity
+      const giving = guestsCan ? this.#guests : own
+      const victim = guestsCan || own.most > own.of(key) + weight ? giving.first() : undefined
+      if (victim === undefined) return { taken: false, ousted }
+      giving.remove(victim)
+      ousted.push(victim)
+    }
+    own.add(item, key, weight)
+    return { taken: true, ousted }
+  }
+
+  leave(item: Item): void {
+    if (!this.#accounts.remove(item)) this.#guests.remove(item)
+  }
+
+  /** The item is in use, so that others give way first. */
+  touch(item: Item): void {
+    this.#accounts.touch(item)
+    this.#guests.touch(item)
+  }
+
+  #fits(account: string | undefined, weight: number): boolean {
+    if (this.total + weight > this.#capacity) return false
+    return account !== undefined || this.#guests.total + weight <= this.#forGuests
+  }
+}
