@@ -221,12 +221,18 @@ class CommitRejected:
 
 @dataclass(frozen=True)
 class ForkDetected:
-    """A member has seen a different history. Sending has stopped. Compare the results of ``verify()``."""
+    """A member says that it has seen a different history. Sending has stopped.
+
+    Compare the results of ``verify()`` with it: if they are equal, what it says is wrong; if they differ, the relay has
+    shown different histories.
+    """
 
     type: Literal["fork_detected"] = field(default="fork_detected", init=False)
     channel: str
-    #: An agent id.
+    #: Agent id of the member.
     member: str
+    #: Identity of the member.
+    identity: bytes
     detail: str
 
 

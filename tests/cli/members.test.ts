@@ -148,6 +148,40 @@ void test('a name that imitates a line, or another name, is not mistaken for it 
   assert.deepEqual(identities.sort(), ['B0b', 'alice', 'bob', liar])
 })
 
+void test('the owner rejects a change of a member, which can make another only once the owner lifts the bar', async () => {
+  const name = `${TASKS}-4`
+  await ok(`static channel create ${name} --as alice`)
+  const listener = await running(`channel listen ${name} --as alice`, 'static: listening on')
+  await ok(`static channel invite ${name} --as alice | static channel join ${name} --as bob`)
+  await ok(`static channel rotate ${name} --as bob`)
+  const told = shows(listener.stderr!, `the members rejected a change by bob (`)
+  // Through the process that holds the agent.
+  await refused(
+    `static channel reject-commit ${name} 99 --as alice`,
+    /has no change in slot 99 that can still be rejected/,
+  )
+  assert.equal(
+    await ok(`static channel reject-commit ${name} 3 --as alice`),
+    `Rejected the change in slot 3 of ${name}.\n`,
+  )
+  await told
+  const barred = await ann.shell(`static channel rotate ${name} --as bob`)
+  assert.deepEqual(
+    [barred.code, /Only the owner can let it commit again/.test(barred.stderr)],
+    [3, true],
+    barred.stderr,
+  )
+  await refused(`static channel lift-bar ${name} carl --as alice`, /has no member "carl"/)
+  const lifted = await ok(`static channel lift-bar ${name} bob --as alice`)
+  assert.match(lifted, new RegExp(`^No bar keeps bob \\([\\da-f]{8}…\\) from changing ${name} now\\.\n$`))
+  await ok(`static channel rotate ${name} --as bob`)
+  assert.equal(
+    await ok(`static channel accept-fork ${name} --as bob --yes`),
+    `No fork keeps this agent from sending in ${name} now.\n`,
+  )
+  await end(listener)
+})
+
 void test('agents on this machine are listed, and deleted only while they do not run', async () => {
   await refused('static agent delete --yes', /No agent is named\. Pass --as or --data-dir\./)
   await refused('static agent delete --as nobody --yes', /There is no agent in /)

@@ -68,7 +68,7 @@ export async function run(): Promise<void> {
     // Everything is closed. A blocked stdout or a stdin that never ends must not keep the process alive.
     if (error instanceof Interrupted) process.exit()
     printError(error)
-    if (!isServer && error instanceof StaticError && error.code === 'connection_error') hintAtDoctor()
+    if (!isServer && error instanceof StaticError) hint(error)
     process.stdin.destroy()
   }
 }
@@ -84,10 +84,16 @@ function printError(error: unknown): void {
   )
 }
 
-/** What is wrong with a connection has many causes, which one command tells apart. */
-function hintAtDoctor(): void {
+/** The command that helps after an error, if there is one. */
+function hint({ code }: StaticError): void {
   // With --json, an error is one document.
-  if (!process.argv.includes('--json')) note(`\`${commandLine('doctor')}\` says what to check, and how to fix it.`)
+  if (process.argv.includes('--json')) return
+  // What is wrong with a connection has many causes, which one command tells apart.
+  if (code === 'connection_error') note(`\`${commandLine('doctor')}\` says what to check, and how to fix it.`)
+  if (code === 'fork_detected') {
+    const [verify, accept] = ['verify', 'accept-fork'].map((verb) => commandLine(`channel ${verb}`))
+    note(`\`${verify}\` prints the words, and \`${accept}\` accepts the fork.`)
+  }
 }
 
 function inheritExit(command: Command, program: Command): void {

@@ -62,3 +62,23 @@ test('events name members by identity and fingerprint, as long as they are remem
     ],
   )
 })
+
+test('after a lie or a rejected change the notice names the member, what equal words mean, and the command that goes on', async (t) => {
+  const lines: string[] = []
+  t.mock.method(process.stderr, 'write', (text: string) => lines.push(text) > 0)
+  const channel = 'acme/a/b'
+  async function* events(): AsyncGenerator<AgentEvent> {
+    yield { type: 'fork_detected', channel, member: carol, identity: Buffer.from('carol'), detail: '' }
+    yield { type: 'commit_rejected', channel, sender: bob }
+    yield { type: 'commit_skipped', channel, sender: bob, slot: 17, reason: 'it adds nobody' }
+  }
+  const call = (): Promise<unknown> => Promise.resolve([{ agent_id: bob, identity: 'bob', self: false }])
+  await printEvents({ call } as unknown as OpenAgent, events())
+  t.mock.restoreAll()
+  const [fork = '', rejected = '', skipped = ''] = lines
+  assert.match(fork, /fork detected: carol \(cacacaca…\) says that it has seen another history/)
+  assert.match(fork, /If they are equal, .* what it says is wrong: .*`static channel accept-fork acme\/a\/b`/)
+  assert.match(rejected, /a change by bob \(b0b0b0b0…\)\..*`static channel lift-bar acme\/a\/b b0b0b0b0`/)
+  assert.match(rejected, /equal yours see the same members as you/)
+  assert.match(skipped, /by bob \(b0b0b0b0…\) \(slot 17\): .*`static channel reject-commit acme\/a\/b 17`/)
+})

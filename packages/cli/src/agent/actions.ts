@@ -13,7 +13,7 @@ import type {
   StaticChannelManager,
 } from '@static/sdk'
 import { type AnswerSummary, nextAnswer, startAsk } from './ask-actions.ts'
-import { findMember, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
+import { findMember, memberOrAgent, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
 import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
 
 /** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */
@@ -262,6 +262,37 @@ export const ACTIONS = {
       )
     if (end?.code === 'queue_full') throw end
     return channel.verify()
+  },
+
+  async acceptFork(manager: StaticChannelManager, name: string): Promise<void> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    channel.acceptFork()
+  },
+
+  async rejectCommit(manager: StaticChannelManager, name: string, slot: number): Promise<void> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    try {
+      await channel.rejectCommit(slot)
+    } catch (error) {
+      if (!(error instanceof StaticError) || error.code !== 'not_found') throw error
+      const problem = `Channel ${name} has no change in slot ${slot} that can still be rejected.`
+      throw StaticError.of('not_found', `${problem} Use the slot that a notice of \`static channel listen\` names.`)
+    }
+  },
+
+  /** Lifts the bar of a member, or of the agent with this id, which may have left; resolves to who it is. */
+  async liftBar(
+    manager: StaticChannelManager,
+    name: string,
+    member: string,
+  ): Promise<Pick<SenderSummary, 'agent_id' | 'name'>> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    const found = memberOrAgent(membersOf(manager, channel), name, member)
+    await channel.liftBar(found.agent_id)
+    return found
   },
 
   async leave(manager: StaticChannelManager, name: string): Promise<void> {

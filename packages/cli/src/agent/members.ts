@@ -1,5 +1,5 @@
 /** Members of a channel, as commands show and find them. */
-import { type NamedAgent, ShownNames, StaticError } from '@static/protocol'
+import { identityWithFingerprint, type NamedAgent, shortFingerprint, ShownNames, StaticError } from '@static/protocol'
 import type { Channel, ChannelMember, StaticChannelManager } from '@static/sdk'
 
 /** The fewest digits of an agent id that name a member. */
@@ -39,7 +39,7 @@ export function membersOf(manager: StaticChannelManager, channel: Channel): read
  * is certain, everything else must fit one member only.
  */
 export function findMember(members: readonly MemberSummary[], channel: string, wanted: string): MemberSummary {
-  const digits = wanted.replaceAll(/[\s:]/g, '').toLowerCase()
+  const digits = digitsOf(wanted)
   const byId = members.find(({ agent_id: id }) => id === digits)
   if (byId !== undefined) return byId
   const isPrefix = digits.length >= MIN_ID_DIGITS && /^[0-9a-f]+$/.test(digits)
@@ -53,6 +53,25 @@ export function findMember(members: readonly MemberSummary[], channel: string, w
     found === undefined ? 'not_found' : 'invalid_request',
     `Channel ${channel} ${problem} ${JSON.stringify(wanted)}. Use a fingerprint from the list of members.`,
   )
+}
+
+/** As `findMember`; a whole agent id may be that of an agent that is not a member. */
+export function memberOrAgent(
+  members: readonly MemberSummary[],
+  channel: string,
+  wanted: string,
+): Pick<SenderSummary, 'agent_id' | 'name'> {
+  const digits = digitsOf(wanted)
+  if (/^[0-9a-f]{64}$/.test(digits) && members.every(({ agent_id: id }) => id !== digits)) {
+    return { agent_id: digits, name: `agent ${shortFingerprint(digits)}` }
+  }
+  const { agent_id: agentId, identity } = findMember(members, channel, wanted)
+  return { agent_id: agentId, name: identityWithFingerprint({ agentId, identity }) }
+}
+
+/** Fingerprints are written with spaces. */
+function digitsOf(wanted: string): string {
+  return wanted.replaceAll(/[\s:]/g, '').toLowerCase()
 }
 
 /** The sender of a message of an epoch, as JSON. */

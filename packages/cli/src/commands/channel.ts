@@ -2,6 +2,7 @@
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
 import { askCommand, serveCommand } from './channel/ask.ts'
+import { acceptForkCommand, liftBarCommand, rejectCommitCommand } from './channel/disputes.ts'
 import { inviteCommand } from './channel/invite.ts'
 import { joinCommand } from './channel/join.ts'
 import { listenCommand } from './channel/listen.ts'
@@ -36,6 +37,9 @@ export function channelCommand(): Command {
     .addCommand(receiptsCommand())
     .addCommand(poisonCommand())
     .addCommand(verifyCommand())
+    .addCommand(acceptForkCommand())
+    .addCommand(rejectCommitCommand())
+    .addCommand(liftBarCommand())
     .addCommand(rotateCommand())
     .addCommand(resetRosterCommand())
     .addCommand(leaveCommand())

@@ -146,7 +146,7 @@ function written({ entry, file }: Draft): MessageEntry | Notice {
 
 /** Errors and identities may contain what others wrote. */
 function printableNotice(notice: Notice): Notice {
-  if (notice.notice === 'key_changed') return { ...notice, identity: shownIdentity(notice.identity) }
+  if ('identity' in notice) return { ...notice, identity: shownIdentity(notice.identity) }
   return notice.notice === 'failed' ? { ...notice, message: errorText(notice.message) } : notice
 }
 

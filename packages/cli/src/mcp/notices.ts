@@ -7,8 +7,8 @@ export type Notice =
   | { readonly notice: 'key_changed'; readonly identity: string; readonly known: string; readonly now: string }
   /** The relay deleted entries before this agent fetched them. */
   | { readonly notice: 'gap'; readonly first: number; readonly last: number }
-  /** A member was shown another history. Sending has stopped. */
-  | { readonly notice: 'fork'; readonly member: string }
+  /** A member says that it was shown another history. Sending has stopped. */
+  | { readonly notice: 'fork'; readonly identity: string; readonly member: string }
   /** The channel cannot continue on this agent. */
   | { readonly notice: 'failed'; readonly code: string; readonly message: string }
 
@@ -24,8 +24,10 @@ export function noticeOf(event: AgentEvent): { readonly channel: string; readonl
     }
     case 'gap':
       return { channel: event.channel, notice: { notice: 'gap', first: event.first, last: event.last } }
-    case 'fork_detected':
-      return { channel: event.channel, notice: { notice: 'fork', member: event.member } }
+    case 'fork_detected': {
+      const { channel, member } = event
+      return { channel, notice: { notice: 'fork', identity: Buffer.from(event.identity).toString(), member } }
+    }
     case 'channel_failed': {
       const { code, message } = event.error
       return { channel: event.channel, notice: { notice: 'failed', code, message } }
@@ -45,5 +47,5 @@ export function isNotice(value: unknown): value is Notice {
   if (notice === 'key_changed') return [identity, known, now].every(isText)
   if (notice === 'gap') return Number.isInteger(first) && Number.isInteger(last)
   if (notice === 'failed') return isText(code) && isText(message)
-  return notice === 'fork' && isText(member)
+  return notice === 'fork' && isText(identity) && isText(member)
 }

@@ -155,7 +155,7 @@ test('warnings come in their place', async () => {
   assert.deepEqual(await receive(mailbox), ['a 4', 'a gap', 'a 9'])
   channels.arrive('a', 10)
   mailbox.addNotice('a', { notice: 'key_changed', identity: 'ann', known: '1', now: '2' })
-  mailbox.addNotice('a', { notice: 'fork', member: '1' })
+  mailbox.addNotice('a', { notice: 'fork', identity: 'mal', member: '1' })
   assert.deepEqual(await receive(mailbox), ['a key_changed', 'a fork', 'a 10'])
   // The end of a channel comes after its last message, and once.
   channels.arrive('a', 11)
@@ -188,7 +188,7 @@ test('a warning that no model has confirmed comes again in the next session', as
   const session = (): Mailbox => new Channels(channel).mailbox(undefined, new NoticeFile(directory))
   const first = session()
   first.addNotice(channel, { notice: 'gap', first: 5, last: 8 })
-  first.addNotice(channel, { notice: 'fork', member: '1' })
+  first.addNotice(channel, { notice: 'fork', identity: 'mal', member: '1' })
   assert.equal(statSync(join(directory, 'notices.json')).mode & 0o777, 0o600)
   const second = session()
   assert.deepEqual(await receive(second), [`${channel} fork`, `${channel} gap`])
@@ -252,7 +252,8 @@ test('members cannot fill the memory with warnings, nor keep out those that must
       mailbox.addNotice(name, { notice: 'key_changed', identity: 'm', known: '1', now: String(count) })
     }
   }
-  for (let count = 0; count < 1000; count++) mailbox.addNotice('acme/support/c0', { notice: 'fork', member: 'x' })
+  for (let count = 0; count < 1000; count++)
+    mailbox.addNotice('acme/support/c0', { notice: 'fork', identity: 'mal', member: 'x' })
   mailbox.addNotice('acme/support/c0', { notice: 'failed', code: 'removed', message: 'Removed.' })
   assert.equal(kept.kept.length, 200)
   assert.deepEqual(

@@ -13,7 +13,11 @@ const MEMBER = 'ab'.repeat(32)
 
 test('a fork stops an agent that joins once it has joined, and only then is its application told', () => {
   const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-  const standing = new Standing(newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record, () => {})
+  const standing = new Standing(
+    newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record,
+    () => {},
+    (member) => member,
+  )
   const events: string[] = []
   let refused = 0
   const forks = new Forks(
@@ -51,7 +55,18 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   const { index } = stage.position
   mal.say(mal.frame('I saw another log', { seen: { index, hash: Buffer.alloc(32, 7) } }))
   await stage.settleWithPrograms()
-  assert.equal(bob.told('fork_detected').length, 1)
+  const [told] = bob.told('fork_detected')
+  assert.deepEqual([Buffer.from(told?.identity ?? []).toString(), bob.told('fork_detected').length], ['mal', 1])
+  // Whoever sends reads which member it is, and what its words and this agent's words tell.
+  const name = `mal (${told?.member.slice(0, 8)}…)`
+  await assert.rejects(bob.send('hi'), ({ message }: StaticError) => {
+    assert.ok(
+      message.startsWith(`Channel ${bob.membership.name}: ${name} says that it has seen another history`),
+      message,
+    )
+    assert.match(message, /If the words are equal, .* is wrong.*If they differ, the relay/)
+    return true
+  })
   let outcome = 'waits'
   addMembers({ context: bob, requests: undefined as never }, bob.membership, [eve.keyPackage], false).then(
     () => (outcome = 'added'),

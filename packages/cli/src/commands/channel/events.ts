@@ -141,14 +141,14 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
       return `${event.channel}: skipped a message of version ${event.version} from ${name(event.sender)}. Update this program to read it.`
     case 'commit_skipped':
       if (event.reason === 'unfollowable')
-        return `${event.channel}: this agent cannot follow a change by ${name(event.sender)}. The owner's next message shows whether the owner could.`
-      return `${event.channel}: skipped an invalid change by ${name(event.sender)}: ${event.reason}`
+        return `${event.channel}: this agent cannot follow a change by ${name(event.sender)} (slot ${event.slot}). The owner's next message shows whether the owner could.`
+      return `${event.channel}: skipped an invalid change by ${name(event.sender)} (slot ${event.slot}): ${event.reason}. The owner's agent rejects it, or the owner does: \`static channel reject-commit ${event.channel} ${event.slot}\`.`
     case 'commit_disputed':
       return `${event.channel}: ${event.members.length} member(s) could not follow a change by ${nameIn(event.identity, event.sender)}, or claim so: ${event.members.map(name).join(', ')}. They must leave and join again. If you do not trust ${name(event.sender)}, remove it with \`static channel remove\`.`
     case 'commit_rejected':
-      return `${event.channel}: the members rejected a change by ${name(event.sender)}.`
+      return `${event.channel}: the members rejected a change by ${name(event.sender)}. Unless that is the owner, it can make no other until the owner runs \`static channel lift-bar ${event.channel} ${event.sender.slice(0, 8)}\`. Members whose words of \`static channel verify\` equal yours see the same members as you; one whose words differ may have followed that change, and must leave and join again.`
     case 'fork_detected':
-      return `${event.channel}: fork detected: another member sees a different history. Sending has stopped. Compare the words of \`static channel verify\`.`
+      return `${event.channel}: fork detected: ${nameIn(event.identity, event.member)} says that it has seen another history, so this agent sends nothing. Compare the words of \`static channel verify\` with that member. If they are equal, both have seen the same history, and what it says is wrong: have the owner remove it, or run \`static channel accept-fork ${event.channel}\`. If they differ, the relay has shown you different histories.`
     case 'channel_failed':
       return `${event.channel} failed: ${event.error.message}`
     case 'waiting':

@@ -91,8 +91,18 @@ export type AgentEvent =
     }
   /** The members have rejected a commit. Its sender cannot commit until the owner allows it again. */
   | { readonly type: 'commit_rejected'; readonly channel: string; readonly sender: AgentId }
-  /** A member has seen a different history. Sending has stopped. Compare the results of `verify()`. */
-  | { readonly type: 'fork_detected'; readonly channel: string; readonly member: AgentId; readonly detail: string }
+  /**
+   * A member says that it has seen a different history. Sending has stopped. Compare the results of `verify()` with it: if
+   * they are equal, what it says is wrong; if they differ, the relay has shown different histories.
+   */
+  | {
+      readonly type: 'fork_detected'
+      readonly channel: string
+      /** The member, and its identity. */
+      readonly member: AgentId
+      readonly identity: Uint8Array
+      readonly detail: string
+    }
   /** The channel cannot continue on this agent. The error says what to do. */
   | { readonly type: 'channel_failed'; readonly channel: string; readonly error: StaticError }
   /**

@@ -4,7 +4,16 @@
  * (turn.ts). Changes are made in memory and written at the end of the turn (channel-writer.ts); only then is anything
  * sent to the relay (`#written`).
  */
-import { type ChannelName, fromHex, HASH_BYTES, parseChannelName, StaticError, toHex } from '@static/protocol'
+import {
+  type ChannelName,
+  fromHex,
+  HASH_BYTES,
+  identityWithFingerprint,
+  parseChannelName,
+  shortFingerprint,
+  StaticError,
+  toHex,
+} from '@static/protocol'
 import type { Epoch, Joined } from '../../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../../ports.ts'
 import type { AgentContext } from '../agent/context.ts'
@@ -72,7 +81,11 @@ export class Membership implements ChannelView {
     const written = (): void => this.#turn.attempt(() => this.#written())
     const writerHost = { record: () => this.#record(), written, unstorable }
     this.#writer = new ChannelWriter(context.journal, this, writerHost, record)
-    this.#standing = new Standing(record, () => this.#writer.touch())
+    this.#standing = new Standing(
+      record,
+      () => this.#writer.touch(),
+      (member) => this.#nameOf(member),
+    )
     this.#welcome = welcome
     this.#ended = ended
     const standing = this.#standing
@@ -141,6 +154,13 @@ export class Membership implements ChannelView {
 
   get group(): GroupState | undefined {
     return this.#group
+  }
+
+  /** A member as errors name it. */
+  #nameOf(agentId: AgentId): string {
+    const identity = this.#group?.members.get(agentId)?.identity
+    if (!identity) return `Agent ${shortFingerprint(agentId)}`
+    return identityWithFingerprint({ agentId, identity: new TextDecoder().decode(identity) })
   }
 
   /** The pending Welcome, or the hash of the used one. */

@@ -23,22 +23,37 @@ export function channelError(code: ErrorCode, name: string): StaticError {
   return StaticError.of(code, text)
 }
 
+/** The error for a channel in which a member has seen a different history. Its members compare their words. */
+function forked(channel: string, member: string): StaticError {
+  const problem = `${member} says that it has seen another history of this channel, so this agent sends nothing.`
+  const words =
+    'Compare the words of `verify` with that member. If the words are equal, both have seen the same history, and what it says is wrong: ' +
+    'have the owner remove it, or accept the fork. If they differ, the relay has shown you different histories.'
+  return StaticError.of('fork_detected', `Channel ${channel}: ${problem} ${words}`)
+}
+
 /** The standing of one membership. */
 export class Standing {
   readonly #touch: () => void
+  readonly #nameOf: (member: AgentId) => string
   readonly #name: string
   #record: StandingRecord
   /** The error that ended the channel until the agent restarts. */
   #endedBy: StaticError | undefined
 
-  /** Calls `touch` when there is something to write. */
-  constructor(record: StandingRecord & Pick<ChannelRecord, 'name'>, touch: () => void) {
+  /** Calls `touch` when there is something to write, and `nameOf` for the name of a member in an error. */
+  constructor(
+    record: StandingRecord & Pick<ChannelRecord, 'name'>,
+    touch: () => void,
+    nameOf: (member: AgentId) => string,
+  ) {
     const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
     const { offeredBy, offeredAt, confirmed } = record
     const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
     this.#record = { state, ...keys, fork, broken, offeredBy, offeredAt, confirmed }
     this.#name = record.name
     this.#touch = touch
+    this.#nameOf = nameOf
   }
 
   get record(): StandingRecord {
@@ -66,8 +81,8 @@ export class Standing {
   /** Why nothing can be sent or committed, if so. A fork caused by `despiteForkOf` is ignored. */
   refusal(despiteForkOf?: AgentId): StaticError | undefined {
     const { fork } = this.#record
-    const isForked = fork !== undefined && fork !== despiteForkOf
-    return this.failure ?? (isForked ? channelError('fork_detected', this.#name) : undefined)
+    if (fork === undefined || fork === despiteForkOf) return this.failure
+    return this.failure ?? forked(this.#name, this.#nameOf(fork))
   }
 
   set(changes: Partial<StandingRecord>): void {

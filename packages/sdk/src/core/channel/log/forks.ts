@@ -1,5 +1,5 @@
 /** What a channel does when a member has seen a different history: it stops sending until the application decides. */
-import { StaticError } from '@static/protocol'
+import type { StaticError } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
@@ -55,9 +55,13 @@ export class Forks {
   }
 
   #stop(member: AgentId, detail: string): void {
-    const { state } = this.#standing.record
-    if (state === 'joined') this.#context.emit({ type: 'fork_detected', channel: this.#channel.name, member, detail })
-    this.#host.stop(StaticError.of('fork_detected', detail))
+    const { name, group } = this.#channel
+    if (this.#standing.record.state === 'joined') {
+      const identity = group?.members.get(member)?.identity ?? new Uint8Array()
+      this.#context.emit({ type: 'fork_detected', channel: name, member, identity, detail })
+    }
+    const refusal = this.#standing.refusal()
+    if (refusal) this.#host.stop(refusal)
   }
 
   #end(): void {
