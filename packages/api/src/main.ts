@@ -1,5 +1,7 @@
 /** Starts the API: opens the database, listens, and shuts down in order. The only file here that opens sockets. */
 import { X509Certificate } from 'node:crypto'
+import type { FastifyRequest } from 'fastify'
+import { Balancers } from '@static/node/balancers'
 import { listenError } from '@static/node/listen-error'
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
@@ -50,6 +52,8 @@ export interface ApiOptions {
   readonly metricsToken?: string | undefined
   /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies?: readonly string[] | undefined
+  /** Load balancers (addresses, networks) that must announce their clients on the public port, by the PROXY protocol. */
+  readonly proxyProtocolFrom?: readonly string[] | undefined
   /** Who may sign up; everyone by default. */
   readonly signup?: SignupMode | undefined
   /** Record the addresses of clients in the audit log. */
@@ -168,7 +172,12 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   let url = ''
   const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
   const common = { service, log, certificate, name, logClients: options.logClients ?? false, url: (): string => url }
-  const main = await makeWebServer({ ...common, trustedProxies }, (app) => addPublicRoutes(app, parts, () => url))
+  const balancers = new Balancers(options.proxyProtocolFrom)
+  // Behind a proxy nothing is local: it often runs on this machine itself.
+  const isLocal = ({ socket }: FastifyRequest): boolean => trustedProxies.length === 0 && balancers.isLocal(socket)
+  const main = await makeWebServer({ ...common, trustedProxies, balancers }, (app) =>
+    addPublicRoutes(app, parts, () => url, isLocal),
+  )
   servers.push(main)
   url = publicUrl(scheme, options.name ?? options.host, await listen(main, options.host, options.port))
   if (!internal) return { url, internalUrl: undefined }
@@ -181,7 +190,12 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   return { url, internalUrl: publicUrl(scheme, isLoopbackName(internal.host) ? internal.host : name, port) }
 }
 
-function addPublicRoutes(app: App, { options, service, page, current }: Parts, origin: () => string): void {
+function addPublicRoutes(
+  app: App,
+  { options, service, page, current }: Parts,
+  origin: () => string,
+  isLocal: (request: FastifyRequest) => boolean,
+): void {
   const registry = useMetrics(app, service, () => {
     const pem = current()?.cert
     return pem === undefined ? undefined : new X509Certificate(pem).validToDate.getTime() / 1000
@@ -203,7 +217,7 @@ function addPublicRoutes(app: App, { options, service, page, current }: Parts, o
     if (request.url.startsWith('/')) return reply.redirect(start, 302)
     return reply.callNotFound()
   })
-  metricsRoutes(app, registry, options.metricsToken, (options.trustedProxies ?? []).length === 0)
+  metricsRoutes(app, registry, options.metricsToken, isLocal)
 }
 
 async function listen(server: WebServer, host: string, port: number): Promise<number> {

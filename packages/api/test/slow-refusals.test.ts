@@ -4,6 +4,7 @@ import { Agent, get, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { mock, test } from 'node:test'
 import Fastify from 'fastify'
+import { Balancers } from '@static/node/balancers'
 import { addAnswerHooks } from '../src/http/answer-hooks.ts'
 import type { App } from '../src/http/app.ts'
 import type { Limits } from '../src/rules/limits.ts'
@@ -45,6 +46,7 @@ test('a refusal that waits when the server stops closes its connection', async (
     agent.destroy()
     app.server.closeAllConnections()
   })
+  app.decorateRequest('clientAddress')
   app.decorateRequest('rateContext')
   const refused = Promise.withResolvers<void>()
   app.addHook('onSend', (_request, _reply, _payload, done) => {
@@ -54,7 +56,7 @@ test('a refusal that waits when the server stops closes its connection', async (
   const state = { policy: 'failures', declaration: '"failures";q=1;w=1', remaining: 0, resetSeconds: 1 }
   const limits = { failures: { state: () => state } } as unknown as Limits
   const log = { debug: () => {}, info: () => {}, isLevelEnabled: () => false }
-  addAnswerHooks(app, limits, {}, log, false)
+  addAnswerHooks(app, { limits, common: {}, balancers: new Balancers(), log, logClients: false })
   app.get('/', (_request, reply) => reply.code(429).send())
   await app.listen({ host: '127.0.0.1', port: 0 })
   const asked = get({ host: '127.0.0.1', port: (app.server.address() as AddressInfo).port, agent })

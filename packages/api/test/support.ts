@@ -86,6 +86,8 @@ export interface BenchOptions {
   readonly relayIsReady?: () => boolean
   readonly signup?: SignupMode
   readonly auditAddresses?: boolean
+  readonly proxyProtocolFrom?: readonly string[]
+  readonly trustedProxies?: readonly string[]
   /** `debug` by default. */
   readonly logLevel?: 'debug' | 'info'
 }
@@ -112,6 +114,8 @@ export async function startBench(engine: Engine, options: BenchOptions = {}): Pr
     relayIsReady: options.relayIsReady,
     signup: options.signup,
     auditAddresses: options.auditAddresses,
+    proxyProtocolFrom: options.proxyProtocolFrom,
+    trustedProxies: options.trustedProxies,
     settings: merge(QUICK, options.settings ?? {}),
     log: { write: (line) => lines.push(line), pretty: false, level: options.logLevel ?? 'debug' },
     now: () => clock.now,

@@ -1,6 +1,7 @@
 /** Starts a relay: opens the store, listens on both ports, and shuts down cleanly. */
 import { availableParallelism } from 'node:os'
 import packageJson from '../package.json' with { type: 'json' }
+import { Balancers } from '@static/node/balancers'
 import { makeLog } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import { StaticError, toHex } from '@static/protocol'
@@ -132,7 +133,7 @@ async function listen(options: RelayOptions, parts: Listening): Promise<Transpor
 }
 
 async function startGrpc(
-  { host, grpcPort, certificate, namedCertificate, origins = [], metricsToken }: RelayOptions,
+  { host, grpcPort, proxyProtocolFrom, certificate, namedCertificate, origins = [], metricsToken }: RelayOptions,
   { node: { runner, metrics, onExcess, cut }, settings, health, onError }: Listening,
 ): Promise<GrpcTransport> {
   const { connections, connectionsPerAddress } = settings.streams
@@ -146,6 +147,7 @@ async function startGrpc(
       health,
       metrics: { text: () => metrics.text(), token: metricsToken },
       limits: { connections, connectionsPerAddress },
+      balancers: new Balancers(proxyProtocolFrom),
       log: {
         cut,
         full: (address, { limit, value }) => onExcess({ address, limit, value }),

@@ -39,6 +39,8 @@ export interface RelayOptions {
    * cores, as far as the ports after the first are free.
    */
   readonly quicEndpoints?: number | undefined
+  /** Load balancers (addresses, networks) that must announce their clients on the TCP port, by the PROXY protocol. */
+  readonly proxyProtocolFrom?: readonly string[] | undefined
   readonly certificate: Certificate
   /**
    * Certificate for the QUIC port, and for clients of the TCP port that name the server, if they need another one:

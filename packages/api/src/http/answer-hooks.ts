@@ -4,6 +4,7 @@ import type { Logger } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import type { Limits } from '../rules/limits.ts'
 import { plainAddress, subjectOf } from '@static/node/address'
+import type { Balancers } from '@static/node/balancers'
 import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
 import { SlowRefusals } from './slow-refusals.ts'
@@ -19,8 +20,11 @@ export function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
   common: Readonly<Record<string, string>>,
+  balancers: Balancers,
 ): void {
-  request.rateContext = { address: subjectOf(request.ip), rates: [] }
+  // What a balancer announces cannot be forged by its clients, as headers can.
+  request.clientAddress = balancers.announcedOn(request.socket) ?? request.ip
+  request.rateContext = { address: subjectOf(request.clientAddress), rates: [] }
   reply.header('x-request-id', request.id).headers(common)
 }
 
@@ -32,16 +36,20 @@ export function addRateHeaders(request: FastifyRequest, reply: FastifyReply, lim
   reply.headers(rateHeaders(rates))
 }
 
+/** What the hooks need. */
+export interface AnswerOptions {
+  readonly limits: Limits
+  /** The headers of every response. */
+  readonly common: Readonly<Record<string, string>>
+  readonly balancers: Balancers
+  readonly log: AnswerLog
+  readonly logClients: boolean
+}
+
 /** Adds the hooks to every route. */
-export function addAnswerHooks(
-  app: App,
-  limits: Limits,
-  common: Readonly<Record<string, string>>,
-  log: AnswerLog,
-  logClients: boolean,
-): void {
+export function addAnswerHooks(app: App, { limits, common, balancers, log, logClients }: AnswerOptions): void {
   app.addHook('onRequest', (request, reply, done) => {
-    beginAnswer(request, reply, common)
+    beginAnswer(request, reply, common, balancers)
     done()
   })
   const refusals = new SlowRefusals()
@@ -82,7 +90,7 @@ function logAnswer(
   const route = request.routeOptions.url ?? null
   // Personal data, so only if the operator wants it. Routes that need no caller have no account.
   const account = (request.caller ?? request.sessionCaller ?? request.key)?.accountId
-  const client = logClients ? { address: plainAddress(request.ip), account } : {}
+  const client = logClients ? { address: plainAddress(request.clientAddress), account } : {}
   const more = requests === 1 ? {} : { requests }
   log[level](
     { request_id: id, method, route, status: reply.statusCode, ms: Math.round(reply.elapsedTime), ...more, ...client },

@@ -11,6 +11,8 @@ export type App = FastifyInstance<Server, IncomingMessage, ServerResponse, Fasti
 
 declare module 'fastify' {
   interface FastifyRequest {
+    /** The address of the client. */
+    clientAddress: string
     /** Where the request comes from and the limits applied to it. */
     rateContext: RateContext
     /** The authenticated caller, on routes that require one. */

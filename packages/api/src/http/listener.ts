@@ -12,7 +12,8 @@ import type { Socket } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import { subjectOf } from '@static/node/address'
-import { type Admit, takeTurns } from '@static/node/handshake-turns'
+import type { Balancers } from '@static/node/balancers'
+import { takeTurns } from '@static/node/handshake-turns'
 import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
@@ -42,9 +43,11 @@ export function makeServer(
   handler: FastifyServerFactoryHandler,
   settings: Settings['http'],
   certificate: Certificate | undefined,
+  balancers: Balancers,
   apiUrl: () => string,
-  headers: (address: string) => Record<string, string>,
+  rateHeaders: (subject: string) => Record<string, string>,
 ): HttpServer | HttpsServer {
+  const headers = (socket: Socket): Record<string, string> => rateHeaders(subjectOf(balancers.addressOf(socket)))
   const options: ServerOptions = {
     headersTimeout: settings.headersSeconds * 1000,
     requestTimeout: settings.requestSeconds * 1000,
@@ -63,7 +66,12 @@ export function makeServer(
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
   server.maxConnections = settings.connections
-  takeTurns(server, capPerAddress(settings))
+  const cap = capPerAddress(settings)
+  takeTurns(server, (socket) => {
+    const client = balancers.clientOf(socket)
+    if (typeof client === 'string') return cap(socket, client)
+    return client.then((address) => (address === undefined ? undefined : cap(socket, address)))
+  })
   // Without a listener Node responds to an unknown `Expect` header itself, without our headers. We ignore the header.
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))
@@ -71,15 +79,18 @@ export function makeServer(
 }
 
 /** Limits the connections per address and per /48, so that one client cannot use up all sockets. */
-function capPerAddress({ connections, connectionsPerAddress }: Settings['http']): Admit {
+function capPerAddress({
+  connections,
+  connectionsPerAddress,
+}: Settings['http']): (socket: Socket, client: string) => string | undefined {
   const open = new Map<string, number>()
   const count = (key: string, change: number): void => {
     const left = (open.get(key) ?? 0) + change
     if (left === 0) open.delete(key)
     else open.set(key, left)
   }
-  return (socket) => {
-    const address = subjectOf(socket.remoteAddress ?? '')
+  return (socket, client) => {
+    const address = subjectOf(client)
     const network = networkOf(address)
     const mostOfNetwork = networkLimit(connectionsPerAddress, connections)
     const isCrowded = network !== undefined && (open.get(network) ?? 0) >= mostOfNetwork
@@ -124,7 +135,7 @@ function capPipelining(handler: RequestListener): RequestListener {
 function requireHost(
   handler: FastifyServerFactoryHandler,
   apiUrl: () => string,
-  headers: (address: string) => Record<string, string>,
+  headers: (socket: Socket) => Record<string, string>,
 ): RequestListener {
   return (request, response) => {
     const fault = hostFault(request)
@@ -136,7 +147,7 @@ function requireHost(
       'content-type': PROBLEM_TYPE,
       'content-length': Buffer.byteLength(body),
       'x-request-id': requestId,
-      ...headers(subjectOf(request.socket.remoteAddress ?? '')),
+      ...headers(request.socket),
       connection: 'close',
     })
     response.end(body)
@@ -159,7 +170,7 @@ function refuse(
   error: NodeJS.ErrnoException,
   socket: Socket,
   apiUrl: string,
-  headers: (address: string) => Record<string, string>,
+  headers: (socket: Socket) => Record<string, string>,
 ): void {
   if (!socket.writable || error.code === 'ECONNRESET') {
     socket.destroy()
@@ -180,7 +191,7 @@ function refuse(
       `content-type: ${PROBLEM_TYPE}`,
       `content-length: ${Buffer.byteLength(body)}`,
       `x-request-id: ${requestId}`,
-      ...Object.entries(headers(subjectOf(socket.remoteAddress ?? ''))).map(([name, value]) => `${name}: ${value}`),
+      ...Object.entries(headers(socket)).map(([name, value]) => `${name}: ${value}`),
       'connection: close',
       '',
       body,

@@ -1,6 +1,7 @@
 /** The web server around the routes. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import Fastify, { LogController, type FastifyBaseLogger } from 'fastify'
+import { Balancers } from '@static/node/balancers'
 import type { Logger } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import { StaticError } from '@static/protocol'
@@ -27,6 +28,8 @@ export interface ServerOptions {
   readonly url: () => string
   /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies: readonly string[]
+  /** The load balancers in front of the server. */
+  readonly balancers?: Balancers
   /** Add the client's address and account to the log line of a request. */
   readonly logClients: boolean
   /** Use the request id that the caller sends: only where all callers are relay nodes. */
@@ -48,23 +51,24 @@ export interface WebServer {
 
 /** Creates a web server; `addRoutes` is called once the hooks are in place. */
 export async function makeWebServer(options: ServerOptions, addRoutes: (app: App) => void): Promise<WebServer> {
-  const { service, certificate, url } = options
+  const { service, certificate, url, balancers = new Balancers(), log, logClients } = options
   const common = commonHeaders(!isLoopbackName(options.name))
   const listeners = new Listeners((handler) =>
-    makeServer(handler, service.settings.http, certificate, url, (address) => ({
+    makeServer(handler, service.settings.http, certificate, balancers, url, (address) => ({
       ...common,
       ...rateHeaders([service.limits.failures.state(address)]),
     })),
   )
   const fail = makeErrorHandler(url, new RepeatLog(() => performance.now()), service.damage)
-  const app = makeApp(options, listeners, common, fail)
+  const app = makeApp({ ...options, balancers }, listeners, common, fail)
+  app.decorateRequest('clientAddress')
   app.decorateRequest('rateContext')
   app.decorateRequest('caller')
   app.decorateRequest('sessionCaller')
   app.decorateRequest('key')
   app.addSchema(problemSchema)
   useStrictJson(app)
-  addAnswerHooks(app, service.limits, common, options.log, options.logClients)
+  addAnswerHooks(app, { limits: service.limits, common, balancers, log, logClients })
   app.setErrorHandler(fail)
   app.setNotFoundHandler((request, reply) =>
     fail(StaticError.of('not_found', 'No resource exists at this path.'), request, reply),
@@ -84,7 +88,13 @@ export async function makeWebServer(options: ServerOptions, addRoutes: (app: App
 
 /** Fastify, without hooks or routes. */
 function makeApp(
-  { service, log, trustedProxies, takesRequestIds = false }: ServerOptions,
+  {
+    service,
+    log,
+    trustedProxies,
+    balancers,
+    takesRequestIds = false,
+  }: ServerOptions & { readonly balancers: Balancers },
   listeners: Listeners,
   common: Readonly<Record<string, string>>,
   fail: ErrorHandler,
@@ -107,7 +117,7 @@ function makeApp(
     serverFactory: (handler) => listeners.first(handler),
     // Requests refused before routing do not run hooks.
     frameworkErrors: (error, request, reply) => {
-      beginAnswer(request, reply, common)
+      beginAnswer(request, reply, common, balancers)
       addRateHeaders(request, reply, service.limits)
       fail(error, request, reply)
     },

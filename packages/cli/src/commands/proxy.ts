@@ -47,6 +47,7 @@ async function proxy(flags: Flags): Promise<void> {
     name,
     host: flags.host,
     grpcPort: flags.grpcPort,
+    proxyProtocolFrom: flags.proxyProtocolFrom,
     certificate,
     relay: {
       addresses: relayAddresses(flags.relay),

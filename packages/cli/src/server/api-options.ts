@@ -34,6 +34,7 @@ export async function apiOptionsFrom(flags: ApiServerFlags): Promise<Omit<ApiOpt
         : { host: flags.internalHost, port: flags.internalPort, credentials },
     metricsToken: await metricsTokenOf(flags),
     trustedProxies: flags.trustedProxy,
+    proxyProtocolFrom: flags.proxyProtocolFrom,
     signup: flags.signup,
     auditAddresses: flags.auditAddresses,
     logClients: flags.logClients,

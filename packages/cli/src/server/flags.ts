@@ -11,6 +11,7 @@ export interface ServeFlags {
   readonly name?: string
   readonly cert?: string
   readonly key?: string
+  readonly proxyProtocolFrom?: readonly string[]
   readonly logLevel: (typeof LOG_LEVELS)[number]
   readonly json?: boolean
 }
@@ -40,6 +41,11 @@ export function addServeFlags(command: Command): Command {
     .option('--name <name[:port]>', 'public name of this server (default: the host)')
     .option('--cert <file>', 'certificate chain, PEM')
     .option('--key <file>', 'private key of the certificate, PEM')
+    .option(
+      '--proxy-protocol-from <addresses>',
+      'load balancers, by address or network and separated by commas, that announce clients by the PROXY protocol v2',
+      (text: string) => text.split(',').map((part) => part.trim()),
+    )
     .addOption(new Option('--log-level <level>', 'least severe level to log').choices(LOG_LEVELS).default('info'))
     .option('--json', 'print one line of JSON when ready')
 }

@@ -17,6 +17,7 @@ export async function relayOptionsFrom(
     grpcPort: flags.grpcPort,
     quicPort: flags.quicPort,
     quicEndpoints: flags.quicEndpoints,
+    proxyProtocolFrom: flags.proxyProtocolFrom,
     origins: flags.origin,
     guests: flags.guests,
     traffic: { floor: flags.trafficFloor, ceiling: flags.trafficCeiling },

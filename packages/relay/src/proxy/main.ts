@@ -1,5 +1,6 @@
 /** Starts a stand-alone proxy: gRPC from agents, QUIC to a relay. */
 import packageJson from '../../package.json' with { type: 'json' }
+import { Balancers } from '@static/node/balancers'
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { placeOf } from '@static/node/dial'
 import { type LogOptions, makeLog } from '@static/node/logger'
@@ -18,6 +19,8 @@ export interface ProxyOptions {
   readonly name: string
   readonly host: string
   readonly grpcPort: number
+  /** Load balancers (addresses, networks) that must announce their clients, by the PROXY protocol. */
+  readonly proxyProtocolFrom?: readonly string[] | undefined
   readonly certificate: Certificate
   /** How to reach the relay, and the client certificate for it. */
   readonly relay: {
@@ -48,6 +51,7 @@ export interface RunningProxy {
 export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const log = makeLog(options.log, 'relay')
   const { name, relay } = options
+  const balancers = new Balancers(options.proxyProtocolFrom)
   const { addresses, ca, clientCertificate } = relay
   const nodes = addresses.map((address) => ({
     ...address,
@@ -78,6 +82,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
         host: options.host,
         port: options.grpcPort,
         certificate: options.certificate,
+        balancers,
         origins: options.origins ?? [],
         health: () => ({ ready: !stopping && upstream.connected, name, version: packageJson.version }),
         log: {

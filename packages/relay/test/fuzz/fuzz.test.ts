@@ -1,7 +1,10 @@
-/** Fuzzes what the relay reads beyond the wire forms: KeyPackages. */
+/** Fuzzes what the relay reads beyond the wire forms: KeyPackages, and what balancers announce. */
 import assert from 'node:assert/strict'
+import { isIP } from 'node:net'
 import { test } from 'node:test'
+import { readProxyHeader } from '@static/node/proxy-protocol'
 import { fuzz } from '@static/testkit/fuzz'
+import { proxyHeader, rawProxyHeader } from '@static/testkit/proxy-header'
 import { readKeyPackage } from '../../src/core/channels/key-package-reader.ts'
 
 /** A vector of the TLS presentation language with a length of one byte. */
@@ -20,6 +23,25 @@ test('KeyPackages: no input crashes the reader, and its lists are not longer tha
     decode: (bytes) => {
       const facts = readKeyPackage(bytes)
       if (facts) assert.ok(facts.extensions.length * 2 <= bytes.length && facts.longestList * 2 <= bytes.length + 1)
+    },
+  })
+})
+
+test('headers of balancers: any bytes are a header with an address, the beginning of one, or none', async (t) => {
+  await fuzz(t, {
+    name: 'proxy-headers',
+    seeds: [
+      proxyHeader('192.0.2.7', 9),
+      rawProxyHeader(1, 0x21, Buffer.alloc(36, 1)),
+      rawProxyHeader(0, 0, Buffer.alloc(0)),
+    ],
+    decode: (bytes) => {
+      const header = readProxyHeader(bytes)
+      if (header.state === 'partial') assert.ok(bytes.length < 2048)
+      if (header.state === 'whole') {
+        assert.ok(header.length <= bytes.length)
+        assert.ok(header.address === undefined || isIP(header.address) !== 0)
+      }
     },
   })
 })

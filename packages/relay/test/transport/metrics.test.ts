@@ -20,17 +20,15 @@ test('this machine can read /metrics over both versions of HTTP, without a token
 })
 
 test('other machines need the token', async () => {
-  const status = async (address: string, authorization?: string, token: string | undefined = TOKEN): Promise<number> =>
-    (await metricsAnswer({ text, token }, address, authorization)).status
-  for (const address of ['127.0.0.1', '127.0.0.2', '::1']) assert.equal(await status(address), 200)
-  for (const address of ['192.0.2.7', '2001:db8::1', '', '1127.0.0.1']) {
-    assert.equal(await status(address), 401)
-    assert.equal(await status(address, `Bearer ${TOKEN}`), 200)
-    for (const wrong of [TOKEN, `Bearer ${TOKEN} `, 'Bearer ', 'Bearer undefined']) {
-      assert.equal(await status(address, wrong), 401)
-    }
+  const status = async (isLocal: boolean, authorization?: string, token: string | undefined = TOKEN): Promise<number> =>
+    (await metricsAnswer({ text, token }, isLocal, authorization)).status
+  assert.equal(await status(true), 200)
+  assert.equal(await status(false), 401)
+  assert.equal(await status(false, `Bearer ${TOKEN}`), 200)
+  for (const wrong of [TOKEN, `Bearer ${TOKEN} `, 'Bearer ', 'Bearer undefined']) {
+    assert.equal(await status(false, wrong), 401)
   }
-  const { headers, body } = await metricsAnswer({ text, token: undefined }, '192.0.2.7', 'Bearer undefined')
+  const { headers, body } = await metricsAnswer({ text, token: undefined }, false, 'Bearer undefined')
   assert.deepEqual(JSON.parse(body), { code: 'auth_failed' })
   assert.equal(headers['content-type'], 'application/json')
 })

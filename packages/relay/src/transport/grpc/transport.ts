@@ -11,7 +11,8 @@ import {
 } from 'node:http2'
 import { createSecureContext, type TlsOptions } from 'node:tls'
 import { takeTurns } from '@static/node/handshake-turns'
-import { plainAddress, subjectOf } from '@static/node/address'
+import { subjectOf } from '@static/node/address'
+import { Balancers } from '@static/node/balancers'
 import { Relay } from '@static/protocol/relay'
 import type { PacingCounts } from '../../session/pacing.ts'
 import type { CallHandler, Certificate, Health, Peer, StreamHandler, Transport } from '../../ports.ts'
@@ -41,6 +42,8 @@ export interface GrpcOptions {
   /** The content of `/metrics`, if any. */
   readonly metrics?: MetricsSource
   readonly limits?: Partial<Http2Limits>
+  /** The load balancers in front of the port. */
+  readonly balancers?: Balancers
   readonly log?: GrpcLog
 }
 
@@ -78,14 +81,14 @@ export async function startGrpcTransport(
   calls: CallHandler,
 ): Promise<GrpcTransport> {
   const limits = { ...HTTP2_LIMITS, ...options.limits }
-  const { health, log = SILENT } = options
+  const { health, balancers = new Balancers(), log = SILENT } = options
   const stopping = new AbortController()
-  const connections = new Connections(limits, log)
+  const connections = new Connections(limits, log, balancers)
   const sessions = new SessionStreams(streams, limits)
   const subscriptions = new Subscriptions(calls, limits)
   const callMethod = makeUnaryHandler({ calls, health, limits, stopping: stopping.signal, failed: log.failed })
 
-  const handle = requestHandler({ options, limits, connections, sessions, subscriptions, callMethod })
+  const handle = requestHandler({ options, limits, balancers, connections, sessions, subscriptions, callMethod })
   const { certificate: first, namedCertificate = first } = options
   let named = createSecureContext(tlsOptions(namedCertificate))
   const SNICallback: TlsOptions['SNICallback'] = (_name, done) => done(null, named)
@@ -128,6 +131,7 @@ export async function startGrpcTransport(
 interface Destinations {
   readonly options: GrpcOptions
   readonly limits: Http2Limits
+  readonly balancers: Balancers
   readonly connections: Connections
   readonly sessions: SessionStreams
   readonly subscriptions: Subscriptions
@@ -138,6 +142,7 @@ interface Destinations {
 function requestHandler({
   options,
   limits,
+  balancers,
   connections,
   sessions,
   subscriptions,
@@ -149,7 +154,7 @@ function requestHandler({
   /** A connection has one peer, but HTTP/1.1 and HTTP/2 keep it in different places. */
   const peerOf = ({ socket }: HttpRequest): Peer => {
     const full = connections.fullFor(socket)
-    const address = plainAddress(socket.remoteAddress)
+    const address = balancers.addressOf(socket)
     return { transport: 'grpc', form: 'protobuf', address, proxy: false, ...(full && { full }) }
   }
   /** Begins what a request holds until its response is closed. */
@@ -172,7 +177,7 @@ function requestHandler({
       if (!answerProbe(path, request, response, health())) cutOff(response)
       return
     }
-    if (!answerPlain(path, request, response, peer.address)) {
+    if (!answerPlain(path, request, response, balancers.isLocal(request.socket))) {
       if (callMethod(path, request, response, peer, holding)) return
       answerNotFound(response)
     }

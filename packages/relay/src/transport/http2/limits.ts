@@ -2,7 +2,8 @@
 import type { ServerResponse } from 'node:http'
 import { constants, type Http2Session, type SecureServerOptions, type ServerHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
-import { plainAddress, subjectOf } from '@static/node/address'
+import { subjectOf } from '@static/node/address'
+import { Balancers } from '@static/node/balancers'
 import { Pace } from '@static/node/pace'
 import { networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
@@ -105,6 +106,7 @@ export function serverOptions(limits: Http2Limits): SecureServerOptions {
 export class Connections {
   readonly #limits: Http2Limits
   readonly #log: ConnectionLog
+  readonly #balancers: Balancers
   readonly #sockets = new Map<string, Socket>()
   readonly #sessions = new Set<ServerHttp2Session>()
   readonly #served = new Tally()
@@ -115,8 +117,9 @@ export class Connections {
   readonly #resets: Resets
   readonly #pace = new Pace(SLOW_MS, MOST_WAITING)
 
-  constructor(limits: Http2Limits, log: ConnectionLog) {
+  constructor(limits: Http2Limits, log: ConnectionLog, balancers: Balancers = new Balancers()) {
     this.#limits = limits
+    this.#balancers = balancers
     this.#resets = new Resets(limits.resetsPerAddress)
     this.#log = log
   }
@@ -126,7 +129,12 @@ export class Connections {
    * long enough to get an answer; if too many wait for theirs, it is dropped. A slowed address waits for its turn.
    */
   admit(socket: Socket): string | undefined | Promise<string | undefined> {
-    const address = plainAddress(socket.remoteAddress)
+    const client = this.#balancers.clientOf(socket)
+    if (typeof client === 'string') return this.#admit(socket, client)
+    return client.then((address) => (address === undefined ? undefined : this.#admit(socket, address)))
+  }
+
+  #admit(socket: Socket, address: string): string | undefined | Promise<string | undefined> {
     const subject = subjectOf(address)
     const full = this.#exceeded(this.#served, subject, (limit) => limit)
     if (full) this.#log.full(address, full)
@@ -155,7 +163,7 @@ export class Connections {
   /** Waits for the turn of a slowed address: the handshake is what costs most. */
   async #wait(socket: Socket, subject: string, slowed: string): Promise<string | undefined> {
     if (await this.#pace.turn(slowed)) return subject
-    this.#log.cut(plainAddress(socket.remoteAddress), 'resets')
+    this.#log.cut(this.#balancers.addressOf(socket), 'resets')
     socket.destroy()
     return undefined
   }
@@ -167,7 +175,7 @@ export class Connections {
 
   /** Enforces the limits of an HTTP/2 connection. */
   watch(session: ServerHttp2Session): void {
-    const address = plainAddress(session.socket.remoteAddress)
+    const address = this.#balancers.addressOf(session.socket)
     const subject = subjectOf(address)
     const socket = this.#sockets.get(nameOf(session.socket))
     this.#sessions.add(session)
@@ -215,7 +223,7 @@ export class Connections {
     const count = (this.#unanswered.get(socket) ?? 0) + 1
     if (count > MOST_PIPELINED) {
       // Data already read may contain more requests; they end up here, too.
-      if (!socket.destroyed) this.#log.cut(plainAddress(socket.remoteAddress), 'pipelining')
+      if (!socket.destroyed) this.#log.cut(this.#balancers.addressOf(socket), 'pipelining')
       socket.destroy()
       return false
     }

@@ -1,5 +1,4 @@
 /** `GET /metrics`: Prometheus text, for this machine or for a caller with the metrics token. */
-import { isLoopbackAddress } from '@static/node/address'
 import { constantTimeEqual } from '@static/node/compare'
 
 /** The source of the metrics, and the token for other machines. */
@@ -15,14 +14,14 @@ export interface MetricsAnswer {
   readonly body: string
 }
 
-/** The response for a peer of this address. Rejects if the metrics cannot be read. */
+/** The response for a peer, which may be a program on this machine. Rejects if the metrics cannot be read. */
 export async function metricsAnswer(
   { text, token }: MetricsSource,
-  address: string,
+  isLocal: boolean,
   authorization: string | undefined,
 ): Promise<MetricsAnswer> {
   const known = token !== undefined && constantTimeEqual(authorization, `Bearer ${token}`)
-  if (known || isLoopbackAddress(address)) {
+  if (known || isLocal) {
     return { status: 200, headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }, body: await text() }
   }
   return {

@@ -30,10 +30,10 @@ const HEALTH = new Map([
 /** Answers requests; returns false, and only sets headers that every response has, for those that are not plain HTTP. */
 export function makePlainHandler(
   options: PlainOptions,
-): (path: string, request: HttpRequest, response: HttpResponse, address: string) => boolean {
+): (path: string, request: HttpRequest, response: HttpResponse, isLocal: boolean) => boolean {
   const { health, metrics, failed } = options
   const origins = new Set(options.origins)
-  return (path, { method, headers }, response, address) => {
+  return (path, { method, headers }, response, isLocal) => {
     const common = { ...commonHeaders(headers), ...corsHeaders(headers, origins) }
     const answer = HEALTH.get(path)
     const allowed = preflightHeaders(method, headers, origins)
@@ -43,7 +43,7 @@ export function makePlainHandler(
       const { status, body } = answer(health())
       response.writeHead(status, { ...common, 'content-type': 'application/json' }).end(JSON.stringify(body))
     } else if (path === '/metrics' && method === 'GET' && metrics !== undefined) {
-      metricsAnswer(metrics, address, headers.authorization).then(
+      metricsAnswer(metrics, isLocal, headers.authorization).then(
         // Not for web pages of any origin: a browser on this machine would read it without the token.
         ({ status, headers: own, body }) => response.writeHead(status, { ...commonHeaders(headers), ...own }).end(body),
         (error: unknown) => {
