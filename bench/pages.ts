@@ -75,6 +75,7 @@ async function measure(channels: number): Promise<Counts> {
       adds: [Buffer.from(reader.agent, 'hex')],
       removes: [],
       leaveNotices: [],
+      vouches: [],
       signature: hash('signature'),
     }
     const welcomes = [{ agent: reader.agent, welcome: CIPHERTEXT, inviteId: new Uint8Array(), tag: new Uint8Array() }]

@@ -44,6 +44,7 @@ VALUES = (
     "ChannelRequest",
     "ChannelMember",
     "SentMessage",
+    "ListedMember",
     "MemberReceipt",
     "Reached",
     "Unreached",

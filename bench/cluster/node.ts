@@ -51,7 +51,7 @@ async function found(channel: string, members: readonly string[]): Promise<void>
     slot: 0,
     messageId: randomBytes(16),
     commit: BODY,
-    declaration: { adds, removes: [], leaveNotices: [], signature: randomBytes(64) },
+    declaration: { adds, removes: [], leaveNotices: [], vouches: [], signature: randomBytes(64) },
     welcomes: members.map((agent) => ({ agent, welcome: BODY, inviteId: none, tag: none })),
     groupInfo: none,
     paid: 10_000,

@@ -58,6 +58,14 @@ class ChannelMember:
 
 
 @dataclass(frozen=True)
+class ListedMember(ChannelMember):
+    """A member in the list of ``Channel.members``."""
+
+    #: Whether the owner vouches for it (``Channel.vouch``). Only the owner knows; None for other agents.
+    vouched: Optional[bool]
+
+
+@dataclass(frozen=True)
 class SentMessage:
     """Where a message is that was sent."""
 
@@ -223,6 +231,10 @@ def time_of(milliseconds: float) -> datetime:
 
 def member_of(told: Mapping[str, Any]) -> ChannelMember:
     return ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]))
+
+
+def listed_member_of(told: Mapping[str, Any]) -> ListedMember:
+    return ListedMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]), told["vouched"])
 
 
 def receipt_of(told: Mapping[str, Any]) -> MemberReceipt:

@@ -15,6 +15,7 @@ from ._values import (
     Arrival,
     ChannelMember,
     Envelope,
+    ListedMember,
     MemberReceipt,
     Payload,
     PoisonMessage,
@@ -23,6 +24,7 @@ from ._values import (
     envelope_of,
     json_text,
     limit,
+    listed_member_of,
     member_of,
     members_fields,
     payload_bytes,
@@ -248,10 +250,10 @@ class Channel(Closing):
         """Messages that a handler has failed on too often. At most 1,000 of 64 MiB in total are put aside."""
         return PoisonMessages(self._connection, self._on)
 
-    def members(self) -> List[ChannelMember]:
+    def members(self) -> List[ListedMember]:
         """The members of the channel, including this agent."""
         told, _ = self._connection.call("members", on=self._on)
-        return [member_of(member) for member in told]
+        return [listed_member_of(member) for member in told]
 
     def wait_for_member(self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None) -> ChannelMember:
         """Waits until a member is in the channel: the one with this agent id, or without one any other member.
@@ -334,6 +336,15 @@ class Channel(Closing):
     def lift_bar(self, agent_id: str) -> None:
         """Lets a member commit again after one of its commits was rejected; only the owner may."""
         self._connection.call("liftBar", on=self._on, agentId=agent_id)
+
+    def vouch(self, agent_id: str) -> None:
+        """Vouches for a member; only the owner may.
+
+        The relay then counts its vote on invalid commits, gives it an allowance of commits of its own, and keeps entries
+        for it in a full channel. The owner already vouches for those that its program adds (``add_member``) and that it
+        admits with an invite of one use. It ends with the membership. Raises ``not_allowed`` or ``not_found``.
+        """
+        self._connection.call("vouch", on=self._on, agentId=agent_id)
 
     def reset_roster(self) -> None:
         """Makes the relay's roster the members of the group; only the owner may.

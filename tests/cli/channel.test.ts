@@ -107,6 +107,10 @@ void test('two agents talk, starting from sign-up', async () => {
     await ok(ann, `static channel reset-roster ${ROUTING} --as alice`),
     `Reset the roster of ${ROUTING} (2 members).\n`,
   )
+  assert.match(
+    await ok(ann, `static channel vouch ${ROUTING} bob --as alice`),
+    new RegExp(`^You vouch for bob \\(([\\da-f]{4} ?){16}\\) in ${ROUTING}\\.\n$`),
+  )
   const members = await ok(ann, `static channel members ${ROUTING} --as alice`)
   assert.match(members, /^IDENTITY +ROLE +FINGERPRINT\n/)
   assert.match(members, /\nalice +owner, you +([\da-f]{4} ?){16}\n/)

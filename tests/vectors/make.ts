@@ -100,27 +100,35 @@ interface Change {
   readonly adds: readonly Buffer[]
   readonly removes: readonly Buffer[]
   readonly leave_notices: readonly Notice[]
+  readonly vouches: readonly Buffer[]
 }
 
 const changes: readonly Change[] = [
-  { about: 'a new key, and no change', adds: [], removes: [], leave_notices: [] },
-  { about: 'two adds', adds: [guest.agentId, run(3, 32)], removes: [], leave_notices: [] },
+  { about: 'a new key, and no change', adds: [], removes: [], leave_notices: [], vouches: [] },
+  {
+    about: 'two adds, with a vouch for one of them',
+    adds: [guest.agentId, run(3, 32)],
+    removes: [],
+    leave_notices: [],
+    vouches: [run(3, 32)],
+  },
   {
     about: 'an add, a remove and a leaver',
     adds: [run(3, 32)],
     removes: [run(5, 32), guest.agentId],
     leave_notices: leaves.slice(0, 1).map(({ notice }) => notice),
+    vouches: [],
   },
 ]
 
-const commits = changes.map(({ about, adds, removes, leave_notices }, at) => {
+const commits = changes.map(({ about, adds, removes, leave_notices, vouches }, at) => {
   const commit = run(0xa0, 20 + at)
   const slot = 9 + at
-  const change: Field[] = [adds, removes, leave_notices.map(noticeFields)]
+  const change: Field[] = [adds, removes, leave_notices.map(noticeFields), vouches]
   const place = [channelId, slot, messageId, sha256(commit)]
   const result = signed(owner, 'static-relay/1 commit', [...place, ...change])
   const body = lengthPrefixed([commit, ...change, result.signature])
-  const inputs = { channel_id: channelId, slot, message_id: messageId, commit, adds, removes, leave_notices }
+  const inputs = { channel_id: channelId, slot, message_id: messageId, commit, adds, removes, leave_notices, vouches }
   return { about, ...inputs, ...result, body }
 })
 
@@ -141,12 +149,24 @@ const chained = steps.map((step, at) => {
 const chain = { context: LOG, channel_id: channelId, start, entries: chained }
 
 const rosters = [
-  { about: 'the owner alone', agent_ids: [owner.agentId] },
-  { about: 'three members', agent_ids: [owner.agentId, guest.agentId, run(3, 32)] },
-].map(({ about, agent_ids }) => {
-  const inputs = { channel_id: channelId, slot: 12, index: 300, hash: start, agent_ids }
-  const fields = [channelId, inputs.slot, inputs.index, start, agent_ids]
+  { about: 'the owner alone', agent_ids: [owner.agentId], vouched: [] },
+  {
+    about: 'three members, with a vouch for one of them',
+    agent_ids: [owner.agentId, guest.agentId, run(3, 32)],
+    vouched: [guest.agentId],
+  },
+].map(({ about, agent_ids, vouched }) => {
+  const inputs = { channel_id: channelId, slot: 12, index: 300, hash: start, agent_ids, vouched }
+  const fields = [channelId, inputs.slot, inputs.index, start, agent_ids, vouched]
   return { about, ...inputs, ...signed(owner, 'static-relay/1 roster', fields) }
+})
+
+const vouches = [
+  { about: 'a vouch for one member', agent_ids: [guest.agentId] },
+  { about: 'a vouch for two members', agent_ids: [guest.agentId, run(3, 32)] },
+].map(({ about, agent_ids }) => {
+  const inputs = { channel_id: channelId, slot: 12, agent_ids }
+  return { about, ...inputs, ...signed(owner, 'static-relay/1 vouch', [channelId, inputs.slot, agent_ids]) }
 })
 
 // ---- Receipts (3.11) ----
@@ -624,6 +644,7 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['commit.json', text(commits)],
   ['chain.json', text(chain)],
   ['roster.json', text(rosters)],
+  ['vouch.json', text(vouches)],
   ['receipt.json', text(receipts)],
   ['frame.json', text(frames)],
   ['invite.json', text(invite)],

@@ -29,6 +29,7 @@ const METHODS: Readonly<Record<string, `static ${string}` | { readonly why: stri
   'Channel.delete': 'static channel delete',
   'Channel.rejectCommit': 'static channel reject-commit',
   'Channel.liftBar': 'static channel lift-bar',
+  'Channel.vouch': 'static channel vouch',
   'Channel.resetRoster': 'static channel reset-roster',
   'Channel.catchUp': { why: 'commands that need the current state catch up by themselves' },
   'Channel.verify': 'static channel verify',

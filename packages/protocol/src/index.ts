@@ -88,7 +88,7 @@ export {
   MAX_WELCOME_BYTES,
 } from './wire/limits.ts'
 export { signedBytes } from './signed/layout.ts'
-export { type RosterClaim, rosterBytes } from './signed/roster.ts'
+export { type RosterClaim, rosterBytes, type VouchClaim, vouchBytes } from './signed/roster.ts'
 export {
   decodeReceipt,
   encodeReceipt,

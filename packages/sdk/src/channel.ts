@@ -5,7 +5,7 @@ import { addMembers } from './core/agent/adding.ts'
 import { deleteChannel, liftBar, rejectCommit } from './core/agent/owning.ts'
 import { leaveChannel } from './core/agent/leaving.ts'
 import { removeMember } from './core/agent/removing.ts'
-import { resetRoster } from './core/agent/roster-reset.ts'
+import { resetRoster, vouch } from './core/agent/owner-claims.ts'
 import { waitForMember } from './core/agent/waiting.ts'
 import { handleMessages, type HandleOptions } from './core/channel/messages/handling.ts'
 import type { Membership } from './core/channel/membership.ts'
@@ -22,7 +22,14 @@ import {
   type PoisonMessages,
   type SendOptions,
 } from './channel-options.ts'
-import { type ChannelMember, ChannelRequest, Envelope, memberOf, poisonMessageOf } from './envelope.ts'
+import {
+  type ChannelMember,
+  ChannelRequest,
+  Envelope,
+  type ListedMember,
+  memberOf,
+  poisonMessageOf,
+} from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from './payload.ts'
@@ -235,10 +242,15 @@ export class Channel implements AsyncDisposable {
   }
 
   /** The members of the channel, including this agent. */
-  members(): readonly ChannelMember[] {
+  members(): readonly ListedMember[] {
     const { group, failure } = this.#membership
     if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
-    return [...group.members.values()].map(({ agentId, identity }) => memberOf(toHex(agentId), identity))
+    const { receipts, owner } = this.#membership
+    const isOwner = owner === this.#agent.agentId
+    return [...group.members.values()].map(({ agentId: id, identity }) => {
+      const agentId = toHex(id)
+      return { ...memberOf(agentId, identity), vouched: isOwner ? receipts.isVouched(agentId) : undefined }
+    })
   }
 
   /**
@@ -351,9 +363,22 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
+   * Vouches for a member; owner only. The relay then counts its vote on invalid commits, gives it an allowance of commits
+   * of its own, and keeps entries for it in a full channel. The owner already vouches for those that its program adds
+   * (`addMember`) and that it admits with an invite of one use: use this for members that joined with other invites or
+   * were added by others, once you know whose they are. It ends with the membership.
+   *
+   * @throws {StaticError} `not_allowed`, `not_found` for an agent that is not a member, `epoch_mismatch` while others
+   * commit
+   */
+  async vouch(member: AgentId): Promise<void> {
+    await this.#asMember(() => vouch(this.#agent, this.#membership, parseAgentId(member)))
+  }
+
+  /**
    * Resets the relay's roster to the members of the group; owner only. Use it when commits that every member skipped
    * have put agents on the roster that are not in the group, or removed members from it: the former lose their place
-   * and their Welcomes, the latter get it back. Bars stay (`liftBar`).
+   * and their Welcomes, the latter get it back. Bars stay (`liftBar`), and so do vouches (`vouch`).
    *
    * @throws {StaticError} `not_allowed`, `epoch_mismatch` while others commit, `fork_detected` or `mls_error` when this
    * agent does not know who is in the group

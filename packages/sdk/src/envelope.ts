@@ -21,6 +21,12 @@ export interface ChannelMember {
   readonly identity: Uint8Array
 }
 
+/** A member in the list of `Channel.members`. */
+export interface ListedMember extends ChannelMember {
+  /** Whether the owner vouches for it (`Channel.vouch`). Only the owner knows; undefined for other agents. */
+  readonly vouched: boolean | undefined
+}
+
 /** @internal */
 export function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember {
   return { agentId, fingerprint: fingerprintOf(agentId), identity }

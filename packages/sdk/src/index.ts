@@ -26,6 +26,7 @@ export {
   type ChannelMember,
   ChannelRequest,
   Envelope,
+  type ListedMember,
   type PoisonMessage,
   type ReceivedMessage,
 } from './envelope.ts'

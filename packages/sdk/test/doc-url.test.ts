@@ -72,6 +72,7 @@ const WRONG: Readonly<Record<string, readonly unknown[]>> = {
   joinChannel: [NAME, new Uint8Array(3)],
   joinWithToken: [NAME, 'no token'],
   liftBar: ['no id'],
+  vouch: ['no id'],
   receive: ['acme/no/such'],
   receiveEnvelopes: ['acme/no/such'],
   rejectCommit: [1],

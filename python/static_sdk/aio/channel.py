@@ -10,6 +10,7 @@ from .._values import (
     Arrival,
     ChannelMember,
     Envelope,
+    ListedMember,
     MemberReceipt,
     Payload,
     PoisonMessage,
@@ -18,6 +19,7 @@ from .._values import (
     envelope_of,
     json_text,
     limit,
+    listed_member_of,
     member_of,
     members_fields,
     payload_bytes,
@@ -251,10 +253,10 @@ class Channel(Closing):
         """Messages that a handler has failed on too often. At most 1,000 of 64 MiB in total are put aside."""
         return PoisonMessages(self._connection, self._on)
 
-    async def members(self) -> List[ChannelMember]:
+    async def members(self) -> List[ListedMember]:
         """The members of the channel, including this agent."""
         told, _ = await self._connection.call("members", on=self._on)
-        return [member_of(member) for member in told]
+        return [listed_member_of(member) for member in told]
 
     async def wait_for_member(
         self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None
@@ -340,6 +342,15 @@ class Channel(Closing):
     async def lift_bar(self, agent_id: str) -> None:
         """Lets a member commit again after one of its commits was rejected; only the owner may."""
         await self._connection.call("liftBar", on=self._on, agentId=agent_id)
+
+    async def vouch(self, agent_id: str) -> None:
+        """Vouches for a member; only the owner may.
+
+        The relay then counts its vote on invalid commits, gives it an allowance of commits of its own, and keeps entries
+        for it in a full channel. The owner already vouches for those that its program adds (``add_member``) and that it
+        admits with an invite of one use. It ends with the membership. Raises ``not_allowed`` or ``not_found``.
+        """
+        await self._connection.call("vouch", on=self._on, agentId=agent_id)
 
     async def reset_roster(self) -> None:
         """Makes the relay's roster the members of the group; only the owner may.

@@ -161,6 +161,15 @@ export const ACTIONS = {
     }
   },
 
+  /** Vouches for the member with this identity, agent id or beginning of an agent id; resolves to who it is. */
+  async vouch(manager: StaticChannelManager, name: string, member: string): Promise<MemberSummary> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    const found = findMember(membersOf(manager, channel), name, member)
+    await channel.vouch(found.agent_id)
+    return { ...found, vouched: true }
+  },
+
   /** Removes the member with this identity, agent id or beginning of an agent id; resolves to who it was. */
   async remove(manager: StaticChannelManager, name: string, member: string): Promise<MemberSummary> {
     const channel = manager.client.channel(name)

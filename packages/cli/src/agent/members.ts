@@ -12,6 +12,8 @@ export interface MemberSummary {
   readonly owner: boolean
   /** Whether the member is this agent. */
   readonly self: boolean
+  /** Whether the owner vouches for it; only the owner's agent knows. */
+  readonly vouched?: boolean
 }
 
 /** The sender of a message. */
@@ -25,12 +27,13 @@ export interface SenderSummary {
 }
 
 export function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
-  return channel.members().map(({ agentId, fingerprint, identity }) => ({
+  return channel.members().map(({ agentId, fingerprint, identity, vouched }) => ({
     agent_id: agentId,
     fingerprint,
     identity: Buffer.from(identity).toString(),
     owner: fingerprint === channel.owner,
     self: agentId === manager.client.agentId,
+    ...(vouched !== undefined && { vouched }),
   }))
 }
 

@@ -15,7 +15,7 @@ import {
   rotateCommand,
   verifyCommand,
 } from './channel/manage.ts'
-import { acceptNewKeyCommand, membersCommand, removeCommand } from './channel/members.ts'
+import { acceptNewKeyCommand, membersCommand, removeCommand, vouchCommand } from './channel/members.ts'
 import { poisonCommand } from './channel/poison.ts'
 import { receiptsCommand } from './channel/receipts.ts'
 import { sendCommand } from './channel/send.ts'
@@ -26,6 +26,7 @@ export function channelCommand(): Command {
     .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(membersCommand())
+    .addCommand(vouchCommand())
     .addCommand(removeCommand())
     .addCommand(acceptNewKeyCommand())
     .addCommand(inviteCommand())

@@ -26,6 +26,8 @@ export interface DeclarationFields {
   readonly adds: readonly Uint8Array[]
   readonly removes: readonly Uint8Array[]
   readonly leaveNotices: readonly LeaveNoticeFields[]
+  /** Those of `adds` that the owner vouches for; empty in a commit of anyone else. */
+  readonly vouches: readonly Uint8Array[]
 }
 
 /** The commit that a declaration belongs to: it is not valid for another slot, channel or commit. */
@@ -104,8 +106,8 @@ function utf8(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
-function rosterChange({ adds, removes, leaveNotices }: DeclarationFields): Field[] {
-  return [adds, removes, leaveNotices.map(noticeFields)]
+function rosterChange({ adds, removes, leaveNotices, vouches }: DeclarationFields): Field[] {
+  return [adds, removes, leaveNotices.map(noticeFields), vouches]
 }
 
 function noticeFields({ publicKey, slot, leafKeys, signature }: LeaveNoticeFields): Field[] {

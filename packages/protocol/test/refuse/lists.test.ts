@@ -49,13 +49,14 @@ for (const form of FORMS) {
     const agentId = new Uint8Array(AGENT_ID_BYTES).fill(1)
     const notice = { publicKey: agentId, slot: 1n, signature: new Uint8Array(64).fill(1), leafKeys: list(2, agentId) }
     const agents = list(MAX_MEMBERS, agentId)
-    const declaration = { adds: agents, removes: agents, leaveNotices: list(MAX_MEMBERS, notice) }
+    const declaration = { adds: agents, removes: agents, leaveNotices: list(MAX_MEMBERS, notice), vouches: agents }
     const welcomes = list(MAX_MEMBERS, { agentId, welcome: Uint8Array.of(1) })
     const requests: NonNullable<MessageInitShape<typeof ClientMessageSchema>['body']>[] = [
       { case: 'resume', value: { channelIds: list(CHANNELS, channelId) } },
       { case: 'ack', value: { positions: list(CHANNELS, { channelId, index: 1n }) } },
       { case: 'sendCommit', value: { channelId, declaration, welcomes } },
-      { case: 'resetRoster', value: { channelId, agentIds: agents } },
+      { case: 'resetRoster', value: { channelId, agentIds: agents, vouched: agents } },
+      { case: 'vouch', value: { channelId, agentIds: agents } },
       { case: 'uploadKeyPackage', value: { keyPackages: list(MAX_KEY_PACKAGES, new Uint8Array(1)) } },
     ]
     for (const body of requests) decodes(form, ClientMessageSchema, { requestId: 1n, body })

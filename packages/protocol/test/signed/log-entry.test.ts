@@ -22,7 +22,7 @@ const distinct = (all: readonly Uint8Array[]): void => assert.equal(new Set(all.
 const channelId = filled(7, 16)
 const notice = { publicKey: filled(1), slot: 3n, leafKeys: [filled(5)], signature: filled(2, 64) }
 const place = { channelId, slot: 3n, messageId: filled(8, 16), commitHash: filled(9) }
-const declaration = { adds: [filled(1)], removes: [filled(2)], leaveNotices: [notice] }
+const declaration = { adds: [filled(1)], removes: [filled(2)], leaveNotices: [notice], vouches: [filled(1)] }
 
 void test('the same bytes in different fields are signed as different bytes', (t) => {
   const places = fc.nat({ max: 6 })
@@ -64,6 +64,7 @@ void test('a declaration is bound to its commit and to everything it declares', 
     declarationBytes(place, { ...declaration, adds: [] }),
     declarationBytes(place, { ...declaration, removes: [] }),
     declarationBytes(place, { ...declaration, leaveNotices: [] }),
+    declarationBytes(place, { ...declaration, vouches: [] }),
     declarationBytes(place, { ...declaration, adds: declaration.removes, removes: declaration.adds }),
     declarationBytes(place, { ...declaration, adds: [filled(1), filled(2)], removes: [] }),
     declarationBytes(place, { ...declaration, leaveNotices: [{ ...notice, slot: 4n }] }),
@@ -76,6 +77,7 @@ void test('the bodies of entries contain everything members judge by', () => {
     commitBody(filled(1), signed),
     commitBody(filled(2), signed),
     commitBody(filled(1), { ...signed, adds: [] }),
+    commitBody(filled(1), { ...signed, vouches: [] }),
     commitBody(filled(1), { ...signed, signature: filled(6, 64) }),
     leaveBody(notice),
     leaveBody({ ...notice, signature: filled(3, 64) }),

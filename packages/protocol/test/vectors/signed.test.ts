@@ -26,6 +26,7 @@ import {
   type SessionPurpose,
   toHex,
   type TrafficProfileName,
+  vouchBytes,
 } from '../../src/index.ts'
 
 const folder = resolve(import.meta.dirname, '../../../../tests/vectors')
@@ -121,6 +122,7 @@ test('vectors: a declaration and the body of its commit', () => {
     readonly adds: readonly string[]
     readonly removes: readonly string[]
     readonly leave_notices: readonly Notice[]
+    readonly vouches: readonly string[]
     readonly body: string
   }
   for (const vector of read('commit.json') as Commit[]) {
@@ -129,6 +131,7 @@ test('vectors: a declaration and the body of its commit', () => {
       adds: vector.adds.map(fromHex),
       removes: vector.removes.map(fromHex),
       leaveNotices: vector.leave_notices.map(noticeOf),
+      vouches: vector.vouches.map(fromHex),
     }
     const place = {
       channelId: fromHex(vector.channel_id),
@@ -166,6 +169,7 @@ test('vectors: the roster that the owner signs', () => {
     readonly index: number
     readonly hash: string
     readonly agent_ids: readonly string[]
+    readonly vouched: readonly string[]
   }
   for (const roster of read('roster.json') as Roster[]) {
     const claim = {
@@ -174,8 +178,21 @@ test('vectors: the roster that the owner signs', () => {
       index: BigInt(roster.index),
       hash: fromHex(roster.hash),
       agentIds: roster.agent_ids.map(fromHex),
+      vouched: roster.vouched.map(fromHex),
     }
     check(roster, rosterBytes(claim))
+  }
+})
+
+test('vectors: a vouch of the owner', () => {
+  interface Vouch extends Signed {
+    readonly channel_id: string
+    readonly slot: number
+    readonly agent_ids: readonly string[]
+  }
+  for (const vouch of read('vouch.json') as Vouch[]) {
+    const { channel_id, slot, agent_ids } = vouch
+    check(vouch, vouchBytes({ channelId: fromHex(channel_id), slot: BigInt(slot), agentIds: agent_ids.map(fromHex) }))
   }
 })
 

@@ -299,6 +299,7 @@ function wireDeclaration(
     adds: [...declaration.adds],
     removes: [...declaration.removes],
     leaveNotices: declaration.leaveNotices.map(wireNotice),
+    vouches: [...declaration.vouches],
     signature: declaration.signature,
   }
 }

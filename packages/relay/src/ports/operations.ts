@@ -157,6 +157,17 @@ export interface StoreOperations extends InviteOperations {
     { readonly rejected: boolean; readonly votes: number; readonly needed: number } | Refusal,
   ]
   liftBar: [{ readonly actor: Actor; readonly channel: ChannelId; readonly agent: AgentId }, Done | Refusal]
+  /** By the owner: vouches for these members. Its signature has been verified. */
+  vouch: [
+    {
+      readonly actor: Actor
+      readonly channel: ChannelId
+      /** Must equal the head. */
+      readonly slot: number
+      readonly agents: readonly AgentId[]
+    },
+    Done | Refusal,
+  ]
   /** By the owner: sets the roster to exactly these agents. Its signature has been verified. */
   resetRoster: [
     {
@@ -165,6 +176,8 @@ export interface StoreOperations extends InviteOperations {
       /** The owner's position, in the head's epoch. */
       readonly position: Position
       readonly agents: readonly AgentId[]
+      /** Those of them that the owner vouches for. */
+      readonly vouched: readonly AgentId[]
     },
     Done | Refusal,
   ]

@@ -39,7 +39,7 @@ test('a Welcome that arrives while an agent resumes for the first time is delive
   await pure.store.run('create', founding)
   pure.receive(1, { case: 'resume', value: {} })
   const resumed = await pure.execute('resume')
-  const declaration = { adds: [key.id], removes: [], leaveNotices: [], signature: randomBytes(64) }
+  const declaration = { adds: [key.id], removes: [], leaveNotices: [], vouches: [], signature: randomBytes(64) }
   const nothing = new Uint8Array()
   const welcomes = [{ agent: toHex(key.id), welcome: randomBytes(9), inviteId: nothing, tag: nothing }]
   const commit = {

@@ -56,7 +56,7 @@ function makeWorld(): World {
 
 function removal(index: number): Entry {
   const removes = [new Uint8Array(Buffer.from(AGENT, 'hex'))]
-  const declaration = { adds: [], removes, leaveNotices: [], signature: new Uint8Array(64) }
+  const declaration = { adds: [], removes, leaveNotices: [], vouches: [], signature: new Uint8Array(64) }
   const common = { index, hash: HASH, slot: 2, sender: OWNER, at: 0, messageId: new Uint8Array(16) }
   return { ...common, kind: 'commit', commit: new Uint8Array(1), declaration }
 }

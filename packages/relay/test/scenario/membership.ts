@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { maxCommitBytes, toHex } from '@static/protocol'
 import { LeaveNoticeSchema } from '@static/protocol/relay'
-import { type Agent, makeKey, Refused, signRoster } from '@static/testkit/agent'
+import { type Agent, makeKey, Refused, signRoster, signVouch } from '@static/testkit/agent'
 import { admitJoiner, askToJoin, makeToken } from '../support/joining.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import type { Way } from '@static/testkit/relay'
@@ -223,7 +223,7 @@ export function membershipScenarios(way: Way, options: () => Promise<StageOption
       assert.equal(channels[0]?.error?.code, 'not_found')
     })
 
-    test('without the owner, more than half of the roster can reject a commit', async () => {
+    test('without the owner, more than half of the members that it vouches for can reject a commit', async () => {
       const { channel, members } = await stage.cast(3)
       const [bob, carol, dave] = members as [Agent, Agent, Agent]
       await bob.commit(channel, 1n, { adds: [makeKey().id] })
@@ -243,6 +243,43 @@ export function membershipScenarios(way: Way, options: () => Promise<StageOption
       await assert.rejects(bob.commit(channel, 2n), code('not_allowed'))
     })
 
+    test('the owner vouches for a member, which then has a vote; no one else can, and only with the owner’s signature', async () => {
+      const { channel, owner, members } = await stage.cast(2)
+      const [bob, carol] = members as [Agent, Agent]
+      const dave = await stage.connect()
+      await dave.request('resume', {})
+      await bob.commit(channel, 1n, { adds: [dave.id] })
+      await dave.next('deliverWelcome')
+      const vouch = (agent: Agent, slot = 2n, ids = [dave.id]): Promise<unknown> => {
+        const claim = { channelId: channel, slot, agentIds: ids }
+        return agent.request('vouch', { ...claim, signature: signVouch(agent.key, claim) })
+      }
+      await assert.rejects(vouch(bob), code('not_allowed'))
+      await assert.rejects(vouch(dave), code('api_key_required'))
+      await assert.rejects(vouch(owner, 1n), code('epoch_mismatch'))
+      await assert.rejects(vouch(owner, 2n, [makeKey().id]), code('invalid_request'))
+      await assert.rejects(
+        vouch(
+          owner,
+          2n,
+          Array.from({ length: 251 }, () => dave.id),
+        ),
+        code('invalid_request'),
+      )
+      const signed = signVouch(bob.key, { channelId: channel, slot: 2n, agentIds: [dave.id] })
+      const forged = { channelId: channel, slot: 2n, agentIds: [dave.id], signature: signed }
+      await assert.rejects(owner.request('vouch', forged), code('invalid_request'))
+      await assert.rejects(
+        bob.commit(channel, 2n, { adds: [makeKey().id], vouches: [dave.id] }),
+        code('invalid_request'),
+      )
+      await vouch(owner)
+      await carol.commit(channel, 2n)
+      const voted = await dave.request('rejectCommit', { channelId: channel, slot: 2n })
+      assert.deepEqual([voted.votes, voted.needed], [1, 3])
+      await assert.rejects(dave.request('rejectCommit', { channelId: channel, slot: 1n }), code('not_allowed'))
+    })
+
     test('the owner resets the roster: phantom members get nothing more, and undone members resume', async () => {
       const { channel, owner, members } = await stage.cast(2)
       const [bob, carol] = members as [Agent, Agent]
@@ -257,8 +294,9 @@ export function membershipScenarios(way: Way, options: () => Promise<StageOption
       const { position } = await dave.next('deliverWelcome')
       assert.ok(position)
       const reset = (agent: Agent, ids: Uint8Array[], at = position): Promise<unknown> => {
-        const signature = signRoster(agent.key, { channelId: channel, ...at, agentIds: ids })
-        return agent.request('resetRoster', { channelId: channel, position: at, agentIds: ids, signature })
+        const named = { channelId: channel, agentIds: ids, vouched: [] }
+        const signature = signRoster(agent.key, { ...at, ...named })
+        return agent.request('resetRoster', { ...named, position: at, signature })
       }
       const group = [owner.id, bob.id, carol.id, dave.id]
       await assert.rejects(reset(bob, group), code('not_allowed'))

@@ -65,7 +65,7 @@ export class Stage {
     return agent
   }
 
-  /** A channel with an owner and members: accounts of their own, or guests. */
+  /** A channel with an owner and members that it vouches for: accounts of their own, or guests. */
   async cast(count: number, kind: 'accounts' | 'guests' = 'accounts'): Promise<Cast> {
     const owner = await this.connect('owner')
     const name = freshName()
@@ -76,7 +76,8 @@ export class Stage {
       await member.request('resume', {})
       members.push(member)
     }
-    await owner.commit(channel, 0n, { adds: members.map(({ id }) => id) })
+    const adds = members.map(({ id }) => id)
+    await owner.commit(channel, 0n, { adds, vouches: adds })
     await owner.next('deliverCommit')
     let startHash = new Uint8Array()
     for (const member of members) {

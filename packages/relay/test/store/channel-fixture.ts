@@ -143,6 +143,7 @@ export const welcomeFor = (name: string, fields: Partial<WelcomeFields> = {}): W
 interface CommitOptions extends Partial<Omit<StoreRequest<'commit'>, 'declaration' | 'welcomes'>> {
   readonly adds?: readonly string[]
   readonly removes?: readonly string[]
+  readonly vouches?: readonly string[]
   readonly notices?: readonly LeaveNoticeFields[]
   readonly welcomes?: readonly WelcomeFields[]
 }
@@ -185,10 +186,30 @@ export class ChannelFixture {
     })
   }
 
-  /** A channel with these members; the first one owns it. */
+  /** A channel with these members; the first one owns it and vouches for the others. */
   async found(owner: string, ...others: readonly string[]): Promise<void> {
     assert.ok(!('refused' in (await this.create(owner))))
-    if (others.length > 0) accepted(await this.commit(owner, { adds: others }))
+    if (others.length > 0) accepted(await this.commit(owner, { adds: others, vouches: others }))
+  }
+
+  /** Alice vouches for members. */
+  vouch(agents: readonly string[], fields: Partial<StoreRequest<'vouch'>> = {}): Promise<StoreResult<'vouch'>> {
+    const request = { actor: member('alice'), channel: this.channel, slot: this.head, agents: agents.map(agentId) }
+    return this.run('vouch', { ...request, ...fields })
+  }
+
+  /** Resets the roster at the last entry. */
+  async reset(
+    name: string,
+    agents: readonly string[],
+    vouched: readonly string[],
+    fields: Partial<StoreRequest<'resetRoster'>> = {},
+  ): Promise<StoreResult<'resetRoster'>> {
+    const { lastIndex, head } = await this.stand(name)
+    const { entries } = await this.read(name, lastIndex - 1)
+    const position = { index: lastIndex, hash: entries[0]!.hash, slot: head }
+    const named = { agents: agents.map(agentId), vouched: vouched.map(agentId) }
+    return this.run('resetRoster', { actor: member(name), channel: this.channel, position, ...named, ...fields })
   }
 
   /** Registers an invite of Alice's. */
@@ -251,6 +272,7 @@ export class ChannelFixture {
     const {
       adds = [],
       removes = [],
+      vouches = [],
       notices = [],
       welcomes = adds.map((name) => welcomeFor(name)),
       ...fields
@@ -265,6 +287,7 @@ export class ChannelFixture {
         adds: adds.map((name) => bytesOf(agentId(name))),
         removes: removes.map((name) => bytesOf(agentId(name))),
         leaveNotices: notices,
+        vouches: vouches.map((name) => bytesOf(agentId(name))),
         signature: sha256('declaration'),
       },
       welcomes,

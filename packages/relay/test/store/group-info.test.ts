@@ -104,7 +104,7 @@ forEachEngine((open) => {
         const last = entries.at(-1)!
         const position = { index: last.index, hash: last.hash, slot: world.head }
         const agents = [agentId('alice'), agentId('bob')]
-        const request = { actor: member('alice'), channel: world.channel, position, agents }
+        const request = { actor: member('alice'), channel: world.channel, position, agents, vouched: [] }
         assert.deepEqual(await world.run('resetRoster', request), { done: true })
       },
       expired: (world) => world.run('sweep', { now: world.now + 1000 }),

@@ -128,7 +128,7 @@ class Knowledge {
       slot: 0,
       messageId: id16('opening'),
       commit: text('opening'),
-      declaration: { adds, removes: [], leaveNotices: [], signature: sha256('declaration') },
+      declaration: { adds, removes: [], leaveNotices: [], vouches: adds.slice(1), signature: sha256('declaration') },
       welcomes: AGENTS.slice(1, -1).map((name) => welcomeFor(name)),
       groupInfo: text('group info'),
       paid: 0,
@@ -204,6 +204,7 @@ class Knowledge {
           adds: adds.map((agent) => bytesOf(agentId(agent))),
           removes: removes.map((agent) => bytesOf(agentId(agent))),
           leaveNotices: removes.length > 0 && leftAt !== undefined ? [notice(other, leftAt)] : [],
+          vouches: step.size % 2 === 0 && name === 'alice' ? adds.map((agent) => bytesOf(agentId(agent))) : [],
           signature: sha256('declaration'),
         }
         const welcomes = adds.map((agent) => welcomeFor(agent, { inviteId: id16(`invite ${step.size % 3}`) }))
@@ -226,7 +227,9 @@ class Knowledge {
       case 'reject':
         return ['reject', { actor, channel, slot: Math.max(0, slot - 1 - (step.twist % 3)) }]
       case 'liftBar':
-        return ['liftBar', { actor, channel, agent: agentId(other) }]
+        // Half of them are vouches instead.
+        if (step.welcomes) return ['liftBar', { actor, channel, agent: agentId(other) }]
+        return ['vouch', { actor: step.twist === 0 ? member('alice') : actor, channel, slot, agents: [agentId(other)] }]
       case 'resetRoster': {
         const index = this.lasts.get(channel) ?? 0
         const hash = this.hashes.get(channel) ?? text('none')
@@ -234,7 +237,10 @@ class Knowledge {
         // Some of those in the group, and one more now and then.
         const named = AGENTS.filter((each, at) => at === 0 || (step.size >> at) % 4 > 0 || each === other)
         const by = step.twist === 0 ? member('alice') : actor
-        return ['resetRoster', { actor: by, channel, position, agents: named.map(agentId) }]
+        return [
+          'resetRoster',
+          { actor: by, channel, position, agents: named.map(agentId), vouched: named.slice(0, 2).map(agentId) },
+        ]
       }
       case 'welcome': {
         const { sender, agent, slot: taken } = this.added.get(channel) ?? { sender: name, agent: other, slot }
@@ -528,7 +534,7 @@ test('sqlite returns the same results and events as memory', { timeout: 300_000 
     }
   })
   const expected = 'append done, append queue_full, commit done, commit unpaid, commit rate_limited'
-  const others = 'reject done, leave done, delete done, resetRoster done, welcome done'
+  const others = 'reject done, leave done, delete done, vouch done, resetRoster done, welcome done'
   const joins = 'requestJoin done, requestJoin rate_limited, answerJoin done, commit invite_expired'
   for (const what of `${expected}, ${others}, ${joins}`.split(', ')) assert.ok(met.get(what), what)
 })

@@ -32,11 +32,12 @@ function makeKept(label: string, people = 1): Kept {
   const staying = [null, null, null, null, null, 0]
   const receipt = new Uint8Array(RECEIPT_BYTES).fill(255)
   for (let at = 0; at < people; at++) {
-    add(`stays ${at}`, [7, owner, 1, ...position(200 + at), at % 2 === 0 ? receipt : null, null, 9, ...staying])
-    add(`waits ${at}`, [8, null, 0, ...position(300), null, 8, null, ...staying])
+    add(`stays ${at}`, [7, owner, 5, 1, ...position(200 + at), at % 2 === 0 ? receipt : null, null, 9, ...staying])
+    add(`waits ${at}`, [8, null, null, 0, ...position(300), null, 8, null, ...staying])
     add(`left ${at}`, [
       1,
       owner,
+      null,
       1,
       ...position(3),
       null,
@@ -47,7 +48,7 @@ function makeKept(label: string, people = 1): Kept {
       leaveBody(notice('carol', 2)),
       1,
     ])
-    add(`removed ${at}`, [1, null, 1, ...position(3), null, null, null, ...position(251), START, null, 0])
+    add(`removed ${at}`, [1, null, LARGE, 1, ...position(3), null, null, null, ...position(251), START, null, 0])
     const sender = [sha256(`stays ${at}`), 10 + at, at % 2, 1, 299, 495_001, 11, LARGE, 12, 13]
     channel.senders.set(Buffer.from(sha256(`stays ${at}`)).toString('hex'), readSender(sender as unknown as SenderRow))
   }

@@ -2,7 +2,7 @@
 import type { Channel } from '../channel.ts'
 import type { Answer, ChannelAsk } from './messages.ts'
 import type { PendingCalls } from './pending-calls.ts'
-import { plainMember, plainReceipt } from './plain.ts'
+import { plainListedMember, plainMember, plainReceipt } from './plain.ts'
 
 export async function answerChannelCall(
   channel: Channel,
@@ -21,7 +21,7 @@ export async function answerChannelCall(
       return { result: welcomes.map(({ length }) => length), bytes: Buffer.concat(welcomes) }
     }
     case 'members':
-      return { result: channel.members().map(plainMember) }
+      return { result: channel.members().map(plainListedMember) }
     case 'receipts':
       return { result: (await channel.receipts()).map(plainReceipt) }
     case 'reached': {
@@ -50,6 +50,9 @@ export async function answerChannelCall(
       return {}
     case 'rejectCommit':
       await channel.rejectCommit(ask.slot)
+      return {}
+    case 'vouch':
+      await channel.vouch(ask.agentId)
       return {}
     case 'liftBar':
       await channel.liftBar(ask.agentId)

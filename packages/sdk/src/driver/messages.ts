@@ -49,7 +49,7 @@ export type ChannelAsk =
       readonly members: readonly (string | readonly [start: number, end: number])[]
       readonly acceptNewKey: boolean
     }
-  | { readonly do: 'removeMember' | 'liftBar'; readonly on: number; readonly agentId: string }
+  | { readonly do: 'removeMember' | 'vouch' | 'liftBar'; readonly on: number; readonly agentId: string }
   /** Bytes: the identity. */
   | { readonly do: 'acceptNewKey'; readonly on: number; readonly agentId: string }
   | { readonly do: 'rejectCommit'; readonly on: number; readonly slot: number }

@@ -1,13 +1,17 @@
 /** Values of the SDK as JSON values, which a program in another language can read. */
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentEvent } from '../core/agent/events.ts'
-import type { ChannelMember } from '../envelope.ts'
+import type { ChannelMember, ListedMember } from '../envelope.ts'
 import type { IssuedInvite } from '../invite/issued.ts'
 import type { MemberReceipt } from '../receipts.ts'
 import { failureOf } from './failure.ts'
 
 export function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
   return { agentId, fingerprint, identity: toHex(identity) }
+}
+
+export function plainListedMember({ vouched, ...member }: ListedMember): unknown {
+  return { ...(plainMember(member) as object), vouched: vouched ?? null }
 }
 
 export function plainReceipt({ at, identity, ...receipt }: MemberReceipt): unknown {

@@ -48,6 +48,8 @@ export interface Decision<Asking extends Candidate> {
   joiners(chosen: readonly Asking[]): readonly string[]
   /** The notice of a candidate that has left and is still in the tree. */
   noticeOf(agent: AgentId): LeaveNoticeFields | undefined
+  /** Whether the owner vouches for a candidate. Always false for other members. */
+  isVouched(each: Asking): boolean
 }
 
 /**
@@ -133,5 +135,6 @@ function changeFor<Asking extends Candidate>(
     adds: candidates.map(({ keyPackage }) => keyPackage),
     removes: back.map(({ agentId }) => agentId),
     leaveNotices: back.flatMap(({ agent }) => decision.noticeOf(agent) ?? []),
+    vouches: candidates.filter((each) => decision.isVouched(each)).map(({ agentId }) => agentId),
   }
 }

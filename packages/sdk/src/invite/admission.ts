@@ -150,6 +150,8 @@ async function add(
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,
+    // The owner has given a token of one use to this agent alone. One that only lost its state stays vouched for.
+    isVouched: ({ agent, invite }) => invite.record.maxUses === 1 || membership.receipts.isVouched(agent),
   })
 }
 

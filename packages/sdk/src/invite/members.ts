@@ -161,7 +161,7 @@ async function add(
   candidates: readonly MembersCandidate[],
   failed: (each: MembersCandidate, error: unknown) => void,
 ): Promise<void> {
-  const { admissions, roster } = membership
+  const { admissions, roster, receipts } = membership
   await addTogether(membership, candidates, {
     isDue: (each, _, others) => {
       if (!admissions.claims.isOwn(each) || isSettled(context, membership, each)) return false
@@ -177,5 +177,6 @@ async function add(
     },
     joiners: () => [],
     noticeOf: (agent) => roster.notice(agent),
+    isVouched: ({ agent }) => receipts.isVouched(agent),
   })
 }

@@ -85,6 +85,7 @@ export type Violation =
   | 'psk_misplaced'
   | 'declaration_differs'
   | 'declaration_of_another'
+  | 'vouches_without_right'
   | 'group_full'
   | 'last_epoch'
 
@@ -145,6 +146,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
     leaves.map(({ signatureKey }) => agentIdOf(signatureKey))
   const named = removed.filter((leaf) => !isFounderLeaf(leaf))
   if (!sameSet(adds, agentIds(added)) || !sameSet(removes, agentIds(named))) return 'declaration_differs'
+  if (!mayVouch(group, sender, declared)) return 'vouches_without_right'
   return { added, removed }
 }
 
@@ -162,14 +164,23 @@ function checkRights(
     if (leaf === undefined || left.has(leaf) || !isLeaveOf(groupId, leaf, notice)) return 'leave_notice_invalid'
     left.add(leaf)
   }
-  const isOwner = ({ signatureKey }: RuleLeaf): boolean =>
-    owner !== undefined && sameBytes(agentIdOf(signatureKey), owner)
   for (const leaf of removed) {
     if (isFounderLeaf(leaf)) continue
-    if (isOwner(leaf)) return 'removes_owner'
-    if (!isOwner(sender) && !left.has(leaf)) return 'removes_without_right'
+    if (isOwner(owner, leaf)) return 'removes_owner'
+    if (!isOwner(owner, sender) && !left.has(leaf)) return 'removes_without_right'
   }
   return undefined
+}
+
+/** The owner may vouch for agents that the commit adds, once for each; others for no one. */
+function mayVouch({ owner }: RuleGroup, sender: RuleLeaf, { declaration: { adds, vouches } }: Declared): boolean {
+  if (vouches.length === 0) return true
+  const keys = new Set(adds.map(keyOf))
+  return isOwner(owner, sender) && !twice(vouches) && vouches.every((agent) => keys.has(keyOf(agent)))
+}
+
+function isOwner(owner: RuleGroup['owner'], { signatureKey }: RuleLeaf): boolean {
+  return owner !== undefined && sameBytes(agentIdOf(signatureKey), owner)
 }
 
 /**

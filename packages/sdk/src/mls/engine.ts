@@ -110,6 +110,8 @@ export interface CommitChange {
   readonly removeFounder?: boolean
   /** The notices of the removed members that asked to leave. */
   readonly leaveNotices?: DeclarationFields['leaveNotices']
+  /** The agent ids of those of `adds` that the owner vouches for. */
+  readonly vouches?: readonly Uint8Array[]
   /** Milliseconds since 1970, to check the lifetimes of KeyPackages. */
   readonly now: number
 }

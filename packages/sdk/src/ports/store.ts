@@ -175,6 +175,8 @@ export interface StayRecord {
   readonly ending: 'left' | 'removed' | undefined
   /** The entry that removed it; 0 for a member. */
   readonly endedAt: number
+  /** Whether this agent, as the owner, has vouched for it in this stay. */
+  readonly vouched: boolean
   readonly receipt:
     | (Omit<ReceiptClaim, 'hash'> & {
         /** When this agent got it. */

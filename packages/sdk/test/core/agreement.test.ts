@@ -41,10 +41,10 @@ class Eve {
     const { channelId, position } = this.#stage
     const messageId = new Uint8Array(randomBytes(16))
     const slot = BigInt(position.slot)
-    const declaration = { adds: [], removes: [], leaveNotices: [], ...declared }
+    const declaration = { adds: [], removes: [], leaveNotices: [], vouches: [], ...declared }
     const place = { channelId, slot, messageId, commitHash: sha256(commit) }
     const signature = ed25519.signer(this.agent.key)(declarationBytes(place, declaration))
-    const { adds, removes, leaveNotices } = declaration
+    const { adds, removes, leaveNotices, vouches } = declaration
     const request = create(SendCommitRequestSchema, {
       channelId,
       slot,
@@ -54,6 +54,7 @@ class Eve {
         adds: [...adds],
         removes: [...removes],
         leaveNotices: leaveNotices.map((n) => ({ ...n, leafKeys: [...n.leafKeys] })),
+        vouches: [...vouches],
         signature,
       },
     })

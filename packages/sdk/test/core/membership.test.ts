@@ -332,7 +332,7 @@ test('a message of a higher epoch after a skipped commit shows that others have 
   const real = await commitOf(bob)
   const { slot } = stage.position
   const result = await cid.engine.process(cid.membership.group!.group, real.commit, {
-    declaration: { adds: [], removes: [], leaveNotices: [] },
+    declaration: { adds: [], removes: [], leaveNotices: [], vouches: [] },
     declarer: Buffer.from(bob.agentId, 'hex'),
   })
   assert.ok(result.kind === 'accepted' && result.next)

@@ -332,7 +332,7 @@ test('KeyPackages of others, Welcomes and commits that pass the decoder', async 
   const own = await cid.keyPackage()
   const commit = await bare(ann, [])
   const { welcomes } = await owner.commit({ adds: [own.keyPackage] })
-  const nothing = { adds: [], removes: [], leaveNotices: [] }
+  const nothing = { adds: [], removes: [], leaveNotices: [], vouches: [] }
   await fuzz(t, {
     name: 'mls-engine',
     seeds: [own.keyPackage, commit, ...welcomes.map(({ welcome }) => welcome)],

@@ -24,6 +24,9 @@ class Owner {
   readonly invite: Invite
   /** Whom each commit has added. */
   readonly commits: string[][] = []
+  /** For whom each has vouched, and for whom this owner has vouched before. */
+  readonly vouches: string[][] = []
+  readonly vouched = new Set<string>()
   /** The answers to joiners, by agent id. */
   readonly answers = new Map<string, string>()
   readonly bad = new Set<string>()
@@ -81,6 +84,8 @@ class Owner {
       ...membership,
       committer,
       upkeep: { isRekeyDue: false },
+      history: { sender: () => undefined },
+      receipts: { isVouched: (agent: string) => this.vouched.has(agent) },
       admissions: {
         hasLeft: () => false,
         inTurn: (task: () => Promise<void>) => task(),
@@ -90,15 +95,16 @@ class Owner {
   }
 
   async commit(
-    change: (group: object) => { adds: Uint8Array[] } | undefined,
+    change: (group: object) => { adds: Uint8Array[]; vouches: Uint8Array[] } | undefined,
     options: { joiners(): readonly string[]; maxWaitMs?: number },
   ): Promise<void> {
     this.waits.push(options.maxWaitMs)
-    const { adds = [] } = change({ members: this.#members }) ?? {}
+    const { adds = [], vouches = [] } = change({ members: this.#members }) ?? {}
     const added = await Promise.all(adds.map((keyPackage) => engine.checkKeyPackage(keyPackage, NOW)))
     if (adds.some((keyPackage) => this.bad.has(toHex(keyPackage)))) throw StaticError.of(this.refusal)
     const joiners = options.joiners().map((joiner) => joiner.split(' ')[0]!)
     this.commits.push(joiners)
+    this.vouches.push(vouches.map(toHex))
     for (const agent of joiners) {
       this.#members.set(agent, added.find(({ agentId }) => toHex(agentId) === agent) ?? {})
       this.issued.putJoiner({ ...this.issued.joiner(CHANNEL, agent)!, state: 'added' })
@@ -114,8 +120,10 @@ class Owner {
   }
 
   /** Somebody who asks. */
-  async joiner(identity: string): Promise<{ agent: string; asked: Asked; keyPackage: Uint8Array }> {
-    const key = generateSignatureKeyPair()
+  async joiner(
+    identity: string,
+    key = generateSignatureKeyPair(),
+  ): Promise<{ agent: string; asked: Asked; keyPackage: Uint8Array }> {
     const { keyPackage } = await engine.generateKeyPackage(Buffer.from(identity), key, NOW)
     const agentId = agentIdOf(key.publicKey)
     const box = sealRequest(this.invite.keys, PLACE, { nonce: randomBytes(16), keyPackage })
@@ -140,6 +148,32 @@ test('joiners that ask together are added by one commit', async () => {
   // Once more: they are in.
   await owner.decide(joiners.map(({ asked }) => asked))
   assert.equal(owner.answers.size, 0)
+})
+
+test('the owner vouches for the one that joins with an invite of one use, and for none of those that join with another', async () => {
+  for (const [uses, expected] of [
+    [1, 1],
+    [2, 0],
+  ] as const) {
+    const owner = new Owner(uses)
+    const joiners = await owner.joiners(uses)
+    await owner.decide(joiners.map(({ asked }) => asked))
+    assert.deepEqual(
+      owner.vouches,
+      joiners.slice(0, 1).map(({ agent }) => (expected === 1 ? [agent] : [])),
+    )
+  }
+})
+
+test('a member that lost its state and joins again stays vouched for, if it was', async () => {
+  const owner = new Owner(9)
+  const [vouched, other] = [generateSignatureKeyPair(), generateSignatureKeyPair()]
+  const agents = await Promise.all([owner.joiner('vouched', vouched), owner.joiner('other', other)])
+  await owner.decide(agents.map(({ asked }) => asked))
+  owner.vouched.add(agents[0].agent)
+  const again = await Promise.all([owner.joiner('vouched', vouched), owner.joiner('other', other)])
+  await owner.decide(again.map(({ asked }) => asked))
+  assert.deepEqual(owner.vouches, [[], [agents[0].agent]])
 })
 
 test('joiners whose answers were too many for the relay are answered when they are decided again', async () => {

@@ -16,7 +16,7 @@ import { add, bare, remove, withLeaf } from './forbidden-commits.ts'
 import { reshaped } from './forgery.ts'
 import { Agent, channelOf, text } from './support.ts'
 
-const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [] }
+const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [], vouches: [] }
 const { provider, suite } = crypto
 const OURS = capabilitiesOf(suite)
 

@@ -40,7 +40,7 @@ const group: RuleGroup = {
 const byOwner: RuleCommit = { sender: 0, proposals: [], path: undefined }
 
 function declared(change: Partial<Declared['declaration']> = {}): Declared {
-  return { declaration: { adds: [], removes: [], leaveNotices: [], ...change }, declarer: idOf(leaf(0)) }
+  return { declaration: { adds: [], removes: [], leaveNotices: [], vouches: [], ...change }, declarer: idOf(leaf(0)) }
 }
 
 test('an empty commit changes nothing', () => {
@@ -124,6 +124,19 @@ test('a declaration names each agent once', () => {
   assert.equal(typeof checkCommit(group, commit, declared({ removes: [id] })), 'object')
   assert.equal(checkCommit(group, commit, declared({ removes: [id, id] })), 'declaration_differs')
   assert.equal(checkCommit(group, commit, declared({ removes: [id], adds: [id] })), 'declaration_differs')
+})
+
+test('the owner vouches for agents that the commit adds, once for each, and no one else vouches', () => {
+  const joiner = leaf(3)
+  const commit: RuleCommit = { ...byOwner, proposals: [{ kind: 'add', ...joiner }] }
+  const id = idOf(joiner)
+  const vouching = (...vouches: Uint8Array[]): Declared => declared({ adds: [id], vouches })
+  assert.equal(typeof checkCommit(group, commit, vouching(id)), 'object')
+  assert.equal(typeof checkCommit(group, commit, vouching()), 'object')
+  assert.equal(checkCommit(group, commit, vouching(id, id)), 'vouches_without_right')
+  assert.equal(checkCommit(group, commit, vouching(idOf(leaf(1)))), 'vouches_without_right')
+  const mine = { ...vouching(id), declarer: idOf(leaf(1)) }
+  assert.equal(checkCommit(group, { ...commit, sender: 1 }, mine), 'vouches_without_right')
 })
 
 test('a leave notice names one or two keys of 32 bytes, one of them that of the leaf', () => {

@@ -297,6 +297,14 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
     async ({ ann, bob }) => ({ commit: await bare(ann, []), declaration: { adds: [bob.agentId] } }),
   ],
   [
+    'a vouch by a member that is not the owner',
+    'vouches_without_right',
+    async ({ ann }) => {
+      const [proposal, agentId] = await add('dot')
+      return { commit: await bare(ann, [proposal]), declaration: { adds: [agentId], vouches: [agentId] } }
+    },
+  ],
+  [
     'a declaration of another agent',
     'declaration_of_another',
     async ({ ann, bob }) => ({ commit: await bare(ann, []), declarer: bob.agentId }),

@@ -57,7 +57,7 @@ test('before the founder is removed, nothing can be sent and no one added', asyn
   await assert.rejects(owner.commit({ adds: [ann.keyPackage] }), { code: 'invalid_request' })
   await assert.rejects(owner.commit(), { code: 'invalid_request' })
   const { declaration } = await owner.commit({ removeFounder: true })
-  assert.deepEqual(declaration, { adds: [], removes: [], leaveNotices: [] })
+  assert.deepEqual(declaration, { adds: [], removes: [], leaveNotices: [], vouches: [] })
 })
 
 test('a channel has at most 250 members', async () => {

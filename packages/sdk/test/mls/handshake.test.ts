@@ -62,7 +62,7 @@ test('a commit beyond the bound is undecryptable, to everybody alike', async () 
     const made = await createCommit({ state: { ...state, secretTree }, cipherSuite: crypto.provider })
     const commit = encodeMlsMessage(made.commit)
     for (const other of [owner, bob]) {
-      const result = await other.judge(commit, { adds: [], removes: [], leaveNotices: [] }, ann.agentId)
+      const result = await other.judge(commit, { adds: [], removes: [], leaveNotices: [], vouches: [] }, ann.agentId)
       assert.equal(result.kind, kind)
       if (result.kind === 'undecryptable') assert.match(String(result.cause), /generations ahead .* at most 2048/)
     }

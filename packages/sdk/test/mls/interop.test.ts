@@ -161,7 +161,10 @@ test('KeyPackage, Welcome, add, update, remove, messages and exporter, both ways
   const theirAdd = atBob.propose_and_commit_add(store, bob, theirPackage)
   atBob.merge_pending_commit(store)
   await alice.follow(theirAdd.proposal)
-  const declared = { declaration: { adds: [], removes: [], leaveNotices: [] }, declarer: new Uint8Array(32) }
+  const declared = {
+    declaration: { adds: [], removes: [], leaveNotices: [], vouches: [] },
+    declarer: new Uint8Array(32),
+  }
   const judged = await engine.process(alice.group, theirAdd.commit, declared)
   assert.equal(judged.kind === 'rejected' && judged.reason, 'proposal_not_allowed')
   await alice.follow(theirAdd.commit)

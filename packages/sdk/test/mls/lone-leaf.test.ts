@@ -107,7 +107,7 @@ test('the removed member learns of its removal, whatever id the other client gav
       psk: { preSharedKeyId: { psktype: 'external', pskId, pskNonce: randomBytes(32) } },
     }
     const commit = await bare(owner, [remove(owner, ann), psk])
-    const declaration = { adds: [], removes: [ann.agentId], leaveNotices: [] }
+    const declaration = { adds: [], removes: [ann.agentId], leaveNotices: [], vouches: [] }
     const result = await ann.judge(commit, declaration, owner.agentId)
     assert.ok(result.kind === 'accepted')
     assert.equal(result.next, undefined)

@@ -11,7 +11,7 @@ import { Agent, channelOf, engine, hex } from './support.ts'
 
 const { provider } = crypto
 const DAY = 86_400_000
-const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [] }
+const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [], vouches: [] }
 
 interface Scene {
   readonly channelId: Uint8Array

@@ -35,6 +35,7 @@ const NOT_AS_DECLARED: Readonly<Record<string, readonly [code: string, reason: s
   'a notice for another channel': ['invalid_request', 'removes_without_right'],
   'a notice for another leaf than the leaver has': ['invalid_request', 'removes_without_right'],
   'a notice that names more leaves than one can have': ['invalid_request', 'removes_without_right'],
+  'a vouch by a member that is not the owner': ['invalid_request', 'declaration_differs'],
   // Nothing is left to find: an empty commit that declares nothing. It is declared with a stranger below.
   'a declared Add that is none': ['invalid_request', ''],
 }

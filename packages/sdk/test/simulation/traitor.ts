@@ -301,7 +301,7 @@ function stageEntry(entry: LogEntry): StageEntry {
     }
     case 'commit': {
       const { messageId, commit } = entry
-      const { adds, removes, leaveNotices, signature } = entry.declaration
+      const { adds, removes, leaveNotices, vouches, signature } = entry.declaration
       const notices = leaveNotices.map((notice) =>
         create(LeaveNoticeSchema, { ...notice, leafKeys: [...notice.leafKeys] }),
       )
@@ -309,6 +309,7 @@ function stageEntry(entry: LogEntry): StageEntry {
         adds: [...adds],
         removes: [...removes],
         leaveNotices: notices,
+        vouches: [...vouches],
         signature,
       })
       return {

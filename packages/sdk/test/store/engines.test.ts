@@ -240,7 +240,14 @@ for (const [name, make] of Object.entries(engines)) {
 
     test('keeps the last hashes of the chain, the stays of members, and what receipts say', async () => {
       const chain = (first: number): ChainRecord => ({ first, hashes: bytesOf(`hashes ${first}`), own: bytesOf('own') })
-      const member: StayRecord = { agent: AGENT, addedAt: 0, ending: undefined, endedAt: 0, receipt: undefined }
+      const member: StayRecord = {
+        agent: AGENT,
+        addedAt: 0,
+        ending: undefined,
+        endedAt: 0,
+        vouched: true,
+        receipt: undefined,
+      }
       const receipt = { mode: 'settled', since: 1, index: 9, aside: 3, settled: 8, heardAt: 7 } as const
       const ended: StayRecord = { ...member, addedAt: 5, ending: 'left', endedAt: 6, receipt }
       await check(

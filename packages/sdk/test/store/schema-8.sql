@@ -311,6 +311,7 @@ CREATE TABLE stay (
   added_at INTEGER NOT NULL,
   ending TEXT NOT NULL,
   ended_at INTEGER NOT NULL,
+  vouched INTEGER NOT NULL,
   mode TEXT NOT NULL,
   since INTEGER NOT NULL,
   log_index INTEGER NOT NULL,

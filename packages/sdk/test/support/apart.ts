@@ -69,12 +69,13 @@ export class Apart {
     const { channelId, position } = this.stage
     const slot = BigInt(position.slot)
     const messageId = new Uint8Array(randomBytes(16))
-    const fields = { adds: [], removes: [], leaveNotices: [], ...declared }
+    const fields = { adds: [], removes: [], leaveNotices: [], vouches: [], ...declared }
     const place = { channelId, slot, messageId, commitHash: sha256(commit) }
     const declaration = create(DeclarationSchema, {
       adds: [...fields.adds],
       removes: [...fields.removes],
       leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice, leafKeys: [...notice.leafKeys] })),
+      vouches: [...fields.vouches],
       signature: ed25519.signer(this.mls.key)(declarationBytes(place, fields)),
     })
     const request = create(SendCommitRequestSchema, { channelId, slot, messageId, commit, declaration })

@@ -109,13 +109,14 @@ export class Insider {
     const messageId = new Uint8Array(randomBytes(16))
     const { channelId } = this.room
     const slot = BigInt(this.room.view(this.agentId).position.slot)
-    const fields = { adds: [], removes: [], leaveNotices: [], ...declared }
+    const fields = { adds: [], removes: [], leaveNotices: [], vouches: [], ...declared }
     const place = { channelId, slot, messageId, commitHash: sha256(commit) }
     const signature = ed25519.signer(this.mls.key)(declarationBytes(place, fields))
     const declaration = create(DeclarationSchema, {
       adds: [...fields.adds],
       removes: [...fields.removes],
       leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice, leafKeys: [...notice.leafKeys] })),
+      vouches: [...fields.vouches],
       signature,
     })
     // Whatever it declares, the relay goes on with everybody.

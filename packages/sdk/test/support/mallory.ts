@@ -67,6 +67,7 @@ export class Mallory {
         ...notice,
         leafKeys: [...leafKeys],
       })),
+      vouches: [...(declared.vouches ?? [])],
     }
     const declaration = this.raw.declaration({ channelId, slot, messageId, commit }, change)
     await this.raw.request('sendCommit', { channelId, slot, messageId, commit, declaration, welcomes: [] })

@@ -32,7 +32,10 @@ test('a channel accepts none of these commits as they are: they are PublicMessag
     const crypto = cryptoOf(vector)
     const { key } = readWelcome(vector)
     const group = restart(crypto, await joinByLibrary(vector), key)
-    const declared = { declaration: { adds: [], removes: [], leaveNotices: [] }, declarer: new Uint8Array(32) }
+    const declared = {
+      declaration: { adds: [], removes: [], leaveNotices: [], vouches: [] },
+      declarer: new Uint8Array(32),
+    }
     const [first] = vector.epochs
     assert.ok(first)
     assert.deepEqual(await followCommit(crypto, group, bytesOf(first.commit), declared), {

@@ -9,5 +9,6 @@ export {
   openingOf,
   sha256,
   signRoster,
+  signVouch,
 } from './key.ts'
 export { refusal, Refused } from './refusal.ts'

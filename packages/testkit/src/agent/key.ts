@@ -10,6 +10,8 @@ import {
   sessionBytes,
   type SessionPurpose,
   type TrafficProfileName,
+  type VouchClaim,
+  vouchBytes,
 } from '@static/protocol'
 import {
   type Declaration,
@@ -40,6 +42,7 @@ export interface Change {
   readonly adds?: Uint8Array[]
   readonly removes?: Uint8Array[]
   readonly leaveNotices?: LeaveNotice[]
+  readonly vouches?: Uint8Array[]
 }
 
 /** What opening a session requires besides the key. */
@@ -126,6 +129,11 @@ export function signSession(
 /** The owner's signature under a roster. */
 export function signRoster(key: AgentKey, claim: RosterClaim): Uint8Array {
   return new Uint8Array(sign(null, rosterBytes(claim), key.privateKey))
+}
+
+/** The owner's signature under a vouch. */
+export function signVouch(key: AgentKey, claim: VouchClaim): Uint8Array {
+  return new Uint8Array(sign(null, vouchBytes(claim), key.privateKey))
 }
 
 /** A signed declaration of the effect of a commit. */

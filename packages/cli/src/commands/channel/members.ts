@@ -1,4 +1,4 @@
-/** `static channel members|remove|accept-new-key`: who is in a channel. */
+/** `static channel members|vouch|remove|accept-new-key`: who is in a channel. */
 import { Argument, Command } from 'commander'
 import { shownIdentity, StaticError } from '@static/protocol'
 import type { MemberSummary } from '../../agent/members.ts'
@@ -38,12 +38,32 @@ ${examples('static channel members acme/support/routing', 'static channel member
     })
 }
 
+export function vouchCommand(): Command {
+  return addAgentFlags(
+    new Command('vouch')
+      .description('vouch for a member of a channel you own, so that it counts in votes and limits')
+      .addArgument(channelArgument())
+      .addArgument(memberArgument()),
+  )
+    .addHelpText(
+      'after',
+      `
+You already vouch for members that joined with an invite of one use. Vouch for others once you know whose they are.
+${examples('static channel vouch acme/support/routing bob', 'static channel vouch acme/support/routing 5f0c8e2a')}`,
+    )
+    .action(async (name: string, member: string, flags: AgentFlags) => {
+      const vouched = await runOnAgent(flags, 'Vouching for the member', 'vouch', name, member)
+      if (flags.json) printJson({ channel: name, vouched })
+      else print(`You vouch for ${describe(vouched)} in ${name}.`)
+    })
+}
+
 export function removeCommand(): Command {
   return addAgentFlags(
     new Command('remove')
       .description('remove a member from a channel you own, and revoke the invite it joined with')
       .addArgument(channelArgument())
-      .addArgument(new Argument('<member>', 'identity, fingerprint, or at least the first 8 digits of one'))
+      .addArgument(memberArgument())
       .option('--yes', 'skip the confirmation prompt'),
   )
     .addHelpText(
@@ -83,6 +103,10 @@ ${examples(`static channel accept-new-key acme/support/routing bob ${'5f0c8e2a'.
     })
 }
 
+function memberArgument(): Argument {
+  return new Argument('<member>', 'identity, fingerprint, or at least the first 8 digits of one')
+}
+
 async function watch(name: string, flags: AgentFlags): Promise<void> {
   let shown: readonly MemberSummary[] | undefined
   // Shared, so that other commands can use the agent meanwhile. If another process held it and exits, this one opens it.
@@ -116,9 +140,9 @@ async function nextMembers(
 }
 
 function printMembers(members: readonly MemberSummary[]): void {
-  const rows = members.map(({ identity, owner, self, fingerprint }) => [
+  const rows = members.map(({ identity, owner, self, vouched, fingerprint }) => [
     shownIdentity(identity),
-    [...(owner ? ['owner'] : []), ...(self ? ['you'] : [])].join(', '),
+    [...(owner ? ['owner'] : []), ...(self ? ['you'] : []), ...(vouched === false ? ['not vouched'] : [])].join(', '),
     fingerprint,
   ])
   print(table(['IDENTITY', 'ROLE', 'FINGERPRINT'], rows))

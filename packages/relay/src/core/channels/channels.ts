@@ -25,6 +25,7 @@ export type ChannelRequest = Extract<
       | 'sendCommit'
       | 'rejectCommit'
       | 'liftBar'
+      | 'vouch'
       | 'resetRoster'
       | 'sendWelcome'
       | 'sendMessage'
@@ -79,6 +80,8 @@ export class Channels {
         return this.#commits.reject(request, body.value)
       case 'liftBar':
         return this.#commits.liftBar(request, body.value)
+      case 'vouch':
+        return this.#commits.vouch(request, body.value)
       case 'resetRoster':
         return this.#commits.resetRoster(request, body.value)
       case 'sendWelcome':

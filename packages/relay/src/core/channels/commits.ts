@@ -6,6 +6,7 @@ import {
   message,
   MESSAGE_ID_BYTES,
   rosterBytes,
+  vouchBytes,
 } from '@static/protocol'
 import {
   LiftBarResponseSchema,
@@ -18,6 +19,8 @@ import {
   SendCommitResponseSchema,
   type SendWelcomeRequest,
   SendWelcomeResponseSchema,
+  type VouchRequest,
+  VouchResponseSchema,
   type Welcome,
 } from '@static/protocol/relay'
 import type { ChannelId, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
@@ -116,15 +119,37 @@ export class Commits {
     })
   }
 
+  vouch(request: PendingRequest, value: VouchRequest): void {
+    const { effects, crypto } = this.#context
+    accountOf(request)
+    const { channelId, slot, agentIds, signature } = value
+    const channel = channelIdOf(channelId)
+    checkAgents({ agent_ids: agentIds })
+    const wait = this.#rates.take(request, channel, effects.monotonic)
+    if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
+    const store = {
+      actor: actorOf(request),
+      channel,
+      slot: numberOf(slot, 'slot'),
+      agents: agentIds.map(agentIdOf),
+    }
+    if (!crypto.verify(request.caller.publicKey, vouchBytes({ channelId, slot, agentIds }), signature))
+      throw wrong('`signature` is not a valid signature of the sender')
+    this.#countInChannel(request, channel, () => {
+      effects.store('vouch', store, (outcome) => {
+        if (!accepted(request, outcome)) return
+        request.answer({ case: 'vouch', value: message(VouchResponseSchema, {}) })
+      })
+    })
+  }
+
   resetRoster(request: PendingRequest, value: ResetRosterRequest): void {
     const { effects, crypto } = this.#context
     accountOf(request)
-    const { channelId, position, agentIds, signature } = value
+    const { channelId, position, agentIds, vouched, signature } = value
     const channel = channelIdOf(channelId)
     if (!position) throw wrong('`position` is required')
-    if (agentIds.length > MAX_MEMBERS) {
-      throw wrong(`\`agent_ids\` must have at most ${MAX_MEMBERS} entries, not ${agentIds.length}`)
-    }
+    checkAgents({ agent_ids: agentIds, vouched })
     const wait = this.#rates.take(request, channel, effects.monotonic)
     if (wait > 0) return request.refuse({ refused: 'rate_limited', retryAfterMs: wait })
     const { slot, index, hash } = position
@@ -133,8 +158,9 @@ export class Commits {
       channel,
       position: { slot: numberOf(slot, 'slot'), index: numberOf(index, 'index'), hash },
       agents: agentIds.map(agentIdOf),
+      vouched: vouched.map(agentIdOf),
     }
-    const signed = rosterBytes({ channelId, slot, index, hash, agentIds })
+    const signed = rosterBytes({ channelId, slot, index, hash, agentIds, vouched })
     if (!crypto.verify(request.caller.publicKey, signed, signature))
       throw wrong('`signature` is not a valid signature of the sender')
     this.#countInChannel(request, channel, () => {
@@ -229,11 +255,9 @@ export class Commits {
     declaration: NonNullable<SendCommitRequest['declaration']>,
   ): void {
     const { crypto } = this.#context
-    const { adds, removes, leaveNotices } = declaration
-    for (const [field, { length }] of Object.entries({ adds, removes, leave_notices: leaveNotices, welcomes })) {
-      if (length > MAX_MEMBERS) throw wrong(`\`${field}\` must have at most ${MAX_MEMBERS} entries, not ${length}`)
-    }
-    for (const id of [...adds, ...removes]) agentIdOf(id)
+    const { adds, removes, leaveNotices, vouches } = declaration
+    checkAgents({ adds, removes, leave_notices: leaveNotices, vouches, welcomes })
+    for (const id of [...adds, ...removes, ...vouches]) agentIdOf(id)
     leaveNotices.forEach(checkNotice)
     const signed = declarationBytes({ channelId, slot, messageId, commitHash: crypto.hash(commit) }, declaration)
     if (!crypto.verify(caller.publicKey, signed, declaration.signature)) {
@@ -249,6 +273,13 @@ export class Commits {
     this.#contention.set(channel, contention)
     const [a = 0, b = 0] = this.#context.crypto.random(2)
     return 1 + ((a * 256 + b) / 65_536) * BACKOFF_MS * contention.lost
+  }
+}
+
+/** Checks lists with one item for each agent. */
+function checkAgents(lists: Readonly<Record<string, readonly unknown[]>>): void {
+  for (const [field, { length }] of Object.entries(lists)) {
+    if (length > MAX_MEMBERS) throw wrong(`\`${field}\` must have at most ${MAX_MEMBERS} entries, not ${length}`)
   }
 }
 

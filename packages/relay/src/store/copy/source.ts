@@ -49,7 +49,7 @@ const PARTS: readonly Part[] = [
   },
   {
     table: 'members',
-    sql: `SELECT channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, receipt,
+    sql: `SELECT channel, channel_id, agent, added, sponsor, vouched, welcomed, cursor_index, cursor_hash, cursor_slot, receipt,
       welcome, earlier, ended_index, ended_hash, ended_slot, ended_at, notice, pending, checksum FROM members
       WHERE (channel, agent) > (?, ?) ORDER BY channel, agent`,
     first: [0, NOTHING],

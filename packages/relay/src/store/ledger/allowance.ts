@@ -1,11 +1,12 @@
 /**
  * The hourly allowance for commits and Welcomes (SPEC.md, "Payment"): each sender and each channel has a number of free
- * bytes an hour. Beyond it, the owner pays and everyone else waits. Members added by a non-owner share the adder's
- * allowance until the owner commits, so that made-up members do not multiply it.
+ * bytes an hour. Beyond it, the owner pays and everyone else waits. Members that the owner has not vouched for share the
+ * allowance of the vouched member behind them, or one for all that the owner brought in, so that made-up members do not
+ * multiply it.
  */
 import type { AgentId, Refusal, Time, Unpaid } from '../../ports.ts'
 import { type Context, refuse, senderOf, touch, touchSender } from './context.ts'
-import { type Channel, type Sender, isConfirmed } from './state.ts'
+import { type Channel, type Sender, isVouched } from './state.ts'
 
 export const HOUR = 3600_000
 /** Bytes that one message of the owner's quota pays for. */
@@ -41,8 +42,12 @@ export function beginHour(record: Sender | Channel, now: Time): void {
   if (isThisHour(record, now)) return
   record.hour = Math.floor(now / HOUR)
   record.commitBytes = 0
-  if ('free' in record) record.free = 0
-  else record.adds = 0
+  if ('free' in record) {
+    record.free = 0
+    return
+  }
+  record.adds = 0
+  record.unvouchedBytes = 0
 }
 
 /** Whether a commit or Welcome of `bytes` is free, must be paid for, or is refused for now. Changes nothing. */
@@ -55,8 +60,9 @@ export function allowBytes(
   now: Time,
 ): Allowed | Unpaid | Refusal {
   const { freeCommitBytes, freeChannelCommitBytes } = retention
-  const sender = channel.senders.get(responsible(channel, agent))
-  const used = sender ? usedBytes(sender, now) : 0
+  const sponsor = sponsorOf(channel, agent)
+  const sender = sponsor === undefined ? undefined : channel.senders.get(sponsor)
+  const used = sponsor === undefined ? usedByUnvouched(channel, now) : sender ? usedBytes(sender, now) : 0
   const excess = Math.min(bytes, Math.max(0, used + bytes - freeCommitBytes))
   if (agent === channel.owner) {
     const units = Math.ceil(excess / UNIT_BYTES)
@@ -75,15 +81,20 @@ export function allowBytes(
 
 /** Counts an accepted commit or Welcome. */
 export function countBytes(context: Context, channel: Channel, agent: AgentId, bytes: number, now: Time): void {
-  const sender = senderOf(channel, responsible(channel, agent))
+  beginHour(channel, now)
+  touch(context, channel)
+  const sponsor = sponsorOf(channel, agent)
+  if (sponsor === undefined) {
+    channel.unvouchedBytes += bytes
+    channel.commitBytes += bytes
+    return
+  }
+  const sender = senderOf(channel, sponsor)
   beginHour(sender, now)
-  const free = Math.max(0, Math.min(bytes, context.retention.freeCommitBytes - sender.commitBytes))
+  // Bytes that the owner pays for do not use up the channel's allowance.
+  channel.commitBytes += Math.max(0, Math.min(bytes, context.retention.freeCommitBytes - sender.commitBytes))
   sender.commitBytes += bytes
   touchSender(context, channel, sender)
-  // Bytes that the owner pays for do not use up the channel's allowance.
-  beginHour(channel, now)
-  channel.commitBytes += free
-  touch(context, channel)
 }
 
 /** Whether an agent may add `adds` members now; the owner always may. Changes nothing. */
@@ -115,17 +126,17 @@ export function countAdds(context: Context, channel: Channel, agent: AgentId, ad
   touch(context, channel)
 }
 
-/** Whose allowance an agent uses: its own, or that of the first confirmed agent in its chain of adders. */
-function responsible(channel: Channel, agent: AgentId): AgentId {
-  let current = agent
-  let from = Infinity
-  for (;;) {
-    const member = channel.members.get(current)
-    // An adder that was itself added later ends the chain; otherwise two agents could have added each other.
-    if (!member?.adder || member.from >= from || isConfirmed(member, channel.ownerCommit)) return current
-    ;({ from } = member)
-    current = member.adder
-  }
+/**
+ * The vouched member whose allowance an agent uses; undefined if it uses the one of all unvouched members that the owner
+ * brought in. Also the sponsor of the agents that it adds, so that no chain of adders can be cut by one that leaves.
+ */
+export function sponsorOf(channel: Channel, agent: AgentId): AgentId | undefined {
+  const member = channel.members.get(agent)
+  return !member || isVouched(member) ? agent : member.sponsor
+}
+
+function usedByUnvouched(channel: Channel, now: Time): number {
+  return isThisHour(channel, now) ? channel.unvouchedBytes : 0
 }
 
 function usedBytes(record: Hourly, now: Time): number {

@@ -30,7 +30,8 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   const owner = {
     agent,
     from: 0,
-    adder: undefined,
+    sponsor: undefined,
+    vouched: start.slot,
     welcomed: true,
     ended: undefined,
     cursor: start,

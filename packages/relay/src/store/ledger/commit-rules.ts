@@ -64,6 +64,18 @@ export function judgeRoster(
   return undefined
 }
 
+/** Checks for whom a commit vouches: only the owner can, and only for agents that the commit adds. */
+export function judgeVouches(
+  channel: Channel,
+  actor: AgentId,
+  adds: readonly AgentId[],
+  vouches: readonly AgentId[],
+): Refusal | undefined {
+  if (vouches.length > 0 && actor !== channel.owner) return refuse('invalid_request', 'Only the owner can vouch.')
+  if (!hasRepeats(vouches) && vouches.every((agent) => adds.includes(agent))) return undefined
+  return refuse('invalid_request', 'A commit can vouch only for agents that it adds, and once for each.')
+}
+
 function judgeRemoval(
   channel: Channel,
   actor: AgentId,

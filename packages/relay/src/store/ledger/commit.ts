@@ -1,9 +1,9 @@
 /** SendCommit, SendWelcome and Leave: the operations that change the roster, and their entries. */
 import { commitBody, leaveBody, toHex } from '@static/protocol'
 import type { AgentId, Refusal, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
-import { type Allowed, allowAdds, allowBytes, countAdds, countBytes } from './allowance.ts'
-import { judgePlace, judgeRoster, judgeWelcomes, removesOnlyLeavers, sizeLimit } from './commit-rules.ts'
-import { type Context, admit, isRefusal, noteAction, refuse, touch, touchMember } from './context.ts'
+import { type Allowed, allowAdds, allowBytes, countAdds, countBytes, sponsorOf } from './allowance.ts'
+import { judgePlace, judgeRoster, judgeVouches, judgeWelcomes, removesOnlyLeavers, sizeLimit } from './commit-rules.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
 import { countUses, isForMembers, judgeUses } from './invite-uses.ts'
 import { dropJoinsOf } from './joins.ts'
@@ -13,7 +13,7 @@ import { findRoom, hasReserve } from './room.ts'
 import { takeTurn } from './roster.ts'
 import { ENTRY_OVERHEAD, type IdKey, type NewWelcome, SLOT_BYTES, TURN_BYTES } from './rows.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
-import { type Channel, type Slot, findMember, isConfirmed, isInGroup, isUnwelcomed, roster } from './state.ts'
+import { type Channel, type Slot, findMember, isInGroup, isUnwelcomed, isVouched, roster } from './state.ts'
 import { putGroupInfo, putWelcome, welcomeBytes } from './welcomes.ts'
 
 /** A commit in its channel, with its effects and size. */
@@ -21,6 +21,8 @@ interface CommitPlan {
   readonly channel: Channel
   readonly adds: readonly AgentId[]
   readonly removes: readonly AgentId[]
+  /** Those of `adds` that the owner vouches for. */
+  readonly vouches: readonly AgentId[]
   readonly body: Uint8Array
   /** How much body, Welcomes and their shared GroupInfo count towards the limits. */
   readonly size: number
@@ -50,10 +52,12 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
   const body = commitBody(request.commit, declaration)
   const adds = declaration.adds.map((agent) => toHex(agent))
   const removes = declaration.removes.map((agent) => toHex(agent))
+  const vouches = declaration.vouches.map((agent) => toHex(agent))
   const plan: CommitPlan = {
     channel,
     adds,
     removes,
+    vouches,
     turns: new Set([...removes, ...adds]).size,
     body,
     size: body.length + ENTRY_OVERHEAD + welcomeBytes(request.welcomes) + request.groupInfo.length,
@@ -71,7 +75,7 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
 /** Every check of a commit except that its id is new. Changes nothing. */
 function judge(
   context: Context,
-  { channel, adds, removes, size, turns }: CommitPlan,
+  { channel, adds, removes, vouches, size, turns }: CommitPlan,
   request: StoreRequest<'commit'>,
 ): Accepted | Unpaid | Refusal {
   const { actor, welcomes, groupInfo, paid, now } = request
@@ -80,6 +84,7 @@ function judge(
   const refusal =
     judgePlace(channel, request) ??
     judgeRoster(context, channel, agent, adds, removes, request) ??
+    judgeVouches(channel, agent, adds, vouches) ??
     judgeWelcomes(context, channel, welcomes, groupInfo) ??
     judgeUses(context, channel, actor, welcomes, now) ??
     allowAdds(context, channel, agent, adds.length, now) ??
@@ -110,29 +115,24 @@ function judgeBytes(
 /** Logs the commit and applies it. */
 function take(
   context: Context,
-  { channel, adds, removes, body, size }: CommitPlan,
+  { channel, adds, removes, vouches, body, size }: CommitPlan,
   request: StoreRequest<'commit'>,
 ): { readonly index: number; readonly head: number } {
   const { actor, slot, now } = request
   const { agent: sender } = actor
-  const { ownerCommit } = channel
-  const rosterSize = roster(channel).filter((member) => isConfirmed(member, ownerCommit)).length
+  const vouchedSize = roster(channel).filter(isVouched).length
   countBytes(context, channel, sender, size, now)
   countAdds(context, channel, sender, adds.length, now)
   const position = addEntry(context, channel, commitDraft(request), body)
   const place = { slot, position, at: now }
-  const adder = sender === channel.owner ? undefined : sender
+  const sponsor = sender === channel.owner ? undefined : sponsorOf(channel, sender)
   for (const agent of new Set([...removes, ...adds])) {
-    const change = { removes: removes.includes(agent), adds: adds.includes(agent), adder, notice: undefined }
-    takeTurn(context, channel, { agent, ...place, ...change })
+    const change = { removes: removes.includes(agent), adds: adds.includes(agent), notice: undefined }
+    const vouched = vouches.includes(agent) ? position.slot : undefined
+    takeTurn(context, channel, { agent, ...place, ...change, sponsor, vouched })
   }
   const uses = countUses(context, channel, sender, request.welcomes)
-  keepSlot(context, channel, { ...place, sender, rosterSize, ownerCommit, voters: [], rejected: false, uses })
-  if (sender === channel.owner) {
-    channel.ownerCommit = position.index
-    channel.lag = undefined
-    touch(context, channel)
-  }
+  keepSlot(context, channel, { ...place, sender, vouchedSize, voters: [], rejected: false, uses })
   const shares = request.groupInfo.length > 0
   if (shares) putGroupInfo(context, channel, position.index, request.groupInfo)
   for (const welcome of request.welcomes) keepWelcome(context, channel, { ...welcome, shares }, sender, place)
@@ -234,7 +234,7 @@ export function leave(context: Context, request: StoreRequest<'leave'>): StoreRe
 
   makeRoom(context, channel, body.length)
   const position = addEntry(context, channel, leaveDraft(request), body)
-  const change = { removes: false, adds: false, adder: undefined, notice }
+  const change = { removes: false, adds: false, sponsor: undefined, vouched: undefined, notice }
   takeTurn(context, channel, { agent: actor.agent, slot: head, position, at: now, ...change })
   letGo(context, channel)
   dropJoinsOf(context, channel, actor.agent)

@@ -4,11 +4,12 @@ import type { CommitEntry } from '../../ports.ts'
 
 /** Decodes the body of a commit's entry. */
 export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | 'declaration'> {
-  const [commit, adds, removes, notices, signature] = fields(body, 5)
+  const [commit, adds, removes, notices, vouches, signature] = fields(body, 6)
   const declaration = {
     adds: fields(adds),
     removes: fields(removes),
     leaveNotices: fields(notices).map(readLeaveBody),
+    vouches: fields(vouches),
     signature,
   }
   return { commit, declaration }
@@ -21,7 +22,7 @@ export function readLeaveBody(body: Uint8Array): LeaveNoticeFields {
   return { publicKey, slot: number, leafKeys: fields(leafKeys), signature }
 }
 
-type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4, Uint8Array>
+type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4 | 5, Uint8Array>
 
 /** Splits length-prefixed fields; `count` is their expected number, if known. */
 function fields(bytes: Uint8Array, count?: number): Fields {

@@ -19,6 +19,7 @@ import { ack, resume, welcomes } from './resume.ts'
 import { sweep } from './retention.ts'
 import { allot } from './room.ts'
 import type { Rows } from './rows.ts'
+import { vouch } from './vouch.ts'
 
 type Operations = {
   readonly [Name in StoreOperation]: (context: Context, request: StoreRequest<Name>) => StoreResult<Name>
@@ -32,6 +33,7 @@ const OPERATIONS: Operations = {
   commit,
   reject,
   liftBar,
+  vouch,
   resetRoster,
   welcome,
   leave,

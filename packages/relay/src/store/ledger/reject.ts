@@ -28,13 +28,10 @@ export function reject(
   }
   // A member that a false declaration has removed can vote too.
   if (!owner && !hadVote(context, channel, actor.agent, slot)) {
-    return refuse(
-      'not_allowed',
-      'Only agents that were members before the commit and confirmed by the owner can reject it.',
-    )
+    return refuse('not_allowed', 'Only members that the owner had vouched for before the commit can reject it.')
   }
 
-  const needed = Math.floor(slot.rosterSize / 2) + 1
+  const needed = Math.floor(slot.vouchedSize / 2) + 1
   if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
   // A repeated vote changes nothing, so nothing is written.
   if (!owner && slot.voters.includes(actor.agent)) return { rejected: false, votes: slot.voters.length, needed }

@@ -33,6 +33,10 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   if (agents.size < request.agents.length) return refuse('invalid_request', '`agent_ids` names an agent twice.')
   if (!agents.has(channel.owner)) return refuse('invalid_request', '`agent_ids` must name the owner.')
   if (agents.size > MAX_MEMBERS) return refuse('group_full')
+  const vouched = new Set([channel.owner, ...request.vouched])
+  if (new Set(request.vouched).size < request.vouched.length || ![...vouched].every((agent) => agents.has(agent))) {
+    return refuse('invalid_request', '`vouched` must name agents of `agent_ids`, and each once.')
+  }
   const head = channel.last.slot
   const known = position.slot === head ? positionAt(context, channel, position.index) : undefined
   if (known?.slot !== head) return { refused: 'epoch_mismatch', head }
@@ -46,7 +50,7 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   noteAction(context, actor, channel)
   const dropped = [...channel.members.keys()].filter((agent) => !agents.has(agent))
   for (const agent of dropped) drop(context, channel, agent)
-  const returned = [...agents].filter((agent) => admitAgain(context, channel, agent))
+  const returned = [...agents].filter((agent) => admitAgain(context, channel, agent, vouched.has(agent)))
   // Earlier turns no longer count. They are deleted with their slots, because there can be many.
   hold(context, channel, -context.rows.dropTurns(channel, head) * TURN_BYTES)
   channel.settled = head
@@ -63,12 +67,14 @@ function drop(context: Context, channel: Channel, agent: AgentId): void {
 }
 
 /** Puts an agent on the roster if it is not there. One that has left stays off it until a commit removes it. */
-function admitAgain(context: Context, channel: Channel, agent: AgentId): boolean {
+function admitAgain(context: Context, channel: Channel, agent: AgentId, isVouched: boolean): boolean {
   const known = findMember(channel, agent)
   const { from, cursor, ended } = known ?? lastStay(context, channel, agent)
   const left = ended?.notice ? { ...ended, pending: true } : undefined
-  const { welcome, receipt } = known ?? {}
-  const fields = { adder: undefined, welcomed: true, ended: left, cursor, receipt, welcome, earlier: undefined }
+  const { welcome, receipt, sponsor } = known ?? {}
+  // Earlier commits can no longer be rejected, so the votes on them do not matter.
+  const vouched = isVouched ? channel.last.slot : undefined
+  const fields = { sponsor, vouched, welcomed: true, ended: left, cursor, receipt, welcome, earlier: undefined }
   const member: Member = { agent, from, ...fields }
   placeMember(channel, member)
   touchMember(context, channel, member)

@@ -1,6 +1,6 @@
 /**
  * When the log drops entries: once no member needs them, once they are too old, and in a full channel (room.ts) first
- * those that only removed members need, then those that fewer than half of the confirmed members need. An agent that
+ * those that only removed members need, then those that fewer than half of the vouched members need. An agent that
  * missed entries gets a gap when it reads on.
  */
 import type { AgentId, StoreRequest, StoreResult, Time } from '../../ports.ts'

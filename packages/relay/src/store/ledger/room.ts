@@ -13,7 +13,7 @@ import {
   type Lag,
   type Member,
   type Sender,
-  isConfirmed,
+  isVouched,
   roster,
   unawaited,
 } from './state.ts'
@@ -203,16 +203,16 @@ function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boo
 }
 
 /**
- * How far a full channel may be cut: to where fewer than half of the confirmed members still need the entries. Only
- * confirmed members count; otherwise made-up members that acknowledge nothing would keep it full. A single member, even
- * the owner, can never keep it full: among three or more, entries that only one confirmed member needs are dropped, as
+ * How far a full channel may be cut: to where fewer than half of the vouched members still need the entries. Only
+ * vouched members count; otherwise made-up members that acknowledge nothing would keep it full. A single member, even
+ * the owner, can never keep it full: among three or more, entries that only one vouched member needs are dropped, as
  * far as another member has them.
  */
 function findLag(channel: Channel): Lag {
   const order = roster(channel).sort(byCursor)
-  const confirmed = order.filter((member) => isConfirmed(member, channel.ownerCommit))
-  const waiting = Math.max(Math.ceil(confirmed.length / 2) - 1, order.length > 2 ? 1 : 0)
-  const next = confirmed[waiting] ?? order.at(-1)
+  const vouched = order.filter(isVouched)
+  const waiting = Math.max(Math.ceil(vouched.length / 2) - 1, order.length > 2 ? 1 : 0)
+  const next = vouched[waiting] ?? order.at(-1)
   return { reach: next?.cursor.index ?? channel.base.index, order }
 }
 

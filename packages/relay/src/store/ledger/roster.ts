@@ -16,7 +16,6 @@ import {
   awaitedFrom,
   findMember,
   forgetMember,
-  isConfirmed,
   isInGroup,
   isUnwelcomed,
   onRoster,
@@ -46,14 +45,14 @@ export function takeTurn(
   become(context, channel, fields.agent, outcome(turn, before))
 }
 
-/** Whether an agent may vote on a commit: it was on the roster just before it, and confirmed by the owner. */
-export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { position, ownerCommit }: Slot): boolean {
+/** Whether an agent may vote on a commit: it was on the roster just before it, and the owner had vouched for it. */
+export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { slot, position }: Slot): boolean {
   let member = findMember(channel, agent)
   for (const turn of rows.turnsFrom(channel, agent, position.index)) {
     member = turn.before?.member
     break
   }
-  return onRoster(member) && isConfirmed(member, ownerCommit)
+  return onRoster(member) && member.vouched !== undefined && member.vouched <= slot
 }
 
 /**
@@ -94,7 +93,7 @@ export function applyLeftOut(context: Context, channel: Channel, { agent, turns,
 
 /** An agent's state after a turn. A turn that does not fit `before` has no effect: no agent is in or out twice. */
 function outcome(
-  { agent, position, at, removes, adds, adder, notice, rejected }: Turn,
+  { agent, position, at, removes, adds, sponsor, vouched, notice, rejected }: Turn,
   before: Turn['before'],
 ): typeof before {
   if (rejected) return before
@@ -103,7 +102,8 @@ function outcome(
       member: {
         agent,
         from: position.index,
-        adder,
+        sponsor,
+        vouched,
         welcomed: false,
         ended: undefined,
         cursor: position,

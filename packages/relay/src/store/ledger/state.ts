@@ -21,8 +21,13 @@ export interface Member {
   readonly agent: AgentId
   /** The index of the entry that added it. It sees only later entries. */
   readonly from: number
-  /** Who added it; undefined for the founder, and if the owner added it. */
-  readonly adder: AgentId | undefined
+  /**
+   * The vouched member whose allowance it uses as long as the owner has not vouched for it; undefined if the owner brought
+   * it in, itself or through members that it had not vouched for.
+   */
+  readonly sponsor: AgentId | undefined
+  /** The first slot at which the owner's vouch for it counts; undefined if the owner has not vouched for it. */
+  vouched: number | undefined
   /** Whether its Welcome was received. Until then it has a leaf in the group but is not on the roster. */
   welcomed: boolean
   /** Undefined while it is on the roster. */
@@ -56,7 +61,7 @@ export interface Sender {
   hour: number
   /** Number of free control messages in that hour. */
   free: number
-  /** Bytes of commits and Welcomes in that hour: its own, and those of the unconfirmed members it brought in. */
+  /** Bytes of commits and Welcomes in that hour: its own, and those of the unvouched members it brought in. */
   commitBytes: number
   /** How much of the log is its own. */
   bytes: number
@@ -104,10 +109,8 @@ export interface Slot {
   readonly position: Position
   readonly at: Time
   readonly sender: AgentId
-  /** Number of confirmed members on the roster before it. */
-  readonly rosterSize: number
-  /** The channel's `ownerCommit` before it, which determines the members that were confirmed. */
-  readonly ownerCommit: number
+  /** Number of vouched members on the roster before it. */
+  readonly vouchedSize: number
   readonly voters: readonly AgentId[]
   readonly rejected: boolean
   /** How many uses it counted of each invite for members. */
@@ -130,8 +133,9 @@ export interface Turn {
   readonly at: Time
   readonly removes: boolean
   readonly adds: boolean
-  /** Who added the agent, unless it was the owner. */
-  readonly adder: AgentId | undefined
+  /** Of a membership that it begins. */
+  readonly sponsor: AgentId | undefined
+  readonly vouched: number | undefined
   /** Set for a leave. */
   readonly notice: LeaveNoticeFields | undefined
   /** If true, the entry had no effect. */
@@ -170,8 +174,6 @@ export interface ChannelFields {
   /** The UTC day that `guestCount` applies to. */
   guestDay: number
   guestCount: number
-  /** The index of the owner's last commit. Members that others added before it are confirmed. */
-  ownerCommit: number
   /** The head at the last reset of the roster. Commits below it can no longer be rejected. */
   settled: number
   /** The lowest remembered slot (the head if there is none), and when its commit was accepted. */
@@ -183,6 +185,8 @@ export interface ChannelFields {
   adds: number
   /** Bytes of commits and Welcomes that were free. */
   commitBytes: number
+  /** Those of them that unvouched members without a sponsor sent. */
+  unvouchedBytes: number
   /** When the sweep next has work in this channel. */
   due: Time | undefined
 }
@@ -243,13 +247,13 @@ export function newChannel(
     oldestAt: undefined,
     guestDay: 0,
     guestCount: 0,
-    ownerCommit: 0,
     settled: 0,
     firstSlot: 0,
     slotAt: undefined,
     hour: 0,
     adds: 0,
     commitBytes: 0,
+    unvouchedBytes: 0,
     due: undefined,
   })
 }
@@ -301,9 +305,9 @@ export function isUnwelcomed({ welcomed }: Member): boolean {
   return !welcomed
 }
 
-/** Whether the owner confirmed a membership: it added the member, or has committed since. */
-export function isConfirmed({ adder, from }: Member, ownerCommit: number): boolean {
-  return adder === undefined || ownerCommit > from
+/** Whether the owner has vouched for a member. Only such members vote, have an allowance and keep entries in a full channel. */
+export function isVouched({ vouched }: Member): boolean {
+  return vouched !== undefined
 }
 
 /** Whether the group has a leaf for it: it is on the roster, not welcomed yet, or left but not yet removed. */

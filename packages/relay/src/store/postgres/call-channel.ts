@@ -9,6 +9,7 @@ const OF_CHANNEL = new Set<StoreOperation>([
   'create',
   'reject',
   'liftBar',
+  'vouch',
   'resetRoster',
   'welcome',
   'leave',

@@ -41,7 +41,7 @@ function writing(guard: string, condition: string): string {
   c AS (UPDATE channels SET last_index = ${numberAt(3)}, last_hash = ${hashAt(4)}, head = ${numberAt(5)},
       base_index = ${numberAt(6)}, base_hash = ${hashAt(7)}, base_slot = ${numberAt(8)}, bytes = ${numberAt(9)},
       oldest_at = ${nullableAt(10)}, guest_day = ${numberAt(11)}, guest_count = ${numberAt(12)},
-      owner_commit = ${numberAt(13)}, settled = ${numberAt(14)}, first_slot = ${numberAt(15)},
+      unvouched_bytes = ${numberAt(13)}, settled = ${numberAt(14)}, first_slot = ${numberAt(15)},
       slot_at = ${nullableAt(16)}, hour = ${numberAt(17)}, adds = ${numberAt(18)}, commit_bytes = ${numberAt(19)},
       due = ${nullableAt(20)}, checksum = ${numberAt(21)}, version = version + 1
     FROM ${CHANNELS} WHERE ${condition} AND channels.number = ${numberAt(1)}),

@@ -32,7 +32,7 @@ export const ALONE: ReadonlySet<StoreOperation> = new Set<StoreOperation>(['swee
 /** A message. */
 export type Append = Extract<Call, { readonly name: 'append' }>
 
-const CHANGING_ROSTERS = new Set<StoreOperation>(['commit', 'leave', 'welcome', 'reject', 'resetRoster'])
+const CHANGING_ROSTERS = new Set<StoreOperation>(['commit', 'leave', 'welcome', 'reject', 'vouch', 'resetRoster'])
 
 const LOCK_KEYS = statement('SELECT key FROM locks WHERE key = ANY($1::int[]) ORDER BY key FOR UPDATE')
 

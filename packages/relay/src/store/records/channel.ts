@@ -21,7 +21,7 @@ export type ChannelRow = readonly [
   oldestAt: Time | null,
   guestDay: number,
   guestCount: number,
-  ownerCommit: number,
+  unvouchedBytes: number,
   settled: number,
   firstSlot: number,
   slotAt: Time | null,
@@ -35,7 +35,7 @@ export type ChannelRow = readonly [
 export function readChannel(number: number, row: ChannelRow): ChannelFields {
   const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
   const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
-  const [ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
+  const [unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
   return {
     number,
     id: toHex(id),
@@ -49,7 +49,7 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
     oldestAt: oldestAt ?? undefined,
     guestDay,
     guestCount,
-    ownerCommit,
+    unvouchedBytes,
     settled,
     firstSlot,
     slotAt: slotAt ?? undefined,
@@ -66,7 +66,7 @@ export const FIXED_COLUMNS = 6
 /** A channel's row. */
 export function channelRow(channel: ChannelFields): ChannelRow {
   const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
-  const { ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
+  const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
   return [
     fromHex(id),
     name,
@@ -84,7 +84,7 @@ export function channelRow(channel: ChannelFields): ChannelRow {
     oldestAt ?? null,
     guestDay,
     guestCount,
-    ownerCommit,
+    unvouchedBytes,
     settled,
     firstSlot,
     slotAt ?? null,

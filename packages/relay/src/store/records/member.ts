@@ -19,7 +19,8 @@ export type MemberRow = readonly [
   channelId: Uint8Array,
   agent: Uint8Array,
   added: number,
-  adder: Uint8Array | null,
+  sponsor: Uint8Array | null,
+  vouched: number | null,
   welcomed: 0 | 1,
   cursorIndex: number,
   cursorHash: Uint8Array,
@@ -32,12 +33,13 @@ export type MemberRow = readonly [
 
 /** A member. */
 export function readMember(row: MemberRow): Member {
-  const [, agent, from, adder, welcomed, cursorIndex, cursorHash, cursorSlot, receipt, ...rest] = row
-  const [welcome, earlier, ...ending] = rest
+  const [, agent, from, sponsor, vouched, welcomed, cursorIndex, cursorHash, cursorSlot, ...rest] = row
+  const [receipt, welcome, earlier, ...ending] = rest
   return {
     agent: toHex(agent),
     from,
-    adder: adder === null ? undefined : toHex(adder),
+    sponsor: sponsor === null ? undefined : toHex(sponsor),
+    vouched: vouched ?? undefined,
     welcomed: welcomed === 1,
     cursor: { index: cursorIndex, hash: cursorHash, slot: cursorSlot },
     receipt: receipt ?? undefined,
@@ -59,12 +61,13 @@ function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending
 
 /** A member's row. */
 export function memberRow(channelId: string, member: Member): MemberRow {
-  const { agent, from, adder, welcomed, cursor, receipt, welcome, earlier, ended } = member
+  const { agent, from, sponsor, vouched, welcomed, cursor, receipt, welcome, earlier, ended } = member
   return [
     fromHex(channelId),
     fromHex(agent),
     from,
-    adder === undefined ? null : fromHex(adder),
+    sponsor === undefined ? null : fromHex(sponsor),
+    vouched ?? null,
     welcomed ? 1 : 0,
     cursor.index,
     cursor.hash,

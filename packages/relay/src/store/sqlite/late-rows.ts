@@ -14,7 +14,7 @@ type ChannelField =
   | 'oldestAt'
   | 'guestDay'
   | 'guestCount'
-  | 'ownerCommit'
+  | 'unvouchedBytes'
   | 'settled'
   | 'firstSlot'
   | 'slotAt'
@@ -28,7 +28,7 @@ const CHANNEL_FIELDS: readonly ChannelField[] = [
   'oldestAt',
   'guestDay',
   'guestCount',
-  'ownerCommit',
+  'unvouchedBytes',
   'settled',
   'firstSlot',
   'slotAt',
@@ -66,8 +66,8 @@ export function recoverable(channel: Channel): Recoverable {
 /** The fields of a channel that its row holds and that change. */
 export function stateOf(channel: State): State {
   const { last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
-  const { ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
-  const counts = { guestDay, guestCount, ownerCommit, settled, firstSlot, slotAt, hour, adds, commitBytes }
+  const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
+  const counts = { guestDay, guestCount, unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes }
   return { last, base, bytes, oldestAt, due, ...counts }
 }
 

@@ -4,7 +4,7 @@
  */
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite'
 
-const MEMBER = `SELECT channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, receipt, welcome, earlier, ended_index, ended_hash,
+const MEMBER = `SELECT channel_id, agent, added, sponsor, vouched, welcomed, cursor_index, cursor_hash, cursor_slot, receipt, welcome, earlier, ended_index, ended_hash,
   ended_slot, ended_at, notice, pending, checksum FROM members`
 const SENDER =
   'SELECT agent, counter, barred, acted, seen, hour, free, commit_bytes, bytes, entries, checksum FROM senders'
@@ -13,7 +13,7 @@ const HEADER = 'key & 0xfffffffff, kind, slot, at, counter, control, sender, mes
 const SQL = {
   // ---- Channels ----
   channel: `SELECT number, id, name, account, mode, owner, guest_limit, last_index, last_hash, head, base_index,
-    base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot, slot_at, hour, adds,
+    base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at, hour, adds,
     commit_bytes, due, checksum FROM channels WHERE id = ?`,
   members: `${MEMBER} WHERE channel = ?`,
   member: `${MEMBER} WHERE channel = ? AND agent = ?`,
@@ -42,16 +42,16 @@ const SQL = {
     WHERE agent = ? AND channel_id = ? AND ended_index IS NULL AND welcomed = 1`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
   addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, last_index, last_hash, head,
-    base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot, slot_at,
+    base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at,
     hour, adds, commit_bytes, due, checksum)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   addFounding: 'INSERT INTO foundings VALUES (?, ?, ?)',
   founding: 'SELECT welcome, checksum FROM foundings WHERE channel = ?',
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
-    base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, owner_commit = ?, settled = ?,
+    base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, unvouched_bytes = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
-  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET added = excluded.added, adder = excluded.adder, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
+  saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET added = excluded.added, sponsor = excluded.sponsor, vouched = excluded.vouched, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
     cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, receipt = excluded.receipt,
     welcome = excluded.welcome, earlier = excluded.earlier,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,

@@ -83,6 +83,8 @@ async function commitAll(
   try {
     const { welcomes } = await membership.committer.commit((group) => ({
       adds: candidates.map(({ keyPackage }) => keyPackage),
+      // The owner's application has named them.
+      vouches: group.isOwner ? candidates.map(({ agentId }) => fromHex(agentId)) : [],
       ...returning(membership.roster, group, candidates),
     }))
     return new Map(welcomes.map(({ agentId, welcome }) => [toHex(agentId), welcome]))

@@ -336,7 +336,7 @@ export class Membership implements ChannelView {
 
   #committed({ next, purpose, request, job, welcomes }: Pending): void {
     const context = this.#context
-    const { adds = [], removes = [], leaveNotices = [] } = request.declaration ?? {}
+    const { adds = [], removes = [], leaveNotices = [], vouches = [] } = request.declaration ?? {}
     const { state, rekeyDue } = this.#standing.record
     this.#adopt(next, context.agentId)
     this.sender.sentSinceRekey = 0
@@ -347,16 +347,23 @@ export class Membership implements ChannelView {
       rekeyDue: purpose.rekeyDue || (rekeyDue && !purpose.rekeys),
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
-    this.#changed(context.agentId, adds.map(toHex), removes.map(toHex), leaveNotices.length)
+    const [added, removed] = [adds.map(toHex), removes.map(toHex)]
+    this.#changed(context.agentId, added, removed, leaveNotices.length, vouches.map(toHex))
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.
     this.upkeep.retry()
     job?.done({ welcomes })
   }
 
-  #changed(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void {
+  #changed(
+    by: AgentId,
+    added: readonly AgentId[],
+    removed: readonly AgentId[],
+    left: number,
+    vouched?: readonly AgentId[],
+  ): void {
     for (const agent of [...removed, ...added]) this.#history.forget(agent)
-    this.receipts.change(added, removed)
+    this.receipts.change(added, removed, vouched)
     this.roster.change(by, added, removed)
     this.admissions.change(by, added, removed, left)
     this.requests.removed(removed)

@@ -69,6 +69,7 @@ export async function makeCommit(crypto: MlsCrypto, group: TsMlsGroup, change: C
     adds: keyPackages.map(({ agentId }) => agentId),
     removes: removes.map(({ agentId }) => agentId),
     leaveNotices: change.leaveNotices ?? [],
+    vouches: change.vouches ?? [],
   }
   expectValid(group, proposals, declaration)
 

@@ -1,7 +1,7 @@
 /** Tables of what members have seen: the last hashes of the chain, stays, and receipts. */
 import { RECEIPT_MODES } from '@static/protocol'
 import type { ChainRecord, OwnReceiptRecord, StayRecord } from '../../ports.ts'
-import { BYTES, type Column, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
+import { BYTES, type Column, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 
 export const CHAIN: Table<InChannel<ChainRecord>> = {
@@ -42,6 +42,7 @@ export const STAY: Table<InChannel<StayRow>> = {
     addedAt: INTEGER,
     ending: ENDING,
     endedAt: INTEGER,
+    vouched: FLAG,
     mode: MODE,
     since: INTEGER,
     index: { ...INTEGER, name: 'log_index' },
@@ -59,12 +60,13 @@ export function stayRow({ receipt, ending, ...stay }: StayRecord): StayRow {
   return { ...stay, ending: ending ?? NONE, ...(receipt ?? NO_RECEIPT) }
 }
 
-export function stayRecord({ agent, addedAt, endedAt, ending, mode, ...receipt }: StayRow): StayRecord {
+export function stayRecord({ agent, addedAt, endedAt, vouched, ending, mode, ...receipt }: StayRow): StayRecord {
   const { since, index, aside, settled, heardAt } = receipt
   return {
     agent,
     addedAt,
     endedAt,
+    vouched,
     ending: ending === NONE ? undefined : ending,
     receipt: mode === NONE ? undefined : { mode, since, index, aside, settled, heardAt },
   }

@@ -11,7 +11,7 @@ import { Blob, type NumberRow, type Transaction, bytea, columns, send } from '..
 import type { Kept } from './kept.ts'
 
 const ADD = statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, last_index, last_hash,
-  head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, owner_commit, settled, first_slot,
+  head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot,
   slot_at, hour, adds, commit_bytes, due, checksum)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
   $25, $26)`)
@@ -24,20 +24,20 @@ const DROP = [
 const DROP_INVITES = statement('DELETE FROM invites WHERE channel = $1')
 const ADD_DROPPED = statement('INSERT INTO dropped VALUES ($1, $2, $3, $4)')
 const PUT_MEMBERS = statement(`INSERT INTO members SELECT channel, substr($1::bytea, channel_id, 16),
-    substr($1, agent, 32), added, substr($1, adder, 32), welcomed, cursor_index, substr($1, cursor_hash, 32),
+    substr($1, agent, 32), added, substr($1, sponsor, 32), vouched, welcomed, cursor_index, substr($1, cursor_hash, 32),
     cursor_slot, substr($1, receipt, ${RECEIPT_BYTES}), welcome, earlier, ended_index, substr($1, ended_hash, 32),
     ended_slot, ended_at, substr($1, notice, notice_length), pending, checksum
-  FROM unnest($2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::int[], $7::int[], $8::bigint[], $9::int[],
-    $10::bigint[], $11::int[], $12::bigint[], $13::bigint[], $14::bigint[], $15::int[], $16::bigint[], $17::bigint[],
-    $18::int[], $19::int[], $20::int[], $21::bigint[])
-    u (channel, channel_id, agent, added, adder, welcomed, cursor_index, cursor_hash, cursor_slot, receipt, welcome,
+  FROM unnest($2::bigint[], $3::int[], $4::int[], $5::bigint[], $6::int[], $7::bigint[], $8::int[], $9::bigint[],
+    $10::int[], $11::bigint[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::int[], $17::bigint[],
+    $18::bigint[], $19::int[], $20::int[], $21::int[], $22::bigint[])
+    u (channel, channel_id, agent, added, sponsor, vouched, welcomed, cursor_index, cursor_hash, cursor_slot, receipt, welcome,
     earlier, ended_index, ended_hash, ended_slot, ended_at, notice, notice_length, pending, checksum)
-  ON CONFLICT (channel, agent) DO UPDATE SET added = excluded.added, adder = excluded.adder,
-    welcomed = excluded.welcomed, cursor_index = excluded.cursor_index, cursor_hash = excluded.cursor_hash,
+  ON CONFLICT (channel, agent) DO UPDATE SET added = excluded.added, sponsor = excluded.sponsor,
+    vouched = excluded.vouched, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index, cursor_hash = excluded.cursor_hash,
     cursor_slot = excluded.cursor_slot, receipt = excluded.receipt, welcome = excluded.welcome, earlier = excluded.earlier,
     ended_index = excluded.ended_index, ended_hash = excluded.ended_hash, ended_slot = excluded.ended_slot,
     ended_at = excluded.ended_at, notice = excluded.notice, pending = excluded.pending, checksum = excluded.checksum`)
-const MEMBER_COLUMNS = 20
+const MEMBER_COLUMNS = 21
 const DROP_MEMBERS = statement(`DELETE FROM members USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
   WHERE members.channel = u.channel AND members.agent = u.agent`)
 const DROP_SENDERS = statement(`DELETE FROM senders USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
@@ -104,7 +104,7 @@ function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
   const member = findMember(channel, agent)
   if (!member) return []
   const row = memberRow(channel.id, member)
-  const [channelId, agentBytes, added, adder, welcomed, cursorIndex, cursorHash, cursorSlot, ...rest] = row
+  const [channelId, agentBytes, added, sponsor, vouched, welcomed, cursorIndex, cursorHash, cursorSlot, ...rest] = row
   const [receipt, welcome, earlier, endedIndex, endedHash, endedSlot, endedAt, notice, pending] = rest
   const put = (bytes: Uint8Array | null): number | null => (bytes === null ? null : blob.put(bytes))
   const cursor = [cursorIndex, blob.put(cursorHash), cursorSlot]
@@ -115,7 +115,8 @@ function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
       blob.put(channelId),
       blob.put(agentBytes),
       added,
-      put(adder),
+      put(sponsor),
+      vouched,
       welcomed,
       ...cursor,
       put(receipt),

@@ -11,7 +11,7 @@ import type { Kept } from './kept.ts'
 
 const CHANNEL_VALUES = 24
 /** Without the channel's id, which members need not repeat. */
-const MEMBER_VALUES = 16
+const MEMBER_VALUES = 17
 const SENDER_VALUES = 10
 
 /** What a value starts with; numbers are stored as themselves plus `FIRST_NUMBER`. */

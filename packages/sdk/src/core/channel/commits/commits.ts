@@ -117,6 +117,7 @@ export async function makePending(
       adds: [...signed.adds],
       removes: [...signed.removes],
       leaveNotices: signed.leaveNotices.map(({ leafKeys, ...notice }) => ({ ...notice, leafKeys: [...leafKeys] })),
+      vouches: [...signed.vouches],
       signature: signed.signature,
     },
     welcomes: welcomes.map(({ agentId, welcome }) => ({

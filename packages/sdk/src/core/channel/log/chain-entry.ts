@@ -34,7 +34,7 @@ export function leaveEntry(entry: DeliverLeave): ChainEntry {
 }
 
 export function signedDeclaration({ declaration }: DeliverCommit): Signed {
-  return { adds: [], removes: [], leaveNotices: [], signature: new Uint8Array(), ...declaration }
+  return { adds: [], removes: [], leaveNotices: [], vouches: [], signature: new Uint8Array(), ...declaration }
 }
 
 export function leaveNotice({ notice }: DeliverLeave): LeaveNoticeFields {

@@ -32,6 +32,7 @@ export function receiptsHostOf(
     },
     // Payloads alone: anybody can send a request that no one serves, or never read its answers.
     settledUpTo: (after) => parts.inbox.settledUpTo(parts.history.position.index, after),
+    touch: () => writer.touchPart(),
     touchLater: () => writer.touchPartLater(),
     acknowledge: (receipt) => parts.intake.sendReceipt(receipt),
     resume: () => parts.intake.resume(),

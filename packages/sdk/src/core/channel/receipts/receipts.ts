@@ -22,6 +22,8 @@ type ReceiptsContext = Pick<AgentContext, 'agentId' | 'sign' | 'now' | 'later' |
 export interface ReceiptsHost {
   readonly isOnline: boolean
   settledUpTo(after: number): number
+  /** Marks vouches as changed. */
+  touch(): void
   /** Marks receipts as changed. A crash may undo it: the relay gives them again. */
   touchLater(): void
   /** Sends a receipt of this agent on its own. */
@@ -115,6 +117,19 @@ export class Receipts {
     return this.#stays.of(agent).addedAt
   }
 
+  /** Whether this agent, as the owner, has vouched for a member. It stands for itself. */
+  isVouched(agent: AgentId): boolean {
+    if (this.#channel.owner !== this.#context.agentId) return false
+    return agent === this.#context.agentId || this.#stays.of(agent).vouched
+  }
+
+  /** The relay has accepted this agent's vouch for a member since an entry; it may have been removed meanwhile. */
+  vouched(agent: AgentId, since: number): void {
+    if (this.#channel.group?.members.has(agent) !== true || this.memberSince(agent) !== since) return
+    this.#stays.vouch(agent)
+    this.#host.touch()
+  }
+
   // ---- For the application ----
 
   /** The members other than this agent with their last verified receipts, after the relay has given what it has. */
@@ -186,14 +201,14 @@ export class Receipts {
   }
 
   /** The last entry changed the members. */
-  change(added: readonly AgentId[], removed: readonly AgentId[]): void {
+  change(added: readonly AgentId[], removed: readonly AgentId[], vouched: readonly AgentId[] = []): void {
     const { index } = this.#channel.history.position
     for (const agent of removed) {
       this.#stays.end(agent, index, this.#host.isLeaving(agent) ? 'left' : 'removed')
       this.#reader.forget(agent)
     }
     for (const agent of added) {
-      this.#stays.begin(agent, index)
+      this.#stays.begin(agent, index, vouched.includes(agent))
       this.#reader.forget(agent)
     }
   }

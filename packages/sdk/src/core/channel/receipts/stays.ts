@@ -1,6 +1,6 @@
 /**
  * Who was a member of a channel from which entry to which, as this agent's log says, and the last receipt of each that
- * was verified. Pure: it decides nothing and only records. Members that were there before this agent have been since 0.
+ * was verified; at the owner's agent also whether it vouches for them. Pure: it decides nothing and only records. Members that were there before this agent have been since 0.
  */
 import { RECEIPT_MODES, type ReceiptClaim } from '@static/protocol'
 import type { AgentId, Change, ChannelId, StayRecord, Time } from '../../../ports.ts'
@@ -39,8 +39,13 @@ export class Stays {
   }
 
   /** An entry added a member. */
-  begin(agent: AgentId, index: number): void {
-    this.#put(newStay(agent, index))
+  begin(agent: AgentId, index: number, vouched: boolean): void {
+    this.#put({ ...newStay(agent, index), vouched })
+  }
+
+  /** This agent, as the owner, vouches for a member. */
+  vouch(agent: AgentId): void {
+    this.#put({ ...this.of(agent), vouched: true })
   }
 
   /** An entry ended a stay. */
@@ -104,7 +109,7 @@ function settling(claim: ReceiptClaim, known: StayReceipt | undefined): Pick<Rec
 }
 
 function newStay(agent: AgentId, addedAt: number): StayRecord {
-  return { agent, addedAt, ending: undefined, endedAt: 0, receipt: undefined }
+  return { agent, addedAt, ending: undefined, endedAt: 0, vouched: false, receipt: undefined }
 }
 
 function keyOf(agent: AgentId, addedAt: number): string {

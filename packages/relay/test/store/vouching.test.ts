@@ -1,0 +1,225 @@
+/** For whom the owner vouches, and what the members that it does not vouch for cannot do. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  accepted,
+  type ChannelFixture,
+  forEachEngine,
+  guest,
+  HOUR,
+  member,
+  notice,
+  refused,
+} from './channel-fixture.ts'
+
+const KIB = 1024
+const sybils = (count: number, label = 'sybil'): string[] => Array.from({ length: count }, (_, at) => `${label} ${at}`)
+
+/** Mallory, a guest, adds seven agents of its own. Three leave, and the owner's agent removes them by itself. */
+async function infiltrated(world: ChannelFixture): Promise<string[]> {
+  await world.found('alice', 'bob', 'mallory')
+  const all = sybils(7)
+  accepted(await world.commit('mallory', { actor: guest('mallory'), adds: all }))
+  const [leavers, staying] = [all.slice(0, 3), all.slice(3)]
+  for (const name of leavers) accepted(await world.leave(name))
+  const notices = leavers.map((name) => notice(name, world.head))
+  accepted(await world.commit('alice', { removes: leavers, notices }))
+  return staying
+}
+
+/** Whether an agent has a vote on a commit that Bob makes now. */
+async function hasVote(world: ChannelFixture, name: string): Promise<boolean> {
+  const slot = world.head
+  accepted(await world.commit('bob'))
+  return 'votes' in (await world.reject(guest(name), slot))
+}
+
+/** How many commits of 20 KiB the channel takes from these agents in turn. */
+async function commitsOf(world: ChannelFixture, names: readonly string[], count: number): Promise<number> {
+  let taken = 0
+  for (let at = 0; at < count; at++) {
+    const name = names[at % names.length]!
+    const result = await world.commit(name, { actor: guest(name), commit: new Uint8Array(20 * KIB), paid: 0 })
+    if ('index' in result) taken += 1
+    else refused(result, 'rate_limited')
+  }
+  return taken
+}
+
+forEachEngine((open) => {
+  test('the agents of a guest cannot reject a commit, though the owner’s agent has committed since they came', async (t) => {
+    const world = await open(t)
+    const staying = await infiltrated(world)
+    const slot = world.head
+    accepted(await world.commit('bob', { adds: ['carol'] }))
+    for (const name of staying) refused(await world.reject(guest(name), slot), 'not_allowed')
+    // Mallory's own vote is one of three.
+    assert.deepEqual(await world.reject(guest('mallory'), slot), { rejected: false, votes: 1, needed: 2 })
+    assert.deepEqual(await world.roster('carol'), ['carol'])
+    accepted(await world.commit('bob'))
+  })
+
+  test('the agents of a guest share its allowance, though the owner’s agent has committed since they came', async (t) => {
+    const world = await open(t)
+    const staying = await infiltrated(world)
+    assert.equal(await commitsOf(world, ['mallory', ...staying], 40), 12, '256 KiB in all')
+    accepted(await world.commit('bob', { commit: new Uint8Array(20 * KIB) }))
+  })
+
+  test('the agents of a guest do not keep a full channel full, though the owner’s agent has committed since they came', async (t) => {
+    const world = await open(t, { channelEntries: 40 })
+    const staying = await infiltrated(world)
+    for (let at = 0; at < 60; at++) {
+      const index = accepted(await world.say(at % 2 === 0 ? 'alice' : 'bob'))
+      for (const name of ['alice', 'bob']) await world.ack(name, index)
+    }
+    // Those that the owner vouches for count like others.
+    assert.deepEqual(await world.vouch(staying), { done: true })
+    const results = [...(await world.chatter('alice', 30)), ...(await world.chatter('bob', 30))]
+    assert.ok(results.some((result) => 'refused' in result && result.refused === 'queue_full'))
+  })
+
+  test('an agent whose adder has left uses the allowance of the vouched member behind it', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'mallory')
+    const [firsts, seconds] = [sybils(8, 'first'), sybils(8, 'second')]
+    accepted(await world.commit('mallory', { actor: guest('mallory'), adds: firsts }))
+    for (const [at, first] of firsts.entries()) {
+      accepted(await world.commit(first, { actor: guest(first), adds: [seconds[at]!] }))
+      accepted(await world.leave(first))
+      accepted(await world.commit('alice', { removes: [first], notices: [notice(first, world.head)] }))
+    }
+    assert.ok((await commitsOf(world, seconds, 40)) <= 12)
+    refused(
+      await world.commit('mallory', { actor: guest('mallory'), commit: new Uint8Array(20 * KIB) }),
+      'rate_limited',
+    )
+  })
+
+  test('those that the owner admits without vouching for them have no vote, and share an allowance beside the owner’s', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const crowd = sybils(20, 'joiner')
+    accepted(await world.commit('alice', { adds: crowd, vouches: [] }))
+    accepted(await world.commit('joiner 0', { actor: guest('joiner 0'), adds: ['joiner of a joiner'] }))
+    for (const name of ['joiner 0', 'joiner of a joiner']) assert.equal(await hasVote(world, name), false)
+    assert.equal(await commitsOf(world, [...crowd, 'joiner of a joiner'], 60), 12)
+    assert.deepEqual(await world.commit('alice', { commit: new Uint8Array(60 * KIB), paid: 0 }).then(unitsOf), 0)
+    accepted(await world.commit('bob', { commit: new Uint8Array(20 * KIB) }))
+    world.now += HOUR
+    assert.equal(await commitsOf(world, crowd, 1), 1)
+  })
+
+  test('a vouch in the commit that adds a member counts from the next slot on, one made later from its slot on', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    const slot = world.head
+    accepted(await world.commit('bob', { adds: ['carol'] }))
+    accepted(await world.commit('bob'))
+    assert.deepEqual(await world.vouch(['carol']), { done: true })
+    accepted(await world.commit('bob'))
+    refused(await world.reject(guest('carol'), slot), 'not_allowed')
+    refused(await world.reject(guest('carol'), slot + 1), 'not_allowed')
+    assert.deepEqual(await world.reject(guest('carol'), slot + 2), { rejected: false, votes: 1, needed: 2 })
+    // A second time changes nothing.
+    assert.deepEqual(await world.vouch(['carol']), { done: true })
+    assert.deepEqual(await world.reject(guest('carol'), slot + 2), { rejected: false, votes: 1, needed: 2 })
+  })
+
+  test('the majority is one of the members that were vouched for', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('bob', { adds: sybils(5) }))
+    assert.deepEqual(await world.vouch(['sybil 0', 'sybil 1']), { done: true })
+    const slot = world.head
+    accepted(await world.commit('carol'))
+    assert.deepEqual(await world.reject(guest('sybil 0'), slot), { rejected: false, votes: 1, needed: 3 })
+    assert.deepEqual(await world.reject(guest('sybil 1'), slot), { rejected: false, votes: 2, needed: 3 })
+    assert.deepEqual(await world.reject(member('bob'), slot), { rejected: true, votes: 3, needed: 3 })
+  })
+
+  test('only the owner vouches, in its commits for agents that they add', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    refused(await world.commit('bob', { adds: ['carol'], vouches: ['carol'] }), 'invalid_request')
+    refused(await world.commit('alice', { adds: ['carol'], vouches: ['dave'] }), 'invalid_request')
+    refused(await world.commit('alice', { vouches: ['bob'] }), 'invalid_request')
+    refused(await world.commit('alice', { adds: ['carol'], vouches: ['carol', 'carol'] }), 'invalid_request')
+    accepted(await world.commit('alice', { adds: ['carol'], vouches: ['carol'] }))
+    assert.equal(await hasVote(world, 'carol'), true)
+  })
+
+  test('only the owner vouches for members, at the current head', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('bob', { adds: ['carol', 'dave'] }))
+    refused(await world.vouch(['carol'], { actor: member('bob') }), 'not_allowed')
+    refused(await world.vouch(['carol'], { actor: guest('carol') }), 'not_allowed')
+    refused(await world.vouch(['carol'], { actor: member('eve') }), 'not_found')
+    refused(await world.vouch(['carol', 'eve']), 'invalid_request')
+    accepted(await world.leave('dave'))
+    refused(await world.vouch(['dave']), 'invalid_request')
+    assert.deepEqual(await world.vouch(['carol'], { slot: 1 }), { refused: 'epoch_mismatch', head: 2 })
+    assert.equal(await hasVote(world, 'carol'), false)
+    assert.deepEqual(await world.vouch(['alice', 'carol']), { done: true })
+    assert.equal(await hasVote(world, 'carol'), true)
+  })
+
+  test('a vouch ends with the membership', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('alice', { removes: ['carol'] }))
+    accepted(await world.commit('bob', { adds: ['carol'] }))
+    assert.equal(await hasVote(world, 'carol'), false)
+    accepted(await world.commit('alice', { removes: ['carol'], adds: ['carol'] }))
+    assert.equal(await hasVote(world, 'carol'), false)
+    accepted(await world.commit('alice', { removes: ['carol'], adds: ['carol'], vouches: ['carol'] }))
+    assert.equal(await hasVote(world, 'carol'), true)
+  })
+
+  test('a rejected commit takes its vouches with it, and gives back those of the members that it removed', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.commit('bob', { adds: ['dave'] }))
+    assert.deepEqual(await world.vouch(['dave']), { done: true })
+    const slot = world.head
+    accepted(await world.commit('alice', { removes: ['carol', 'dave'], adds: ['carol'] }))
+    assert.equal(await hasVote(world, 'carol'), false)
+    assert.ok('rejected' in (await world.reject(member('alice'), slot)))
+    for (const name of ['carol', 'dave']) assert.equal(await hasVote(world, name), true)
+
+    const later = world.head
+    accepted(await world.commit('alice', { adds: ['erin'], vouches: ['erin'] }))
+    assert.equal(await hasVote(world, 'erin'), true)
+    assert.ok('rejected' in (await world.reject(member('alice'), later)))
+    accepted(await world.commit('bob', { adds: ['erin'] }))
+    assert.equal(await hasVote(world, 'erin'), false)
+  })
+
+  test('a reset of the roster vouches for those that it says, and for no one else', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol', 'dave')
+    accepted(await world.commit('carol', { adds: ['mallory', 'erin'] }))
+    const slot = world.head
+    accepted(await world.commit('alice', { removes: ['dave'] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), 1)))
+    const agents = ['alice', 'bob', 'carol', 'dave', 'mallory', 'erin']
+    refused(await world.reset('alice', agents, ['eve']), 'invalid_request')
+    refused(await world.reset('alice', agents, ['bob', 'bob']), 'invalid_request')
+    assert.deepEqual(await world.reset('alice', agents, ['bob', 'dave', 'erin']), { done: true })
+    for (const name of ['dave', 'erin']) assert.equal(await hasVote(world, name), true, name)
+    for (const name of ['carol', 'mallory']) assert.equal(await hasVote(world, name), false, name)
+    refused(await world.reject(guest('dave'), slot), 'not_found')
+    assert.deepEqual(await world.roster(...agents), agents)
+    // The vouches outlive the next reset only if it says so.
+    assert.deepEqual(await world.reset('alice', agents, []), { done: true })
+    assert.equal(await hasVote(world, 'dave'), false)
+    const last = world.head
+    accepted(await world.commit('bob'))
+    assert.deepEqual(await world.reject(member('alice'), last), { rejected: true, votes: 1, needed: 1 })
+  })
+})
+
+function unitsOf(result: object): unknown {
+  return 'units' in result && 'index' in result ? result.units : result
+}
