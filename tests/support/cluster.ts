@@ -166,7 +166,7 @@ export class Cluster implements AsyncDisposable {
     const options = {
       workspace: this.#workspace,
       dataDir,
-      database: this.postgres.url.replace(/postgres$/, 'static_api'),
+      database: this.postgres.url.replace('/postgres?', '/static_api?'),
       settings: this.#settings.api,
       internal: true,
       logLevel: 'silent',
@@ -211,7 +211,7 @@ export class Cluster implements AsyncDisposable {
     const clock = this.#settings.clocks?.[at]
     const env = {
       ...clock?.env,
-      STATIC_RELAY_DATABASE: `postgres://static:none@${first},${second}/static_relay`,
+      STATIC_RELAY_DATABASE: `postgres://static:none@${first},${second}/static_relay?sslmode=disable`,
       STATIC_NATS: this.nats.url.replace(/\d+$/, String(gates.nats[0]?.port)),
       // A killed process does not clean up.
       TMPDIR: workspace.path,
