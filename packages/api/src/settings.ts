@@ -30,8 +30,8 @@ export interface Settings {
     readonly passwordsPerAddress: Rate
     readonly passwords: Rate
     readonly passwordsPerDevice: Rate
-    /** The pace of password checks of an address beyond `failures`. */
-    readonly slowedPasswords: Rate
+    /** The pace of attempts at passwords and links of an address beyond `failures`. */
+    readonly slowedAttempts: Rate
   }
   /** Messages per UTC calendar month. */
   readonly quota: PerPlan
@@ -73,7 +73,7 @@ export const DEFAULT_SETTINGS: Settings = {
     passwordsPerAddress: { limit: 5, seconds: 60 },
     passwords: { limit: 20, seconds: 60 },
     passwordsPerDevice: { limit: 10, seconds: 60 },
-    slowedPasswords: { limit: 2, seconds: 1 },
+    slowedAttempts: { limit: 2, seconds: 1 },
   },
   quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },
   channelBytes: { free: 256 * MIB, dev: 512 * MIB, team: GIB, enterprise: null, test: 64 * MIB },

@@ -1,5 +1,6 @@
 /** Accounts: sign up, change the password, close. */
 import { type Account, type SignedUp, StaticError } from '@static/protocol'
+import { admitAttempt } from './attempts.ts'
 import type { Audit } from './audit.ts'
 import { isoTime } from './calendar.ts'
 import type { Caller } from './caller.ts'
@@ -149,10 +150,10 @@ export class Accounts {
     context: RateContext,
   ): Promise<AccountRecord> {
     const device = await this.#devices.of(context)
-    const attempt = device ? undefined : await this.#passwords.admit(context)
+    const attempt = device ? undefined : await admitAttempt(this.#limits, context)
     const account = await find()
     const own = device?.accountId === account?.id ? device : undefined
-    const from = own ?? attempt ?? (await this.#passwords.admit(context))
+    const from = own ?? attempt ?? (await admitAttempt(this.#limits, context))
     return this.#passwords.check(account, password, account?.id ?? name, context, from)
   }
 

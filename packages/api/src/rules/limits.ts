@@ -8,7 +8,7 @@ import type { Settings } from '../settings.ts'
 import { Limiter } from './limiter.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 
-/** Password checks of a slowed address that may wait for their turn. */
+/** Attempts of a slowed address that may wait for their turn. */
 const MOST_SLOWED = 20
 
 export interface Limits {
@@ -22,8 +22,8 @@ export interface Limits {
   readonly passwords: SharedLimiter
   /** Password checks from a device of the account; they count for nothing else. */
   readonly passwordsPerDevice: SharedLimiter
-  /** Password checks of an address with too many failures: each waits for its turn. */
-  readonly slowedPasswords: Pace
+  /** Attempts at passwords and links of an address with too many failures: each waits for its turn. */
+  readonly slowedAttempts: Pace
 }
 
 export interface LimitsOptions {
@@ -45,6 +45,6 @@ export function makeLimits({ rates, now, ...shared }: LimitsOptions): Limits {
     passwordsPerAddress: new SharedLimiter('passwords-per-address', rates.passwordsPerAddress, { ...shared, now }),
     passwords: new SharedLimiter('passwords', rates.passwords, { ...shared, now }),
     passwordsPerDevice: new SharedLimiter('passwords-per-device', rates.passwordsPerDevice, { ...shared, now }),
-    slowedPasswords: new Pace((rates.slowedPasswords.seconds * 1000) / rates.slowedPasswords.limit, MOST_SLOWED),
+    slowedAttempts: new Pace((rates.slowedAttempts.seconds * 1000) / rates.slowedAttempts.limit, MOST_SLOWED),
   }
 }

@@ -1,6 +1,7 @@
 /** Set-password links: the operator hands one out, and whoever has it sets the password of its account, once. */
 import { type Account, StaticError } from '@static/protocol'
 import { opens, parseOneTimeToken } from '../secrets/one-time-token.ts'
+import { admitAttempt } from './attempts.ts'
 import { publicAccount } from './accounts.ts'
 import type { Audit } from './audit.ts'
 import type { Devices } from './devices.ts'
@@ -43,13 +44,11 @@ export class PasswordLinks {
     next: string,
     context: RateContext,
   ): Promise<{ account: Account; device: string | undefined }> {
-    const { failures } = this.#limits
-    // Counted before and refunded after, so that many guesses at once cannot slip under the limit.
-    await failures.spend(context.address, context)
+    const attempt = await admitAttempt(this.#limits, context)
     const token = parseOneTimeToken('pw', text)
     const link = token && (await this.#store.links.find(token.selector))
     if (!token || !opens(token, link, this.#now()) || link.accountId === null) throw linkInvalid()
-    await failures.refund(context.address)
+    await attempt.refund()
     const account = await this.#store.accounts.byId(link.accountId)
     if (!account || account.status === 'closed') throw linkInvalid()
     if (account.status === 'suspended') throw StaticError.of('account_suspended')

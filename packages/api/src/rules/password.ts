@@ -1,8 +1,9 @@
 /** Passwords: which ones are allowed, and how they are checked. */
-import { networkOf, StaticError } from '@static/protocol'
+import { StaticError } from '@static/protocol'
 import { COMMON_PASSWORDS } from './common-passwords.ts'
+import type { Attempt } from './attempts.ts'
 import type { Audit } from './audit.ts'
-import type { Hasher, Lane } from '../secrets/hash.ts'
+import type { Hasher } from '../secrets/hash.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
 import type { AccountRecord, DeviceRecord } from '../ports.ts'
@@ -23,13 +24,6 @@ export function checkNewPassword(password: string, email: string, field: string)
   }
 }
 
-/** An attempt of an address that may be made. */
-export interface Attempt {
-  readonly lane: Lane
-  /** It turned out not to be a failure. */
-  refund(): Promise<void>
-}
-
 export class Passwords {
   readonly #hasher: Hasher
   readonly #limits: Limits
@@ -39,25 +33,6 @@ export class Passwords {
     this.#hasher = hasher
     this.#limits = limits
     this.#audit = audit
-  }
-
-  /**
-   * Counts an attempt of an address, before it is made, so that many at once cannot slip under the limit. Beyond the
-   * limit it waits for its turn: others may share the address, so no one client there can stop their sign-ins. Throws
-   * `rate_limited` if too many wait. Call it before anything is looked up: a flood must not become one of queries.
-   */
-  async admit(context: RateContext): Promise<Attempt> {
-    const { failures, slowedPasswords } = this.#limits
-    const { address } = context
-    const lane = failures.count(address) === 0 ? 'clean' : 'suspect'
-    try {
-      await failures.spend(address, context)
-    } catch (error) {
-      if (StaticError.from(error).code !== 'rate_limited') throw error
-      if (!(await slowedPasswords.turn(networkOf(address) ?? address))) throw error
-      return { lane, refund: async () => {} }
-    }
-    return { lane, refund: () => failures.refund(address) }
   }
 
   hash(password: string): Promise<string> {

@@ -1,6 +1,7 @@
 /** Sign-up invites: who may sign up, and the invite that a sign-up uses up. */
 import { type SignupMode, StaticError } from '@static/protocol'
 import { opens, parseOneTimeToken } from '../secrets/one-time-token.ts'
+import { admitAttempt } from './attempts.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
 import type { Clock, LinkStore, OneTimeToken } from '../ports.ts'
@@ -30,11 +31,11 @@ export class SignUpInvites {
   async check(text: string | undefined, context: RateContext): Promise<OneTimeToken | undefined> {
     if (this.mode === 'open') return undefined
     if (text === undefined) throw StaticError.of('signup_invite_invalid')
-    await this.#limits.failures.spend(context.address, context)
+    const attempt = await admitAttempt(this.#limits, context)
     const token = parseOneTimeToken('su', text)
     const link = token && (await this.#links.find(token.selector))
     if (!token || !opens(token, link, this.#now()) || link.accountId !== null) throw inviteInvalid()
-    await this.#limits.failures.refund(context.address)
+    await attempt.refund()
     return token
   }
 }

@@ -15,7 +15,7 @@ const rates = {
   passwords: { limit: 20, seconds: 60 },
   passwordsPerDevice: { limit: 10, seconds: 60 },
   // Slower than the default: beyond one, a request would time out before its turn.
-  slowedPasswords: { limit: 1, seconds: 60 },
+  slowedAttempts: { limit: 1, seconds: 60 },
 }
 
 onEachEngine('devices', (engine) => {

@@ -20,7 +20,7 @@ const rates = {
   passwords: { limit: 20, seconds: 60 },
   passwordsPerDevice: { limit: 10, seconds: 60 },
   // Quicker than the default.
-  slowedPasswords: { limit: 20, seconds: 1 },
+  slowedAttempts: { limit: 20, seconds: 1 },
 }
 /** How long the turn of a slowed address is, in milliseconds. */
 const SLOWED_MS = 50

@@ -208,13 +208,25 @@ onEachEngine('links of the operator', (engine) => {
     assertProblem(await bench.call('POST', '/v1/keys', { key }), 401, 'auth_key_invalid')
   })
 
-  test('guesses are limited like passwords', async (t) => {
-    const limited = await startBench(engine, { settings: { rates: { failures: { limit: 3, seconds: 60 } } } })
+  test('guesses slow their address like wrong passwords, and stop no one with a valid link or invite', async (t) => {
+    const rates = { failures: { limit: 3, seconds: 60 }, slowedAttempts: { limit: 20, seconds: 1 } }
+    const limited = await startBench(engine, { signup: 'invite', settings: { rates } })
     t.after(() => limited.close())
-    const guess = (): Promise<Answer> =>
-      limited.call('POST', '/v1/passwords', { body: { token: `pw_${'0'.repeat(42)}`, new_password: NEXT } })
+    const links = await openStore(limited.database)
+    t.after(() => links.close())
+    const operator = new Admin(links, () => limited.clock.now)
+    const set = (token: string): Promise<Answer> =>
+      limited.call('POST', '/v1/passwords', { body: { token, new_password: NEXT } })
+    const guess = (): Promise<Answer> => set(`pw_${'0'.repeat(42)}`)
     for (let tries = 0; tries < 3; tries++) assertProblem(await guess(), 403, 'password_link_invalid')
-    assertProblem(await guess(), 429, 'rate_limited')
+    const start = performance.now()
+    for (const answer of await Promise.all([guess(), guess(), guess()])) {
+      assertProblem(answer, 403, 'password_link_invalid')
+    }
+    assert.ok(performance.now() - start >= 2 * 50 - 10)
+    assert.equal((await set((await operator.create(address(), undefined, 24)).token)).status, 200)
+    const body = { email: address(), password: 'a first password', invite: (await operator.invite(24)).token }
+    assert.equal((await limited.call('POST', '/v1/accounts', { body })).status, 201)
   })
 
   test('where sign-up is closed, the answer says whom to ask, with an invite too', async (t) => {
