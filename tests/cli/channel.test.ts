@@ -70,8 +70,13 @@ void test('two agents talk, starting from sign-up', async () => {
 
   const alice = await listen(ann, `${ROUTING} --as alice`)
   assert.equal(statSync(socket).mode & 0o777, 0o600)
-  const invited = await ann.shell(`static channel invite ${ROUTING} --as alice > token`)
-  assert.match(invited.stderr, /^static: this agent is listening: others can now run `static channel join/)
+  // In a checkout, started by npm. Elsewhere, `npx static` runs the package of a stranger, with the token on its input.
+  const invited = await ann.shell(`npm_execpath=npm static channel invite ${ROUTING} --as alice > token`)
+  const version = (await ok(ann, 'static --version')).trim()
+  assert.equal(
+    invited.stderr,
+    `static: this agent is listening: others with Static ${version} can now run \`static channel join ${ROUTING}\` and paste the token.\n`,
+  )
   assert.match(readFileSync(join(ann.home, 'token'), 'utf8'), /^st_inv_[\w-]+\n$/)
   const joined = JSON.parse(await ok(ann, `static channel join ${ROUTING} --as bob --json < token`))
   assert.deepEqual([joined.members, joined.own], [2, false])

@@ -60,3 +60,14 @@ test('every page of docs is in its list, and every example in one of the pages',
   const text = pages().map(read).join('\n')
   for (const name of readdirSync(join(ROOT, 'examples'))) assert.ok(text.includes(`examples/${name}`), name)
 })
+
+test('nobody is told to join from another machine with npx, which would run the package of a stranger there', () => {
+  const told = all.flatMap((page) =>
+    read(page)
+      .split('\n')
+      // Both agents are in this checkout.
+      .filter((line) => /npx static.*\bjoin\b/.test(line) && !line.startsWith('npx static channel invite '))
+      .map((line) => `${page}: ${line}`),
+  )
+  assert.deepEqual(told, [])
+})

@@ -1,9 +1,10 @@
 /** `static channel invite [list|revoke]`: tokens that let others join. */
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { isLocal, parseEndpoint, parseInviteLink } from '@static/sdk/account'
+import packageJson from '../../../package.json' with { type: 'json' }
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
-import { note, print, printJson, commandLine, shortTime, table } from '../../terminal/output.ts'
+import { note, print, printJson, shortTime, table } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument, wholeNumber } from './arguments.ts'
 
@@ -101,7 +102,7 @@ async function invite(name: string, flags: Flags): Promise<void> {
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl, admit: flags.admit })
   print(token)
-  noteHow(name, flags, remote, `\`${commandLine(`channel join ${name}`)}\` with the token`)
+  noteHow(name, flags, remote, `\`static channel join ${name}\` and paste the token`)
 }
 
 async function inviteLink(name: string, flags: Flags): Promise<void> {
@@ -119,16 +120,21 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
   }
   if (flags.json) return printJson({ channel: name, link, endpoint, uses, ttl, admit })
   print(link)
-  noteHow(name, flags, remote, `\`${commandLine('channel join')}\` with the link`)
+  noteHow(name, flags, remote, '`static channel join` and paste the link')
 }
 
+/**
+ * Says how others join. They have their own copy of Static, never `npx static`: outside this checkout, that runs the
+ * package of a stranger, with the token on its input.
+ */
 function noteHow(name: string, flags: Flags, remote: boolean, how: string): void {
+  const others = `others with Static ${packageJson.version}`
   if (flags.admit === 'members') {
-    return note(`others can run ${how}, and join while this agent or another member with an account listens.`)
+    return note(`${others} can run ${how}, and join while this agent or another member with an account listens.`)
   }
   note(
     remote
-      ? `this agent is listening: others can now run ${how}.`
+      ? `this agent is listening: ${others} can now run ${how}.`
       : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.`,
   )
 }
