@@ -365,7 +365,7 @@ test('only a known proxy can send ProxyHello, and only once', async (t) => {
   const proxy = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
   await assert.rejects(
     proxy.request('proxyHello', { ...HELLO, revision: 1 }),
-    refusal('connection_error', /The proxy uses/u),
+    refusal('version_mismatch', /The proxy uses/u),
   )
   const odd = { ...HELLO, agentAddress: new Uint8Array(5) }
   await assert.rejects(proxy.request('proxyHello', odd), refusal('invalid_request'))
@@ -377,7 +377,7 @@ test('a proxy that is older than the agent is refused, because it would drop fie
   const world = await openMemoryRelay(t)
   const agent = await Agent.dial(world.transport.wire('cbor', '192.0.2.9', true), makeKey())
   await agent.request('proxyHello', HELLO)
-  await assert.rejects(agent.request('getChallenge', { revision: REVISION + 1 }), refusal('connection_error'))
+  await assert.rejects(agent.request('getChallenge', { revision: REVISION + 1 }), refusal('version_mismatch'))
   await agent.request('getChallenge', { revision: REVISION })
 })
 
