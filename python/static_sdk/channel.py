@@ -219,7 +219,7 @@ class Channel(Closing):
         seconds (300 if you pass none, at most a week). The request is sent like a message and outlives the program:
         ``asked`` returns it after a restart. Raises ``too_large``, ``not_found`` if ``to`` is not a member,
         ``invalid_request``, or ``queue_full`` if 256 requests are open. The iterator raises ``ask_timeout`` if the
-        member asked has not ended its answer in time.
+        member asked has not ended its answer in time, and ``queue_full`` if too many requests wait for it.
         """
         told, _ = self._connection.call("ask", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
         return Ask(self, self._connection, told)

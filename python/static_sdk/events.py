@@ -377,7 +377,7 @@ class RequestIgnored:
 
 @dataclass(frozen=True)
 class AnswerIgnored:
-    """An answer was ignored, for instance because another member was asked."""
+    """An answer to a request of this agent was ignored, for instance because another member was asked."""
 
     type: Literal["answer_ignored"] = field(default="answer_ignored", init=False)
     channel: str

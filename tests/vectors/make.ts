@@ -330,6 +330,7 @@ const KINDS = [
   'invites',
   'claim',
   'pack',
+  'refused',
 ]
 let previous: Buffer = Buffer.alloc(32)
 const frames = [
@@ -384,6 +385,7 @@ const frames = [
   },
   { about: "the owner's list of invites", kind: 'invites', counter: 15, payload: lists[0]?.payload ?? Buffer.alloc(0) },
   { about: 'a claim', kind: 'claim', counter: 16, payload: claims[0]?.payload ?? Buffer.alloc(0) },
+  { about: 'two requests are refused', kind: 'refused', counter: 17, payload: Buffer.concat([idOf(6), idOf(7)]) },
 ].map((frame) => {
   const place = { message_id: idOf(frame.counter), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([

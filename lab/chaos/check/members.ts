@@ -18,8 +18,8 @@ const ODD = new Set([
   'unknown_version',
 ])
 
-/** Answers that are ignored for reasons that a crash does not explain. */
-const FORGED = /not_asked|malformed|out_of_order|too_many/
+/** Why an answer to a request of this agent is ignored after a crash, a cancellation or a timeout. */
+const LATE = new Set(['not_open', 'ended', 'repeated'])
 
 /** Invites that have let in more agents than they may. */
 export function checkInvites(histories: readonly History[]): string[] {
@@ -35,13 +35,19 @@ export function checkInvites(histories: readonly History[]): string[] {
   )
 }
 
-/** Events that should not happen. */
+/** Events that should not happen, and answers to the requests of others that are reported. */
 export function checkEvents(histories: readonly History[]): string[] {
-  return histories.flatMap(({ name, notes }) =>
-    notesOf(notes, 'event')
-      .filter((event) => ODD.has(event.name) || (event.name === 'answer_ignored' && FORGED.test(event.detail)))
-      .map((event) => `${name}: ${event.name} ${event.detail}`),
-  )
+  return histories.flatMap(({ name, notes }) => {
+    const own = new Set(notesOf(notes, 'asked').map(({ ask }) => ask))
+    const isOdd = (event: { readonly name: string; readonly detail: string }): boolean => {
+      if (event.name !== 'answer_ignored') return ODD.has(event.name)
+      const { request, reason } = JSON.parse(event.detail) as { request: string; reason: string }
+      return !own.has(request) || !LATE.has(reason)
+    }
+    return notesOf(notes, 'event')
+      .filter(isOdd)
+      .map((event) => `${name}: ${event.name} ${event.detail}`)
+  })
 }
 
 /**

@@ -38,7 +38,7 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
    * The next answer.
    *
    * @throws {StaticError} `ask_timeout` if the member asked has not ended its answer in time, `not_found` if it left,
-   *   what kept the request from being sent (see `send`), or the error that ended the channel
+   *   `queue_full` if too many requests wait for it, what kept the request from being sent (see `send`), or the error that ended the channel
    */
   async next(): Promise<IteratorResult<Answer, undefined>> {
     const entry = await this.#edge.wait(() => this.#ask.next())

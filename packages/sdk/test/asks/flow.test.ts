@@ -278,7 +278,7 @@ test(`answers of any size neither wait forever nor are refused (seed ${SEED})`, 
       answerer.push(sent++, size)
       return undefined as never
     }
-    const answering = new Answering(new Uint8Array(16), { send: arrive }, () => {})
+    const answering = new Answering(new Uint8Array(16), { send: arrive }, () => async () => {})
     const reads = (most: number): void => {
       for (let count = 0; count < most && read < sent; count++, read++) {
         answerer.read()
@@ -353,7 +353,7 @@ class Ends {
       this.#arrive(number, sizeOfAnswer(content.payload))
       return undefined as never
     }
-    return new Answering(new Uint8Array(16), { send }, () => {})
+    return new Answering(new Uint8Array(16), { send }, () => async () => {})
   }
 
   #arrive(number: number, size: number): void {

@@ -77,6 +77,31 @@ test('a member that has ended its answer to all cannot answer again', async () =
   )
 })
 
+test('answers concern the member that asked: it alone hears of those that are ignored', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'cy'])
+  const [ann, bob, cy] = [stage.player('ann'), stage.player('bob'), stage.player('cy')]
+  const ask = asked(ann, bob.agentId)
+  const answers = texts(ask)
+  await stage.settle()
+  const { messageId: requestId } = ask
+  void bob.membership.sender.send('answer', encodeAnswer(requestId, 0, Buffer.from('one')))
+  void bob.membership.sender.send('answer_end', Buffer.concat([requestId, Buffer.alloc(8)]))
+  await stage.settle()
+  void bob.membership.sender.send('answer_end', encodeAnswerEnd({ requestId, number: 1, content: undefined }))
+  await stage.settle()
+  assert.deepEqual(await answers, ['one'])
+  void bob.membership.sender.send('answer', encodeAnswer(requestId, 1, Buffer.from('late')))
+  // Of no request, and to one that nobody made.
+  void bob.membership.sender.send('answer', new Uint8Array(3))
+  void bob.membership.sender.send('answer', encodeAnswer(Buffer.alloc(16, 1), 0, Buffer.from('?')))
+  await stage.settle()
+  assert.deepEqual(
+    ann.told('answer_ignored').map(({ reason }) => reason),
+    ['malformed', 'not_open'],
+  )
+  assert.deepEqual(cy.told('answer_ignored'), [])
+})
+
 test('a member cannot cancel the request of another', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), stage.player('mal')]

@@ -8,11 +8,13 @@ import {
   decodeAnswer,
   decodeCancel,
   decodeMore,
+  decodeRefused,
   decodeRequest,
   encodeAnswer,
   encodeAnswerEnd,
   encodeCancel,
   encodeMore,
+  encodeRefused,
   encodeRequest,
 } from '../../src/core/channel/asks/ask-frame.ts'
 import { Admissions } from '../../src/core/channel/admissions/admissions.ts'
@@ -96,6 +98,7 @@ test('requests, answers and words about them', async (t) => {
       encodeAnswerEnd({ requestId: ID, number: 2, content: { payload: HASH } }),
       encodeMore(ID, 3),
       encodeCancel(ID),
+      encodeRefused([ID, ID]),
     ],
     decode: (bytes) => {
       const request = decodeRequest(bytes)
@@ -112,6 +115,8 @@ test('requests, answers and words about them', async (t) => {
       if (cancelled) assert.deepEqual(encodeCancel(cancelled), Uint8Array.from(bytes))
       const more = decodeMore(bytes)
       if (more) assert.deepEqual(encodeMore(more.requestId, more.read), Buffer.from(bytes))
+      const refused = decodeRefused(bytes)
+      if (refused) assert.deepEqual(encodeRefused(refused), Buffer.from(bytes))
     },
   })
 })

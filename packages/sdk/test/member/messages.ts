@@ -11,6 +11,7 @@ import {
   encodeAnswer,
   encodeAnswerEnd,
   encodeMore,
+  encodeRefused,
   encodeRequest,
   MOST_LIFETIME_MS,
 } from '../../src/core/channel/asks/ask-frame.ts'
@@ -34,6 +35,7 @@ const KINDS: readonly FrameKind[] = [
   'more',
   'invites',
   'claim',
+  'refused',
 ]
 /** Requests of one asker that a channel holds, and some more. */
 const FLOOD = 280
@@ -82,6 +84,7 @@ function bodyOf({ attacker, stage, victim }: Scene, kind: FrameKind): Uint8Array
     },
     cancel: () => requestId,
     more: () => encodeMore(requestId, number),
+    refused: () => encodeRefused([requestId, asked]),
   }
   const body = bodies[kind]?.() ?? attacker.noise(attacker.size(2000))
   return attacker.below(3) === 0 ? attacker.spoil(Buffer.concat([body, Uint8Array.of(0)])) : body

@@ -7,11 +7,13 @@ import {
   decodeAnswer,
   decodeCancel,
   decodeMore,
+  decodeRefused,
   decodeRequest,
   encodeAnswer,
   encodeAnswerEnd,
   encodeCancel,
   encodeMore,
+  encodeRefused,
   encodeRequest,
 } from '../../src/core/channel/asks/ask-frame.ts'
 import { encodePack } from '../../src/core/channel/messages/pack.ts'
@@ -126,6 +128,8 @@ test('vectors: requests and answers', () => {
   assert.equal(toHex(encodeCancel(id(7))), toHex(bytesOf('a cancelled request')))
   assert.deepEqual(decodeMore(bytesOf('three answers are read')), { requestId: id(6), read: 3 })
   assert.equal(toHex(encodeMore(id(6), 3)), toHex(bytesOf('three answers are read')))
+  assert.deepEqual(decodeRefused(bytesOf('two requests are refused')), [id(6), id(7)])
+  assert.equal(toHex(encodeRefused([id(6), id(7)])), toHex(bytesOf('two requests are refused')))
 })
 
 test('what is cut short or out of range is no request and no answer', () => {

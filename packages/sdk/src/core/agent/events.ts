@@ -191,8 +191,8 @@ export type AgentEvent =
       readonly reason: 'malformed' | 'too_many'
     }
   /**
-   * An answer was ignored. `not_asked`: another member was asked. `ended`: its sender had ended its answer. `not_open`:
-   * no such request is open; it was answered, cancelled, timed out or never made. `repeated`: its sender started again
+   * An answer to a request of this agent was ignored. `not_asked`: another member was asked. `ended`: its sender had ended its answer. `not_open`:
+   * the request is no longer open: it was answered, cancelled or timed out. `repeated`: its sender started again
    * with its first answer, as after a crash. `too_many`: its sender does not wait until its answers are read.
    */
   | {

@@ -14,8 +14,8 @@ const MOST_IN_FLIGHT = 16
 export class Answering {
   readonly #requestId: Uint8Array
   readonly #sender: Pick<Sender, 'send'>
-  /** Called while the asker holds the answers back, and when it no longer does. */
-  readonly #held: (isHeld: boolean) => void
+  /** Called when the asker holds the answers back. Returns a function for when it no longer does, which may wait. */
+  readonly #held: () => () => Promise<void>
   #number = 0
   /** Sizes of the answers that the asker has not read, the first of which has the number `#read`. */
   readonly #unread: number[] = []
@@ -28,7 +28,7 @@ export class Answering {
   #hurried: StaticError | undefined
   #wake: (() => void) | undefined
 
-  constructor(requestId: Uint8Array, sender: Pick<Sender, 'send'>, held: (isHeld: boolean) => void) {
+  constructor(requestId: Uint8Array, sender: Pick<Sender, 'send'>, held: () => () => Promise<void>) {
     this.#requestId = requestId
     this.#sender = sender
     this.#held = held
@@ -78,14 +78,13 @@ export class Answering {
 
   async #room(size: number): Promise<void> {
     const isFull = (): boolean => isWindowFull(this.#unreadBytes, size)
-    const isHeld = isFull()
-    if (isHeld) this.#held(true)
+    const goOn = isFull() ? this.#held() : undefined
     while (isFull() && !this.#stopped && !this.#hurried) {
       const { promise, resolve } = Promise.withResolvers<void>()
       this.#wake = resolve
       await promise
     }
-    if (isHeld) this.#held(false)
+    await goOn?.()
     this.#check()
     if (isFull() && this.#hurried) throw this.#hurried
     this.#unread.push(size)

@@ -7,6 +7,7 @@
  *                 2: an error: length of its code(1), code, text
  *     cancel:     request id(16)
  *     more:       request id(16), how many answers the asker has read(4)
+ *     refused:    1 to 64 request ids(16 each)
  */
 import { AGENT_ID_BYTES, fromHex, MAX_PAYLOAD_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
 import { peerText } from '@static/node/peer-text'
@@ -18,6 +19,8 @@ export const MOST_ASK_BYTES: number = MAX_PAYLOAD_BYTES - 64
 export const MOST_LIFETIME_MS: number = 7 * 24 * 3600 * 1000
 /** Requests of one asker that a channel holds open, at either end. */
 export const MOST_OPEN = 256
+/** Requests in one refusal: as many as fit into the smallest message. */
+export const MOST_REFUSED = 64
 /** Characters of an error's text, and bytes of it that are accepted. */
 const MOST_ERROR_CHARACTERS = 1000
 const MOST_ERROR_BYTES = 4096
@@ -128,6 +131,18 @@ export function encodeMore(requestId: Uint8Array, read: number): Uint8Array {
 export function decodeMore(bytes: Uint8Array): { readonly requestId: Uint8Array; readonly read: number } | undefined {
   if (bytes.length !== ANSWER_AT) return undefined
   return { requestId: bytes.subarray(0, NUMBER_AT), read: viewOf(bytes).getUint32(NUMBER_AT) }
+}
+
+/** Encodes which requests a member does not take. */
+export function encodeRefused(requestIds: readonly Uint8Array[]): Uint8Array {
+  return Buffer.concat(requestIds)
+}
+
+/** The requests that a member does not take; undefined if the frame is malformed. */
+export function decodeRefused(bytes: Uint8Array): readonly Uint8Array[] | undefined {
+  const count = bytes.length / MESSAGE_ID_BYTES
+  if (!Number.isInteger(count) || count < 1 || count > MOST_REFUSED) return undefined
+  return Array.from({ length: count }, (_, at) => bytes.subarray(at * MESSAGE_ID_BYTES, (at + 1) * MESSAGE_ID_BYTES))
 }
 
 function headOf(requestId: Uint8Array, number: number): Buffer {

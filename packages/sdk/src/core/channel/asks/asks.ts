@@ -1,11 +1,12 @@
 /**
  * The open requests of this agent in one channel. A request's id, addressee and deadline are on disk from the turn in
  * which it is encrypted until it is answered and read, cancelled or timed out; its payload is not. Only the member that
- * was asked is believed: all other answers are reported and ignored.
+ * was asked is believed: all other answers to them are reported and ignored. Answers to the requests of other members
+ * are none of its business.
  *
  * A server that was killed starts again with its first answer. Answers are numbered, so each number is taken once.
  */
-import { MAX_PAYLOAD_BYTES, StaticError, toHex } from '@static/protocol'
+import { MAX_PAYLOAD_BYTES, MESSAGE_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import { ciphertextBytesOf } from '../../../mls/index.ts'
 import type { AgentId, AskRecord, Change, InboxRecord, StoredChannel } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
@@ -18,6 +19,7 @@ import type { Sender } from '../messages/sender.ts'
 import {
   type AnswerBody,
   decodeAnswer,
+  decodeRefused,
   encodeCancel,
   encodeMore,
   encodeRequest,
@@ -64,6 +66,8 @@ export class Asks {
   readonly #host: AsksHost
   readonly #sender: Pick<Sender, 'send' | 'withdraw'>
   readonly #open = new Map<string, OpenAsk>()
+  /** The last requests that are over, by id: late answers to them are reported. */
+  readonly #over = new Set<string>()
   /** Ends the timer of each, and its wait to be sent. */
   readonly #stops = new Map<OpenAsk, (() => void)[]>()
   /** The members that each expects answers of, if it asked all. */
@@ -147,13 +151,24 @@ export class Asks {
 
   /** Handles an answer, or the end of one. */
   arrive(kind: 'answer' | 'answer_end', record: InboxRecord, bytes: Uint8Array): void {
+    const request = toHex(bytes.subarray(0, MESSAGE_ID_BYTES))
+    const ask = this.#open.get(request)
+    if (!ask && !this.#over.has(request)) return
     const body = isCompact(record, bytes) ? decodeAnswer(kind, bytes) : undefined
-    const ask = body && this.#open.get(toHex(body.requestId))
     const reason = body ? this.#take(kind, record, body, ask) : 'malformed'
     if (reason === undefined) return
     const { sender, index } = record
-    const request = body ? toHex(body.requestId) : ''
     this.#context.emit({ type: 'answer_ignored', channel: this.#channel.name, sender, index, request, reason })
+  }
+
+  /** A member does not take some requests. Only the one that was asked is believed, and only if it has not answered. */
+  refused(sender: AgentId, bytes: Uint8Array): void {
+    for (const requestId of decodeRefused(bytes) ?? []) {
+      const ask = this.#open.get(toHex(requestId))
+      if (!ask || ask.to !== sender || ask.isFinished || ask.answererOf(sender).answers > 0) continue
+      ask.finish(StaticError.of('queue_full', `Too many requests wait for agent ${sender}. Retry later.`))
+      this.#check(ask)
+    }
   }
 
   /** These agents are no longer members. */
@@ -360,6 +375,11 @@ export class Asks {
     this.#changed.delete(ask)
     for (const entry of ask.unsettled) this.#settle(entry)
     ask.clear()
+    this.#over.add(ask.id)
+    for (const oldest of this.#over) {
+      if (this.#over.size <= MOST_OPEN) break
+      this.#over.delete(oldest)
+    }
     if (!this.#stored.delete(ask)) return
     this.#changes.push({ type: 'dropAsk', id: this.#channel.id, messageId: ask.messageId })
     this.#host.touchLater()

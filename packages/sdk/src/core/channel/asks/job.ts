@@ -9,6 +9,8 @@ export class Job {
   answering: Answering | undefined
   /** Settles when its handler has ended, which may be long after the request has. */
   handled: Promise<unknown> = Promise.resolve()
+  /** Settles when its handler has given its next answer, or has ended. */
+  step: Promise<unknown> = Promise.resolve()
   failures = 0
   readonly #abort = new AbortController()
   readonly #aborted = Promise.withResolvers<undefined>()

@@ -1,16 +1,25 @@
 /**
  * Requests of other members that this agent has not answered completely. They wait on disk until a server (serving.ts)
  * takes them, also for a restart, until they expire or are cancelled. Each asker may use a share of the room, so none can
- * fill it; beyond that its requests are refused at once. They never hold back messages.
+ * fill it; beyond that its requests are not taken. They never hold back messages. Refusals are the work of a server, and
+ * one message holds many of them: an asker cannot make this agent send a message for each of its own.
  */
-import { StaticError, toHex } from '@static/protocol'
+import { type StaticError, toHex } from '@static/protocol'
 import type { AgentId, InboxRecord, MessageTotals, StoredChannel, Time } from '../../../ports.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ChannelView } from '../host.ts'
 import { type Entry, type InboxHost, type InboxRows, type Incoming, placeOf } from '../messages/inbox-entry.ts'
 import { Inbox } from '../messages/inbox.ts'
 import type { Sender } from '../messages/sender.ts'
-import { decodeCancel, decodeMore, decodeRequest, encodeAnswerEnd, MOST_LIFETIME_MS, MOST_OPEN } from './ask-frame.ts'
+import {
+  decodeCancel,
+  decodeMore,
+  decodeRequest,
+  encodeRefused,
+  MOST_LIFETIME_MS,
+  MOST_OPEN,
+  MOST_REFUSED,
+} from './ask-frame.ts'
 
 /** What it asks of the agent. */
 type RequestsContext = Pick<AgentContext, 'agentId' | 'journal' | 'now' | 'later' | 'emit'>
@@ -38,8 +47,11 @@ const MOST_BYTES = 32 * 1024 * 1024
 const OWN_PART: number = 1 / 3
 /** What one asker may use of the bytes. */
 const MOST_ASKER_BYTES: number = MOST_BYTES / 4
-/** Refusals that are being sent. Beyond that, requests are dropped without an answer. */
-const MOST_REFUSALS = 16
+/** What one asker may use of a refusal. Requests beyond that time out. */
+const MOST_ASKER_REFUSED: number = MOST_REFUSED / 2
+/** How long requests are gathered for a refusal, and the time from one refusal to the next. */
+const GATHER_MS = 1000
+const REFUSAL_MS = 60_000
 /** The minimum time between two searches for requests that have expired. */
 const SWEEP_MS = 60_000
 const PAGE = 64
@@ -63,7 +75,11 @@ export class ReceivedRequests {
   readonly #resumed = new Set<() => void>()
   /** Cancelled while they were not in memory, by their askers: as many of each as it may have here. */
   readonly #cancelled = new Map<AgentId, Set<string>>()
-  #refusals = 0
+  /** The number of servers that run. */
+  #servers = 0
+  /** To be refused with the next message, and what prevents that. */
+  #refused: InboxRecord[] = []
+  #cancelRefusal: (() => void) | undefined
   /** When requests that are over were last searched for, when they are next, and what prevents that. */
   #sweptAt: Time = -Infinity
   #sweepAt: Time = Infinity
@@ -141,6 +157,12 @@ export class ReceivedRequests {
     this.inbox.settle(entry)
   }
 
+  /** A server begins. Returns a function for its end. */
+  serves(): () => void {
+    this.#servers++
+    return () => void this.#servers--
+  }
+
   /** Calls the function whenever answers can be sent, as far as the channel knows. Returns a function that ends that. */
   onResume(action: () => void): () => void {
     this.#resumed.add(action)
@@ -170,6 +192,7 @@ export class ReceivedRequests {
   /** No more requests will arrive. */
   end(error: StaticError | undefined): void {
     this.#cancelSweep?.()
+    this.#cancelRefusal?.()
     this.inbox.end(error)
   }
 
@@ -240,15 +263,21 @@ export class ReceivedRequests {
     }
   }
 
-  #refuse({ messageId }: InboxRecord): void {
-    if (this.#refusals >= MOST_REFUSALS) return
-    this.#refusals++
-    const { code, message } = StaticError.of('queue_full', 'Too many requests wait for this agent. Retry later.')
-    const body = encodeAnswerEnd({ requestId: messageId, number: 0, content: { error: { code, message } } })
-    this.#sender
-      .send('answer_end', body)
-      .catch(() => {})
-      .finally(() => this.#refusals--)
+  #refuse(record: InboxRecord): void {
+    const own = this.#refused.filter(({ sender }) => sender === record.sender).length
+    if (this.#servers === 0 || this.#refused.length >= MOST_REFUSED || own >= MOST_ASKER_REFUSED) return
+    this.#refused.push(record)
+    this.#cancelRefusal ??= this.#context.later(GATHER_MS, () => this.#sendRefusal())
+  }
+
+  #sendRefusal(): void {
+    this.#cancelRefusal = undefined
+    const ids = this.#refused.map(({ messageId }) => messageId)
+    this.#refused = []
+    if (ids.length === 0) return
+    this.#cancelRefusal = this.#context.later(REFUSAL_MS, () => this.#sendRefusal())
+    // If it is lost, the requests time out.
+    this.#sender.send('refused', encodeRefused(ids)).catch(() => {})
   }
 
   #ignore({ sender, index }: InboxRecord, reason: 'malformed' | 'too_many'): void {

@@ -1,6 +1,7 @@
 /**
  * Runs an application's handler for each request and sends what it yields as answers. The requests of one asker are
- * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are places.
+ * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are places. One
+ * that waits until its answers are read gives its place to others: a place is held by work.
  * A request is settled when the relay has accepted its last answer. If the process ends before that, it is served again,
  * as `redelivered`. No handler is started while the channel sends nothing until the application acts (in a fork, or with a
  * full inbox): it would be for nothing, again and again.
@@ -23,7 +24,10 @@ import { isExpired, type ReceivedRequests } from './received-requests.ts'
 export interface ServeOptions {
   /** The number of requests served at the same time, of which one asker gets three quarters at most. Default: 64. */
   readonly concurrency?: number
-  /** The number of requests of the same asker served at the same time. Default: 1. */
+  /**
+   * The number of requests of the same asker served at the same time. One that waits until its answers are read does not
+   * count. Default: 1.
+   */
   readonly perAsker?: number
   /** Stops serving: requests in progress are finished, and no others are started. */
   readonly signal?: AbortSignal
@@ -62,6 +66,10 @@ const STOPPED: StaticError = StaticError.of('closed', 'The server has stopped.')
 /** The requests of one asker. */
 interface Lane {
   running: number
+  /** Requests that have given their place to others of the asker until it has read their answers. */
+  aside: number
+  /** Each lets one of them go on, which have been read. */
+  readonly returning: (() => void)[]
   readonly queue: Job[]
 }
 
@@ -98,6 +106,7 @@ class Serving {
   /** Each ends a wait. */
   readonly #wakes = new Set<() => void>()
   #running = 0
+  #aside = 0
   #isStopped = false
 
   constructor(context: ServingContext, channel: ServingChannel, handler: RequestHandler, options: Limits) {
@@ -111,6 +120,7 @@ class Serving {
     const { inbox } = this.#channel.requests
     const { signal } = this.#options
     const reader = inbox.read((entry) => entry, { ahead: true })
+    const rest = this.#channel.requests.serves()
     const stop = (): void => this.#stop()
     this.#wakes.add(() => void reader.return?.())
     const forget = inbox.onStop(stop)
@@ -122,6 +132,7 @@ class Serving {
       this.#stop()
       while (this.#tasks.size > 0) await Promise.all(this.#tasks)
       signal?.removeEventListener('abort', stop)
+      rest()
       forget()
     }
   }
@@ -129,8 +140,9 @@ class Serving {
   #stop(): void {
     if (this.#isStopped) return
     this.#isStopped = true
-    for (const { queue } of this.#lanes.values()) {
-      for (const { entry } of queue.splice(0)) this.#channel.requests.release(entry)
+    for (const lane of this.#lanes.values()) {
+      for (const { entry } of lane.queue.splice(0)) this.#channel.requests.release(entry)
+      for (const goOn of lane.returning.splice(0)) this.#place(lane, goOn)
     }
     // An asker that reads nothing must not keep this from ending.
     for (const { answering } of this.#active) answering?.hurry(STOPPED)
@@ -155,7 +167,7 @@ class Serving {
 
   #queue(job: Job): void {
     const { sender } = job.entry.record
-    const lane = this.#lanes.get(sender) ?? { running: 0, queue: [] }
+    const lane = this.#lanes.get(sender) ?? { running: 0, aside: 0, returning: [], queue: [] }
     this.#lanes.set(sender, lane)
     lane.queue.push(job)
     this.#next()
@@ -167,14 +179,28 @@ class Serving {
     for (const [asker, lane] of this.#lanes) {
       if (this.#running >= concurrency || this.#isStopped) return
       const hasPlace = lane.running < perAsker && this.#running + lane.running * OWN_PART < concurrency
-      const job = hasPlace ? lane.queue.shift() : undefined
-      if (!job) continue
-      lane.running++
-      this.#running++
+      const start = hasPlace ? (lane.returning.shift() ?? this.#starting(asker, lane)) : undefined
+      if (!start) continue
       // Behind the others.
       this.#lanes.delete(asker)
       this.#lanes.set(asker, lane)
-      const task = this.#serve(job).finally(() => {
+      this.#place(lane, start)
+    }
+  }
+
+  /** Takes a place for a request that starts or goes on. */
+  #place(lane: Lane, start: () => void): void {
+    lane.running++
+    this.#running++
+    start()
+  }
+
+  /** Returns what starts the next request of an asker, if there is one. */
+  #starting(asker: AgentId, lane: Lane): (() => void) | undefined {
+    const job = lane.queue.shift()
+    if (!job) return undefined
+    return () => {
+      const task = this.#serve(job, lane).finally(() => {
         this.#tasks.delete(task)
         // A handler that ignores the signal keeps its place. Otherwise an asker that cancels could start any number.
         void job.handled.finally(() => this.#free(asker, lane))
@@ -186,7 +212,8 @@ class Serving {
   #free(asker: AgentId, lane: Lane): void {
     this.#running--
     lane.running--
-    if (lane.running === 0 && lane.queue.length === 0 && this.#lanes.get(asker) === lane) this.#lanes.delete(asker)
+    const isIdle = lane.running === 0 && lane.aside === 0 && lane.queue.length === 0
+    if (isIdle && this.#lanes.get(asker) === lane) this.#lanes.delete(asker)
     this.#next()
   }
 
@@ -200,7 +227,7 @@ class Serving {
   }
 
   /** Serves a request until its last answer is accepted, it is cancelled, it expires, or serving stops. */
-  async #serve(job: Job): Promise<void> {
+  async #serve(job: Job, lane: Lane): Promise<void> {
     const { requests, sender } = this.#channel
     const { entry } = job
     const expiry = this.#expire(job)
@@ -212,8 +239,7 @@ class Serving {
           continue
         }
         requests.inbox.given(entry)
-        const isHeld = (held: boolean): void => this.#hold(held)
-        job.answering = new Answering(entry.record.messageId, sender, isHeld)
+        job.answering = new Answering(entry.record.messageId, sender, () => this.#hold(job, lane))
         if (this.#isStopped) job.answering.hurry(STOPPED)
         try {
           await this.#answer(job, job.answering)
@@ -268,6 +294,7 @@ class Serving {
     try {
       for (;;) {
         step = iterator.next()
+        job.step = Promise.allSettled([step])
         // Most handlers end right after their last answer.
         if (held && !(await isSoon(step))) await send()
         const result = await Promise.race([step, aborted])
@@ -293,10 +320,48 @@ class Serving {
     return StaticError.of('internal_error', 'The handler of the request failed.')
   }
 
-  /** While an asker reads nothing, others get its place. */
-  #hold(isHeld: boolean): void {
-    this.#running += isHeld ? -1 : 1
-    if (isHeld) this.#next()
+  /**
+   * While an asker does not read the answers to a request, others get its place, once the handler has stopped at its next
+   * answer; the asker's own requests do, too, while no more than `concurrency` wait like that. Returns what waits for a
+   * place again.
+   */
+  #hold(job: Job, lane: Lane): () => Promise<void> {
+    let isRead = false
+    let isAway = false
+    let isAside = false
+    void job.step.then(() => {
+      if (isRead) return
+      isAway = true
+      isAside = this.#aside + lane.aside * OWN_PART < this.#options.concurrency
+      this.#running--
+      if (isAside) {
+        lane.running--
+        lane.aside++
+        this.#aside++
+      }
+      this.#next()
+    })
+    return async () => {
+      isRead = true
+      if (isAway && !isAside) this.#running++
+      if (!isAside) return
+      const { promise, resolve } = Promise.withResolvers<void>()
+      lane.returning.push(resolve)
+      if (this.#isStopped) this.#return(lane, resolve)
+      else this.#next()
+      await Promise.race([promise, job.aborted])
+      this.#return(lane, resolve)
+      this.#aside--
+      lane.aside--
+    }
+  }
+
+  /** Lets a request go on that still waits for a place: it only ends. */
+  #return(lane: Lane, goOn: () => void): void {
+    const at = lane.returning.indexOf(goOn)
+    if (at < 0) return
+    lane.returning.splice(at, 1)
+    this.#place(lane, goOn)
   }
 
   /** Cancels a request when it expires. Returns a function that stops this. */

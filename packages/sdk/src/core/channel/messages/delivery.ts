@@ -35,6 +35,8 @@ export function deliverFrame(
     case 'answer':
     case 'answer_end':
       return asks.arrive(kind, record, payload)
+    case 'refused':
+      return asks.refused(record.sender, payload)
     case 'cancel':
     case 'more':
       return requests.heed(kind, record.sender, payload)

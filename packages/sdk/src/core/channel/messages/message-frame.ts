@@ -33,11 +33,12 @@ const KINDS = {
   invites: 9,
   claim: 10,
   pack: 11,
+  refused: 12,
 } as const
 export type FrameKind = keyof typeof KINDS
 const NAMES = Object.keys(KINDS) as readonly FrameKind[]
 
-const CONTROL: ReadonlySet<FrameKind> = new Set(['heartbeat', 'hello', 'greeting', 'invites', 'claim'])
+const CONTROL: ReadonlySet<FrameKind> = new Set(['heartbeat', 'hello', 'greeting', 'invites', 'claim', 'refused'])
 
 /** Whether the agent sends frames of a kind on its own account. All others are charged like payloads. */
 export function isControl(kind: FrameKind): boolean {
