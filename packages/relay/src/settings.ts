@@ -48,6 +48,7 @@ export interface Settings {
     /** An additional share for each agent in each of its channels. */
     readonly ownCommitsPerSecond: number
     readonly ownCommitsBurst: number
+    /** KeyPackages claimed by an agent, and by an account of one agent. */
     readonly claimsPerMinute: number
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number

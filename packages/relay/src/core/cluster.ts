@@ -4,6 +4,7 @@
  * and what else happened (`notices`). The store is asked at once on doubt, and regularly in any case.
  */
 import {
+  type Account,
   type AgentId,
   type BusState,
   type ChannelId,
@@ -176,12 +177,12 @@ export class Cluster implements OtherNodes {
     this.#parts.effects.watch(`a.${agent}`, true)
   }
 
-  /** Asks other nodes for a KeyPackage of an agent. */
-  claim(agent: AgentId, then: (claimed: Claimed) => void): void {
+  /** Asks other nodes for a KeyPackage of an agent, for an account. */
+  claim(agent: AgentId, account: Account, then: (claimed: Claimed) => void): void {
     const { effects } = this.#parts
     const { connected, nodes } = this.#options.bus()
     if (!connected || nodes === 0 || this.#claims.isFull) return then(NONE_CLAIMED)
-    effects.publish(`a.${agent}`, { type: 'claim', id: this.#claims.add(effects.monotonic, then), agent })
+    effects.publish(`a.${agent}`, { type: 'claim', id: this.#claims.add(effects.monotonic, then), agent, account })
   }
 
   // ---- What happens elsewhere ----
@@ -197,7 +198,7 @@ export class Cluster implements OtherNodes {
       case 'entered':
         return this.#enteredElsewhere(news.agent, news.at, from)
       case 'claim':
-        return this.#claimedBy(news.id, news.agent, from)
+        return this.#claimedBy(news, from)
       case 'claimed':
         return this.#claims.answered(news.id, news)
       case 'moved':
@@ -296,9 +297,9 @@ export class Cluster implements OtherNodes {
     return since > at || (since === at && this.#options.node > from)
   }
 
-  #claimedBy(id: number, agent: AgentId, from: NodeId): void {
+  #claimedBy({ id, agent, account }: Extract<News, { type: 'claim' }>, from: NodeId): void {
     if (!this.#isHere(agent)) return
-    const claimed = this.#parts.keyPackages.hand(agent)
+    const claimed = this.#parts.keyPackages.hand(agent, account)
     this.#parts.effects.publish(`n.${from}`, { type: 'claimed', id, ...claimed })
   }
 

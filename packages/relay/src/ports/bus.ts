@@ -30,9 +30,9 @@ export type News =
   | { readonly type: 'receipts'; readonly channel: ChannelId; readonly receipts: readonly MemberReceipt[] }
   /** An agent has opened a session at the sender. `at`: by the store's clock. */
   | { readonly type: 'entered'; readonly agent: AgentId; readonly at: Time }
-  /** A member at the sender wants one KeyPackage of an agent. */
-  | { readonly type: 'claim'; readonly id: number; readonly agent: AgentId }
-  /** The answer: a KeyPackage, a wait because of too many claims, or neither. */
+  /** A member at the sender wants one KeyPackage of an agent, for this account. */
+  | { readonly type: 'claim'; readonly id: number; readonly agent: AgentId; readonly account: Account }
+  /** The answer: a KeyPackage, a wait because the account has had its share, or neither. */
   | {
       readonly type: 'claimed'
       readonly id: number

@@ -85,7 +85,7 @@ test('nodes hear what they watch, large entries as a notice, and go on after NAT
   one.bus.publish(`c.${CHANNEL}`, large)
   await until(() => two.heard.some(({ type }) => type === 'reached'))
   assert.deepEqual(two.heard.at(-1), { type: 'reached', channel: CHANNEL, index: 2 })
-  one.bus.publish(`n.${two.bus.node}`, { type: 'claim', id: 7, agent: 'b' })
+  one.bus.publish(`n.${two.bus.node}`, { type: 'claim', id: 7, agent: 'b', account: { id: 'c', mode: 'live' } })
   await until(() => two.heard.some(({ type }) => type === 'claim'))
   two.bus.unwatch(`c.${CHANNEL}`)
 

@@ -4,7 +4,7 @@ import { createHmac, randomBytes } from 'node:crypto'
 import test from 'node:test'
 import { joinProofBytes, toHex } from '@static/protocol'
 import { CloseReason } from '@static/protocol/relay'
-import { Agent, type AgentKey, makeKey, refusal, sha256 } from '@static/testkit/agent'
+import { Agent, type AgentKey, makeKey, refusal, type Refused, sha256 } from '@static/testkit/agent'
 import { admitJoiner, askToJoin, makeToken } from '../support/joining.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import { type MemoryCluster, openMemoryCluster } from '../support/memory-cluster.ts'
@@ -183,7 +183,7 @@ test('an agent has one session over all nodes: the older one is replaced, whenev
 test('a KeyPackage is fetched from the node that has it, once, and moves with its agent', async (t) => {
   const cluster = await openMemoryCluster(t, { settings: { rates: { claimsPerTargetPerMinute: 4 } } })
   const [one, two, three] = cluster.nodes
-  const owner = await connect(one, 'acme')
+  const owner = await connect(one, 'bob')
   const channelId = await owner.createChannel('acme/x/y')
   const bob = await connect(two, 'bob')
   const seconds = Math.floor(one.now() / 1000)
@@ -219,23 +219,23 @@ test('a KeyPackage is fetched from the node that has it, once, and moves with it
   await still
 })
 
-test('claims per agent are limited at the node that has its KeyPackages', async (t) => {
+test('the share of an account in the KeyPackages of an agent counts at the node that has them', async (t) => {
   const cluster = await openMemoryCluster(t, { settings: { rates: { claimsPerTargetPerMinute: 1 } } })
   const [one, two, three] = cluster.nodes
   const seconds = Math.floor(one.now() / 1000)
   const bob = await connect(two, 'bob')
   const fresh = (): Uint8Array =>
     makeKeyPackage(bob.key.publicKey, { notBefore: seconds - 60, notAfter: seconds + 86_400 })
-  await bob.request('uploadKeyPackage', { keyPackages: [fresh(), fresh()] })
-  const claims = []
-  for (const [at, node] of [one, three].entries()) {
-    const owner = await connect(node, `owner-${at}`)
-    const channelId = await owner.createChannel(`owner/x/c${at}`)
-    claims.push(owner.request('addMember', { channelId, agentId: bob.id }))
+  await bob.request('uploadKeyPackage', { keyPackages: Array.from({ length: 16 }, fresh) })
+  const claim = async (node: typeof one, account: string, name: string): Promise<string> => {
+    const owner = await connect(node, account)
+    const channelId = await owner.createChannel(name)
+    const claimed = owner.request('addMember', { channelId, agentId: bob.id })
+    return await claimed.then(() => 'claimed').catch((error: unknown) => (error as Refused).code)
   }
-  const [first, second] = await Promise.allSettled(claims)
-  assert.equal(first?.status, 'fulfilled')
-  assert.ok(second?.status === 'rejected' && refusal('rate_limited')(second.reason))
+  assert.equal(await claim(one, 'mal', 'mal/x/one'), 'claimed')
+  assert.equal(await claim(three, 'mal', 'mal/x/three'), 'rate_limited')
+  assert.equal(await claim(three, 'ann', 'ann/x/y'), 'claimed')
 })
 
 test('a joiner at one node asks, the owner at another polls and answers', async (t) => {

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import test from 'node:test'
+import { ClaimShares } from '../../src/core/channels/claim-shares.ts'
+import type { Account } from '../../src/ports.ts'
 import { readKeyPackage } from '../../src/core/channels/key-package-reader.ts'
 import { KeyPackagePool } from '../../src/core/channels/key-package-pool.ts'
 import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
@@ -30,6 +32,20 @@ async function scene(
   const fresh = (key: AgentKey = bob.key): Uint8Array =>
     makeKeyPackage(key.publicKey, { notBefore: now - 60, notAfter: now + DAY })
   return { world, owner, bob, channelId, fresh }
+}
+
+/** Agents of these accounts, or guests, as members of the channel. */
+async function members(
+  { world, owner, channelId }: { world: MemoryRelay; owner: Agent; channelId: Uint8Array },
+  accounts: readonly (string | undefined)[],
+): Promise<Agent[]> {
+  const agents: Agent[] = []
+  for (const account of accounts) {
+    const jwt = account === undefined ? '' : world.api.token(account)
+    agents.push(await Agent.connect(world.transport.wire('cbor'), { jwt }))
+  }
+  await owner.commit(channelId, 0n, { adds: agents.map(({ id }) => id) })
+  return agents
 }
 
 test('the signature key and the lifetime are read, and nothing else passes for a KeyPackage', () => {
@@ -74,12 +90,13 @@ test('a truncated KeyPackage is rejected, and no input makes the reader throw', 
 })
 
 test('a member claims the KeyPackages of another agent, each one once, in upload order', async (t) => {
-  const { owner, bob, channelId, fresh } = await scene(t)
+  const set = await scene(t)
+  const { owner, bob, channelId, fresh } = set
   const uploaded = [fresh(), fresh(), fresh()]
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: uploaded })).held, 3)
-  for (const bytes of uploaded) {
-    const { keyPackage } = await owner.request('addMember', { channelId, agentId: bob.id })
-    assert.deepEqual(Buffer.from(keyPackage), Buffer.from(bytes))
+  for (const agent of [owner, ...(await members(set, ['other', 'third']))]) {
+    const { keyPackage } = await agent.request('addMember', { channelId, agentId: bob.id })
+    assert.deepEqual(Buffer.from(keyPackage), Buffer.from(uploaded.shift() ?? assert.fail()))
   }
   await assert.rejects(owner.request('addMember', { channelId, agentId: bob.id }), refusal('key_package_unavailable'))
 })
@@ -168,12 +185,10 @@ test('below 8, the agent is asked to upload more', async (t) => {
   assert.equal((await bob.next('keyPackagesLow')).held, 7)
 })
 
-test('claims are rate-limited per claimer and per target, and a refused claimer does not use up the rate of the target', async (t) => {
-  const { world, owner, bob, channelId, fresh } = await scene(t, {
-    rates: { claimsPerMinute: 6, claimsPerTargetPerMinute: 4 },
-  })
-  const other = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
-  await owner.commit(channelId, 0n, { adds: [other.id] })
+test('claims are limited for each agent, and for each account and target', async (t) => {
+  const set = await scene(t, { rates: { claimsPerMinute: 6, claimsPerTargetPerMinute: 4 } })
+  const { world, owner, bob, channelId, fresh } = set
+  const [same, other] = (await members(set, ['acme', 'other'])) as [Agent, Agent]
   await bob.request('uploadKeyPackage', { keyPackages: Array.from({ length: 30 }, () => fresh()) })
   const claim = (agent: Agent, agentId: Uint8Array = bob.id): Promise<unknown> =>
     agent.request('addMember', { channelId, agentId })
@@ -181,13 +196,64 @@ test('claims are rate-limited per claimer and per target, and a refused claimer 
   await assert.rejects(claim(owner), (error) => {
     return error instanceof Refused && error.code === 'rate_limited' && error.refusal.retryAfterMs === 15_000
   })
+  await assert.rejects(claim(same), /rate_limited: This account has had its share of the KeyPackages of agent/)
+  // The share of one account is no other's.
+  for (let count = 0; count < 4; count++) await claim(other)
   await assert.rejects(claim(other), refusal('rate_limited'))
   await assert.rejects(claim(owner, randomBytes(32)), refusal('key_package_unavailable'))
-  const target = randomBytes(32)
-  for (let count = 0; count < 9; count++) await assert.rejects(claim(owner, target), refusal('rate_limited'))
-  for (let count = 0; count < 4; count++) await assert.rejects(claim(other, target), refusal('key_package_unavailable'))
+  for (let count = 0; count < 9; count++) await assert.rejects(claim(owner), refusal('rate_limited'))
   await world.advance(60_000)
-  await claim(other)
+  await claim(owner)
+})
+
+test('of the last 7 KeyPackages of an agent, another account gets one at most until it uploads more', async (t) => {
+  const set = await scene(t)
+  const { owner, bob, channelId, fresh } = set
+  const agents = await members(set, ['a', 'b', 'c', 'd', 'e', 'bob', undefined])
+  const guest = agents.pop() ?? assert.fail()
+  const sibling = agents.pop() ?? assert.fail()
+  await bob.request('uploadKeyPackage', { keyPackages: Array.from({ length: 16 }, () => fresh()) })
+  const claim = (agent: Agent): Promise<unknown> => agent.request('addMember', { channelId, agentId: bob.id })
+  const waits = async (agent: Agent): Promise<number | undefined> => {
+    const refused = await claim(agent).catch((error: unknown) => error)
+    assert.ok(refused instanceof Refused && refused.code === 'rate_limited', String(refused))
+    return refused.refusal.retryAfterMs
+  }
+  for (let count = 0; count < 9; count++) await claim(owner)
+  assert.equal(await waits(owner), 1000, 'the agent is connected, and was asked for more')
+  for (const agent of agents) {
+    await claim(agent)
+    await waits(agent)
+  }
+  await assert.rejects(claim(guest), refusal('api_key_required'))
+  await claim(sibling)
+  bob.close()
+  await quiet()
+  assert.equal(await waits(owner), 10_000)
+  await claim(sibling)
+  await assert.rejects(claim(owner), refusal('key_package_unavailable'))
+})
+
+test('an upload gives every account access to all KeyPackages of the agent again', async (t) => {
+  const { owner, bob, channelId, fresh } = await scene(t)
+  const claim = (): Promise<unknown> => owner.request('addMember', { channelId, agentId: bob.id })
+  for (let round = 0; round < 3; round++) {
+    await bob.request('uploadKeyPackage', { keyPackages: [fresh(), fresh()] })
+    await claim()
+    await assert.rejects(claim(), refusal('rate_limited'))
+  }
+})
+
+test('the last 100,000 claims are remembered, and the oldest is forgotten first', () => {
+  const shares = new ClaimShares(60)
+  const account = (id: string): Account => ({ id, mode: 'live' })
+  const supply = { account: account('target'), held: 7, newest: 'n', isConnected: false }
+  const claim = (agent: string): number => shares.take(account('mal'), agent, supply, 0)
+  for (let n = 0; n < 100_000; n++) assert.equal(claim(String(n)), 0)
+  assert.equal(claim('0'), 10_000)
+  assert.equal(claim('one more'), 0)
+  assert.equal(claim('1'), 10_000)
+  assert.equal(claim('0'), 0)
 })
 
 test('the pool is limited in agents and bytes: the account that holds the most loses its oldest upload', () => {

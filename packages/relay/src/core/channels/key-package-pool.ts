@@ -79,6 +79,17 @@ export class KeyPackagePool {
     return first?.bytes
   }
 
+  /** The account of an agent and what is held for it; undefined if there is nothing. */
+  supply(
+    agent: AgentId,
+    now: Time,
+  ): { readonly account: Account; readonly held: number; readonly newest: string } | undefined {
+    const fresh = this.#fresh(agent, now)
+    const account = this.#accountOf.get(agent)
+    const newest = fresh.at(-1)
+    return account && newest && { account, held: fresh.length, newest: newest.hash }
+  }
+
   /** The number of KeyPackages that have not expired. */
   held(agent: AgentId, now: Time): number {
     return this.#fresh(agent, now).length

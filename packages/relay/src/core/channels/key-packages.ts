@@ -13,6 +13,7 @@ import { Rates } from '../rates.ts'
 import { accountOf, agentIdOf, channelIdOf, wrong } from '../request-fields.ts'
 import { type RefusalDetails, serverMessage, tooOften } from '../server-messages.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
+import { ClaimShares, LOW_KEY_PACKAGES } from './claim-shares.ts'
 import { KeyPackagePool, type PooledKeyPackage } from './key-package-pool.ts'
 import { readKeyPackage } from './key-package-reader.ts'
 import type { Claimed } from './other-nodes.ts'
@@ -22,7 +23,6 @@ const REQUIRED_EXTENSION = 0xf57a
 /** Entries of a list in a leaf's capabilities: the limit that members enforce. */
 const MAX_CAPABILITIES = 32
 const SUITE_NAME = 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519'
-const LOW_KEY_PACKAGES = 8
 const CLOCK_SKEW_MS = 3_600_000
 const MOVED_AT_ONCE = 8
 
@@ -32,7 +32,7 @@ export class KeyPackages {
   readonly #pool: KeyPackagePool
   readonly #uploads: Rates
   readonly #claims: Rates
-  readonly #claimed: Rates
+  readonly #shares: ClaimShares
 
   constructor(context: ChannelContext) {
     this.#context = context
@@ -40,7 +40,7 @@ export class KeyPackages {
     this.#pool = new KeyPackagePool(counts.keyPackageAgents)
     this.#uploads = new Rates(rates.uploadsPerMinute / 60, rates.uploadsPerMinute)
     this.#claims = new Rates(rates.claimsPerMinute / 60, rates.claimsPerMinute)
-    this.#claimed = new Rates(rates.claimsPerTargetPerMinute / 60, rates.claimsPerTargetPerMinute)
+    this.#shares = new ClaimShares(rates.claimsPerTargetPerMinute)
   }
 
   /** The number of KeyPackages held for an agent. */
@@ -67,36 +67,38 @@ export class KeyPackages {
   /** Gives a member one KeyPackage of the agent it is about to add. */
   claim(request: PendingRequest, value: AddMemberRequest): void {
     const { effects } = this.#context
-    accountOf(request)
+    const account = accountOf(request)
     const channel = channelIdOf(value.channelId)
     const agent = agentIdOf(value.agentId)
     const actor = actorOf(request)
     effects.store('check', { actor, channel }, (outcome) => {
       if (!accepted(request, outcome)) return
       const { monotonic } = effects
-      // A caller over its own limit must not use up the claims of others on this agent.
+      // An agent over its own limit must not use up the share of its account.
       const { claimsPerMinute, claimsPerTargetPerMinute } = this.#context.settings.rates
       const wait = this.#claims.take(actor.agent, monotonic)
       if (wait > 0) return request.refuse(tooOften(claimsPerMinute, 'AddMember requests per agent', wait))
       const answer = ({ keyPackage, waitMs }: Claimed): void => {
-        const what = `AddMember requests for agent ${agent}`
-        if (waitMs > 0) return request.refuse(tooOften(claimsPerTargetPerMinute, what, waitMs))
+        if (waitMs > 0) return request.refuse(shareUsedUp(agent, claimsPerTargetPerMinute, waitMs))
         if (!keyPackage) return request.refuse(noneLeft(agent))
         request.answer({ case: 'addMember', value: message(AddMemberResponseSchema, { keyPackage }) })
       }
       const cluster = this.#context.cluster()
-      if (cluster && this.held(agent) === 0) return cluster.claim(agent, answer)
-      answer(this.hand(agent))
+      if (cluster && this.held(agent) === 0) return cluster.claim(agent, account, answer)
+      answer(this.hand(agent, account))
     })
   }
 
-  /** Hands out one KeyPackage of an agent. */
-  hand(agent: AgentId): Claimed {
-    const { now, monotonic } = this.#context.effects
-    const waitMs = this.#claimed.take(agent, monotonic)
+  /** Hands out one KeyPackage of an agent to an account. */
+  hand(agent: AgentId, claimant: Account): Claimed {
+    const { effects, delivery } = this.#context
+    const supply = this.#pool.supply(agent, effects.now)
+    if (!supply) return { keyPackage: undefined, waitMs: 0 }
+    const isConnected = delivery.session(agent) !== undefined
+    const waitMs = this.#shares.take(claimant, agent, { ...supply, isConnected }, effects.monotonic)
     if (waitMs > 0) return { keyPackage: undefined, waitMs }
-    const keyPackage = this.#pool.take(agent, now)
-    if (keyPackage) this.#warnLow(agent)
+    const keyPackage = this.#pool.take(agent, effects.now)
+    this.#warnLow(agent)
     return { keyPackage, waitMs }
   }
 
@@ -149,6 +151,14 @@ export class KeyPackages {
     const value = message(KeyPackagesLowSchema, { held })
     effects.send([session.stream.id], serverMessage({ case: 'keyPackagesLow', value }))
   }
+}
+
+function shareUsedUp(agent: AgentId, perMinute: number, retryAfterMs: number): RefusalDetails {
+  const message =
+    `This account has had its share of the KeyPackages of agent ${agent}: ${perMinute} a minute, and of the last ` +
+    `${LOW_KEY_PACKAGES - 1} none if it has had one since the agent's last upload. ` +
+    `Retry after ${Math.ceil(retryAfterMs / 1000)} s.`
+  return { refused: 'rate_limited', retryAfterMs, message }
 }
 
 function noneLeft(agent: AgentId): RefusalDetails {

@@ -1,16 +1,16 @@
 /** What channel requests need of the other nodes of a cluster. */
-import type { AgentId } from '../../ports.ts'
+import type { Account, AgentId } from '../../ports.ts'
 
 /** The result of a claim at other nodes. */
 export interface Claimed {
   readonly keyPackage: Uint8Array | undefined
-  /** The agent has had too many claims: when to retry. */
+  /** The account has had its share: when to retry. */
   readonly waitMs: number
 }
 
 export interface OtherNodes {
   /** Hears what concerns an agent, as long as it has a session or KeyPackages here. */
   follow(agent: AgentId): void
-  /** Asks other nodes for a KeyPackage of an agent. */
-  claim(agent: AgentId, then: (claimed: Claimed) => void): void
+  /** Asks other nodes for a KeyPackage of an agent, for an account. */
+  claim(agent: AgentId, account: Account, then: (claimed: Claimed) => void): void
 }

@@ -1,0 +1,55 @@
+/**
+ * What each account may claim of the KeyPackages of an agent, so that none can use up those that others need. A claim at
+ * any node is counted at the one that holds the KeyPackages. There is no limit for all accounts together: one of them
+ * would use it up.
+ */
+import { type Account, accountKey, type AgentId, type Time } from '../../ports.ts'
+import { Rates } from '../rates.ts'
+
+/** What is known of the KeyPackages of an agent. */
+export interface Supply {
+  /** The account of the agent. */
+  readonly account: Account
+  readonly held: number
+  /** Identifies the newest one: another after every upload. */
+  readonly newest: string
+  readonly isConnected: boolean
+}
+
+/**
+ * With fewer than this, the agent is asked for more, and an account that has had one since the last upload gets none of
+ * the rest. The agent's own account may take all: it harms no one else.
+ */
+export const LOW_KEY_PACKAGES = 8
+/** When to retry: a connected agent uploads at once, unless it has done so 8 times within 80 s. */
+const WAIT_MS = { connected: 1000, away: 10_000 } as const
+const MOST_CLAIMS = 100_000
+
+/** The shares at one node. */
+export class ClaimShares {
+  readonly #rates: Rates
+  /** By account and agent: the newest KeyPackage when the account got one. The oldest claim first; it is forgotten first. */
+  readonly #claims = new Map<string, string>()
+
+  constructor(perMinute: number) {
+    this.#rates = new Rates(perMinute / 60, perMinute)
+  }
+
+  /** Counts a claim. Returns 0 if it is allowed, otherwise the milliseconds until it may be. `now` is monotonic. */
+  take(claimant: Account, agent: AgentId, { account, held, newest, isConnected }: Supply, now: Time): number {
+    const key = `${accountKey(claimant)} ${agent}`
+    const isOwn = accountKey(claimant) === accountKey(account)
+    if (held < LOW_KEY_PACKAGES && !isOwn && this.#claims.get(key) === newest) {
+      return isConnected ? WAIT_MS.connected : WAIT_MS.away
+    }
+    const wait = this.#rates.take(key, now)
+    if (wait > 0) return wait
+    this.#claims.delete(key)
+    this.#claims.set(key, newest)
+    for (const oldest of this.#claims.keys()) {
+      if (this.#claims.size <= MOST_CLAIMS) break
+      this.#claims.delete(oldest)
+    }
+    return 0
+  }
+}
