@@ -134,7 +134,7 @@ export {
   sessionBytes,
 } from './signed/session.ts'
 export { overlaySettings } from './settings.ts'
-export { type Claimant, Holdings, Shares, type Taken } from './shares.ts'
+export { type Claimant, Connected, Holdings, Shares, type Taken } from './shares.ts'
 export { CellUnframer, type FrameFault, frameCells, frameMessage, GRPC_PREFIX_BYTES } from './wire/grpc-frame.ts'
 export { message } from './wire/message.ts'
 export { WireError, type WireFault } from './wire/wire-error.ts'

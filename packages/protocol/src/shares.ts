@@ -3,6 +3,7 @@
  * with what was idle longest. So no key has more than an equal share of what others need, and one that is alone has all.
  * Every operation takes constant time, and memory grows with what is held.
  */
+import { sourceOf } from './address.ts'
 
 interface Held {
   readonly key: string
@@ -37,6 +38,11 @@ export class Holdings<Item> {
 
   has(item: Item): boolean {
     return this.#items.has(item)
+  }
+
+  /** The key that an item counts for, if it is held. */
+  keyOf(item: Item): string | undefined {
+    return this.#items.get(item)?.key
   }
 
   /** Adds an item that is not held. */
@@ -160,5 +166,51 @@ export class Shares<Item> {
   #fits(account: string | undefined, weight: number): boolean {
     if (this.total + weight > this.#capacity) return false
     return account !== undefined || this.#guests.total + weight <= this.#forGuests
+  }
+}
+
+/**
+ * Connections, of whomever. When there is no room, one that is idle gives way: of the source that has most of them, the one
+ * that is idle longest. If none is idle, the oldest of the source with the most connections gives way to one with fewer.
+ */
+export class Connected<Item> {
+  readonly #most: number
+  readonly #all = new Holdings<Item>()
+  readonly #idle = new Holdings<Item>()
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Adds a connection, which is idle, from an address in the form of `addressKey`. */
+  take(item: Item, address: string): Taken<Item> {
+    const source = sourceOf(address)
+    const ousted: Item[] = []
+    if (this.#all.total >= this.#most) {
+      const hasMore = this.#all.most > this.#all.of(source) + 1
+      const victim = this.#idle.first() ?? (hasMore ? this.#all.first() : undefined)
+      if (victim === undefined) return { taken: false, ousted }
+      this.leave(victim)
+      ousted.push(victim)
+    }
+    this.#all.add(item, source)
+    this.#idle.add(item, source)
+    return { taken: true, ousted }
+  }
+
+  /** It carries a request. */
+  busy(item: Item): void {
+    this.#idle.remove(item)
+  }
+
+  /** It carries none any longer. */
+  idle(item: Item): void {
+    const source = this.#all.keyOf(item)
+    if (source !== undefined && !this.#idle.has(item)) this.#idle.add(item, source)
+  }
+
+  leave(item: Item): void {
+    this.#all.remove(item)
+    this.#idle.remove(item)
   }
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { randomBelow, SEED } from '@static/testkit/random'
-import { Holdings, Shares } from '../src/shares.ts'
+import { Connected, Holdings, Shares } from '../src/shares.ts'
 
 interface Item {
   readonly key: string
@@ -80,4 +80,26 @@ test('never more than there are, for guests never more than their part, and acco
       held.delete(first)
     }
   }
+})
+
+test('when there is no room, idle connections give way, of whom has most of them; else who has most to who has less', () => {
+  const connected = new Connected<string>(5)
+  const take = (item: string, address: string): readonly string[] | undefined => {
+    const { taken, ousted } = connected.take(item, address)
+    return taken ? ousted : undefined
+  }
+  for (const item of ['a1', 'a2', 'a3']) assert.deepEqual(take(item, '192.0.2.1'), [])
+  for (const item of ['b1', 'b2']) assert.deepEqual(take(item, '192.0.2.2'), [])
+  assert.deepEqual(take('c1', '192.0.2.3'), ['a1'])
+  for (const item of ['a2', 'b1', 'b2', 'c1']) connected.busy(item)
+  assert.deepEqual(take('c2', '192.0.2.3'), ['a3'])
+  connected.busy('c2')
+  assert.equal(take('c3', '192.0.2.3'), undefined, 'nobody has more')
+  assert.deepEqual(take('d1', '192.0.2.4'), ['b1'])
+  connected.busy('d1')
+  connected.idle('c2')
+  connected.idle('a1')
+  assert.deepEqual(take('e1', '2001:db8:1:1::/64'), ['c2'])
+  connected.busy('e1')
+  assert.equal(take('f1', '2001:db8:2:1::/64'), undefined, 'everyone has one')
 })

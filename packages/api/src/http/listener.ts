@@ -17,6 +17,7 @@ import { takeTurns } from '@static/node/handshake-turns'
 import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
+import { Places } from './places.ts'
 import { PROBLEM_TYPE, problemOf } from './problem.ts'
 
 /** A certificate with its chain, and its private key, as PEM. */
@@ -58,15 +59,17 @@ export function makeServer(
     // Node's own error response would lack our headers: `requireHost` refuses instead.
     requireHostHeader: false,
   }
-  const listener = capPipelining(requireHost(handler, apiUrl, headers))
+  const places = new Places(settings.connections)
+  const listener = capPipelining(requireHost(handler, apiUrl, headers), places)
   const handshakeTimeout = settings.headersSeconds * 1000
   const server = certificate
     ? createHttpsServer({ ...options, ...tlsOptions(certificate), handshakeTimeout }, listener)
     : createHttpServer(options, listener)
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
-  server.maxConnections = settings.connections
-  const cap = capPerAddress(settings)
+  // Those that give way count until they are closed.
+  server.maxConnections = 2 * settings.connections
+  const cap = capPerAddress(settings, places)
   takeTurns(server, (socket) => {
     const client = balancers.clientOf(socket)
     if (typeof client === 'string') return cap(socket, client)
@@ -79,10 +82,10 @@ export function makeServer(
 }
 
 /** Limits the connections per address and per /48, so that one client cannot use up all sockets. */
-function capPerAddress({
-  connections,
-  connectionsPerAddress,
-}: Settings['http']): (socket: Socket, client: string) => string | undefined {
+function capPerAddress(
+  { connections, connectionsPerAddress }: Settings['http'],
+  places: Places,
+): (socket: Socket, client: string) => string | undefined {
   const open = new Map<string, number>()
   const count = (key: string, change: number): void => {
     const left = (open.get(key) ?? 0) + change
@@ -94,7 +97,8 @@ function capPerAddress({
     const network = networkOf(address)
     const mostOfNetwork = networkLimit(connectionsPerAddress, connections)
     const isCrowded = network !== undefined && (open.get(network) ?? 0) >= mostOfNetwork
-    if (isCrowded || (open.get(address) ?? 0) >= connectionsPerAddress) {
+    const isOver = isCrowded || (open.get(address) ?? 0) >= connectionsPerAddress
+    if (isOver || !places.take(socket, address)) {
       socket.destroy()
       return undefined
     }
@@ -110,11 +114,13 @@ function capPerAddress({
 const UNANSWERED = Symbol('unanswered requests')
 
 /** Node keeps reading while responses are pending: disconnects clients that send requests and read no responses. */
-function capPipelining(handler: RequestListener): RequestListener {
+function capPipelining(handler: RequestListener, places: Places): RequestListener {
   type Counted = Socket & { [UNANSWERED]?: number }
   function answered(this: ServerResponse): void {
     const socket: Counted = this.req.socket
-    socket[UNANSWERED] = (socket[UNANSWERED] ?? 1) - 1
+    const left = (socket[UNANSWERED] ?? 1) - 1
+    socket[UNANSWERED] = left
+    if (left === 0) places.idle(socket)
   }
   return (request, response) => {
     const socket: Counted = request.socket
@@ -125,6 +131,7 @@ function capPipelining(handler: RequestListener): RequestListener {
       return
     }
     socket[UNANSWERED] = count
+    if (count === 1) places.busy(socket)
     // A response closes only once. `once` would cost a wrapper around the listener and its removal.
     response.on('close', answered)
     handler(request, response)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { after, before, test } from 'node:test'
-import { connect, type TLSSocket } from 'node:tls'
+import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { LOOPBACKS } from '@static/testkit/ports'
 import { certificates } from '@static/testkit/certificates'
 import { toStaticError } from '../../src/http/problem.ts'
@@ -120,4 +120,42 @@ test('a certificate that does not match its key is rejected, and the old one sta
   assert.throws(() => bench.api.renew({ cert: certificate.cert, key: other.key }))
   assert.equal((await bench.call('GET', '/health')).status, 200)
   ;(await dial()).destroy()
+})
+
+test('ten addresses that hold all connections do not keep another one out', async (t) => {
+  const http = { connections: 20, connectionsPerAddress: 2 }
+  const full = await startBench('sqlite', { settings: { http } })
+  t.after(() => full.close())
+  const { authority } = await certificates()
+  const port = Number(new URL(full.api.url).port)
+  const from = async (localAddress: string): Promise<TLSSocket> => {
+    const place = { host: '127.0.0.1', port, localAddress }
+    const socket = connect({ ...place, servername: 'localhost', ca: authority.cert } as ConnectionOptions)
+    socket.on('error', () => {})
+    await once(socket, 'secureConnect')
+    return socket
+  }
+  const health = 'GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n'
+  /** Has a status answered; what follows it has been read by then. */
+  const ask = async (socket: TLSSocket, more = ''): Promise<void> => {
+    socket.write(health + more)
+    const [chunk] = (await once(socket, 'data')) as [Buffer]
+    assert.match(chunk.toString(), /^HTTP\/1\.1 200/)
+  }
+  const json = 'content-type: application/json\r\ncontent-length: 9'
+  const endless = `POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\n${json}\r\n\r\n{`
+  const busy: TLSSocket[] = []
+  for (let last = 10; last < 20; last++) busy.push(await from(`127.0.0.${last}`), await from(`127.0.0.${last}`))
+  const idle = busy.pop()
+  assert.ok(idle)
+  for (const socket of busy) await ask(socket, endless)
+
+  const gone = Promise.race([idle, ...busy].map(async (socket) => once(socket, 'close').then(() => socket)))
+  const first = await from('127.0.0.30')
+  assert.equal(await gone, idle)
+  await ask(first, endless)
+  // None is idle now: one of those that have two gives way.
+  const lost = Promise.race(busy.map((socket) => once(socket, 'close')))
+  await ask(await from('127.0.0.31'))
+  await lost
 })

@@ -95,8 +95,11 @@ test('a client that names the server gets the certificate without addresses, oth
 test('one address has only so many connections, and the port only so many in all', async () => {
   for (const limits of [{ connectionsPerAddress: 2 }, { connections: 2 }]) {
     await using bench = await startGrpcBench({ limits })
+    const silent = { data: () => {}, closed: () => {} }
     const first = await bench.connect()
-    await bench.connect()
+    // None of them is idle.
+    for (const client of [first, await bench.connect()]) client.openSession(silent)
+    await bench.streams.open.reaches(2)
     // A few more are there for their refusals only; they do not take a place.
     const [refused] = await Promise.all(Array.from({ length: 8 }, () => bench.connect()))
     assert.ok(refused)
@@ -104,15 +107,29 @@ test('one address has only so many connections, and the port only so many in all
     const [limit] = Object.keys(limits)
     assert.deepEqual(bench.cuts, Array<unknown>(9).fill(limit))
     const left = once(refused.session, 'close')
-    refused.openSession({ data: () => {}, closed: () => {} })
-    await bench.streams.open.reaches(1)
-    assert.deepEqual(bench.streams.peers.get(1)?.full, { limit, value: 2 })
-    bench.transport.end(1)
+    refused.openSession(silent)
+    await bench.streams.open.reaches(3)
+    assert.deepEqual(bench.streams.peers.get(3)?.full, { limit, value: 2 })
+    bench.transport.end(3)
     await left
     await first.close()
     // The place is free when the server has seen the end.
     while (!(await isFree(bench)));
   }
+})
+
+test('when the port is full, a connection without a stream gives way, and none with one', async () => {
+  await using bench = await startGrpcBench({ limits: { connections: 3 } })
+  const [busy, idle, young] = [await bench.connect(), await bench.connect(), await bench.connect()]
+  busy.openSession({ data: () => {}, closed: () => {} })
+  await bench.streams.open.reaches(1)
+  const ended = async (client: typeof idle): Promise<typeof idle> => once(client.session, 'close').then(() => client)
+  const gone = Promise.race([busy, idle, young].map(ended))
+  const last = await bench.connect()
+  assert.equal(await gone, idle)
+  last.openSession({ data: () => {}, closed: () => {} })
+  await bench.streams.open.reaches(2)
+  assert.deepEqual(bench.cuts, [])
 })
 
 test('a connection allows 128 concurrent streams', async () => {

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import { subjectOf } from '@static/node/address'
 import { Balancers } from '@static/node/balancers'
 import { Pace } from '@static/node/pace'
-import { networkLimit, networkOf } from '@static/protocol'
+import { Connected, networkLimit, networkOf } from '@static/protocol'
 import type { FullTransport } from '../../ports.ts'
 import { RESET_WINDOW_MS, Resets } from './resets.ts'
 import { wasCutOff } from './responses.ts'
@@ -110,6 +110,7 @@ export class Connections {
   readonly #sockets = new Map<string, Socket>()
   readonly #sessions = new Set<ServerHttp2Session>()
   readonly #served = new Tally()
+  readonly #places: Connected<Socket>
   /** Connections beyond a limit, by name: they are served a refusal only. */
   readonly #refused = new Map<string, FullTransport>()
   readonly #refusals = new Tally()
@@ -120,6 +121,7 @@ export class Connections {
   constructor(limits: Http2Limits, log: ConnectionLog, balancers: Balancers = new Balancers()) {
     this.#limits = limits
     this.#balancers = balancers
+    this.#places = new Connected(limits.connections)
     this.#resets = new Resets(limits.resetsPerAddress)
     this.#log = log
   }
@@ -136,9 +138,9 @@ export class Connections {
 
   #admit(socket: Socket, address: string): string | undefined | Promise<string | undefined> {
     const subject = subjectOf(address)
-    const full = this.#exceeded(this.#served, subject, (limit) => limit)
+    const full = this.#crowded(this.#served, subject, (limit) => limit) ?? this.#placeless(socket, subject)
     if (full) this.#log.full(address, full)
-    if (full && this.#exceeded(this.#refusals, subject, refusedAtOnce)) {
+    if (full && this.#tooManyRefused(subject)) {
       socket.destroy()
       return undefined
     }
@@ -154,6 +156,7 @@ export class Connections {
       clearTimeout(late)
       this.#sockets.delete(name)
       this.#refused.delete(name)
+      this.#places.leave(socket)
       tally.add(subject, -1)
     })
     const slowed = this.#resets.slowed(subject, performance.now())
@@ -194,6 +197,7 @@ export class Connections {
     session.once('remoteSettings', () => clearTimeout(expectSettings))
     session.on('stream', (stream) => {
       streams++
+      if (socket) this.#places.busy(socket)
       const check = (isOver: boolean): void => {
         if (!isOver || session.destroyed) return
         this.#log.cut(address, 'resets')
@@ -205,6 +209,7 @@ export class Connections {
         streams--
         if (isRefused) leave(session)
         if (streams === 0) idle.refresh()
+        if (streams === 0 && socket) this.#places.idle(socket)
         // It may have been cut off because others use up the memory, for which nobody must be slowed. It stays unfinished,
         // so that a flood of such streams ends, too.
         if (session.destroyed || wasCutOff(stream)) return
@@ -229,19 +234,36 @@ export class Connections {
     }
     this.#unanswered.set(socket, count)
     if (this.fullFor(socket)) response.shouldKeepAlive = false
-    response.once('close', () => this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1))
+    const own = this.#sockets.get(nameOf(socket))
+    if (own) this.#places.busy(own)
+    response.once('close', () => {
+      const left = (this.#unanswered.get(socket) ?? 1) - 1
+      this.#unanswered.set(socket, left)
+      if (left === 0 && own) this.#places.idle(own)
+    })
     return true
   }
 
   /** The limit that one more connection of this address would exceed. `most` turns a limit into the most of a tally. */
-  #exceeded(tally: Tally, subject: string, most: (limit: number) => number): FullTransport | undefined {
+  #crowded(tally: Tally, subject: string, most: (limit: number) => number): FullTransport | undefined {
     const { connections, connectionsPerAddress } = this.#limits
-    if (tally.total >= most(connections)) return { limit: 'connections', value: connections }
     const network = networkOf(subject)
     const isCrowded =
       network !== undefined && tally.of(network) >= most(networkLimit(connectionsPerAddress, connections))
     if (!isCrowded && tally.of(subject) < most(connectionsPerAddress)) return undefined
     return { limit: 'connectionsPerAddress', value: connectionsPerAddress }
+  }
+
+  /** Takes a place for a connection, which another one may lose; the limit, if there is none. */
+  #placeless(socket: Socket, subject: string): FullTransport | undefined {
+    const { taken, ousted } = this.#places.take(socket, subject)
+    for (const other of ousted) other.destroy()
+    return taken ? undefined : { limit: 'connections', value: this.#limits.connections }
+  }
+
+  #tooManyRefused(subject: string): boolean {
+    const isFull = this.#refusals.total >= refusedAtOnce(this.#limits.connections)
+    return isFull || this.#crowded(this.#refusals, subject, refusedAtOnce) !== undefined
   }
 
   /** Notifies every peer that no new streams are accepted. Connections close with their last stream. */
