@@ -124,7 +124,8 @@ class Envelope:
     epoch: int
     #: When the relay accepted it, by the relay's clock.
     time: datetime
-    #: It may have been delivered before without being settled.
+    #: It may have been delivered before without being settled. After a crash, this is also true of up to 256 messages that
+    #: the program has never seen; false means that it was not delivered.
     redelivered: bool
     _settlement: Settlement = field(repr=False, compare=False)
 

@@ -89,7 +89,11 @@ export abstract class ReceivedMessage {
 /** A received payload with its metadata. */
 export class Envelope extends ReceivedMessage {
   readonly payload: Uint8Array
-  /** True if the message may have been delivered before without being settled. */
+  /**
+   * True if the message may have been delivered before without being settled. False means that it was not. After a crash,
+   * it is also true of up to 256 messages that the program has never seen: what it has seen is not written to disk one by
+   * one. After an orderly close it is exact.
+   */
   readonly redelivered: boolean
   readonly #entry: Entry
   readonly #inbox: Inbox
@@ -121,7 +125,7 @@ export class ChannelRequest extends ReceivedMessage {
   readonly isToMe: boolean
   /** When the asker stops waiting. */
   readonly deadline: Date
-  /** True if the request may have been served before, completely or in part. */
+  /** True if the request may have been served before, completely or in part; after a crash, see `Envelope.redelivered`. */
   readonly redelivered: boolean
   readonly #signalOf: () => AbortSignal
 
