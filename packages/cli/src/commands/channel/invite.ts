@@ -102,7 +102,7 @@ async function invite(name: string, flags: Flags): Promise<void> {
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl, admit: flags.admit })
   print(token)
-  noteHow(name, flags, remote, `\`static channel join ${name}\` and paste the token`)
+  note(joinHint('token', name, flags, remote))
 }
 
 async function inviteLink(name: string, flags: Flags): Promise<void> {
@@ -120,21 +120,25 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
   }
   if (flags.json) return printJson({ channel: name, link, endpoint, uses, ttl, admit })
   print(link)
-  noteHow(name, flags, remote, '`static channel join` and paste the link')
+  note(joinHint('link', name, flags, remote))
 }
 
 /**
  * Says how others join. They have their own copy of Static, never `npx static`: outside this checkout, that runs the
  * package of a stranger, with the token on its input.
  */
-function noteHow(name: string, flags: Flags, remote: boolean, how: string): void {
+export function joinHint(
+  what: 'token' | 'link',
+  name: string,
+  flags: Pick<Flags, 'admit'> & AgentFlags,
+  remote: boolean,
+): string {
   const others = `others with Static ${packageJson.version}`
+  const how = `\`static channel join${what === 'token' ? ` ${name}` : ''}\` and paste the ${what}`
   if (flags.admit === 'members') {
-    return note(`${others} can run ${how}, and join while this agent or another member with an account listens.`)
+    return `${others} can run ${how}, and join while this agent or another member with an account listens.`
   }
-  note(
-    remote
-      ? `this agent is listening: ${others} can now run ${how}.`
-      : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.`,
-  )
+  return remote
+    ? `this agent is listening: ${others} can now run ${how}.`
+    : `keep \`${commandLineFor(flags, `channel listen ${name}`)}\` running: others can join only while this agent listens.`
 }

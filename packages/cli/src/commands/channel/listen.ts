@@ -104,9 +104,15 @@ function jsonLine(message: Message): string {
 }
 
 /** A readable line on a terminal, the raw bytes in a pipe. */
-function textOf({ payload, sender, time }: Message): string | Uint8Array {
+function textOf(message: Message): string | Uint8Array {
+  if (process.stdout.isTTY) return lineOf(message)
+  const bytes = Buffer.from(message.payload, 'base64')
+  return bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')])
+}
+
+/** A message with its time and sender. */
+export function lineOf({ payload, sender, time }: Message): string {
   const bytes = Buffer.from(payload, 'base64')
-  if (!process.stdout.isTTY) return bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')])
   const text = textIn(bytes) ?? `(${bytes.length} bytes of binary data)`
   const clock = new Date(time).toTimeString().slice(0, 8)
   const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
