@@ -317,21 +317,21 @@ const claims = [
 
 // ---- Frames (5.1) ----
 
-const KINDS = [
-  'payload',
-  'heartbeat',
-  'hello',
-  'greeting',
-  'request',
-  'answer',
-  'answer_end',
-  'cancel',
-  'more',
-  'invites',
-  'claim',
-  'pack',
-  'refused',
-]
+const KINDS: Record<string, number> = {
+  payload: 0,
+  heartbeat: 1,
+  hello: 2,
+  greeting: 3,
+  request: 4,
+  answer: 5,
+  answer_end: 6,
+  cancel: 7,
+  more: 8,
+  invites: 9,
+  claim: 10,
+  pack: 11,
+  refused: 17,
+}
 let previous: Buffer = Buffer.alloc(32)
 const frames = [
   { about: 'a first message', kind: 'payload', counter: 1, payload: Buffer.from('hello') },
@@ -389,7 +389,7 @@ const frames = [
 ].map((frame) => {
   const place = { message_id: idOf(frame.counter), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([
-    Buffer.of(1, KINDS.indexOf(frame.kind)),
+    Buffer.of(1, KINDS[frame.kind] ?? 255),
     place.message_id,
     number8(frame.counter),
     place.previous,

@@ -19,7 +19,7 @@ const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 /** The bytes of a frame besides its payload. */
 export const FRAME_HEAD_BYTES: number = PAYLOAD_AT
 
-/** The purpose of a message. Only payloads, alone or in a pack, are given by `messages()`. */
+/** The purpose of a message. Only payloads, alone or in a pack, are given by `messages()`. 12 to 16 are reserved. */
 const KINDS = {
   payload: 0,
   heartbeat: 1,
@@ -33,10 +33,12 @@ const KINDS = {
   invites: 9,
   claim: 10,
   pack: 11,
-  refused: 12,
+  refused: 17,
 } as const
 export type FrameKind = keyof typeof KINDS
-const NAMES = Object.keys(KINDS) as readonly FrameKind[]
+const NAMES: ReadonlyMap<number | undefined, FrameKind> = new Map(
+  (Object.keys(KINDS) as readonly FrameKind[]).map((kind) => [KINDS[kind], kind]),
+)
 
 const CONTROL: ReadonlySet<FrameKind> = new Set(['heartbeat', 'hello', 'greeting', 'invites', 'claim', 'refused'])
 
@@ -90,7 +92,7 @@ export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   const counter = Number(view.getBigUint64(COUNTER_AT))
   const index = Number(view.getBigUint64(SEEN_INDEX_AT))
   if (!Number.isSafeInteger(counter) || !Number.isSafeInteger(index)) return undefined
-  const kind = version === VERSION ? NAMES[bytes[1] ?? NAMES.length] : undefined
+  const kind = version === VERSION ? NAMES.get(bytes[1]) : undefined
   const messageId = bytes.subarray(ID_AT, COUNTER_AT)
   const payload = bytes.subarray(PAYLOAD_AT)
   if ((kind === 'payload' || kind === 'pack') && !hasPartRoom(messageId)) return undefined
