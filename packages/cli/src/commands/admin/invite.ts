@@ -1,7 +1,7 @@
 /** `static admin accounts invite [list|revoke]`: invites with which people sign up. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { examples } from '../../terminal/examples.ts'
-import { commandLine, note, print, printJson, shortTime, table } from '../../terminal/output.ts'
+import { note, print, printJson, shortTime, table } from '../../terminal/output.ts'
 import { addDatabaseFlags, type DatabaseFlags, withAdmin } from './database.ts'
 import { addExpiry, type LinkFlags, untilOf } from './expiry.ts'
 
@@ -66,7 +66,5 @@ async function invite(flags: LinkFlags): Promise<void> {
   })
   if (flags.json) return printJson({ ...made, link })
   print(link)
-  note(
-    `it creates one account, also with \`${commandLine(`signup --invite ${made.token}`)}\`: ${untilOf(made.expires_at)}.`,
-  )
+  note(`it creates one account, in a browser or with \`static signup --invite LINK\`: ${untilOf(made.expires_at)}.`)
 }
