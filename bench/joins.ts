@@ -1,6 +1,6 @@
 /**
  * How long it takes to fill a channel, and what it costs: guests that join by one token all at once, `addMembers` of
- * many, and a member that replaces its keys. The owner is this process, the relay `static up`, the guests share five
+ * many, and members and owners that replace their keys. The owner is this process, the relay `static up`, the guests share five
  * processes, so on few cores their work is most of the time: each member follows each commit.
  * `STATIC_BENCH_JOINS=30,100` chooses the sizes; `STATIC_BENCH_PROFILE=1` writes CPU profiles.
  */
@@ -17,7 +17,6 @@ import type { Ask, Told } from './joins/messages.ts'
 const SIZES = (process.env['STATIC_BENCH_JOINS'] ?? '30,100,249').split(',').map(Number)
 const CROWDS = 5
 const ADDED = 240
-const ROTATING = 41
 const ROTATIONS = 9
 
 const profile = process.env['STATIC_BENCH_PROFILE'] === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir=bench/results']
@@ -72,6 +71,24 @@ async function cost(work: () => Promise<unknown>): Promise<Cost> {
   return { seconds: round(seconds), cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
 }
 
+/** How long a guest, whose process follows the commits of others for many, and the owner take to replace their keys, in turn. */
+async function rotations(name: string): Promise<object> {
+  const [first] = crowds
+  if (!first) throw new Error('There are no guests.')
+  const [guest, own]: [number[], number[]] = [[], []]
+  for (let at = 0; at < ROTATIONS; at++) {
+    guest.push((await ask(first, { type: 'rotate', name })).milliseconds)
+    const start = performance.now()
+    await owner.client.channel(name).rotate()
+    own.push(performance.now() - start)
+  }
+  const figures = (times: number[]): object => ({
+    medianMs: Math.round(median(times)),
+    mostMs: Math.round(Math.max(...times)),
+  })
+  return { guest: figures(guest), owner: figures(own), ratio: Number((median(guest) / median(own)).toFixed(1)) }
+}
+
 /** How often the members of the owner's channels have changed: once for each commit that adds or removes. */
 let commits = 0
 void (async () => {
@@ -98,26 +115,7 @@ for (const count of SIZES) {
   commits = 0
   const spent = await cost(() => askAll(count, (part) => ({ type: 'join', name, token, count: part })))
   tell(`${count} joins`, { ...spent, commits })
-}
-{
-  const name = 'bench/joins/rotating'
-  await owner.create(name)
-  const token = await owner.invite(name, { maxUses: ROTATING - 1 })
-  await askAll(ROTATING - 1, (count) => ({ type: 'join', name, token, count }))
-  const [first] = crowds
-  if (!first) throw new Error('There are no guests.')
-  const times: number[] = []
-  const total = await cost(async () => {
-    for (let at = 0; at < ROTATIONS; at++) times.push((await ask(first, { type: 'rotate', name })).milliseconds)
-  })
-  tell(`rotation at ${ROTATING} members`, { medianMs: Math.round(median(times)), ...total })
-  const own: number[] = []
-  for (let at = 0; at < ROTATIONS; at++) {
-    const start = performance.now()
-    await owner.client.channel(name).rotate()
-    own.push(performance.now() - start)
-  }
-  tell(`rotation of the owner at ${ROTATING} members`, { medianMs: Math.round(median(own)) })
+  tell(`rotation at ${count + 1} members`, await rotations(name))
 }
 {
   const channel = await owner.create('bench/joins/added')

@@ -3,6 +3,7 @@
  */
 import { paceOf, StaticError, toHex, type TrafficProfileName } from '@static/protocol'
 import type { AgentParts } from './core/agent/agent.ts'
+import { FollowTurns } from './core/channel/log/follow-turns.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from './mls/index.ts'
 import { otherRelay } from './invite/link.ts'
 import type { AgentStore, KnownRelay, SessionListener } from './ports.ts'
@@ -70,12 +71,16 @@ function usedSettings(wanted: Settings, store: AgentStore): Settings {
 
 const NEW_LINK = 'Ask the owner of the channel for a new one.'
 
+/** One for all agents of the process, which share its thread. */
+const turns = new FollowTurns(setImmediate)
+
 function partsOf(settings: Settings, store: AgentStore): AgentParts {
   const { endpoint, fallback, grpcPort, ca, traffic, cellsPerSecond, apiKey, apiUrl, connectTimeoutMs } = settings
   const account = apiKey === undefined || apiUrl === undefined ? undefined : { apiKey, apiUrl }
   return {
     store,
     engine: makeEngine(),
+    turns,
     hasTokens: account !== undefined,
     connect: (listener, key, relays) => {
       const { publicKey } = key

@@ -16,6 +16,7 @@ export interface PartsOptions extends Omit<
   readonly jwt: (() => string) | null
   readonly now?: (() => number) | undefined
   readonly chance?: (() => number) | undefined
+  readonly turns?: AgentParts['turns']
   /** Wraps the session. */
   readonly session?: (session: RelaySession) => RelaySession
 }
@@ -23,10 +24,12 @@ export interface PartsOptions extends Omit<
 const HOUR_MS = 3_600_000
 
 export function agentParts(options: PartsOptions): AgentParts {
-  const { store, jwt, now = Date.now, chance = Math.random, session: wrap = (session) => session, ...network } = options
+  const { store, jwt, turns, now = Date.now, chance = Math.random, ...rest } = options
+  const { session: wrap = (session) => session, ...network } = rest
   return {
     store,
     engine: makeEngine(),
+    turns,
     hasTokens: jwt !== null,
     now,
     chance,

@@ -496,6 +496,7 @@ export class Player implements AgentContext {
 
   /** Set by who issues invites. */
   invites: AgentContext['invites'] = undefined
+  readonly turns: undefined = undefined
   readonly offline = undefined
 
   /** A session is open: the relay is asked to deliver. */

@@ -38,6 +38,7 @@ export interface AgentOptions {
   readonly account?: string | null
   readonly now?: () => number
   readonly chance?: () => number
+  readonly turns?: AgentParts['turns']
   /** Wraps the database, for instance to fail in it. */
   readonly store?: (store: AgentStore) => AgentStore
   readonly storeOptions?: Partial<AgentStoreOptions>
@@ -110,6 +111,7 @@ export class TestSystem {
       store: wrap(store),
       now: options.now,
       chance: options.chance,
+      turns: options.turns,
       endpoint: {
         way,
         addresses: [{ host: 'localhost', port }],

@@ -18,6 +18,7 @@ import type {
   Time,
 } from '../../ports.ts'
 import { Journal } from '../channel/journal.ts'
+import type { FollowTurns } from '../channel/log/follow-turns.ts'
 import type { AgentContext } from './context.ts'
 import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
@@ -54,6 +55,8 @@ export interface AgentParts {
   readonly offers?: OfferPolicy | undefined
   /** What the agent's receipts tell others. Default: `settled`. */
   readonly receipts?: ReceiptMode | undefined
+  /** Shared by the agents of a process. */
+  readonly turns?: Pick<FollowTurns, 'take'> | undefined
   /** The API that the agent uses. Its pages explain errors. */
   readonly apiUrl?: string | undefined
 }
@@ -234,6 +237,7 @@ export class Agent implements SessionListener, AgentServices {
       sign: ed25519.signer(key),
       engine,
       journal,
+      turns: parts.turns,
       pins: new Pins(pins, (change) => journal.add(change)),
       receipts: parts.receipts ?? 'settled',
       session,

@@ -3,6 +3,7 @@ import type { ReceiptMode, StaticError } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../../ports.ts'
 import type { Journal } from '../channel/journal.ts'
+import type { FollowTurns } from '../channel/log/follow-turns.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { AgentEvent } from './events.ts'
 import type { InviteHandler } from './invite-handler.ts'
@@ -15,6 +16,8 @@ export interface AgentContext {
   sign(bytes: Uint8Array): Uint8Array
   readonly engine: MlsEngine
   readonly journal: Journal
+  /** Undefined if this agent shares its thread with no other. */
+  readonly turns: Pick<FollowTurns, 'take'> | undefined
   readonly pins: Pins
   /** What this agent's receipts tell others. */
   readonly receipts: ReceiptMode

@@ -79,6 +79,11 @@ export class Committer {
     return this.#pending !== undefined
   }
 
+  /** Whether a commit is to be made or in the log, or none will be made here: what comes before it must not wait. */
+  get isWaitedFor(): boolean {
+    return this.#jobs.length > 0 || this.#pending !== undefined || this.#failure !== undefined
+  }
+
   /** Why nothing can be committed, if so. */
   get refusal(): StaticError | undefined {
     return this.#standing.refusal()

@@ -33,7 +33,7 @@ import { type Difference, sha256 } from './history.ts'
 import type { LogEntry } from './log-entry.ts'
 
 /** What a follower asks of its agent. */
-type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'session' | 'invites' | 'emit'>
+type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'turns' | 'session' | 'invites' | 'emit'>
 
 /** The parts that log entries affect. */
 export interface FollowerParts extends DeliveryParts {
@@ -216,6 +216,7 @@ export class Follower {
     const host = this.#host
     const { engine } = this.#context
     const { intake, committer, upkeep } = this.#parts
+    await this.#context.turns?.take(() => committer.isWaitedFor)
     const { group, history } = this.#channel
     if (!group) return
     const { commit, messageId, slot } = entry
