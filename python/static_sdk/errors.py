@@ -21,7 +21,7 @@ __all__ = [
 
 # API keys, invite tokens, invite links and one-time tokens: as in the protocol package, `errors/redact.ts`.
 _SECRET = re.compile(
-    r"""(sk_(?:live|test)_(?=[^\s'"`]{8,}[\w-])|st_inv_|static(?::|%3A)(?:/|%2F)+|(?<!\w)(?:pw|su)_(?=[^\s'"`]{10,}[\w-]))"""
+    r"""(sk_(?:live|test)_(?=[^\s'"`]{8,}[\w-])|st_inv_|static(?::|%3A)(?:/|%2F){1,2}|(?<!\w)(?:pw|su)_(?=[^\s'"`]{10,}[\w-]))"""
     r"""[^\s'"`]*[\w-](?:[\s,]+[\w-]{20,})*""",
     re.ASCII | re.IGNORECASE,
 )

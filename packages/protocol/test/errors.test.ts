@@ -105,3 +105,16 @@ test('a secret is recognised wherever it stands, and what only looks like one st
     assert.equal(redactSecrets(text), text)
   }
 })
+
+test('a long text made to slow redaction down is redacted in no time', () => {
+  const parts = ['/', '%2F', 'static:/', 'sk_live_!', 'st_inv_', 'pw_!', ' ', ', ', 'x ', '!']
+  for (const prefix of ['static:', 'static%3A', 'sk_live_', 'st_inv_', 'st_inv_a', 'su_', '']) {
+    for (const part of parts) {
+      const started = performance.now()
+      redactSecrets(prefix + part.repeat(20_000 / part.length))
+      const ms = performance.now() - started
+      // Milliseconds, even on a slow machine; it took seconds when the work grew with the square of the length.
+      assert.ok(ms < 1000, `${prefix} and 20,000 characters of ${part}: ${ms} ms`)
+    }
+  }
+})
