@@ -82,6 +82,7 @@ test('the Python client produces the bytes of the vectors', async () => {
     leave: 2,
     commit: 3,
     roster: 2,
+    vouch: 2,
     receipt: 4,
     chain: 3,
     invite: 9,

@@ -86,7 +86,7 @@ def public_bytes(key):
 def declaration(key, channel_id, slot, message_id, commit, adds):
     """What a commit does to the roster, signed."""
     place = [channel_id, slot, message_id, sha256(commit)]
-    signed = signed_bytes("static-relay/1 commit", [*place, adds, [], []])
+    signed = signed_bytes("static-relay/1 commit", [*place, adds, [], [], []])
     return {"adds": adds, "signature": key.sign(signed)}
 
 

@@ -20,6 +20,7 @@ def main():
     checked["leave"] = sum(check_signed(item, leave(item)) for item in read("leave.json"))
     checked["commit"] = sum(check_signed(item, commit(item)) for item in read("commit.json"))
     checked["roster"] = sum(check_signed(item, roster(item)) for item in read("roster.json"))
+    checked["vouch"] = sum(check_signed(item, vouch(item)) for item in read("vouch.json"))
     checked["receipt"] = sum(check_signed(item, receipt(item)) for item in read("receipt.json"))
     checked["chain"] = check_chain(read("chain.json"))
     checked["invite"] = check_invite(read("invite.json"))
@@ -59,7 +60,7 @@ def leave(item):
 def commit(item):
     body = unhex(item["commit"])
     notices = [notice_fields(notice) for notice in item["leave_notices"]]
-    change = [unhex(item["adds"]), unhex(item["removes"]), notices]
+    change = [unhex(item["adds"]), unhex(item["removes"]), notices, unhex(item["vouches"])]
     assert length_prefixed([body, *change, unhex(item["signature"])]).hex() == item["body"], item["about"]
     place = [unhex(item["channel_id"]), item["slot"], unhex(item["message_id"]), sha256(body)]
     return signed_bytes("static-relay/1 commit", [*place, *change])
@@ -72,7 +73,12 @@ def receipt(item):
 
 def roster(item):
     place = [unhex(item["channel_id"]), item["slot"], item["index"], unhex(item["hash"])]
-    return signed_bytes("static-relay/1 roster", [*place, unhex(item["agent_ids"])])
+    return signed_bytes("static-relay/1 roster", [*place, unhex(item["agent_ids"]), unhex(item["vouched"])])
+
+
+def vouch(item):
+    place = [unhex(item["channel_id"]), item["slot"]]
+    return signed_bytes("static-relay/1 vouch", [*place, unhex(item["agent_ids"])])
 
 
 def check_chain(chain):
