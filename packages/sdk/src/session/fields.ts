@@ -27,6 +27,7 @@ const LENGTHS: ReadonlyMap<string, number> = new Map(
     owner: AGENT_ID_BYTES,
     adds: AGENT_ID_BYTES,
     removes: AGENT_ID_BYTES,
+    vouches: AGENT_ID_BYTES,
     undoneAdds: AGENT_ID_BYTES,
     undoneRemoves: AGENT_ID_BYTES,
     dropped: AGENT_ID_BYTES,
