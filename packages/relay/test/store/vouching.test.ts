@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
   accepted,
+  agentId,
   type ChannelFixture,
   forEachEngine,
   guest,
@@ -46,6 +47,17 @@ async function commitsOf(world: ChannelFixture, names: readonly string[], count:
   return taken
 }
 
+/** An agent sends until the channel is full, and acknowledges everything at once. */
+async function flood(world: ChannelFixture, name: string): Promise<void> {
+  let result = await world.say(name)
+  for (let at = 0; 'index' in result; at++) {
+    assert.ok(at < 100, 'the channel drops entries without end')
+    await world.ack(name, accepted(result))
+    result = await world.say(name)
+  }
+  refused(result, 'queue_full')
+}
+
 forEachEngine((open) => {
   test('the agents of a guest cannot reject a commit, though the owner’s agent has committed since they came', async (t) => {
     const world = await open(t)
@@ -77,6 +89,56 @@ forEachEngine((open) => {
     assert.deepEqual(await world.vouch(staying), { done: true })
     const results = [...(await world.chatter('alice', 30)), ...(await world.chatter('bob', 30))]
     assert.ok(results.some((result) => 'refused' in result && result.refused === 'queue_full'))
+  })
+
+  test('a guest that floods a channel drops nothing that the offline owner or the one other vouched member needs', async (t) => {
+    for (const vouched of [[], ['bob']]) {
+      const world = await open(t, { channelEntries: 40 })
+      await world.found('alice', ...vouched)
+      accepted(await world.commit('alice', { adds: ['mallory', 'carol', 'dave'] }))
+      accepted(await world.commit('mallory'))
+      await flood(world, 'mallory')
+      for (const name of ['alice', ...vouched]) {
+        const { cursor } = await world.stand(name)
+        assert.equal((await world.read(name, cursor.index)).gap, undefined, name)
+      }
+      // The members that nobody vouches for need not read on.
+      const { lagging } = refused(await world.say('mallory'), 'queue_full')
+      const named = (lagging as { agent: string }[]).map(({ agent }) => agent)
+      assert.ok(named.every((agent) => ['alice', ...vouched].map(agentId).includes(agent)))
+      for (const name of ['alice', ...vouched]) await world.ack(name, 30)
+      accepted(await world.say('mallory'))
+    }
+  })
+
+  test('in a channel of two, nothing that the other member needs is dropped, though the owner does not vouch for it', async (t) => {
+    const world = await open(t, { channelEntries: 40 })
+    await world.found('alice')
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    await flood(world, 'alice')
+    assert.equal((await world.read('bob', 1)).gap, undefined)
+  })
+
+  test('votes of members that the owner has removed since do not count', async (t) => {
+    const world = await open(t)
+    const hostile = sybils(3)
+    await world.found('alice', 'bob', ...hostile)
+    const slot = world.head
+    accepted(await world.commit('bob', { adds: ['carol'] }))
+    for (const [at, name] of hostile.slice(0, 2).entries()) {
+      assert.deepEqual(await world.reject(guest(name), slot), { rejected: false, votes: at + 1, needed: 3 })
+    }
+    accepted(await world.commit('alice', { removes: hostile.slice(0, 2) }))
+    // A later membership does not bring the vote back.
+    accepted(await world.commit('sybil 2', { actor: guest('sybil 2'), adds: ['sybil 1'] }))
+    for (const name of ['sybil 0', 'sybil 1']) refused(await world.reject(guest(name), slot), 'not_allowed')
+    for (let times = 0; times < 2; times++) {
+      assert.deepEqual(await world.reject(guest('sybil 2'), slot), { rejected: false, votes: 1, needed: 3 })
+    }
+    accepted(await world.leave('sybil 2'))
+    refused(await world.reject(guest('sybil 2'), slot), 'not_allowed')
+    accepted(await world.commit('bob'))
+    assert.deepEqual(await world.roster('carol'), ['carol'])
   })
 
   test('an agent whose adder has left uses the allowance of the vouched member behind it', async (t) => {

@@ -4,7 +4,7 @@ import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { returnUses } from './invite-uses.ts'
 import { letGo } from './retention.ts'
-import { type LeftOut, applyLeftOut, hadVote, leaveOut } from './roster.ts'
+import { type LeftOut, applyLeftOut, hasVote, leaveOut } from './roster.ts'
 import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from './state.ts'
 
 /** Maximum size of a group after undone removals: later commits may have filled it again. */
@@ -26,16 +26,16 @@ export function reject(
   if (!owner && slot.sender === channel.owner) {
     return refuse('not_allowed', "Members cannot vote against a commit of the channel's owner.")
   }
-  // A member that a false declaration has removed can vote too.
-  if (!owner && !hadVote(context, channel, actor.agent, slot)) {
+  if (!owner && !hasVote(channel, actor.agent, slot)) {
     return refuse('not_allowed', 'Only members that the owner had vouched for before the commit can reject it.')
   }
 
   const needed = Math.floor(slot.vouchedSize / 2) + 1
   if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
+  const voters = slot.voters.filter((voter) => hasVote(channel, voter, slot))
   // A repeated vote changes nothing, so nothing is written.
-  if (!owner && slot.voters.includes(actor.agent)) return { rejected: false, votes: slot.voters.length, needed }
-  const voters = [...slot.voters.filter((voter) => voter !== actor.agent), actor.agent]
+  if (voters.includes(actor.agent)) return { rejected: false, votes: voters.length, needed }
+  voters.push(actor.agent)
   const rejected = owner || voters.length >= needed
   const leftOut = rejected ? rows.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
   if (growth(leftOut) > Math.max(0, MAX_UNDONE_MEMBERS - channel.members.size)) {

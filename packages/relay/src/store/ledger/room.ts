@@ -203,17 +203,16 @@ function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boo
 }
 
 /**
- * How far a full channel may be cut: to where fewer than half of the vouched members still need the entries. Only
- * vouched members count; otherwise made-up members that acknowledge nothing would keep it full. A single member, even
- * the owner, can never keep it full: among three or more, entries that only one vouched member needs are dropped, as
- * far as another member has them.
+ * How far a full channel may be cut. Only the members that the owner vouches for count, since anyone can bring in members
+ * that acknowledge nothing, or everything: among three or more, the cut goes to where fewer than half of them still need
+ * the entries, or one, so that one alone never keeps the channel full. Nothing that one of two needs is dropped. In a
+ * channel of two, both count.
  */
 function findLag(channel: Channel): Lag {
   const order = roster(channel).sort(byCursor)
-  const vouched = order.filter(isVouched)
-  const waiting = Math.max(Math.ceil(vouched.length / 2) - 1, order.length > 2 ? 1 : 0)
-  const next = vouched[waiting] ?? order.at(-1)
-  return { reach: next?.cursor.index ?? channel.base.index, order }
+  const audience = order.length > 2 ? order.filter(isVouched) : order
+  const waiting = audience.length > 2 ? Math.max(Math.ceil(audience.length / 2) - 1, 1) : 0
+  return { reach: audience[waiting]?.cursor.index ?? channel.base.index, order, audience }
 }
 
 function byCursor(one: Member, other: Member): number {
@@ -222,10 +221,10 @@ function byCursor(one: Member, other: Member): number {
 
 /** The members that must read on before a full channel accepts anything. */
 function blocking(channel: Channel): readonly Laggard[] {
-  const { reach, order } = (channel.lag ??= findLag(channel))
+  const { reach, audience } = (channel.lag ??= findLag(channel))
   return named(
     channel,
-    order.filter(({ cursor }) => cursor.index <= reach),
+    audience.filter(({ cursor }) => cursor.index <= reach),
   )
 }
 

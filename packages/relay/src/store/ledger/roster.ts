@@ -45,13 +45,12 @@ export function takeTurn(
   become(context, channel, fields.agent, outcome(turn, before))
 }
 
-/** Whether an agent may vote on a commit: it was on the roster just before it, and the owner had vouched for it. */
-export function hadVote({ rows }: Context, channel: Channel, agent: AgentId, { slot, position }: Slot): boolean {
-  let member = findMember(channel, agent)
-  for (const turn of rows.turnsFrom(channel, agent, position.index)) {
-    member = turn.before?.member
-    break
-  }
+/**
+ * Whether an agent has a vote on a commit: it is on the roster, in the membership that the owner had vouched for before
+ * the commit. Only the owner removes members, and those that it has removed have no say, even if others add them again.
+ */
+export function hasVote({ members }: Channel, agent: AgentId, { slot }: Slot): boolean {
+  const member = members.get(agent)
   return onRoster(member) && member.vouched !== undefined && member.vouched <= slot
 }
 

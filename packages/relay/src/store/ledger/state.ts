@@ -85,10 +85,13 @@ export interface Holdings {
   ownEntries: number
 }
 
-/** How far a full channel may be cut, and its roster, ordered from the member furthest behind. */
+/** How far a full channel may be cut, and its members, ordered from the one furthest behind. */
 export interface Lag {
   readonly reach: number
+  /** The roster. */
   readonly order: readonly Member[]
+  /** Those of them that decide how far. */
+  readonly audience: readonly Member[]
 }
 
 /** An account that owns channels. */
