@@ -30,6 +30,7 @@ export interface Settings {
     readonly passwordsPerAddress: Rate
     readonly passwords: Rate
     readonly passwordsPerDevice: Rate
+    readonly passwordsOfDevices: Rate
     /** The pace of attempts at passwords and links of an address beyond `failures`. */
     readonly slowedAttempts: Rate
   }
@@ -73,6 +74,7 @@ export const DEFAULT_SETTINGS: Settings = {
     passwordsPerAddress: { limit: 5, seconds: 60 },
     passwords: { limit: 20, seconds: 60 },
     passwordsPerDevice: { limit: 10, seconds: 60 },
+    passwordsOfDevices: { limit: 20, seconds: 60 },
     slowedAttempts: { limit: 2, seconds: 1 },
   },
   quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },

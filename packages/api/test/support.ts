@@ -30,6 +30,7 @@ const QUICK = {
       'passwordsPerAddress',
       'passwords',
       'passwordsPerDevice',
+      'passwordsOfDevices',
     ].map((name) => [name, { limit: 100_000 }]),
   ),
 }

@@ -20,8 +20,9 @@ export interface Limits {
   readonly failures: SharedLimiter
   readonly passwordsPerAddress: SharedLimiter
   readonly passwords: SharedLimiter
-  /** Password checks from a device of the account; they count for nothing else. */
+  /** Password checks from a device of the account, and from all of them; they count for nothing else. */
   readonly passwordsPerDevice: SharedLimiter
+  readonly passwordsOfDevices: SharedLimiter
   /** Attempts at passwords and links of an address with too many failures: each waits for its turn. */
   readonly slowedAttempts: Pace
 }
@@ -45,6 +46,7 @@ export function makeLimits({ rates, now, ...shared }: LimitsOptions): Limits {
     passwordsPerAddress: new SharedLimiter('passwords-per-address', rates.passwordsPerAddress, { ...shared, now }),
     passwords: new SharedLimiter('passwords', rates.passwords, { ...shared, now }),
     passwordsPerDevice: new SharedLimiter('passwords-per-device', rates.passwordsPerDevice, { ...shared, now }),
+    passwordsOfDevices: new SharedLimiter('passwords-of-devices', rates.passwordsOfDevices, { ...shared, now }),
     slowedAttempts: new Pace((rates.slowedAttempts.seconds * 1000) / rates.slowedAttempts.limit, MOST_SLOWED),
   }
 }

@@ -52,33 +52,57 @@ export class Passwords {
     context: RateContext,
     from: DeviceRecord | Attempt,
   ): Promise<AccountRecord> {
-    const { passwords, passwordsPerAddress, passwordsPerDevice } = this.#limits
-    const attempt = 'refund' in from ? from : undefined
-    const lane = attempt?.lane ?? 'clean'
     const given = normal(password)
     const open = account && account.status !== 'closed' ? account : undefined
+    const counted = await this.#count(subject, context, from)
     let matches: boolean
     try {
-      if ('idHash' in from) await passwordsPerDevice.spend(from.idHash, context)
-      else {
-        // In this order: attempts refused for one address must not use up the limit of the account's owner.
-        await passwordsPerAddress.spend(`${subject} ${context.address}`, context)
-        await passwords.spend(subject, context)
-      }
+      const { lane } = counted
       matches = await (open ? this.#hasher.verify(open.passwordHash, given, lane) : this.#hasher.refuse(given, lane))
     } catch (error) {
-      await attempt?.refund()
+      await counted.refund()
       throw error
     }
     if (!open || !matches) {
       if (open) this.#audit.failed(open.id, context)
       throw StaticError.of('invalid_credentials', 'The e-mail address or the password is wrong.')
     }
-    if (attempt) {
-      await attempt.refund()
-      await passwords.refund(subject)
+    if ('refund' in from) {
+      await from.refund()
+      await this.#limits.passwords.refund(subject)
     }
     if (open.status === 'suspended') throw StaticError.of('account_suspended')
     return open
+  }
+
+  /** Counts an attempt towards its limits before it is made; `refund` takes it back from all of them. */
+  async #count(subject: string, context: RateContext, from: DeviceRecord | Attempt): Promise<Attempt> {
+    const { passwords, passwordsPerAddress, passwordsPerDevice, passwordsOfDevices } = this.#limits
+    if ('idHash' in from) {
+      const { idHash, accountId } = from
+      const tries = await passwordsPerDevice.spend(idHash, context)
+      await passwordsOfDevices.spend(accountId, context)
+      const refund = async (): Promise<void> => {
+        await passwordsPerDevice.refund(idHash)
+        await passwordsOfDevices.refund(accountId)
+      }
+      // Anyone can have devices of an account of their own, and a correct password costs as much as a wrong one.
+      return { lane: tries === 1 ? 'clean' : 'suspect', refund }
+    }
+    const pair = `${subject} ${context.address}`
+    try {
+      // In this order: attempts refused for one address must not use up the limit of the account's owner.
+      await passwordsPerAddress.spend(pair, context)
+      await passwords.spend(subject, context)
+    } catch (error) {
+      await from.refund()
+      throw error
+    }
+    const refund = async (): Promise<void> => {
+      await from.refund()
+      await passwordsPerAddress.refund(pair)
+      await passwords.refund(subject)
+    }
+    return { lane: from.lane, refund }
   }
 }

@@ -1,6 +1,7 @@
 /** A browser in which the owner has signed in keeps its own attempts, whatever others try. */
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
+import { StaticError } from '@static/protocol'
 import { Admin, openStore } from '../../src/index.ts'
 import { type Answer, assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
 
@@ -14,6 +15,7 @@ const rates = {
   passwordsPerAddress: { limit: 5, seconds: 60 },
   passwords: { limit: 20, seconds: 60 },
   passwordsPerDevice: { limit: 10, seconds: 60 },
+  passwordsOfDevices: { limit: 20, seconds: 60 },
   // Slower than the default: beyond one, a request would time out before its turn.
   slowedAttempts: { limit: 1, seconds: 60 },
 }
@@ -78,6 +80,50 @@ onEachEngine('devices', (engine) => {
     bench.clock.now += MINUTE
     assert.equal((await signIn(email, password, device)).status, 201)
     assertProblem(await bench.call('GET', '/v1/accounts/me', { cookie: device }), 401, 'auth_failed')
+  })
+
+  test('all devices of an account have 20 attempts a minute together, and use up nothing of others', async () => {
+    const { email, password } = await bench.signUp()
+    const devices: string[] = []
+    for (let at = 0; at < 3; at++) devices.push(deviceOf(await signIn(email, password)))
+    const [first = '', second = '', third = ''] = devices
+    for (let at = 0; at < 20; at++) {
+      assertProblem(await signIn(email, WRONG, at % 2 === 0 ? first : second), 401, 'invalid_credentials')
+    }
+    const refused = await signIn(email, password, third)
+    assertProblem(refused, 429, 'rate_limited')
+    assert.match(String(refused.headers['ratelimit']), /"passwords-of-devices";r=0;t=60/)
+    assert.equal((await signIn(email, password)).status, 201)
+    bench.clock.now += MINUTE
+    assert.equal((await signIn(email, password, third)).status, 201)
+  })
+
+  test('only the first attempt of a device in a minute is checked in the place kept for callers without failures', async (t) => {
+    const { email, password } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    const checks = t.mock.method(bench.api.service.hasher, 'verify')
+    assertProblem(await signIn(email, WRONG, device), 401, 'invalid_credentials')
+    assert.equal((await signIn(email, password, device)).status, 201)
+    await Promise.all(Array.from({ length: 3 }, () => signIn(email, WRONG, device)))
+    bench.clock.now += MINUTE
+    assert.equal((await signIn(email, password, device)).status, 201)
+    const lanes = checks.mock.calls.map((call) => call.arguments[2])
+    assert.deepEqual(lanes, ['clean', 'suspect', 'suspect', 'suspect', 'suspect', 'clean'])
+  })
+
+  test('an attempt that is not made, because too many passwords are being checked, uses up nothing', async (t) => {
+    const { email, password } = await bench.signUp()
+    const device = deviceOf(await signIn(email, password))
+    bench.clock.now += MINUTE
+    const busy = t.mock.method(bench.api.service.hasher, 'verify', () => Promise.reject(StaticError.of('unavailable')))
+    for (let at = 0; at < 21; at++) {
+      assertProblem(await signIn(email, password), 503, 'unavailable')
+      assertProblem(await signIn(email, password, device), 503, 'unavailable')
+    }
+    busy.mock.restore()
+    const left = (answer: Answer): string => String(answer.headers['ratelimit']).replaceAll(/;t=\d+/g, '')
+    assert.equal(left(await signIn(email, WRONG)), '"failures";r=19, "passwords-per-address";r=4, "passwords";r=19')
+    assert.equal(left(await signIn(email, WRONG, device)), '"passwords-per-device";r=9, "passwords-of-devices";r=19')
   })
 
   test('a device counts for its own account only', async () => {

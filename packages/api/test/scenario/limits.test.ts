@@ -19,6 +19,7 @@ const rates = {
   passwordsPerAddress: { limit: 5, seconds: 60 },
   passwords: { limit: 20, seconds: 60 },
   passwordsPerDevice: { limit: 10, seconds: 60 },
+  passwordsOfDevices: { limit: 20, seconds: 60 },
   // Quicker than the default.
   slowedAttempts: { limit: 20, seconds: 1 },
 }
