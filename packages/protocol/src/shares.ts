@@ -1,7 +1,7 @@
 /**
  * Places that all share, such as sessions or connections, and who gives way when none is left: the key that holds most,
  * with what was idle longest. So no key has more than an equal share of what others need, and one that is alone has all.
- * Every operation takes constant time, and memory grows with what is held.
+ * Every operation takes constant time, times the weight of an item, and memory grows with what is held.
  */
 import { sourceOf } from './address.ts'
 
@@ -80,6 +80,30 @@ export class Holdings<Item> {
     return item
   }
 
+  /**
+   * All items in the order in which they give way: each is the first once those before it are gone. Nothing is removed, and
+   * an item takes no more steps than the one before it weighs.
+   */
+  *inTurn(): Generator<{ readonly item: Item; readonly weight: number; readonly most: number }> {
+    const lines = new Map<string, Iterator<Item>>()
+    /** Keys by what they would hold without the items so far. */
+    const fallen = new Map<number, string[]>()
+    for (let most = this.#most; most > 0; most--) {
+      for (const keys of [this.#levels.get(most) ?? [], fallen.get(most) ?? []]) {
+        for (const key of keys) {
+          const line = lines.get(key) ?? (this.#lines.get(key) as Set<Item>).values()
+          lines.set(key, line)
+          const item = line.next().value as Item
+          const { weight } = this.#items.get(item) as Held
+          const level = fallen.get(most - weight)
+          if (level) level.push(key)
+          else fallen.set(most - weight, [key])
+          yield { item, weight, most }
+        }
+      }
+    }
+  }
+
   #change(key: string, by: number): void {
     const before = this.of(key)
     const after = before + by
@@ -113,8 +137,9 @@ export interface Taken<Item> {
 }
 
 /**
- * Places for accounts and guests. A part of them is reserved for accounts. When none is left, guests give way to accounts,
- * and otherwise the account or the source of guests that holds most to one that holds less.
+ * Places for accounts and guests. A part of them is reserved for accounts. When none is left, guests give way to an account
+ * that will have no more than the guests of one source, and otherwise the account or the source of guests that holds most
+ * to one that will still hold less.
  */
 export class Shares<Item> {
   readonly #capacity: number
@@ -135,21 +160,19 @@ export class Shares<Item> {
     return this.#accounts.total + this.#guests.total
   }
 
-  /** Takes a place, if there is one, or if others give way: they have lost theirs. */
-  take(item: Item, { account, source }: Claimant, weight = 1): Taken<Item> {
-    const own = account === undefined ? this.#guests : this.#accounts
-    const key = account ?? source
-    const ousted: Item[] = []
-    while (!this.#fits(account, weight)) {
-      // Guests give way to an account, unless even without them there would not be enough.
-      const guestsCan = account !== undefined && this.#accounts.total + weight <= this.#capacity
-      const giving = guestsCan ? this.#guests : own
-      const victim = guestsCan || own.most > own.of(key) + weight ? giving.first() : undefined
-      if (victim === undefined) return { taken: false, ousted }
-      giving.remove(victim)
-      ousted.push(victim)
-    }
-    own.add(item, key, weight)
+  /** Whether there is a place, or others would give way. */
+  hasRoomFor(claimant: Claimant, weight = 1): boolean {
+    return this.#giving(claimant, weight) !== undefined
+  }
+
+  /** Takes a place, if there is one, or if others give way: they have lost theirs. One that is refused changes nothing. */
+  take(item: Item, claimant: Claimant, weight = 1): Taken<Item> {
+    const ousted = this.#giving(claimant, weight)
+    if (ousted === undefined) return { taken: false, ousted: [] }
+    for (const other of ousted) this.leave(other)
+    const { account, source } = claimant
+    if (account === undefined) this.#guests.add(item, source, weight)
+    else this.#accounts.add(item, account, weight)
     return { taken: true, ousted }
   }
 
@@ -163,9 +186,28 @@ export class Shares<Item> {
     this.#guests.touch(item)
   }
 
-  #fits(account: string | undefined, weight: number): boolean {
-    if (this.total + weight > this.#capacity) return false
-    return account !== undefined || this.#guests.total + weight <= this.#forGuests
+  /** The items that give way to a claimant; undefined if even all that would are not enough. */
+  #giving({ account, source }: Claimant, weight: number): Item[] | undefined {
+    const beyond = this.total + weight - this.#capacity
+    const isGuest = account === undefined
+    const will = weight + (isGuest ? this.#guests.of(source) : this.#accounts.of(account))
+    const giving: Item[] = []
+    let missing = isGuest ? Math.max(beyond, this.#guests.total + weight - this.#forGuests) : beyond
+    const letGo = (holdings: Holdings<Item>, least: number): void => {
+      if (missing <= 0) return
+      for (const { item, weight, most } of holdings.inTurn()) {
+        if (most < least) return
+        giving.push(item)
+        missing -= weight
+        if (missing <= 0) return
+      }
+    }
+    if (isGuest) letGo(this.#guests, will + 1)
+    else {
+      letGo(this.#guests, will)
+      letGo(this.#accounts, will + 1)
+    }
+    return missing > 0 ? undefined : giving
   }
 }
 

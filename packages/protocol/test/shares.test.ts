@@ -70,7 +70,10 @@ test('never more than there are, for guests never more than their part, and acco
       held.delete(other)
     }
     if (taken) held.set(step, { account, source, weight })
-    else if (account !== undefined) assert.ok(sum(false) + weight > 100, 'guests give way before an account is refused')
+    else {
+      assert.deepEqual(ousted, [], 'nobody loses a place to one that is refused')
+      assert.ok(account === undefined || sum(false) + weight > 75, 'accounts have the rest')
+    }
     assert.ok(sum(true) <= Math.max(25, guests) && sum(true) <= 25)
     assert.ok(sum(true) + sum(false) <= 100)
     assert.equal(shares.total, sum(true) + sum(false))
@@ -80,6 +83,56 @@ test('never more than there are, for guests never more than their part, and acco
       held.delete(first)
     }
   }
+})
+
+test('one that is refused costs nobody a place, and changes nothing', () => {
+  const places = new Shares<string>(40, 10)
+  for (let at = 0; at < 5; at++) places.take(`v${at}`, { account: 'victim', source: 'v' }, 4)
+  for (const other of ['b', 'c', 'd', 'e', 'f']) places.take(other, { account: other, source: other }, 4)
+  const attacker = { account: 'attacker', source: 'z' }
+  // The victim alone has more than 18, and only until one of its places is free.
+  for (let round = 0; round < 2; round++) {
+    assert.equal(places.hasRoomFor(attacker, 18), false)
+    assert.deepEqual(places.take('x', attacker, 18), { taken: false, ousted: [] })
+  }
+  assert.equal(places.total, 40)
+  assert.deepEqual(places.take('y', attacker, 8), { taken: true, ousted: ['v0', 'v1'] })
+})
+
+test('those that give way together are those that would give way one after the other', (t) => {
+  t.diagnostic(`seed ${SEED}`)
+  const below = randomBelow(SEED)
+  for (let round = 0; round < 200; round++) {
+    const holdings = new Holdings<Item>()
+    for (let count = below(30); count > 0; count--) {
+      const made = { key: `k${below(6)}`, weight: 1 + below(8) }
+      holdings.add(made, made.key, made.weight)
+    }
+    const together = [...holdings.inTurn()]
+    for (const { item, weight, most } of together) {
+      assert.deepEqual([item, item.weight, most], [holdings.first(), weight, holdings.most])
+      holdings.remove(item)
+    }
+    assert.equal(holdings.total, 0)
+  }
+})
+
+test('guests give way to an account only while their source with the most has at least as many as it', () => {
+  const places = new Shares<string>(100, 75)
+  const take = (item: string, account: string | undefined, source = 'z'): readonly string[] | undefined => {
+    const { taken, ousted } = places.take(item, { account, source })
+    return taken ? ousted : undefined
+  }
+  for (let at = 0; at < 70; at++) take(`g${at}`, undefined, `192.0.2.${at}`)
+  for (let at = 0; at < 5; at++) take(`h${at}`, undefined, '198.51.100.1')
+  for (let at = 0; at < 25; at++) assert.deepEqual(take(`a${at}`, 'greedy'), [], 'what is reserved for accounts')
+  assert.equal(take('a25', 'greedy'), undefined)
+  // Others get as many as the guests of one source, and an equal share of what accounts have.
+  assert.deepEqual(take('b0', 'modest'), ['h0'])
+  assert.deepEqual(take('b1', 'modest'), ['h1'])
+  assert.deepEqual(take('b2', 'modest'), ['h2'])
+  assert.deepEqual(take('b3', 'modest'), ['a0'])
+  for (let at = 0; at < 10; at++) assert.equal(take(`c${at}`, `c${at}`)?.length, 1, 'every account gets a place')
 })
 
 test('when there is no room, idle connections give way, of whom has most of them; else who has most to who has less', () => {

@@ -307,7 +307,10 @@ export class Relay {
     const caller = stream.session ?? token ?? UNAUTHENTICATED
     const request = new PendingRequest(this.#effects, stream, caller, requestId, renewed, settled)
     this.#sessions.used(stream)
-    if (token && !this.#streams.enter(stream, token.account?.id)) return request.abandon()
+    if (token) {
+      if (!this.#streams.admits(stream, token.account?.id)) return request.abandon()
+      this.#streams.enter(stream, token.account?.id)
+    }
     this.#attempt(request, body, () => {
       if (this.#draining) throw StaticError.of('unavailable', 'The relay is shutting down. Reconnect.')
       if (this.#requestBytes > totalRequestBytes) throw StaticError.of('unavailable', 'The relay is busy. Retry later.')

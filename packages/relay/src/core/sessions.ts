@@ -193,9 +193,10 @@ export class Sessions {
     effects.store('resume', nothing, (outcome) => {
       if (!streams.has(stream)) return request.abandon()
       if (!outcome.ok) return this.refuseOpening(request, refusalOf(outcome.error))
-      if (!streams.enter(stream, caller.account?.id)) return request.abandon()
+      if (!streams.admits(stream, caller.account?.id)) return request.abandon()
       const refusal = this.#startClock(stream, caller)
       if (refusal) return this.refuseOpening(request, refusal)
+      streams.enter(stream, caller.account?.id)
       this.#begin(stream, caller)
       const { member } = outcome.value
       effects.limit(stream.id, member ? ENVELOPE_LIMITS.member : ENVELOPE_LIMITS.authenticated)

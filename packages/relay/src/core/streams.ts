@@ -126,28 +126,30 @@ export class Streams {
   }
 
   /**
-   * The agent of a stream is known, and takes a place: an account's, or a guest's. Others may lose theirs to it. Closes the
-   * stream, and returns false, if there is none.
+   * Whether there is a place for a stream whose agent is known, an account's or a guest's, even if others have to give way;
+   * none does so yet. Closes the stream if there is none.
    */
-  enter(stream: Stream, account: string | undefined): boolean {
+  admits(stream: Stream, account: string | undefined): boolean {
     if (!this.#unknown.has(stream)) return true
-    const claimant = { account, source: sourceOf(stream.address) }
-    const endpoint = this.#endpointOf(stream)
     const redirect = this.#redirect(stream)
     if (redirect) return this.#refuse(stream, redirect, 'full')
-    const here = endpoint?.take(stream, claimant) ?? { taken: true, ousted: [] }
-    const anywhere = here.taken ? this.#places.take(stream, claimant) : { taken: false, ousted: [] }
-    for (const other of here.ousted) this.#oust(other, 'quicPerEndpoint')
-    for (const other of anywhere.ousted) this.#oust(other, 'total')
-    if (!anywhere.taken) {
-      const limit = here.taken ? 'total' : 'quicPerEndpoint'
-      const refusal = this.#beyond(stream, limit)
-      const own = account === undefined ? guestRefusal(limit) : refusal
-      return this.#refuse(stream, own, here.taken ? 'busy' : 'full')
-    }
-    this.#unknown.remove(stream)
+    const claimant = { account, source: sourceOf(stream.address) }
+    const isRoomHere = this.#endpointOf(stream)?.hasRoomFor(claimant) ?? true
+    if (isRoomHere && this.#places.hasRoomFor(claimant)) return true
+    const limit = isRoomHere ? 'total' : 'quicPerEndpoint'
+    const refusal = this.#beyond(stream, limit)
+    const own = account === undefined ? guestRefusal(limit) : refusal
+    return this.#refuse(stream, own, isRoomHere ? 'busy' : 'full')
+  }
+
+  /** A stream that was admitted takes its place, even if others were closed since. Others may lose theirs to it. */
+  enter(stream: Stream, account: string | undefined): void {
+    if (!this.#unknown.remove(stream)) return
+    const claimant = { account, source: sourceOf(stream.address) }
+    const here = this.#endpointOf(stream)?.take(stream, claimant)
+    for (const other of here?.ousted ?? []) this.#oust(other, 'quicPerEndpoint')
+    for (const other of this.#places.take(stream, claimant).ousted) this.#oust(other, 'total')
     if (this.#unopened.delete(stream)) this.#count(stream, 0, -1)
-    return true
   }
 
   /** A request came on a stream: others of its account or address give way first. */

@@ -76,7 +76,7 @@ test('an account gets in although guests of five addresses have taken all that t
 test('a call and a subscription of an account get in, too', async (t) => {
   const world = await open(t, { total: 40, perAddress: 8 })
   for (const address of GUESTS) await fill(world, address)
-  for (let last = 10; last < 20; last++) await connect(world, 'acme', undefined, `203.0.113.${last}`)
+  for (let last = 10; last < 20; last++) await connect(world, `other-${last}`, undefined, `203.0.113.${last}`)
   const agent = new UnaryAgent(world, makeKey(), ELSEWHERE)
   await agent.open(world.api.token('acme'))
   await agent.request('resume', {})
@@ -106,6 +106,18 @@ test('when all is taken, guests give way to accounts: of the address that has mo
   assert.deepEqual([reason, code], [CloseReason.SHUTDOWN, 'unavailable'])
   assert.equal(message, 'The relay has no room for another guest. Retry later, or connect with an API key.')
   assert.deepEqual([await isOpen(loner), await isOpen(first), await isOpen(third)], [true, true, true])
+})
+
+test('one account leaves guests what is not reserved for accounts', async (t) => {
+  const world = await open(t, { total: 40, perAddress: 6 })
+  const guests: Agent[] = []
+  for (const address of GUESTS) guests.push(...(await fill(world, address)))
+  for (let count = 0; count < 10; count++) await connect(world, 'greedy', undefined, `203.0.113.${10 + count}`)
+  const full = 'unavailable: The relay has 40 open streams, its limit. Retry later.'
+  assert.equal(await refused(world.transport.wire('cbor', ELSEWHERE), world.api.token('greedy')), full)
+  assert.equal(guests.filter((guest) => !isOver(guest)).length, 30)
+  await connect(world, 'modest')
+  assert.equal(guests.filter((guest) => !isOver(guest)).length, 29)
 })
 
 test('a guest gives way to one whose address has fewer, and an account never to a guest', async (t) => {
@@ -173,18 +185,28 @@ test('one account does not take all clocks, nor do guests, and nobody is told to
   assert.equal(guests.length, 2)
   const greedy: Agent[] = []
   for (let count = 0; count < 6; count++) greedy.push(await connect(world, 'greedy', STRICT))
-  assert.equal(await isOpen(guests[0] as Agent), true)
-  // The guests give way first.
-  for (let count = 0; count < 2; count++) greedy.push(await connect(world, 'greedy', STRICT))
-  for (const guest of guests) assert.equal((await closing(guest))[1], 'unavailable')
   const full =
     /The relay's capacity for the traffic profiles strict and private, 160 cells a second, is used up\. Retry later, or ask its operator for more\.$/
   const wire = world.transport.wire('cbor', ELSEWHERE)
   assert.match(await refused(wire, world.api.token('greedy'), STRICT), full)
+  assert.deepEqual([await isOpen(guests[0] as Agent), await isOpen(greedy[0] as Agent)], [true, true])
+  // Guests give way first, as long as their address has as much.
+  await connect(world, 'modest', STRICT)
+  assert.match((await closing(guests[0] as Agent))[2] ?? '', full)
   await connect(world, 'modest', { profile: 'private', cellsPerSecond: 0 })
-  const [first, second] = greedy
-  assert.match((await closing(first as Agent))[2] ?? '', full)
-  assert.equal(await isOpen(second as Agent), true)
+  assert.match((await closing(greedy[0] as Agent))[2] ?? '', full)
+  assert.deepEqual([await isOpen(guests[1] as Agent), await isOpen(greedy[1] as Agent)], [true, true])
+})
+
+test('a session that gets no clock costs nobody a place', async (t) => {
+  const world = await open(t, { total: 8, clockedCells: 40 })
+  const [many = ''] = GUESTS
+  const guests = await fill(world, many)
+  for (const account of ['one', 'two']) await connect(world, account, STRICT)
+  const wire = world.transport.wire('cbor', ELSEWHERE)
+  assert.match(await refused(wire, world.api.token('three'), STRICT), /40 cells a second, is used up/)
+  await quiet()
+  assert.equal(guests.filter((guest) => !isOver(guest)).length, 6)
 })
 
 test('the guests of one address do not take all clocks of guests', async (t) => {
@@ -210,6 +232,20 @@ test('an account gets in although one address has filled a QUIC endpoint with gu
   await Agent.connect(at(4433, ELSEWHERE), { jwt })
   assert.equal((await closing(guests[0] as Agent))[0], CloseReason.FULL)
   assert.equal(guests.filter((one) => !isOver(one)).length, 11)
+})
+
+test('a guest that finds room at a QUIC endpoint, but not at the relay, costs nobody a place', async (t) => {
+  const world = await open(t, { total: 8, quicPerEndpoint: 4 })
+  const [here = '', elsewhere = ''] = GUESTS
+  const at = (address: string) =>
+    world.transport.wire('cbor', address, false, { endpoint: { port: 4433, ports: [4433] } })
+  const guests: Agent[] = []
+  for (let count = 0; count < 3; count++) {
+    guests.push(await Agent.connect(at(here)), await Agent.connect(world.transport.wire('cbor', elsewhere)))
+  }
+  assert.match(await refused(at(elsewhere)), /^unavailable: The relay has no room for another guest/)
+  await quiet()
+  assert.equal(guests.filter((guest) => !isOver(guest)).length, 6)
 })
 
 test('a full endpoint names the port to dial instead, also to those that dialled it before it was full', async (t) => {
