@@ -140,7 +140,7 @@ export const welcomeFor = (name: string, fields: Partial<WelcomeFields> = {}): W
   ...fields,
 })
 
-interface CommitOptions extends Partial<Omit<StoreRequest<'commit'>, 'declaration' | 'welcomes'>> {
+export interface CommitOptions extends Partial<Omit<StoreRequest<'commit'>, 'declaration' | 'welcomes'>> {
   readonly adds?: readonly string[]
   readonly removes?: readonly string[]
   readonly vouches?: readonly string[]

@@ -5,12 +5,15 @@ import {
   accepted,
   agentId,
   type ChannelFixture,
+  type CommitOptions,
   forEachEngine,
   guest,
   HOUR,
+  id16,
   member,
   notice,
   refused,
+  welcomeFor,
 } from './channel-fixture.ts'
 
 const KIB = 1024
@@ -170,6 +173,24 @@ forEachEngine((open) => {
     accepted(await world.commit('bob', { commit: new Uint8Array(20 * KIB) }))
     world.now += HOUR
     assert.equal(await commitsOf(world, crowd, 1), 1)
+  })
+
+  test('a joiner with an invite for members uses the shared allowance, not that of the member whose agent admitted it', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    await world.invite('shared', { members: true })
+    const admit = (name: string): CommitOptions => ({
+      adds: [name],
+      welcomes: [welcomeFor(name, { inviteId: id16('shared') })],
+    })
+    accepted(await world.commit('bob', admit('mallory')))
+    accepted(await world.commit('mallory', { actor: guest('mallory'), adds: ['sybil'] }))
+    assert.equal(await commitsOf(world, ['mallory', 'sybil'], 20), 12)
+    accepted(await world.commit('bob', { ...admit('carol'), commit: new Uint8Array(20 * KIB) }))
+    // Those that a member adds by its own choice still use its allowance.
+    accepted(await world.commit('bob', { adds: ['dave'] }))
+    assert.equal(await commitsOf(world, ['dave'], 20), 11)
+    refused(await world.commit('bob', { commit: new Uint8Array(20 * KIB) }), 'rate_limited')
   })
 
   test('a vouch in the commit that adds a member counts from the next slot on, one made later from its slot on', async (t) => {

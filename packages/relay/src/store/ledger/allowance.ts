@@ -1,8 +1,8 @@
 /**
  * The hourly allowance for commits and Welcomes (SPEC.md, "Payment"): each sender and each channel has a number of free
  * bytes an hour. Beyond it, the owner pays and everyone else waits. Members that the owner has not vouched for share the
- * allowance of the vouched member behind them, or one for all that the owner brought in, so that made-up members do not
- * multiply it.
+ * allowance of the vouched member behind them, or one for all that the owner or an invite for members brought in, so that
+ * made-up members do not multiply it.
  */
 import type { AgentId, Refusal, Time, Unpaid } from '../../ports.ts'
 import { type Context, refuse, senderOf, touch, touchSender } from './context.ts'
@@ -128,7 +128,7 @@ export function countAdds(context: Context, channel: Channel, agent: AgentId, ad
 
 /**
  * The vouched member whose allowance an agent uses; undefined if it uses the one of all unvouched members that the owner
- * brought in. Also the sponsor of the agents that it adds, so that no chain of adders can be cut by one that leaves.
+ * or an invite for members brought in. Also the sponsor of the agents that it adds, so that no chain of adders can be cut by one that leaves.
  */
 export function sponsorOf(channel: Channel, agent: AgentId): AgentId | undefined {
   const member = channel.members.get(agent)

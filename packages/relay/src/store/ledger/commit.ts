@@ -5,7 +5,7 @@ import { type Allowed, allowAdds, allowBytes, countAdds, countBytes, sponsorOf }
 import { judgePlace, judgeRoster, judgeVouches, judgeWelcomes, removesOnlyLeavers, sizeLimit } from './commit-rules.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
 import { commitDraft, leaveDraft } from './draft.ts'
-import { countUses, isForMembers, judgeUses } from './invite-uses.ts'
+import { countUses, invitedForMembers, isForMembers, judgeUses } from './invite-uses.ts'
 import { dropJoinsOf } from './joins.ts'
 import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
@@ -125,10 +125,12 @@ function take(
   countAdds(context, channel, sender, adds.length, now)
   const position = addEntry(context, channel, commitDraft(request), body)
   const place = { slot, position, at: now }
-  const sponsor = sender === channel.owner ? undefined : sponsorOf(channel, sender)
+  const invited = invitedForMembers(context, channel, request.welcomes)
   for (const agent of new Set([...removes, ...adds])) {
     const change = { removes: removes.includes(agent), adds: adds.includes(agent), notice: undefined }
     const vouched = vouches.includes(agent) ? position.slot : undefined
+    // Neither the owner nor a member whose agent admits by itself lends its own allowance.
+    const sponsor = sender === channel.owner || invited.has(agent) ? undefined : sponsorOf(channel, sender)
     takeTurn(context, channel, { agent, ...place, ...change, sponsor, vouched })
   }
   const uses = countUses(context, channel, sender, request.welcomes)

@@ -46,6 +46,18 @@ export function isForMembers(invite: Invite | undefined, channel: Pick<Channel, 
   return invite?.channel === channel.id && invite.members
 }
 
+/** The agents that Welcomes admit with invites for members: the sender's agent did so by itself. */
+export function invitedForMembers(
+  { rows }: Context,
+  channel: Channel,
+  welcomes: readonly WelcomeFields[],
+): ReadonlySet<AgentId> {
+  const named = welcomes.filter(({ inviteId }) => {
+    return inviteId.length > 0 && isForMembers(rows.invites.get(toHex(inviteId)), channel)
+  })
+  return new Set(named.map(({ agent }) => agent))
+}
+
 /**
  * Counts the uses of a commit: of invites for the sender alone, so that no one else can use them up, and of those for
  * members. Returns the latter, because a rejection returns them.
