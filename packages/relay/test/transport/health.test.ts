@@ -139,6 +139,27 @@ test('one address has 64 watches; one that ends makes room for another', async (
   assert.deepEqual(bench.failures, [])
 })
 
+test('when all watches are taken, the oldest of the address with the most ends in favour of one with fewer', async () => {
+  await using bench = await startGrpcBench()
+  const { port } = bench.transport
+  const open = async (localAddress: string, count: number): Promise<AsyncIterator<{ readonly status: Status }>[]> => {
+    const nodeOptions = { ca: bench.ca, localAddress }
+    const client = createClient(Health, createGrpcTransport({ baseUrl: `https://localhost:${port}`, nodeOptions }))
+    const watches = Array.from({ length: count }, () => client.watch({})[Symbol.asyncIterator]())
+    await Promise.all(watches.map((watch) => watch.next()))
+    return watches
+  }
+  const [first] = await open('127.0.0.10', 64)
+  for (let last = 11; last < 26; last++) await open(`127.0.0.${last}`, 62)
+  await open('127.0.0.26', 1000 - 64 - 15 * 62)
+  const [newcomer] = await open('127.0.0.99', 1)
+  await assert.rejects(async () => await first?.next(), { code: Code.ResourceExhausted })
+  bench.health.ready = false
+  assert.equal((await newcomer?.next())?.value.status, Status.NOT_SERVING)
+  await assert.rejects(open('127.0.0.11', 1), { code: Code.ResourceExhausted }, 'no other has many more')
+  assert.deepEqual(bench.failures, [])
+})
+
 test('everything else is 404, with the headers of every response', async () => {
   await using bench = await startGrpcBench()
   const paths = [

@@ -1,5 +1,6 @@
 /** Whether the relay can serve: `GET /health`, `/health/ready` and `/health/live` for people, load balancers and supervisors, grpc.health.v1 for gRPC clients. */
 import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect'
+import { Holdings, sourceOf } from '@static/protocol'
 import { Health as HealthService, HealthCheckResponse_ServingStatus as Status } from '@static/protocol/health'
 import { Relay } from '@static/protocol/relay'
 import { type Health, storeClockProblem } from '../../ports.ts'
@@ -81,13 +82,24 @@ export function healthRoutes(
   })
 }
 
-/** The open watches. Each holds one status at most, however slowly it is read. */
+/** An open watch. */
+interface Watch {
+  /** Makes it look at the status. */
+  wake: () => void
+  /** It has given way to another. */
+  isOusted: boolean
+  readonly ended: () => void
+}
+
+/**
+ * The open watches. Each holds one status at most, however slowly it is read. When there is no room, the oldest of the
+ * source that has most ends, in favour of one that has fewer.
+ */
 class Watches {
   readonly #health: () => Health
-  readonly #bySubject = new Map<string, number>()
-  /** Each makes a watch look at the status. */
-  readonly #looks = new Set<() => void>()
-  #count = 0
+  readonly #byAddress = new Holdings<Watch>()
+  readonly #bySource = new Holdings<Watch>()
+  readonly #all = new Set<Watch>()
   #timer: NodeJS.Timeout | undefined
 
   constructor(health: () => Health) {
@@ -96,25 +108,30 @@ class Watches {
 
   /** Opens a watch. An unknown service stays unknown. */
   open(watched: Watched, known: boolean): AsyncIterable<{ readonly status: Status }> {
-    const { subject } = watched
-    const own = this.#bySubject.get(subject) ?? 0
-    if (this.#count >= MOST_WATCHES || own >= MOST_WATCHES_PER_ADDRESS) {
-      throw new ConnectError('Too many watches are open. Use Check.', Code.ResourceExhausted)
-    }
-    this.#change(subject, 1)
-    watched.open(() => this.#change(subject, -1))
-    return this.#statuses(watched, known)
+    const { subject, ended } = watched
+    const source = sourceOf(subject)
+    if (this.#byAddress.of(subject) >= MOST_WATCHES_PER_ADDRESS || !this.#makeRoom(source)) throw tooMany()
+    const watch: Watch = { wake: () => {}, isOusted: false, ended }
+    this.#byAddress.add(watch, subject)
+    this.#bySource.add(watch, source)
+    this.#all.add(watch)
+    this.#timer ??= setInterval(() => this.#wakeAll(), LOOK_MS).unref()
+    watched.open(() => this.#remove(watch))
+    return this.#statuses(watch, watched, known)
   }
 
-  async *#statuses({ gone, stopping, ended }: Watched, known: boolean): AsyncGenerator<{ readonly status: Status }> {
+  async *#statuses(
+    watch: Watch,
+    { gone, stopping, ended }: Watched,
+    known: boolean,
+  ): AsyncGenerator<{ readonly status: Status }> {
     let last: Status | undefined
-    let wake = (): void => {}
-    const look = (): void => wake()
-    this.#looks.add(look)
+    const look = (): void => watch.wake()
     gone.addEventListener('abort', look)
     stopping.addEventListener('abort', look)
     try {
       while (!gone.aborted) {
+        if (watch.isOusted) throw tooMany()
         const isOver = stopping.aborted
         const serving = isOver ? Status.NOT_SERVING : statusOf(this.#health())
         const status = known ? serving : Status.SERVICE_UNKNOWN
@@ -124,27 +141,42 @@ class Watches {
         last = status
         // What happened while the reader took the status is seen at the next look.
         const { promise, resolve } = Promise.withResolvers<void>()
-        wake = resolve
-        if (!gone.aborted && !stopping.aborted) await promise
+        watch.wake = resolve
+        if (!gone.aborted && !stopping.aborted && !watch.isOusted) await promise
       }
     } finally {
-      this.#looks.delete(look)
       stopping.removeEventListener('abort', look)
     }
   }
 
-  #change(subject: string, by: 1 | -1): void {
-    const own = (this.#bySubject.get(subject) ?? 0) + by
-    if (own > 0) this.#bySubject.set(subject, own)
-    else this.#bySubject.delete(subject)
-    this.#count += by
-    if (this.#count === 0) clearInterval(this.#timer)
-    else if (by === 1 && this.#count === 1) this.#timer = setInterval(() => this.#lookAll(), LOOK_MS).unref()
+  #makeRoom(source: string): boolean {
+    if (this.#all.size < MOST_WATCHES) return true
+    const oldest = this.#bySource.most > this.#bySource.of(source) + 1 ? this.#bySource.first() : undefined
+    if (oldest === undefined) return false
+    this.#remove(oldest)
+    oldest.isOusted = true
+    oldest.wake()
+    // However slowly it is read.
+    oldest.ended()
+    return true
   }
 
-  #lookAll(): void {
-    for (const look of this.#looks) look()
+  #remove(watch: Watch): void {
+    this.#byAddress.remove(watch)
+    this.#bySource.remove(watch)
+    this.#all.delete(watch)
+    if (this.#all.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
   }
+
+  #wakeAll(): void {
+    for (const watch of this.#all) watch.wake()
+  }
+}
+
+function tooMany(): ConnectError {
+  return new ConnectError('Too many watches are open. Use Check.', Code.ResourceExhausted)
 }
 
 function isKnown(service: string): boolean {
