@@ -81,6 +81,31 @@ test('an error shows no secret: neither its message, nor its cause, nor what the
   }
 })
 
+test('an error shows no secret of the errors that its cause gathers, nor of a cause that is a text', () => {
+  const secret = `sk_live_${BODY}`
+  const inner = new AggregateError([new Error(secret), secret], secret, { cause: secret })
+  const gathered = new AggregateError([inner, 7], 'All failed.')
+  gathered.errors.push(gathered)
+  for (const cause of [gathered, secret, new Error('no', { cause: gathered })]) {
+    const error = StaticError.of('unavailable', undefined, { cause })
+    for (const text of [JSON.stringify(error), inspect(error, { depth: 8 }), inspect(error.details, { depth: 8 })]) {
+      assert.doesNotMatch(text, /Q7r2Xw9L/)
+    }
+  }
+})
+
+test('a cause with any number of errors in it takes bounded time', () => {
+  let cause = new AggregateError([new Error('last')])
+  for (let depth = 0; depth < 30; depth++) {
+    cause = new AggregateError([cause, ...Array.from({ length: 30 }, () => new AggregateError([cause]))])
+  }
+  const looks = Array.from({ length: 10_000 }, () => new Error('x'))
+  let seen = 0
+  for (const error of looks) Object.defineProperty(error, 'name', { get: () => `${seen++}` })
+  StaticError.of('unavailable', undefined, { cause: new AggregateError([...looks, cause]) })
+  assert.ok(seen > 0 && seen < 200, `${seen} errors`)
+})
+
 test('a secret is recognised wherever it stands, and what only looks like one stays', () => {
   const redacted = {
     [`'static://${BODY}'`]: "'static://…'",

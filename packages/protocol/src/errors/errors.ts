@@ -1,5 +1,5 @@
 /** The classes that carry the codes of the table: one per family (SPEC.md, "Errors"). */
-import { redactError, redactSecrets } from './redact.ts'
+import { redactCause, redactSecrets } from './redact.ts'
 import { type ErrorCode, type ErrorRow, ERRORS } from './table.ts'
 
 /** What an error can carry besides its code and message. */
@@ -35,7 +35,10 @@ export function docUrlOf(apiUrl: string, code: ErrorCode): string {
   return `${apiUrl}/docs/errors#${code}`
 }
 
-/** The base class of all errors. Neither its message nor its cause contains an API key, token or invite link. */
+/**
+ * The base class of all errors. API keys, tokens and invite links are taken out of its message, and out of the errors and
+ * texts that caused it.
+ */
 export class StaticError extends Error {
   /** What went wrong, for programs. */
   readonly code: ErrorCode
@@ -44,12 +47,12 @@ export class StaticError extends Error {
   #docUrl: string | undefined
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
-    redactError(details.cause)
+    const cause = redactCause(details.cause)
     const words = message === undefined ? ERRORS[code].help : redactSecrets(message)
-    super(words, details.cause === undefined ? undefined : { cause: details.cause })
+    super(words, cause === undefined ? undefined : { cause })
     this.name = ERRORS[code].family
     this.code = code
-    this.details = details
+    this.details = cause === details.cause ? details : { ...details, cause }
   }
 
   /** The HTTP status that belongs to the code. */

@@ -18,15 +18,33 @@ export function redactSecrets(text: string): string {
   return text.replaceAll(SECRET, '$1…')
 }
 
-/** Deep enough for every chain of causes; a circular one ends here. */
-const MOST_CAUSES = 8
+/** Errors of one cause that are looked at: more than any chain of causes has, and than one would read. */
+const MOST_ERRORS = 64
 
-/** Takes secrets out of an error that is the cause of another: its message, stack and fields, and its own cause. */
-export function redactError(error: unknown, causes: number = MOST_CAUSES): void {
-  if (!(error instanceof Error) || causes === 0) return
-  for (const field of Object.getOwnPropertyNames(error)) {
-    const value: unknown = Reflect.get(error, field)
-    if (typeof value === 'string' && redactSecrets(value) !== value) Reflect.set(error, field, redactSecrets(value))
+/**
+ * Takes secrets out of what caused an error, and returns it. Of an error these are its message, stack and fields, and
+ * those of the errors in its `cause` and `errors`, the first 64 in all.
+ */
+export function redactCause(cause: unknown): unknown {
+  if (typeof cause === 'string') return redactSecrets(cause)
+  // A loop over a set goes on to what is added meanwhile, and meets a circular cause once.
+  const found = new Set([cause])
+  for (const error of found) {
+    if (!(error instanceof Error)) continue
+    redactFields(error)
+    const causes: unknown[] = [error.cause]
+    if (error instanceof AggregateError && Array.isArray(error.errors)) {
+      redactFields(error.errors)
+      causes.push(...error.errors.slice(0, MOST_ERRORS))
+    }
+    for (const one of causes) if (found.size < MOST_ERRORS) found.add(one)
   }
-  redactError(error.cause, causes - 1)
+  return cause
+}
+
+function redactFields(object: object): void {
+  for (const field of Object.getOwnPropertyNames(object)) {
+    const value: unknown = Reflect.get(object, field)
+    if (typeof value === 'string' && redactSecrets(value) !== value) Reflect.set(object, field, redactSecrets(value))
+  }
 }
