@@ -18,6 +18,7 @@ import { Sessions } from './rules/sessions.ts'
 import { SignUpInvites } from './rules/sign-up-invites.ts'
 import type { Settings } from './settings.ts'
 import { KeyRing } from './secrets/signing-keys.ts'
+import { DeviceSecrets } from './secrets/device-secrets.ts'
 import { makeNamer } from './secrets/namer.ts'
 import { makeTagger } from './secrets/tag.ts'
 import { Tokens } from './rules/tokens.ts'
@@ -95,7 +96,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
   const keys = new Keys({ store, hasher, limits, audit, keyUsage, most: settings.keysPerAccount, now })
   const passwords = new Passwords(hasher, limits, audit)
   const invites = new SignUpInvites(options.signup, store.links, limits, now)
-  const devices = new Devices(store.devices, now)
+  const devices = new Devices(store.devices, new DeviceSecrets(options.masterKey), now)
   const accounts = new Accounts({ store, keys, passwords, devices, invites, limits, audit, now })
   const leases = new Leases(store, settings, now)
   await hasher.warmUp()

@@ -15,17 +15,28 @@ const REFUSED_LINES = 10
 /** The methods of the log that these hooks use. */
 export type AnswerLog = Pick<Logger, 'debug' | 'info' | 'isLevelEnabled'>
 
-/** Sets up the context in which limits count the request, and the headers that do not depend on the response. */
+/**
+ * Sets up the context in which limits count the request, and the headers that do not depend on the response. False if
+ * the client has already reset the connection: there is nobody to answer, and no address to count for.
+ */
 export function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
   common: Readonly<Record<string, string>>,
   balancers: Balancers,
-): void {
+): boolean {
+  const { ip }: { readonly ip?: string } = request
   // What a balancer announces cannot be forged by its clients, as headers can.
-  request.clientAddress = balancers.announcedOn(request.socket) ?? request.ip
-  request.rateContext = { address: subjectOf(request.clientAddress), rates: [] }
+  const address = balancers.announcedOn(request.socket) ?? ip
+  if (address === undefined) {
+    reply.hijack()
+    request.socket.destroy()
+    return false
+  }
+  request.clientAddress = address
+  request.rateContext = { address: subjectOf(address), rates: [] }
   reply.header('x-request-id', request.id).headers(common)
+  return true
 }
 
 /** Adds the headers of every limit that was applied to the request. */
@@ -49,8 +60,7 @@ export interface AnswerOptions {
 /** Adds the hooks to every route. */
 export function addAnswerHooks(app: App, { limits, common, balancers, log, logClients }: AnswerOptions): void {
   app.addHook('onRequest', (request, reply, done) => {
-    beginAnswer(request, reply, common, balancers)
-    done()
+    if (beginAnswer(request, reply, common, balancers)) done()
   })
   const refusals = new SlowRefusals()
   let closing = false

@@ -117,7 +117,7 @@ function makeApp(
     serverFactory: (handler) => listeners.first(handler),
     // Requests refused before routing do not run hooks.
     frameworkErrors: (error, request, reply) => {
-      beginAnswer(request, reply, common, balancers)
+      if (!beginAnswer(request, reply, common, balancers)) return
       addRateHeaders(request, reply, service.limits)
       fail(error, request, reply)
     },

@@ -2,9 +2,10 @@
  * Devices: browsers in which someone signed in to an account. A random secret in a cookie, stored only as a hash, gives its
  * browser attempts at the password of that account that nobody else can use up. It replaces no password.
  */
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import type { RateContext } from './rate-policy.ts'
 import type { Clock, DeviceRecord, DeviceStore } from '../ports.ts'
+import type { DeviceSecrets } from '../secrets/device-secrets.ts'
 
 /** Devices of one account; the one that was used longest ago goes first. */
 const MOST_DEVICES = 16
@@ -13,16 +14,20 @@ export const DEVICE_SECONDS: number = 365 * 24 * 3600
 
 export class Devices {
   readonly #store: DeviceStore
+  readonly #secrets: DeviceSecrets
   readonly #now: Clock
 
-  constructor(store: DeviceStore, now: Clock) {
+  constructor(store: DeviceStore, secrets: DeviceSecrets, now: Clock) {
     this.#store = store
+    this.#secrets = secrets
     this.#now = now
   }
 
-  /** The device that a request comes from, of whatever account. */
+  /** The device that a request comes from, of whatever account. No limit has been applied yet: it looks up no other secret. */
   async of({ browser }: RateContext): Promise<DeviceRecord | undefined> {
-    return browser?.device === undefined ? undefined : this.#store.find(hashOf(browser.device), this.#now())
+    const secret = browser?.device
+    if (secret === undefined || !this.#secrets.hasMade(secret)) return undefined
+    return this.#store.find(hashOf(secret), this.#now())
   }
 
   /**
@@ -33,14 +38,14 @@ export class Devices {
     if (!context.browser) return undefined
     const known = await this.of(context)
     const own = known?.accountId === accountId ? context.browser.device : undefined
-    const secret = own ?? randomBytes(32).toString('base64url')
+    const secret = own ?? this.#secrets.make()
     const expiresAt = this.#now() + DEVICE_SECONDS * 1000
     const device = { idHash: hashOf(secret), accountId, expiresAt }
     return (await this.#store.put(device, passwordHash, MOST_DEVICES)) ? secret : undefined
   }
 }
 
-/** The secret has 256 random bits, so a fast hash is enough. */
+/** The secret has 128 random bits, so a fast hash is enough. */
 function hashOf(secret: string): string {
   return createHash('sha256').update(secret).digest('hex')
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { connect as dialPlain } from 'node:net'
 import { after, before, test } from 'node:test'
 import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { LOOPBACKS } from '@static/testkit/ports'
@@ -87,6 +88,20 @@ test('a client that aborts its request is not mistaken for an unreachable databa
   // Answers to what was asked later show that the end of the connection has been read.
   for (let turn = 0; turn < 3; turn++) await bench.call('GET', '/health')
   for (const line of bench.lines.slice(before)) assert.doesNotMatch(line, /database|"level":"(error|fatal)"/)
+})
+
+test('requests whose senders have reset the connection before they are read end quietly', async () => {
+  const before = bench.lines.length
+  const { authority } = await certificates()
+  for (let at = 0; at < 10; at++) {
+    const raw = dialPlain({ host: '127.0.0.1', port: Number(new URL(bench.api.url).port) })
+    const socket = connect({ socket: raw, servername: 'localhost', ca: authority.cert })
+    await once(socket, 'secureConnect')
+    socket.write('GET /v1/keys HTTP/1.1\r\nhost: localhost\r\n\r\n', () => raw.resetAndDestroy())
+    await once(raw, 'close')
+  }
+  for (let turn = 0; turn < 3; turn++) await bench.call('GET', '/health')
+  for (const line of bench.lines.slice(before)) assert.doesNotMatch(line, /"level":"(error|fatal)"|"status":500/)
 })
 
 test('the same error code means an unreachable database, or a disconnected client if Fastify has set a status', () => {

@@ -1,8 +1,11 @@
 /** A browser in which the owner has signed in keeps its own attempts, whatever others try. */
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { after, before, beforeEach, test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { Admin, openStore } from '../../src/index.ts'
+import { Devices } from '../../src/rules/devices.ts'
+import { DeviceSecrets } from '../../src/secrets/device-secrets.ts'
 import { type Answer, assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
 
 const MINUTE = 60_000
@@ -201,6 +204,31 @@ onEachEngine('devices', (engine) => {
     assert.equal(answer.status, 201)
     assert.equal(deviceOf(answer), '')
   })
+})
+
+test('a cookie that no node has issued is refused without a query', async (t) => {
+  const masterKey = randomBytes(32)
+  const bench = await startBench('sqlite', { masterKey })
+  const store = await openStore(bench.database)
+  t.after(async () => {
+    await store.close()
+    await bench.close()
+  })
+  const { email, password } = await bench.signUp()
+  const answer = await bench.call('POST', '/v1/sessions', { body: { email, password }, cookie: '' })
+  const [, secret = ''] = deviceOf(answer).split('=')
+  const find = t.mock.method(store.devices, 'find')
+  const devices = new Devices(store.devices, new DeviceSecrets(masterKey), () => bench.clock.now)
+  const of = (device: string): Promise<unknown> => devices.of({ address: '192.0.2.1', rates: [], browser: { device } })
+  const forged = Buffer.from(Buffer.from(secret, 'base64url').map((byte) => byte ^ 1)).toString('base64url')
+  const random = Buffer.alloc(32, 7).toString('base64url')
+  // The last of 43 characters has two bits to spare.
+  const sameBytes = secret.slice(0, -1) + String.fromCharCode(secret.charCodeAt(42) + 1)
+  for (const given of ['', 'x', `${secret}x`, `${secret}=`, secret.slice(1), forged, random, sameBytes]) {
+    assert.equal(await of(given), undefined)
+  }
+  assert.equal(find.mock.callCount(), 0)
+  assert.ok(await of(secret))
 })
 
 /** The device cookie of an answer, as a browser would send it back. */
