@@ -21,6 +21,7 @@ const OWN: Readonly<Record<string, string>> = {
   'static-relay/1 challenge': 'a challenge that the relay makes and checks itself',
   'static signing key': 'a key that the API seals and opens itself',
   'static rate windows': 'names of rows that the API makes itself',
+  'static devices': 'a MAC in a cookie that the API makes and checks itself',
   'static channel accept-new-key *': 'a command',
 }
 
