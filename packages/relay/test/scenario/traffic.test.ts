@@ -19,8 +19,13 @@ import { code, freshName } from './stage.ts'
 const UNIT_BYTES = UNIT_CELLS * CELL_BYTES
 const COVER_ASK = Buffer.concat([makeCell('cover'), makeCell('coverAsk')])
 
-async function connect(relay: TestRelay, profile: TrafficProfileName, cellsPerSecond = 0): Promise<Agent> {
-  const jwt = relay.api.token('owner')
+async function connect(
+  relay: TestRelay,
+  profile: TrafficProfileName,
+  cellsPerSecond = 0,
+  account = 'owner',
+): Promise<Agent> {
+  const jwt = relay.api.token(account)
   return Agent.connect(relay.wire(), { key: makeKey(), jwt, traffic: { profile, cellsPerSecond } })
 }
 
@@ -204,7 +209,7 @@ void test('an operator can refuse profiles below the floor or above the ceiling'
   for (const profile of ['standard', 'private'] as const) (await connect(relay, profile)).close()
 })
 
-void test('clocks are granted up to a limit, a quarter of it to guests, who give way first, and are returned', async (t) => {
+void test('clocks are granted up to a limit, a quarter to guests, who give way to accounts with fewer, and are returned', async (t) => {
   const relay = await startTestRelay('grpc', { settings: { streams: { clockedCells: 100 } } })
   t.after(() => relay.close())
   const guest = (): Promise<Agent> =>
@@ -213,7 +218,8 @@ void test('clocks are granted up to a limit, a quarter of it to guests, who give
   await assert.rejects(guest(), code('unavailable'))
   const own = await connect(relay, 'strict', 64)
   await connect(relay, 'private')
-  await connect(relay, 'private')
+  await assert.rejects(connect(relay, 'private'), code('unavailable'))
+  await connect(relay, 'private', 0, 'another')
   await first.ended
   await assert.rejects(connect(relay, 'private'), code('unavailable'))
   ;(await connect(relay, 'standard')).close()
