@@ -32,7 +32,7 @@ async function chaos(words: readonly string[], env: Record<string, string> = {})
 /** Tests that kill more often with STATIC_CRASH=all. */
 const CRASHES = [
   'packages/sdk/test/crash/*.test.ts',
-  'packages/sdk/test/invite/crash.test.ts',
+  'packages/sdk/test/admitting/crash.test.ts',
   'packages/sdk/test/store/crash.test.ts',
   'packages/relay/test/crash/*.test.ts',
   'packages/relay/test/store/crash.test.ts',
@@ -64,11 +64,11 @@ const CORRUPTION = ['packages/{api,sdk,relay}/test/**/{damage,damage-late,corrup
 
 /** Tests that live longer with STATIC_LONG=1 or STATIC_LIVES. */
 const LIVES = [
-  'packages/sdk/test/asks/fuzz.test.ts',
+  'packages/sdk/test/asking/fuzz.test.ts',
   'packages/sdk/test/lies/chain.test.ts',
-  'packages/sdk/test/core/membership.test.ts',
+  'packages/sdk/test/channel/membership.test.ts',
   'packages/sdk/test/session/simulation.test.ts',
-  'packages/sdk/test/invite/lives.test.ts',
+  'packages/sdk/test/admitting/lives.test.ts',
   'packages/relay/test/store/roster.test.ts',
   'packages/relay/test/abuse/crowd.test.ts',
 ]
@@ -218,7 +218,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   ask: {
     about: 'kill asker and server a hundred times each in five hundred requests',
     prove: (words) =>
-      node('scripts/test.ts', ['packages/sdk/test/asks/kills.test.ts', ...words], {
+      node('scripts/test.ts', ['packages/sdk/test/asking/kills.test.ts', ...words], {
         STATIC_ASKS: '500',
         STATIC_KILLS: '100',
       }),

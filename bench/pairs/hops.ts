@@ -29,14 +29,14 @@ export const HOPS: readonly Hop[] = [
     name: 'send',
     title: 'application calls `send()`',
     party: 'sender',
-    place: { file: 'sdk/src/channel.ts', anchor: /async send\(payload: .*\{$/m, text: '$& STAMP' },
+    place: { file: 'sdk/src/public/channel.ts', anchor: /async send\(payload: .*\{$/m, text: '$& STAMP' },
   },
   {
     name: 'sealed',
     title: '`send()` → end of turn, sealed (frame, MLS, signature)',
     party: 'sender',
     place: {
-      file: 'sdk/src/core/channel/messages/sender.ts',
+      file: 'sdk/src/channel/sending/sender.ts',
       anchor: /this\.#outbox\.add\(record, \w+\)/,
       text: 'STAMP; $&',
     },
@@ -45,14 +45,14 @@ export const HOPS: readonly Hop[] = [
     name: 'turn',
     title: 'the rest of the turn',
     party: 'sender',
-    place: { file: 'sdk/src/core/channel/journal.ts', anchor: /const .* = this\.#gather\(\)/, text: 'STAMP; $&' },
+    place: { file: 'sdk/src/channel/journal.ts', anchor: /const .* = this\.#gather\(\)/, text: 'STAMP; $&' },
   },
   {
     name: 'stored',
     title: "agent's disk before the message leaves",
     party: 'sender',
     place: {
-      file: 'sdk/src/core/channel/journal.ts',
+      file: 'sdk/src/channel/journal.ts',
       anchor: /for \(const writer of writers\) writer\.written\(\)/,
       text: 'STAMP; $&',
     },
@@ -162,7 +162,7 @@ export const HOPS: readonly Hop[] = [
     title: 'cells, decode, follower',
     party: 'receiver',
     place: {
-      file: 'sdk/src/core/channel/log/follower.ts',
+      file: 'sdk/src/channel/log/follower.ts',
       anchor: /const opened = this\.#open\(entry, sender\)/,
       text: 'STAMP; $&',
     },
@@ -172,7 +172,7 @@ export const HOPS: readonly Hop[] = [
     title: 'open (MLS, verification)',
     party: 'receiver',
     place: {
-      file: 'sdk/src/core/channel/log/follower.ts',
+      file: 'sdk/src/channel/log/follower.ts',
       anchor: /const opened = this\.#open\(entry, sender\)/,
       text: '$&; STAMP;',
     },

@@ -9,7 +9,7 @@ import { groupFiles } from '../../scripts/test-groups.ts'
 const SHARING = ['packages/protocol/test/codec/a.test.ts', 'packages/protocol/test/b.test.ts']
 const ALONE: Readonly<Record<string, string>> = {
   'packages/protocol/test/hook.test.ts': 'beforeEach(() => {})\n',
-  'packages/sdk/test/core/child.test.ts': "import { fork } from 'node:child_process'\n",
+  'packages/sdk/test/channel/child.test.ts': "import { fork } from 'node:child_process'\n",
   'packages/sdk/test/session/real.test.ts': "await startTestRelay('grpc')\n",
   'packages/sdk/test/scenario/talk.test.ts': '',
   'tests/e2e/relay.test.ts': '',

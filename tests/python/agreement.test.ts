@@ -48,7 +48,7 @@ test('both have the same events with the same fields', async () => {
 from dataclasses import fields
 from static_sdk.events import EVENTS
 print(json.dumps({name: sorted(each.name for each in fields(kind)) for name, kind in EVENTS.items()}))`)
-  const source = readFileSync(resolve(root, 'packages/sdk/src/core/agent/events.ts'), 'utf8')
+  const source = readFileSync(resolve(root, 'packages/sdk/src/agent/events.ts'), 'utf8')
   const [, union = ''] = /type AgentEvent =([\s\S]*?)\n\n/.exec(source) ?? []
   // Without comments, and without the fields of a member that lags.
   const plain = union.replaceAll(/\/\*[\s\S]*?\*\//g, '').replaceAll(/readonly \{[^}]*\}/g, '')
@@ -71,7 +71,7 @@ test('both have the same options', async () => {
 import inspect
 from static_sdk import StaticClient
 print(json.dumps(sorted(inspect.signature(StaticClient).parameters)))`)
-  const source = readFileSync(resolve(root, 'packages/sdk/src/settings.ts'), 'utf8')
+  const source = readFileSync(resolve(root, 'packages/sdk/src/public/settings.ts'), 'utf8')
   const [, options = ''] = /interface ClientOptions \{([\s\S]*?)\n\}/.exec(source) ?? []
   const names = [...options.matchAll(/^ {2}readonly (\w+)\?:/gm)].map(([, name = '']) => inPython(name))
   assert.ok(names.length > 10)

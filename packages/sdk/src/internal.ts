@@ -2,9 +2,9 @@
  * For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for, and the frames that
  * its liar sends. Not published.
  */
-export { encodeAnswer, encodeAnswerEnd, encodeCancel, encodeRequest } from './core/channel/asks/ask-frame.ts'
-export type { FrameKind } from './core/channel/messages/message-frame.ts'
-export { parseEndpoint } from './endpoint.ts'
+export { encodeAnswer, encodeAnswerEnd, encodeCancel, encodeRequest } from './channel/asking/ask-frame.ts'
+export type { FrameKind } from './channel/sending/message-frame.ts'
+export { parseEndpoint } from './account/endpoint.ts'
 export type {
   AgentStore,
   AnsweredRecord,
@@ -30,8 +30,8 @@ export type {
   StreamHandlers,
   Target,
   Transport,
-} from './ports.ts'
-export { RefusedChange } from './ports.ts'
+} from './ports/index.ts'
+export { RefusedChange } from './ports/index.ts'
 export { openSession } from './session/session.ts'
 export { prepareChanges } from './store/changes.ts'
 export { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from './store/snapshot.ts'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { type ErrorCode, StaticError } from '@static/protocol'
-import { ErrorEdge } from '../src/error-edge.ts'
+import { ErrorEdge } from '../src/public/error-edge.ts'
 import { Channel, StaticChannelManager, StaticClient } from '../src/index.ts'
 import { NAME, TestSystem } from './support/test-system.ts'
 

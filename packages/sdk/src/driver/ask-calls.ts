@@ -1,9 +1,9 @@
 /** Requests of a program, and the requests of others that it serves. */
 import { ERRORS, type ErrorCode, StaticError, toHex } from '@static/protocol'
-import type { Ask } from '../ask.ts'
-import type { Channel } from '../channel.ts'
-import type { ServeOptions } from '../core/channel/asks/serving.ts'
-import type { Answer, ChannelRequest, ReceivedMessage } from '../envelope.ts'
+import type { Ask } from '../public/ask.ts'
+import type { Channel } from '../public/channel.ts'
+import type { ServeOptions } from '../channel/asking/serving.ts'
+import type { Answer, ChannelRequest, ReceivedMessage } from '../public/envelope.ts'
 import type { Answer as CallAnswer, AskCall, ReceivedFields, Tell } from './messages.ts'
 
 /** A request of the program. */

@@ -1,5 +1,5 @@
 /** Calls of a channel. */
-import type { Channel } from '../channel.ts'
+import type { Channel } from '../public/channel.ts'
 import type { Answer, ChannelAsk } from './messages.ts'
 import type { PendingCalls } from './pending-calls.ts'
 import { plainListedMember, plainMember, plainReceipt } from './plain.ts'

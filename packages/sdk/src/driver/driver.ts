@@ -3,11 +3,11 @@
  * Channels, iterators and offers are identified by number.
  */
 import { StaticError } from '@static/protocol'
-import type { Channel } from '../channel.ts'
-import { type JoinOffer, StaticClient } from '../client.ts'
-import type { AgentEvent } from '../core/agent/events.ts'
-import { StaticChannelManager } from '../manager.ts'
-import { resolveSettings } from '../settings.ts'
+import type { Channel } from '../public/channel.ts'
+import { type JoinOffer, StaticClient } from '../public/client.ts'
+import type { AgentEvent } from '../agent/events.ts'
+import { StaticChannelManager } from '../public/manager.ts'
+import { resolveSettings } from '../public/settings.ts'
 import { Asking } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
 import { failureOf } from './failure.ts'

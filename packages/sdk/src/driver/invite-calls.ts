@@ -1,6 +1,6 @@
 /** Calls about invites: issue, list and revoke them, and join with one. */
-import type { Channel } from '../channel.ts'
-import type { StaticChannelManager } from '../manager.ts'
+import type { Channel } from '../public/channel.ts'
+import type { StaticChannelManager } from '../public/manager.ts'
 import type { Answer, InviteAsk } from './messages.ts'
 import { plainInvite } from './plain.ts'
 

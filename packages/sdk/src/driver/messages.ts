@@ -1,7 +1,7 @@
 /** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
-import type { ReceiptLevel } from '../core/channel/receipts/reached.ts'
-import type { InviteOptions } from '../manager.ts'
-import type { ClientOptions, Environment } from '../settings.ts'
+import type { ReceiptLevel } from '../channel/receipts/reached.ts'
+import type { InviteOptions } from '../public/manager.ts'
+import type { ClientOptions, Environment } from '../public/settings.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
 /** The options of a client. A keyring consists of functions, which a program in another language cannot pass. */

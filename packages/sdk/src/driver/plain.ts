@@ -1,9 +1,9 @@
 /** Values of the SDK as JSON values, which a program in another language can read. */
 import { StaticError, toHex } from '@static/protocol'
-import type { AgentEvent } from '../core/agent/events.ts'
-import type { ChannelMember, ListedMember } from '../envelope.ts'
-import type { IssuedInvite } from '../invite/issued.ts'
-import type { MemberReceipt } from '../receipts.ts'
+import type { AgentEvent } from '../agent/events.ts'
+import type { ChannelMember, ListedMember } from '../public/envelope.ts'
+import type { IssuedInvite } from '../admitting/issued.ts'
+import type { MemberReceipt } from '../public/receipts.ts'
 import { failureOf } from './failure.ts'
 
 export function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {

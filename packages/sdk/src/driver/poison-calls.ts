@@ -1,6 +1,6 @@
 /** Calls about the messages that a channel has put aside. */
-import type { PoisonMessages } from '../channel-options.ts'
-import type { PoisonMessage } from '../envelope.ts'
+import type { PoisonMessages } from '../public/channel-options.ts'
+import type { PoisonMessage } from '../public/envelope.ts'
 import type { Answer, PoisonAsk, PoisonPlace } from './messages.ts'
 import { plainMember } from './plain.ts'
 

@@ -3,9 +3,9 @@
  * that the program received but did not settle is delivered again.
  */
 import { toHex } from '@static/protocol'
-import type { Channel } from '../channel.ts'
-import type { HandleOptions } from '../core/channel/messages/handling.ts'
-import type { Envelope } from '../envelope.ts'
+import type { Channel } from '../public/channel.ts'
+import type { HandleOptions } from '../channel/receiving/handling.ts'
+import type { Envelope } from '../public/envelope.ts'
 import { failureOf } from './failure.ts'
 import type { Failure, MessageFields, Tell } from './messages.ts'
 

@@ -1,5 +1,5 @@
 /** A stream of a session, from the dial on. */
-import type { Time } from '../ports.ts'
+import type { Time } from '../ports/index.ts'
 import type { StreamNumber, Way } from './io.ts'
 import type { SessionStream } from './stream.ts'
 import type { HeldToken } from './tokens.ts'

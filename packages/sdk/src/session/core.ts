@@ -4,8 +4,8 @@
  * while an agent on gRPC probes whether QUIC works again.
  */
 import { AuthError, StaticError } from '@static/protocol'
-import { same } from '../bytes.ts'
-import type { KnownRelay, Time } from '../ports.ts'
+import { same } from '../platform/bytes.ts'
+import type { KnownRelay, Time } from '../ports/index.ts'
 import { type Attempt, isPort, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
 import { Backoff, fractions } from './backoff.ts'
 import { Effects } from './effects.ts'

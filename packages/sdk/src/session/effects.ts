@@ -1,5 +1,5 @@
 /** Shared by the parts of a session's core: the time of the current input, and the effects collected so far. */
-import type { Time } from '../ports.ts'
+import type { Time } from '../ports/index.ts'
 import type { Effect } from './io.ts'
 
 /** Collects the effects of one input. */

@@ -1,7 +1,7 @@
 /** Why a dial or a session ended, and what that means for the next dial. */
 import { AuthError, ERRORS, OLDEST_REVISION, StaticError, toHex } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
-import { refusalError } from '../refusal.ts'
+import { refusalError } from '../ports/refusal.ts'
 import type { ExpectedRelay } from './io.ts'
 
 /** What a failure means for the next dial. */

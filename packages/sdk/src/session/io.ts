@@ -3,7 +3,7 @@
  */
 import type { Hash, Pace, StaticError, TrafficProfileName } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
-import type { KnownRelay, Outcome, RelaySession, RequestBody, ServerBody, SessionInfo, Time } from '../ports.ts'
+import type { KnownRelay, Outcome, RelaySession, RequestBody, ServerBody, SessionInfo, Time } from '../ports/index.ts'
 
 /** A transport. */
 export type Way = SessionInfo['way']

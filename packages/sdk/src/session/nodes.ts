@@ -1,5 +1,5 @@
 /** The addresses of a relay's nodes, in the order in which this agent dials them. */
-import type { Time } from '../ports.ts'
+import type { Time } from '../ports/index.ts'
 
 /** A rotation over the addresses of an endpoint. */
 export class Nodes {

@@ -17,7 +17,7 @@ import {
   RefreshSessionRequestSchema,
   TrafficProfile,
 } from '@static/protocol/relay'
-import { same } from '../bytes.ts'
+import { same } from '../platform/bytes.ts'
 import { brokenProtocol, type Failure, oldRelay, relayChanged, untrusted } from './failure.ts'
 import type { CoreOptions, ExpectedRelay } from './io.ts'
 

@@ -5,7 +5,7 @@
  * Self-contained cells are sent at once: if pongs had to wait for the window as well, two full windows would deadlock.
  */
 import { CELL_BYTES, makeCell } from '@static/protocol'
-import { same } from '../bytes.ts'
+import { same } from '../platform/bytes.ts'
 
 /** A request to send. */
 export interface Parcel {

@@ -2,7 +2,7 @@
  * Chooses the transport of the next dial. An agent that cannot connect by QUIC uses gRPC on the same host, stays with
  * it as long as it works, and probes from time to time whether QUIC works again.
  */
-import type { Time } from '../ports.ts'
+import type { Time } from '../ports/index.ts'
 import type { Way } from './io.ts'
 
 /** Number of consecutive QUIC dials that must fail before gRPC is used. */

@@ -5,7 +5,7 @@
 import { hash as digest, randomBytes } from 'node:crypto'
 import { ConnectionError } from '@static/node/connection-error'
 import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
-import { type Endpoint, GRPC_PORT } from '../endpoint.ts'
+import { type Endpoint, GRPC_PORT } from '../account/endpoint.ts'
 import type {
   CellStream,
   KnownRelay,
@@ -16,8 +16,8 @@ import type {
   StreamHandlers,
   Time,
   Transport,
-} from '../ports.ts'
-import type { TokenSource } from '../tokens.ts'
+} from '../ports/index.ts'
+import type { TokenSource } from '../account/tokens.ts'
 import { SessionCore } from './core.ts'
 import type { Effect, Input, Position, StreamNumber } from './io.ts'
 

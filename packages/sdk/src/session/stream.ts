@@ -24,7 +24,7 @@ import {
   type ServerMessage,
   ServerMessageSchema,
 } from '@static/protocol/relay'
-import type { RequestBody, ServerBody, Time } from '../ports.ts'
+import type { RequestBody, ServerBody, Time } from '../ports/index.ts'
 import { ackCells } from './acks.ts'
 import { fractions } from './backoff.ts'
 import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'

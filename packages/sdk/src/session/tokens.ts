@@ -1,6 +1,6 @@
 /** The tokens of a session: when to request one, when to renew it, and how long to wait if the source fails. */
 import { AuthError, type StaticError } from '@static/protocol'
-import type { Time } from '../ports.ts'
+import type { Time } from '../ports/index.ts'
 import { Backoff } from './backoff.ts'
 
 export interface HeldToken {

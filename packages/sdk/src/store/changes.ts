@@ -1,6 +1,6 @@
 /** Applies the changes of a transaction to rows. */
 import { StaticError } from '@static/protocol'
-import type { Change, ChannelId, EpochRecord } from '../ports.ts'
+import type { Change, ChannelId, EpochRecord } from '../ports/index.ts'
 import type { WritesOf } from './rows/table.ts'
 import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {

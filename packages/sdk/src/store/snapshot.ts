@@ -11,7 +11,7 @@ import type {
   PendingCommitRecord,
   Snapshot,
   StoredChannel,
-} from '../ports.ts'
+} from '../ports/index.ts'
 import type { ReadsOf, Table, Totals } from './rows/table.ts'
 import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
 import {

@@ -1,7 +1,7 @@
 /** Messages between the agent's thread and the thread of a clocked stream. */
 import type { ConnectionFailure } from '@static/node/connection-error'
 import type { ErrorCode, Pace } from '@static/protocol'
-import type { Target } from '../ports.ts'
+import type { Target } from '../ports/index.ts'
 
 /** What the thread is started with. */
 export interface ClockSettings {

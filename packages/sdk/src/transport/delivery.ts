@@ -3,7 +3,7 @@
  * `closed`, and `closed` once.
  */
 import type { StaticError } from '@static/protocol'
-import type { StreamHandlers } from '../ports.ts'
+import type { StreamHandlers } from '../ports/index.ts'
 
 /** Delivers the events of one stream. */
 export class Delivery {

@@ -4,7 +4,7 @@
  */
 import { CONNECT_TIMEOUT_MS, dialAddresses } from '@static/node/dial'
 import { dialQuic, type QuicClientStream, type QuicConnection } from '@static/node/quic'
-import type { CellStream, StreamHandlers, Transport } from '../ports.ts'
+import type { CellStream, StreamHandlers, Transport } from '../ports/index.ts'
 import { Delivery } from './delivery.ts'
 import type { DialOptions } from './dial-options.ts'
 

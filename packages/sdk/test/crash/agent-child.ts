@@ -1,7 +1,7 @@
 /** An agent in a process of its own, which does one thing and may die at any of its calls to the world. */
 import { once } from 'node:events'
 import { sayAtOnce } from '@static/testkit/crash/say'
-import type { StaticClient } from '../../src/client.ts'
+import type { StaticClient } from '../../src/public/client.ts'
 import { CrashingPorts } from '@static/testkit/crash/agent-ports'
 import { LateListener } from './late-listener.ts'
 import { startAgent } from './start.ts'

@@ -1,5 +1,5 @@
 /** The network of an agent that hears nothing for a while: what has come meanwhile, it hears after its own words. */
-import type { CellStream, RelaySession, StreamHandlers, Transport } from '../../src/ports.ts'
+import type { CellStream, RelaySession, StreamHandlers, Transport } from '../../src/ports/index.ts'
 
 export class LateListener {
   /** What has come while it does not listen. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { StaticError } from '@static/protocol'
 import type { CrashPoint } from '@static/testkit/crash/agent-ports'
-import type { Channel } from '../../src/channel.ts'
+import type { Channel } from '../../src/public/channel.ts'
 import type { Received, Report } from './child.ts'
 import { reading, type Scene, until } from './scene.ts'
 

@@ -1,7 +1,7 @@
 /** Starts an agent on a directory, against any relay, with its ports as they are or wrapped. */
-import { StaticClient } from '../../src/client.ts'
-import { parseEndpoint } from '../../src/endpoint.ts'
-import type { AgentStore, RelaySession, Transport } from '../../src/ports.ts'
+import { StaticClient } from '../../src/public/client.ts'
+import { parseEndpoint } from '../../src/account/endpoint.ts'
+import type { AgentStore, RelaySession, Transport } from '../../src/ports/index.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
 import { agentParts, openStoreOf, someBytes } from '../support/agent-parts.ts'

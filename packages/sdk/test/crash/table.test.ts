@@ -6,7 +6,7 @@
 import { test } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import type { CrashPoint } from '@static/testkit/crash/agent-ports'
-import type { StaticClient } from '../../src/client.ts'
+import type { StaticClient } from '../../src/public/client.ts'
 import { TestSystem } from '../support/test-system.ts'
 import { OPERATIONS, type Operation } from './operations.ts'
 import { Scene } from './scene.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { StaticChannelManager } from '../../src/manager.ts'
+import { StaticChannelManager } from '../../src/public/manager.ts'
 import { LyingSystem, RELAY } from '../support/lying-system.ts'
 import { NAME, TestSystem } from '../support/test-system.ts'
 

@@ -16,25 +16,19 @@ import {
   encodeMore,
   encodeRefused,
   encodeRequest,
-} from '../../src/core/channel/asks/ask-frame.ts'
-import { Admissions } from '../../src/core/channel/admissions/admissions.ts'
-import { decodeClaims, encodeClaims } from '../../src/core/channel/admissions/claim.ts'
-import {
-  decodeList,
-  decodeListFrame,
-  encodeList,
-  encodeListFrame,
-  listBytes,
-} from '../../src/core/channel/admissions/invite-list.ts'
-import { decodeFrame, encodeFrame, VERSION } from '../../src/core/channel/messages/message-frame.ts'
+} from '../../src/channel/asking/ask-frame.ts'
+import { Admissions } from '../../src/admitting/admissions.ts'
+import { decodeClaims, encodeClaims } from '../../src/admitting/claim.ts'
+import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
+import { decodeFrame, encodeFrame, VERSION } from '../../src/channel/sending/message-frame.ts'
 import { encodePipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts'
-import { parseEndpoint } from '../../src/endpoint.ts'
-import { encodePack } from '../../src/core/channel/messages/pack.ts'
-import { parseAgentId } from '../../src/fingerprint.ts'
-import { openRequest, sealRequest } from '../../src/invite/join-request.ts'
-import { inviteKeys, seal } from '../../src/invite/keys.ts'
-import { parseInviteLink } from '../../src/invite/link.ts'
-import { decodeToken, encodeToken } from '../../src/invite/token.ts'
+import { parseEndpoint } from '../../src/account/endpoint.ts'
+import { encodePack } from '../../src/channel/sending/pack.ts'
+import { parseAgentId } from '../../src/public/fingerprint.ts'
+import { openRequest, sealRequest } from '../../src/joining/join-request.ts'
+import { inviteKeys, seal } from '../../src/admitting/keys.ts'
+import { parseInviteLink } from '../../src/admitting/link.ts'
+import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { decodeContext, encodeContext } from '../../src/mls/context.ts'
 import { parsePrivateMessage } from '../../src/mls/framing.ts'

@@ -1,9 +1,9 @@
 /** A channel whose state cannot be stored breaks alone: the agent and its other channels go on, and it can be left. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { StaticClient } from '../../src/client.ts'
+import { StaticClient } from '../../src/public/client.ts'
 import type { Group } from '../../src/mls/index.ts'
-import type { AgentParts } from '../../src/core/agent/agent.ts'
+import type { AgentParts } from '../../src/agent/agent.ts'
 import { goOn, LyingSystem } from '../support/lying-system.ts'
 import { code, event, NAME, take } from '../support/test-system.ts'
 

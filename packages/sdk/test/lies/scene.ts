@@ -1,9 +1,9 @@
 /** What the tests of lies share: a channel of alice, who owns it, bob and carol. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
-import type { Channel } from '../../src/channel.ts'
-import type { StaticClient } from '../../src/client.ts'
-import type { AgentId } from '../../src/ports.ts'
+import type { Channel } from '../../src/public/channel.ts'
+import type { StaticClient } from '../../src/public/client.ts'
+import type { AgentId } from '../../src/ports/index.ts'
 import type { Victim } from '../mls/forbidden-commits.ts'
 import { type LyingAgentOptions, LyingSystem } from '../support/lying-system.ts'
 import type { Entry, Room } from '../support/lying-room.ts'

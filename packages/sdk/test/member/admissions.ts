@@ -2,15 +2,10 @@
 import { create } from '@bufbuild/protobuf'
 import { fromHex, toHex } from '@static/protocol'
 import { type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
-import { encodeClaims, MOST_CLAIMED } from '../../src/core/channel/admissions/claim.ts'
-import {
-  encodeList,
-  encodeListFrame,
-  type ListedInvite,
-  listBytes,
-} from '../../src/core/channel/admissions/invite-list.ts'
-import { sealRequest } from '../../src/invite/join-request.ts'
-import { admitAsMember } from '../../src/invite/members.ts'
+import { encodeClaims, MOST_CLAIMED } from '../../src/admitting/claim.ts'
+import { encodeList, encodeListFrame, type ListedInvite, listBytes } from '../../src/admitting/invite-list.ts'
+import { sealRequest } from '../../src/joining/join-request.ts'
+import { admitAsMember } from '../../src/admitting/members.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { add, FORBIDDEN } from '../mls/forbidden-commits.ts'
 import { Agent, NAME } from '../mls/support.ts'

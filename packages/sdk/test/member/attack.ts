@@ -1,8 +1,8 @@
 /** What an attack is, and what the model expects of honest members after it. */
 import type { ClientState } from 'ts-mls'
-import type { ListedInvite } from '../../src/core/channel/admissions/invite-list.ts'
-import type { InviteKeys } from '../../src/invite/keys.ts'
-import type { AgentId } from '../../src/ports.ts'
+import type { ListedInvite } from '../../src/admitting/invite-list.ts'
+import type { InviteKeys } from '../../src/admitting/keys.ts'
+import type { AgentId } from '../../src/ports/index.ts'
 import type { Player, Stage } from '../support/stage.ts'
 import type { Attacker } from './attacker.ts'
 

@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict'
 import { toHex } from '@static/protocol'
 import { randomBelow } from '@static/testkit/random'
-import { removeMember } from '../../src/core/agent/removing.ts'
+import { removeMember } from '../../src/agent/removing.ts'
 import { readsOn } from '../mls/attacker.ts'
 import { type Player, Stage } from '../support/stage.ts'
-import { inviteKeys } from '../../src/invite/keys.ts'
+import { inviteKeys } from '../../src/admitting/keys.ts'
 import type { Attack, Effect, OpenInvite, Scene } from './attack.ts'
 import { Attacker } from './attacker.ts'
 

@@ -14,10 +14,10 @@ import {
   encodeRefused,
   encodeRequest,
   MOST_LIFETIME_MS,
-} from '../../src/core/channel/asks/ask-frame.ts'
-import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
-import { encodePack, packIdOf } from '../../src/core/channel/messages/pack.ts'
-import { sha256 } from '../../src/core/channel/log/history.ts'
+} from '../../src/channel/asking/ask-frame.ts'
+import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/channel/sending/message-frame.ts'
+import { encodePack, packIdOf } from '../../src/channel/sending/pack.ts'
+import { sha256 } from '../../src/channel/log/history.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { engine } from '../mls/support.ts'
 import type { Attack, Effect, Scene } from './attack.ts'

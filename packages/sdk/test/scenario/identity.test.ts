@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { StaticClient } from '../../src/client.ts'
-import type { StaticChannelManager } from '../../src/manager.ts'
+import type { StaticClient } from '../../src/public/client.ts'
+import type { StaticChannelManager } from '../../src/public/manager.ts'
 import { agreed } from '../support/reading.ts'
 import { code, event, take, text, waysFor, TestSystem } from '../support/test-system.ts'
 

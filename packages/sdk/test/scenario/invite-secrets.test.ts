@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { contentOf } from '@static/testkit/search'
 import { RelayHome } from '@static/testkit/relay/process'
-import { inviteKeys } from '../../src/invite/keys.ts'
-import { decodeToken } from '../../src/invite/token.ts'
+import { inviteKeys } from '../../src/admitting/keys.ts'
+import { decodeToken } from '../../src/admitting/token.ts'
 import { NAME, TestSystem } from '../support/test-system.ts'
 
 /** The secrets, by name, that are in the bytes: raw, hexadecimal or base64 at any alignment. */

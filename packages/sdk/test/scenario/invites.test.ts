@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { decodeToken, encodeToken } from '../../src/invite/token.ts'
-import type { StaticChannelManager } from '../../src/manager.ts'
-import type { AgentStore } from '../../src/ports.ts'
+import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
+import type { StaticChannelManager } from '../../src/public/manager.ts'
+import type { AgentStore } from '../../src/ports/index.ts'
 import { code, event, NAME, text, waysFor, TestSystem } from '../support/test-system.ts'
 
 const other = (): { account: string } => ({ account: randomUUID() })

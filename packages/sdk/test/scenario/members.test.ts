@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Channel } from '../../src/channel.ts'
+import type { Channel } from '../../src/public/channel.ts'
 import { agreed, rest } from '../support/reading.ts'
 import { addAgain, code, event, take, takeEnvelope, text, waysFor, TestSystem } from '../support/test-system.ts'
 

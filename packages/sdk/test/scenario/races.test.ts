@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Channel } from '../../src/channel.ts'
-import type { StaticClient } from '../../src/client.ts'
-import type { AgentStore } from '../../src/ports.ts'
+import type { Channel } from '../../src/public/channel.ts'
+import type { StaticClient } from '../../src/public/client.ts'
+import type { AgentStore } from '../../src/ports/index.ts'
 import { NAME, take, takeEnvelope, text, waysFor, TestSystem } from '../support/test-system.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Channel } from '../../src/channel.ts'
-import type { AgentStore, Change, Transport } from '../../src/ports.ts'
+import type { Channel } from '../../src/public/channel.ts'
+import type { AgentStore, Change, Transport } from '../../src/ports/index.ts'
 import { type AgentOptions, NAME, take, TestSystem, text, waysFor } from '../support/test-system.ts'
 
 const SETTINGS = {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import type { Channel } from '../../src/channel.ts'
+import type { Channel } from '../../src/public/channel.ts'
 import { code, event, NAME, take, TestSystem, waysFor } from '../support/test-system.ts'
 
 /** No test here makes more commits. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CELL_BYTES, CELL_PAYLOAD_BYTES, cutEnvelope, makeCell } from '@static/protocol'
-import type { RequestBody } from '../../src/ports.ts'
+import type { RequestBody } from '../../src/ports/index.ts'
 import { Stage } from './stage.ts'
 
 const DONE = { case: 'resume', value: {} } as const

@@ -13,7 +13,7 @@ import {
   ReceiptDemand,
   ServerMessageSchema,
 } from '@static/protocol/relay'
-import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo } from '../../src/ports.ts'
+import type { KnownRelay, Outcome, RequestBody, ServerBody, SessionInfo } from '../../src/ports/index.ts'
 import { SessionCore } from '../../src/session/core.ts'
 import { type CoreOptions, type Effect, FORMS, type Input, type Way } from '../../src/session/io.ts'
 import { makeSigner } from './support.ts'

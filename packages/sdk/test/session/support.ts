@@ -9,8 +9,8 @@ import type {
   ServerBody,
   SessionInfo,
   SessionListener,
-} from '../../src/ports.ts'
-import { type Answer, refusalError } from '../../src/refusal.ts'
+} from '../../src/ports/index.ts'
+import { type Answer, refusalError } from '../../src/ports/refusal.ts'
 
 /** Writes down what it is told. */
 export class Listener implements SessionListener {

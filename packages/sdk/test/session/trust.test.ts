@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
-import { parseEndpoint } from '../../src/endpoint.ts'
+import { parseEndpoint } from '../../src/account/endpoint.ts'
 import { openSession } from '../../src/session/session.ts'
 import { Listener, makeSigner } from './support.ts'
 

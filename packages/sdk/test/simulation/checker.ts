@@ -1,8 +1,8 @@
 /** What must be so when nobody dies any more and time has passed. */
 import { toHex } from '@static/protocol'
 import type { RelayDisk } from '@static/testkit/world/disk'
-import type { Channel } from '../../src/channel.ts'
-import type { AttemptRecord } from '../../src/ports.ts'
+import type { Channel } from '../../src/public/channel.ts'
+import type { AttemptRecord } from '../../src/ports/index.ts'
 import type { Person, Reading } from './person.ts'
 
 type Log = ReturnType<RelayDisk['log']>

@@ -2,7 +2,7 @@
 import { World } from '@static/testkit/world'
 import { Network } from '@static/testkit/world/network'
 import { SimulatedRelay } from '@static/testkit/world/relay'
-import type { StaticChannelManager } from '../../src/manager.ts'
+import type { StaticChannelManager } from '../../src/public/manager.ts'
 import { NAME } from './cast.ts'
 import { Person } from './person.ts'
 

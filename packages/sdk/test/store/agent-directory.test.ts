@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { generateSignatureKeyPair } from '../../src/mls/index.ts'
-import type { AgentStore } from '../../src/ports.ts'
+import type { AgentStore } from '../../src/ports/index.ts'
 import { deleteAgent, readAgentIdentity } from '../../src/store/agent-directory.ts'
 import { openAgentStore } from '../../src/store/sqlcipher.ts'
 

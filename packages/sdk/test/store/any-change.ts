@@ -1,5 +1,5 @@
 /** Changes of every kind, for random writes. */
-import type { Change } from '../../src/ports.ts'
+import type { Change } from '../../src/ports/index.ts'
 import {
   attemptRecord,
   bytesOf,

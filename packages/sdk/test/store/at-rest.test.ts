@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { AgentStore, Change } from '../../src/ports.ts'
+import type { AgentStore, Change } from '../../src/ports/index.ts'
 import {
   CHANNEL,
   copyOf,

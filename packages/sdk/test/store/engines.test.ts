@@ -12,7 +12,7 @@ import {
   type ChainRecord,
   type StayRecord,
   type UseRecord,
-} from '../../src/ports.ts'
+} from '../../src/ports/index.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import {
   AGENT,

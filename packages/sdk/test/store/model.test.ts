@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { randomNumbers, seedOf } from '@static/testkit/random'
-import type { AgentStore, Change } from '../../src/ports.ts'
+import type { AgentStore, Change } from '../../src/ports/index.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import { anyChange } from './any-change.ts'
 import { CHANNEL, IDENTITY, makeDirectory, openStore, OTHER } from './support.ts'

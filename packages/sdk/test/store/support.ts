@@ -18,7 +18,7 @@ import type {
   LeaverRecord,
   OutboxRecord,
   PendingCommitRecord,
-} from '../../src/ports.ts'
+} from '../../src/ports/index.ts'
 import { databaseFile } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
 import type { KeySource } from '../../src/store/keys/sources.ts'

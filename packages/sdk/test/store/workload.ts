@@ -1,6 +1,6 @@
 /** Writes that are numbered, each of which touches everything, and the check that only whole ones are there. */
 import assert from 'node:assert/strict'
-import type { AgentStore, Change, InboxRecord } from '../../src/ports.ts'
+import type { AgentStore, Change, InboxRecord } from '../../src/ports/index.ts'
 import {
   AGENT,
   bytesOf,

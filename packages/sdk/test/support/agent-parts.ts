@@ -1,8 +1,8 @@
 /** What an agent under test is made of: the real parts, on whatever store and network the test has. */
 import { randomBytes } from 'node:crypto'
-import type { AgentParts } from '../../src/core/agent/agent.ts'
+import type { AgentParts } from '../../src/agent/agent.ts'
 import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/index.ts'
-import type { AgentStore, RelaySession } from '../../src/ports.ts'
+import type { AgentStore, RelaySession } from '../../src/ports/index.ts'
 import { openSession, type SessionOptions } from '../../src/session/session.ts'
 import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
 

@@ -1,6 +1,6 @@
 /** A network that fails when a test says so. */
 import { CELL_BYTES, CELL_TYPES, StaticError } from '@static/protocol'
-import type { CellStream, StreamHandlers, Target, Transport } from '../../src/ports.ts'
+import type { CellStream, StreamHandlers, Target, Transport } from '../../src/ports/index.ts'
 
 interface Line {
   readonly stream: CellStream

@@ -1,8 +1,8 @@
 /** An inbox of its own, for tests. */
 import { StaticError } from '@static/protocol'
-import { Inbox } from '../../src/core/channel/messages/inbox.ts'
-import type { Incoming } from '../../src/core/channel/messages/inbox-entry.ts'
-import type { Change, InboxPlace, InboxRecord } from '../../src/ports.ts'
+import { Inbox } from '../../src/channel/receiving/inbox.ts'
+import type { Incoming } from '../../src/channel/receiving/inbox-entry.ts'
+import type { Change, InboxPlace, InboxRecord } from '../../src/ports/index.ts'
 
 export const ID: string = '00'.repeat(16)
 

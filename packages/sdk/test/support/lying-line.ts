@@ -2,7 +2,7 @@
 import { CellJoiner, cutEnvelope, ENVELOPE_LIMITS, makeCell } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { type AckRequest, AckRequestSchema, ClientMessageSchema, ServerMessageSchema } from '@static/protocol/relay'
-import type { AgentId, RequestBody, ServerBody } from '../../src/ports.ts'
+import type { AgentId, RequestBody, ServerBody } from '../../src/ports/index.ts'
 import type { MemoryPeer } from '@static/testkit/transport/memory'
 
 /** Who takes what comes by a line. */

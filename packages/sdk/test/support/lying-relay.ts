@@ -14,7 +14,7 @@ import {
   ServerMessageSchema,
 } from '@static/protocol/relay'
 import { agentIdOf } from '../../src/mls/index.ts'
-import type { AgentId, ChannelId, RequestBody, ServerBody, StreamHandlers } from '../../src/ports.ts'
+import type { AgentId, ChannelId, RequestBody, ServerBody, StreamHandlers } from '../../src/ports/index.ts'
 import type { MemoryPeer } from '@static/testkit/transport/memory'
 import { Line, type LineOwner, Tape } from './lying-line.ts'
 import { Room, withoutBody } from './lying-room.ts'

@@ -17,8 +17,8 @@ import {
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
-import { sha256 } from '../../src/core/channel/log/history.ts'
-import type { AgentId, PositionRecord, ServerBody } from '../../src/ports.ts'
+import { sha256 } from '../../src/channel/log/history.ts'
+import type { AgentId, PositionRecord, ServerBody } from '../../src/ports/index.ts'
 
 /** An entry of a log. */
 export type Entry = Extract<ServerBody, { readonly case: 'deliverMessage' | 'deliverCommit' | 'deliverLeave' }>

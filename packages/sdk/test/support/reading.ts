@@ -1,8 +1,8 @@
 /** What readers of channels get. */
 import { setImmediate } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
-import type { Channel } from '../../src/channel.ts'
-import type { Envelope } from '../../src/envelope.ts'
+import type { Channel } from '../../src/public/channel.ts'
+import type { Envelope } from '../../src/public/envelope.ts'
 import { text } from './test-system.ts'
 
 /** Everything that a reader gets until the channel ends, and the code that ends it. */

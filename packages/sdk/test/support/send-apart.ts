@@ -1,7 +1,7 @@
 /** Sends each text in a turn of its own, so that each is a message of its own; in order, without waiting for answers. */
 import { setImmediate } from 'node:timers/promises'
-import type { Channel } from '../../src/channel.ts'
-import type { SentMessage } from '../../src/core/channel/messages/outbox.ts'
+import type { Channel } from '../../src/public/channel.ts'
+import type { SentMessage } from '../../src/channel/sending/outbox.ts'
 
 /** One promise for each text, as `send` returns it. */
 export function sendApart(channel: Pick<Channel, 'send'>, texts: readonly string[]): Promise<SentMessage>[] {

@@ -29,20 +29,28 @@ import {
   type SendMessageRequest,
   SendMessageResponseSchema,
 } from '@static/protocol/relay'
-import type { AgentEvent } from '../../src/core/agent/events.ts'
-import type { ResumeQuestion } from '../../src/core/agent/deliveries.ts'
-import { newChannel } from '../../src/core/agent/founding.ts'
-import { sha256 } from '../../src/core/channel/log/history.ts'
-import { Journal } from '../../src/core/channel/journal.ts'
-import type { Intake } from '../../src/core/channel/intake.ts'
-import type { SentMessage } from '../../src/core/channel/messages/outbox.ts'
-import type { SendLimits } from '../../src/core/channel/messages/send-wait.ts'
-import type { LogEntry } from '../../src/core/channel/log/log-entry.ts'
-import { Membership } from '../../src/core/channel/membership.ts'
-import { Pins } from '../../src/core/agent/pins.ts'
-import type { AgentContext } from '../../src/core/agent/context.ts'
+import type { AgentEvent } from '../../src/agent/events.ts'
+import type { ResumeQuestion } from '../../src/agent/deliveries.ts'
+import { newChannel } from '../../src/agent/founding.ts'
+import { sha256 } from '../../src/channel/log/history.ts'
+import { Journal } from '../../src/channel/journal.ts'
+import type { Intake } from '../../src/channel/receiving/intake.ts'
+import type { SentMessage } from '../../src/channel/sending/outbox.ts'
+import type { SendLimits } from '../../src/channel/sending/send-wait.ts'
+import type { LogEntry } from '../../src/channel/log/log-entry.ts'
+import { Membership } from '../../src/channel/channel.ts'
+import { Pins } from '../../src/agent/pins.ts'
+import type { AgentContext } from '../../src/agent/context.ts'
 import { agentIdOf, ed25519, type Joined, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
-import type { AgentId, AgentStore, Outcome, PositionRecord, RelaySession, RequestBody, Time } from '../../src/ports.ts'
+import type {
+  AgentId,
+  AgentStore,
+  Outcome,
+  PositionRecord,
+  RelaySession,
+  RequestBody,
+  Time,
+} from '../../src/ports/index.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import { randomNumbers } from '@static/testkit/random'
 import { Agent as MlsAgent, channelOf, engine, NAME } from '../mls/support.ts'

@@ -7,7 +7,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { test, type TestContext } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
 import { CELL_BYTES, type ErrorCode, frameCells } from '@static/protocol'
-import type { Target } from '../../src/ports.ts'
+import type { Target } from '../../src/ports/index.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { dial, refused } from './support.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import type { StreamHandlers, Target } from '../../src/ports.ts'
+import type { StreamHandlers, Target } from '../../src/ports/index.ts'
 import { makeMemoryTransport, type MemoryPeer } from '@static/testkit/transport/memory'
 import { dial, refused } from './support.ts'
 

@@ -5,7 +5,7 @@ import { test, type TestContext } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { ALPN, CELL_BYTES } from '@static/protocol'
 import { createQuicServer, type QuicServerSession } from '@currentspace/http3'
-import type { Target } from '../../src/ports.ts'
+import type { Target } from '../../src/ports/index.ts'
 import { makeQuicTransport } from '../../src/transport/quic.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { dial, refused } from './support.ts'
@@ -120,7 +120,7 @@ void test('an unreadable authority is reported', async (t) => {
 })
 
 void test('threads other than the main one use gRPC, with a clock or without', async () => {
-  const module = JSON.stringify(new URL('../../src/parts.ts', import.meta.url).href)
+  const module = JSON.stringify(new URL('../../src/public/parts.ts', import.meta.url).href)
   const target = { host: '127.0.0.1', port: 1, serverName: 'localhost' }
   for (const traffic of ['standard', 'strict']) {
     const code = `import { parentPort } from 'node:worker_threads'

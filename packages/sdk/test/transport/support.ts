@@ -1,7 +1,7 @@
 /** Lines to relays, and what came by them. */
 import assert from 'node:assert/strict'
 import { type ErrorCode, StaticError } from '@static/protocol'
-import type { CellStream, Target, Transport } from '../../src/ports.ts'
+import type { CellStream, Target, Transport } from '../../src/ports/index.ts'
 
 /** A line that is up. */
 export interface Dialled {

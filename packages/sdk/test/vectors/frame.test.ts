@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fromHex, toHex } from '@static/protocol'
 import { wordlist } from '@scure/bip39/wordlists/english.js'
-import { decodeFrame, encodeFrame, type FrameKind } from '../../src/core/channel/messages/message-frame.ts'
+import { decodeFrame, encodeFrame, type FrameKind } from '../../src/channel/sending/message-frame.ts'
 import {
   decodeAnswer,
   decodeCancel,
@@ -15,10 +15,10 @@ import {
   encodeMore,
   encodeRefused,
   encodeRequest,
-} from '../../src/core/channel/asks/ask-frame.ts'
-import { encodePack } from '../../src/core/channel/messages/pack.ts'
+} from '../../src/channel/asking/ask-frame.ts'
+import { encodePack } from '../../src/channel/sending/pack.ts'
 import { BUCKETS, ciphertextBytesOf } from '../../src/mls/padding.ts'
-import { verificationWords } from '../../src/verification.ts'
+import { verificationWords } from '../../src/public/verification.ts'
 import { readVectors } from './own.ts'
 
 test('vectors: frames', () => {

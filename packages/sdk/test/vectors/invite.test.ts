@@ -1,18 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChannelName, fromHex, toHex } from '@static/protocol'
-import { decodeClaims, encodeClaims } from '../../src/core/channel/admissions/claim.ts'
-import {
-  decodeList,
-  decodeListFrame,
-  encodeList,
-  encodeListFrame,
-  listBytes,
-} from '../../src/core/channel/admissions/invite-list.ts'
-import { openRequest } from '../../src/invite/join-request.ts'
-import { admissionProof, inviteKeys, joinTag, welcomeTag } from '../../src/invite/keys.ts'
-import { decodeToken, encodeToken } from '../../src/invite/token.ts'
-import type { Admit } from '../../src/ports.ts'
+import { decodeClaims, encodeClaims } from '../../src/admitting/claim.ts'
+import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
+import { openRequest } from '../../src/joining/join-request.ts'
+import { admissionProof, inviteKeys, joinTag, welcomeTag } from '../../src/admitting/keys.ts'
+import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
+import type { Admit } from '../../src/ports/index.ts'
 import { readVectors } from './own.ts'
 
 interface Invite {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
 import { test } from 'node:test'
 import { fromHex } from '@static/protocol'
-import { parseEndpoint } from '../../src/endpoint.ts'
-import { encodeLink, parseInviteLink } from '../../src/invite/link.ts'
-import { decodeToken } from '../../src/invite/token.ts'
+import { parseEndpoint } from '../../src/account/endpoint.ts'
+import { encodeLink, parseInviteLink } from '../../src/admitting/link.ts'
+import { decodeToken } from '../../src/admitting/token.ts'
 import { readVectors } from './own.ts'
 
 interface Link {

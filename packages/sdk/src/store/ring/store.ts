@@ -3,7 +3,7 @@
  * gets the sum of many turns in one transaction, which also notes the last record that it has.
  */
 import { StaticError } from '@static/protocol'
-import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../../ports.ts'
+import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../../ports/index.ts'
 import { Bodies, deleteLeftovers } from '../bodies.ts'
 import { storeError } from '../connection.ts'
 import type { OpenCounter } from '../open-counter.ts'

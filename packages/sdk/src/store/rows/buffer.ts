@@ -3,7 +3,7 @@
  * the ring has them, and written to the database together.
  */
 import { StaticError } from '@static/protocol'
-import { type Change, RefusedChange } from '../../ports.ts'
+import { type Change, RefusedChange } from '../../ports/index.ts'
 import { Bodies } from '../bodies.ts'
 import { prepareChanges } from '../changes.ts'
 import { GatheredRows, type RowStep } from './gathered.ts'

@@ -1,5 +1,5 @@
 /** Tables of the agent as a whole. */
-import type { AgentId, IdentityRecord, KnownRelay, KeyPackageRecord, RemovedRecord } from '../../ports.ts'
+import type { AgentId, IdentityRecord, KnownRelay, KeyPackageRecord, RemovedRecord } from '../../ports/index.ts'
 import { BYTES, FLAG, INTEGER, type Table, TEXT } from '../rows/table.ts'
 
 /** One row. */

@@ -7,7 +7,7 @@ import type {
   PendingCommitRecord,
   PositionRecord,
   SenderRecord,
-} from '../../ports.ts'
+} from '../../ports/index.ts'
 import { BYTES, type Column, FLAG, INTEGER, KEYS, oneOf, OPTIONAL_TEXT, type Table, TEXT } from '../rows/table.ts'
 
 /** A record with the channel it belongs to. */

@@ -9,7 +9,7 @@ import type {
   InviteRecord,
   JoinerRecord,
   UseRecord,
-} from '../../ports.ts'
+} from '../../ports/index.ts'
 import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 

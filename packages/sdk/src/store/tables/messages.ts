@@ -1,7 +1,7 @@
 /**
  * Tables of messages. Ciphertexts are stored apart, in the table `body` (bodies.ts); the row holds the number there.
  */
-import type { AnswererRecord, AskRecord, InboxRecord, OutboxRecord, PoisonRecord } from '../../ports.ts'
+import type { AnswererRecord, AskRecord, InboxRecord, OutboxRecord, PoisonRecord } from '../../ports/index.ts'
 import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, OPTIONAL_TEXT, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 

@@ -1,6 +1,6 @@
 /** Tables of what members have seen: the last hashes of the chain, stays, and receipts. */
 import { RECEIPT_MODES } from '@static/protocol'
-import type { ChainRecord, OwnReceiptRecord, StayRecord } from '../../ports.ts'
+import type { ChainRecord, OwnReceiptRecord, StayRecord } from '../../ports/index.ts'
 import { BYTES, type Column, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel.ts'
 

@@ -1,0 +1,446 @@
+/**
+ * Joining without the owner, in one channel (SPEC.md, 6.5): the invites that members may use, as the owner has signed
+ * them, and who was added by them. Every member counts the uses from the log alone: a commit that adds an agent which
+ * its sender has claimed in the same epoch is one. A relay that miscounts changes nothing here, and an add beyond the
+ * count is reported to all, so that the owner removes the agent.
+ */
+import { StaticError } from '@static/protocol'
+import { same } from '../platform/bytes.ts'
+import { ed25519, KeyedMutex } from '../mls/index.ts'
+import type { AgentId, Change, ChannelRecord, StoredChannel, Time, UseRecord } from '../ports/index.ts'
+import type { AgentContext } from '../agent/context.ts'
+import type { ChannelView } from '../channel/part.ts'
+import type { Sender } from '../channel/sending/sender.ts'
+import { Claims } from './claims.ts'
+import {
+  decodeCounts,
+  decodeList,
+  decodeListFrame,
+  encodeCounts,
+  encodeList,
+  encodeListFrame,
+  type InviteList,
+  listBytes,
+  type ListedInvite,
+  type UseCount,
+} from './invite-list.ts'
+
+/** What admissions ask of the agent. */
+type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
+
+/** The uses that a newcomer keeps without a list. Honest members add no more before it arrives. */
+const MOST_BEFORE_LIST = 256
+/** The agents that have left and are remembered, the last ones. What they had asked for before is soon forgotten, too. */
+const MOST_LEFT = 256
+
+/** What is on disk. */
+interface StoredAdmissions extends Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'> {
+  readonly record: Pick<ChannelRecord, 'removalSlot'>
+}
+
+/** A list that the relay has refused is sent again after this time. */
+const RETRY_MS = 60_000
+
+/** The list in force. */
+interface CurrentList extends InviteList {
+  /** As the owner signed it. */
+  readonly signed: Uint8Array
+  /** In the order of the list. */
+  readonly counts: readonly (UseCount | undefined)[]
+  readonly due: boolean
+}
+
+/** The admissions of one channel. */
+export class Admissions {
+  readonly #context: AdmissionsContext
+  readonly #channel: ChannelView
+  readonly #touch: () => void
+  readonly #sender: Pick<Sender, 'send' | 'isPending'>
+  readonly claims: Claims
+  readonly #uses: Map<string, UseRecord>
+  /** The leaf keys that agents were added with since this agent started: of those in the group, and of those that left. */
+  readonly #added = new Map<AgentId, Uint8Array>()
+  readonly #left = new Map<AgentId, Uint8Array>()
+  readonly #turns = new KeyedMutex()
+  #list: CurrentList | undefined
+  #removalSlot: number
+  #sending: Promise<void> | undefined
+  /** Whether to try again to send what is due. */
+  #isAsked = false
+  #retryAt: Time = 0
+  #changes: Change[] = []
+
+  /** Calls `touch` when there is something to write. */
+  constructor(
+    context: AdmissionsContext,
+    channel: ChannelView,
+    sender: Pick<Sender, 'send' | 'isPending'>,
+    touch: () => void,
+    { record, inviteList, uses, claims }: StoredAdmissions,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#touch = touch
+    this.#sender = sender
+    this.claims = new Claims(
+      context,
+      sender,
+      {
+        put: (claim) => this.#change({ type: 'putClaim', id: channel.id, claim }),
+        drop: () => this.#change({ type: 'dropClaims', id: channel.id }),
+      },
+      claims,
+    )
+    this.#uses = new Map(uses.map((use) => [keyOf(use), use]))
+    this.#removalSlot = record.removalSlot
+    const list = inviteList && decodeList(inviteList.list)
+    if (inviteList && !list) throw StaticError.of('store_corrupt', 'The list of invites of a channel is malformed.')
+    if (!inviteList || !list) return
+    const counts = decodeCounts(inviteList.counts)
+    this.#list = { ...list, signed: inviteList.list, counts, due: inviteList.due }
+  }
+
+  /**
+   * Runs a task that adds members, one at a time: an agent that is added by its id, after this agent has claimed it and
+   * before it adds it by its request, would take two uses of the invite.
+   */
+  async inTurn<Result>(task: () => Promise<Result>): Promise<Result> {
+    return await this.#turns.run('', task)
+  }
+
+  /** The invites that members may use, in the order of the owner's list. */
+  get invites(): readonly ListedInvite[] {
+    return this.#list?.invites ?? []
+  }
+
+  invite(id: string): ListedInvite | undefined {
+    return this.invites.find((invite) => invite.id === id)
+  }
+
+  /** The number of commits up to the last one by which the owner removed a member that had not left; 0 if there was none. */
+  get removalSlot(): number {
+    return this.#removalSlot
+  }
+
+  /**
+   * Whether the owner has removed a member since it signed the list. The member knows the invites, and the relay may
+   * withhold the list that revokes them, so no one is admitted until another list has come.
+   */
+  get isStopped(): boolean {
+    return this.#list !== undefined && this.#list.slot < this.#removalSlot
+  }
+
+  /** How many agents have joined with an invite of the list; undefined if a newcomer has not been told. */
+  count(id: string): number | undefined {
+    const known = this.#list?.counts[this.invites.findIndex((invite) => invite.id === id)]
+    if (!known) return undefined
+    let { count } = known
+    for (const { invite, slot, beyond } of this.#uses.values()) {
+      if (invite === id && slot > known.slot && !beyond) count++
+    }
+    return count
+  }
+
+  /** The agents that were added by such invites. Those of ended invites are forgotten once they are here. */
+  get uses(): Iterable<UseRecord> {
+    return this.#uses.values()
+  }
+
+  /** How a member came: the last time it was added by such an invite. */
+  useOf(agent: AgentId): UseRecord | undefined {
+    const uses = [...this.#uses.values()].filter((use) => use.agent === agent)
+    return uses.toSorted((a, b) => b.slot - a.slot)[0]
+  }
+
+  /**
+   * Whether a request was used before: its joiner was added with it and came, or was added with another one since. Only the
+   * relay has it still; the joiner cannot use it again.
+   */
+  isReplayed(agent: AgentId, leafKey: Uint8Array): boolean {
+    const known = [...this.#uses.values()].filter((use) => use.agent === agent && same(use.leafKey, leafKey))
+    const last = this.useOf(agent)
+    return known.some((use) => use !== last || use.state === 'heard' || use.state === 'here')
+  }
+
+  /** An agent has left. */
+  left(agent: AgentId): void {
+    // If it was added before this agent started, its leaf has that key as long as it has not committed.
+    const leafKey = this.#added.get(agent) ?? this.#channel.group?.members.get(agent)?.encryptionKey
+    if (!leafKey) return
+    this.#left.delete(agent)
+    this.#left.set(agent, Uint8Array.from(leafKey))
+    const [oldest] = this.#left.keys()
+    if (this.#left.size > MOST_LEFT && oldest !== undefined) this.#left.delete(oldest)
+  }
+
+  /**
+   * Whether a joiner was added with a request and has left since, so that the request is void. The relay has dropped it,
+   * but this agent may have got it before: by another invite, for example.
+   */
+  hasLeft(agent: AgentId, leafKey: Uint8Array): boolean {
+    const left = this.#left.get(agent)
+    return left !== undefined && same(left, leafKey)
+  }
+
+  // ---- The list ----
+
+  /** As the owner: replaces the list and sends it to the group. Resolves once it is sent, or cannot be for now. */
+  async publish(invites: readonly ListedInvite[]): Promise<void> {
+    this.#issue(invites)
+    await this.#send()
+  }
+
+  #issue(invites: readonly ListedInvite[]): void {
+    const { slot } = this.#channel.history.position
+    const list = { number: (this.#list?.number ?? 0) + 1, slot, invites }
+    const signature = this.#context.sign(listBytes(this.#channel.channelId, list))
+    const signed = new Uint8Array(Buffer.concat([encodeList(list), signature]))
+    const counts = invites.map(({ id }) => this.#counted(id) ?? { slot, count: 0 })
+    this.#put({ ...list, signed, counts, due: true })
+  }
+
+  /** The relay delivers from now on, or a fork is over: sends what is due. */
+  resume(): void {
+    void this.#send()
+  }
+
+  /** Called every few seconds in a session: sends what the relay has refused, after a while. */
+  retry(): void {
+    if (this.#list?.due && !this.#sending && this.#context.now() >= this.#retryAt) void this.#send()
+  }
+
+  /** Takes a frame of another member. */
+  take(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
+    if (kind === 'invites') this.#takeList(from, payload)
+    else this.claims.take(from, payload)
+  }
+
+  /**
+   * Messages are lost: the relay no longer has them, or says so. A list may be among them, so that this agent admits no
+   * one until it is told the counts again; the owner, which no one tells, counts what may have been claimed.
+   */
+  lose(): void {
+    this.claims.lose()
+    if (this.#list && !this.#isOwner) this.#put({ ...this.#list, counts: this.invites.map(() => undefined) })
+  }
+
+  /**
+   * Takes the list from whoever repeats it, if the owner has signed it and it is not older than the known one. The
+   * owner's counts replace this agent's, which are the same unless a member has told a newcomer wrong ones.
+   */
+  #takeList(from: AgentId, payload: Uint8Array): void {
+    const { owner, channelId, group, id, history } = this.#channel
+    const frame = this.#isOwner ? undefined : decodeListFrame(payload)
+    const list = frame && decodeList(frame.signed)
+    const before = this.#list
+    const key = group?.members.get(owner)?.signatureKey
+    if (!frame || !list || !key || (before && list.number < before.number)) return
+    const isKnown = before !== undefined && same(before.signed, frame.signed)
+    if (before?.number === list.number && !isKnown) return
+    if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list), list.signature)) return
+    const counts = list.invites.map((invite, n) => {
+      // Another commit came before the frame, so a newcomer may not know all uses since: it is sent again.
+      const told = frame.counts[n]?.slot === history.position.slot ? frame.counts[n] : undefined
+      const known = this.#counted(invite.id)
+      return from === owner ? (told ?? known) : (known ?? told)
+    })
+    if (isKnown && same(encodeCounts(counts), encodeCounts(before.counts))) return
+    this.#put({ ...list, signed: frame.signed, counts, due: before?.due === true && isKnown })
+    this.#context.invites?.listed(id)
+  }
+
+  #counted(id: string): UseCount | undefined {
+    return this.#list?.counts[this.invites.findIndex((invite) => invite.id === id)]
+  }
+
+  #put(list: CurrentList): void {
+    this.#list = list
+    const { signed, counts, due } = list
+    const record = { list: signed, counts: encodeCounts(counts), due }
+    this.#change({ type: 'putInviteList', id: this.#channel.id, list: record })
+    this.#forget()
+  }
+
+  /** Sends the list to the group, and again if it changes meanwhile. If that fails, it is tried again later. */
+  async #send(): Promise<void> {
+    this.#isAsked = true
+    this.#sending ??= this.#sendAll()
+    await this.#sending
+  }
+
+  async #sendAll(): Promise<void> {
+    while (this.#isAsked) {
+      this.#isAsked = false
+      await this.#sendDue()
+    }
+    this.#sending = undefined
+  }
+
+  async #sendDue(): Promise<void> {
+    const { history } = this.#channel
+    // No one is told of invites by which this agent admits no one.
+    for (let list = this.#list; list?.due && !this.isStopped; list = this.#list) {
+      const counts = list.invites.map(({ id }) => this.count(id))
+      const { slot } = history.position
+      // A group of one learns it when someone is added.
+      const isAlone = this.#channel.group?.members.size === 1
+      try {
+        if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, slot, counts))
+      } catch {
+        this.#retryAt = this.#context.now() + RETRY_MS
+        return
+      }
+      // After another commit, its counts may have come too late.
+      if (this.#list === list && history.position.slot === slot) this.#put({ ...list, due: false })
+    }
+  }
+
+  // ---- Uses ----
+
+  /** A commit of a member is adopted; so many of the removed had left. What changes is written together with it. */
+  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void {
+    const own = by === this.#context.agentId
+    const { group, history } = this.#channel
+    const { slot } = history.position
+    const unknown = added.filter((agent) => this.claims.inviteFor(by, agent) === undefined)
+    if (!own && this.#isOwner && this.claims.mayBeLost) this.#countLost(unknown.length)
+    for (const use of this.#uses.values()) {
+      if (own && use.state === 'removing' && removed.includes(use.agent)) {
+        this.#putUse({ ...use, state: 'returned' })
+        this.#context.invites?.returned(use.invite)
+      }
+      // No one waits for its earlier self.
+      else if (added.includes(use.agent) && isWaitedFor(use)) this.#putUse({ ...use, state: 'here' })
+    }
+    for (const agent of removed) this.#added.delete(agent)
+    for (const agent of added) {
+      const { encryptionKey = new Uint8Array() } = group?.members.get(agent) ?? {}
+      const leafKey = Uint8Array.from(encryptionKey)
+      this.#added.set(agent, leafKey)
+      this.#context.invites?.added(this.#channel.id, agent)
+      const invite = this.claims.inviteFor(by, agent)
+      if (invite === undefined) continue
+      this.#used({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
+    }
+    this.claims.clear(added)
+    this.#forget()
+    const isRemoval = by === this.#channel.owner && removed.length > left
+    if (isRemoval) this.#removalSlot = slot
+    if (own) this.#repeat(added.length > 0, isRemoval)
+  }
+
+  /** This agent has committed. After a removal, others need a list from after it; those who were added need any. */
+  #repeat(hasAdded: boolean, isRemoval: boolean): void {
+    const list = this.#list
+    if (!list || (list.invites.length === 0 && !list.due)) return
+    if (isRemoval) this.#issue(list.invites)
+    // It is sent by who added them, so it comes once.
+    else if (hasAdded) this.#put({ ...list, due: true })
+    void this.#send()
+  }
+
+  /** As the owner: agents were added after messages were lost, by any of the invites. Too many are never admitted. */
+  #countLost(agents: number): void {
+    if (agents === 0 || !this.#list) return
+    const counts = this.#list.counts.map((known) => known && { ...known, count: known.count + agents })
+    this.#put({ ...this.#list, counts })
+    for (const invite of this.invites) this.#context.invites?.used(this.#channel.id, invite.id)
+  }
+
+  #used(use: Omit<UseRecord, 'beyond'>): void {
+    const { id, name } = this.#channel
+    const { agent, invite, by } = use
+    const listed = this.invite(invite)
+    // Before a newcomer gets the list, it counts all that are claimed: the list may be older than they are.
+    if (!this.#list && this.#uses.size >= MOST_BEFORE_LIST) return
+    // One that does not know the count knows at least the uses that it has seen.
+    const count = this.count(invite) ?? [...this.#uses.values()].filter((other) => other.invite === invite).length
+    const beyond = this.#list !== undefined && (!listed || count >= listed.maxUses)
+    this.#putUse({ ...use, beyond })
+    this.#context.emit({ type: 'admitted', channel: name, member: agent, by, invite, beyond })
+    this.#context.invites?.used(id, invite)
+  }
+
+  /** A member says hello. Returns whether this agent answers it: now, or later because it was answered before. */
+  hello(from: AgentId): 'now' | 'later' | undefined {
+    const use = this.useOf(from)
+    if (!use || use.beyond) return undefined
+    const isNew = use.state === 'added' || use.state === 'removing'
+    if (!this.#answers(use)) {
+      if (isNew) this.#putUse({ ...use, state: 'here' })
+      return undefined
+    }
+    if (use.state === 'here') return 'later'
+    if (isNew) this.#putUse({ ...use, state: 'heard' })
+    return 'now'
+  }
+
+  /** As the owner: these are about to be removed for their silence. The commit that does it gives their uses back. */
+  removing(uses: readonly UseRecord[]): void {
+    for (const use of uses) if (use.state === 'added') this.#putUse({ ...use, state: 'removing' })
+  }
+
+  /** The members whose hellos this agent has answered, are here. */
+  greeted(agents: readonly AgentId[]): void {
+    for (const agent of agents) {
+      const use = this.useOf(agent)
+      if (use?.state === 'heard') this.#putUse({ ...use, state: 'here' })
+    }
+  }
+
+  /** The members that said hello, and that this agent has not answered. */
+  get unanswered(): readonly AgentId[] {
+    return [...this.#uses.values()].filter(({ state }) => state === 'heard').map(({ agent }) => agent)
+  }
+
+  end(error: StaticError): void {
+    this.claims.end(error)
+  }
+
+  /** Returns the changes since the last call. */
+  drain(): readonly Change[] {
+    const changes = this.#changes
+    this.#changes = []
+    return changes
+  }
+
+  get #isOwner(): boolean {
+    return this.#channel.owner === this.#context.agentId
+  }
+
+  /** The owner answers all, others those that they have added. */
+  #answers({ by }: UseRecord): boolean {
+    return this.#isOwner || by === this.#context.agentId
+  }
+
+  /** Forgets uses that neither count nor are waited for. */
+  #forget(): void {
+    const { id, group } = this.#channel
+    for (const [key, use] of this.#uses) {
+      const isIn = group?.members.has(use.agent) === true
+      const counts = !use.beyond && (!this.#list || this.invite(use.invite) !== undefined)
+      if (counts || (isIn && (use.beyond || isWaitedFor(use)))) continue
+      this.#uses.delete(key)
+      this.#change({ type: 'dropUse', id, agent: use.agent, slot: use.slot })
+    }
+  }
+
+  #putUse(use: UseRecord): void {
+    this.#uses.set(keyOf(use), use)
+    this.#change({ type: 'putUse', id: this.#channel.id, use })
+  }
+
+  #change(change: Change): void {
+    this.#changes.push(change)
+    this.#touch()
+  }
+}
+
+/** Whether its hello, or the answer to it, is still to come. */
+function isWaitedFor({ state }: UseRecord): boolean {
+  return state !== 'here' && state !== 'returned'
+}
+
+function keyOf({ agent, slot }: UseRecord): string {
+  return `${agent} ${slot}`
+}

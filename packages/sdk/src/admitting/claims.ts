@@ -1,0 +1,214 @@
+/**
+ * The claims of one channel: whom members are about to add, and by which invites. A claim counts in the epoch in which
+ * it was made, so every member of that epoch has seen it. It is what makes a commit the use of an invite.
+ */
+import { fromHex, StaticError, toHex } from '@static/protocol'
+import type { AgentId, ClaimRecord, Time } from '../ports/index.ts'
+import type { AgentContext } from '../agent/context.ts'
+import { newMessageId } from '../channel/sending/message-id.ts'
+import type { Sender } from '../channel/sending/sender.ts'
+import { type Claim, decodeClaims, encodeClaims } from './claim.ts'
+
+/** Others leave a joiner to the first member that claims it for this long, out of politeness. Later claims add nothing. */
+const POLITE_MS = 60_000
+/** How many joiners are left to one member that has claimed but not added them. It holds no one back from any more. */
+const MOST_HELD = 32
+/** How many are left to all members together. They are not forgotten when the member goes: the next would begin again. */
+const MOST_HELD_IN_ALL = 1024
+/** This agent tries a joiner that it could not add again after this time, then after twice as long each time. */
+const RETRY_MS = 60_000
+const LONGEST_RETRY_MS = 3_600_000
+/** Joiners remembered as tried in vain: as many as may ask. Beyond that, the oldest are forgotten. */
+const MOST_TRIED = 1024
+/** Stands for a member among the stored claims if messages of this epoch were lost: claims may be among them. */
+const LOST = ''
+
+/** Claims of this agent that may come into the log. Beyond it, the oldest were lost. */
+const MOST_SENT = 64
+/** An agent id has twice as many digits. */
+const MESSAGE_ID_DIGITS = 32
+
+interface SentClaim {
+  readonly claims: readonly Claim[]
+  readonly passed: PromiseWithResolvers<void>
+}
+
+/** Where claims are until the next epoch. */
+interface ClaimRows {
+  put(claim: ClaimRecord): void
+  /** Deletes all. */
+  drop(): void
+}
+
+/** The claims of one channel. */
+export class Claims {
+  readonly #context: Pick<AgentContext, 'agentId' | 'now' | 'random'>
+  readonly #sender: Pick<Sender, 'send' | 'isPending'>
+  readonly #rows: ClaimRows
+  /** By member, this agent among them. */
+  readonly #byMember: Map<AgentId, readonly Claim[]>
+  /** This agent's claims in this epoch, which are in the log. */
+  #own: readonly Claim[] = []
+  /** Those on their way into the log, by message id. They are on disk with their messages, which may outlive this process. */
+  readonly #sent = new Map<string, SentClaim>()
+  /** By joiner that was not added since: the first member to claim it, and until when it is left to that member. */
+  readonly #held = new Map<AgentId, { readonly by: AgentId; readonly until: Time }>()
+  /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
+  readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
+  #endAgainAt: Time = 0
+
+  constructor(
+    context: Pick<AgentContext, 'agentId' | 'now' | 'random'>,
+    sender: Pick<Sender, 'send' | 'isPending'>,
+    rows: ClaimRows,
+    stored: readonly ClaimRecord[],
+  ) {
+    this.#context = context
+    this.#sender = sender
+    this.#rows = rows
+    const isSent = ({ by }: ClaimRecord): boolean => by.length === MESSAGE_ID_DIGITS
+    const read = ({ claims }: ClaimRecord): readonly Claim[] => decodeClaims(claims) ?? []
+    this.#byMember = new Map(stored.filter((each) => !isSent(each)).map((each) => [each.by, read(each)]))
+    for (const each of stored.filter(isSent)) this.#hold(each.by, read(each))
+  }
+
+  /** Takes the claim of another member, in place of its last one. */
+  take(by: AgentId, payload: Uint8Array): void {
+    const claims = decodeClaims(payload)
+    if (!claims) return
+    this.#put(by, claims)
+    let own = [...this.#held.values()].filter((held) => held.by === by).length
+    for (const { agent } of claims) {
+      if (this.#held.has(agent) || own >= MOST_HELD || this.#held.size >= MOST_HELD_IN_ALL) continue
+      this.#held.set(agent, { by, until: this.#context.now() + POLITE_MS })
+      own++
+    }
+  }
+
+  /** Messages of this epoch are lost, perhaps this agent's own claims, too: a later poll tries again. */
+  lose(): void {
+    this.#put(LOST, [])
+    this.end(StaticError.of('unavailable', 'The claim may be among messages that the relay no longer has.'))
+  }
+
+  /** Whether a member may have claimed agents in this epoch unknown to this agent. */
+  get mayBeLost(): boolean {
+    return this.#byMember.has(LOST)
+  }
+
+  /** The invite by which a member has claimed an agent in this epoch. */
+  inviteFor(by: AgentId, agent: AgentId): string | undefined {
+    const known = this.#byMember.get(by)?.find((claim) => claim.agent === agent)
+    if (known || by !== this.#context.agentId || !this.mayBeLost) return known?.invite
+    // This agent has not seen its own claim, and others may have.
+    const sent = [...this.#sent.values()].flatMap(({ claims }) => claims)
+    return sent.findLast((claim) => claim.agent === agent)?.invite
+  }
+
+  /** Whether another member has recently claimed an agent, or this agent has tried it in vain. */
+  isHeldBack(agent: AgentId): boolean {
+    const now = this.#context.now()
+    return (this.#held.get(agent)?.until ?? 0) > now || (this.#tried.get(agent)?.until ?? 0) > now
+  }
+
+  /** This agent could not add a joiner. Whoever asks must not make it claim and commit with every poll. */
+  failed(agent: AgentId): void {
+    const times = (this.#tried.get(agent)?.times ?? 0) + 1
+    const [oldest] = this.#tried.keys()
+    if (this.#tried.size >= MOST_TRIED && oldest !== undefined) this.#tried.delete(oldest)
+    this.#tried.delete(agent)
+    const waitMs = Math.min(RETRY_MS * 2 ** (times - 1), LONGEST_RETRY_MS)
+    this.#tried.set(agent, { times, until: this.#context.now() + waitMs })
+  }
+
+  /** Whether this agent's claim is in the log of this epoch. */
+  isOwn({ invite, agent }: Claim): boolean {
+    return this.#own.some((own) => own.agent === agent && own.invite === invite)
+  }
+
+  /** Whether a commit of this agent that adds an agent may be the use of an invite, also if a claim is still on its way. */
+  mayCount(agent: AgentId): boolean {
+    const waiting = [...this.#sent].filter(([id]) => this.#sender.isPending(fromHex(id)))
+    const sent = waiting.flatMap(([, { claims }]) => claims)
+    return this.inviteFor(this.#context.agentId, agent) !== undefined || sent.some((claim) => claim.agent === agent)
+  }
+
+  /**
+   * Whether another epoch may begin now, to end claims of agents that could not be added: once a minute. Whoever asks by
+   * two invites must not make this agent commit each time.
+   */
+  mayEnd(): boolean {
+    const now = this.#context.now()
+    if (now < this.#endAgainAt) return false
+    this.#endAgainAt = now + RETRY_MS
+    return true
+  }
+
+  /**
+   * Claims agents for this agent's next commit. Resolves when the claim is in the log.
+   *
+   * @throws {StaticError} why it cannot be sent
+   */
+  async claim(claims: readonly Claim[]): Promise<void> {
+    const messageId = newMessageId(this.#context)
+    const id = toHex(messageId)
+    const passed = this.#hold(id, claims)
+    const sealed = (): void => this.#rows.put({ by: id, claims: encodeClaims(claims) })
+    this.#sender.send('claim', encodeClaims(claims), {}, { messageId, sealed }).catch((error: unknown) => {
+      // The channel was closed, or the message will not be sent: only the latter is for good.
+      if (StaticError.from(error).code !== 'closed' && this.#sent.delete(id)) this.#rewrite()
+      passed.reject(error)
+    })
+    await passed.promise
+  }
+
+  #hold(id: string, claims: readonly Claim[]): PromiseWithResolvers<void> {
+    const passed = Promise.withResolvers<void>()
+    passed.promise.catch(() => {})
+    const [oldest] = this.#sent.keys()
+    if (this.#sent.size >= MOST_SENT && oldest !== undefined) this.#sent.delete(oldest)
+    this.#sent.set(id, { claims, passed })
+    return passed
+  }
+
+  /** A message of this agent is in the log. */
+  passed(messageId: Uint8Array): void {
+    if (this.#sent.size === 0) return
+    const sent = this.#sent.get(toHex(messageId))
+    if (!sent) return
+    this.#sent.delete(toHex(messageId))
+    this.#own = sent.claims
+    this.#byMember.set(this.#context.agentId, sent.claims)
+    this.#rewrite()
+    sent.passed.resolve()
+  }
+
+  /** Another epoch begins, in which these were added: who has not committed claims again. */
+  clear(added: readonly AgentId[]): void {
+    if (this.#byMember.size > 0) {
+      this.#byMember.clear()
+      this.#rewrite()
+    }
+    this.#own = []
+    for (const agent of added) {
+      this.#held.delete(agent)
+      this.#tried.delete(agent)
+    }
+  }
+
+  #put(by: AgentId, claims: readonly Claim[]): void {
+    this.#byMember.set(by, claims)
+    this.#rows.put({ by, claims: encodeClaims(claims) })
+  }
+
+  /** Writes what is left: claims of this epoch, and those on their way. */
+  #rewrite(): void {
+    this.#rows.drop()
+    for (const [by, claims] of this.#byMember) this.#rows.put({ by, claims: encodeClaims(claims) })
+    for (const [id, { claims }] of this.#sent) this.#rows.put({ by: id, claims: encodeClaims(claims) })
+  }
+
+  end(error: StaticError): void {
+    for (const { passed } of this.#sent.values()) passed.reject(error)
+  }
+}

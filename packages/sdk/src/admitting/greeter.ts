@@ -1,0 +1,77 @@
+/** Answers the hellos of joiners: those that arrive together share one greeting, as every member reads each. */
+import type { AgentContext } from '../agent/context.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { AgentId, ChannelId, Time } from '../ports/index.ts'
+
+/**
+ * Minimum time between greetings to members of a channel that were greeted before: more than 120 control messages an
+ * hour are not free, and a guest must not spend this agent's quota with its hellos.
+ */
+const AGAIN_MS = 60_000
+/** The number of hellos that one greeting answers. It must fit into the smallest message: longer ones are not control. */
+const MOST_GREETED = 64
+
+/** A hello to answer. */
+export interface Hello {
+  readonly from: AgentId
+  readonly nonce: Uint8Array
+}
+
+/** The greetings of one agent. */
+export class Greeter {
+  readonly #context: Pick<AgentContext, 'now' | 'later'>
+  /** The hellos to answer by the next greeting, by channel; an entry exists while a greeting is being sent. */
+  readonly #next = new Map<ChannelId, Hello[]>()
+  /** Those of members that were greeted before, to answer later; and when such were last answered. */
+  readonly #again = new Map<ChannelId, Hello[]>()
+  readonly #greetedAgainAt = new Map<ChannelId, Time>()
+
+  constructor(context: Pick<AgentContext, 'now' | 'later'>) {
+    this.#context = context
+  }
+
+  /** A channel is gone. */
+  dropped(channel: ChannelId): void {
+    this.#greetedAgainAt.delete(channel)
+  }
+
+  async greet({ id, sender, admissions }: Membership, hellos: readonly Hello[]): Promise<void> {
+    const isSending = this.#next.has(id)
+    const waiting = this.#next.get(id) ?? []
+    for (const hello of hellos) enqueue(waiting, hello)
+    if (isSending) return
+    this.#next.set(id, waiting)
+    while (waiting.length > 0) {
+      const some = waiting.splice(0, MOST_GREETED)
+      await sender.send('greeting', Buffer.concat(some.map(({ nonce }) => nonce))).then(
+        () => admissions.greeted(some.map(({ from }) => from)),
+        // The joiners say hello again.
+        () => {},
+      )
+    }
+    this.#next.delete(id)
+  }
+
+  /** Answers the hello of a member that was greeted before, soon or together with others. */
+  greetLater(membership: Membership, hello: Hello): void {
+    const context = this.#context
+    const { id } = membership
+    const waiting = this.#again.get(id)
+    if (waiting) return enqueue(waiting, hello)
+    const hellos = [hello]
+    this.#again.set(id, hellos)
+    const due = (this.#greetedAgainAt.get(id) ?? -Infinity) + AGAIN_MS - context.now()
+    context.later(Math.min(Math.max(0, due), AGAIN_MS), () => {
+      this.#again.delete(id)
+      this.#greetedAgainAt.set(id, context.now())
+      void this.greet(membership, hellos)
+    })
+  }
+}
+
+/** A member waits for one answer, to its last hello: however many it sends, they fill neither memory nor greetings. */
+function enqueue(hellos: Hello[], hello: Hello): void {
+  const before = hellos.findIndex(({ from }) => from === hello.from)
+  if (before === -1) hellos.push(hello)
+  else hellos[before] = hello
+}

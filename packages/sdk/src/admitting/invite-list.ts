@@ -1,0 +1,142 @@
+/**
+ * The owner's list of the invites that members may use (SPEC.md, 6.5), as it travels in a frame and stays on disk. The
+ * owner signs it, so that any member can repeat it to a newcomer. Whoever has it can admit, but cannot ask to join.
+ *
+ *     list: number(8), slot(8), invites(1), for each: id(16), Kmem(32), expiry(8), uses(4); the owner's signature(64)
+ *     frame: slot of the counts(8), list, for each invite how many had joined with it at that slot(4)
+ */
+import { fromHex, inviteListBytes, SIGNATURE_BYTES, toHex } from '@static/protocol'
+import type { Time } from '../ports/index.ts'
+
+/** At most so many are open: then the frame fits into the smallest message, as control messages must. */
+export const MOST_OPEN = 16
+
+export interface ListedInvite {
+  /** Invite id, hexadecimal. */
+  readonly id: string
+  /** Kmem. */
+  readonly members: Uint8Array
+  readonly expiresAt: Time
+  /** How many agents may join, including those whose use was given back. */
+  readonly maxUses: number
+}
+
+/** What the owner signs. Of two lists, the one with the higher number counts. */
+export interface InviteList {
+  readonly number: number
+  /** The number of commits when it was signed. A list from before a removal by the owner admits no one. */
+  readonly slot: number
+  readonly invites: readonly ListedInvite[]
+}
+
+/** How many agents had joined with an invite when its group was at a slot. */
+export interface UseCount {
+  readonly slot: number
+  readonly count: number
+}
+
+const ID_BYTES = 16
+const KEY_BYTES = 32
+const COUNT_AT = 16
+const HEAD_BYTES: number = COUNT_AT + 1
+const INVITE_BYTES: number = ID_BYTES + KEY_BYTES + 8 + 4
+const COUNT_BYTES = 4
+const SLOT_BYTES = 8
+/** The sender does not know the count. */
+const UNKNOWN = 0xffff_ffff
+
+/** The bytes that the owner signs. */
+export function listBytes(channelId: Uint8Array, { number, slot, invites }: InviteList): Uint8Array {
+  const claims = invites.map(({ id, members, expiresAt, maxUses }) => ({
+    inviteId: fromHex(id),
+    membersKey: members,
+    expiresAtMs: BigInt(expiresAt),
+    uses: BigInt(maxUses),
+  }))
+  return inviteListBytes({ channelId, slot: BigInt(slot), number: BigInt(number), invites: claims })
+}
+
+/** Encodes a list without its signature. */
+export function encodeList({ number, slot, invites }: InviteList): Uint8Array {
+  const bytes = Buffer.alloc(HEAD_BYTES + invites.length * INVITE_BYTES)
+  bytes.writeBigUInt64BE(BigInt(number))
+  bytes.writeBigUInt64BE(BigInt(slot), 8)
+  bytes[COUNT_AT] = invites.length
+  let at = HEAD_BYTES
+  for (const { id, members, expiresAt, maxUses } of invites) {
+    bytes.write(id, at, 'hex')
+    bytes.set(members, at + ID_BYTES)
+    bytes.writeBigUInt64BE(BigInt(expiresAt), at + ID_BYTES + KEY_BYTES)
+    bytes.writeUInt32BE(maxUses, at + INVITE_BYTES - 4)
+    at += INVITE_BYTES
+  }
+  return bytes
+}
+
+/** Decodes a list that is followed by its signature; undefined for anything that an honest owner does not send. */
+export function decodeList(signed: Uint8Array): (InviteList & { readonly signature: Uint8Array }) | undefined {
+  const bytes = Buffer.from(signed.buffer, signed.byteOffset, signed.length)
+  const length = bytes[COUNT_AT] ?? MOST_OPEN + 1
+  const end = HEAD_BYTES + length * INVITE_BYTES
+  if (length > MOST_OPEN || bytes.length !== end + SIGNATURE_BYTES) return undefined
+  const number = Number(bytes.readBigUInt64BE())
+  const slot = Number(bytes.readBigUInt64BE(8))
+  const invites = Array.from({ length }, (_, n) => {
+    const at = HEAD_BYTES + n * INVITE_BYTES
+    return {
+      id: toHex(bytes.subarray(at, at + ID_BYTES)),
+      members: Uint8Array.from(bytes.subarray(at + ID_BYTES, at + ID_BYTES + KEY_BYTES)),
+      expiresAt: Number(bytes.readBigUInt64BE(at + ID_BYTES + KEY_BYTES)),
+      maxUses: bytes.readUInt32BE(at + INVITE_BYTES - 4),
+    }
+  })
+  const numbers = [number, slot, ...invites.map(({ expiresAt }) => expiresAt)]
+  if (!numbers.every(Number.isSafeInteger) || new Set(invites.map(({ id }) => id)).size !== length) return undefined
+  return { number, slot, invites, signature: bytes.subarray(end) }
+}
+
+/** The payload of a frame with a signed list, and counts as of a slot in its order. */
+export function encodeListFrame(signed: Uint8Array, slot: number, counts: readonly (number | undefined)[]): Uint8Array {
+  const head = Buffer.alloc(SLOT_BYTES)
+  head.writeBigUInt64BE(BigInt(slot))
+  const tail = Buffer.alloc(counts.length * COUNT_BYTES)
+  for (const [n, count] of counts.entries()) tail.writeUInt32BE(count ?? UNKNOWN, n * COUNT_BYTES)
+  return Buffer.concat([head, signed, tail])
+}
+
+/** Splits the payload of a frame; undefined if its length cannot be right. */
+export function decodeListFrame(
+  payload: Uint8Array,
+): { readonly signed: Uint8Array; readonly counts: readonly (UseCount | undefined)[] } | undefined {
+  const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.length)
+  const length = bytes[SLOT_BYTES + COUNT_AT] ?? MOST_OPEN + 1
+  const end = SLOT_BYTES + HEAD_BYTES + length * INVITE_BYTES + SIGNATURE_BYTES
+  if (length > MOST_OPEN || bytes.length !== end + length * COUNT_BYTES) return undefined
+  const slot = Number(bytes.readBigUInt64BE())
+  if (!Number.isSafeInteger(slot)) return undefined
+  const counts = Array.from({ length }, (_, n) => {
+    const count = bytes.readUInt32BE(end + n * COUNT_BYTES)
+    return count === UNKNOWN ? undefined : { slot, count }
+  })
+  return { signed: Uint8Array.from(bytes.subarray(SLOT_BYTES, end)), counts }
+}
+
+/** Counts as they are stored, in the order of their list. */
+export function encodeCounts(counts: readonly (UseCount | undefined)[]): Uint8Array {
+  const bytes = Buffer.alloc(counts.length * (SLOT_BYTES + COUNT_BYTES))
+  for (const [n, known] of counts.entries()) {
+    const at = n * (SLOT_BYTES + COUNT_BYTES)
+    bytes.writeBigUInt64BE(BigInt(known?.slot ?? 0), at)
+    bytes.writeUInt32BE(known?.count ?? UNKNOWN, at + SLOT_BYTES)
+  }
+  return bytes
+}
+
+export function decodeCounts(stored: Uint8Array): readonly (UseCount | undefined)[] {
+  const bytes = Buffer.from(stored.buffer, stored.byteOffset, stored.length)
+  return Array.from({ length: bytes.length / (SLOT_BYTES + COUNT_BYTES) }, (_, n) => {
+    const at = n * (SLOT_BYTES + COUNT_BYTES)
+    const count = bytes.readUInt32BE(at + SLOT_BYTES)
+    return count === UNKNOWN ? undefined : { slot: Number(bytes.readBigUInt64BE(at)), count }
+  })
+}

@@ -1,0 +1,92 @@
+/** Both sides of invites behind one handler. */
+import type { StaticError } from '@static/protocol'
+import type { DeliverWelcome } from '@static/protocol/relay'
+import type { InviteHandler } from '../agent/invite-handler.ts'
+import type { AgentServices } from '../agent/services.ts'
+import type { AgentId, ChannelId, SessionInfo } from '../ports/index.ts'
+import { JoinAttempts } from '../joining/attempts.ts'
+import { InviteIssuer } from './issuer.ts'
+
+/** The invites of one agent: those it issued and those it joins with. */
+export class Invites implements InviteHandler {
+  readonly issuer: InviteIssuer
+  readonly attempts: JoinAttempts
+  readonly #agent: Pick<AgentServices, 'memberships'>
+  readonly #died: (error: StaticError) => void
+
+  /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
+  constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
+    this.#agent = agent
+    this.issuer = new InviteIssuer(agent, relay, died)
+    this.attempts = new JoinAttempts(agent, relay)
+    this.#died = died
+  }
+
+  opened(info: SessionInfo): void {
+    this.issuer.opened()
+    this.attempts.opened(info)
+  }
+
+  welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
+    return this.attempts.welcomed(delivered)
+  }
+
+  refused(inviteId: Uint8Array, code: string): void {
+    this.attempts.refused(inviteId, code)
+  }
+
+  admitted(id: ChannelId, joiner: string): void {
+    this.issuer.admitted(id, joiner)
+  }
+
+  added(id: ChannelId, agent: AgentId): void {
+    this.issuer.added(id, agent)
+  }
+
+  listed(id: ChannelId): void {
+    this.issuer.listed(id)
+  }
+
+  used(id: ChannelId, invite: string): void {
+    this.issuer.used(id, invite)
+  }
+
+  returned(invite: string): void {
+    this.issuer.returned(invite)
+  }
+
+  greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
+    const membership = this.#agent.memberships.get(id)
+    if (!membership) return
+    if (kind === 'hello') this.issuer.hello(membership, sender, payload)
+    else this.attempts.greeting(membership, sender, payload)
+  }
+
+  accepted(id: ChannelId): void {
+    this.attempts.accepted(id)
+  }
+
+  leaving(id: ChannelId): void {
+    const membership = this.#agent.memberships.get(id)
+    if (membership) this.attempts.leaving(membership)
+  }
+
+  failed(name: string): void {
+    this.attempts.failed(name)
+  }
+
+  dropped(id: ChannelId): void {
+    this.issuer.dropped(id)
+    this.attempts.dropped(id)
+  }
+
+  async removing(id: ChannelId, agent: AgentId): Promise<() => void> {
+    return await this.issuer.removing(id, agent)
+  }
+
+  stop(cause: StaticError | undefined): void {
+    this.issuer.stop()
+    this.attempts.stop()
+    if (cause) this.#died(cause)
+  }
+}

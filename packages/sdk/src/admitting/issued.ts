@@ -1,0 +1,387 @@
+/**
+ * The invites that this agent has issued and the agents that join with them: in memory, on disk, and registered at the
+ * relay. The count on disk decides how often an invite can still be used.
+ */
+import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
+import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/protocol/relay'
+import { same } from '../platform/bytes.ts'
+import type { AgentServices } from '../agent/services.ts'
+import { sha256 } from '../channel/log/history.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { CheckedKeyPackage } from '../mls/index.ts'
+import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports/index.ts'
+import { refusalError } from '../ports/refusal.ts'
+import type { JoinRequest } from '../joining/join-request.ts'
+import { type InviteKeys, inviteKeys } from './keys.ts'
+
+/** An invite as its issuer sees it. Invites that have ended are deleted after a while. */
+export interface IssuedInvite {
+  /** Identifies the invite without revealing it: no one can join with the id alone. */
+  readonly id: string
+  /** Who admits its joiners: only this agent, or any member with an account. */
+  readonly admit: Admit
+  /** Whether it can be used, or why not. */
+  readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
+  /** How many agents have joined with it. */
+  readonly uses: number
+  /** How many agents can join with it. */
+  readonly maxUses: number
+  /** When it stops working. */
+  readonly expiresAt: Date
+}
+
+type Registration = Extract<RequestBody, { readonly case: 'registerInvite' }>
+
+/** An invite issued by this agent. */
+export interface Invite {
+  readonly record: InviteRecord
+  readonly keys: InviteKeys
+}
+
+/**
+ * How many uses of an invite are returned because their joiners stayed silent, besides as many as it has: each costs the
+ * owner two commits, so whoever has the token could have it commit forever.
+ */
+const MOST_SILENT = 16
+/** How many registrations of returned uses the relay may defer before the others wait for the next time. */
+const MOST_DEFERRED = 16
+/** How many revocations are repeated in a session. */
+const MOST_REVOCATIONS = 256
+/** How many KeyPackages of a joiner are remembered. Each is a use of an invite; after 90 days they expire by themselves. */
+const MOST_SPENT = 64
+const HASH_BYTES = 32
+
+/** The issued invites of one agent. */
+export class IssuedInvites {
+  readonly #agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>
+  readonly #invites = new Map<string, Invite>()
+  readonly #joiners = new Map<string, JoinerRecord>()
+  /** By invite: how many uses were returned for silence since this agent started. */
+  readonly #silent = new Map<string, number>()
+  /** The revoked invites that the relay turns joiners away for, as far as this agent knows since it started. */
+  readonly #confirmed = new Set<string>()
+  #isRepeating = false
+  /** Invites with returned uses that the relay may not know of. */
+  readonly #deferred: Set<string>
+  #isRegistering = false
+
+  constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'stored'>) {
+    this.#agent = agent
+    const { invites, joiners } = agent.stored
+    for (const record of invites) this.#invites.set(record.id, { record, keys: inviteKeys(record.secret) })
+    for (const record of joiners) this.#joiners.set(keyOf(record.channel, record.agent), record)
+    this.#deferred = new Set(invites.flatMap(({ id, returned }) => (returned > 0 ? [id] : [])))
+  }
+
+  get(id: string): Invite | undefined {
+    return this.#invites.get(id)
+  }
+
+  get records(): readonly InviteRecord[] {
+    return [...this.#invites.values()].map(({ record }) => record)
+  }
+
+  get joiners(): Iterable<JoinerRecord> {
+    return this.#joiners.values()
+  }
+
+  joiner(channel: ChannelId, agent: AgentId): JoinerRecord | undefined {
+    const known = this.#joiners.get(keyOf(channel, agent))
+    return known?.state === 'gone' ? undefined : known
+  }
+
+  /** Whether a joiner has asked with another KeyPackage since: only the relay has this request still. */
+  isSpent(channel: ChannelId, agent: AgentId, { keyPackage }: JoinRequest): boolean {
+    const spent = this.#joiners.get(keyOf(channel, agent))?.spent ?? new Uint8Array()
+    const hash = sha256(keyPackage)
+    for (let at = 0; at < spent.length; at += HASH_BYTES) {
+      if (same(spent.subarray(at, at + HASH_BYTES), hash)) return true
+    }
+    return false
+  }
+
+  /** Whether a joiner has joined with this request, or has asked with another one since. */
+  isVoid(channel: ChannelId, agent: AgentId, request: JoinRequest): boolean {
+    const known = this.joiner(channel, agent)
+    const hasJoined = known?.state === 'here'
+    return (
+      (hasJoined && same(known.keyPackageHash, sha256(request.keyPackage))) || this.isSpent(channel, agent, request)
+    )
+  }
+
+  /** The invites to a channel, the next to expire first. */
+  list(channel: ChannelId): readonly IssuedInvite[] {
+    return this.records
+      .filter((record) => record.channel === channel)
+      .sort((a, b) => a.expiresAt - b.expiresAt)
+      .map((record) => {
+        const { id, admit, uses, maxUses, expiresAt } = record
+        return { id, admit, state: this.#stateOf(record), uses, maxUses, expiresAt: new Date(expiresAt) }
+      })
+  }
+
+  /** Whether an agent may still join or ask again: the agent that took the last use may not have been added yet. */
+  isAlive({ revoked, expiresAt }: InviteRecord): boolean {
+    return !revoked && expiresAt > this.#agent.context.now()
+  }
+
+  /** The current record of a valid invite. Throws the error to answer a joiner with if it is not valid. */
+  checkAlive(id: string): InviteRecord {
+    const record = this.#invites.get(id)?.record
+    if (!record) throw StaticError.of('invite_invalid')
+    if (record.revoked) throw StaticError.of('invite_revoked')
+    if (record.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
+    return record
+  }
+
+  /** Why no one can join with an invite, if so. */
+  faultOf(id: string): StaticError | undefined {
+    try {
+      this.checkAlive(id)
+      return undefined
+    } catch (error) {
+      return StaticError.from(error)
+    }
+  }
+
+  /** Stores an invite, then registers it at the relay: it is on disk before anyone else knows of it. */
+  async issue(invite: Invite): Promise<void> {
+    this.#put(invite)
+    await this.#agent.context.journal.written()
+    await this.#register(invite.record)
+  }
+
+  /** Revokes the invite: this agent admits no one with it from now on. */
+  async revoke(invite: Invite): Promise<void> {
+    this.#put({ ...invite, record: { ...invite.record, revoked: true } })
+    await this.#agent.context.journal.written()
+  }
+
+  /** The relay turns away joiners with this invite. If it refuses to, that is repeated in the next session. */
+  async revokeAtRelay({ record: { id }, keys: { inviteId } }: Invite): Promise<void> {
+    const outcome = await this.#agent.requests.outcome({
+      case: 'revokeInvite',
+      value: message(RevokeInviteRequestSchema, { inviteId }),
+    })
+    // With an invite that the relay does not know, no one can ask.
+    const isDone = outcome.type === 'answered' || outcome.error.code === 'not_found'
+    if (isDone && this.#invites.has(id)) this.#confirmed.add(id)
+  }
+
+  /**
+   * The relay may not have taken revocations: this agent was stopped before, or the relay refused. It would go on
+   * storing requests that no one answers.
+   */
+  async repeatRevocations(): Promise<void> {
+    if (this.#isRepeating) return
+    this.#isRepeating = true
+    try {
+      const now = this.#agent.context.now()
+      const open = this.records.filter(
+        ({ id, revoked, expiresAt }) => revoked && expiresAt > now && !this.#confirmed.has(id),
+      )
+      for (const { id } of open.slice(0, MOST_REVOCATIONS)) {
+        const invite = this.#invites.get(id)
+        if (invite) await this.revokeAtRelay(invite)
+        // A relay that has just refused one is not asked for all the others.
+        if (invite && !this.#confirmed.has(id)) return
+      }
+    } finally {
+      this.#isRepeating = false
+    }
+  }
+
+  /**
+   * Reserves a use, which must be on disk before the commit. A crash in between loses one use, but never allows one too
+   * many. `others` are to be added by the same commit.
+   */
+  takeUse(
+    { roster, group, id }: Membership,
+    invite: Invite,
+    { agentId, identity }: CheckedKeyPackage,
+    { nonce, keyPackage }: JoinRequest,
+    others: number,
+  ): void {
+    const { context } = this.#agent
+    // Read again: it may have been revoked, or a use given back, while KeyPackages were checked.
+    const record = this.checkAlive(invite.record.id)
+    const agent = toHex(agentId)
+    if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
+    if (roster.conflict(identity, agent) !== undefined) throw StaticError.of('identity_changed')
+    if ((group?.members.size ?? 0) + others >= MAX_MEMBERS) throw StaticError.of('group_full')
+    this.#put({ ...invite, record: { ...record, uses: record.uses + 1 } })
+    this.putJoiner({
+      channel: id,
+      agent,
+      invite: record.id,
+      nonce,
+      keyPackageHash: sha256(keyPackage),
+      spent: this.#spentBefore(id, agent, sha256(keyPackage)),
+      state: 'taken',
+      since: context.now(),
+    })
+  }
+
+  /** Returns a use with which no one joined; for a joiner that stayed silent, not forever. */
+  async giveBack(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
+    const joiner = this.joiner(channel, agent)
+    const invite = joiner && this.#invites.get(joiner.invite)
+    if (!joiner || !invite) return
+    // It may ask again with the same KeyPackage, which it has not used.
+    if (joiner.spent.length > 0) this.putJoiner({ ...joiner, state: 'gone' })
+    else {
+      // Not kept: whoever has the token can ask as any number of agents.
+      this.#joiners.delete(keyOf(channel, agent))
+      this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
+    }
+    await this.returnUse(invite.record.id, isSilent)
+  }
+
+  /** The same for an invite, whoever has not joined with it. */
+  async returnUse(id: string, isSilent: boolean): Promise<void> {
+    const invite = this.#invites.get(id)
+    if (!invite) return
+    const { record } = invite
+    const silent = this.#silent.get(record.id) ?? 0
+    if (isSilent && silent >= record.maxUses + MOST_SILENT) return
+    if (isSilent) this.#silent.set(record.id, silent + 1)
+    const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
+    this.#put({ ...invite, record: returned })
+    await this.#agent.context.journal.written()
+    // If the relay refuses this for good, it turns the next joiner away: a use is lost, and no one is admitted.
+    const refusal = this.isAlive(returned) ? await refusalOf(this.#register(returned)) : undefined
+    if (refusal?.retryable === true && this.#invites.has(id)) this.#deferred.add(id)
+  }
+
+  /** Tells the relay of returned uses that it may not know of. What it defers is left for the next time. */
+  async registerReturned(): Promise<void> {
+    if (this.#isRegistering) return
+    this.#isRegistering = true
+    try {
+      const due = [...this.#deferred]
+      let deferred = 0
+      for (const id of due) {
+        this.#deferred.delete(id)
+        if ((await this.#registerAgain(id)) === 'done') continue
+        // Behind the others.
+        this.#deferred.add(id)
+        if (++deferred >= MOST_DEFERRED) return
+      }
+    } finally {
+      this.#isRegistering = false
+    }
+  }
+
+  async #registerAgain(id: string): Promise<'done' | 'deferred'> {
+    await this.#agent.context.journal.written()
+    const record = this.#invites.get(id)?.record
+    if (!record || !this.isAlive(record)) return 'done'
+    const outcome = await this.#agent.requests.outcome(registrationOf(record))
+    const isDeferred = outcome.type === 'refused' && refusalError(outcome.error).retryable
+    return isDeferred && this.#invites.has(id) ? 'deferred' : 'done'
+  }
+
+  /** Members count the uses of an invite that they may use; this agent is one of them. */
+  counted(id: string, count: number): void {
+    const invite = this.#invites.get(id)
+    if (invite) this.#put({ ...invite, record: { ...invite.record, uses: count - invite.record.returned } })
+  }
+
+  putJoiner(record: JoinerRecord): void {
+    // It was deleted together with its channel or its invite.
+    if (!this.#invites.has(record.invite)) return
+    this.#joiners.set(keyOf(record.channel, record.agent), record)
+    this.#agent.context.journal.add({ type: 'putJoiner', record })
+  }
+
+  /** Deletes an ended invite. The agents that joined with it are ordinary members. */
+  drop(id: string): void {
+    this.#forget(id)
+    for (const [key, joiner] of this.#joiners) if (joiner.invite === id) this.#joiners.delete(key)
+  }
+
+  /** Forgets a channel whose invites and joiners are already deleted on disk. */
+  dropChannel(channel: ChannelId): void {
+    for (const { record } of this.#invites.values()) {
+      if (record.channel === channel) this.#clear(record.id)
+    }
+    for (const [key, joiner] of this.#joiners) if (joiner.channel === channel) this.#joiners.delete(key)
+  }
+
+  async #register(record: InviteRecord): Promise<void> {
+    try {
+      await this.#agent.requests.ask(registrationOf(record), () => {})
+    } catch (error) {
+      if (record.returned === 0) this.#forget(record.id)
+      throw error
+    }
+  }
+
+  /** What a joiner has asked with before this KeyPackage. */
+  #spentBefore(channel: ChannelId, agent: AgentId, hash: Uint8Array): Uint8Array {
+    const known = this.#joiners.get(keyOf(channel, agent))
+    if (!known) return new Uint8Array()
+    // One that was never heard may ask with it again: the relay may have shown a request from before.
+    const last = known.state !== 'here' || same(known.keyPackageHash, hash) ? [] : [known.keyPackageHash]
+    return Uint8Array.from(Buffer.concat([known.spent, ...last]).subarray(-MOST_SPENT * HASH_BYTES))
+  }
+
+  #stateOf({ revoked, expiresAt, uses, maxUses }: InviteRecord): IssuedInvite['state'] {
+    if (revoked) return 'revoked'
+    if (expiresAt <= this.#agent.context.now()) return 'expired'
+    return uses >= maxUses ? 'used_up' : 'open'
+  }
+
+  #put(invite: Invite): void {
+    if (!this.#agent.memberships.get(invite.record.channel))
+      throw StaticError.of('not_found', 'The channel of this invite no longer exists.')
+    this.#invites.set(invite.record.id, invite)
+    this.#agent.context.journal.add({ type: 'putInvite', record: invite.record })
+  }
+
+  #forget(id: string): void {
+    this.#clear(id)
+    this.#agent.context.journal.add({ type: 'dropInvite', id })
+  }
+
+  /** Forgets an invite in memory. */
+  #clear(id: string): void {
+    this.#invites.delete(id)
+    this.#silent.delete(id)
+    this.#confirmed.delete(id)
+    this.#deferred.delete(id)
+  }
+}
+
+/** Ignores a refusal by the relay or the group, which must not end anything else. */
+export async function unlessRefused(task: Promise<void>): Promise<void> {
+  await refusalOf(task)
+}
+
+async function refusalOf(task: Promise<void>): Promise<StaticError | undefined> {
+  try {
+    await task
+    return undefined
+  } catch (error) {
+    if (!(error instanceof StaticError) || error.code === 'closed') throw error
+    return error
+  }
+}
+
+/** Registers an invite at the relay, which counts the uses it sees: it must learn which ones were returned. */
+function registrationOf({ channel, secret, expiresAt, maxUses, returned, admit }: InviteRecord): Registration {
+  const { inviteId, admission } = inviteKeys(secret)
+  const value = message(RegisterInviteRequestSchema, {
+    channelId: fromHex(channel),
+    inviteId,
+    admissionKey: admission,
+    expiresAtMs: BigInt(expiresAt),
+    maxUses: maxUses + returned,
+    members: admit === 'members',
+  })
+  return { case: 'registerInvite', value }
+}
+
+function keyOf(channel: ChannelId, agent: AgentId): string {
+  return `${channel} ${agent}`
+}

@@ -1,0 +1,382 @@
+/**
+ * The owner's side of invites (SPEC.md, 6.3): creates them, polls the relay for join requests (join-polls.ts), admits
+ * joiners (admission.ts), and removes those that stay silent. A member with an account polls for the invites that members
+ * may use, and admits by them (members.ts). This agent's own clock and its own count on disk decide
+ * whether an invite can still be used (issued.ts); the relay's count only keeps strangers away.
+ */
+import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
+import type { AgentServices } from '../agent/services.ts'
+import type { JoinRequest } from '@static/protocol/relay'
+import { same } from '../platform/bytes.ts'
+import { MOST_OPEN } from './invite-list.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { Admit, AgentId, ChannelId, Time } from '../ports/index.ts'
+import { answerJoin, decide, placeOf } from './admission.ts'
+import { Greeter } from './greeter.ts'
+import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
+import { JoinPolls } from './join-polls.ts'
+import { JOIN_NONCE_BYTES } from '../joining/join-request.ts'
+import { inviteKeys } from './keys.ts'
+import { admitAsMember } from './members.ts'
+import { SharedInvites } from './sharing.ts'
+import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
+
+/** The id of an invite; a token is longer. */
+const INVITE_ID = /^[0-9a-f]{32}$/
+
+/** A joiner that does not say hello within this time after it was added is removed. */
+const HELLO_MS = 60_000
+/** Added for each other joiner of the channel that has not said hello: joiners that come together take longer. */
+const HELLO_MORE_MS = 1000
+const TICK_MS = 5000
+/** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
+const SETTLE_MS = 10_000
+/** With those that are given back, it must fit into 32 bits. */
+const MOST_USES = 2 ** 31
+const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
+/** How an invite can be used. */
+export interface InviteLimits {
+  readonly maxUses: number
+  readonly lifetimeMs: number
+  readonly admit: Admit
+}
+
+export class InviteIssuer {
+  readonly #agent: AgentServices
+  readonly #relay: string
+  readonly #died: (error: StaticError) => void
+  readonly #issued: IssuedInvites
+  readonly #polls: JoinPolls
+  readonly #shared: SharedInvites
+  readonly #greeter: Greeter
+  readonly #stopTicking: () => void
+  /** Resolved when no member of the channel is being removed. */
+  readonly #removals = new Map<ChannelId, Promise<void>>()
+  /** Channels in which a tick waits for a commit. Without a session, each tick would queue another one. */
+  readonly #ticking = new Set<ChannelId>()
+  #openedAt: Time | undefined
+  #isStopped = false
+
+  /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
+  constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
+    this.#agent = agent
+    this.#relay = relay
+    this.#died = died
+    this.#issued = new IssuedInvites(agent)
+    this.#shared = new SharedInvites(agent, this.#issued)
+    this.#greeter = new Greeter(agent.context)
+    this.#polls = InviteIssuer.#pollsOf(this)
+    this.#stopTicking = agent.timers.every(TICK_MS, () => this.#watch(this.#tick()))
+  }
+
+  /** A session is open. */
+  opened(): void {
+    this.#watch(this.#issued.registerReturned())
+    this.#watch(this.#issued.repeatRevocations())
+    this.#openedAt = this.#agent.context.now()
+    this.#polls.opened()
+    for (const { admissions, sender } of this.#agent.memberships) {
+      // Killed before it answered them: any message shows them that this agent is here.
+      if (admissions.unanswered.length === 0) continue
+      const { unanswered } = admissions
+      sender.send('heartbeat', new Uint8Array()).then(
+        () => admissions.greeted(unanswered),
+        () => {},
+      )
+    }
+    this.#pollAll()
+  }
+
+  /** Members may use other invites than before. */
+  listed(channel: ChannelId): void {
+    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#polls.start(channel)
+  }
+
+  /** An agent was added by an invite that members may use. */
+  used(channel: ChannelId, invite: string): void {
+    const membership = this.#agent.memberships.get(channel)
+    if (!membership || membership.owner !== this.#agent.context.agentId) return
+    this.#shared.used(membership, invite)
+    if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(membership)))
+  }
+
+  /** A member was removed for its silence. */
+  returned(invite: string): void {
+    this.#watch(this.#issued.returnUse(invite, true))
+  }
+
+  /** A channel is gone. */
+  dropped(channel: ChannelId): void {
+    this.#greeter.dropped(channel)
+    this.#issued.dropChannel(channel)
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#stopTicking()
+  }
+
+  /**
+   * Creates an invite to a channel that this agent owns.
+   *
+   * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
+   */
+  async invite(membership: Membership, { maxUses, lifetimeMs, admit }: InviteLimits): Promise<string> {
+    const { context } = this.#agent
+    const { id, name, owner, failure } = membership
+    if (owner !== context.agentId) {
+      throw StaticError.of('not_allowed', `This agent does not own channel ${name}. Only the owner can create invites.`)
+    }
+    if (failure) throw failure
+    if (!Number.isSafeInteger(maxUses) || maxUses < 1 || maxUses > MOST_USES) {
+      const text = `\`maxUses\` is ${maxUses}. It must be an integer from 1 to ${MOST_USES}.`
+      throw StaticError.of('invalid_request', text)
+    }
+    if (!(lifetimeMs > 0 && lifetimeMs <= LONGEST_LIFE_MS)) {
+      const seconds = lifetimeMs / 1000
+      throw StaticError.of(
+        'invalid_request',
+        `\`ttl\` is ${seconds}. It must be more than 0 seconds and at most a year.`,
+      )
+    }
+    if (admit !== 'owner') {
+      // Whoever is being removed must not learn of it.
+      while (this.#removals.has(id)) await this.#removals.get(id)
+      this.#checkShared(membership, maxUses, admit)
+    }
+    const secret = context.random(SECRET_BYTES)
+    const keys = inviteKeys(secret)
+    const expiresAt = context.now() + Math.floor(lifetimeMs)
+    const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
+    await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false, admit }, keys })
+    await this.#shared.publish(membership)
+    // A member was removed meanwhile, so that all invites were ended.
+    if (admit !== 'owner') this.#issued.checkAlive(record.id)
+    this.#polls.start(id)
+    return encodeToken({ ...placeOf(membership), admit, name, secret, expiresAt, relay: this.#relay })
+  }
+
+  /** Checks what holds only for an invite that members may use. */
+  #checkShared(membership: Membership, maxUses: number, admit: unknown): void {
+    if (admit !== 'members') {
+      throw StaticError.of('invalid_request', `\`admit\` is ${JSON.stringify(admit)}. It must be "owner" or "members".`)
+    }
+    if (maxUses > MAX_MEMBERS) {
+      const text = `\`maxUses\` is ${maxUses}. With \`admit: 'members'\` it must be at most ${MAX_MEMBERS}.`
+      throw StaticError.of('invalid_request', text)
+    }
+    if (this.#shared.open(membership).length >= MOST_OPEN) {
+      const text = `Channel ${membership.name} has ${MOST_OPEN} open invites that members may use, the maximum.`
+      throw StaticError.of('invalid_request', `${text} Revoke one, or create this one with \`admit: 'owner'\`.`)
+    }
+  }
+
+  /**
+   * Revokes an invite, named by its token or its id: no one can join with it any more.
+   *
+   * @throws {StaticError} `invite_invalid` if this agent did not create it
+   */
+  async revoke(tokenOrId: string): Promise<void> {
+    const isId = typeof tokenOrId === 'string' && INVITE_ID.test(tokenOrId)
+    const id = isId ? tokenOrId : toHex(inviteKeys(decodeToken(tokenOrId).secret).inviteId)
+    const invite = this.#issued.get(id)
+    if (!invite) {
+      throw StaticError.of('invite_invalid', `This agent has no invite ${id}. List its invites to see their ids.`)
+    }
+    await this.#issued.revoke(invite)
+    const membership = this.#agent.memberships.get(invite.record.channel)
+    if (membership) await this.#shared.publish(membership)
+    await this.#issued.revokeAtRelay(invite)
+  }
+
+  /** The invites to a channel. */
+  list(channel: ChannelId): readonly IssuedInvite[] {
+    return this.#issued.list(channel)
+  }
+
+  /**
+   * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it, and
+   * all whose keys it knows. Members may use no others until the returned function is called.
+   */
+  async removing(channel: ChannelId, agent: AgentId): Promise<() => void> {
+    const done = this.#beginRemoval(channel)
+    try {
+      await this.#endInvites(channel, agent)
+      return done
+    } catch (error) {
+      done()
+      throw error
+    }
+  }
+
+  #beginRemoval(channel: ChannelId): () => void {
+    const before = this.#removals.get(channel)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const all = Promise.all([before, promise]).then(() => {
+      if (this.#removals.get(channel) === all) this.#removals.delete(channel)
+    })
+    this.#removals.set(channel, all)
+    return resolve
+  }
+
+  async #endInvites(channel: ChannelId, agent: AgentId): Promise<void> {
+    const membership = this.#agent.memberships.get(channel)
+    if (membership?.group?.members.has(agent) === true) await this.#shared.end(membership)
+    const joiner = this.#issued.joiner(channel, agent)
+    const invite = joiner && this.#issued.get(joiner.invite)
+    if (!invite || invite.record.revoked) return
+    await this.#issued.revoke(invite)
+    // That the relay turns joiners away is optional: this agent no longer admits anyone with it.
+    this.#watch(this.#issued.revokeAtRelay(invite))
+  }
+
+  /**
+   * The commit that adds a joiner is adopted. Written in the same transaction, so that a crash leaves both or neither.
+   */
+  admitted(channel: ChannelId, joiner: string): void {
+    const [agent = '', keyPackageHash] = joiner.split(' ')
+    const known = this.#issued.joiner(channel, agent)
+    if (known?.state !== 'taken' || toHex(known.keyPackageHash) !== keyPackageHash) return
+    this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
+  }
+
+  /** An agent was added. If it had been added before and was never heard, no one waits for its earlier self. */
+  added(channel: ChannelId, agent: AgentId): void {
+    const known = this.#issued.joiner(channel, agent)
+    if (known?.state === 'added') this.#issued.putJoiner({ ...known, state: 'here' })
+  }
+
+  /** A new member says hello: answers it and keeps the member. */
+  hello(membership: Membership, from: AgentId, nonce: Uint8Array): void {
+    // A longer one would make the greeting a message that this agent pays for, or one too large to send.
+    if (nonce.length !== JOIN_NONCE_BYTES) return
+    const { id } = membership
+    const joiner = this.#issued.joiner(id, from)
+    if (!joiner || !same(joiner.nonce, nonce)) return this.#helloByMember(membership, from, nonce)
+    if (joiner.state === 'here') return this.#greeter.greetLater(membership, { from, nonce })
+    this.#issued.putJoiner({ ...joiner, state: 'here' })
+    void this.#greeter.greet(membership, [{ from, nonce }])
+  }
+
+  // ---- Internals ----
+
+  /** The same for a member that came by an invite that members may use. */
+  #helloByMember(membership: Membership, from: AgentId, nonce: Uint8Array): void {
+    const when = membership.admissions.hello(from)
+    if (when === 'now') void this.#greeter.greet(membership, [{ from, nonce }])
+    else if (when === 'later' || this.#isForgotten(membership, from))
+      this.#greeter.greetLater(membership, { from, nonce })
+  }
+
+  /** Whether it may have come by an invite that has ended: who missed the answer to its hello asks again. */
+  #isForgotten({ id, owner, admissions }: Membership, from: AgentId): boolean {
+    return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
+  }
+
+  /** Whether this agent may admit someone to a channel. */
+  #hasInvites(channel: ChannelId): boolean {
+    const now = this.#agent.context.now()
+    const shared = this.#agent.memberships.get(channel)?.admissions.invites ?? []
+    const issued = this.#issued.records.filter((record) => record.channel === channel)
+    return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
+  }
+
+  #pollAll(): void {
+    if (this.#agent.isGuest) return
+    for (const { id } of this.#agent.memberships) if (this.#hasInvites(id)) this.#polls.start(id)
+  }
+
+  /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
+  async #take(membership: Membership, requests: readonly JoinRequest[]): Promise<void> {
+    const agent = this.#agent
+    const issued = this.#issued
+    const isOwner = membership.owner === agent.context.agentId
+    const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
+    const byOwner = requests.filter((request) => !byMembers.includes(request))
+    if (!isOwner) return await admitAsMember(agent, membership, requests)
+    if (byOwner.length > 0) await decide({ agent, issued }, membership, byOwner)
+    if (byMembers.length === 0) return
+    const refused: (() => Promise<void>)[] = []
+    await admitAsMember(agent, membership, byMembers, {
+      isVoid: (candidate) => issued.isVoid(membership.id, candidate.agent, candidate),
+      refuse: (request, error) => {
+        refused.push(() => answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error))
+      },
+    })
+    for (const answer of refused) await answer()
+  }
+
+  static #pollsOf(issuer: InviteIssuer): JoinPolls {
+    return new JoinPolls(issuer.#agent, {
+      get isStopped() {
+        return issuer.#isStopped
+      },
+      hasInvites: (id) => issuer.#hasInvites(id),
+      take: (membership, requests) => issuer.#take(membership, requests),
+      watch: (task) => issuer.#watch(task),
+    })
+  }
+
+  async #tick(): Promise<void> {
+    const { memberships, isGuest, context } = this.#agent
+    const issued = this.#issued
+    const now = context.now()
+    if (isGuest || this.#openedAt === undefined || now - this.#openedAt < SETTLE_MS) return
+    const unheard = Map.groupBy(
+      [...issued.joiners].filter(({ state }) => state === 'added'),
+      ({ channel }) => channel,
+    )
+    for (const [channel, joiners] of unheard) {
+      const membership = memberships.get(channel)
+      const patience = HELLO_MS + (joiners.length - 1) * HELLO_MORE_MS
+      const silent = joiners.filter(({ since }) => now - since >= patience).map(({ agent }) => agent)
+      if (!membership || membership.failure || silent.length === 0) continue
+      // Refused, or the members have seen different logs: retried at the next tick.
+      await this.#tickIn(membership, () => unlessRefused(this.#removeSilent(membership, silent)))
+    }
+    for (const membership of memberships) {
+      await this.#tickIn(membership, async () => {
+        await this.#shared.publish(membership)
+        await this.#shared.tidy(membership)
+      })
+    }
+    for (const record of issued.records) {
+      if (!issued.isAlive(record) && record.expiresAt + HELLO_MS < now) issued.drop(record.id)
+    }
+    this.#watch(issued.registerReturned())
+    this.#pollAll()
+  }
+
+  /** Does a part of a tick, unless that of an earlier one still waits in the channel. */
+  async #tickIn({ id }: Membership, act: () => Promise<void>): Promise<void> {
+    if (this.#ticking.has(id)) return
+    this.#ticking.add(id)
+    try {
+      await act()
+    } finally {
+      this.#ticking.delete(id)
+    }
+  }
+
+  async #removeSilent({ id, committer }: Membership, agents: readonly AgentId[]): Promise<void> {
+    const isSilent = (agent: AgentId): boolean => this.#issued.joiner(id, agent)?.state === 'added'
+    let removed: readonly AgentId[] = []
+    await committer.commit((group) => {
+      removed = agents.filter((agent) => group.members.has(agent) && isSilent(agent))
+      return removed.length > 0 ? { removes: removed.map((agent) => fromHex(agent)) } : undefined
+    })
+    // Includes joiners whose hello came while they were being removed: they can ask again.
+    const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
+    for (const agent of gone) await this.#issued.giveBack(id, agent, true)
+  }
+
+  /** A failure here ends the admission of all joiners. */
+  #watch(task: Promise<void>): void {
+    task.catch((error: unknown) => {
+      const cause = StaticError.from(error)
+      if (this.#isStopped || cause.code === 'closed') return
+      this.stop()
+      this.#died(cause)
+    })
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * Keys derived from a token's secret (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn
+ * away strangers. Neither opens a box, makes a tag, or reveals the secret.
+ */
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { INVITE_ID_BYTES, joinProofBytes, signedBytes } from '@static/protocol'
+import { sha256 } from '../channel/log/history.ts'
+
+const KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const BOX = 'aes-256-gcm'
+
+/** What admits joiners of an invite: who has it reads their requests and tags their Welcomes, but cannot ask to join. */
+export interface AdmitKeys {
+  readonly inviteId: Uint8Array
+  /** Kjoin: tags join requests. */
+  readonly join: Uint8Array
+  /** Kwel: tags Welcomes. */
+  readonly welcome: Uint8Array
+  /** Kbox: seals join requests. */
+  readonly box: Uint8Array
+}
+
+export interface InviteKeys extends AdmitKeys {
+  /** Kadm: proves to the relay that a joiner has the token. */
+  readonly admission: Uint8Array
+  /** Kmem: from it, members derive what admits joiners. */
+  readonly members: Uint8Array
+}
+
+/** Derives the keys of an invite (HKDF-SHA-256, RFC 5869, without salt). */
+export function inviteKeys(secret: Uint8Array): InviteKeys {
+  const members = derive(secret, 'members', KEY_BYTES)
+  const inviteId = derive(secret, 'id', INVITE_ID_BYTES)
+  return { ...admitKeys(inviteId, members), admission: derive(secret, 'admission', KEY_BYTES), members }
+}
+
+/** Derives what admits joiners from Kmem. */
+export function admitKeys(inviteId: Uint8Array, members: Uint8Array): AdmitKeys {
+  return {
+    inviteId,
+    join: derive(members, 'join', KEY_BYTES),
+    welcome: derive(members, 'welcome', KEY_BYTES),
+    box: derive(members, 'box', KEY_BYTES),
+  }
+}
+
+function derive(key: Uint8Array, label: string, length: number): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', key, new Uint8Array(), `static invite 1 ${label}`, length))
+}
+
+/** Proves to the relay, for one session, that the sender of a box holds the token. */
+export function admissionProof(
+  { admission, inviteId }: InviteKeys,
+  request: { readonly sessionNonce: Uint8Array; readonly agentId: Uint8Array; readonly box: Uint8Array },
+): Uint8Array {
+  const { sessionNonce, agentId, box } = request
+  return mac(admission, joinProofBytes({ sessionNonce, inviteId, agentId, boxHash: sha256(box) }))
+}
+
+/** The channel that a join request is for. */
+export interface JoinPlace {
+  readonly channelId: Uint8Array
+  readonly name: string
+  /** The owner's agent id. */
+  readonly owner: Uint8Array
+}
+
+/** The tag of a join request: proves that the sender holds the token and means this KeyPackage and this channel. */
+export function joinTag(
+  { join, inviteId }: AdmitKeys,
+  { channelId, name, owner }: JoinPlace,
+  nonce: Uint8Array,
+  keyPackage: Uint8Array,
+): Uint8Array {
+  return mac(join, signedBytes('static join 1', [channelId, name, inviteId, owner, nonce, keyPackage]))
+}
+
+/** The tag of a Welcome: proves that its sender holds the token and made it for this KeyPackage and epoch. */
+export function welcomeTag(
+  { welcome: key, inviteId }: AdmitKeys,
+  keyPackage: Uint8Array,
+  welcome: Uint8Array,
+  epochAuthenticator: Uint8Array,
+): Uint8Array {
+  const fields = [inviteId, sha256(keyPackage), welcome, epochAuthenticator]
+  return mac(key, signedBytes('static welcome 1', fields))
+}
+
+/** Seals data for the holders of the token. */
+export function seal({ box, inviteId }: AdmitKeys, plaintext: Uint8Array): Uint8Array {
+  const nonce = randomBytes(NONCE_BYTES)
+  const cipher = createCipheriv(BOX, box, nonce, { authTagLength: TAG_BYTES }).setAAD(inviteId)
+  return new Uint8Array(Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]))
+}
+
+/** Opens a box; undefined if it was not sealed by a holder of the token. */
+export function unseal({ box, inviteId }: AdmitKeys, sealed: Uint8Array): Uint8Array | undefined {
+  if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
+  const end = sealed.length - TAG_BYTES
+  const decipher = createDecipheriv(BOX, box, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
+    .setAAD(inviteId)
+    .setAuthTag(sealed.subarray(end))
+  try {
+    return new Uint8Array(Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, end)), decipher.final()]))
+  } catch {
+    return undefined
+  }
+}
+
+function mac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(createHmac('sha256', key).update(bytes).digest())
+}

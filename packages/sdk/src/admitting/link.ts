@@ -1,0 +1,229 @@
+/**
+ * Invite links (SPEC.md, 6.4): an invite token together with what an agent on another machine needs to use it: the
+ * address of the relay, its id and its certificate authority. A link is as secret as its token.
+ *
+ *     static:// + base64url: version(1) = 1, way(1), gRPC port(2), number of addresses(1), each as port(2) and host
+ *     behind its length(1), relay id(32), number of certificates(1), each behind its length(2), token without its prefix behind its length(2), checksum(4)
+ */
+import { hash, X509Certificate } from 'node:crypto'
+import { RELAY_ID_BYTES, StaticError, toHex } from '@static/protocol'
+import { type Address, type Endpoint, endpointUrl, MOST_ADDRESSES, parseEndpoint } from '../account/endpoint.ts'
+import { decodeToken, type InviteToken } from './token.ts'
+
+/** An invite link, as its parts. */
+export interface InviteLink {
+  /** Addresses of the relay, as in the option `endpoint`. */
+  readonly endpoint: string
+  /** Name in the relay's certificate. */
+  readonly relayName: string
+  /** The relay's gRPC port, if it is known. */
+  readonly grpcPort: number | undefined
+  /** Id of the relay, 64 hexadecimal digits. */
+  readonly relayId: string
+  /** CA of the relay's certificate, PEM; undefined: a public one. */
+  readonly ca: string | undefined
+  readonly channel: string
+  /** The invite token. */
+  readonly token: string
+  readonly expiresAt: Date
+}
+
+/** The parts of a link that are not in its token. */
+export interface LinkParts {
+  readonly endpoint: Endpoint
+  /** 0: not known. */
+  readonly grpcPort: number
+  readonly relayId: Uint8Array
+  /** PEM, with any number of certificates. */
+  readonly ca: string | undefined
+  readonly token: string
+}
+
+const PREFIX = 'static://'
+const TOKEN_PREFIX = 'st_inv_'
+const VERSION = 1
+const WAYS = ['quic', 'grpc'] as const
+const CHECKSUM_BYTES = 4
+const CHECKSUM_CONTEXT = 'static link 1'
+const MOST_CERTIFICATES = 4
+/** Of the whole text. */
+const MOST_CHARACTERS = 8192
+const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+const NOTHING = Buffer.alloc(0)
+
+/** Whether a text is meant to be an invite link rather than a token. */
+export function isInviteLink(text: string): boolean {
+  return text.trim().startsWith(PREFIX)
+}
+
+/**
+ * Makes a link.
+ *
+ * @throws {StaticError} `invalid_request` if the certificate authorities do not fit into it
+ */
+export function encodeLink({ endpoint, grpcPort, relayId, ca, token }: LinkParts): string {
+  const certificates = (ca?.match(PEM) ?? []).map((pem) => new X509Certificate(pem).raw)
+  if (certificates.length > MOST_CERTIFICATES) throw tooLarge(`${certificates.length} certificates`)
+  const body = Buffer.concat([
+    Buffer.of(VERSION, WAYS.indexOf(endpoint.way)),
+    twoBytes(grpcPort),
+    Buffer.of(endpoint.addresses.length),
+    ...endpoint.addresses.flatMap(({ host, port }) => [twoBytes(port), Buffer.of(host.length), Buffer.from(host)]),
+    relayId,
+    Buffer.of(certificates.length),
+    ...certificates.flatMap((certificate) => [twoBytes(certificate.length), certificate]),
+    ...[Buffer.from(token.slice(TOKEN_PREFIX.length), 'base64url')].flatMap((bytes) => [twoBytes(bytes.length), bytes]),
+  ])
+  const text = `${PREFIX}${Buffer.concat([body, checksum(body)]).toString('base64url')}`
+  if (text.length > MOST_CHARACTERS) throw tooLarge(`a link of ${text.length} characters`)
+  return text
+}
+
+/**
+ * Reads an invite link. It is not used: nothing is sent, and whether it has expired is not checked.
+ *
+ * @throws {StaticError} `invite_invalid` if it is no link, is damaged, or was made by a newer version
+ */
+export function parseInviteLink(text: string): InviteLink {
+  // JavaScript callers and callers from other languages can pass anything.
+  const given = typeof text === 'string' ? text.trim() : ''
+  if (!given.startsWith(PREFIX)) throw invalid('This is not an invite link: it does not begin with static://.')
+  const bytes = given.length > MOST_CHARACTERS ? undefined : decodeBase64(given.slice(PREFIX.length))
+  const body = bytes?.subarray(0, -CHECKSUM_BYTES) ?? NOTHING
+  if (bytes === undefined || body.length === 0 || !checksum(body).equals(bytes.subarray(-CHECKSUM_BYTES)))
+    throw damaged()
+  // Every version begins with its number and ends with this checksum.
+  if (body[0] !== VERSION) {
+    throw invalid(`The invite link has version ${body[0]}, and this program reads version ${VERSION}. Update Static.`)
+  }
+  const link = readBody(body)
+  if (link === undefined) throw damaged()
+  return link
+}
+
+function readBody(body: Buffer): InviteLink | undefined {
+  const reader = new Reader(body)
+  const [, wayNumber = NaN] = reader.take(2)
+  const way = WAYS[wayNumber]
+  const grpcPort = reader.number(2)
+  const nodes = reader.number(1)
+  if (nodes < 1 || nodes > MOST_ADDRESSES) return undefined
+  const addresses = Array.from({ length: nodes }, () => ({
+    port: reader.number(2),
+    host: Buffer.from(reader.take(reader.number(1))).toString('latin1'),
+  }))
+  const relayId = reader.take(RELAY_ID_BYTES)
+  const count = reader.number(1)
+  if (count > MOST_CERTIFICATES) return undefined
+  const certificates = Array.from({ length: count }, () => reader.take(reader.number(2)))
+  const token = `${TOKEN_PREFIX}${Buffer.from(reader.take(reader.number(2))).toString('base64url')}`
+  if (!reader.isAtEnd || way === undefined) return undefined
+  return readParts({ way, addresses, grpcPort, relayId, certificates, token })
+}
+
+function readParts(parts: {
+  readonly way: Endpoint['way']
+  readonly addresses: readonly Address[]
+  readonly grpcPort: number
+  readonly relayId: Uint8Array
+  readonly certificates: readonly Uint8Array[]
+  readonly token: string
+}): InviteLink | undefined {
+  const { way, addresses, grpcPort, relayId, certificates, token } = parts
+  try {
+    const read: InviteToken = decodeToken(token)
+    const written = endpointUrl(way, addresses)
+    const endpoint = parseEndpoint(written, { relayName: read.relay })
+    // A link has exactly one encoding, and leads to the relay that its token is for.
+    const isSame = endpoint.addresses.length === addresses.length && endpoint.url === written
+    if (!isSame || endpoint.serverName !== read.relay) return undefined
+    const ca = certificates.map((bytes) => wholeCertificate(bytes).toString()).join('')
+    return {
+      endpoint: endpoint.url,
+      relayName: endpoint.serverName,
+      grpcPort: grpcPort || undefined,
+      relayId: toHex(relayId),
+      ca: ca || undefined,
+      channel: read.name,
+      token,
+      expiresAt: new Date(read.expiresAt),
+    }
+  } catch {
+    return undefined
+  }
+}
+
+/** The endpoint of a link, for the agent that uses it. */
+export function linkEndpoint({ endpoint, relayName }: Pick<InviteLink, 'endpoint' | 'relayName'>): Endpoint {
+  return parseEndpoint(endpoint, { relayName })
+}
+
+/** The error for an agent that has another relay than the link's. `own` is the address of its relay. */
+export function otherRelay({ endpoint }: Pick<InviteLink, 'endpoint'>, own: string): StaticError {
+  return invalid(
+    `The invite link leads to another relay (${endpoint}) than this agent's (${own}), and an agent keeps its relay. ` +
+      'Join as another agent: `--as NAME` on the command line, another `dataDir` in a program.',
+  )
+}
+
+/** Reads numbers and bytes in order. Reading beyond the end gives nothing, and is remembered. */
+class Reader {
+  readonly #bytes: Buffer
+  #at = 0
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.#bytes.length
+  }
+
+  take(length: number): Uint8Array {
+    const from = this.#at
+    this.#at += length
+    return Uint8Array.from(this.#bytes.subarray(from, this.#at))
+  }
+
+  number(length: 1 | 2): number {
+    const bytes = this.take(length)
+    return bytes.reduce((value, byte) => value * 256 + byte, 0)
+  }
+}
+
+function decodeBase64(text: string): Buffer | undefined {
+  const bytes = Buffer.from(text, 'base64url')
+  // The encoding is canonical: different text that decodes to the same bytes was altered.
+  return bytes.toString('base64url') === text ? bytes : undefined
+}
+
+function wholeCertificate(bytes: Uint8Array): X509Certificate {
+  const certificate = new X509Certificate(bytes)
+  if (!certificate.raw.equals(bytes)) throw new RangeError('Bytes follow the certificate.')
+  return certificate
+}
+
+function checksum(body: Uint8Array): Buffer {
+  return hash('sha256', Buffer.concat([Buffer.from(CHECKSUM_CONTEXT), body]), 'buffer').subarray(0, CHECKSUM_BYTES)
+}
+
+function twoBytes(value: number): Buffer {
+  const bytes = Buffer.alloc(2)
+  bytes.writeUInt16BE(value)
+  return bytes
+}
+
+function damaged(): StaticError {
+  return invalid('The invite link is damaged or incomplete. Copy all of it again.')
+}
+
+function invalid(message: string): StaticError {
+  return StaticError.of('invite_invalid', message)
+}
+
+function tooLarge(what: string): StaticError {
+  return StaticError.of(
+    'invalid_request',
+    `The CA does not fit into an invite link: ${what}. Use a file with only the certificate that signed the relay's.`,
+  )
+}

@@ -1,0 +1,100 @@
+/**
+ * The owner's part in invites that members may use (SPEC.md, 6.5): keeps the group's list in line with the invites that
+ * are open, ends them before a member is removed, and removes who was added beyond the count or never said hello.
+ */
+import { fromHex } from '@static/protocol'
+import { same } from '../platform/bytes.ts'
+import type { AgentServices } from '../agent/services.ts'
+import { encodeList, type ListedInvite } from './invite-list.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { UseRecord } from '../ports/index.ts'
+import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
+
+/** A joiner may say hello as long as the relay keeps its Welcome. */
+const HELLO_MS = 7 * 24 * 60 * 60 * 1000
+
+/** The invites of an owner that members may use. */
+export class SharedInvites {
+  readonly #agent: Pick<AgentServices, 'context'>
+  readonly #issued: IssuedInvites
+
+  constructor(agent: Pick<AgentServices, 'context'>, issued: IssuedInvites) {
+    this.#agent = agent
+    this.#issued = issued
+  }
+
+  /** The open ones of a channel. */
+  open({ id }: Membership): readonly Invite[] {
+    return this.#issued.records
+      .filter((record) => record.channel === id && record.admit === 'members' && this.#issued.isAlive(record))
+      .flatMap((record) => this.#issued.get(record.id) ?? [])
+  }
+
+  /** Tells the group if its list is not what is open. Resolves once that is on disk, and sent or cannot be. */
+  async publish(membership: Membership): Promise<void> {
+    const { admissions, owner, failure, state } = membership
+    if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
+    const invites = this.open(membership).map(listed)
+    const bytesOf = (some: readonly ListedInvite[]): Uint8Array => encodeList({ number: 0, slot: 0, invites: some })
+    if (same(bytesOf(invites), bytesOf(admissions.invites))) return
+    await admissions.publish(invites)
+    // A list that is lost would make this agent turn away those who have the token.
+    await this.#agent.context.journal.written()
+  }
+
+  /** Ends all that the members know, because one of them is about to be removed: at the group, then at the relay. */
+  async end(membership: Membership): Promise<void> {
+    const open = this.open(membership)
+    if (open.length === 0) return
+    for (const invite of open) await this.#issued.revoke(invite)
+    await this.publish(membership)
+    for (const invite of open) await this.#issued.revokeAtRelay(invite)
+  }
+
+  /** An agent was added by an invite. */
+  used(membership: Membership, invite: string): void {
+    const count = membership.admissions.count(invite)
+    if (count !== undefined) this.#issued.counted(invite, count)
+  }
+
+  /** Removes who was added beyond the count, and who has stayed silent. Their uses are given back. */
+  async tidy(membership: Membership): Promise<void> {
+    const { admissions, owner, group, failure } = membership
+    const { context } = this.#agent
+    if (owner !== context.agentId || failure || !group) return
+    const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
+    const now = context.now()
+    const beyond = uses.filter((use) => use.beyond)
+    const silent = uses.filter((use) => isSilent(membership, use) && now - use.since >= HELLO_MS)
+    if (beyond.length > 0) await unlessRefused(this.#remove(membership, beyond, true))
+    if (silent.length > 0) await unlessRefused(this.#remove(membership, silent, false))
+  }
+
+  async #remove(membership: Membership, uses: readonly UseRecord[], isBeyond: boolean): Promise<void> {
+    const { admissions, committer } = membership
+    const isDue = ({ agent, slot }: UseRecord): boolean => {
+      const use = admissions.useOf(agent)
+      return use?.slot === slot && (isBeyond || isSilent(membership, use))
+    }
+    if (!isBeyond) {
+      admissions.removing(uses)
+      await this.#agent.context.journal.written()
+    }
+    await committer.commit((group) => {
+      const removed = uses.filter((use) => group.members.has(use.agent) && isDue(use))
+      return removed.length > 0 ? { removes: removed.map(({ agent }) => fromHex(agent)) } : undefined
+    })
+    if (!isBeyond) await this.publish(membership)
+  }
+}
+
+/** Whether nothing of a joiner was read since it was added: its hello may be lost, unlike what it sent later. */
+function isSilent({ history }: Membership, { agent, state }: UseRecord): boolean {
+  return (state === 'added' || state === 'removing') && history.sender(agent) === undefined
+}
+
+/** An invite as the group's list has it. */
+function listed({ record, keys }: Invite): ListedInvite {
+  const { id, expiresAt, maxUses, returned } = record
+  return { id, members: keys.members, expiresAt, maxUses: maxUses + returned }
+}

@@ -1,0 +1,92 @@
+/**
+ * Invite tokens (SPEC.md, 6.1): a string with which an agent can join a channel. It is a secret: anyone who presents
+ * it first can use it. Only the people involved see it, never the API and never the relay.
+ *
+ *     st_inv_ + base64url: version(1) = 1, flags(1): 1 if members may admit, expiry(8, milliseconds), secret S(32),
+ *     SHA-256 of the owner's key(32), channel id(16), name behind its length(1), relay name behind its length(1)
+ */
+import {
+  AGENT_ID_BYTES,
+  CHANNEL_ID_BYTES,
+  type ChannelName,
+  isChannelName,
+  MAX_NAME_LENGTH,
+  StaticError,
+} from '@static/protocol'
+import type { Admit, Time } from '../ports/index.ts'
+
+const PREFIX = 'st_inv_'
+const VERSION = 1
+/** Who admits, by the flags byte. */
+const ADMITS: readonly Admit[] = ['owner', 'members']
+export const SECRET_BYTES = 32
+const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES
+const MAX_RELAY_LENGTH = 253
+/** Host names and IP addresses. Error messages show the name, so it must not contain anything else. */
+const RELAY_NAME = /^[\w.:[\]-]+$/
+
+export interface InviteToken {
+  /** Whose Welcome the joiner takes: with `owner`, no other member's. */
+  readonly admit: Admit
+  readonly expiresAt: Time
+  /** S. */
+  readonly secret: Uint8Array
+  /** The owner's agent id. */
+  readonly owner: Uint8Array
+  readonly channelId: Uint8Array
+  readonly name: ChannelName
+  /** The relay's name, to compare with the configured one. Nothing is ever sent to an address from a token. */
+  readonly relay: string
+}
+
+export function encodeToken(token: InviteToken): string {
+  const head = Buffer.alloc(10)
+  head[0] = VERSION
+  head[1] = ADMITS.indexOf(token.admit)
+  head.writeBigUInt64BE(BigInt(token.expiresAt), 2)
+  const texts = [token.name, token.relay].flatMap((text) => {
+    const bytes = Buffer.from(text)
+    return [Buffer.of(bytes.length), bytes]
+  })
+  return `${PREFIX}${Buffer.concat([head, token.secret, token.owner, token.channelId, ...texts]).toString('base64url')}`
+}
+
+/**
+ * Decodes a token.
+ *
+ * @throws {StaticError} `invite_invalid`
+ */
+export function decodeToken(text: string): InviteToken {
+  // JavaScript callers and callers from other languages can pass anything.
+  const token = typeof text === 'string' ? parse(text.trim()) : undefined
+  return token ?? invalid('The invite token is damaged or incomplete. Copy all of it again.')
+}
+
+/** Rejects a well-formed token that does not apply here. */
+export function invalid(message: string): never {
+  throw StaticError.of('invite_invalid', message)
+}
+
+function parse(text: string): InviteToken | undefined {
+  if (!text.startsWith(PREFIX)) return undefined
+  const encoded = text.slice(PREFIX.length)
+  const bytes = Buffer.from(encoded, 'base64url')
+  // The encoding is canonical: different text that decodes to the same bytes was altered.
+  if (bytes.toString('base64url') !== encoded || bytes.length < HEAD_BYTES + 2) return undefined
+  const admit = ADMITS[bytes[1] ?? ADMITS.length]
+  if (bytes[0] !== VERSION || admit === undefined) return undefined
+  let at = 10
+  const take = (length: number): Uint8Array => Uint8Array.from(bytes.subarray(at, (at += length)))
+  const [secret, owner, channelId] = [take(SECRET_BYTES), take(AGENT_ID_BYTES), take(CHANNEL_ID_BYTES)]
+  const takeText = (most: number): string | undefined => {
+    const length = bytes[at++] ?? most + 1
+    if (length > most || at + length > bytes.length) return undefined
+    return Buffer.from(take(length)).toString('latin1')
+  }
+  const name = takeText(MAX_NAME_LENGTH)
+  const relay = name === undefined ? undefined : takeText(MAX_RELAY_LENGTH)
+  const expiresAt = Number(bytes.readBigUInt64BE(2))
+  if (name === undefined || relay === undefined || at !== bytes.length) return undefined
+  if (!isChannelName(name) || !RELAY_NAME.test(relay) || !Number.isSafeInteger(expiresAt)) return undefined
+  return { admit, expiresAt, secret, owner, channelId, name, relay }
+}

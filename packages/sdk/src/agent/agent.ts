@@ -1,0 +1,344 @@
+/**
+ * An agent: its channels, its KeyPackages and its session. It passes the relay's pushes to their channels; channels
+ * send after the turn's transaction. Calls with more than one step are in founding.ts, joining.ts, adding.ts and
+ * leaving.ts.
+ */
+import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
+import type { CommitRejected, RosterReset } from '@static/protocol/relay'
+import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../mls/index.ts'
+import type {
+  AgentId,
+  AgentStore,
+  ChannelId,
+  KnownRelay,
+  RelaySession,
+  SessionInfo,
+  SessionListener,
+  Snapshot,
+  Time,
+} from '../ports/index.ts'
+import { Journal } from '../channel/journal.ts'
+import type { FollowTurns } from '../channel/log/follow-turns.ts'
+import type { AgentContext } from './context.ts'
+import { Deliveries } from './deliveries.ts'
+import { type AgentEvent, Events } from './events.ts'
+import { HeldWelcomes } from '../joining/held-welcomes.ts'
+import { IncomingWelcomes } from '../joining/incoming-welcomes.ts'
+import type { InviteHandler } from './invite-handler.ts'
+import { KeyPackageSupply } from './key-package-supply.ts'
+import { KeyPackages } from './key-packages.ts'
+import { finishLeaving } from './leaving.ts'
+import { Memberships } from './memberships.ts'
+import type { OfferPolicy } from '../joining/offer-limits.ts'
+import type { Offer } from '../joining/offers.ts'
+import { Pins } from './pins.ts'
+import { RelayRequests } from './relay-requests.ts'
+import type { AgentServices } from './services.ts'
+import { Timers } from './timers.ts'
+
+/** The parts of an agent that come from outside. */
+export interface AgentParts {
+  readonly store: AgentStore
+  readonly engine: MlsEngine
+  /** Connects. `ready` resolves with the first session, or rejects with the reason why there is none. */
+  connect(
+    agent: SessionListener,
+    key: SignatureKeyPair,
+    relays: Snapshot['relays'],
+  ): { session: RelaySession; ready: Promise<void> }
+  /** Whether there is a source of tokens. Without one, the agent is a guest. */
+  readonly hasTokens: boolean
+  now(): Time
+  random(bytes: number): Uint8Array
+  chance(): number
+  /** Whose offers are accepted. Default: `anyone`. */
+  readonly offers?: OfferPolicy | undefined
+  /** What the agent's receipts tell others. Default: `settled`. */
+  readonly receipts?: ReceiptMode | undefined
+  /** Shared by the agents of a process. */
+  readonly turns?: Pick<FollowTurns, 'take'> | undefined
+  /** The API that the agent uses. Its pages explain errors. */
+  readonly apiUrl?: string | undefined
+}
+
+const TICK_MS = 5000
+const CHECKPOINT_MS = 60_000
+
+export class Agent implements SessionListener, AgentServices {
+  readonly context: AgentContext
+  readonly memberships: Memberships
+  readonly requests: RelayRequests
+  readonly timers: Timers = new Timers()
+  readonly keyPackages: KeyPackages
+  readonly held: HeldWelcomes = new HeldWelcomes(this)
+  readonly events: Events<AgentEvent> = new Events()
+  readonly offers: Events<Offer> = new Events()
+  readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
+  /** Resolves with the first session, or rejects with the reason why there is none. */
+  readonly ready: Promise<void>
+  readonly #parts: AgentParts
+  readonly #deliveries: Deliveries
+  readonly #supply: KeyPackageSupply
+  readonly #welcomes: IncomingWelcomes
+  readonly #invites: InviteHandler | undefined
+  readonly #session: RelaySession
+  #info: SessionInfo | undefined
+  #relay: KnownRelay | undefined
+  #offline: StaticError | undefined
+  #checkpointAt: Time
+  #stopped = false
+  #closed: Promise<void> | undefined
+
+  /** `invites` creates the handler of invites, if there is one. */
+  constructor(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler) {
+    const { identity, keyPackages, channels, removed, pins, relays, ...stored } = parts.store.load()
+    const key = { publicKey: identity.publicKey, seed: identity.secretKey }
+    this.stored = stored
+    this.#parts = parts
+    const session: Pick<RelaySession, 'request'> = { request: (body, done) => this.#session.request(body, done) }
+    this.#deliveries = Agent.#deliveriesOf(this)
+    this.context = Agent.#contextOf(this, key, session, pins)
+    this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
+    this.requests = new RelayRequests(session, this.timers)
+    this.#supply = Agent.#supplyOf(this, session)
+    this.#welcomes = new IncomingWelcomes(this, parts.offers ?? 'anyone', (offer) => this.offers.emit(offer))
+    this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#dropped(id))
+    for (const channel of channels) this.memberships.hold(channel)
+    this.#checkpointAt = parts.now() + CHECKPOINT_MS
+    this.timers.every(TICK_MS, () => this.#tick())
+    this.#invites = invites?.(this)
+    const connected = parts.connect(this, key, relays)
+    this.#session = connected.session
+    this.ready = connected.ready
+  }
+
+  get agentId(): AgentId {
+    return this.context.agentId
+  }
+
+  get apiUrl(): string | undefined {
+    return this.#parts.apiUrl
+  }
+
+  get hasTokens(): boolean {
+    return this.#parts.hasTokens
+  }
+
+  /** The relay of the current or last session, if there was one. */
+  get relay(): KnownRelay | undefined {
+    return this.#relay
+  }
+
+  get isGuest(): boolean {
+    return this.#info?.guest ?? true
+  }
+
+  /** Shuts down in order: writes pending changes, and rejects pending calls with `closed`. */
+  async close(): Promise<void> {
+    this.#closed ??= this.#close()
+    await this.#closed
+  }
+
+  async #close(): Promise<void> {
+    this.context.journal.flush()
+    for (const membership of this.memberships) membership.signOff()
+    // Acknowledgements of a turn are sent together, at its end.
+    await Promise.resolve()
+    this.#stop(StaticError.of('closed', 'The client is closed. Create a new one.'), undefined)
+    for (const membership of this.memberships) await membership.idle()
+    this.context.journal.flush()
+    await this.#session.close()
+    // What was settled since, and waits for a transaction to join.
+    this.context.journal.flush()
+    this.#parts.store.close()
+    this.context.key.seed.fill(0)
+  }
+
+  // ---- Events of the session ----
+
+  opened(info: SessionInfo): void {
+    // The session does not report a loss when it moves to another transport.
+    if (this.#info) for (const membership of this.memberships) membership.lose()
+    this.#info = info
+    this.held.clear()
+    this.#relay = info.relay
+    this.#offline = undefined
+    this.requests.opened()
+    this.context.emit({ type: 'connected', way: info.way })
+    const wanted = [...this.memberships].filter(({ intake }) => intake.isWanted)
+    this.#deliveries.resume(wanted.map(({ intake }) => intake.question()))
+    for (const membership of this.memberships) {
+      if (membership.state === 'leaving') finishLeaving(this, membership).catch(() => {})
+    }
+    this.#supply.topUp(info.keyPackages)
+    this.#invites?.opened(info)
+  }
+
+  lost(error: StaticError): void {
+    this.#info = undefined
+    this.#offline = error
+    this.requests.lost()
+    for (const membership of this.memberships) membership.lose()
+    this.context.emit({ type: 'disconnected', error })
+  }
+
+  push(body: Parameters<SessionListener['push']>[0]): void {
+    switch (body.case) {
+      case 'deliverMessage':
+      case 'deliverCommit':
+      case 'deliverLeave':
+      case 'gap':
+        this.memberships.get(toHex(body.value.channelId))?.intake.deliver(body)
+        return
+      case 'deliverWelcome':
+        this.#welcomes.take(body.value)
+        return
+      case 'joinAnswered':
+        this.#invites?.refused(body.value.inviteId, body.value.code)
+        return
+      case 'commitRejected':
+        this.#rejected(body.value)
+        return
+      case 'rosterReset':
+        this.#rosterReset(body.value)
+        return
+      case 'channelDeleted':
+        this.memberships.get(toHex(body.value.channelId))?.over('not_found')
+        return
+      case 'receipts':
+        this.memberships.get(toHex(body.value.channelId))?.receipts.take(body.value)
+        return
+      case 'keyPackagesLow':
+        this.#supply.topUp(body.value.held)
+        return
+      default:
+      // Answers do not arrive here, and pushes of a newer relay are ignored.
+    }
+  }
+
+  pin(relayName: string, relay: KnownRelay): void {
+    this.context.journal.add({ type: 'putRelay', relayName, ...relay })
+  }
+
+  // ---- Internals ----
+
+  static #contextOf(
+    agent: Agent,
+    key: SignatureKeyPair,
+    session: Pick<RelaySession, 'request'>,
+    pins: Snapshot['pins'],
+  ): AgentContext {
+    const parts = agent.#parts
+    const { store, engine } = parts
+    const journal = new Journal(store, (error) => agent.#fail(error))
+    return {
+      agentId: toHex(agentIdOf(key.publicKey)),
+      key,
+      sign: ed25519.signer(key),
+      engine,
+      journal,
+      turns: parts.turns,
+      pins: new Pins(pins, (change) => journal.add(change)),
+      receipts: parts.receipts ?? 'settled',
+      session,
+      get offline() {
+        return agent.#offline
+      },
+      deliveries: agent.#deliveries,
+      get invites() {
+        return agent.#invites
+      },
+      now: () => parts.now(),
+      random: (bytes) => parts.random(bytes),
+      chance: () => parts.chance(),
+      later: (milliseconds, action) => agent.timers.later(milliseconds, action),
+      emit: (event) => agent.#emit(event),
+    }
+  }
+
+  static #deliveriesOf(agent: Agent): Deliveries {
+    return new Deliveries({
+      get session() {
+        return agent.#session
+      },
+      get isOpen() {
+        return agent.#info !== undefined
+      },
+      timers: agent.timers,
+    })
+  }
+
+  static #supplyOf(agent: Agent, session: Pick<RelaySession, 'request'>): KeyPackageSupply {
+    return new KeyPackageSupply({
+      keyPackages: agent.keyPackages,
+      session,
+      timers: agent.timers,
+      get isGuest() {
+        return agent.isGuest
+      },
+      failed: (error) => {
+        if (!agent.#stopped) agent.#fail(error)
+      },
+    })
+  }
+
+  #emit(event: AgentEvent): void {
+    if ('error' in event) event.error.explainAt(this.apiUrl)
+    this.events.emit(event)
+    if (event.type === 'channel_failed') this.#invites?.failed(event.channel)
+  }
+
+  #rejected({ channelId, sender, undoneAdds }: CommitRejected): void {
+    const membership = this.memberships.get(toHex(channelId))
+    if (!membership) return
+    this.#emit({ type: 'commit_rejected', channel: membership.name, sender: toHex(sender) })
+    // If this agent is no longer a member, the relay delivers nothing more; its answer to Resume says so.
+    const { intake } = membership
+    if (intake.isWanted && undoneAdds.some((agent) => toHex(agent) === this.agentId)) intake.resume()
+  }
+
+  /** Resumes if this agent returned to the roster, to get what it missed, or was dropped, to learn that it ended. */
+  #rosterReset({ channelId, dropped, returned }: RosterReset): void {
+    const intake = this.memberships.get(toHex(channelId))?.intake
+    if (intake?.isWanted && [...dropped, ...returned].some((agent) => toHex(agent) === this.agentId)) intake.resume()
+  }
+
+  /** A channel is gone. Welcomes to later memberships of it were made for requests that still count. */
+  #dropped(id: ChannelId): void {
+    for (const welcome of this.held.release(id)) this.#welcomes.take(welcome)
+    this.#invites?.dropped(id)
+  }
+
+  #tick(): void {
+    const now = this.context.now()
+    for (const { upkeep } of this.memberships) upkeep.tick(now)
+    if (now < this.#checkpointAt) return
+    this.#checkpointAt = now + CHECKPOINT_MS
+    try {
+      this.#parts.store.checkpoint()
+    } catch (error) {
+      this.#fail(StaticError.from(error))
+    }
+  }
+
+  /** Stops, because the store has failed: memory is ahead of the disk, and nothing may leave the process. */
+  #fail(error: StaticError): void {
+    this.#stop(error, error)
+    this.#session.close().catch(() => {})
+  }
+
+  /** Stops all activity: pending and later calls get the error. */
+  #stop(error: StaticError, forReaders: StaticError | undefined): void {
+    if (this.#stopped) return
+    this.#stopped = true
+    this.#invites?.stop(forReaders)
+    this.timers.stop(error)
+    for (const membership of this.memberships) {
+      membership.end(error, forReaders)
+      membership.seal()
+    }
+    this.requests.stop(error)
+    this.events.close()
+    this.offers.close()
+  }
+}

@@ -1,0 +1,37 @@
+/** What the channels of an agent share. */
+import type { ReceiptMode, StaticError } from '@static/protocol'
+import type { MlsEngine, SignatureKeyPair } from '../mls/index.ts'
+import type { AgentId, RelaySession, Time } from '../ports/index.ts'
+import type { Journal } from '../channel/journal.ts'
+import type { FollowTurns } from '../channel/log/follow-turns.ts'
+import type { Deliveries } from './deliveries.ts'
+import type { AgentEvent } from './events.ts'
+import type { InviteHandler } from './invite-handler.ts'
+import type { Pins } from './pins.ts'
+
+/** The agent, as its channels see it. */
+export interface AgentContext {
+  readonly agentId: AgentId
+  readonly key: SignatureKeyPair
+  sign(bytes: Uint8Array): Uint8Array
+  readonly engine: MlsEngine
+  readonly journal: Journal
+  /** Undefined if this agent shares its thread with no other. */
+  readonly turns: Pick<FollowTurns, 'take'> | undefined
+  readonly pins: Pins
+  /** What this agent's receipts tell others. */
+  readonly receipts: ReceiptMode
+  readonly session: Pick<RelaySession, 'request'>
+  /** Why there is no session, if there is none and the reason is known. */
+  readonly offline: StaticError | undefined
+  readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
+  /** Undefined for an agent that does not handle invites. */
+  readonly invites: Omit<InviteHandler, 'opened' | 'refused' | 'failed' | 'dropped' | 'stop'> | undefined
+  now(): Time
+  random(bytes: number): Uint8Array
+  /** Between 0 and 1. */
+  chance(): number
+  /** Runs an action after a delay. Returns a function that cancels it. */
+  later(milliseconds: number, action: () => void): () => void
+  emit(event: AgentEvent): void
+}

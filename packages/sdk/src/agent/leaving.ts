@@ -1,0 +1,85 @@
+/** Leaving a channel. Needs only this agent's key, so that it works even with a broken group. */
+import { leaveBytes, message, StaticError } from '@static/protocol'
+import { LeaveNoticeSchema, LeaveRequestSchema } from '@static/protocol/relay'
+import { refusalError } from '../ports/refusal.ts'
+import { isLaterStay } from '../channel/log/contradiction.ts'
+import type { Membership } from '../channel/channel.ts'
+import { resumeOf } from './deliveries.ts'
+import type { AgentServices } from './services.ts'
+
+type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
+
+/** The most notices signed for one leave: the relay names the head, and could otherwise get one for every head. */
+const MOST_TRIES = 8
+
+/** This agent is not on the roster: it has left by an earlier try, or was removed. */
+const ENDED: ReadonlySet<string> = new Set(['not_found', 'removed'])
+
+/**
+ * Leaves a channel. Continues automatically after a crash or a lost session.
+ *
+ * @throws {StaticError} `not_allowed` for the owner, who deletes the channel instead
+ */
+export async function leaveChannel(agent: Leaving, membership: Membership): Promise<void> {
+  const { agentId, journal, invites } = agent.context
+  const before = membership.state
+  if (before === 'ended') return agent.memberships.drop(membership, undefined)
+  if (membership.failure?.code === 'closed') throw membership.failure
+  if (membership.owner === agentId) {
+    throw StaticError.of('not_allowed', `The owner cannot leave its channel ${membership.name}. Delete it instead.`)
+  }
+  invites?.leaving(membership.id)
+  membership.become('leaving')
+  await journal.written()
+  try {
+    await finishLeaving(agent, membership)
+  } catch (error) {
+    // A closed agent continues leaving when it starts again, and another call may have begun this.
+    if (before !== 'leaving' && !(error instanceof StaticError && error.code === 'closed')) {
+      // The signed notice may be kept for later. Replacing the leaf makes it invalid.
+      membership.become(before, true)
+      membership.intake.resume()
+    }
+    throw error
+  }
+}
+
+/** Finishes leaving, or waits until a call from before has: every session calls it, and one answer is enough. */
+export async function finishLeaving(agent: Leaving, membership: Membership): Promise<void> {
+  const { leaves } = agent.memberships
+  const leave = leaves.get(membership) ?? sendLeave(agent, membership).finally(() => leaves.delete(membership))
+  leaves.set(membership, leave)
+  await leave
+}
+
+/** Gets the signed notice into the log. */
+async function sendLeave(agent: Leaving, membership: Membership): Promise<void> {
+  const { channelId } = membership
+  const { memberships, requests, context } = agent
+  const { publicKey } = context.key
+  let slot = BigInt(membership.history.position.slot)
+  for (let tries = 1; memberships.get(membership.id) === membership; tries++) {
+    const leafKeys = [...membership.standing.leafKeys]
+    const signature = context.sign(leaveBytes(channelId, { slot, leafKeys }))
+    const notice = message(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
+    const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })
+    const refusal = outcome.type === 'refused' ? outcome.error : undefined
+    if (refusal?.code === 'epoch_mismatch' && refusal.head !== undefined && tries < MOST_TRIES) {
+      slot = refusal.head
+      // Asked after the head: if a commit adds this agent again later, the head is another one.
+      if (await isMember(agent, membership)) continue
+    } else if (refusal && !ENDED.has(refusal.code)) throw refusalError(refusal)
+    memberships.drop(membership, undefined)
+    await context.journal.written()
+    return
+  }
+}
+
+/** Whether this agent is still in a membership. If it was added again since, a Leave would end the later one. */
+async function isMember({ requests }: Leaving, { channelId, history }: Membership): Promise<boolean> {
+  return await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
+    if (!state || (state.error && ENDED.has(state.error.code))) return false
+    if (state.error) throw refusalError(state.error)
+    return !isLaterStay(state, history.position.index)
+  })
+}

@@ -1,0 +1,55 @@
+/**
+ * The pinned key of each identity, per channel owner (SPEC.md, 5.3). Only this agent's own acts pin: other members could
+ * occupy names otherwise. A pin never decides about a received commit, because members with different pins would split
+ * the group. A conflict is reported to the application, and refused when this agent adds a member.
+ */
+import { toHex } from '@static/protocol'
+import type { AgentId, Change, Snapshot } from '../ports/index.ts'
+
+/**
+ * The number of identities pinned per owner. Beyond it, no more are: those who ask to join choose their names, and
+ * earlier pins must stay.
+ */
+const MOST_PINS = 10_000
+
+/** The pins of one agent. */
+export class Pins {
+  readonly #known: Map<string, AgentId>
+  readonly #counts = new Map<AgentId, number>()
+  readonly #write: (change: Change) => void
+
+  constructor(pins: Snapshot['pins'], write: (change: Change) => void) {
+    this.#known = new Map(pins.map(({ owner, identity, agent }) => [keyOf(owner, identity), agent]))
+    this.#write = write
+    for (const { owner } of pins) this.#count(owner)
+  }
+
+  /** The agent that an identity is pinned to, if it is a different one. */
+  conflict(owner: AgentId, identity: Uint8Array, agent: AgentId): AgentId | undefined {
+    const known = this.#known.get(keyOf(owner, identity))
+    return known === agent ? undefined : known
+  }
+
+  /** Whether any identity is pinned to this agent. */
+  has(agent: AgentId): boolean {
+    return this.#known.values().some((known) => known === agent)
+  }
+
+  /** Pins an identity to an agent. */
+  set(owner: AgentId, identity: Uint8Array, agent: AgentId): void {
+    const key = keyOf(owner, identity)
+    const known = this.#known.get(key)
+    if (known === agent || (known === undefined && (this.#counts.get(owner) ?? 0) >= MOST_PINS)) return
+    if (known === undefined) this.#count(owner)
+    this.#known.set(key, agent)
+    this.#write({ type: 'putPin', owner, identity, agent })
+  }
+
+  #count(owner: AgentId): void {
+    this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1)
+  }
+}
+
+function keyOf(owner: AgentId, identity: Uint8Array): string {
+  return `${owner} ${toHex(identity)}`
+}

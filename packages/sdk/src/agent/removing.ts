@@ -1,0 +1,23 @@
+/** Removing a member on behalf of the owner. */
+import { fromHex } from '@static/protocol'
+import type { AgentId } from '../ports/index.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { AgentContext } from './context.ts'
+
+/**
+ * Removes a member, even one that has seen a different history.
+ *
+ * @throws {StaticError} `not_allowed`, `not_found`
+ */
+export async function removeMember(
+  { invites }: Pick<AgentContext, 'invites'>,
+  membership: Membership,
+  agent: AgentId,
+): Promise<void> {
+  const done = await invites?.removing(membership.id, agent)
+  try {
+    await membership.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
+  } finally {
+    done?.()
+  }
+}

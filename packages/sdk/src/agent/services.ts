@@ -1,0 +1,24 @@
+/** The services of an agent for calls with more than one step. Each call takes those it needs. */
+import type { Snapshot } from '../ports/index.ts'
+import type { AgentContext } from './context.ts'
+import type { HeldWelcomes } from '../joining/held-welcomes.ts'
+import type { KeyPackages } from './key-packages.ts'
+import type { Memberships } from './memberships.ts'
+import type { RelayRequests } from './relay-requests.ts'
+import type { Timers } from './timers.ts'
+
+export interface AgentServices {
+  readonly context: AgentContext
+  readonly memberships: Memberships
+  readonly requests: RelayRequests
+  readonly timers: Timers
+  readonly keyPackages: KeyPackages
+  /** Welcomes that wait for the end of an earlier membership. */
+  readonly held: HeldWelcomes
+  /** Whether the session is a guest's, that is, acts for no account. True without a session. */
+  readonly isGuest: boolean
+  /** Whether the agent can get tokens of an account, also while it is offline. */
+  readonly hasTokens: boolean
+  /** Invites on disk when the agent started. */
+  readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
+}

@@ -1,0 +1,45 @@
+/** A request that is being served, and what ends that early. */
+import type { StaticError } from '@static/protocol'
+import type { Entry } from '../receiving/inbox-entry.ts'
+import type { Answering } from './answering.ts'
+
+/** One request on its way through a server. */
+export class Job {
+  readonly entry: Entry
+  answering: Answering | undefined
+  /** Settles when its handler has ended, which may be long after the request has. */
+  handled: Promise<unknown> = Promise.resolve()
+  /** Settles when its handler has given its next answer, or has ended. */
+  step: Promise<unknown> = Promise.resolve()
+  failures = 0
+  readonly #abort = new AbortController()
+  readonly #aborted = Promise.withResolvers<undefined>()
+  #isAborted = false
+
+  constructor(entry: Entry) {
+    this.entry = entry
+  }
+
+  /** For the handler. Node makes a signal when it is first used: most handlers use none, and each costs memory. */
+  get signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
+  /** Whether no more answers are wanted. */
+  get isAborted(): boolean {
+    return this.#isAborted
+  }
+
+  /** Resolves when no more answers are wanted. */
+  get aborted(): Promise<undefined> {
+    return this.#aborted.promise
+  }
+
+  /** No more answers are wanted: the asker has cancelled the request, or it has expired. */
+  abort(error: StaticError): void {
+    this.#isAborted = true
+    this.#aborted.resolve(undefined)
+    this.#abort.abort(error)
+    this.answering?.stop(error)
+  }
+}

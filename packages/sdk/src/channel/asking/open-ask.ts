@@ -1,0 +1,164 @@
+/**
+ * One open request of this agent: the answers that the application has not read, and how far each member has answered.
+ * An answer is settled when the application asks for the next one; if the process ends first, it is given again.
+ */
+import { type StaticError, toHex } from '@static/protocol'
+import type { AgentId, AskRecord, InboxRecord, Time } from '../../ports/index.ts'
+import { Answerer } from './answerer.ts'
+import { sizeOfAnswer } from './answer-window.ts'
+import type { AnswerError } from './ask-frame.ts'
+
+/** An answer that the application has not settled. */
+export interface AnswerEntry {
+  readonly record: InboxRecord
+  readonly number: number
+  readonly content: { readonly payload: Uint8Array } | { readonly error: AnswerError }
+  /** Whether it is on disk, or will be with the changes that were drained last. */
+  stored: boolean
+  settled: boolean
+}
+
+/** What a request asks of its channel. */
+export interface AskHost {
+  /** The application has read an answer. */
+  settled(ask: OpenAsk, entry: AnswerEntry): void
+  /** The application begins to read. */
+  attach(ask: OpenAsk): void
+  /** The application wants no more answers. */
+  cancel(ask: OpenAsk): void
+}
+
+interface Waiting {
+  resolve(entry: AnswerEntry | undefined): void
+  reject(error: StaticError): void
+}
+
+/** A request of this agent. */
+export class OpenAsk {
+  readonly messageId: Uint8Array
+  /** The message id, hexadecimal. */
+  readonly id: string
+  readonly to: AgentId | undefined
+  readonly deadline: Time
+  readonly answerers: Map<AgentId, Answerer> = new Map()
+  readonly #host: AskHost
+  #queue: AnswerEntry[] = []
+  #given: AnswerEntry | undefined
+  #waiting: Waiting[] = []
+  #end: { readonly error: StaticError | undefined } | undefined
+  #isAttached = false
+
+  constructor(host: AskHost, { messageId, to, deadline }: AskRecord) {
+    this.#host = host
+    this.messageId = messageId
+    this.id = toHex(messageId)
+    this.to = to
+    this.deadline = deadline
+  }
+
+  /** Whether nothing more is expected. */
+  get isFinished(): boolean {
+    return this.#end !== undefined
+  }
+
+  /** Whether no answer waits to be read. */
+  get isEmpty(): boolean {
+    return this.#queue.length === 0
+  }
+
+  /** Whether everything that arrived is read and settled. */
+  get isSettled(): boolean {
+    return this.isEmpty && this.#given === undefined
+  }
+
+  /** Answers that are not settled. */
+  get unsettled(): readonly AnswerEntry[] {
+    return this.#given ? [this.#given, ...this.#queue] : this.#queue
+  }
+
+  answererOf(agent: AgentId): Answerer {
+    const known = this.answerers.get(agent)
+    if (known) return known
+    const answerer = new Answerer()
+    this.answerers.set(agent, answerer)
+    return answerer
+  }
+
+  push(entry: AnswerEntry): void {
+    this.answererOf(entry.record.sender).push(entry.number, sizeOfEntry(entry))
+    this.#queue.push(entry)
+    this.#serve()
+  }
+
+  /** Removes the answers of a member from this number on, which it gives again. Not if the application has the first. */
+  retract(agent: AgentId, number: number): readonly AnswerEntry[] {
+    const isGone = (entry: AnswerEntry): boolean => entry.record.sender === agent && entry.number >= number
+    const gone = this.#queue.filter(isGone)
+    if (gone[0]?.number !== number) return []
+    this.#queue = this.#queue.filter((entry) => !isGone(entry))
+    this.answererOf(agent).retract(number)
+    return gone
+  }
+
+  /** Returns the next answer and settles the one before; undefined at the end. */
+  async next(): Promise<AnswerEntry | undefined> {
+    if (!this.#isAttached) {
+      this.#isAttached = true
+      this.#host.attach(this)
+    }
+    this.#settle()
+    const { promise, resolve, reject } = Promise.withResolvers<AnswerEntry | undefined>()
+    this.#waiting.push({ resolve, reject })
+    this.#serve()
+    return await promise
+  }
+
+  /** Nothing more will arrive: readers get the rest, then the error or, without one, the end. */
+  finish(error: StaticError | undefined): void {
+    this.#end ??= { error }
+    this.#serve()
+  }
+
+  /** Forgets all answers. Readers that had not got all of them get the error. */
+  clear(error?: StaticError): void {
+    if (error && !this.isSettled) this.#end = { error }
+    this.#end ??= { error: undefined }
+    this.#queue = []
+    this.#given = undefined
+    this.#serve()
+  }
+
+  /** Ends the request. The members asked are notified, unless they are done. */
+  cancel(): void {
+    this.#host.cancel(this)
+  }
+
+  #settle(): void {
+    const entry = this.#given
+    if (!entry) return
+    this.#given = undefined
+    this.answererOf(entry.record.sender).read()
+    this.#host.settled(this, entry)
+  }
+
+  #serve(): void {
+    while (this.#waiting.length > 0) {
+      const entry = this.#queue[0]
+      if (!entry && !this.#end) return
+      const waiting = this.#waiting.shift()
+      if (entry) {
+        // The answer of an earlier `next` that was called without waiting.
+        this.#settle()
+        this.#queue.shift()
+        this.#given = entry
+        waiting?.resolve(entry)
+      } else if (this.#end?.error) waiting?.reject(this.#end.error)
+      else waiting?.resolve(undefined)
+    }
+  }
+}
+
+/** What a window counts for an entry. */
+export function sizeOfEntry({ content }: Pick<AnswerEntry, 'content'>): number {
+  return sizeOfAnswer('payload' in content ? content.payload : new Uint8Array())
+}

@@ -1,0 +1,299 @@
+/**
+ * Requests of other members that this agent has not answered completely. They wait on disk until a server (serving.ts)
+ * takes them, also for a restart, until they expire or are cancelled. Each asker may use a share of the room, so none can
+ * fill it; beyond that its requests are not taken. They never hold back messages. Refusals are the work of a server, and
+ * one message holds many of them: an asker cannot make this agent send a message for each of its own.
+ */
+import { type StaticError, toHex } from '@static/protocol'
+import type { AgentId, InboxRecord, MessageTotals, StoredChannel, Time } from '../../ports/index.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { ChannelView } from '../part.ts'
+import { type Entry, type InboxHost, type InboxRows, type Incoming, placeOf } from '../receiving/inbox-entry.ts'
+import { Inbox } from '../receiving/inbox.ts'
+import type { Sender } from '../sending/sender.ts'
+import {
+  decodeCancel,
+  decodeMore,
+  decodeRequest,
+  encodeRefused,
+  MOST_LIFETIME_MS,
+  MOST_OPEN,
+  MOST_REFUSED,
+} from './ask-frame.ts'
+
+/** What it asks of the agent. */
+type RequestsContext = Pick<AgentContext, 'agentId' | 'journal' | 'now' | 'later' | 'emit'>
+
+/** What it asks of the channel. */
+export interface RequestsHost extends InboxHost {
+  /** The entry that added a member; 0 if it was there before this agent. */
+  memberSince(agent: AgentId): number
+}
+
+/** A request that a server has taken. */
+export interface TakenRequest {
+  /** The asker wants no more answers. */
+  cancel(): void
+  /** The asker has read so many answers. */
+  more(read: number): void
+}
+
+/**
+ * The most requests of all askers, and their bytes of ciphertext. A third of an asker's own counts twice: so askers that
+ * take all they can leave room to any other.
+ */
+const MOST_REQUESTS = 4096
+const MOST_BYTES = 32 * 1024 * 1024
+const OWN_PART: number = 1 / 3
+/** What one asker may use of the bytes. */
+const MOST_ASKER_BYTES: number = MOST_BYTES / 4
+/** What one asker may use of a refusal. Requests beyond that time out. */
+const MOST_ASKER_REFUSED: number = MOST_REFUSED / 2
+/** How long requests are gathered for a refusal, and the time from one refusal to the next. */
+const GATHER_MS = 1000
+const REFUSAL_MS = 60_000
+/** The minimum time between two searches for requests that have expired. */
+const SWEEP_MS = 60_000
+const PAGE = 64
+
+const ROWS: InboxRows = {
+  put: (id, record) => ({ type: 'putRequest', id, record }),
+  drop: (id, record) => ({ type: 'dropRequest', id, place: placeOf(record) }),
+}
+
+/** The requests that one membership has received. */
+export class ReceivedRequests {
+  readonly inbox: Inbox
+  readonly #context: RequestsContext
+  readonly #channel: ChannelView
+  readonly #host: RequestsHost
+  readonly #sender: Pick<Sender, 'send'>
+  readonly #shares = new Map<AgentId, MessageTotals>()
+  #total: MessageTotals = { messages: 0, bytes: 0 }
+  readonly #taken = new Map<string, TakenRequest>()
+  /** Called when answers can be sent again. */
+  readonly #resumed = new Set<() => void>()
+  /** Cancelled while they were not in memory, by their askers: as many of each as it may have here. */
+  readonly #cancelled = new Map<AgentId, Set<string>>()
+  /** The number of servers that run. */
+  #servers = 0
+  /** To be refused with the next message, and what prevents that. */
+  #refused: InboxRecord[] = []
+  #cancelRefusal: (() => void) | undefined
+  /** When requests that are over were last searched for, when they are next, and what prevents that. */
+  #sweptAt: Time = -Infinity
+  #sweepAt: Time = Infinity
+  #cancelSweep: (() => void) | undefined
+
+  constructor(
+    context: RequestsContext,
+    channel: ChannelView,
+    host: RequestsHost,
+    sender: Pick<Sender, 'send'>,
+    { record, requests }: Pick<StoredChannel, 'record' | 'requests'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#host = host
+    this.#sender = sender
+    this.inbox = new Inbox(record.id, host, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
+    if (requests.messages === 0) return
+    for (const { sender: asker, ciphertext } of this.#stored()) this.#count(asker, 1, ciphertext.length)
+    this.#sweepBy(context.now() + SWEEP_MS)
+  }
+
+  arrive(record: InboxRecord, bytes: Uint8Array): void {
+    const request = decodeRequest(bytes)
+    if (!request) return this.#ignore(record, 'malformed')
+    const { to } = request
+    if (to !== undefined && to !== this.#context.agentId) return
+    if (!this.#hasRoom(record)) {
+      this.#sweepBy(this.#context.now())
+      this.#ignore(record, 'too_many')
+      if (to !== undefined) this.#refuse(record)
+      return
+    }
+    this.#count(record.sender, 1, record.ciphertext.length)
+    this.inbox.arrive({ record, payload: bytes, redelivered: this.inbox.wasGiven(record.index) })
+    this.#sweepBy(record.receivedAt + request.lifetimeMs)
+  }
+
+  /** Handles the asker's word about one of its requests. */
+  heed(kind: 'cancel' | 'more', asker: AgentId, bytes: Uint8Array): void {
+    if (kind === 'more') {
+      const more = decodeMore(bytes)
+      if (more) this.#taken.get(keyOf(asker, more.requestId))?.more(more.read)
+      return
+    }
+    const requestId = decodeCancel(bytes)
+    if (!requestId) return
+    const key = keyOf(asker, requestId)
+    const taken = this.#taken.get(key)
+    const queued = this.inbox.find(({ record }) => keyOf(record.sender, record.messageId) === key)
+    if (taken) taken.cancel()
+    else if (queued) this.settle(queued)
+    else if (this.inbox.hasNext) this.#noteCancelled(asker, key)
+  }
+
+  /** A server has taken a request. Returns false if it was cancelled meanwhile, or if its asker is gone. */
+  take({ record }: Entry, taken: TakenRequest): boolean {
+    if (this.#isWithdrawn(record)) return false
+    this.#taken.set(keyOf(record.sender, record.messageId), taken)
+    return true
+  }
+
+  /** Returns a request that a server has taken, so that it is served again. */
+  release(entry: Entry): void {
+    this.#taken.delete(keyOf(entry.record.sender, entry.record.messageId))
+    this.inbox.release(entry)
+  }
+
+  /** A request is done with: answered, cancelled or expired. */
+  settle(entry: Entry): void {
+    if (entry.settled) return
+    const { sender, messageId, ciphertext } = entry.record
+    this.#taken.delete(keyOf(sender, messageId))
+    this.#count(sender, -1, -ciphertext.length)
+    this.inbox.settle(entry)
+  }
+
+  /** A server begins. Returns a function for its end. */
+  serves(): () => void {
+    this.#servers++
+    return () => void this.#servers--
+  }
+
+  /** Calls the function whenever answers can be sent, as far as the channel knows. Returns a function that ends that. */
+  onResume(action: () => void): () => void {
+    this.#resumed.add(action)
+    return () => void this.#resumed.delete(action)
+  }
+
+  /** The channel is neither in a fork nor full. */
+  resume(): void {
+    for (const action of this.#resumed) action()
+  }
+
+  /** These agents are no longer members: no one waits for answers to their requests. */
+  removed(agents: readonly AgentId[]): void {
+    for (const agent of agents) {
+      for (const [key, taken] of this.#taken) if (key.startsWith(agent)) taken.cancel()
+      for (;;) {
+        const queued = this.inbox.find(({ record }) => record.sender === agent)
+        if (!queued) break
+        this.settle(queued)
+      }
+      this.#cancelled.delete(agent)
+    }
+    // The rest of theirs is on disk.
+    if (agents.some((agent) => this.#shares.has(agent))) this.#sweepBy(this.#context.now())
+  }
+
+  /** No more requests will arrive. */
+  end(error: StaticError | undefined): void {
+    this.#cancelSweep?.()
+    this.#cancelRefusal?.()
+    this.inbox.end(error)
+  }
+
+  #hasRoom({ sender, ciphertext: { length } }: InboxRecord): boolean {
+    const { messages, bytes } = this.#shares.get(sender) ?? { messages: 0, bytes: 0 }
+    return (
+      messages < MOST_OPEN &&
+      bytes + length <= MOST_ASKER_BYTES &&
+      this.#total.messages + messages * OWN_PART < MOST_REQUESTS &&
+      this.#total.bytes + bytes * OWN_PART + length <= MOST_BYTES
+    )
+  }
+
+  #noteCancelled(asker: AgentId, key: string): void {
+    const keys = this.#cancelled.get(asker) ?? new Set()
+    this.#cancelled.set(asker, keys.add(key))
+    if (keys.size <= MOST_OPEN) return
+    for (const oldest of keys) return void keys.delete(oldest)
+  }
+
+  /** Whether a request was cancelled, or its asker has left since, even if it was added again. */
+  #isWithdrawn({ sender, messageId, index }: InboxRecord): boolean {
+    if (this.#cancelled.get(sender)?.delete(keyOf(sender, messageId)) === true) return true
+    const { group } = this.#channel
+    return group !== undefined && (!group.members.has(sender) || index <= this.#host.memberSince(sender))
+  }
+
+  #count(asker: AgentId, messages: number, bytes: number): void {
+    const share = this.#shares.get(asker) ?? { messages: 0, bytes: 0 }
+    const now = { messages: share.messages + messages, bytes: share.bytes + bytes }
+    if (now.messages > 0) this.#shares.set(asker, now)
+    else this.#shares.delete(asker)
+    this.#total = { messages: this.#total.messages + messages, bytes: this.#total.bytes + bytes }
+  }
+
+  /** Drops queued requests that are over, at this time or soon after: no one waits for them. */
+  #sweepBy(at: Time): void {
+    if (at >= this.#sweepAt) return
+    this.#sweepAt = at
+    this.#cancelSweep?.()
+    const now = this.#context.now()
+    // The clock may have been set back, and `at` is what others say.
+    const wait = Math.max(0, SWEEP_MS - Math.abs(now - this.#sweptAt), Math.min(at - now, MOST_LIFETIME_MS))
+    this.#cancelSweep = this.#context.later(wait, () => this.#sweep())
+  }
+
+  #sweep(): void {
+    const now = this.#context.now()
+    this.#sweptAt = now
+    this.#sweepAt = Infinity
+    let next = Infinity
+    const isOver = (incoming: Incoming): boolean => {
+      if (isExpired(incoming, now) || this.#isWithdrawn(incoming.record)) return true
+      next = Math.min(next, expiryOf(incoming))
+      return false
+    }
+    for (const { sender, ciphertext } of this.inbox.sweep(isOver)) this.#count(sender, -1, -ciphertext.length)
+    if (next < Infinity) this.#sweepBy(next)
+  }
+
+  *#stored(): Iterable<InboxRecord> {
+    for (let after = 0; ;) {
+      const page = this.#context.journal.requests(this.#channel.id, after, PAGE)
+      yield* page
+      const last = page.at(-1)
+      if (!last || page.length < PAGE) return
+      after = last.index
+    }
+  }
+
+  #refuse(record: InboxRecord): void {
+    const own = this.#refused.filter(({ sender }) => sender === record.sender).length
+    if (this.#servers === 0 || this.#refused.length >= MOST_REFUSED || own >= MOST_ASKER_REFUSED) return
+    this.#refused.push(record)
+    this.#cancelRefusal ??= this.#context.later(GATHER_MS, () => this.#sendRefusal())
+  }
+
+  #sendRefusal(): void {
+    this.#cancelRefusal = undefined
+    const ids = this.#refused.map(({ messageId }) => messageId)
+    this.#refused = []
+    if (ids.length === 0) return
+    this.#cancelRefusal = this.#context.later(REFUSAL_MS, () => this.#sendRefusal())
+    // If it is lost, the requests time out.
+    this.#sender.send('refused', encodeRefused(ids)).catch(() => {})
+  }
+
+  #ignore({ sender, index }: InboxRecord, reason: 'malformed' | 'too_many'): void {
+    this.#context.emit({ type: 'request_ignored', channel: this.#channel.name, sender, index, reason })
+  }
+}
+
+/** Whether the asker no longer waits, by the relay's time of acceptance. */
+export function isExpired(request: Pick<Entry, 'record' | 'payload'>, now: Time): boolean {
+  return expiryOf(request) <= now
+}
+
+function expiryOf({ record, payload }: Pick<Entry, 'record' | 'payload'>): Time {
+  return record.receivedAt + (decodeRequest(payload)?.lifetimeMs ?? 0)
+}
+
+function keyOf(asker: AgentId, requestId: Uint8Array): string {
+  return `${asker}${toHex(requestId)}`
+}

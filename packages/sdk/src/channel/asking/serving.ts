@@ -1,0 +1,423 @@
+/**
+ * Runs an application's handler for each request and sends what it yields as answers. The requests of one asker are
+ * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are places. One
+ * that waits until its answers are read gives its place to others: a place is held by work.
+ * A request is settled when the relay has accepted its last answer. If the process ends before that, it is served again,
+ * as `redelivered`. No handler is started while the channel sends nothing until the application acts (in a fork, or with a
+ * full inbox): it would be for nothing, again and again.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import { payloadBytes } from '../sending/payload.ts'
+import type { AgentId } from '../../ports/index.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { Committer } from '../members/committer.ts'
+import type { Intake } from '../receiving/intake.ts'
+import type { Entry } from '../receiving/inbox-entry.ts'
+import { MOST_REASON_CHARACTERS } from '../receiving/poison.ts'
+import type { Sender } from '../sending/sender.ts'
+import { Answering } from './answering.ts'
+import { decodeRequest, MOST_ASK_BYTES } from './ask-frame.ts'
+import { Job } from './job.ts'
+import { isExpired, type ReceivedRequests } from './received-requests.ts'
+
+/** Options of `Channel.serve`. */
+export interface ServeOptions {
+  /** The number of requests served at the same time, of which one asker gets three quarters at most. Default: 64. */
+  readonly concurrency?: number
+  /**
+   * The number of requests of the same asker served at the same time. One that waits until its answers are read does not
+   * count. Default: 1.
+   */
+  readonly perAsker?: number
+  /** Stops serving: requests in progress are finished, and no others are started. */
+  readonly signal?: AbortSignal
+}
+
+/** What a handler gives: answers one by one, or a promise of the only one. */
+export type Answers =
+  | AsyncIterable<Uint8Array | string, Uint8Array | string | void>
+  | Promise<Uint8Array | string | void>
+
+/** Serves one request. Its signal is aborted when the asker wants no more answers. */
+export type RequestHandler = (entry: Entry, signalOf: () => AbortSignal) => Answers
+
+/** What serving asks of its agent. */
+type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
+
+/** What serving needs of its channel. */
+interface ServingChannel {
+  readonly name: string
+  readonly requests: ReceivedRequests
+  readonly sender: Pick<Sender, 'send'>
+  readonly committer: Pick<Committer, 'refusal'>
+  readonly intake: Pick<Intake, 'blocked'>
+}
+
+const CONCURRENCY = 64
+const PER_ASKER = 1
+const MOST_CONCURRENCY = 1000
+/** A third of an asker's own places counts twice: so askers that take all they can leave some to any other. */
+const OWN_PART: number = 1 / 3
+/** The delays before a request is served again whose answers could not be sent. The last one repeats. */
+const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000]
+
+const STOPPED: StaticError = StaticError.of('closed', 'The server has stopped.')
+
+/** The requests of one asker. */
+interface Lane {
+  running: number
+  /** Requests that have given their place to others of the asker until it has read their answers. */
+  aside: number
+  /** Each lets one of them go on, which have been read. */
+  readonly returning: (() => void)[]
+  readonly queue: Job[]
+}
+
+/**
+ * Serves the requests of a channel until the channel ends or the signal is aborted.
+ *
+ * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
+ */
+export async function serveRequests(
+  context: ServingContext,
+  channel: ServingChannel,
+  handler: RequestHandler,
+  { concurrency = CONCURRENCY, perAsker = PER_ASKER, signal }: ServeOptions,
+): Promise<void> {
+  checkCount('concurrency', concurrency)
+  checkCount('perAsker', perAsker)
+  await new Serving(context, channel, handler, { concurrency, perAsker, signal }).run()
+}
+
+interface Limits {
+  readonly concurrency: number
+  readonly perAsker: number
+  readonly signal: AbortSignal | undefined
+}
+
+class Serving {
+  readonly #context: ServingContext
+  readonly #channel: ServingChannel
+  readonly #handler: RequestHandler
+  readonly #options: Limits
+  readonly #lanes = new Map<AgentId, Lane>()
+  readonly #active = new Set<Job>()
+  readonly #tasks = new Set<Promise<void>>()
+  /** Each ends a wait. */
+  readonly #wakes = new Set<() => void>()
+  #running = 0
+  #aside = 0
+  #isStopped = false
+
+  constructor(context: ServingContext, channel: ServingChannel, handler: RequestHandler, options: Limits) {
+    this.#context = context
+    this.#channel = channel
+    this.#handler = handler
+    this.#options = options
+  }
+
+  async run(): Promise<void> {
+    const { inbox } = this.#channel.requests
+    const { signal } = this.#options
+    const reader = inbox.read((entry) => entry, { ahead: true })
+    const rest = this.#channel.requests.serves()
+    const stop = (): void => this.#stop()
+    this.#wakes.add(() => void reader.return?.())
+    const forget = inbox.onStop(stop)
+    signal?.addEventListener('abort', stop)
+    if (signal?.aborted === true) stop()
+    try {
+      await this.#read(reader)
+    } finally {
+      this.#stop()
+      while (this.#tasks.size > 0) await Promise.all(this.#tasks)
+      signal?.removeEventListener('abort', stop)
+      rest()
+      forget()
+    }
+  }
+
+  #stop(): void {
+    if (this.#isStopped) return
+    this.#isStopped = true
+    for (const lane of this.#lanes.values()) {
+      for (const { entry } of lane.queue.splice(0)) this.#channel.requests.release(entry)
+      for (const goOn of lane.returning.splice(0)) this.#place(lane, goOn)
+    }
+    // An asker that reads nothing must not keep this from ending.
+    for (const { answering } of this.#active) answering?.hurry(STOPPED)
+    for (const wake of this.#wakes) wake()
+  }
+
+  /** Reads ahead, so that an asker with many requests does not hold back others. Bounded by the requests' room. */
+  async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
+    const { requests } = this.#channel
+    while (!this.#isStopped) {
+      const { value: entry } = await reader.next()
+      if (!entry) return
+      // Otherwise the reader would settle it with the next one.
+      entry.holder = this
+      const job = new Job(entry)
+      const taken = { cancel: () => this.#cancel(job), more: (read: number) => job.answering?.more(read) }
+      if (this.#isStopped) requests.release(entry)
+      else if (requests.take(entry, taken)) this.#queue(job)
+      else requests.settle(entry)
+    }
+  }
+
+  #queue(job: Job): void {
+    const { sender } = job.entry.record
+    const lane = this.#lanes.get(sender) ?? { running: 0, aside: 0, returning: [], queue: [] }
+    this.#lanes.set(sender, lane)
+    lane.queue.push(job)
+    this.#next()
+  }
+
+  /** Starts what there are places for, the askers in turn. */
+  #next(): void {
+    const { concurrency, perAsker } = this.#options
+    for (const [asker, lane] of this.#lanes) {
+      if (this.#running >= concurrency || this.#isStopped) return
+      const hasPlace = lane.running < perAsker && this.#running + lane.running * OWN_PART < concurrency
+      const start = hasPlace ? (lane.returning.shift() ?? this.#starting(asker, lane)) : undefined
+      if (!start) continue
+      // Behind the others.
+      this.#lanes.delete(asker)
+      this.#lanes.set(asker, lane)
+      this.#place(lane, start)
+    }
+  }
+
+  /** Takes a place for a request that starts or goes on. */
+  #place(lane: Lane, start: () => void): void {
+    lane.running++
+    this.#running++
+    start()
+  }
+
+  /** Returns what starts the next request of an asker, if there is one. */
+  #starting(asker: AgentId, lane: Lane): (() => void) | undefined {
+    const job = lane.queue.shift()
+    if (!job) return undefined
+    return () => {
+      const task = this.#serve(job, lane).finally(() => {
+        this.#tasks.delete(task)
+        // A handler that ignores the signal keeps its place. Otherwise an asker that cancels could start any number.
+        void job.handled.finally(() => this.#free(asker, lane))
+      })
+      this.#tasks.add(task)
+    }
+  }
+
+  #free(asker: AgentId, lane: Lane): void {
+    this.#running--
+    lane.running--
+    const isIdle = lane.running === 0 && lane.aside === 0 && lane.queue.length === 0
+    if (isIdle && this.#lanes.get(asker) === lane) this.#lanes.delete(asker)
+    this.#next()
+  }
+
+  #cancel(job: Job): void {
+    job.abort(StaticError.of('cancelled', 'The asker has cancelled the request.'))
+    const queue = this.#lanes.get(job.entry.record.sender)?.queue ?? []
+    const at = queue.indexOf(job)
+    if (at < 0) return
+    queue.splice(at, 1)
+    this.#channel.requests.settle(job.entry)
+  }
+
+  /** Serves a request until its last answer is accepted, it is cancelled, it expires, or serving stops. */
+  async #serve(job: Job, lane: Lane): Promise<void> {
+    const { requests, sender } = this.#channel
+    const { entry } = job
+    const expiry = this.#expire(job)
+    this.#active.add(job)
+    try {
+      while (!job.isAborted && !isExpired(entry, this.#context.now())) {
+        if (this.#isHalted) {
+          if (!(await this.#wait((go) => requests.onResume(go), job.aborted))) return requests.release(entry)
+          continue
+        }
+        requests.inbox.given(entry)
+        job.answering = new Answering(entry.record.messageId, sender, () => this.#hold(job, lane))
+        if (this.#isStopped) job.answering.hurry(STOPPED)
+        try {
+          await this.#answer(job, job.answering)
+          break
+        } catch {
+          // Its answers could not be sent. They are numbered, so the asker takes none of them twice.
+        }
+        entry.redelivered = true
+        const delay = DELAYS_MS[Math.min(job.failures++, DELAYS_MS.length - 1)] ?? 0
+        const pause = (go: () => void): (() => void) => this.#context.later(delay, go)
+        if (!job.isAborted && !(await this.#wait(pause, job.aborted))) return requests.release(entry)
+      }
+      requests.settle(entry)
+    } finally {
+      this.#active.delete(job)
+      expiry()
+    }
+  }
+
+  /** Runs the handler and sends what it gives. Throws if that cannot be sent. */
+  async #answer(job: Job, answering: Answering): Promise<void> {
+    let last: Uint8Array | undefined
+    let failure: StaticError | undefined
+    try {
+      last = await this.#run(job, answering)
+    } catch (error) {
+      if (error instanceof Unsent) throw error.cause
+      failure = this.#failed(job.entry, error)
+    }
+    if (job.isAborted) return
+    if (failure) await answering.end({ error: { code: failure.code, message: failure.message } })
+    else await answering.end(last && { payload: last })
+  }
+
+  /** Returns the last answer, so that it goes with the end. */
+  async #run(job: Job, answering: Answering): Promise<Uint8Array | undefined> {
+    const answers = this.#handler(job.entry, () => job.signal)
+    // Not waited for any longer if it ignores the signal.
+    const { aborted } = job
+    if (!(Symbol.asyncIterator in answers)) {
+      job.handled = Promise.allSettled([answers])
+      return bytesOf(await Promise.race([answers, aborted]))
+    }
+    const iterator = answers[Symbol.asyncIterator]()
+    let step: ReturnType<typeof iterator.next> | undefined
+    let held: Uint8Array | undefined
+    const send = async (): Promise<void> => {
+      const bytes = held
+      held = undefined
+      if (bytes) await answering.send(bytes).catch((cause: unknown) => Promise.reject(new Unsent(cause)))
+    }
+    try {
+      for (;;) {
+        step = iterator.next()
+        job.step = Promise.allSettled([step])
+        // Most handlers end right after their last answer.
+        if (held && !(await isSoon(step))) await send()
+        const result = await Promise.race([step, aborted])
+        if (!result) return undefined
+        const { done, value } = result
+        const bytes = bytesOf(value)
+        if (done !== true || bytes) await send()
+        if (done === true) return bytes ?? held
+        held = bytes
+      }
+    } finally {
+      // Not awaited: it may ignore this as well.
+      job.handled = Promise.allSettled([step, iterator.return?.()])
+    }
+  }
+
+  /** Reports an error of the handler to the application, and returns what the asker gets of it. */
+  #failed(entry: Entry, error: unknown): StaticError {
+    const { index, sender } = entry.record
+    const reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
+    this.#context.emit({ type: 'request_failed', channel: this.#channel.name, sender, index, reason })
+    if (error instanceof StaticError) return error
+    return StaticError.of('internal_error', 'The handler of the request failed.')
+  }
+
+  /**
+   * While an asker does not read the answers to a request, others get its place, once the handler has stopped at its next
+   * answer; the asker's own requests do, too, while no more than `concurrency` wait like that. Returns what waits for a
+   * place again.
+   */
+  #hold(job: Job, lane: Lane): () => Promise<void> {
+    let isRead = false
+    let isAway = false
+    let isAside = false
+    void job.step.then(() => {
+      if (isRead) return
+      isAway = true
+      isAside = this.#aside + lane.aside * OWN_PART < this.#options.concurrency
+      this.#running--
+      if (isAside) {
+        lane.running--
+        lane.aside++
+        this.#aside++
+      }
+      this.#next()
+    })
+    return async () => {
+      isRead = true
+      if (isAway && !isAside) this.#running++
+      if (!isAside) return
+      const { promise, resolve } = Promise.withResolvers<void>()
+      lane.returning.push(resolve)
+      if (this.#isStopped) this.#return(lane, resolve)
+      else this.#next()
+      await Promise.race([promise, job.aborted])
+      this.#return(lane, resolve)
+      this.#aside--
+      lane.aside--
+    }
+  }
+
+  /** Lets a request go on that still waits for a place: it only ends. */
+  #return(lane: Lane, goOn: () => void): void {
+    const at = lane.returning.indexOf(goOn)
+    if (at < 0) return
+    lane.returning.splice(at, 1)
+    this.#place(lane, goOn)
+  }
+
+  /** Cancels a request when it expires. Returns a function that stops this. */
+  #expire(job: Job): () => void {
+    const { record, payload } = job.entry
+    const left = record.receivedAt + (decodeRequest(payload)?.lifetimeMs ?? 0) - this.#context.now()
+    return this.#context.later(Math.max(0, left), () => {
+      job.abort(StaticError.of('ask_timeout', `Request ${toHex(record.messageId)} has expired.`))
+    })
+  }
+
+  /** Whether nothing can be sent until the application acts. */
+  get #isHalted(): boolean {
+    const { committer, intake } = this.#channel
+    return (committer.refusal ?? intake.blocked) !== undefined
+  }
+
+  /** Waits until `begin` says to go on, which returns what cancels that. Returns false if serving stops first. */
+  async #wait(begin: (go: () => void) => () => void, aborted: Promise<undefined>): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const cancel = begin(() => resolve(true))
+    const wake = (): void => resolve(false)
+    this.#wakes.add(wake)
+    void aborted.then(() => resolve(true))
+    if (this.#isStopped) wake()
+    const isOver = await promise
+    this.#wakes.delete(wake)
+    cancel()
+    return isOver
+  }
+}
+
+/** The answers could not be sent; as opposed to an error of the handler. */
+class Unsent extends Error {
+  constructor(cause: unknown) {
+    super('The answers could not be sent.', { cause })
+  }
+}
+
+function bytesOf(value: unknown): Uint8Array | undefined {
+  return value === undefined ? undefined : payloadBytes(value, MOST_ASK_BYTES)
+}
+
+/** Whether a promise settles before anything else happens. */
+async function isSoon(promise: Promise<unknown>): Promise<boolean> {
+  const settled = promise.then(
+    () => true,
+    () => true,
+  )
+  return await Promise.race([settled, new Promise<boolean>((resolve) => setImmediate(resolve, false))])
+}
+
+function checkCount(name: string, value: number): void {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= MOST_CONCURRENCY) return
+  throw StaticError.of(
+    'invalid_request',
+    `\`${name}\` is ${value}. It must be a whole number from 1 to ${MOST_CONCURRENCY}.`,
+  )
+}

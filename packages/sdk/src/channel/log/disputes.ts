@@ -1,0 +1,58 @@
+/**
+ * Commits that this agent followed as the owner, and the members that still send in the epoch before: they could not
+ * follow, or only claim so. No one can prove either, so a dispute is reported to the application and has no other effect.
+ */
+import type { AgentId } from '../../ports/index.ts'
+
+/** A commit that members did not follow. */
+export interface Dispute {
+  /** Who made the commit. */
+  readonly sender: AgentId
+  readonly slot: number
+  /** The members that have sent in the epoch before it since. */
+  readonly members: readonly AgentId[]
+}
+
+interface Followed {
+  readonly sender: AgentId
+  readonly slot: number
+  readonly members: Set<AgentId>
+}
+
+/** The number of commits, and of members heard, that are remembered. */
+const MOST = 1024
+
+/** The disputes of one channel, since the agent started. */
+export class Disputes {
+  /** By the epoch that the commit ended. */
+  readonly #followed = new Map<bigint, Followed>()
+  /** The last epoch in which a member was heard: it has followed all commits before. */
+  readonly #heard = new Map<AgentId, bigint>()
+
+  /** The owner has followed a commit by another member, made in this epoch. */
+  followed(epoch: bigint, sender: AgentId, slot: number): void {
+    const [oldest] = this.#followed.keys()
+    if (this.#followed.size >= MOST && oldest !== undefined) this.#followed.delete(oldest)
+    this.#followed.set(epoch, { sender, slot, members: new Set() })
+  }
+
+  /** A message or commit of a member was decrypted in this epoch. */
+  heard(member: AgentId, epoch: bigint): void {
+    if (this.#heard.size >= MOST) this.#heard.clear()
+    this.#heard.set(member, epoch)
+  }
+
+  /**
+   * A member that has received all commits sends in this earlier epoch. Returns what to report: the commit that it did
+   * not follow, with the first member, and whenever their number has doubled.
+   */
+  behind(member: AgentId, epoch: bigint): Dispute | undefined {
+    const followed = this.#followed.get(epoch)
+    if (!followed || followed.sender === member || (this.#heard.get(member) ?? -1n) > epoch) return undefined
+    const { sender, slot, members } = followed
+    if (members.has(member)) return undefined
+    members.add(member)
+    const isReported = Number.isInteger(Math.log2(members.size))
+    return isReported ? { sender, slot, members: [...members] } : undefined
+  }
+}

@@ -1,0 +1,113 @@
+/** Which members have a message, by their receipts, and callers that wait for that. */
+import type { StaticError } from '@static/protocol'
+import type { AgentId, StayRecord } from '../../ports/index.ts'
+
+/** What is waited for: that a member has received a message, or that its application has settled it. */
+export type ReceiptLevel = 'delivered' | 'settled'
+
+/**
+ * Why a member is not waited for: it left or was removed, missed the message, put it or a later one aside, has receipts
+ * off (or those of this level), or was not a member when the message was sent.
+ */
+export type UnreachedReason = 'left' | 'removed' | 'missed' | 'aside' | 'off' | 'not_member'
+
+/** Who has a message, and who is not waited for. */
+export interface Judgement {
+  readonly reached: ReadonlySet<AgentId>
+  readonly unreached: ReadonlyMap<AgentId, UnreachedReason>
+}
+
+/** A message and what is waited for. */
+export interface Question {
+  readonly index: number
+  readonly level: ReceiptLevel
+  /** Undefined: everybody who was a member. */
+  readonly by: readonly AgentId[] | undefined
+}
+
+/** What decides about a message. */
+export interface Evidence {
+  /** The stays that include an entry, without this agent's. */
+  stays(index: number): readonly StayRecord[]
+  /** Whether a member has signed that it leaves, although it is still in the group. */
+  isLeaving(agent: AgentId): boolean
+}
+
+/** What a member's stay says about a message: that it has it, why it is not waited for, or nothing yet. */
+export function verdict(
+  { receipt, ending }: Pick<StayRecord, 'receipt' | 'ending'>,
+  { index, level }: Pick<Question, 'index' | 'level'>,
+): 'reached' | UnreachedReason | undefined {
+  if (receipt && receipt.since >= index) return 'missed'
+  if (receipt) {
+    // What was settled before receipts were switched off had been delivered.
+    const delivered = receipt.mode === 'off' ? Math.max(receipt.aside, receipt.settled) : receipt.index
+    if (level === 'delivered' && index <= delivered) return 'reached'
+    if (level === 'settled' && index <= receipt.aside) return 'aside'
+    if (level === 'settled' && index <= receipt.settled) return 'reached'
+  }
+  if (ending) return ending
+  if (receipt?.mode === 'off' || (receipt?.mode === 'delivered' && level === 'settled')) return 'off'
+  return undefined
+}
+
+interface Waiting extends PromiseWithResolvers<Judgement> {
+  readonly question: Question
+  /** What was proven once counts, whatever a member says later. */
+  readonly reached: Set<AgentId>
+}
+
+/** The callers of one channel. */
+export class ReachedWaits {
+  readonly #evidence: Evidence
+  readonly #waiting = new Set<Waiting>()
+
+  constructor(evidence: Evidence) {
+    this.#evidence = evidence
+  }
+
+  /** Resolves once nobody is left to wait for. `cancel` gets a function that ends the wait with an error. */
+  async wait(question: Question, cancel: (fail: (error: StaticError) => void) => void): Promise<Judgement> {
+    const waiting: Waiting = { ...Promise.withResolvers<Judgement>(), question, reached: new Set() }
+    this.#waiting.add(waiting)
+    cancel((error) => waiting.reject(error))
+    this.#judge(waiting)
+    try {
+      return await waiting.promise
+    } finally {
+      this.#waiting.delete(waiting)
+    }
+  }
+
+  /** Something has changed that may decide. */
+  changed(): void {
+    for (const waiting of this.#waiting) this.#judge(waiting)
+  }
+
+  /** No more receipts will come. */
+  fail(error: StaticError): void {
+    for (const { reject } of this.#waiting) reject(error)
+  }
+
+  #judge({ question, reached, resolve }: Waiting): void {
+    const { index, by } = question
+    const stays = new Map<AgentId, StayRecord[]>()
+    for (const stay of this.#evidence.stays(index)) stays.set(stay.agent, [...(stays.get(stay.agent) ?? []), stay])
+    const unreached = new Map<AgentId, UnreachedReason>()
+    let isOpen = false
+    for (const agent of by ?? stays.keys()) {
+      if (reached.has(agent)) continue
+      // An agent that came back has two; an entry is in one of them only.
+      const [stay] = stays.get(agent) ?? []
+      const found = stay ? (verdict(stay, question) ?? this.#leaving(agent)) : 'not_member'
+      if (found === 'reached') reached.add(agent)
+      else if (found) unreached.set(agent, found)
+      else isOpen = true
+    }
+    if (!isOpen) resolve({ reached, unreached })
+  }
+
+  #leaving(agent: AgentId): UnreachedReason | undefined {
+    return this.#evidence.isLeaving(agent) ? 'left' : undefined
+  }
+}

@@ -1,0 +1,310 @@
+/**
+ * The receipts of one channel: this agent's own (signer.ts), those of others (reader.ts), and who waits for them
+ * (reached.ts). The relay is asked for all of them only once the application uses them, otherwise for a sample.
+ */
+import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
+import { type ReceiptBatch, ReceiptDemand } from '@static/protocol/relay'
+import type { AgentId, Change, StayRecord, StoredChannel } from '../../ports/index.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { ChannelView } from '../part.ts'
+import type { Difference } from '../log/history.ts'
+import type { SentMessage } from '../sending/outbox.ts'
+import { limitSend, type SendLimits } from '../sending/send-wait.ts'
+import { type Judgement, type Question, ReachedWaits, type ReceiptLevel } from './reached.ts'
+import { ReceiptReader } from './reader.ts'
+import { ReceiptSigner } from './signer.ts'
+import { Stays } from './stays.ts'
+
+/** What receipts ask of their agent. */
+type ReceiptsContext = Pick<AgentContext, 'agentId' | 'sign' | 'now' | 'later' | 'emit' | 'receipts' | 'offline'>
+
+/** What receipts ask of their channel. */
+export interface ReceiptsHost {
+  readonly isOnline: boolean
+  settledUpTo(after: number): number
+  /** Marks vouches as changed. */
+  touch(): void
+  /** Marks receipts as changed. A crash may undo it: the relay gives them again. */
+  touchLater(): void
+  /** Sends a receipt of this agent on its own. */
+  acknowledge(receipt: Uint8Array): void
+  /** Asks the relay again, which then gives all receipts. */
+  resume(): void
+  forked(member: AgentId, difference: Difference): void
+  /** Whether a member has signed that it leaves. */
+  isLeaving(agent: AgentId): boolean
+  /** Whether a message of this agent is on its way into the log. */
+  isPending(messageId: Uint8Array): boolean
+  /** Why the channel cannot continue, if so. */
+  readonly failure: StaticError | undefined
+}
+
+/** A message that `reached` asks about. */
+export interface ReachedQuestion {
+  readonly sent: SentMessage
+  readonly level: ReceiptLevel
+  readonly by: readonly AgentId[] | undefined
+}
+
+/** How long `current` waits for the relay. */
+const FETCH_MS = 5000
+
+/** The receipts of one membership. */
+export class Receipts {
+  readonly #context: ReceiptsContext
+  readonly #channel: ChannelView
+  readonly #host: ReceiptsHost
+  readonly #signer: ReceiptSigner
+  readonly #reader: ReceiptReader
+  readonly #stays: Stays
+  readonly #waits: ReachedWaits
+  /** Callers that wait for a message of this agent to be in the log. */
+  readonly #placing = new Set<() => void>()
+  /** Whether the relay gives all receipts next, whether it has in this session, and who waits for that. */
+  #isFetching = false
+  #hasFetched = false
+  readonly #fetching = new Set<() => void>()
+  /** Why there will be no more receipts. */
+  #ended: StaticError | undefined
+
+  constructor(
+    context: ReceiptsContext,
+    channel: ChannelView,
+    host: ReceiptsHost,
+    { ownReceipt, stays }: Pick<StoredChannel, 'ownReceipt' | 'stays'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#host = host
+    this.#stays = new Stays(channel.id, stays)
+    this.#signer = new ReceiptSigner(
+      context,
+      channel,
+      {
+        get isOnline() {
+          return host.isOnline
+        },
+        settledUpTo: (after) => host.settledUpTo(after),
+        send: () => {
+          const receipt = this.next()
+          if (receipt) host.acknowledge(receipt)
+        },
+      },
+      ownReceipt,
+    )
+    this.#reader = new ReceiptReader(context, channel, this.#stays, {
+      forked: (member, difference) => host.forked(member, difference),
+      confirmed: (member) => this.#confirmed(member),
+    })
+    this.#waits = new ReachedWaits({
+      stays: (index) => this.#staysAt(index),
+      isLeaving: (agent) => host.isLeaving(agent),
+    })
+  }
+
+  /** What this agent tells others. */
+  get mode(): ReceiptMode {
+    return this.#signer.mode
+  }
+
+  /** Which receipts the relay should give in the next session. */
+  get demand(): ReceiptDemand {
+    return this.#reader.isUsed ? ReceiptDemand.ALL : ReceiptDemand.SAMPLE
+  }
+
+  /** The entry that added a member; 0 if it was there before this agent. */
+  memberSince(agent: AgentId): number {
+    return this.#stays.of(agent).addedAt
+  }
+
+  /** Whether this agent, as the owner, has vouched for a member. It stands for itself. */
+  isVouched(agent: AgentId): boolean {
+    if (this.#channel.owner !== this.#context.agentId) return false
+    return agent === this.#context.agentId || this.#stays.of(agent).vouched
+  }
+
+  /** The relay has accepted this agent's vouch for a member since an entry; it may have been removed meanwhile. */
+  vouched(agent: AgentId, since: number): void {
+    if (this.#channel.group?.members.has(agent) !== true || this.memberSince(agent) !== since) return
+    this.#stays.vouch(agent)
+    this.#host.touch()
+  }
+
+  // ---- For the application ----
+
+  /** The members other than this agent with their last verified receipts, after the relay has given what it has. */
+  async current(): Promise<readonly StayRecord[]> {
+    this.#use()
+    if (!this.#hasFetched && this.#context.offline === undefined) await this.#fetched()
+    const members = this.#channel.group?.members.keys() ?? []
+    return [...members].filter((agent) => agent !== this.#context.agentId).map((agent) => this.#stays.of(agent))
+  }
+
+  /**
+   * Resolves once everybody has a message who can.
+   *
+   * @throws {StaticError} `cancelled`, `not_found`, or what ended the channel
+   */
+  async reached({ sent, level, by }: ReachedQuestion, limits: SendLimits): Promise<Judgement> {
+    const { failure } = this.#host
+    if (failure) throw failure
+    this.#use()
+    const ended = Promise.withResolvers<never>()
+    ended.promise.catch(() => {})
+    const forget = limitSend(this.#context, limits, (cause, reason) => {
+      ended.reject(
+        StaticError.of('cancelled', `Not every member has confirmed message ${sent.messageId}. ${reason}`, { cause }),
+      )
+    })
+    try {
+      const index = await Promise.race([this.#place(sent), ended.promise])
+      // Meanwhile this agent may have been removed: of a channel without a group, nobody would be left to wait for.
+      if (this.#ended) throw this.#ended
+      const question: Question = { index, level, by }
+      return await this.#waits.wait(question, (fail) => void ended.promise.catch(fail))
+    } finally {
+      forget?.()
+    }
+  }
+
+  // ---- What happens in the channel ----
+
+  /** The agent starts with a channel that is on disk. */
+  loaded(): void {
+    this.#signer.loaded()
+  }
+
+  /** The relay gives receipts of others. */
+  take(batch: ReceiptBatch): void {
+    this.#reader.take(batch)
+    // Before the answer to Resume, it is a sample.
+    if (!this.#isFetching) return
+    this.#isFetching = false
+    this.#hasFetched = true
+    for (const done of this.#fetching) done()
+    this.#fetching.clear()
+  }
+
+  /** The log begins here for this agent. */
+  start(index: number): void {
+    this.#signer.start(index)
+  }
+
+  /** An entry was not read. */
+  missed(index: number): void {
+    this.#signer.missed(index)
+  }
+
+  /** A message was put aside. */
+  putAside(index: number): void {
+    this.#signer.putAside(index)
+  }
+
+  /** The last entry changed the members. */
+  change(added: readonly AgentId[], removed: readonly AgentId[], vouched: readonly AgentId[] = []): void {
+    const { index } = this.#channel.history.position
+    for (const agent of removed) {
+      this.#stays.end(agent, index, this.#host.isLeaving(agent) ? 'left' : 'removed')
+      this.#reader.forget(agent)
+    }
+    for (const agent of added) {
+      this.#stays.begin(agent, index, vouched.includes(agent))
+      this.#reader.forget(agent)
+    }
+  }
+
+  /** The relay delivers from now on. */
+  resumed(): void {
+    this.#isFetching = this.#reader.isUsed
+    this.#hasFetched = false
+    this.#signer.resumed()
+  }
+
+  lose(): void {
+    this.#isFetching = false
+    this.#hasFetched = false
+    for (const done of this.#fetching) done()
+    this.#fetching.clear()
+  }
+
+  /** The receipt to send with the next acknowledgement, if there is one. The last one does not wait for its time. */
+  next(isLast = false): Uint8Array | undefined {
+    return this.#signer.next(isLast)
+  }
+
+  /** Everything that was drained is on disk. */
+  written(): void {
+    this.#signer.written()
+    this.#reader.reached()
+    for (const look of this.#placing) look()
+    this.#waits.changed()
+  }
+
+  /** Returns the changes since the last call. */
+  drain(): readonly Change[] {
+    return [...this.#signer.drain(), ...this.#stays.drain()]
+  }
+
+  end(error: StaticError): void {
+    this.#ended = error
+    this.#signer.stop()
+    this.lose()
+    for (const look of this.#placing) look()
+    this.#waits.fail(error)
+  }
+
+  // ---- Internals ----
+
+  #use(): void {
+    if (this.#reader.isUsed) return
+    this.#reader.isUsed = true
+    // Also while an answer is pending: that one is for samples.
+    this.#host.resume()
+  }
+
+  async #fetched(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#fetching.add(resolve)
+    const cancel = this.#context.later(FETCH_MS, resolve)
+    await promise
+    cancel()
+    this.#fetching.delete(resolve)
+  }
+
+  #confirmed(agent: AgentId): void {
+    const { receipt } = this.#stays.of(agent)
+    this.#host.touchLater()
+    if (receipt) {
+      const { mode, index: delivered, settled } = receipt
+      this.#context.emit({ type: 'receipt', channel: this.#channel.name, member: agent, mode, delivered, settled })
+    }
+    this.#waits.changed()
+  }
+
+  #staysAt(index: number): readonly StayRecord[] {
+    const members = this.#channel.group?.members.keys() ?? []
+    return this.#stays.at(index, members).filter(({ agent }) => agent !== this.#context.agentId)
+  }
+
+  /**
+   * The index of a message of this agent: as its own log says, as long as it knows. The relay could have answered with
+   * any other.
+   */
+  async #place(sent: SentMessage): Promise<number> {
+    const messageId = Uint8Array.from(Buffer.from(sent.messageId, 'hex'))
+    const find = (): number | undefined => this.#channel.history.ownIndex(messageId)
+    for (let index = find(); ; index = find()) {
+      if (index !== undefined) return index
+      const { failure } = this.#host
+      if (failure) throw failure
+      if (!this.#host.isPending(messageId)) break
+      const { promise, resolve } = Promise.withResolvers<void>()
+      this.#placing.add(resolve)
+      await promise
+      this.#placing.delete(resolve)
+    }
+    const { history, name } = this.#channel
+    if (sent.index > 0 && sent.index < history.since) return sent.index
+    throw StaticError.of('not_found', `This agent has sent no message ${toHex(messageId)} to channel ${name}.`)
+  }
+}

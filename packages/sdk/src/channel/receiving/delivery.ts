@@ -1,0 +1,68 @@
+/** Gives a received frame to the part of the channel that its kind is for. */
+import type { InboxRecord } from '../../ports/index.ts'
+import type { Admissions } from '../../admitting/admissions.ts'
+import type { Asks } from '../asking/asks.ts'
+import type { ReceivedRequests } from '../asking/received-requests.ts'
+import type { Intake } from './intake.ts'
+import type { Incoming } from './inbox-entry.ts'
+import type { Inbox } from './inbox.ts'
+import type { DecodedFrame } from '../sending/message-frame.ts'
+import { decodePack, partId } from '../sending/pack.ts'
+
+/** The parts of a channel that frames of other members are for. */
+export interface DeliveryParts {
+  readonly intake: Pick<Intake, 'isRedelivered'>
+  readonly inbox: Inbox
+  readonly requests: ReceivedRequests
+  readonly asks: Asks
+  readonly admissions: Admissions
+}
+
+/** Delivers a frame with this record. Unknown kinds are ignored. */
+export function deliverFrame(
+  { intake, inbox, requests, asks, admissions }: DeliveryParts,
+  { kind, payload }: DecodedFrame,
+  received: Omit<InboxRecord, 'part' | 'attempts'>,
+): void {
+  const record = { ...received, part: 0, attempts: 0 }
+  switch (kind) {
+    case 'payload':
+      return inbox.arrive({ record, payload, redelivered: intake.isRedelivered(record.index) })
+    case 'pack':
+      return inbox.arrive(...unpack(record, payload, intake.isRedelivered(record.index)))
+    case 'request':
+      return requests.arrive(record, payload)
+    case 'answer':
+    case 'answer_end':
+      return asks.arrive(kind, record, payload)
+    case 'refused':
+      return asks.refused(record.sender, payload)
+    case 'cancel':
+    case 'more':
+      return requests.heed(kind, record.sender, payload)
+    case 'invites':
+    case 'claim':
+      return admissions.take(kind, record.sender, payload)
+    default:
+  }
+}
+
+const NOTHING = new Uint8Array()
+
+/** The payloads of a pack. Each is stored alone, so the key of the pack is not needed any more. */
+function unpack(record: InboxRecord, pack: Uint8Array, redelivered: boolean): readonly Incoming[] {
+  record.messageKey.fill(0)
+  const payloads = decodePack(pack) ?? []
+  return payloads.map((payload, part) => ({
+    record: {
+      ...record,
+      part,
+      messageId: partId(record.messageId, part),
+      ciphertext: NOTHING,
+      messageKey: NOTHING,
+    },
+    // A copy: one that is kept would keep the whole pack.
+    payload: Uint8Array.from(payload),
+    redelivered,
+  }))
+}

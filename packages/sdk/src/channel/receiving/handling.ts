@@ -1,0 +1,299 @@
+/**
+ * Runs an application's handler for each message: settles the message when the handler succeeds, and retries after a
+ * delay when it fails. Meanwhile, later messages of the same sender wait, or run beside it as `concurrency` allows; other
+ * senders do not wait for it. A message that fails too often is put aside.
+ *
+ * Every attempt is written to disk before it starts, so that a handler that crashes the process is not retried forever.
+ * The exception is the first attempt at a message that was never delivered before: it would cost a write per message.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import type { AgentId } from '../../ports/index.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { Inbox } from './inbox.ts'
+import type { Entry } from './inbox-entry.ts'
+import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
+
+/** Options of `Channel.handle`. */
+export interface HandleOptions {
+  /** The number of messages handled at the same time. Default: 1, which keeps each sender's in order. */
+  readonly concurrency?: number
+  /** The number of attempts before a message is put aside (see `Channel.poison`). Default: 10. */
+  readonly attempts?: number
+  /** Stops handling: messages in progress are finished, and no others are started. */
+  readonly signal?: AbortSignal
+}
+
+/** What handling asks of its agent. */
+type HandlingContext = Pick<AgentContext, 'journal' | 'later' | 'emit'>
+
+/** What handling needs of its channel. */
+interface HandlingChannel {
+  readonly name: string
+  readonly inbox: Inbox
+  readonly poison: Poison
+}
+
+/** The delay after the first, second, third … failure. The last one repeats. */
+const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000, 300_000]
+const ATTEMPTS = 10
+const MOST_CONCURRENCY = 1000
+
+/**
+ * Handles the messages of a channel until the channel ends or the signal is aborted.
+ *
+ * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
+ */
+export async function handleMessages(
+  context: HandlingContext,
+  channel: HandlingChannel,
+  handler: (entry: Entry) => unknown,
+  options: HandleOptions,
+): Promise<void> {
+  const { concurrency = 1, attempts = ATTEMPTS, signal } = options
+  checkCount('concurrency', concurrency, MOST_CONCURRENCY)
+  checkCount('attempts', attempts, Number.MAX_SAFE_INTEGER)
+  await new Handling(context, channel, handler, { concurrency, attempts, ...(signal && { signal }) }).run()
+}
+
+/** The messages of one sender that others do not wait for. */
+interface Held {
+  /** How many wait for their next attempt. */
+  waiting: number
+  /** Later ones, which wait for those. Bounded by the inbox. */
+  readonly queue: Entry[]
+}
+
+class Handling {
+  readonly #context: HandlingContext
+  readonly #channel: HandlingChannel
+  readonly #handler: (entry: Entry) => unknown
+  readonly #attempts: number
+  readonly #concurrency: number
+  readonly #signal: AbortSignal | undefined
+  readonly #places: Places
+  readonly #held = new Map<AgentId, Held>()
+  readonly #tasks = new Set<Promise<void>>()
+  /** Each ends a wait. */
+  readonly #wakes = new Set<() => void>()
+  #isStopped = false
+  #failure: { readonly cause: unknown } | undefined
+
+  constructor(
+    context: HandlingContext,
+    channel: HandlingChannel,
+    handler: (entry: Entry) => unknown,
+    { concurrency, attempts, signal }: Pick<HandleOptions, 'signal'> & { concurrency: number; attempts: number },
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#handler = handler
+    this.#attempts = attempts
+    this.#concurrency = concurrency
+    this.#signal = signal
+    this.#places = new Places(concurrency)
+  }
+
+  async run(): Promise<void> {
+    const { inbox } = this.#channel
+    const reader = inbox.read((entry) => entry, { ahead: true })
+    const stop = (): void => this.#stop()
+    this.#wakes.add(() => void reader.return?.())
+    const forget = inbox.onStop(stop)
+    this.#signal?.addEventListener('abort', stop)
+    if (this.#signal?.aborted === true) stop()
+    try {
+      await this.#read(reader)
+    } finally {
+      // What waits is still tried when no more messages can arrive, unless handling stops.
+      while (this.#tasks.size > 0) await Promise.all(this.#tasks)
+      this.#signal?.removeEventListener('abort', stop)
+      forget()
+    }
+    if (this.#failure) throw this.#failure.cause
+  }
+
+  #stop(): void {
+    this.#isStopped = true
+    for (const wake of this.#wakes) wake()
+  }
+
+  async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
+    while (!this.#isStopped) {
+      const { value: entry } = await reader.next()
+      if (!entry) return
+      // Otherwise the reader would settle it with the next one.
+      entry.holder = this
+      await this.#places.take()
+      const held = this.#held.get(entry.record.sender)
+      if (this.#isStopped) this.#channel.inbox.release(entry)
+      else if (held && held.waiting >= this.#concurrency) held.queue.push(entry)
+      else {
+        this.#start(this.#handle(entry))
+        continue
+      }
+      this.#places.leave()
+    }
+  }
+
+  #start(task: Promise<void>): void {
+    const failed = (cause: unknown): void => {
+      this.#failure ??= { cause }
+      this.#stop()
+    }
+    const watched = task.catch(failed).finally(() => this.#tasks.delete(watched))
+    this.#tasks.add(watched)
+  }
+
+  /** Makes the next attempt at a message, then, in the same place, at those of its sender that waited for it. */
+  async #handle(first: Entry, before?: Trial): Promise<void> {
+    const { inbox } = this.#channel
+    const { sender } = first.record
+    try {
+      let trial = before
+      for (let entry: Entry | undefined = first; entry; trial = undefined) {
+        const delay: number | undefined = await this.#attemptOrRelease(entry, (trial ??= newTrial(entry)))
+        if (delay !== undefined) this.#start(this.#later(entry, trial, delay))
+        const held = this.#held.get(sender)
+        const isFree = held !== undefined && held.waiting < this.#concurrency && !this.#isStopped
+        entry = isFree ? held.queue.shift() : undefined
+      }
+    } finally {
+      this.#places.leave()
+    }
+    const held = this.#held.get(sender)
+    if (!held) return
+    if (this.#isStopped) for (const entry of held.queue.splice(0)) inbox.release(entry)
+    if (held.waiting === 0 && held.queue.length === 0) this.#held.delete(sender)
+  }
+
+  /** Tries a message again after a delay. Until then its sender has one place less. */
+  async #later(entry: Entry, trial: Trial, delay: number): Promise<void> {
+    const { sender } = entry.record
+    const held = this.#held.get(sender) ?? { waiting: 0, queue: [] }
+    this.#held.set(sender, held)
+    held.waiting++
+    const isDue = await this.#wait(delay)
+    if (isDue) await this.#places.take()
+    held.waiting--
+    if (isDue && !this.#isStopped) return this.#handle(entry, trial)
+    if (isDue) this.#places.leave()
+    for (const each of [entry, ...held.queue.splice(0)]) this.#channel.inbox.release(each)
+  }
+
+  /** The same as `#attempt`. If the disk fails in it, another `handle` gets the message. */
+  async #attemptOrRelease(entry: Entry, trial: Trial): Promise<number | undefined> {
+    try {
+      return await this.#attempt(entry, trial)
+    } catch (error) {
+      this.#channel.inbox.release(entry)
+      throw error
+    }
+  }
+
+  /** Makes one attempt. Returns after how long the next one is due; undefined if the message is settled or put aside. */
+  async #attempt(entry: Entry, trial: Trial): Promise<number | undefined> {
+    const { inbox } = this.#channel
+    inbox.given(entry)
+    if (trial.attempts < this.#attempts || trial.isReported) {
+      const isFirst = trial.attempts === 0 && !entry.redelivered
+      trial.attempts++
+      if (!isFirst) await this.#begin(entry, trial.attempts)
+      try {
+        await this.#handler(entry)
+        inbox.settle(entry)
+        return undefined
+      } catch (error) {
+        // It may repeat the message, which is up to 256 KiB.
+        trial.reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
+      }
+      if (entry.settled) return undefined
+      if (isFirst) inbox.count(entry, trial.attempts)
+    }
+    const { attempts, reason } = trial
+    const delay = delayAfter(attempts)
+    if (attempts < this.#attempts) {
+      this.#reportFailure(entry, { attempts, reason, retryInMs: delay })
+      return delay
+    }
+    const isPutAside = this.#channel.poison.put(entry, reason)
+    if (!trial.isReported || isPutAside) this.#reportPoison(entry, { attempts, reason, isPutAside })
+    trial.isReported = true
+    return isPutAside ? undefined : delay
+  }
+
+  async #begin(entry: Entry, attempts: number): Promise<void> {
+    this.#channel.inbox.count(entry, attempts)
+    await this.#context.journal.written()
+  }
+
+  /** Waits. Returns false if handling stops first. */
+  async #wait(milliseconds: number): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    const cancel = this.#context.later(milliseconds, () => resolve(true))
+    const wake = (): void => resolve(false)
+    this.#wakes.add(wake)
+    if (this.#isStopped) wake()
+    const isOver = await promise
+    this.#wakes.delete(wake)
+    cancel()
+    return isOver
+  }
+
+  #reportFailure(entry: Entry, details: { attempts: number; reason: string; retryInMs: number }): void {
+    this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, ...namesOf(entry), ...details })
+  }
+
+  #reportPoison(entry: Entry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
+    this.#context.emit({ type: 'poison', channel: this.#channel.name, ...namesOf(entry), ...details })
+  }
+}
+
+/** What names a message in an event. */
+function namesOf({ record }: Entry): { sender: AgentId; index: number; messageId: string } {
+  const { sender, index, messageId } = record
+  return { sender, index, messageId: toHex(messageId) }
+}
+
+/** What has become of a message so far. */
+interface Trial {
+  attempts: number
+  reason: string
+  /** Whether it was reported as one that should be put aside. */
+  isReported: boolean
+}
+
+function newTrial({ record }: Entry): Trial {
+  // The reason is kept if the last recorded attempt ended with the process, so that its error is unknown.
+  return { attempts: record.attempts, reason: 'The program ended during the last attempt.', isReported: false }
+}
+
+/** The handlers that may run at the same time. */
+class Places {
+  #free: number
+  readonly #waiting: (() => void)[] = []
+
+  constructor(count: number) {
+    this.#free = count
+  }
+
+  /** Resolves with a place, in the order of the calls. */
+  async take(): Promise<void> {
+    if (this.#free > 0) this.#free--
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift()
+    if (next) next()
+    else this.#free++
+  }
+}
+
+function delayAfter(attempts: number): number {
+  return DELAYS_MS[Math.min(attempts, DELAYS_MS.length) - 1] ?? 0
+}
+
+function checkCount(name: string, value: number, most: number): void {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= most) return
+  throw StaticError.of('invalid_request', `\`${name}\` is ${value}. It must be a whole number from 1 to ${most}.`)
+}

@@ -1,0 +1,359 @@
+/**
+ * The state of a channel towards the relay: whether the relay delivers, which entries are queued for processing, which
+ * are acknowledged and which are missing. The relay delivers from its answer to Resume on. While the inbox is full,
+ * entries are dropped; they are requested again once there is room.
+ */
+import { StaticError, toHex } from '@static/protocol'
+import type { ChannelState, ReceiptDemand } from '@static/protocol/relay'
+import type { ChannelRecord, PositionRecord } from '../../ports/index.ts'
+import type { AgentContext } from '../../agent/context.ts'
+import type { ResumeQuestion } from '../../agent/deliveries.ts'
+import { CatchUp } from './catch-up.ts'
+import { contradiction, isLaterStay } from '../log/contradiction.ts'
+import type { ChannelView, Turn } from '../part.ts'
+import type { Inbox } from './inbox.ts'
+import { lastIndexOf, type LogEntry, sizeOf } from '../log/log-entry.ts'
+import type { Standing } from '../standing.ts'
+
+/** The current state of delivery. */
+type Link =
+  /**
+   * No session, or no answer to the last Resume yet. Entries that arrive before it might not fit, so they are dropped.
+   */
+  | { readonly type: 'waiting' }
+  /** The relay delivers, and accepts messages. */
+  | { readonly type: 'delivering' }
+  /** The inbox is full. If online, the relay still accepts messages. */
+  | { readonly type: 'paused'; readonly isOnline: boolean }
+  /** Nothing more is requested from the relay until the agent restarts. */
+  | { readonly type: 'ended' }
+
+/** What an intake asks of its agent. */
+type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
+
+/** What an intake asks of its membership. */
+export interface IntakeHost extends Pick<Turn, 'touch' | 'work' | 'break'> {
+  /** The counter of this agent's last message. */
+  readonly counter: number
+  /** Whether no task holds the group. */
+  readonly isFree: boolean
+  /** Which receipts of others the relay should give. */
+  readonly receiptDemand: ReceiptDemand
+  /** Processes the next entry. */
+  take(entry: LogEntry): void
+  /** The relay delivers from now on. */
+  resumed(): void
+  /** The relay reports that the membership has ended. */
+  over(code: 'removed' | 'not_found'): void
+}
+
+/** How often missing entries are requested again. */
+const MOST_HOLES = 3
+
+/** The parts of a channel that it fills. */
+interface IntakeParts {
+  readonly inbox: Inbox
+  readonly requests: Pick<Inbox, 'limitGivenBefore'>
+  readonly standing: Standing
+}
+
+/** The delay before a channel that the relay does not deliver is requested again. */
+const RESUME_AGAIN_MS = 5000
+
+const WAITING: Link = { type: 'waiting' }
+
+/** The receiving side of a membership, towards the relay. */
+export class Intake {
+  readonly #context: IntakeContext
+  readonly #channel: ChannelView
+  readonly #host: IntakeHost
+  readonly #inbox: Inbox
+  readonly #requests: Pick<Inbox, 'limitGivenBefore'>
+  readonly #standing: Standing
+  readonly #catchUp = new CatchUp()
+  #link: Link = WAITING
+  /** The number of Resume requests: only the answer to the last one counts. */
+  #questions = 0
+  /** Entries that are queued behind earlier ones. */
+  #inbound: LogEntry[] = []
+  /** The number of commits that the relay has reported as accepted. */
+  #head = 0
+  /** How often entries were missing since the last progress. */
+  #holes = 0
+  #acknowledged: number
+  #mostAcknowledged = Infinity
+  /** The last index delivered in this session; 0 without one. The relay accepts no acknowledgement beyond it. */
+  #delivered = 0
+  /** Entries up to this one may have been delivered to the application before. Exact after the first Resume. */
+  #redeliveredUpTo: number
+  /** No entry beyond this one was, whatever the relay has. */
+  readonly #givenUpTo: number
+  #hasResumed = false
+
+  constructor(
+    context: IntakeContext,
+    channel: ChannelView,
+    host: IntakeHost,
+    { inbox, requests, standing }: IntakeParts,
+    { position: { index }, givenUpTo }: Pick<ChannelRecord, 'position' | 'givenUpTo'>,
+  ) {
+    this.#context = context
+    this.#channel = channel
+    this.#host = host
+    this.#inbox = inbox
+    this.#requests = requests
+    this.#standing = standing
+    this.#acknowledged = index
+    this.#redeliveredUpTo = Math.min(index, givenUpTo)
+    this.#givenUpTo = givenUpTo
+  }
+
+  /** Whether the relay should deliver the channel. */
+  get isWanted(): boolean {
+    if (this.#link.type === 'paused' || this.#link.type === 'ended' || !this.#channel.group) return false
+    return this.#standing.record.state !== 'leaving' && !this.#standing.failure
+  }
+
+  /** Whether the relay accepts messages: there is a session, and this agent is in the relay's epoch. */
+  get isCurrent(): boolean {
+    return this.isOnline && !this.#isBehind
+  }
+
+  /** Whether the relay has resumed the channel in this session. */
+  get isOnline(): boolean {
+    return this.#link.type === 'delivering' || (this.#link.type === 'paused' && this.#link.isOnline)
+  }
+
+  /** Why nothing can be sent until the application reads, if so. */
+  get blocked(): StaticError | undefined {
+    return this.#link.type === 'paused' && !this.isCurrent ? inboxFull() : undefined
+  }
+
+  /** Whether an entry may have been delivered to the application before. */
+  isRedelivered(index: number): boolean {
+    return index <= this.#redeliveredUpTo
+  }
+
+  /** Resolves when everything that the relay has now is processed; without a session, what it has in the next one. */
+  async catchUp(signal?: AbortSignal): Promise<void> {
+    // The answer to a Resume from before this call does not include what the relay has by now.
+    if (this.#checkWanted() && !this.isOnline) await this.#catchUp.wait(signal)
+    if (!this.#checkWanted()) return
+    if (this.isOnline) this.resume()
+    await this.#catchUp.wait(signal)
+  }
+
+  // ---- The session ----
+
+  /** The log begins here for this agent. Nothing of it was delivered to the application. */
+  start(index: number): void {
+    this.#acknowledged = index
+    this.#redeliveredUpTo = index
+    this.#hasResumed = true
+  }
+
+  /** Asks the relay to deliver. */
+  resume(): void {
+    // A full inbox resumes when it has room.
+    if (this.#link.type !== 'ended' && this.#link.type !== 'paused') this.#context.deliveries.resume([this.question()])
+  }
+
+  /** Prepares the next Resume. Answers to earlier ones are ignored. */
+  question(): ResumeQuestion {
+    const number = ++this.#questions
+    this.#link = WAITING
+    this.#catchUp.forget()
+    this.#forgetInbound()
+    return {
+      id: this.#channel.id,
+      receipts: this.#host.receiptDemand,
+      isOpen: () => number === this.#questions && this.isWanted,
+      answer: (state) => this.resumed(state),
+    }
+  }
+
+  /** Handles the answer to Resume: the relay delivers from now on. */
+  resumed(state: ChannelState): void {
+    if (!this.isWanted) return
+    const host = this.#host
+    const refused = state.error?.code
+    if (refused !== undefined) {
+      if (refused === 'removed' || refused === 'not_found') host.over(refused)
+      else this.#resumeLater()
+      return
+    }
+    const { name, owner } = this.#channel
+    const { index } = this.#position
+    if (isLaterStay(state, index)) {
+      // The rest of the earlier membership is lost. The Welcome to the later one waits until this one is read.
+      this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.addedIndex) })
+      return host.over('removed')
+    }
+    const error = contradiction(state, this.#position, host.counter)
+    if (error) return host.break(error)
+    if (state.name !== name || toHex(state.owner) !== owner) {
+      const detail = 'The relay reports a different name or owner for this channel.'
+      this.#context.emit({ type: 'roster_lie', channel: name, detail })
+    }
+    const cursor = Number(state.cursor?.index ?? 0n)
+    if (!this.#hasResumed) {
+      this.#redeliveredUpTo = Math.min(Number(state.lastIndex), this.#givenUpTo)
+      this.#inbox.limitGivenBefore(this.#redeliveredUpTo)
+      this.#requests.limitGivenBefore(Number(state.lastIndex))
+    }
+    this.#hasResumed = true
+    this.#acknowledged = cursor
+    this.#delivered = cursor
+    this.#link = { type: 'delivering' }
+    this.#forgetInbound()
+    // Not the highest ever reported: a head that does not exist would block the channel forever.
+    this.#head = Number(state.head)
+    this.#catchUp.expect(Number(state.lastIndex))
+    this.#catchUp.reached(this.#position.index)
+    host.resumed()
+  }
+
+  /** The session is lost. */
+  lose(): void {
+    if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false }
+    else if (this.#link.type !== 'ended') this.#link = WAITING
+    this.#delivered = 0
+    this.#forgetInbound()
+    this.#catchUp.forget()
+  }
+
+  /** Stops receiving. Pending calls get the error. */
+  end(error: StaticError): void {
+    this.#link = { type: 'ended' }
+    this.#catchUp.fail(error)
+    this.#forgetInbound()
+  }
+
+  // ---- Entries ----
+
+  /** Handles a delivered entry, or a notice of entries that were deleted. */
+  deliver(entry: LogEntry): void {
+    if (!this.isOnline || this.#standing.failure) return
+    if (this.#link.type === 'paused') {
+      if (entry.case === 'deliverCommit') this.raiseHead(Number(entry.value.slot) + 1)
+      return this.#host.work()
+    }
+    this.#delivered = Math.max(this.#delivered, lastIndexOf(entry))
+    this.#inbound.push(entry)
+    this.#context.deliveries.queued(sizeOf(entry))
+    this.pump()
+  }
+
+  /** Processes queued entries while the group is free. */
+  pump(): void {
+    const host = this.#host
+    while (host.isFree && !this.#standing.failure) {
+      const entry = this.#inbound.shift()
+      if (!entry) break
+      this.#context.deliveries.queued(-sizeOf(entry))
+      const { index } = this.#position
+      host.take(entry)
+      if (this.#position.index > index) this.#holes = 0
+      if (this.#inbox.isFull) this.#pause()
+    }
+    this.#catchUp.reached(this.#position.index)
+    host.work()
+  }
+
+  /** The relay has accepted at least `head` commits. */
+  raiseHead(head: number): void {
+    this.#head = Math.max(this.#head, head)
+  }
+
+  /** Requests missing entries again, a few times; then the channel breaks. */
+  missing(index: number): void {
+    if (++this.#holes > MOST_HOLES) {
+      return this.#host.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
+    }
+    this.resume()
+  }
+
+  /** An entry was delivered again, so the relay has missed an acknowledgement. */
+  repeated(index: number): void {
+    this.#acknowledged = Math.min(this.#acknowledged, index)
+    this.#host.touch()
+  }
+
+  /**
+   * Acknowledges entries that are on disk, to the session that delivered them, even while a Resume is unanswered. With
+   * the receipt for them, if there is one.
+   */
+  acknowledge(receipt: Uint8Array | undefined): void {
+    const index = Math.min(this.#position.index, this.#delivered, this.#mostAcknowledged)
+    if (index <= this.#acknowledged && !receipt) return
+    this.#acknowledged = Math.max(this.#acknowledged, index)
+    this.#context.deliveries.acknowledge(this.#channel.id, this.#acknowledged, receipt)
+  }
+
+  /**
+   * The last entry has removed this agent and added it again: the relay would take its acknowledgement for that of the
+   * Welcome, which is not on disk, and delete that.
+   */
+  leaveLast(): void {
+    this.#mostAcknowledged = this.#position.index - 1
+  }
+
+  /** Sends a receipt for what was acknowledged before. */
+  sendReceipt(receipt: Uint8Array): void {
+    this.#context.deliveries.acknowledge(this.#channel.id, this.#acknowledged, receipt)
+  }
+
+  /** Requests dropped entries again once the application has made room. */
+  unpause(): void {
+    if (this.#link.type !== 'paused' || !this.#inbox.hasRoom) return
+    this.#link = WAITING
+    this.resume()
+  }
+
+  // ---- Internals ----
+
+  /** The last entry that was processed. */
+  get #position(): PositionRecord {
+    return this.#channel.history.position
+  }
+
+  get #isBehind(): boolean {
+    return this.#position.slot < this.#head
+  }
+
+  /** Whether entries arrive. Throws the reason if they do not and the application did not ask for that. */
+  #checkWanted(): boolean {
+    const error = this.#standing.failure ?? (this.#link.type === 'paused' ? inboxFull() : undefined)
+    if (error) throw error
+    return this.isWanted
+  }
+
+  /** Resumes after a delay, unless something else does first. */
+  #resumeLater(): void {
+    const number = this.#questions
+    this.#context.later(RESUME_AGAIN_MS, () => {
+      if (number === this.#questions) this.resume()
+    })
+  }
+
+  #pause(): void {
+    const link = this.#link
+    // The last entry may have ended the channel as well.
+    if (link.type !== 'ended' && link.type !== 'paused') {
+      this.#link = { type: 'paused', isOnline: link.type === 'delivering' }
+    }
+    this.#forgetInbound()
+    this.#catchUp.forget()
+    this.#catchUp.fail(inboxFull())
+    this.#context.emit({ type: 'inbox_full', channel: this.#channel.name })
+  }
+
+  #forgetInbound(): void {
+    for (const entry of this.#inbound) this.#context.deliveries.queued(-sizeOf(entry))
+    this.#inbound = []
+  }
+}
+
+function inboxFull(): StaticError {
+  return StaticError.of('queue_full', 'The inbox of this channel is full. Read its messages, then retry.')
+}

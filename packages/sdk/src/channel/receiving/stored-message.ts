@@ -1,0 +1,25 @@
+/** A received message as stored: ciphertext and message key. The payloads of a pack are stored one by one. */
+import { isPayloadKey, type MlsEngine, openPayload, sealPayload, storedBytes } from '../../mls/index.ts'
+import type { InboxRecord } from '../../ports/index.ts'
+import { decodeFrame } from '../sending/message-frame.ts'
+
+/** The payload of a stored message; undefined if it cannot be decoded. */
+export function payloadOf(engine: MlsEngine, record: InboxRecord): Uint8Array | undefined {
+  const { ciphertext, messageKey } = record
+  return isPayloadKey(messageKey) ? openPayload(record) : decodeFrame(engine.reopen(ciphertext, messageKey))?.payload
+}
+
+/** The record of a message with what the disk needs: one of a pack is encrypted for it now. */
+export function asStored<Stored extends InboxRecord>(message: { record: Stored; payload: Uint8Array }): Stored {
+  const { record, payload } = message
+  return isStorable(record) ? record : { ...record, ...sealPayload(payload) }
+}
+
+/** The bytes of the ciphertext, also before there is one. */
+export function bytesOf(record: InboxRecord, payload: Uint8Array): number {
+  return isStorable(record) ? record.ciphertext.length : storedBytes(payload)
+}
+
+function isStorable({ messageKey }: InboxRecord): boolean {
+  return messageKey.length > 0
+}

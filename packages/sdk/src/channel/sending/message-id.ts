@@ -1,0 +1,16 @@
+/**
+ * Ids of messages and commits: first the time, so that the relay's index stays compact, then random bytes. The last four
+ * bits are zero: in the payloads of a pack they are the payload's number.
+ */
+import { MESSAGE_ID_BYTES } from '@static/protocol'
+import { packIdOf } from './pack.ts'
+import type { AgentContext } from '../../agent/context.ts'
+
+const TIME_BYTES = 6
+
+export function newMessageId(context: Pick<AgentContext, 'now' | 'random'>): Uint8Array {
+  const id = Buffer.alloc(MESSAGE_ID_BYTES)
+  id.writeUIntBE(context.now(), 0, TIME_BYTES)
+  id.set(context.random(MESSAGE_ID_BYTES - TIME_BYTES), TIME_BYTES)
+  return packIdOf(id)
+}

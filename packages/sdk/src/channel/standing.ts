@@ -1,0 +1,97 @@
+/** The standing of a membership, as recorded: joined or leaving, forked, broken, and when its keys were replaced. */
+import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
+import type { AgentId, ChannelRecord } from '../ports/index.ts'
+
+/** The part of a channel's record that is neither in its history nor with the sender. */
+export type StandingRecord = Pick<
+  ChannelRecord,
+  | 'state'
+  | 'rekeyDue'
+  | 'rekeyedAt'
+  | 'rekeyDeferredAt'
+  | 'fork'
+  | 'broken'
+  | 'leafKeys'
+  | 'offeredBy'
+  | 'offeredAt'
+  | 'confirmed'
+>
+
+/** The error for a channel that can no longer be used. */
+export function channelError(code: ErrorCode, name: string): StaticError {
+  const text = code === 'not_found' ? `Channel ${name} was deleted.` : `Channel ${name}: ${ERRORS[code].help}`
+  return StaticError.of(code, text)
+}
+
+/** The error for a channel in which a member has seen a different history. Its members compare their words. */
+function forked(channel: string, member: string): StaticError {
+  const problem = `${member} says that it has seen another history of this channel, so this agent sends nothing.`
+  const words =
+    'Compare the words of `verify` with that member. If the words are equal, both have seen the same history, and what it says is wrong: ' +
+    'have the owner remove it, or accept the fork. If they differ, the relay has shown you different histories.'
+  return StaticError.of('fork_detected', `Channel ${channel}: ${problem} ${words}`)
+}
+
+/** The standing of one membership. */
+export class Standing {
+  readonly #touch: () => void
+  readonly #nameOf: (member: AgentId) => string
+  readonly #name: string
+  #record: StandingRecord
+  /** The error that ended the channel until the agent restarts. */
+  #endedBy: StaticError | undefined
+
+  /** Calls `touch` when there is something to write, and `nameOf` for the name of a member in an error. */
+  constructor(
+    record: StandingRecord & Pick<ChannelRecord, 'name'>,
+    touch: () => void,
+    nameOf: (member: AgentId) => string,
+  ) {
+    const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
+    const { offeredBy, offeredAt, confirmed } = record
+    const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
+    this.#record = { state, ...keys, fork, broken, offeredBy, offeredAt, confirmed }
+    this.#name = record.name
+    this.#touch = touch
+    this.#nameOf = nameOf
+  }
+
+  get record(): StandingRecord {
+    return this.#record
+  }
+
+  /** Why the channel cannot continue, if so. */
+  get failure(): StaticError | undefined {
+    const { state, broken } = this.#record
+    if (this.#endedBy) return this.#endedBy
+    const code = broken === undefined || Object.hasOwn(ERRORS, broken) ? (broken as ErrorCode | undefined) : 'mls_error'
+    if (code !== undefined) return channelError(code, this.#name)
+    return state === 'ended' ? channelError('removed', this.#name) : undefined
+  }
+
+  /**
+   * Whether messages are sent. An agent that joins with an invite says hello before it has fully joined, also in a fork:
+   * its application, which has to decide, has no channel yet, and a member could keep it out for good.
+   */
+  get isTalking(): boolean {
+    const { state, fork } = this.#record
+    return state === 'joining' || (state === 'joined' && fork === undefined)
+  }
+
+  /** Why nothing can be sent or committed, if so. A fork caused by `despiteForkOf` is ignored. */
+  refusal(despiteForkOf?: AgentId): StaticError | undefined {
+    const { fork } = this.#record
+    if (fork === undefined || fork === despiteForkOf) return this.failure
+    return this.failure ?? forked(this.#name, this.#nameOf(fork))
+  }
+
+  set(changes: Partial<StandingRecord>): void {
+    this.#record = { ...this.#record, ...changes }
+    this.#touch()
+  }
+
+  /** Ends the channel. If called again, the first error stays. */
+  end(error: StaticError): void {
+    this.#endedBy ??= error
+  }
+}

@@ -1,0 +1,76 @@
+/** The channel of a token, if this agent is already in it. */
+import { StaticError, toHex } from '@static/protocol'
+import { leaveChannel } from '../agent/leaving.ts'
+import type { AgentServices } from '../agent/services.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { ChannelId } from '../ports/index.ts'
+import type { InviteToken } from '../admitting/token.ts'
+
+/**
+ * Returns the channel if this agent is a member: it may have been removed while it was away, so the relay is asked, for
+ * at most `timeoutMs`. A broken one is left first, and so is one that is abandoned.
+ *
+ * @throws {StaticError} `channel_exists`, `join_timeout`
+ */
+export async function heldChannel(
+  agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>,
+  { name, channelId, owner }: InviteToken,
+  timeoutMs: number,
+  isAbandoned: (held: Membership) => boolean,
+): Promise<Membership | undefined> {
+  const held = agent.memberships.named(name)
+  const known = agent.memberships.get(toHex(channelId))
+  // The token's creator poses as the owner of a channel that this agent is a member of.
+  if (known && known.name !== name) {
+    throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
+  }
+  // Or somebody else has offered a channel with the same id.
+  if (known && known.state !== 'offered' && known.owner !== toHex(owner)) {
+    const text = `This agent is already in a channel ${name} that agent ${known.owner} owns, but the owner of the token's is`
+    throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave that channel first.`)
+  }
+  if (!held) return undefined
+  checkName(agent, name, toHex(channelId))
+  if (held.state === 'joined' && !held.failure) await askRelay(agent, held, timeoutMs)
+  if (held.failure || held.state === 'leaving' || isAbandoned(held)) {
+    await leaveChannel(agent, held)
+    return undefined
+  }
+  return held.state === 'joined' ? held : undefined
+}
+
+/** Processes what the relay has of a channel, which ends then if this agent is no longer a member. */
+async function askRelay(
+  { context }: Pick<AgentServices, 'context'>,
+  held: Membership,
+  timeoutMs: number,
+): Promise<void> {
+  const late = new AbortController()
+  const cancel = context.later(timeoutMs, () => late.abort(noAnswer(timeoutMs)))
+  try {
+    await held.intake.catchUp(late.signal)
+  } catch (error) {
+    // The relay delivers more than the inbox has room for: this agent is a member.
+    const isFull = StaticError.from(error).code === 'queue_full' && held.intake.isOnline
+    if (!isFull && !held.failure) throw error
+  } finally {
+    cancel()
+  }
+}
+
+function noAnswer(timeoutMs: number): StaticError {
+  const text = `The relay did not answer within ${timeoutMs / 1000} seconds whether this agent is still a member.`
+  return StaticError.of('join_timeout', `${text} Use the same token again when it is reachable.`)
+}
+
+/**
+ * A name means one channel. While a join waits for its Welcome, this agent may get another of that name.
+ *
+ * @throws {StaticError} `channel_exists`
+ */
+export function checkName({ memberships }: Pick<AgentServices, 'memberships'>, name: string, id: ChannelId): void {
+  const held = memberships.named(name)
+  if (!held || held.id === id) return
+  const text = `This agent is a member of another channel named ${name}. Leave that one first.`
+  throw StaticError.of('channel_exists', text)
+}

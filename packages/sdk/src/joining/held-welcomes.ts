@@ -1,0 +1,100 @@
+/**
+ * Welcomes to later memberships of channels whose earlier membership has not ended here: its removal or its Leave is still
+ * to be processed, or its messages are to be read. They are held in memory until then and acknowledged only when
+ * their own membership is on disk, so that the relay delivers them again in the next session. That makes it safe to
+ * forget those beyond the limits, too.
+ */
+import { MAX_WELCOME_BYTES } from '@static/protocol'
+import type { DeliverWelcome } from '@static/protocol/relay'
+import type { ChannelId } from '../ports/index.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { AgentContext } from '../agent/context.ts'
+import type { Memberships } from '../agent/memberships.ts'
+
+/** Limits of held Welcomes: per channel, and the bytes of all together. */
+export const MOST_HELD = 4
+export const MOST_HELD_BYTES: number = 2 * 1024 * 1024
+
+/** What holding asks of the agent. */
+interface Holding {
+  readonly context: Pick<AgentContext, 'journal'>
+  readonly memberships: Memberships
+}
+
+/** The held Welcomes of one agent. */
+export class HeldWelcomes {
+  readonly #agent: Holding
+  /** By channel, each with the latest last. */
+  readonly #held = new Map<ChannelId, DeliverWelcome[]>()
+
+  constructor(agent: Holding) {
+    this.#agent = agent
+  }
+
+  /** Holds a Welcome if a membership is an earlier one, and has the relay report its end. Returns whether it does. */
+  hold(membership: Membership, delivered: DeliverWelcome): boolean {
+    if (!isEarlier(membership, delivered) || sizeOf(delivered) > MAX_WELCOME_BYTES) return false
+    const { id } = membership
+    const held = this.#held.get(id) ?? []
+    this.#held.set(id, [...held, delivered].slice(-MOST_HELD))
+    while (this.#bytes > MOST_HELD_BYTES) this.#dropOne()
+    // Without a journal, the agent has stopped.
+    this.#hasten(membership, indexOf(delivered)).catch(() => {})
+    return true
+  }
+
+  /** The Welcomes to a channel whose earlier membership has ended, in the order of their arrival. */
+  release(id: ChannelId): readonly DeliverWelcome[] {
+    const held = this.#held.get(id) ?? []
+    this.#held.delete(id)
+    return held
+  }
+
+  /** A session begins: the relay delivers them again. */
+  clear(): void {
+    this.#held.clear()
+  }
+
+  /**
+   * Entries before the Welcome are processed first, including the end of the membership. If that has not arrived, a
+   * Resume makes the relay report it.
+   */
+  async #hasten(membership: Membership, index: number): Promise<void> {
+    const { context, memberships } = this.#agent
+    await membership.idle()
+    // A membership with nothing unread is deleted by this write.
+    await context.journal.written()
+    const isHere = memberships.get(membership.id) === membership && membership.group !== undefined
+    if (isHere && membership.history.position.index < index) membership.intake.resume()
+  }
+
+  get #bytes(): number {
+    return [...this.#held.values()].reduce((sum, held) => sum + bytesOf(held), 0)
+  }
+
+  /** Drops the oldest of the channel with the most bytes: who fills one channel displaces no one in others. */
+  #dropOne(): void {
+    const [first, ...others] = this.#held.values()
+    if (!first) return
+    others.reduce((most, held) => (bytesOf(held) > bytesOf(most) ? held : most), first).shift()
+  }
+}
+
+/** Whether a Welcome is to a later membership than this one, or this one has ended but is not read. */
+function isEarlier({ state, group, history }: Membership, delivered: DeliverWelcome): boolean {
+  // An offer that is being declined has no group.
+  const isBegun = group !== undefined || state === 'leaving'
+  return state === 'ended' || (isBegun && history.position.index < indexOf(delivered))
+}
+
+function indexOf({ position }: DeliverWelcome): number {
+  return Number(position?.index ?? 0n)
+}
+
+function sizeOf({ welcome }: DeliverWelcome): number {
+  return welcome?.welcome.length ?? 0
+}
+
+function bytesOf(held: readonly DeliverWelcome[]): number {
+  return held.reduce((sum, each) => sum + sizeOf(each), 0)
+}

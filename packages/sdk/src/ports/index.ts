@@ -1,0 +1,51 @@
+/** The ports of the agent: a database, transports and a session with the relay. */
+export type { AgentId, ChannelId, Time } from './ids.ts'
+export type {
+  Admit,
+  AttemptRecord,
+  ClaimRecord,
+  InviteListRecord,
+  InviteRecord,
+  JoinerRecord,
+  UseRecord,
+} from './invites.ts'
+export type {
+  AnsweredRecord,
+  AnswererRecord,
+  AskRecord,
+  InboxPlace,
+  InboxRecord,
+  MessageTotals,
+  OutboxRecord,
+  PoisonRecord,
+} from './messages.ts'
+export type {
+  KnownRelay,
+  Outcome,
+  RelaySession,
+  RequestBody,
+  ServerBody,
+  SessionInfo,
+  SessionListener,
+} from './session.ts'
+export { RefusedChange } from './store.ts'
+export type {
+  AgentStore,
+  ChainRecord,
+  Change,
+  ChannelRecord,
+  EpochPlace,
+  EpochRecord,
+  IdentityRecord,
+  KeyPackageRecord,
+  LeaverRecord,
+  OwnReceiptRecord,
+  PendingCommitRecord,
+  PositionRecord,
+  RemovedRecord,
+  SenderRecord,
+  Snapshot,
+  StayRecord,
+  StoredChannel,
+} from './store.ts'
+export type { CellStream, StreamHandlers, Target, Transport } from './transport.ts'

@@ -1,0 +1,62 @@
+/** The public view of a request and its answers. */
+import type { OpenAsk } from '../channel/asking/open-ask.ts'
+import { Answer } from './envelope.ts'
+import type { ErrorEdge } from './error-edge.ts'
+import type { AgentId } from '../ports/index.ts'
+
+/**
+ * A request, and its answers as they arrive. Ends when the member asked has ended its answer; if all were asked, when
+ * all have, or when the time is over. Asking for the next answer settles the current one. Leaving the loop early cancels
+ * the request.
+ */
+export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> {
+  readonly #ask: OpenAsk
+  readonly #edge: ErrorEdge
+
+  /** @internal Get it from `Channel.ask` or `Channel.asked`. */
+  constructor(ask: OpenAsk, edge: ErrorEdge) {
+    this.#ask = ask
+    this.#edge = edge
+  }
+
+  /** The request's message id, 32 hexadecimal digits. */
+  get id(): string {
+    return this.#ask.id
+  }
+
+  /** The member that was asked. Undefined: all. */
+  get to(): AgentId | undefined {
+    return this.#ask.to
+  }
+
+  /** When the request times out. */
+  get deadline(): Date {
+    return new Date(this.#ask.deadline)
+  }
+
+  /**
+   * The next answer.
+   *
+   * @throws {StaticError} `ask_timeout` if the member asked has not ended its answer in time, `not_found` if it left,
+   *   `queue_full` if too many requests wait for it, what kept the request from being sent (see `send`), or the error that ended the channel
+   */
+  async next(): Promise<IteratorResult<Answer, undefined>> {
+    const entry = await this.#edge.wait(() => this.#ask.next())
+    return entry ? { done: false, value: new Answer(entry) } : { done: true, value: undefined }
+  }
+
+  /** Cancels the request. */
+  return(): Promise<IteratorResult<Answer, undefined>> {
+    this.cancel()
+    return Promise.resolve({ done: true, value: undefined })
+  }
+
+  /** Ends the request and forgets its answers. The members asked are notified, unless they are done. */
+  cancel(): void {
+    this.#ask.cancel()
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+}

@@ -1,0 +1,69 @@
+/** Options of a channel's methods, and how they are checked. */
+import { StaticError } from '@static/protocol'
+import { MOST_LIFETIME_MS } from '../channel/asking/ask-frame.ts'
+import type { SendLimits } from '../channel/sending/send-wait.ts'
+import type { PoisonMessage } from './envelope.ts'
+import type { AgentId } from '../ports/index.ts'
+
+/** How long a call waits. */
+export interface SendOptions {
+  /** Ends the wait when it is aborted. */
+  readonly signal?: AbortSignal
+  /** In seconds. Default: no limit. */
+  readonly timeout?: number
+}
+
+/** Options for adding a member. */
+export interface AddOptions {
+  /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
+  readonly acceptNewKey?: boolean
+}
+
+/** Options of `Channel.ask`. */
+export interface AskOptions {
+  /** The member to ask. Default: all members may answer. */
+  readonly to?: AgentId
+  /** How long to wait for answers, in seconds, at most 604,800 (a week). Default: 300. */
+  readonly timeout?: number
+  /** Cancels the request when it is aborted. */
+  readonly signal?: AbortSignal
+}
+
+/** Messages of a channel that a handler has failed on too often. */
+export interface PoisonMessages {
+  /** Everything that was put aside, in the order of the log. */
+  list(): readonly PoisonMessage[]
+  /**
+   * Delivers a message again, before those that have arrived since, and counts its attempts from zero. Pass its
+   * `messageId`.
+   *
+   * @throws {StaticError} `not_found` if no such message was put aside; `invalid_request` if several have this id, since
+   *   senders choose them: then pass `messageId@index`
+   */
+  retry(message: string): Promise<void>
+  /**
+   * Deletes a message for good. Pass its `messageId`, or `messageId@index`.
+   *
+   * @throws {StaticError} `not_found`, `invalid_request`; see `retry`
+   */
+  drop(message: string): Promise<void>
+}
+
+const MS = 1000
+const ASK_TIMEOUT = 300
+
+/** @internal */
+export function limitsOf({ signal, timeout }: SendOptions): SendLimits {
+  if (timeout === undefined) return { signal }
+  if (!(timeout > 0))
+    throw StaticError.of('invalid_request', `\`timeout\` is ${timeout}. It must be a number of seconds above 0.`)
+  return { signal, timeoutMs: timeout * MS }
+}
+
+/** @internal */
+export function lifetimeOf({ timeout = ASK_TIMEOUT }: AskOptions): number {
+  const milliseconds = Math.round(timeout * MS)
+  if (milliseconds >= 1 && milliseconds <= MOST_LIFETIME_MS) return milliseconds
+  const text = `\`timeout\` is ${timeout}. It must be a number of seconds from 0.001 to ${MOST_LIFETIME_MS / MS}.`
+  throw StaticError.of('invalid_request', text)
+}

@@ -1,0 +1,439 @@
+/** The public view of a channel. */
+import { StaticError, toHex } from '@static/protocol'
+import type { Agent } from '../agent/agent.ts'
+import { addMembers } from '../admitting/adding.ts'
+import { deleteChannel, liftBar, rejectCommit } from '../agent/owning.ts'
+import { leaveChannel } from '../agent/leaving.ts'
+import { removeMember } from '../agent/removing.ts'
+import { resetRoster, vouch } from '../agent/owner-claims.ts'
+import { waitForMember } from './waiting.ts'
+import { handleMessages, type HandleOptions } from '../channel/receiving/handling.ts'
+import type { Membership } from '../channel/channel.ts'
+import type { SentMessage } from '../channel/sending/outbox.ts'
+import type { ReceiptLevel } from '../channel/receipts/reached.ts'
+import { type Answers, type RequestHandler, type ServeOptions, serveRequests } from '../channel/asking/serving.ts'
+import { MOST_ASK_BYTES } from '../channel/asking/ask-frame.ts'
+import { Ask } from './ask.ts'
+import {
+  type AddOptions,
+  type AskOptions,
+  lifetimeOf,
+  limitsOf,
+  type PoisonMessages,
+  type SendOptions,
+} from './channel-options.ts'
+import {
+  type ChannelMember,
+  ChannelRequest,
+  Envelope,
+  type ListedMember,
+  memberOf,
+  poisonMessageOf,
+} from './envelope.ts'
+import { ErrorEdge } from './error-edge.ts'
+import { fingerprintOf, parseAgentId } from './fingerprint.ts'
+import { jsonText, payloadBytes } from '../channel/sending/payload.ts'
+import type { AgentId } from '../ports/index.ts'
+import { removedFrom } from '../channel/removed-error.ts'
+import { checkIdentity } from './settings.ts'
+import {
+  type MemberReceipt,
+  memberReceipts,
+  questionOf,
+  type Reached,
+  type ReachedOptions,
+  reachedOf,
+} from './receipts.ts'
+import { verificationWords } from './verification.ts'
+
+/**
+ * A channel that this agent is a member of. You can send and receive concurrently, from any number of callers. Network
+ * failures, relay restarts and commits by other members are handled internally.
+ */
+export class Channel implements AsyncDisposable {
+  readonly #agent: Agent
+  readonly #membership: Membership
+  readonly #edge: ErrorEdge
+
+  /** @internal Get channels from a client. */
+  constructor(agent: Agent, membership: Membership) {
+    this.#agent = agent
+    this.#membership = membership
+    this.#edge = new ErrorEdge(agent.apiUrl)
+  }
+
+  /** The channel's name, `org/namespace/service`. */
+  get name(): string {
+    return this.#membership.name
+  }
+
+  /** The channel id, 32 hexadecimal digits. */
+  get id(): string {
+    return this.#membership.id
+  }
+
+  /** Fingerprint of the agent that owns the channel. */
+  get owner(): string {
+    return fingerprintOf(this.#membership.owner)
+  }
+
+  /**
+   * Whether the owner has sent anything since this agent joined. Until then, a former member that works together with
+   * the relay may have shown an old state of the channel to this agent. Event: `confirmed`.
+   */
+  get confirmed(): boolean {
+    return this.#membership.isConfirmed
+  }
+
+  /**
+   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. What
+   * is sent in one turn of the event loop may travel, and is charged, as one message, with up to 16 payloads. If
+   * the program ends before that, a message that was already encrypted is sent at the next start. While it waits for
+   * more than 5 s, for a connection, quota, the relay's disk or its rate limit, the event `waiting` says for what.
+   *
+   * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`, `quota_exceeded`,
+   *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`; with `signal` or `timeout`, `cancelled` if the
+   *   message will not be sent, and `send_pending` if it may still arrive
+   */
+  async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<SentMessage> {
+    return await this.#edge.wait(() =>
+      this.#membership.sender.send('payload', payloadBytes(payload), limitsOf(options)),
+    )
+  }
+
+  /**
+   * Sends a value as JSON. The receiver gets it with `envelope.json()`.
+   *
+   * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
+   */
+  async sendJson(value: unknown, options: SendOptions = {}): Promise<SentMessage> {
+    return await this.#edge.wait(async () => await this.send(jsonText(value), options))
+  }
+
+  /**
+   * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
+   * for the next payload settles the current one. Leaving the loop, by `break` or by an error, does not: that payload
+   * is delivered again, in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes
+   * to one of them.
+   *
+   * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
+   * @example
+   * for await (const payload of channel.messages()) handle(payload)
+   */
+  messages(): AsyncIterableIterator<Uint8Array, undefined, undefined> {
+    return this.#edge.iterate(this.#membership.inbox.read(({ payload }) => payload))
+  }
+
+  /**
+   * Like `messages`, but with the verified sender and the log position of each payload. `envelope.settle()` settles it
+   * at once.
+   */
+  envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
+    const { inbox } = this.#membership
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox)))
+  }
+
+  /**
+   * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it
+   * is called again after 1, 5, 30, 60 and then every 300 seconds; later messages of the same sender wait. After
+   * `attempts` failures (10) the message is put aside on disk and the next one is handled. Events report each failure
+   * (`handler_failed`) and each message that is put aside (`poison`).
+   *
+   * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
+   *
+   * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel, as in `messages`
+   * @example
+   * await channel.handle(async (envelope) => save(envelope.json()))
+   */
+  async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
+    const { inbox } = this.#membership
+    await this.#edge.wait(() =>
+      handleMessages(this.#agent.context, this.#membership, (entry) => handler(new Envelope(entry, inbox)), options),
+    )
+  }
+
+  /**
+   * Asks a member, or all of them, and returns the answers as they arrive, with their verified senders. A string or
+   * bytes, at most 262,080 bytes. Only the member asked is believed. The request is sent like a message and outlives the
+   * program: `asked` returns it after a restart, with the answers that were not read.
+   *
+   * @throws {StaticError} `invalid_request`, `too_large`, `not_found` if `to` is not a member, `queue_full` if 256
+   *   requests of this agent are open; the iterator throws what happens later
+   * @example
+   * for await (const answer of channel.ask('status?', { to: agentId })) console.log(answer.text())
+   */
+  ask(payload: Uint8Array | string, options: AskOptions = {}): Ask {
+    return this.#edge.run(() => {
+      const to = options.to === undefined ? undefined : parseAgentId(options.to)
+      const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
+      return new Ask(this.#membership.asks.ask({ ...question, signal: options.signal }), this.#edge)
+    })
+  }
+
+  /** The requests of this agent that are open: not answered completely, or with answers that were not read. */
+  asked(): readonly Ask[] {
+    return this.#membership.asks.list().map((ask) => new Ask(ask, this.#edge))
+  }
+
+  /**
+   * Answers the requests of other members: what the handler yields or returns are the answers. An error that it throws
+   * is the answer, too: the code and message of a `StaticError`, otherwise `internal_error` without details. A request
+   * is settled when the relay has accepted its last answer, so one that a killed program had not finished is served
+   * again (`redelivered`); the asker takes each answer once. A handler keeps its place until it ends, even if the asker
+   * no longer waits: heed `request.signal`.
+   *
+   * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
+   *
+   * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
+   * @example
+   * await channel.serve(async function* (request) {
+   *   yield `You asked ${request.text()}`
+   * })
+   */
+  async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
+    const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))
+    await this.#edge.wait(() => serveRequests(this.#agent.context, this.#membership, serve, options))
+  }
+
+  /** Messages that a handler has failed on too often, at most 1,000 of 64 MiB in total. Further ones are retried. */
+  get poison(): PoisonMessages {
+    const { poison } = this.#membership
+    return {
+      list: () => this.#edge.run(() => poison.list().map(poisonMessageOf)),
+      retry: (message) => this.#edge.wait(() => poison.retry(message)),
+      drop: (message) => this.#edge.wait(() => poison.drop(message)),
+    }
+  }
+
+  /** @internal Like `envelopes`, for messages that count as delivered only when they are marked as given. */
+  readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
+    const { inbox } = this.#membership
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
+  }
+
+  /**
+   * How far the other members have processed the channel, as each has signed and this agent has verified. Also while a
+   * member is offline: the relay keeps its last receipt. Later ones are reported by the event `receipt`. Without a
+   * connection it returns what is known.
+   */
+  async receipts(): Promise<readonly MemberReceipt[]> {
+    return await this.#edge.wait(async () => {
+      const { group, failure, receipts } = this.#membership
+      if (!group) throw failure ?? StaticError.of('closed')
+      return memberReceipts(await receipts.current(), group.members)
+    })
+  }
+
+  /**
+   * Resolves once every other member has signed that it has received a message (`delivered`) or that its application has
+   * settled it (`settled`, the default), even if it was never online together with this agent. Members that left, were
+   * removed, missed the message, put it aside or have receipts off are returned in `unreached`, not waited for.
+   *
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, `not_found` if this agent has sent no
+   * such message, `invalid_request`, or the error that ended the channel
+   * @example
+   * const { unreached } = await channel.reached(await channel.send('deploy'), 'settled', { timeout: 30 })
+   */
+  async reached(sent: SentMessage, level: ReceiptLevel = 'settled', options: ReachedOptions = {}): Promise<Reached> {
+    return await this.#edge.wait(async () => {
+      const question = questionOf(sent, level, options.by, this.#agent.agentId)
+      return reachedOf(await this.#membership.receipts.reached(question, limitsOf(options)))
+    })
+  }
+
+  /** The members of the channel, including this agent. */
+  members(): readonly ListedMember[] {
+    const { group, failure } = this.#membership
+    if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
+    const { receipts, owner } = this.#membership
+    const isOwner = owner === this.#agent.agentId
+    return [...group.members.values()].map(({ agentId: id, identity }) => {
+      const agentId = toHex(id)
+      return { ...memberOf(agentId, identity), vouched: isOwner ? receipts.isVouched(agentId) : undefined }
+    })
+  }
+
+  /**
+   * Resolves with a member once it is in the channel: the one with this agent id, or without one any other member.
+   *
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, or the error that ended the
+   * channel
+   */
+  async waitForMember(member?: AgentId, options: SendOptions = {}): Promise<ChannelMember> {
+    return await this.#edge.wait(() => {
+      const wanted = member === undefined ? undefined : parseAgentId(member)
+      const isWanted = ({ agentId }: ChannelMember): boolean =>
+        wanted === undefined ? agentId !== this.#agent.agentId : agentId === wanted
+      return waitForMember(this.#agent, this.name, () => this.members().find(isWanted), limitsOf(options))
+    })
+  }
+
+  /**
+   * Adds a member. Pass either a KeyPackage that you received over an authenticated path, or an agent id; in that case
+   * a KeyPackage is fetched from the relay and checked against the id. The relay delivers the Welcome to the new
+   * member. It is also returned, in case you want to deliver it yourself.
+   *
+   * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
+   */
+  async addMember(member: Uint8Array | AgentId, options: AddOptions = {}): Promise<Uint8Array> {
+    const [welcome] = await this.addMembers([member], options)
+    if (!welcome)
+      throw this.#edge.mark(StaticError.of('internal_error', 'The member was added, but no Welcome was created.'))
+    return welcome
+  }
+
+  /**
+   * Adds several members in as few commits as possible and returns their Welcomes in the same order. See `addMember`.
+   */
+  async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
+    return await this.#asMember(() => {
+      const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
+      return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
+    })
+  }
+
+  /**
+   * Accepts another key for an identity that this agent has added before, in all channels of this channel's owner: from
+   * now on the identity is the agent with this id, and the one before it is refused. `addMember` and invites refuse a new
+   * key otherwise. Compare the id with the identity's holder first.
+   *
+   * @throws {StaticError} `invalid_request`
+   */
+  async acceptNewKey(identity: Uint8Array | string, member: AgentId): Promise<void> {
+    await this.#asMember(() => {
+      const { pins, journal } = this.#agent.context
+      pins.set(this.#membership.owner, checkIdentity(identity), parseAgentId(member))
+      return journal.written()
+    })
+  }
+
+  /**
+   * Removes a member. Only the owner can do this. The removed member cannot read any message sent afterwards.
+   *
+   * @throws {StaticError} `not_allowed`, `not_found`
+   */
+  async removeMember(member: AgentId): Promise<void> {
+    await this.#asMember(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
+  }
+
+  /**
+   * Replaces this agent's keys in the group. This also happens automatically every 24 hours and every 10,000 messages.
+   */
+  async rotate(): Promise<void> {
+    await this.#asMember(() => this.#membership.upkeep.rekey())
+  }
+
+  /**
+   * Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel.
+   *
+   * @throws {StaticError} `not_allowed` for the owner
+   */
+  async leave(): Promise<void> {
+    await this.#edge.wait(() => leaveChannel(this.#agent, this.#membership))
+  }
+
+  /**
+   * Deletes the channel for all members. Requires the owner's API key.
+   *
+   * @throws {StaticError} `not_found`, `api_key_required`
+   */
+  async delete(): Promise<void> {
+    await this.#asMember(() => deleteChannel(this.#agent, this.#membership))
+  }
+
+  /**
+   * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
+   * the roster and bars its sender from committing until `liftBar`. The owner's agent already rejects what every member
+   * finds invalid and what it cannot follow itself (`unfollowable`); this call is for what it missed, for instance in
+   * an epoch that it joined by a Welcome.
+   *
+   * @throws {StaticError} `not_found`, `not_allowed`
+   */
+  async rejectCommit(slot: number): Promise<void> {
+    await this.#asMember(() => rejectCommit(this.#agent, this.#membership, slot))
+  }
+
+  /**
+   * Lets a member commit again after one of its commits was rejected. Only the owner can do this.
+   *
+   * @throws {StaticError} `not_allowed`
+   */
+  async liftBar(member: AgentId): Promise<void> {
+    await this.#asMember(() => liftBar(this.#agent, this.#membership, parseAgentId(member)))
+  }
+
+  /**
+   * Vouches for a member; owner only. The relay then counts its vote on invalid commits, gives it an allowance of commits
+   * of its own, and keeps entries for it in a full channel. The owner already vouches for those that its program adds
+   * (`addMember`) and that it admits with an invite of one use: use this for members that joined with other invites or
+   * were added by others, once you know whose they are. It ends with the membership.
+   *
+   * @throws {StaticError} `not_allowed`, `not_found` for an agent that is not a member, `epoch_mismatch` while others
+   * commit
+   */
+  async vouch(member: AgentId): Promise<void> {
+    await this.#asMember(() => vouch(this.#agent, this.#membership, parseAgentId(member)))
+  }
+
+  /**
+   * Resets the relay's roster to the members of the group; owner only. Use it when commits that every member skipped
+   * have put agents on the roster that are not in the group, or removed members from it: the former lose their place
+   * and their Welcomes, the latter get it back. Bars stay (`liftBar`), and so do vouches (`vouch`).
+   *
+   * @throws {StaticError} `not_allowed`, `epoch_mismatch` while others commit, `fork_detected` or `mls_error` when this
+   * agent does not know who is in the group
+   */
+  async resetRoster(): Promise<void> {
+    await this.#asMember(() => resetRoster(this.#agent, this.#membership))
+  }
+
+  /**
+   * Resolves once everything the relay has for this channel is processed. Until then, `members` and `verify` may be out
+   * of date. You do not have to read messages meanwhile. Without a connection it waits for one, or until `signal` is
+   * aborted.
+   *
+   * @throws {StaticError} `queue_full` if the inbox is full of unread messages, or the error that ended the channel
+   */
+  async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.#edge.wait(() => this.#membership.intake.catchUp(options.signal))
+  }
+
+  /**
+   * Twelve words that are the same for all members who have seen the same log and the same members. Compare them out of
+   * band after `catchUp`, while no one sends. If they differ, the relay has shown you different logs or members.
+   */
+  verify(): string {
+    const { group, failure, history } = this.#membership
+    if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
+    return verificationWords(group.facts.epochAuthenticator, history.position)
+  }
+
+  /** Resumes sending after `fork_detected`, although a member has seen a different history. Compare `verify` first. */
+  acceptFork(): void {
+    this.#edge.run(() => this.#membership.acceptFork())
+  }
+
+  /** @internal Whether a payload, or the end, can be read without waiting for the relay. */
+  get hasNext(): boolean {
+    return this.#membership.inbox.hasNext
+  }
+
+  /** Ends this channel's iterators, `handle` and `serve` calls. The client stays a member: `channel(name)` opens it again. */
+  close(): void {
+    this.#membership.stopReaders()
+  }
+
+  /** Does what only members can. The relay does not know the channel of a removed agent: `not_found` would mislead. */
+  async #asMember<Result>(action: () => Promise<Result>): Promise<Result> {
+    return await this.#edge.wait(async () => {
+      if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
+      return await action()
+    })
+  }
+
+  /** Calls `close`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.close()
+    return Promise.resolve()
+  }
+}

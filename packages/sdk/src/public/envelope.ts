@@ -1,0 +1,212 @@
+/** Received messages, as the application gets them. */
+import { StaticError, toHex } from '@static/protocol'
+import { type AnswerError, decodeRequest } from '../channel/asking/ask-frame.ts'
+import type { AnswerEntry } from '../channel/asking/open-ask.ts'
+import type { Inbox } from '../channel/receiving/inbox.ts'
+import type { Entry } from '../channel/receiving/inbox-entry.ts'
+import type { PutAside } from '../channel/receiving/poison.ts'
+import { fingerprintOf } from './fingerprint.ts'
+import type { AgentId, InboxRecord } from '../ports/index.ts'
+
+/** The end of the year 9999. The relay sets message times freely, and other languages' dates end there. */
+const LATEST_TIME = Date.UTC(10_000, 0) - 1
+
+/** A member of a channel, identified by its key. */
+export interface ChannelMember {
+  /** SHA-256 of its public signature key, 64 hexadecimal digits. */
+  readonly agentId: AgentId
+  /** The agent id in groups of four digits. Compare it with the one its owner sees. */
+  readonly fingerprint: string
+  /** The name that this agent has chosen for itself. Nothing verifies it. */
+  readonly identity: Uint8Array
+}
+
+/** A member in the list of `Channel.members`. */
+export interface ListedMember extends ChannelMember {
+  /** Whether the owner vouches for it (`Channel.vouch`). Only the owner knows; undefined for other agents. */
+  readonly vouched: boolean | undefined
+}
+
+/** @internal */
+export function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember {
+  return { agentId, fingerprint: fingerprintOf(agentId), identity }
+}
+
+/** What a message, a request and an answer have in common. */
+export abstract class ReceivedMessage {
+  /** Verified by the signature on the message. */
+  readonly sender: ChannelMember
+  /** 32 hexadecimal digits, the same as `send` returned to the sender. */
+  readonly messageId: string
+  /** Position in the channel's log. Payloads that were sent as one message share it. */
+  readonly index: number
+  /** The epoch of the group in which it was sent: each change of members or keys begins a new one. */
+  readonly epoch: number
+  /** When the relay accepted the message, by the relay's clock. */
+  readonly time: Date
+
+  /** @internal */
+  constructor({ sender, identity, messageId, index, epoch, receivedAt }: InboxRecord) {
+    this.sender = memberOf(sender, identity)
+    this.messageId = toHex(messageId)
+    this.index = index
+    this.epoch = epoch
+    this.time = timeOf(receivedAt)
+  }
+
+  /** The bytes that were sent. */
+  abstract readonly payload: Uint8Array
+
+  /**
+   * The payload as text.
+   *
+   * @throws {StaticError} `invalid_request` if it is not UTF-8
+   */
+  text(): string {
+    const { payload } = this
+    try {
+      return textOf(payload)
+    } catch (cause) {
+      throw StaticError.of('invalid_request', `The payload of message ${this.index} is not UTF-8 text.`, { cause })
+    }
+  }
+
+  /**
+   * The value in a payload of JSON, as `Channel.sendJson` sends it.
+   *
+   * @throws {StaticError} `invalid_json`
+   */
+  json(): unknown {
+    const { payload } = this
+    try {
+      return JSON.parse(textOf(payload))
+    } catch (cause) {
+      throw StaticError.of('invalid_json', `The payload of message ${this.index} is not JSON.`, { cause })
+    }
+  }
+}
+
+/** A received payload with its metadata. */
+export class Envelope extends ReceivedMessage {
+  readonly payload: Uint8Array
+  /**
+   * True if the message may have been delivered before without being settled. False means that it was not. After a crash,
+   * it is also true of up to 256 messages that the program has never seen: what it has seen is not written to disk one by
+   * one. After an orderly close it is exact.
+   */
+  readonly redelivered: boolean
+  readonly #entry: Entry
+  readonly #inbox: Inbox
+
+  /** @internal Get envelopes from a channel. */
+  constructor(entry: Entry, inbox: Inbox) {
+    super(entry.record)
+    this.payload = entry.payload
+    this.redelivered = entry.redelivered
+    this.#entry = entry
+    this.#inbox = inbox
+  }
+
+  /** Settles the message, so that it is not delivered again. Asking for the next one does this, too. */
+  settle(): void {
+    this.#inbox.settle(this.#entry)
+  }
+
+  /** @internal The program has a message that was read ahead. */
+  markGiven(): void {
+    this.#inbox.given(this.#entry)
+  }
+}
+
+/** A request of another member, for the handler of `Channel.serve`. */
+export class ChannelRequest extends ReceivedMessage {
+  readonly payload: Uint8Array
+  /** Whether this agent was asked by name. Otherwise all members were. */
+  readonly isToMe: boolean
+  /** When the asker stops waiting. */
+  readonly deadline: Date
+  /** True if the request may have been served before, completely or in part; after a crash, see `Envelope.redelivered`. */
+  readonly redelivered: boolean
+  readonly #signalOf: () => AbortSignal
+
+  /** @internal Handlers get requests. */
+  constructor(entry: Entry, signalOf: () => AbortSignal) {
+    super(entry.record)
+    const body = decodeRequest(entry.payload)
+    this.payload = body?.payload ?? new Uint8Array()
+    this.isToMe = body?.to !== undefined
+    this.deadline = timeOf(entry.record.receivedAt + (body?.lifetimeMs ?? 0))
+    this.redelivered = entry.redelivered
+    this.#signalOf = signalOf
+  }
+
+  /** Aborted when the asker cancels the request, leaves, or stops waiting. */
+  get signal(): AbortSignal {
+    return this.#signalOf()
+  }
+}
+
+/** An answer to a request (`Channel.ask`). */
+export class Answer extends ReceivedMessage {
+  /** Why the member did not answer, if so: `ask_failed`, with the member's own code in `details.answer`. */
+  readonly error: StaticError | undefined
+  readonly #payload: Uint8Array
+
+  /** @internal Get answers from `Channel.ask`. */
+  constructor({ record, content }: AnswerEntry) {
+    super(record)
+    const isError = 'error' in content
+    this.#payload = isError ? new Uint8Array() : content.payload
+    this.error = isError ? askFailed(record.sender, content.error) : undefined
+  }
+
+  /**
+   * The bytes of the answer.
+   *
+   * @throws {StaticError} `error`, if there is one
+   */
+  get payload(): Uint8Array {
+    if (this.error) throw this.error
+    return this.#payload
+  }
+}
+
+function askFailed(sender: AgentId, answer: AnswerError): StaticError {
+  const text = `Agent ${sender.slice(0, 8)}… answered with the error ${answer.code}: ${answer.message}`
+  return StaticError.of('ask_failed', text, { answer })
+}
+
+/** A message that a handler has failed on too often, and that was put aside (`Channel.poison`). */
+export interface PoisonMessage extends Pick<Envelope, 'payload' | 'sender' | 'messageId' | 'index' | 'epoch' | 'time'> {
+  /** How often it was tried. */
+  readonly attempts: number
+  /** The handler's last error. */
+  readonly reason: string
+  /** When it was put aside, by this machine's clock. */
+  readonly putAsideAt: Date
+}
+
+/** @internal */
+export function poisonMessageOf({ record, payload }: PutAside): PoisonMessage {
+  const { sender, identity, messageId, index, epoch, receivedAt, attempts, reason, putAsideAt } = record
+  return {
+    payload,
+    sender: memberOf(sender, identity),
+    messageId: toHex(messageId),
+    index,
+    epoch,
+    time: timeOf(receivedAt),
+    attempts,
+    reason,
+    putAsideAt: new Date(putAsideAt),
+  }
+}
+
+/** Throws unless it is UTF-8. */
+function textOf(payload: Uint8Array): string {
+  return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload)
+}
+
+function timeOf(receivedAt: InboxRecord['receivedAt']): Date {
+  return new Date(Math.min(receivedAt, LATEST_TIME))
+}

@@ -1,0 +1,229 @@
+/**
+ * The crash points of a join: the owner, then the joiner, is killed before and after each of its calls to the database
+ * and the network, from the request to the greeting, and started again on the same directory. The join always comes to
+ * its end, with one membership and one use: of one use none is left, and of two one.
+ */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { create } from '@bufbuild/protobuf'
+import { ErrorSchema } from '@static/protocol/relay'
+import { type CrashPoint, CrashingPorts } from '@static/testkit/crash/agent-ports'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import type { Channel } from '../../src/public/channel.ts'
+import type { AgentParts } from '../../src/agent/agent.ts'
+import { StaticChannelManager } from '../../src/public/manager.ts'
+import type { RelaySession } from '../../src/ports/index.ts'
+import { until } from '../crash/scene.ts'
+import { type AgentOptions, code, event, NAME, text, TestSystem } from '../support/test-system.ts'
+
+/** How many points of each side are tried; `STATIC_CRASH=all`: all. */
+const SAMPLE = process.env['STATIC_CRASH'] === 'all' ? undefined : 5
+/** One point (`12 before`), to look at a failure. */
+const ONLY = process.env['STATIC_CRASH_ONLY']
+const SETTINGS = {
+  session: { pingMs: 5000, pongMs: 5000 },
+  rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000, joinsPerMinute: 10_000 },
+}
+const SECONDS = 240
+const random = randomNumbers(SEED)
+
+/** Agents of which only the one that is killed is started again. */
+interface Lane {
+  readonly world: TestSystem
+  readonly number: number
+  readonly second: StaticChannelManager
+  readonly third: StaticChannelManager
+}
+
+let rounds = 0
+
+/** One round in a channel of its own; gives the calls of the one that is killed, if it came to the end. */
+async function round(
+  lane: Lane,
+  who: 'owner' | 'joiner',
+  point: CrashPoint | undefined,
+): Promise<readonly string[] | undefined> {
+  const number = ++rounds
+  const name = `acme/invite/round-${number}`
+  const mortal = new CrashingPorts()
+  const start = {
+    owner: (options: AgentOptions = {}) => lane.world.manager(`owner-${lane.number}`, options),
+    joiner: (options: AgentOptions = {}) => lane.world.manager(`joiner-${number}`, { account: null, ...options }),
+  }
+  let owner = await start.owner(who === 'owner' ? mortal.options : {})
+  let joiner = await start.joiner(who === 'joiner' ? mortal.options : {})
+  try {
+    await owner.create(name)
+    // Its own use may be the last one.
+    const maxUses = point?.moment === 'before' ? 1 : 2
+    const token = await owner.invite(name, { maxUses })
+    mortal.mark(point)
+    let joining = joiner.joinWithToken(name, token, SECONDS)
+    // One that is killed is told nothing that counts.
+    joining.catch(() => {})
+    await Promise.race([joining.catch(() => mortal.died), mortal.died])
+    const calls = mortal.isDead ? undefined : [...mortal.calls]
+    mortal.mark(undefined)
+    if (mortal.isDead && who === 'owner') {
+      await owner.close()
+      owner = await start.owner()
+    } else if (mortal.isDead) {
+      await joiner.close()
+      joiner = await start.joiner()
+      joining = joiner.joinWithToken(name, token, SECONDS)
+    }
+    await oneIsIn(lane, owner, await joining, { token, maxUses })
+    await owner.client.channel(name).delete()
+    return calls
+  } finally {
+    await joiner.close()
+    await owner.close()
+  }
+}
+
+/** The joiner is in, once, by one use: those that are left let others in, and no one more. */
+async function oneIsIn(
+  lane: Lane,
+  owner: StaticChannelManager,
+  joined: Channel,
+  { token, maxUses }: { readonly token: string; readonly maxUses: number },
+): Promise<void> {
+  const { name } = joined
+  const { second, third } = lane
+  const own = owner.client.channel(name)
+  await joined.send('in')
+  assert.equal(text((await owner.receive(name, SECONDS)) ?? assert.fail('nothing came')), 'in')
+  await own.send('welcome')
+  for await (const payload of joined.messages()) {
+    assert.equal(text(payload), 'welcome')
+    break
+  }
+  await agree([own, joined], 2)
+  if (maxUses > 1) await agree([own, joined, await second.joinWithToken(name, token, SECONDS)], 3)
+  await assert.rejects(third.joinWithToken(name, token, SECONDS), code('invite_used_up'))
+}
+
+/** They see the same so many members and the same log. */
+async function agree(channels: readonly Channel[], count: number): Promise<void> {
+  const views = (): string[] => channels.map((channel) => `${channel.members().length} ${channel.verify()}`)
+  await until(
+    () => new Set(views()).size === 1 && views()[0]?.startsWith(`${count} `) === true,
+    () => `They should be ${count}: ${views().join(' / ')}`,
+  )
+}
+
+function pointsOf(calls: number): CrashPoint[] {
+  const one = ONLY && /^(\d+) (before|after)$/.exec(ONLY)
+  if (one) return [{ call: Number(one[1]), moment: one[2] as CrashPoint['moment'] }]
+  const numbers = Array.from({ length: calls }, (_, at) => at + 1)
+  const all = numbers.flatMap((call) => [{ call, moment: 'before' } as const, { call, moment: 'after' } as const])
+  const ranked = all.map((point, at) => ({ point, at, rank: random() })).sort((a, b) => a.rank - b.rank)
+  const kept = ranked.slice(0, SAMPLE).sort((a, b) => a.at - b.at)
+  return kept.map(({ point }) => point)
+}
+
+test(`a join survives a crash of either side at any step, seed ${SEED}`, { timeout: 600_000 }, async (t) => {
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
+  const lanes: Lane[] = []
+  for (const number of [1, 2]) {
+    const second = await world.manager(`second-${number}`, { account: null, chance: () => 0 })
+    lanes.push({ world, number, second, third: await world.manager(`third-${number}`, { account: null }) })
+  }
+  for (const who of ['owner', 'joiner'] as const) {
+    await t.test(who, async (t) => {
+      const calls = (await round(lanes[0] ?? assert.fail(), who, undefined)) ?? []
+      const points = pointsOf(calls.length)
+      const left = [...points]
+      const started = performance.now()
+      const failures: unknown[] = []
+      let killed = 0
+      const run = async (lane: Lane): Promise<void> => {
+        for (let point = left.shift(); point; point = left.shift()) {
+          try {
+            if (!(await round(lane, who, point))) killed++
+          } catch (error) {
+            failures.push(new Error(`killed ${point.moment} call ${point.call}: ${String(error)}`, { cause: error }))
+          }
+        }
+      }
+      await Promise.all(lanes.map(run))
+      const seconds = ((performance.now() - started) / 1000).toFixed(1)
+      t.diagnostic(`${calls.length} calls: ${calls.join(' ')}`)
+      t.diagnostic(`${points.length} points in ${seconds} s, killed ${killed} times`)
+      if (failures.length > 0) throw new AggregateError(failures, `${failures.length} points, seed ${SEED}`)
+    })
+  }
+})
+
+test('a joiner that dies before its hello is removed, and joins later with the same token and one use', async (t) => {
+  let ahead = 0
+  const now = (): number => Date.now() + ahead
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
+  const owner = await world.manager('owner', { now })
+  const own = await owner.create(NAME)
+  const token = await owner.invite(NAME)
+  const mortal = new CrashingPorts()
+  let joiner = await world.manager('joiner', { account: null, now, traffic: 'off', ...mortal.options })
+  const added = event(owner.client, 'members_changed', ({ added: agents }) => agents.length === 1)
+  // Its request is out. Without cover, which would be a call too.
+  mortal.mark({ call: 3, moment: 'after' })
+  joiner.joinWithToken(NAME, token, SECONDS).catch(() => {})
+  await mortal.died
+  await added
+  await joiner.close()
+  const removed = event(owner.client, 'members_changed', ({ removed: agents }) => agents.length === 1)
+  ahead += 75_000
+  await removed
+  joiner = await world.manager('joiner', { account: null, now })
+  const joined = await joiner.joinWithToken(NAME, token, SECONDS)
+  await agree([own, joined], 2)
+  const late = await world.manager('late', { account: null, now })
+  await assert.rejects(late.joinWithToken(NAME, token, SECONDS), code('invite_used_up'))
+})
+
+test('a relay that does not take back a use costs that use, and keeps no one else out', async (t) => {
+  let ahead = 0
+  const now = (): number => Date.now() + ahead
+  const world = await TestSystem.start(t, 'grpc', { settings: SETTINGS })
+  const parts = await world.parts('owner', { now })
+  const known = new Set<string>()
+  await using owner = await StaticChannelManager.start({ ...parts, connect: refusingAgain(parts, known) }, 'localhost')
+  const own = await owner.create(NAME)
+  const token = await owner.invite(NAME)
+  const mortal = new CrashingPorts()
+  const silent = await world.manager('silent', { account: null, now, traffic: 'off', ...mortal.options })
+  const added = event(owner.client, 'members_changed', ({ added: agents }) => agents.length === 1)
+  mortal.mark({ call: 3, moment: 'after' })
+  silent.joinWithToken(NAME, token, SECONDS).catch(() => {})
+  await added
+  const removed = event(owner.client, 'members_changed', ({ removed: agents }) => agents.length === 1)
+  ahead += 75_000
+  await removed
+  const joiner = await world.manager('joiner', { account: null, now })
+  await assert.rejects(joiner.joinWithToken(NAME, token, SECONDS), code('invite_used_up'))
+  await agree([own, await joiner.joinWithToken(NAME, await owner.invite(NAME), SECONDS)], 2)
+})
+
+/** A session to a relay that knows an invite and does not want to hear of it again. */
+function refusingAgain(parts: AgentParts, known: Set<string>): AgentParts['connect'] {
+  return (...args) => {
+    const { session, ready } = parts.connect(...args)
+    const request: RelaySession['request'] = (body, done) => {
+      const id = body.case === 'registerInvite' ? Buffer.from(body.value.inviteId).toString('hex') : ''
+      if (!known.has(id)) session.request(body, done)
+      else queueMicrotask(() => done({ type: 'refused', error: create(ErrorSchema, { code: 'invalid_request' }) }))
+      if (id !== '') known.add(id)
+    }
+    return { session: { ...bound(session), request }, ready }
+  }
+}
+
+function bound(session: RelaySession): RelaySession {
+  return {
+    request: (body, done) => session.request(body, done),
+    ack: (positions) => session.ack(positions),
+    hold: () => session.hold(),
+    release: () => session.release(),
+    close: () => session.close(),
+  }
+}

@@ -1,0 +1,79 @@
+/** A fork that is found while an agent joins: it says hello and does nothing else, and its application is told later. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { addMembers } from '../../src/admitting/adding.ts'
+import { newChannel } from '../../src/agent/founding.ts'
+import { Forks } from '../../src/channel/log/forks.ts'
+import { Standing } from '../../src/channel/standing.ts'
+import { Apart } from '../support/apart.ts'
+import { outsider, Stage } from '../support/stage.ts'
+
+const MEMBER = 'ab'.repeat(32)
+
+test('a fork stops an agent that joins once it has joined, and only then is its application told', () => {
+  const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
+  const standing = new Standing(
+    newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record,
+    () => {},
+    (member) => member,
+  )
+  const events: string[] = []
+  let refused = 0
+  const forks = new Forks(
+    { emit: ({ type }) => void events.push(type) },
+    { name: 'acme/fork/one' } as never,
+    standing,
+    { stop: () => void refused++, over: () => {} },
+  )
+  forks.found(MEMBER, 'seen')
+  // It may send, which is for its hello: nothing else, and no commit.
+  assert.equal(standing.isTalking, true)
+  assert.equal(standing.refusal()?.code, 'fork_detected')
+  assert.equal(refused, 1)
+  assert.deepEqual(events, [])
+  standing.set({ state: 'joined' })
+  forks.joined()
+  assert.equal(standing.isTalking, false)
+  assert.equal(refused, 2)
+  assert.deepEqual(events, ['fork_detected'])
+})
+
+test('in a fork, adding a member fails at once, also while a claim of this agent waits', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
+  const [bob, mal] = [stage.player('bob'), new Apart(stage, 'mal')]
+  const dan = await outsider(stage, 'dan')
+  const eve = await outsider(stage, 'eve')
+  const claims = [{ invite: 'ab'.repeat(16), agent: Buffer.from(dan.agentId).toString('hex') }]
+  const { admissions } = bob.membership
+  // As `admitAsMember` does. The relay is busy for a moment.
+  stage.refuse = (player, body) =>
+    player === bob && body.case === 'sendMessage' ? { code: 'rate_limited', retryAfterMs: 2000 } : undefined
+  admissions.inTurn(() => admissions.claims.claim(claims)).catch(() => {})
+  await stage.settleWithPrograms()
+  stage.refuse = () => undefined
+  const { index } = stage.position
+  mal.say(mal.frame('I saw another log', { seen: { index, hash: Buffer.alloc(32, 7) } }))
+  await stage.settleWithPrograms()
+  const [told] = bob.told('fork_detected')
+  assert.deepEqual([Buffer.from(told?.identity ?? []).toString(), bob.told('fork_detected').length], ['mal', 1])
+  // Whoever sends reads which member it is, and what its words and this agent's words tell.
+  const name = `mal (${told?.member.slice(0, 8)}…)`
+  await assert.rejects(bob.send('hi'), ({ message }: StaticError) => {
+    assert.ok(
+      message.startsWith(`Channel ${bob.membership.name}: ${name} says that it has seen another history`),
+      message,
+    )
+    assert.match(message, /If the words are equal, .* is wrong.*If they differ, the relay/)
+    return true
+  })
+  let outcome = 'waits'
+  addMembers({ context: bob, requests: undefined as never }, bob.membership, [eve.keyPackage], false).then(
+    () => (outcome = 'added'),
+    (error: unknown) => (outcome = StaticError.from(error).code),
+  )
+  await stage.settleWithPrograms()
+  await stage.advance(3_600_000, 60_000)
+  await stage.settleWithPrograms()
+  assert.equal(outcome, 'fork_detected')
+})
