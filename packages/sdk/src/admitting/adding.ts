@@ -4,7 +4,7 @@ import { AddMemberRequestSchema } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import type { AgentId } from '../ports/index.ts'
 import type { GroupState } from '../channel/group-state.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { Roster } from '../channel/members/roster.ts'
 import type { AgentServices } from '../agent/services.ts'
 
@@ -27,32 +27,32 @@ interface Candidate {
  */
 export async function addMembers(
   agent: Adding,
-  membership: Membership,
+  channel: AgentChannel,
   members: readonly (Uint8Array | AgentId)[],
   acceptNewKey: boolean,
 ): Promise<Uint8Array[]> {
-  const size = membership.group?.members.size ?? 0
-  if (size + members.length > MAX_MEMBERS) throw full(membership.name, size, members.length)
+  const size = channel.group?.members.size ?? 0
+  if (size + members.length > MAX_MEMBERS) throw full(channel.name, size, members.length)
   const candidates: Candidate[] = []
   for (let at = 0; at < members.length; at += CLAIMS) {
     const some = members.slice(at, at + CLAIMS)
-    candidates.push(...(await Promise.all(some.map((member) => candidate(agent, membership, member)))))
+    candidates.push(...(await Promise.all(some.map((member) => candidate(agent, channel, member)))))
   }
   if (!acceptNewKey) {
     for (const { identity, agentId } of candidates) {
-      const known = membership.roster.conflict(identity, agentId)
-      if (known !== undefined) throw changed(membership, identity, known, agentId)
+      const known = channel.roster.conflict(identity, agentId)
+      if (known !== undefined) throw changed(channel, identity, known, agentId)
     }
   }
-  const welcomes = await membership.admissions.inTurn(() => commitUnclaimed(membership, candidates))
+  const welcomes = await channel.admissions.inTurn(() => commitUnclaimed(channel, candidates))
   // The first add to a single-member group is complete only after this.
-  if (membership.upkeep.isRekeyDue) await membership.upkeep.rekey()
+  if (channel.upkeep.isRekeyDue) await channel.upkeep.rekey()
   return candidates.map(({ agentId }) => welcomes.get(agentId) ?? missing())
 }
 
-async function candidate(agent: Adding, membership: Membership, member: Uint8Array | AgentId): Promise<Candidate> {
+async function candidate(agent: Adding, channel: AgentChannel, member: Uint8Array | AgentId): Promise<Candidate> {
   const byId = typeof member === 'string'
-  const keyPackage = byId ? await claim(agent, membership, member) : Uint8Array.from(member)
+  const keyPackage = byId ? await claim(agent, channel, member) : Uint8Array.from(member)
   const expected = byId ? fromHex(member) : undefined
   const { engine } = agent.context
   const checked = await engine.checkKeyPackage(keyPackage, agent.context.now(), expected)
@@ -60,39 +60,39 @@ async function candidate(agent: Adding, membership: Membership, member: Uint8Arr
   return { keyPackage, agentId: toHex(agentId), identity, signatureKey }
 }
 
-async function claim({ requests }: Adding, { channelId }: Membership, member: AgentId): Promise<Uint8Array> {
+async function claim({ requests }: Adding, { channelId }: AgentChannel, member: AgentId): Promise<Uint8Array> {
   const value = message(AddMemberRequestSchema, { channelId, agentId: fromHex(member) })
   return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
 }
 
 /** Claims end with their epoch, so another one begins first if this agent was stopped between a claim and its commit. */
 async function commitUnclaimed(
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly Candidate[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
-  const { admissions, upkeep } = membership
+  const { admissions, upkeep } = channel
   if (candidates.some(({ agentId }) => admissions.claims.mayCount(agentId))) await upkeep.rekey()
-  return await commitAll(membership, candidates)
+  return await commitAll(channel, candidates)
 }
 
 /** Splits the candidates into two commits if they do not fit into one. */
 async function commitAll(
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly Candidate[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
   try {
-    const { welcomes } = await membership.committer.commit((group) => ({
+    const { welcomes } = await channel.committer.commit((group) => ({
       adds: candidates.map(({ keyPackage }) => keyPackage),
       // The owner's application has named them.
       vouches: group.isOwner ? candidates.map(({ agentId }) => fromHex(agentId)) : [],
-      ...returning(membership.roster, group, candidates),
+      ...returning(channel.roster, group, candidates),
     }))
     return new Map(welcomes.map(({ agentId, welcome }) => [toHex(agentId), welcome]))
   } catch (error) {
     if (!(error instanceof StaticError && error.code === 'too_large') || candidates.length < 2) throw error
     const half = Math.ceil(candidates.length / 2)
-    const first = await commitAll(membership, candidates.slice(0, half))
-    const second = await commitAll(membership, candidates.slice(half))
+    const first = await commitAll(channel, candidates.slice(0, half))
+    const second = await commitAll(channel, candidates.slice(half))
     return new Map([...first, ...second])
   }
 }
@@ -125,7 +125,7 @@ function full(name: string, size: number, added: number): StaticError {
   return StaticError.of('group_full', `${problem} ${ERRORS.group_full.remedy}`)
 }
 
-function changed({ group }: Membership, identity: Uint8Array, known: AgentId, now: AgentId): StaticError {
+function changed({ group }: AgentChannel, identity: Uint8Array, known: AgentId, now: AgentId): StaticError {
   const shown = shownIdentity(new TextDecoder().decode(identity))
   const problem = `Identity ${shown} is known as agent ${known} and is now agent ${now}.`
   const remedy = group?.members.has(known) === true ? 'Remove that member first.' : ERRORS.identity_changed.remedy

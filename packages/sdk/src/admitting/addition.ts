@@ -7,7 +7,7 @@ import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { GroupState } from '../channel/group-state.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedKeyPackage, CommitChange } from '../mls/index.ts'
 import type { AgentId } from '../ports/index.ts'
 import { type JoinRequest, openRequest } from '../joining/join-request.ts'
@@ -74,7 +74,7 @@ export async function checkCandidate(
  * the commits so far that the relay has deferred for too long.
  */
 export async function addTogether<Asking extends Candidate>(
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly Asking[],
   decision: Decision<Asking>,
   deferrals: { count: number } = { count: 0 },
@@ -96,7 +96,7 @@ export async function addTogether<Asking extends Candidate>(
   }
   try {
     const byAgent = new Map(candidates.map((each) => [each.agent, each]))
-    await membership.committer.commit(choose, {
+    await channel.committer.commit(choose, {
       tags: (agentId, welcome, epochAuthenticator) => {
         const each = byAgent.get(toHex(agentId))
         if (!each) return undefined
@@ -116,8 +116,8 @@ export async function addTogether<Asking extends Candidate>(
       return
     }
     const half = Math.ceil(candidates.length / 2)
-    await addTogether(membership, candidates.slice(0, half), decision, deferrals)
-    await addTogether(membership, candidates.slice(half), decision, deferrals)
+    await addTogether(channel, candidates.slice(0, half), decision, deferrals)
+    await addTogether(channel, candidates.slice(half), decision, deferrals)
   }
 }
 

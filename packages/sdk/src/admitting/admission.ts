@@ -7,7 +7,7 @@ import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@sta
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { sha256 } from '../channel/log/history.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentId, JoinerRecord } from '../ports/index.ts'
 import { addTogether, type Candidate, checkCandidate, TRANSIENT } from './addition.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
@@ -44,30 +44,30 @@ export type Refuse = (request: PolledRequest, error: unknown) => void
  */
 export async function decide(
   owner: Admitting,
-  membership: Membership,
+  channel: AgentChannel,
   requests: readonly PolledRequest[],
 ): Promise<void> {
   const refused: { readonly request: PolledRequest; readonly error: unknown }[] = []
   const refuse: Refuse = (request, error) => void refused.push({ request, error })
-  const candidates = await check(owner, membership, requests, refuse)
-  const taken = reserve(owner, membership, candidates, refuse)
+  const candidates = await check(owner, channel, requests, refuse)
+  const taken = reserve(owner, channel, candidates, refuse)
   if (taken.length > 0) {
     await owner.agent.context.journal.written()
-    await membership.admissions.inTurn(() => add(owner, membership, taken, refuse))
-    if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
+    await channel.admissions.inTurn(() => add(owner, channel, taken, refuse))
+    if (channel.upkeep.isRekeyDue) await unlessRefused(channel.upkeep.rekey())
   }
   await Promise.all(refused.map(({ request, error }) => answerJoin(owner.agent, request, error)))
 }
 
 /** The context that requests and tokens are bound to. */
-export function placeOf({ channelId, name, owner }: Membership): JoinPlace {
+export function placeOf({ channelId, name, owner }: AgentChannel): JoinPlace {
   return { channelId, name, owner: fromHex(owner) }
 }
 
 /** Those whose requests are in order. Changes nothing. */
 async function check(
   { agent: { context }, issued }: Admitting,
-  membership: Membership,
+  channel: AgentChannel,
   requests: readonly PolledRequest[],
   refuse: Refuse,
 ): Promise<OwnCandidate[]> {
@@ -75,9 +75,9 @@ async function check(
   for (const request of requests) {
     try {
       const invite = issued.get(toHex(request.inviteId))
-      if (!invite || invite.record.channel !== membership.id) throw StaticError.of('invite_invalid')
+      if (!invite || invite.record.channel !== channel.id) throw StaticError.of('invite_invalid')
       issued.checkAlive(invite.record.id)
-      candidates.push({ ...(await checkCandidate(context, placeOf(membership), invite.keys, request)), invite })
+      candidates.push({ ...(await checkCandidate(context, placeOf(channel), invite.keys, request)), invite })
     } catch (error) {
       refuse(request, error)
     }
@@ -88,7 +88,7 @@ async function check(
 /** Takes a use for each that is not in the channel yet, at once: what others do meanwhile does not come in between. */
 function reserve(
   { issued }: Admitting,
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly OwnCandidate[],
   refuse: Refuse,
 ): OwnCandidate[] {
@@ -99,19 +99,19 @@ function reserve(
     // It asks by two invites, and is added once.
     if (taken.has(agent)) continue
     // Not refused: it may have asked again since.
-    if (membership.admissions.hasLeft(agent, candidate.encryptionKey)) continue
-    if (issued.isSpent(membership.id, agent, candidate) || isOlder(membership, candidate)) continue
-    const known = issued.joiner(membership.id, agent)
+    if (channel.admissions.hasLeft(agent, candidate.encryptionKey)) continue
+    if (issued.isSpent(channel.id, agent, candidate) || isOlder(channel, candidate)) continue
+    const known = issued.joiner(channel.id, agent)
     const again = known !== undefined && isSame(known, candidate)
     // Already added, by this invite or another: its Welcome is waiting at the relay.
-    if (again && (known.state === 'added' || known.state === 'here') && isIn(membership, agent)) continue
+    if (again && (known.state === 'added' || known.state === 'here') && isIn(channel, agent)) continue
     try {
       // It has joined with this request before, and left: only the relay has it still.
       if (again && known.state === 'here') throw StaticError.of('invite_invalid')
       const identity = toHex(candidate.identity)
       if (identities.has(identity)) throw StaticError.of('identity_changed')
       const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
-      if (!hasUse) issued.takeUse(membership, invite, candidate, candidate, taken.size)
+      if (!hasUse) issued.takeUse(channel, invite, candidate, candidate, taken.size)
       identities.add(identity)
       taken.set(agent, candidate)
     } catch (error) {
@@ -123,17 +123,17 @@ function reserve(
 
 async function add(
   { issued }: Admitting,
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly OwnCandidate[],
   refuse: Refuse,
 ): Promise<void> {
-  const { admissions, upkeep } = membership
+  const { admissions, upkeep } = channel
   const { claims } = admissions
   // If this agent has claimed one by an invite for members and could not add it, the commit would be a use of that invite.
   const isClaimed = candidates.some((each) => claims.mayCount(each.agent))
   if (isClaimed && claims.mayEnd()) await unlessRefused(upkeep.rekey())
-  const isTaken = ({ agent }: Candidate): boolean => issued.joiner(membership.id, agent)?.state === 'taken'
-  await addTogether(membership, candidates, {
+  const isTaken = ({ agent }: Candidate): boolean => issued.joiner(channel.id, agent)?.state === 'taken'
+  await addTogether(channel, candidates, {
     isDue: (each) => {
       // Its commit was pending when this agent stopped, and has been accepted since.
       if (!isTaken(each)) return false
@@ -144,14 +144,14 @@ async function add(
       return true
     },
     failed: async (each, error) => {
-      if (isTaken(each)) await issued.giveBack(membership.id, each.agent)
+      if (isTaken(each)) await issued.giveBack(channel.id, each.agent)
       // Not one that has left: it may have asked again since.
       if (!admissions.hasLeft(each.agent, each.encryptionKey)) refuse(each.request, error)
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,
     // The owner has given a token of one use to this agent alone. One that only lost its state stays vouched for.
-    isVouched: ({ agent, invite }) => invite.record.maxUses === 1 || membership.receipts.isVouched(agent),
+    isVouched: ({ agent, invite }) => invite.record.maxUses === 1 || channel.receipts.isVouched(agent),
   })
 }
 
@@ -175,7 +175,7 @@ export async function answerJoin(
 }
 
 /** Whether an agent is in the group and has not left. */
-export function isIn({ group, roster }: Membership, agent: AgentId): boolean {
+export function isIn({ group, roster }: AgentChannel, agent: AgentId): boolean {
   return group?.members.has(agent) === true && roster.notice(agent) === undefined
 }
 
@@ -184,10 +184,10 @@ export function isIn({ group, roster }: Membership, agent: AgentId): boolean {
  * the relay has this request still, or it was made with another token. The agent has forgotten its KeyPackage, so acting on
  * it would put the agent out.
  */
-function isOlder(membership: Membership, { agent, encryptionKey, madeAt }: Candidate): boolean {
-  const leaf = isIn(membership, agent) ? membership.group?.members.get(agent) : undefined
+function isOlder(channel: AgentChannel, { agent, encryptionKey, madeAt }: Candidate): boolean {
+  const leaf = isIn(channel, agent) ? channel.group?.members.get(agent) : undefined
   if (!leaf || same(leaf.encryptionKey, encryptionKey)) return false
-  return leaf.madeAt === undefined || (membership.history.sender(agent) !== undefined && madeAt <= leaf.madeAt)
+  return leaf.madeAt === undefined || (channel.history.sender(agent) !== undefined && madeAt <= leaf.madeAt)
 }
 
 function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): boolean {

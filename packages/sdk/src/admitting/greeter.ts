@@ -1,6 +1,6 @@
 /** Answers the hellos of joiners: those that arrive together share one greeting, as every member reads each. */
 import type { AgentContext } from '../agent/context.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentId, ChannelId, Time } from '../ports/index.ts'
 
 /**
@@ -35,7 +35,7 @@ export class Greeter {
     this.#greetedAgainAt.delete(channel)
   }
 
-  async greet({ id, sender, admissions }: Membership, hellos: readonly Hello[]): Promise<void> {
+  async greet({ id, sender, admissions }: AgentChannel, hellos: readonly Hello[]): Promise<void> {
     const isSending = this.#next.has(id)
     const waiting = this.#next.get(id) ?? []
     for (const hello of hellos) enqueue(waiting, hello)
@@ -53,9 +53,9 @@ export class Greeter {
   }
 
   /** Answers the hello of a member that was greeted before, soon or together with others. */
-  greetLater(membership: Membership, hello: Hello): void {
+  greetLater(channel: AgentChannel, hello: Hello): void {
     const context = this.#context
-    const { id } = membership
+    const { id } = channel
     const waiting = this.#again.get(id)
     if (waiting) return enqueue(waiting, hello)
     const hellos = [hello]
@@ -64,7 +64,7 @@ export class Greeter {
     context.later(Math.min(Math.max(0, due), AGAIN_MS), () => {
       this.#again.delete(id)
       this.#greetedAgainAt.set(id, context.now())
-      void this.greet(membership, hellos)
+      void this.greet(channel, hellos)
     })
   }
 }

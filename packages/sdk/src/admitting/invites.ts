@@ -11,7 +11,7 @@ import { InviteIssuer } from './issuer.ts'
 export class Invites implements InviteHandler {
   readonly issuer: InviteIssuer
   readonly attempts: JoinAttempts
-  readonly #agent: Pick<AgentServices, 'memberships'>
+  readonly #agent: Pick<AgentServices, 'channels'>
   readonly #died: (error: StaticError) => void
 
   /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
@@ -56,10 +56,10 @@ export class Invites implements InviteHandler {
   }
 
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
-    const membership = this.#agent.memberships.get(id)
-    if (!membership) return
-    if (kind === 'hello') this.issuer.hello(membership, sender, payload)
-    else this.attempts.greeting(membership, sender, payload)
+    const channel = this.#agent.channels.get(id)
+    if (!channel) return
+    if (kind === 'hello') this.issuer.hello(channel, sender, payload)
+    else this.attempts.greeting(channel, sender, payload)
   }
 
   accepted(id: ChannelId): void {
@@ -67,8 +67,8 @@ export class Invites implements InviteHandler {
   }
 
   leaving(id: ChannelId): void {
-    const membership = this.#agent.memberships.get(id)
-    if (membership) this.attempts.leaving(membership)
+    const channel = this.#agent.channels.get(id)
+    if (channel) this.attempts.leaving(channel)
   }
 
   failed(name: string): void {

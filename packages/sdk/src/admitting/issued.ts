@@ -7,7 +7,7 @@ import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { sha256 } from '../channel/log/history.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports/index.ts'
 import { refusalError } from '../ports/refusal.ts'
@@ -53,7 +53,7 @@ const HASH_BYTES = 32
 
 /** The issued invites of one agent. */
 export class IssuedInvites {
-  readonly #agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>
+  readonly #agent: Pick<AgentServices, 'context' | 'channels' | 'requests'>
   readonly #invites = new Map<string, Invite>()
   readonly #joiners = new Map<string, JoinerRecord>()
   /** By invite: how many uses were returned for silence since this agent started. */
@@ -65,7 +65,7 @@ export class IssuedInvites {
   readonly #deferred: Set<string>
   #isRegistering = false
 
-  constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'stored'>) {
+  constructor(agent: Pick<AgentServices, 'context' | 'channels' | 'requests' | 'stored'>) {
     this.#agent = agent
     const { invites, joiners } = agent.stored
     for (const record of invites) this.#invites.set(record.id, { record, keys: inviteKeys(record.secret) })
@@ -196,7 +196,7 @@ export class IssuedInvites {
    * many. `others` are to be added by the same commit.
    */
   takeUse(
-    { roster, group, id }: Membership,
+    { roster, group, id }: AgentChannel,
     invite: Invite,
     { agentId, identity }: CheckedKeyPackage,
     { nonce, keyPackage }: JoinRequest,
@@ -333,7 +333,7 @@ export class IssuedInvites {
   }
 
   #put(invite: Invite): void {
-    if (!this.#agent.memberships.get(invite.record.channel))
+    if (!this.#agent.channels.get(invite.record.channel))
       throw StaticError.of('not_found', 'The channel of this invite no longer exists.')
     this.#invites.set(invite.record.id, invite)
     this.#agent.context.journal.add({ type: 'putInvite', record: invite.record })

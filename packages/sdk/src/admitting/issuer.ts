@@ -9,7 +9,7 @@ import type { AgentServices } from '../agent/services.ts'
 import type { JoinRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import { MOST_OPEN } from './invite-list.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { Admit, AgentId, ChannelId, Time } from '../ports/index.ts'
 import { answerJoin, decide, placeOf } from './admission.ts'
 import { Greeter } from './greeter.ts'
@@ -75,7 +75,7 @@ export class InviteIssuer {
     this.#watch(this.#issued.repeatRevocations())
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
-    for (const { admissions, sender } of this.#agent.memberships) {
+    for (const { admissions, sender } of this.#agent.channels) {
       // Killed before it answered them: any message shows them that this agent is here.
       if (admissions.unanswered.length === 0) continue
       const { unanswered } = admissions
@@ -93,11 +93,11 @@ export class InviteIssuer {
   }
 
   /** An agent was added by an invite that members may use. */
-  used(channel: ChannelId, invite: string): void {
-    const membership = this.#agent.memberships.get(channel)
-    if (!membership || membership.owner !== this.#agent.context.agentId) return
-    this.#shared.used(membership, invite)
-    if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(membership)))
+  used(id: ChannelId, invite: string): void {
+    const channel = this.#agent.channels.get(id)
+    if (!channel || channel.owner !== this.#agent.context.agentId) return
+    this.#shared.used(channel, invite)
+    if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(channel)))
   }
 
   /** A member was removed for its silence. */
@@ -121,9 +121,9 @@ export class InviteIssuer {
    *
    * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
    */
-  async invite(membership: Membership, { maxUses, lifetimeMs, admit }: InviteLimits): Promise<string> {
+  async invite(channel: AgentChannel, { maxUses, lifetimeMs, admit }: InviteLimits): Promise<string> {
     const { context } = this.#agent
-    const { id, name, owner, failure } = membership
+    const { id, name, owner, failure } = channel
     if (owner !== context.agentId) {
       throw StaticError.of('not_allowed', `This agent does not own channel ${name}. Only the owner can create invites.`)
     }
@@ -142,22 +142,22 @@ export class InviteIssuer {
     if (admit !== 'owner') {
       // Whoever is being removed must not learn of it.
       while (this.#removals.has(id)) await this.#removals.get(id)
-      this.#checkShared(membership, maxUses, admit)
+      this.#checkShared(channel, maxUses, admit)
     }
     const secret = context.random(SECRET_BYTES)
     const keys = inviteKeys(secret)
     const expiresAt = context.now() + Math.floor(lifetimeMs)
     const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
     await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false, admit }, keys })
-    await this.#shared.publish(membership)
+    await this.#shared.publish(channel)
     // A member was removed meanwhile, so that all invites were ended.
     if (admit !== 'owner') this.#issued.checkAlive(record.id)
     this.#polls.start(id)
-    return encodeToken({ ...placeOf(membership), admit, name, secret, expiresAt, relay: this.#relay })
+    return encodeToken({ ...placeOf(channel), admit, name, secret, expiresAt, relay: this.#relay })
   }
 
   /** Checks what holds only for an invite that members may use. */
-  #checkShared(membership: Membership, maxUses: number, admit: unknown): void {
+  #checkShared(channel: AgentChannel, maxUses: number, admit: unknown): void {
     if (admit !== 'members') {
       throw StaticError.of('invalid_request', `\`admit\` is ${JSON.stringify(admit)}. It must be "owner" or "members".`)
     }
@@ -165,8 +165,8 @@ export class InviteIssuer {
       const text = `\`maxUses\` is ${maxUses}. With \`admit: 'members'\` it must be at most ${MAX_MEMBERS}.`
       throw StaticError.of('invalid_request', text)
     }
-    if (this.#shared.open(membership).length >= MOST_OPEN) {
-      const text = `Channel ${membership.name} has ${MOST_OPEN} open invites that members may use, the maximum.`
+    if (this.#shared.open(channel).length >= MOST_OPEN) {
+      const text = `Channel ${channel.name} has ${MOST_OPEN} open invites that members may use, the maximum.`
       throw StaticError.of('invalid_request', `${text} Revoke one, or create this one with \`admit: 'owner'\`.`)
     }
   }
@@ -184,8 +184,8 @@ export class InviteIssuer {
       throw StaticError.of('invite_invalid', `This agent has no invite ${id}. List its invites to see their ids.`)
     }
     await this.#issued.revoke(invite)
-    const membership = this.#agent.memberships.get(invite.record.channel)
-    if (membership) await this.#shared.publish(membership)
+    const channel = this.#agent.channels.get(invite.record.channel)
+    if (channel) await this.#shared.publish(channel)
     await this.#issued.revokeAtRelay(invite)
   }
 
@@ -219,10 +219,10 @@ export class InviteIssuer {
     return resolve
   }
 
-  async #endInvites(channel: ChannelId, agent: AgentId): Promise<void> {
-    const membership = this.#agent.memberships.get(channel)
-    if (membership?.group?.members.has(agent) === true) await this.#shared.end(membership)
-    const joiner = this.#issued.joiner(channel, agent)
+  async #endInvites(id: ChannelId, agent: AgentId): Promise<void> {
+    const channel = this.#agent.channels.get(id)
+    if (channel?.group?.members.has(agent) === true) await this.#shared.end(channel)
+    const joiner = this.#issued.joiner(id, agent)
     const invite = joiner && this.#issued.get(joiner.invite)
     if (!invite || invite.record.revoked) return
     await this.#issued.revoke(invite)
@@ -247,58 +247,57 @@ export class InviteIssuer {
   }
 
   /** A new member says hello: answers it and keeps the member. */
-  hello(membership: Membership, from: AgentId, nonce: Uint8Array): void {
+  hello(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
     // A longer one would make the greeting a message that this agent pays for, or one too large to send.
     if (nonce.length !== JOIN_NONCE_BYTES) return
-    const { id } = membership
+    const { id } = channel
     const joiner = this.#issued.joiner(id, from)
-    if (!joiner || !same(joiner.nonce, nonce)) return this.#helloByMember(membership, from, nonce)
-    if (joiner.state === 'here') return this.#greeter.greetLater(membership, { from, nonce })
+    if (!joiner || !same(joiner.nonce, nonce)) return this.#helloByMember(channel, from, nonce)
+    if (joiner.state === 'here') return this.#greeter.greetLater(channel, { from, nonce })
     this.#issued.putJoiner({ ...joiner, state: 'here' })
-    void this.#greeter.greet(membership, [{ from, nonce }])
+    void this.#greeter.greet(channel, [{ from, nonce }])
   }
 
   // ---- Internals ----
 
   /** The same for a member that came by an invite that members may use. */
-  #helloByMember(membership: Membership, from: AgentId, nonce: Uint8Array): void {
-    const when = membership.admissions.hello(from)
-    if (when === 'now') void this.#greeter.greet(membership, [{ from, nonce }])
-    else if (when === 'later' || this.#isForgotten(membership, from))
-      this.#greeter.greetLater(membership, { from, nonce })
+  #helloByMember(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
+    const when = channel.admissions.hello(from)
+    if (when === 'now') void this.#greeter.greet(channel, [{ from, nonce }])
+    else if (when === 'later' || this.#isForgotten(channel, from)) this.#greeter.greetLater(channel, { from, nonce })
   }
 
   /** Whether it may have come by an invite that has ended: who missed the answer to its hello asks again. */
-  #isForgotten({ id, owner, admissions }: Membership, from: AgentId): boolean {
+  #isForgotten({ id, owner, admissions }: AgentChannel, from: AgentId): boolean {
     return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
   }
 
   /** Whether this agent may admit someone to a channel. */
   #hasInvites(channel: ChannelId): boolean {
     const now = this.#agent.context.now()
-    const shared = this.#agent.memberships.get(channel)?.admissions.invites ?? []
+    const shared = this.#agent.channels.get(channel)?.admissions.invites ?? []
     const issued = this.#issued.records.filter((record) => record.channel === channel)
     return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
   }
 
   #pollAll(): void {
     if (this.#agent.isGuest) return
-    for (const { id } of this.#agent.memberships) if (this.#hasInvites(id)) this.#polls.start(id)
+    for (const { id } of this.#agent.channels) if (this.#hasInvites(id)) this.#polls.start(id)
   }
 
   /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
-  async #take(membership: Membership, requests: readonly JoinRequest[]): Promise<void> {
+  async #take(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
     const agent = this.#agent
     const issued = this.#issued
-    const isOwner = membership.owner === agent.context.agentId
+    const isOwner = channel.owner === agent.context.agentId
     const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
     const byOwner = requests.filter((request) => !byMembers.includes(request))
-    if (!isOwner) return await admitAsMember(agent, membership, requests)
-    if (byOwner.length > 0) await decide({ agent, issued }, membership, byOwner)
+    if (!isOwner) return await admitAsMember(agent, channel, requests)
+    if (byOwner.length > 0) await decide({ agent, issued }, channel, byOwner)
     if (byMembers.length === 0) return
     const refused: (() => Promise<void>)[] = []
-    await admitAsMember(agent, membership, byMembers, {
-      isVoid: (candidate) => issued.isVoid(membership.id, candidate.agent, candidate),
+    await admitAsMember(agent, channel, byMembers, {
+      isVoid: (candidate) => issued.isVoid(channel.id, candidate.agent, candidate),
       refuse: (request, error) => {
         refused.push(() => answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error))
       },
@@ -312,13 +311,13 @@ export class InviteIssuer {
         return issuer.#isStopped
       },
       hasInvites: (id) => issuer.#hasInvites(id),
-      take: (membership, requests) => issuer.#take(membership, requests),
+      take: (channel, requests) => issuer.#take(channel, requests),
       watch: (task) => issuer.#watch(task),
     })
   }
 
   async #tick(): Promise<void> {
-    const { memberships, isGuest, context } = this.#agent
+    const { channels, isGuest, context } = this.#agent
     const issued = this.#issued
     const now = context.now()
     if (isGuest || this.#openedAt === undefined || now - this.#openedAt < SETTLE_MS) return
@@ -326,18 +325,18 @@ export class InviteIssuer {
       [...issued.joiners].filter(({ state }) => state === 'added'),
       ({ channel }) => channel,
     )
-    for (const [channel, joiners] of unheard) {
-      const membership = memberships.get(channel)
+    for (const [id, joiners] of unheard) {
+      const channel = channels.get(id)
       const patience = HELLO_MS + (joiners.length - 1) * HELLO_MORE_MS
       const silent = joiners.filter(({ since }) => now - since >= patience).map(({ agent }) => agent)
-      if (!membership || membership.failure || silent.length === 0) continue
+      if (!channel || channel.failure || silent.length === 0) continue
       // Refused, or the members have seen different logs: retried at the next tick.
-      await this.#tickIn(membership, () => unlessRefused(this.#removeSilent(membership, silent)))
+      await this.#tickIn(channel, () => unlessRefused(this.#removeSilent(channel, silent)))
     }
-    for (const membership of memberships) {
-      await this.#tickIn(membership, async () => {
-        await this.#shared.publish(membership)
-        await this.#shared.tidy(membership)
+    for (const channel of channels) {
+      await this.#tickIn(channel, async () => {
+        await this.#shared.publish(channel)
+        await this.#shared.tidy(channel)
       })
     }
     for (const record of issued.records) {
@@ -348,7 +347,7 @@ export class InviteIssuer {
   }
 
   /** Does a part of a tick, unless that of an earlier one still waits in the channel. */
-  async #tickIn({ id }: Membership, act: () => Promise<void>): Promise<void> {
+  async #tickIn({ id }: AgentChannel, act: () => Promise<void>): Promise<void> {
     if (this.#ticking.has(id)) return
     this.#ticking.add(id)
     try {
@@ -358,7 +357,7 @@ export class InviteIssuer {
     }
   }
 
-  async #removeSilent({ id, committer }: Membership, agents: readonly AgentId[]): Promise<void> {
+  async #removeSilent({ id, committer }: AgentChannel, agents: readonly AgentId[]): Promise<void> {
     const isSilent = (agent: AgentId): boolean => this.#issued.joiner(id, agent)?.state === 'added'
     let removed: readonly AgentId[] = []
     await committer.commit((group) => {

@@ -2,7 +2,7 @@
 import { message } from '@static/protocol'
 import { type JoinRequest, PollJoinRequestsRequestSchema } from '@static/protocol/relay'
 import type { AgentServices } from '../agent/services.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { ChannelId } from '../ports/index.ts'
 import { retryDelay } from '../ports/refusal.ts'
 import { PendingJoins } from './pending-joins.ts'
@@ -23,14 +23,14 @@ export interface PollHost {
   /** Whether an agent can still join the channel. */
   hasInvites(channel: ChannelId): boolean
   /** Handles requests that came together. */
-  take(membership: Membership, requests: readonly JoinRequest[]): Promise<void>
+  take(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void>
   /** Reports the failure of a loop. */
   watch(task: Promise<void>): void
 }
 
 /** The polls of one agent. */
 export class JoinPolls {
-  readonly #agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'timers'>
+  readonly #agent: Pick<AgentServices, 'context' | 'channels' | 'requests' | 'timers'>
   readonly #host: PollHost
   /** The number of sessions so far, and of polls in the last window. */
   #sessions = 0
@@ -38,7 +38,7 @@ export class JoinPolls {
   /** The channels being polled. */
   readonly #polled = new Set<ChannelId>()
 
-  constructor(agent: Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'timers'>, host: PollHost) {
+  constructor(agent: Pick<AgentServices, 'context' | 'channels' | 'requests' | 'timers'>, host: PollHost) {
     this.#agent = agent
     this.#host = host
   }
@@ -55,18 +55,18 @@ export class JoinPolls {
     this.#sessions++
   }
 
-  async #poll(channel: ChannelId): Promise<void> {
-    const { context, memberships, requests, timers } = this.#agent
+  async #poll(id: ChannelId): Promise<void> {
+    const { context, channels, requests, timers } = this.#agent
     const pending = new PendingJoins()
     let session = this.#sessions
     let triedAt = context.now()
     while (!this.#host.isStopped) {
-      const membership = memberships.get(channel)
-      if (!membership || membership.failure || !this.#host.hasInvites(channel)) return
+      const channel = channels.get(id)
+      if (!channel || channel.failure || !this.#host.hasInvites(id)) return
       await this.#turn()
       if (session !== this.#sessions) pending.restart()
       session = this.#sessions
-      const { channelId } = membership
+      const { channelId } = channel
       const waitMs = this.#polled.size > POLLS ? 0 : LONG_POLL_MS
       const value = message(PollJoinRequestsRequestSchema, { channelId, waitMs, limit: 0, after: pending.after })
       const outcome = await requests.outcome({ case: 'pollJoinRequests', value })
@@ -78,7 +78,7 @@ export class JoinPolls {
         // What could not be decided is tried again, but not for each that is new.
         const isRetry = fresh.length === 0 || context.now() - triedAt >= LONG_POLL_MS
         if (isRetry) triedAt = context.now()
-        await this.#host.take(membership, isRetry ? pending.all : fresh)
+        await this.#host.take(channel, isRetry ? pending.all : fresh)
         if (waitMs === 0) await timers.wait(SHORT_POLL_MS * Math.max(POLLS, this.#polled.size))
       }
     }

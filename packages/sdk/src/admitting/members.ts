@@ -8,7 +8,7 @@ import type { JoinRequest as PolledRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { MOST_CLAIMED } from './claim.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { addTogether, type Candidate, checkCandidate } from './addition.ts'
 import { isIn, placeOf, type Refuse } from './admission.ts'
 import { unlessRefused } from './issued.ts'
@@ -41,54 +41,54 @@ export interface OwnerPart {
  */
 export async function admitAsMember(
   agent: Pick<AgentServices, 'context' | 'timers'>,
-  membership: Membership,
+  channel: AgentChannel,
   requests: readonly PolledRequest[],
   { isVoid, refuse }: OwnerPart = { isVoid: () => false, refuse: () => {} },
 ): Promise<void> {
   const { context } = agent
-  const checked = await check(context, membership, requests, refuse)
+  const checked = await check(context, channel, requests, refuse)
   // What a member has asked before is void, also if it leaves meanwhile.
-  const candidates = checked.filter((each) => !isVoid(each) && !isSettled(context, membership, each))
+  const candidates = checked.filter((each) => !isVoid(each) && !isSettled(context, channel, each))
   if (candidates.length === 0) return
-  if (membership.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
+  if (channel.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
   const done = new Set<MembersCandidate>()
   const failed = (each: MembersCandidate, error: unknown): void => {
     done.add(each)
     refuse(each.request, error)
   }
   const round = async (): Promise<boolean> => {
-    const chosen = choose(context, membership, candidates, done, failed)
+    const chosen = choose(context, channel, candidates, done, failed)
     if (chosen.length === 0) return false
     try {
-      await membership.admissions.claims.claim(chosen.map(({ invite, agent }) => ({ invite, agent })))
+      await channel.admissions.claims.claim(chosen.map(({ invite, agent }) => ({ invite, agent })))
     } catch (error) {
       if (StaticError.from(error).code === 'closed') throw error
       // A later poll returns the requests.
       return false
     }
-    await add(context, membership, chosen, failed)
+    await add(context, channel, chosen, failed)
     return true
   }
-  for (let tries = 0; tries < MOST_TRIES && !membership.failure; tries++)
-    if (!(await membership.admissions.inTurn(round))) break
-  if (membership.upkeep.isRekeyDue) await unlessRefused(membership.upkeep.rekey())
+  for (let tries = 0; tries < MOST_TRIES && !channel.failure; tries++)
+    if (!(await channel.admissions.inTurn(round))) break
+  if (channel.upkeep.isRekeyDue) await unlessRefused(channel.upkeep.rekey())
 }
 
 /** Those whose requests are in order. Changes nothing. */
 async function check(
   context: AgentServices['context'],
-  membership: Membership,
+  channel: AgentChannel,
   requests: readonly PolledRequest[],
   refuse: Refuse,
 ): Promise<MembersCandidate[]> {
   const candidates: MembersCandidate[] = []
   for (const request of requests) {
     const invite = toHex(request.inviteId)
-    const listed = membership.admissions.invite(invite)
+    const listed = channel.admissions.invite(invite)
     try {
       if (!listed) throw StaticError.of('invite_invalid')
       const keys = admitKeys(request.inviteId, listed.members)
-      const candidate = await checkCandidate(context, placeOf(membership), keys, request)
+      const candidate = await checkCandidate(context, placeOf(channel), keys, request)
       candidates.push({ ...candidate, invite })
     } catch (error) {
       refuse(request, error)
@@ -100,19 +100,19 @@ async function check(
 /** Those to claim now: not in the group, not claimed by others, and no more than their invites have uses left. */
 function choose(
   context: AgentServices['context'],
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly MembersCandidate[],
   done: ReadonlySet<MembersCandidate>,
   failed: (each: MembersCandidate, error: unknown) => void,
 ): MembersCandidate[] {
-  const { admissions, roster, group } = membership
+  const { admissions, roster, group } = channel
   const chosen: MembersCandidate[] = []
   for (const each of candidates) {
     const { agent, invite, identity } = each
     if (chosen.length >= MOST_CLAIMED) break
     // It asks by two invites, and is added once.
     if (done.has(each) || chosen.some((other) => other.agent === agent)) continue
-    if (isSettled(context, membership, each) || admissions.claims.isHeldBack(agent)) continue
+    if (isSettled(context, channel, each) || admissions.claims.isHeldBack(agent)) continue
     const listed = admissions.invite(invite)
     const left = usesLeft(admissions, invite)
     // A newcomer that has not been told how many have joined admits no one, nor does anyone right after a removal.
@@ -135,17 +135,17 @@ function choose(
  */
 function isSettled(
   { agentId }: Pick<AgentServices['context'], 'agentId'>,
-  membership: Membership,
+  channel: AgentChannel,
   { agent, encryptionKey }: MembersCandidate,
 ): boolean {
-  if (!isIn(membership, agent)) return membership.admissions.hasLeft(agent, encryptionKey)
-  const leaf = membership.group?.members.get(agent)
+  if (!isIn(channel, agent)) return channel.admissions.hasLeft(agent, encryptionKey)
+  const leaf = channel.group?.members.get(agent)
   const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
-  return membership.owner !== agentId || !isNew || membership.history.sender(agent) !== undefined
+  return channel.owner !== agentId || !isNew || channel.history.sender(agent) !== undefined
 }
 
 /** How many may still join with an invite; undefined if it is not in the list, or this agent cannot say. */
-function usesLeft(admissions: Membership['admissions'], invite: string): number | undefined {
+function usesLeft(admissions: AgentChannel['admissions'], invite: string): number | undefined {
   const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
   return listed && count !== undefined && !admissions.isStopped ? listed.maxUses - count : undefined
 }
@@ -157,14 +157,14 @@ function countOf(candidates: readonly MembersCandidate[], invite: string): numbe
 /** Adds those that this agent has claimed, unless another commit has come in between. */
 async function add(
   context: AgentServices['context'],
-  membership: Membership,
+  channel: AgentChannel,
   candidates: readonly MembersCandidate[],
   failed: (each: MembersCandidate, error: unknown) => void,
 ): Promise<void> {
-  const { admissions, roster, receipts } = membership
-  await addTogether(membership, candidates, {
+  const { admissions, roster, receipts } = channel
+  await addTogether(channel, candidates, {
     isDue: (each, _, others) => {
-      if (!admissions.claims.isOwn(each) || isSettled(context, membership, each)) return false
+      if (!admissions.claims.isOwn(each) || isSettled(context, channel, each)) return false
       // The claim may have been delayed until after another commit.
       const left = usesLeft(admissions, each.invite)
       if (left === undefined) throw StaticError.of('invite_revoked')

@@ -6,7 +6,7 @@ import { fromHex } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { encodeList, type ListedInvite } from './invite-list.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { UseRecord } from '../ports/index.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 
@@ -24,17 +24,17 @@ export class SharedInvites {
   }
 
   /** The open ones of a channel. */
-  open({ id }: Membership): readonly Invite[] {
+  open({ id }: AgentChannel): readonly Invite[] {
     return this.#issued.records
       .filter((record) => record.channel === id && record.admit === 'members' && this.#issued.isAlive(record))
       .flatMap((record) => this.#issued.get(record.id) ?? [])
   }
 
   /** Tells the group if its list is not what is open. Resolves once that is on disk, and sent or cannot be. */
-  async publish(membership: Membership): Promise<void> {
-    const { admissions, owner, failure, state } = membership
+  async publish(channel: AgentChannel): Promise<void> {
+    const { admissions, owner, failure, state } = channel
     if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
-    const invites = this.open(membership).map(listed)
+    const invites = this.open(channel).map(listed)
     const bytesOf = (some: readonly ListedInvite[]): Uint8Array => encodeList({ number: 0, slot: 0, invites: some })
     if (same(bytesOf(invites), bytesOf(admissions.invites))) return
     await admissions.publish(invites)
@@ -43,38 +43,38 @@ export class SharedInvites {
   }
 
   /** Ends all that the members know, because one of them is about to be removed: at the group, then at the relay. */
-  async end(membership: Membership): Promise<void> {
-    const open = this.open(membership)
+  async end(channel: AgentChannel): Promise<void> {
+    const open = this.open(channel)
     if (open.length === 0) return
     for (const invite of open) await this.#issued.revoke(invite)
-    await this.publish(membership)
+    await this.publish(channel)
     for (const invite of open) await this.#issued.revokeAtRelay(invite)
   }
 
   /** An agent was added by an invite. */
-  used(membership: Membership, invite: string): void {
-    const count = membership.admissions.count(invite)
+  used(channel: AgentChannel, invite: string): void {
+    const count = channel.admissions.count(invite)
     if (count !== undefined) this.#issued.counted(invite, count)
   }
 
   /** Removes who was added beyond the count, and who has stayed silent. Their uses are given back. */
-  async tidy(membership: Membership): Promise<void> {
-    const { admissions, owner, group, failure } = membership
+  async tidy(channel: AgentChannel): Promise<void> {
+    const { admissions, owner, group, failure } = channel
     const { context } = this.#agent
     if (owner !== context.agentId || failure || !group) return
     const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
     const now = context.now()
     const beyond = uses.filter((use) => use.beyond)
-    const silent = uses.filter((use) => isSilent(membership, use) && now - use.since >= HELLO_MS)
-    if (beyond.length > 0) await unlessRefused(this.#remove(membership, beyond, true))
-    if (silent.length > 0) await unlessRefused(this.#remove(membership, silent, false))
+    const silent = uses.filter((use) => isSilent(channel, use) && now - use.since >= HELLO_MS)
+    if (beyond.length > 0) await unlessRefused(this.#remove(channel, beyond, true))
+    if (silent.length > 0) await unlessRefused(this.#remove(channel, silent, false))
   }
 
-  async #remove(membership: Membership, uses: readonly UseRecord[], isBeyond: boolean): Promise<void> {
-    const { admissions, committer } = membership
+  async #remove(channel: AgentChannel, uses: readonly UseRecord[], isBeyond: boolean): Promise<void> {
+    const { admissions, committer } = channel
     const isDue = ({ agent, slot }: UseRecord): boolean => {
       const use = admissions.useOf(agent)
-      return use?.slot === slot && (isBeyond || isSilent(membership, use))
+      return use?.slot === slot && (isBeyond || isSilent(channel, use))
     }
     if (!isBeyond) {
       admissions.removing(uses)
@@ -84,12 +84,12 @@ export class SharedInvites {
       const removed = uses.filter((use) => group.members.has(use.agent) && isDue(use))
       return removed.length > 0 ? { removes: removed.map(({ agent }) => fromHex(agent)) } : undefined
     })
-    if (!isBeyond) await this.publish(membership)
+    if (!isBeyond) await this.publish(channel)
   }
 }
 
 /** Whether nothing of a joiner was read since it was added: its hello may be lost, unlike what it sent later. */
-function isSilent({ history }: Membership, { agent, state }: UseRecord): boolean {
+function isSilent({ history }: AgentChannel, { agent, state }: UseRecord): boolean {
   return (state === 'added' || state === 'removing') && history.sender(agent) === undefined
 }
 

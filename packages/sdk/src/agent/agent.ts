@@ -28,7 +28,7 @@ import type { InviteHandler } from './invite-handler.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'
-import { Memberships } from './memberships.ts'
+import { AgentChannels } from './channels.ts'
 import type { OfferPolicy } from '../joining/offer-limits.ts'
 import type { Offer } from '../joining/offers.ts'
 import { Pins } from './pins.ts'
@@ -66,7 +66,7 @@ const CHECKPOINT_MS = 60_000
 
 export class Agent implements SessionListener, AgentServices {
   readonly context: AgentContext
-  readonly memberships: Memberships
+  readonly channels: AgentChannels
   readonly requests: RelayRequests
   readonly timers: Timers = new Timers()
   readonly keyPackages: KeyPackages
@@ -102,8 +102,8 @@ export class Agent implements SessionListener, AgentServices {
     this.requests = new RelayRequests(session, this.timers)
     this.#supply = Agent.#supplyOf(this, session)
     this.#welcomes = new IncomingWelcomes(this, parts.offers ?? 'anyone', (offer) => this.offers.emit(offer))
-    this.memberships = new Memberships(this.context, this.keyPackages, removed, (id) => this.#dropped(id))
-    for (const channel of channels) this.memberships.hold(channel)
+    this.channels = new AgentChannels(this.context, this.keyPackages, removed, (id) => this.#dropped(id))
+    for (const channel of channels) this.channels.hold(channel)
     this.#checkpointAt = parts.now() + CHECKPOINT_MS
     this.timers.every(TICK_MS, () => this.#tick())
     this.#invites = invites?.(this)
@@ -141,11 +141,11 @@ export class Agent implements SessionListener, AgentServices {
 
   async #close(): Promise<void> {
     this.context.journal.flush()
-    for (const membership of this.memberships) membership.signOff()
+    for (const channel of this.channels) channel.signOff()
     // Acknowledgements of a turn are sent together, at its end.
     await Promise.resolve()
     this.#stop(StaticError.of('closed', 'The client is closed. Create a new one.'), undefined)
-    for (const membership of this.memberships) await membership.idle()
+    for (const channel of this.channels) await channel.idle()
     this.context.journal.flush()
     await this.#session.close()
     // What was settled since, and waits for a transaction to join.
@@ -158,17 +158,17 @@ export class Agent implements SessionListener, AgentServices {
 
   opened(info: SessionInfo): void {
     // The session does not report a loss when it moves to another transport.
-    if (this.#info) for (const membership of this.memberships) membership.lose()
+    if (this.#info) for (const channel of this.channels) channel.lose()
     this.#info = info
     this.held.clear()
     this.#relay = info.relay
     this.#offline = undefined
     this.requests.opened()
     this.context.emit({ type: 'connected', way: info.way })
-    const wanted = [...this.memberships].filter(({ intake }) => intake.isWanted)
+    const wanted = [...this.channels].filter(({ intake }) => intake.isWanted)
     this.#deliveries.resume(wanted.map(({ intake }) => intake.question()))
-    for (const membership of this.memberships) {
-      if (membership.state === 'leaving') finishLeaving(this, membership).catch(() => {})
+    for (const channel of this.channels) {
+      if (channel.state === 'leaving') finishLeaving(this, channel).catch(() => {})
     }
     this.#supply.topUp(info.keyPackages)
     this.#invites?.opened(info)
@@ -178,7 +178,7 @@ export class Agent implements SessionListener, AgentServices {
     this.#info = undefined
     this.#offline = error
     this.requests.lost()
-    for (const membership of this.memberships) membership.lose()
+    for (const channel of this.channels) channel.lose()
     this.context.emit({ type: 'disconnected', error })
   }
 
@@ -188,7 +188,7 @@ export class Agent implements SessionListener, AgentServices {
       case 'deliverCommit':
       case 'deliverLeave':
       case 'gap':
-        this.memberships.get(toHex(body.value.channelId))?.intake.deliver(body)
+        this.channels.get(toHex(body.value.channelId))?.intake.deliver(body)
         return
       case 'deliverWelcome':
         this.#welcomes.take(body.value)
@@ -203,10 +203,10 @@ export class Agent implements SessionListener, AgentServices {
         this.#rosterReset(body.value)
         return
       case 'channelDeleted':
-        this.memberships.get(toHex(body.value.channelId))?.over('not_found')
+        this.channels.get(toHex(body.value.channelId))?.over('not_found')
         return
       case 'receipts':
-        this.memberships.get(toHex(body.value.channelId))?.receipts.take(body.value)
+        this.channels.get(toHex(body.value.channelId))?.receipts.take(body.value)
         return
       case 'keyPackagesLow':
         this.#supply.topUp(body.value.held)
@@ -289,17 +289,17 @@ export class Agent implements SessionListener, AgentServices {
   }
 
   #rejected({ channelId, sender, undoneAdds }: CommitRejected): void {
-    const membership = this.memberships.get(toHex(channelId))
-    if (!membership) return
-    this.#emit({ type: 'commit_rejected', channel: membership.name, sender: toHex(sender) })
+    const channel = this.channels.get(toHex(channelId))
+    if (!channel) return
+    this.#emit({ type: 'commit_rejected', channel: channel.name, sender: toHex(sender) })
     // If this agent is no longer a member, the relay delivers nothing more; its answer to Resume says so.
-    const { intake } = membership
+    const { intake } = channel
     if (intake.isWanted && undoneAdds.some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
   /** Resumes if this agent returned to the roster, to get what it missed, or was dropped, to learn that it ended. */
   #rosterReset({ channelId, dropped, returned }: RosterReset): void {
-    const intake = this.memberships.get(toHex(channelId))?.intake
+    const intake = this.channels.get(toHex(channelId))?.intake
     if (intake?.isWanted && [...dropped, ...returned].some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
@@ -311,7 +311,7 @@ export class Agent implements SessionListener, AgentServices {
 
   #tick(): void {
     const now = this.context.now()
-    for (const { upkeep } of this.memberships) upkeep.tick(now)
+    for (const { upkeep } of this.channels) upkeep.tick(now)
     if (now < this.#checkpointAt) return
     this.#checkpointAt = now + CHECKPOINT_MS
     try {
@@ -333,9 +333,9 @@ export class Agent implements SessionListener, AgentServices {
     this.#stopped = true
     this.#invites?.stop(forReaders)
     this.timers.stop(error)
-    for (const membership of this.memberships) {
-      membership.end(error, forReaders)
-      membership.seal()
+    for (const channel of this.channels) {
+      channel.end(error, forReaders)
+      channel.seal()
     }
     this.requests.stop(error)
     this.events.close()

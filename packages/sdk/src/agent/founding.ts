@@ -19,12 +19,12 @@ import type { ChannelId, ChannelRecord, StoredChannel } from '../ports/index.ts'
 import { NO_EPOCH } from '../channel/group-state.ts'
 import { contradiction } from '../channel/log/contradiction.ts'
 import { sha256 } from '../channel/log/history.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { resumeOf } from './deliveries.ts'
 import { deleteChannel } from './owning.ts'
 import type { AgentServices } from './services.ts'
 
-type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages' | 'hasTokens'>
+type Founding = Pick<AgentServices, 'context' | 'channels' | 'requests' | 'keyPackages' | 'hasTokens'>
 
 /**
  * Creates a channel, continues one that is half created, or returns this agent's channel of that name. One that broke when
@@ -32,25 +32,25 @@ type Founding = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'ke
  *
  * @throws {StaticError} `channel_exists`, `api_key_required`, `store_rolled_back`, or the relay's refusal
  */
-export async function foundChannel(agent: Founding, name: ChannelName): Promise<Membership> {
-  const { memberships } = agent
-  const isOwn = ({ owner }: Membership): boolean => owner === agent.context.agentId
-  return await memberships.names.run(name, async () => {
-    const before = memberships.named(name)
+export async function foundChannel(agent: Founding, name: ChannelName): Promise<AgentChannel> {
+  const { channels } = agent
+  const isOwn = ({ owner }: AgentChannel): boolean => owner === agent.context.agentId
+  return await channels.names.run(name, async () => {
+    const before = channels.named(name)
     // Deleted elsewhere: its unread messages are dropped in favor of the new channel.
-    if (before && isOwn(before) && before.state === 'ended') memberships.drop(before, undefined)
-    const held = memberships.named(name)
+    if (before && isOwn(before) && before.state === 'ended') channels.drop(before, undefined)
+    const held = channels.named(name)
     if (held && !isOwn(held)) throw StaticError.of('channel_exists', alreadyIn(held))
     if (held?.state === 'joined') return held
     if (!agent.hasTokens)
       throw StaticError.of('api_key_required', `Creating channel ${name} requires an API key. ${GUEST}`)
     if (held && isBroken(held)) await discard(agent, held)
-    const membership = memberships.named(name) ?? (await begin(agent, name))
-    if (!membership.group) await register(agent, membership)
-    await membership.committer.commit(({ facts }) =>
+    const channel = channels.named(name) ?? (await begin(agent, name))
+    if (!channel.group) await register(agent, channel)
+    await channel.committer.commit(({ facts }) =>
       facts.members.some(({ founder }) => founder) ? { removeFounder: true } : undefined,
     )
-    return membership
+    return channel
   })
 }
 
@@ -58,19 +58,19 @@ const GUEST =
   'This agent is a guest: give the client an API key, or run `static signup`, which saves one on this machine.'
 
 /** The message when this agent is already a member of a channel with the name. */
-export function alreadyIn({ name, owner }: Pick<Membership, 'name' | 'owner'>): string {
+export function alreadyIn({ name, owner }: Pick<AgentChannel, 'name' | 'owner'>): string {
   const problem = `This agent is already a member of channel ${name}, owned by agent ${owner}.`
   return `${problem} Choose another name, or open it with \`client.channel(name)\`.`
 }
 
 /** Whether a half-created channel can never be continued. One that only ended with this agent can, after a restart. */
-function isBroken({ state, standing }: Membership): boolean {
+function isBroken({ state, standing }: AgentChannel): boolean {
   return state === 'founding' && standing.broken !== undefined
 }
 
 /** Deletes a broken channel here and at the relay, where it has the name. No one was added, unless the relay knows better. */
-async function discard(agent: Founding, membership: Membership): Promise<void> {
-  const { name, channelId, history, sender } = membership
+async function discard(agent: Founding, channel: AgentChannel): Promise<void> {
+  const { name, channelId, history, sender } = channel
   const isUsed = await agent.requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
     const error = state && !state.error ? contradiction(state, history.position, sender.counter) : undefined
     return error?.code === 'store_rolled_back'
@@ -79,29 +79,29 @@ async function discard(agent: Founding, membership: Membership): Promise<void> {
     const problem = `Channel ${name} was used after this copy of the data directory was made`
     throw StaticError.of('store_rolled_back', `${problem}. Delete it for all with \`client.channel(name).delete()\`.`)
   }
-  await deleteChannel(agent, membership).catch((error: unknown) => {
+  await deleteChannel(agent, channel).catch((error: unknown) => {
     if (StaticError.from(error).code !== 'not_found') throw error
-    agent.memberships.drop(membership, undefined)
+    agent.channels.drop(channel, undefined)
   })
 }
 
 /** Creates the group and its Welcome, and stores them. */
-async function begin({ context, memberships, keyPackages }: Founding, name: ChannelName): Promise<Membership> {
+async function begin({ context, channels, keyPackages }: Founding, name: ChannelName): Promise<AgentChannel> {
   const { keyPackage } = await keyPackages.make(false)
   const channelId = context.random(CHANNEL_ID_BYTES)
   const welcome = await context.engine.found({ channelId, name, keyPackage, now: context.now() })
   const position = { index: 0, hash: chainStart(sha256, channelId), slot: 0 }
-  const membership = memberships.hold(newChannel(toHex(channelId), name, context.agentId, 'founding', position))
-  membership.keepWelcome(welcome)
+  const channel = channels.hold(newChannel(toHex(channelId), name, context.agentId, 'founding', position))
+  channel.keepWelcome(welcome)
   await context.journal.written()
-  return membership
+  return channel
 }
 
 /** Registers the channel with the relay and joins it. */
-async function register(agent: Founding, membership: Membership): Promise<void> {
-  const { memberships, requests, keyPackages } = agent
+async function register(agent: Founding, channel: AgentChannel): Promise<void> {
+  const { channels, requests, keyPackages } = agent
   const { engine, key, agentId } = agent.context
-  const { name, channelId, welcome } = membership
+  const { name, channelId, welcome } = channel
   if (!welcome)
     throw StaticError.of('store_corrupt', `The Welcome of the new channel ${name} is missing in the data directory.`)
   try {
@@ -115,18 +115,18 @@ async function register(agent: Founding, membership: Membership): Promise<void> 
     }
   } catch (error) {
     // Refused permanently. Otherwise the relay may have registered it, and the next call finds out.
-    if (error instanceof StaticError && !error.retryable && error.code !== 'closed') memberships.drop(membership, error)
+    if (error instanceof StaticError && !error.retryable && error.code !== 'closed') channels.drop(channel, error)
     throw error
   }
   const { ref, privatePart } = keyPackages.forWelcome(welcome)
   const expected = { channelId, name, owner: fromHex(agentId), founding: true }
   const joined = await engine.join(welcome, privatePart, key, expected)
-  const { position } = membership.history
+  const { position } = channel.history
   await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
     if (!state || state.error) throw StaticError.of('mls_error', `The relay does not know the new channel ${name}.`)
-    membership.enter(joined, 'founding', position, sha256(welcome))
+    channel.enter(joined, 'founding', position, sha256(welcome))
     keyPackages.spend(ref)
-    membership.intake.resumed(state)
+    channel.intake.resumed(state)
   })
 }
 

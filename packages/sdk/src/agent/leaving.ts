@@ -3,11 +3,11 @@ import { leaveBytes, message, StaticError } from '@static/protocol'
 import { LeaveNoticeSchema, LeaveRequestSchema } from '@static/protocol/relay'
 import { refusalError } from '../ports/refusal.ts'
 import { isLaterStay } from '../channel/log/contradiction.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { resumeOf } from './deliveries.ts'
 import type { AgentServices } from './services.ts'
 
-type Leaving = Pick<AgentServices, 'context' | 'memberships' | 'requests'>
+type Leaving = Pick<AgentServices, 'context' | 'channels' | 'requests'>
 
 /** The most notices signed for one leave: the relay names the head, and could otherwise get one for every head. */
 const MOST_TRIES = 8
@@ -20,46 +20,46 @@ const ENDED: ReadonlySet<string> = new Set(['not_found', 'removed'])
  *
  * @throws {StaticError} `not_allowed` for the owner, who deletes the channel instead
  */
-export async function leaveChannel(agent: Leaving, membership: Membership): Promise<void> {
+export async function leaveChannel(agent: Leaving, channel: AgentChannel): Promise<void> {
   const { agentId, journal, invites } = agent.context
-  const before = membership.state
-  if (before === 'ended') return agent.memberships.drop(membership, undefined)
-  if (membership.failure?.code === 'closed') throw membership.failure
-  if (membership.owner === agentId) {
-    throw StaticError.of('not_allowed', `The owner cannot leave its channel ${membership.name}. Delete it instead.`)
+  const before = channel.state
+  if (before === 'ended') return agent.channels.drop(channel, undefined)
+  if (channel.failure?.code === 'closed') throw channel.failure
+  if (channel.owner === agentId) {
+    throw StaticError.of('not_allowed', `The owner cannot leave its channel ${channel.name}. Delete it instead.`)
   }
-  invites?.leaving(membership.id)
-  membership.become('leaving')
+  invites?.leaving(channel.id)
+  channel.become('leaving')
   await journal.written()
   try {
-    await finishLeaving(agent, membership)
+    await finishLeaving(agent, channel)
   } catch (error) {
     // A closed agent continues leaving when it starts again, and another call may have begun this.
     if (before !== 'leaving' && !(error instanceof StaticError && error.code === 'closed')) {
       // The signed notice may be kept for later. Replacing the leaf makes it invalid.
-      membership.become(before, true)
-      membership.intake.resume()
+      channel.become(before, true)
+      channel.intake.resume()
     }
     throw error
   }
 }
 
 /** Finishes leaving, or waits until a call from before has: every session calls it, and one answer is enough. */
-export async function finishLeaving(agent: Leaving, membership: Membership): Promise<void> {
-  const { leaves } = agent.memberships
-  const leave = leaves.get(membership) ?? sendLeave(agent, membership).finally(() => leaves.delete(membership))
-  leaves.set(membership, leave)
+export async function finishLeaving(agent: Leaving, channel: AgentChannel): Promise<void> {
+  const { leaves } = agent.channels
+  const leave = leaves.get(channel) ?? sendLeave(agent, channel).finally(() => leaves.delete(channel))
+  leaves.set(channel, leave)
   await leave
 }
 
 /** Gets the signed notice into the log. */
-async function sendLeave(agent: Leaving, membership: Membership): Promise<void> {
-  const { channelId } = membership
-  const { memberships, requests, context } = agent
+async function sendLeave(agent: Leaving, channel: AgentChannel): Promise<void> {
+  const { channelId } = channel
+  const { channels, requests, context } = agent
   const { publicKey } = context.key
-  let slot = BigInt(membership.history.position.slot)
-  for (let tries = 1; memberships.get(membership.id) === membership; tries++) {
-    const leafKeys = [...membership.standing.leafKeys]
+  let slot = BigInt(channel.history.position.slot)
+  for (let tries = 1; channels.get(channel.id) === channel; tries++) {
+    const leafKeys = [...channel.standing.leafKeys]
     const signature = context.sign(leaveBytes(channelId, { slot, leafKeys }))
     const notice = message(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
     const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })
@@ -67,16 +67,16 @@ async function sendLeave(agent: Leaving, membership: Membership): Promise<void> 
     if (refusal?.code === 'epoch_mismatch' && refusal.head !== undefined && tries < MOST_TRIES) {
       slot = refusal.head
       // Asked after the head: if a commit adds this agent again later, the head is another one.
-      if (await isMember(agent, membership)) continue
+      if (await isMember(agent, channel)) continue
     } else if (refusal && !ENDED.has(refusal.code)) throw refusalError(refusal)
-    memberships.drop(membership, undefined)
+    channels.drop(channel, undefined)
     await context.journal.written()
     return
   }
 }
 
 /** Whether this agent is still in a membership. If it was added again since, a Leave would end the later one. */
-async function isMember({ requests }: Leaving, { channelId, history }: Membership): Promise<boolean> {
+async function isMember({ requests }: Leaving, { channelId, history }: AgentChannel): Promise<boolean> {
   return await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
     if (!state || (state.error && ENDED.has(state.error.code))) return false
     if (state.error) throw refusalError(state.error)

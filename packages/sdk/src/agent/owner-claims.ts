@@ -4,7 +4,7 @@ import { PositionSchema, ResetRosterRequestSchema, VouchRequestSchema } from '@s
 import type { AgentId, PositionRecord, RequestBody } from '../ports/index.ts'
 import { refusalError } from '../ports/refusal.ts'
 import type { GroupState } from '../channel/group-state.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentServices } from './services.ts'
 
 type Claiming = Pick<AgentServices, 'context' | 'requests'>
@@ -18,10 +18,10 @@ const MAX_TRIES = 8
  * @throws {StaticError} `not_allowed` for anyone but the owner, `not_found` for an agent that is not a member, and as
  * `resetRoster`
  */
-export async function vouch(agent: Claiming, membership: Membership, member: AgentId): Promise<void> {
-  const { channelId, receipts } = membership
+export async function vouch(agent: Claiming, channel: AgentChannel, member: AgentId): Promise<void> {
+  const { channelId, receipts } = channel
   let since = 0
-  await claim(agent, membership, 'vouch for members', (group, { slot }) => {
+  await claim(agent, channel, 'vouch for members', (group, { slot }) => {
     if (!group.members.has(member)) throw StaticError.of('not_found', `Agent ${member} is not a member of the channel.`)
     since = receipts.memberSince(member)
     const place = { channelId, slot: BigInt(slot), agentIds: [fromHex(member)] }
@@ -39,9 +39,9 @@ export async function vouch(agent: Claiming, membership: Membership, member: Age
  * @throws {StaticError} `not_allowed` for anyone but the owner, `epoch_mismatch` while others keep committing, or the
  * error that ended or forked the channel, because this agent does not know the members then
  */
-export async function resetRoster(agent: Claiming, membership: Membership): Promise<void> {
-  const { channelId, receipts } = membership
-  await claim(agent, membership, 'reset its roster', (group, { index, hash, slot }) => {
+export async function resetRoster(agent: Claiming, channel: AgentChannel): Promise<void> {
+  const { channelId, receipts } = channel
+  await claim(agent, channel, 'reset its roster', (group, { index, hash, slot }) => {
     const position = { index: BigInt(index), hash, slot: BigInt(slot) }
     const agents = [...group.members.keys()]
     const agentIds = agents.map(fromHex)
@@ -55,22 +55,22 @@ export async function resetRoster(agent: Claiming, membership: Membership): Prom
 /** Sends the relay a claim that is signed for the head, as the owner that has followed the log to its end. */
 async function claim(
   { context, requests }: Claiming,
-  membership: Membership,
+  channel: AgentChannel,
   purpose: string,
   make: (group: GroupState, position: PositionRecord) => RequestBody,
 ): Promise<void> {
-  if (membership.owner !== context.agentId) {
+  if (channel.owner !== context.agentId) {
     throw StaticError.of(
       'not_allowed',
-      `Channel ${membership.name} belongs to agent ${membership.owner}. Only its owner can ${purpose}.`,
+      `Channel ${channel.name} belongs to agent ${channel.owner}. Only its owner can ${purpose}.`,
     )
   }
   for (let tries = 1; ; tries++) {
-    const refusal = membership.committer.refusal
+    const refusal = channel.committer.refusal
     if (refusal) throw refusal
-    await membership.intake.catchUp()
-    const { group, history } = membership
-    if (!group) throw membership.failure ?? StaticError.of('closed', `Channel ${membership.name} is closed.`)
+    await channel.intake.catchUp()
+    const { group, history } = channel
+    if (!group) throw channel.failure ?? StaticError.of('closed', `Channel ${channel.name} is closed.`)
     const outcome = await requests.outcome(make(group, history.position))
     if (outcome.type !== 'refused') return
     if (outcome.error.code !== 'epoch_mismatch' || tries >= MAX_TRIES) throw refusalError(outcome.error)

@@ -2,17 +2,17 @@
 import { fromHex, message, StaticError } from '@static/protocol'
 import { DeleteChannelRequestSchema, LiftBarRequestSchema, RejectCommitRequestSchema } from '@static/protocol/relay'
 import type { AgentId } from '../ports/index.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentServices } from './services.ts'
 
 /** Deletes a channel for all members. */
 export async function deleteChannel(
-  { requests, memberships, context }: Pick<AgentServices, 'requests' | 'memberships' | 'context'>,
-  membership: Membership,
+  { requests, channels, context }: Pick<AgentServices, 'requests' | 'channels' | 'context'>,
+  channel: AgentChannel,
 ): Promise<void> {
-  const value = message(DeleteChannelRequestSchema, { channel: { case: 'channelId', value: membership.channelId } })
+  const value = message(DeleteChannelRequestSchema, { channel: { case: 'channelId', value: channel.channelId } })
   await requests.ask({ case: 'deleteChannel', value }, () =>
-    memberships.drop(membership, StaticError.of('not_found', `Channel ${membership.name} was deleted.`)),
+    channels.drop(channel, StaticError.of('not_found', `Channel ${channel.name} was deleted.`)),
   )
   await context.journal.written()
 }
@@ -20,7 +20,7 @@ export async function deleteChannel(
 /** Declares a commit invalid. */
 export async function rejectCommit(
   { requests }: Pick<AgentServices, 'requests'>,
-  { channelId }: Membership,
+  { channelId }: AgentChannel,
   slot: number,
 ): Promise<void> {
   const value = message(RejectCommitRequestSchema, { channelId, slot: BigInt(slot) })
@@ -30,7 +30,7 @@ export async function rejectCommit(
 /** Lets a member commit again. */
 export async function liftBar(
   { requests }: Pick<AgentServices, 'requests'>,
-  { channelId }: Membership,
+  { channelId }: AgentChannel,
   member: AgentId,
 ): Promise<void> {
   const value = message(LiftBarRequestSchema, { channelId, agentId: fromHex(member) })

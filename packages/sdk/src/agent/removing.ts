@@ -1,7 +1,7 @@
 /** Removing a member on behalf of the owner. */
 import { fromHex } from '@static/protocol'
 import type { AgentId } from '../ports/index.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentContext } from './context.ts'
 
 /**
@@ -11,12 +11,12 @@ import type { AgentContext } from './context.ts'
  */
 export async function removeMember(
   { invites }: Pick<AgentContext, 'invites'>,
-  membership: Membership,
+  channel: AgentChannel,
   agent: AgentId,
 ): Promise<void> {
-  const done = await invites?.removing(membership.id, agent)
+  const done = await invites?.removing(channel.id, agent)
   try {
-    await membership.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
+    await channel.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
   } finally {
     done?.()
   }

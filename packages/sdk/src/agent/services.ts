@@ -3,13 +3,13 @@ import type { Snapshot } from '../ports/index.ts'
 import type { AgentContext } from './context.ts'
 import type { HeldWelcomes } from '../joining/held-welcomes.ts'
 import type { KeyPackages } from './key-packages.ts'
-import type { Memberships } from './memberships.ts'
+import type { AgentChannels } from './channels.ts'
 import type { RelayRequests } from './relay-requests.ts'
 import type { Timers } from './timers.ts'
 
 export interface AgentServices {
   readonly context: AgentContext
-  readonly memberships: Memberships
+  readonly channels: AgentChannels
   readonly requests: RelayRequests
   readonly timers: Timers
   readonly keyPackages: KeyPackages

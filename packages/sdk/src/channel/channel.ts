@@ -41,7 +41,7 @@ import { channelError, Standing, type StandingRecord } from './standing.ts'
 import { ChannelTurn } from './turn.ts'
 import { Upkeep } from './members/upkeep.ts'
 
-export class Membership implements ChannelView {
+export class AgentChannel implements ChannelView {
   readonly id: ChannelId
   readonly channelId: Uint8Array
   readonly name: ChannelName

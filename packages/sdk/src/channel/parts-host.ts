@@ -20,7 +20,7 @@ interface HostedMembership {
 
 /** The host of a membership's parts. `own` is what the membership does itself. */
 export function partsHostOf(
-  membership: HostedMembership,
+  channel: HostedMembership,
   turn: ChannelTurn,
   writer: ChannelWriter,
   own: Pick<PartsHost, 'take' | 'break' | 'adopt' | 'committed' | 'forked'>,
@@ -28,10 +28,10 @@ export function partsHostOf(
   return {
     ...own,
     get receiptDemand() {
-      return membership.receipts.demand
+      return channel.receipts.demand
     },
     get counter() {
-      return membership.sender.counter
+      return channel.sender.counter
     },
     get isFree() {
       return turn.isFree
@@ -42,8 +42,8 @@ export function partsHostOf(
     exclusively: (task) => turn.exclusively(task),
     take: (entry) => turn.attempt(() => own.take(entry)),
     resumed: () => turn.attempt(() => turn.resume()),
-    raiseHead: (head) => membership.intake.raiseHead(head),
+    raiseHead: (head) => channel.intake.raiseHead(head),
     obstacle: () => turn.obstacle(),
-    over: (code?: 'removed' | 'not_found') => membership.over(code),
+    over: (code?: 'removed' | 'not_found') => channel.over(code),
   }
 }

@@ -1,7 +1,7 @@
 /** A join by token that is in progress. */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AttemptRecord, Time } from '../ports/index.ts'
 import type { InviteKeys } from '../admitting/keys.ts'
 
@@ -27,7 +27,7 @@ export interface Attempt {
   record: AttemptRecord
   readonly keys: InviteKeys
   /** Calls waiting for the result. */
-  readonly waiting: Set<PromiseWithResolvers<Membership>>
+  readonly waiting: Set<PromiseWithResolvers<AgentChannel>>
   /** Hellos sent since the start, and what cancels the next step. */
   hellos: number
   /** Whether a hello is on its way. */
@@ -54,8 +54,8 @@ export async function outcomeOf(
   timeoutMs: number,
   until: Time,
   context: Pick<AgentContext, 'later' | 'now'>,
-): Promise<Membership> {
-  const outcome = Promise.withResolvers<Membership>()
+): Promise<AgentChannel> {
+  const outcome = Promise.withResolvers<AgentChannel>()
   waiting.add(outcome)
   const cancel = context.later(Math.max(0, until - context.now()), () => outcome.reject(noAnswer(record, timeoutMs)))
   try {

@@ -10,7 +10,7 @@ import { same } from '../platform/bytes.ts'
 import { resumeOf } from '../agent/deliveries.ts'
 import { leaveChannel } from '../agent/leaving.ts'
 import type { AgentServices } from '../agent/services.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { KeyedMutex } from '../mls/index.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo } from '../ports/index.ts'
 import { refusalError, retryDelay } from '../ports/refusal.ts'
@@ -57,7 +57,7 @@ export class JoinAttempts {
    * @throws {StaticError} `invite_*`, `join_timeout`, `invalid_welcome`, `channel_exists`, `identity_changed`,
    *   `group_full`
    */
-  async join(name: string, text: string, timeoutMs: number): Promise<Membership> {
+  async join(name: string, text: string, timeoutMs: number): Promise<AgentChannel> {
     const token = decodeToken(text)
     if (token.name !== name) invalid(`The invite token is for channel ${token.name}, not ${name}.`)
     if (token.relay !== this.#relay) {
@@ -92,7 +92,7 @@ export class JoinAttempts {
   /** A session is open: pending requests are sent again. */
   opened(info: SessionInfo): void {
     this.#info = info
-    for (const held of this.#agent.memberships)
+    for (const held of this.#agent.channels)
       if (this.#attempts.isAbandoned(held)) leaveChannel(this.#agent, held).catch(() => {})
     for (const attempt of this.#attempts) {
       // The relay delivers a Welcome that waits again.
@@ -127,7 +127,7 @@ export class JoinAttempts {
         // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
         // The same if another channel has the name.
         const isBad = refused.code === 'invalid_welcome' && asked.some(({ record }) => record.admit === 'members')
-        const isOut = refused.code === 'channel_exists' && !this.#agent.memberships.get(attempt.record.channel)
+        const isOut = refused.code === 'channel_exists' && !this.#agent.channels.get(attempt.record.channel)
         const isSpoilt = isBad && keyPackages.has(attempt.record.keyPackage)
         if (isBad || isOut) keyPackages.forget(attempt.record.keyPackage)
         this.#agent.context.emit({ type: 'welcome_refused', channel: attempt.record.name, error: refused })
@@ -152,16 +152,16 @@ export class JoinAttempts {
   }
 
   /** Handles the answer to a hello, by the owner or the member that has added this agent: it has joined. */
-  greeting(membership: Membership, sender: AgentId, nonces: Uint8Array): void {
-    const attempts = this.#attempts.of(membership)
+  greeting(channel: AgentChannel, sender: AgentId, nonces: Uint8Array): void {
+    const attempts = this.#attempts.of(channel)
     const mayGreet = ({ admit }: AttemptRecord): boolean =>
-      sender === membership.owner || (admit === 'members' && sender === membership.standing.offeredBy)
+      sender === channel.owner || (admit === 'members' && sender === channel.standing.offeredBy)
     if (!attempts.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
-    membership.become('joined')
+    channel.become('joined')
     // Attempts with other tokens for the channel have succeeded, too.
     for (const attempt of attempts) {
       this.#attempts.drop(attempt)
-      for (const { resolve } of attempt.waiting) resolve(membership)
+      for (const { resolve } of attempt.waiting) resolve(channel)
     }
   }
 
@@ -176,18 +176,18 @@ export class JoinAttempts {
   }
 
   /** The application is about to leave a channel. If it has joined, what was asked for before is over. */
-  leaving(membership: Membership): void {
-    if (membership.state !== 'joined') return
-    for (const attempt of this.#attempts.of(membership)) this.#attempts.drop(attempt)
+  leaving(channel: AgentChannel): void {
+    if (channel.state !== 'joined') return
+    for (const attempt of this.#attempts.of(channel)) this.#attempts.drop(attempt)
   }
 
   /** A channel has failed. If this agent was still joining it, the application has nothing in it, so it leaves. */
   failed(name: string): void {
-    const membership = this.#agent.memberships.named(name)
+    const channel = this.#agent.channels.named(name)
     // One that came by an offer may have messages to read.
-    if (!membership || this.#attempts.of(membership).every(({ record }) => record.takenBack)) return
+    if (!channel || this.#attempts.of(channel).every(({ record }) => record.takenBack)) return
     // If this fails, `join` leaves it later.
-    queueMicrotask(() => void leaveChannel(this.#agent, membership).catch(() => {}))
+    queueMicrotask(() => void leaveChannel(this.#agent, channel).catch(() => {}))
   }
 
   /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
@@ -239,20 +239,19 @@ export class JoinAttempts {
   /** The next step: send the request, or say hello. */
   #proceed(attempt: Attempt): void {
     // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
-    if (this.#agent.memberships.get(attempt.record.channel)?.state === 'leaving') return
-    const membership = this.#attempts.held(attempt, 'joining')
+    if (this.#agent.channels.get(attempt.record.channel)?.state === 'leaving') return
+    const channel = this.#attempts.held(attempt, 'joining')
     if (this.#isOver(attempt)) return this.#refuse(attempt, StaticError.of('invite_expired'))
     if (this.#attempts.held(attempt, 'joined')) return this.#takeBack(attempt)
-    if (attempt.record.takenBack && !membership) return this.#dropLater(attempt)
+    if (attempt.record.takenBack && !channel) return this.#dropLater(attempt)
     // Who has already added this agent would remove it to add it again.
-    if (!membership && this.#attempts.isWelcomed(attempt)) return
-    const step = membership ? this.#sayHello(membership, attempt) : this.#request(attempt)
+    if (!channel && this.#attempts.isWelcomed(attempt)) return
+    const step = channel ? this.#sayHello(channel, attempt) : this.#request(attempt)
     step.catch((error: unknown) => {
       const reason = StaticError.from(error)
       if (FATAL.has(reason.code)) this.#fail(attempt, reason)
       // The relay refuses the hello, for example because the channel is full.
-      else if (membership && membership === this.#attempts.held(attempt, 'joining'))
-        this.#greetLater(membership, attempt)
+      else if (channel && channel === this.#attempts.held(attempt, 'joining')) this.#greetLater(channel, attempt)
     })
   }
 
@@ -319,11 +318,11 @@ export class JoinAttempts {
    */
   #dropLater(attempt: Attempt): void {
     const info = this.#info
-    const { context, memberships } = this.#agent
+    const { context, channels } = this.#agent
     const { channel } = attempt.record
     const isOut = (): boolean => {
       const hasWelcome = this.#entries.isEntering(channel) || this.#attempts.isWelcomed(attempt)
-      return this.#attempts.isOpen(attempt) && attempt.record.takenBack && !hasWelcome && !memberships.get(channel)
+      return this.#attempts.isOpen(attempt) && attempt.record.takenBack && !hasWelcome && !channels.get(channel)
     }
     const wait = (then: () => void): void => {
       context.later(LATE_WELCOME_MS, () => {
@@ -340,13 +339,13 @@ export class JoinAttempts {
   }
 
   /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
-  async #sayHello(membership: Membership, attempt: Attempt): Promise<void> {
-    if (await sendHello(membership, attempt)) this.#greetLater(membership, attempt)
+  async #sayHello(channel: AgentChannel, attempt: Attempt): Promise<void> {
+    if (await sendHello(channel, attempt)) this.#greetLater(channel, attempt)
   }
 
-  #greetLater(membership: Membership, attempt: Attempt): void {
-    const waitMs = helloDelayMs(attempt.hellos++, membership.group?.members.size ?? 0)
-    this.#proceedLater(attempt, membership, waitMs)
+  #greetLater(channel: AgentChannel, attempt: Attempt): void {
+    const waitMs = helloDelayMs(attempt.hellos++, channel.group?.members.size ?? 0)
+    this.#proceedLater(attempt, channel, waitMs)
   }
 
   /** The relay keeps this agent from using a Welcome for the moment. It delivers the Welcome again in the next session. */
@@ -374,12 +373,11 @@ export class JoinAttempts {
   }
 
   /** Takes the next step after a time, if it is the same then. */
-  #proceedLater(attempt: Attempt, membership: Membership | undefined, waitMs: number): void {
+  #proceedLater(attempt: Attempt, channel: AgentChannel | undefined, waitMs: number): void {
     attempt.cancel?.()
     if (this.#stopped) return
     attempt.cancel = this.#agent.context.later(waitMs, () => {
-      if (this.#attempts.isOpen(attempt) && this.#attempts.held(attempt, 'joining') === membership)
-        this.#proceed(attempt)
+      if (this.#attempts.isOpen(attempt) && this.#attempts.held(attempt, 'joining') === channel) this.#proceed(attempt)
     })
   }
 

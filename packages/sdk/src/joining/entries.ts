@@ -42,7 +42,7 @@ export class Entries {
     this.#attempts = attempts
     this.#defer = defer
     for (const { record } of attempts) {
-      const state = agent.memberships.get(record.channel)?.state ?? 'offered'
+      const state = agent.channels.get(record.channel)?.state ?? 'offered'
       if (state !== 'offered' && state !== 'joined') this.#entered.add(record.channel)
     }
   }
@@ -62,12 +62,12 @@ export class Entries {
    * @throws {StaticError} `invalid_welcome`, `channel_exists`: the Welcome is refused for good
    */
   async enter(attempt: Attempt, delivered: DeliverWelcome): Promise<Entry> {
-    const { context, memberships } = this.#agent
+    const { context, channels } = this.#agent
     const { channel: id, name } = attempt.record
     if (this.#isHeld(attempt, delivered)) return 'nothing'
     this.#entering.add(id)
     try {
-      return await memberships.names.run(name, async () => {
+      return await channels.names.run(name, async () => {
         this.#entering.add(id)
         // An offer was accepted since it arrived.
         if (this.#isHeld(attempt, delivered)) return 'nothing'
@@ -86,11 +86,11 @@ export class Entries {
   }
 
   async #open(attempt: Attempt, delivered: DeliverWelcome): Promise<Entry> {
-    const { context, memberships } = this.#agent
+    const { context, channels } = this.#agent
     const { channel: id, name } = attempt.record
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     const before = this.#attempts.held(attempt, 'joining')
-    const used = memberships.get(id)?.welcome
+    const used = channels.get(id)?.welcome
     if (used && same(used, sha256(welcome))) return 'nothing'
     checkName(this.#agent, name, id)
     const joined = await openWelcome(this.#agent, attempt, welcome, delivered.welcome?.tag ?? new Uint8Array())
@@ -100,31 +100,31 @@ export class Entries {
       return 'nothing'
     }
     // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
-    const offered = memberships.get(id)
+    const offered = channels.get(id)
     const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
     if (offered && !mayReplace) {
       wipeEpoch(context.engine, joined)
       throw StaticError.of('channel_exists', `This agent is already a member of channel ${name}.`)
     }
-    if (offered) memberships.drop(offered, undefined)
+    if (offered) channels.drop(offered, undefined)
     return await this.#begin(attempt, joined, sha256(welcome), delivered)
   }
 
   /** Asks the relay where the log begins. If it does not say so now, nothing is kept but the KeyPackage. */
   async #begin(attempt: Attempt, joined: Joined, welcomeHash: Uint8Array, delivered: DeliverWelcome): Promise<Entry> {
-    const { context, memberships, requests } = this.#agent
+    const { context, channels, requests } = this.#agent
     const { channel: id, name, owner } = attempt.record
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
     const offer = { offeredBy: toHex(joined.signer.agentId) }
-    const membership = memberships.hold(newChannel(id, name, owner, 'joining', nowhere, offer))
+    const channel = channels.hold(newChannel(id, name, owner, 'joining', nowhere, offer))
     try {
       await requests.ask(resumeOf([fromHex(id)]), ({ channels: [state] }) => {
         const start = startOf(state)
         if (start.index !== indexOf(delivered)) throw new Superseded()
-        membership.enter(joined, 'joining', start, welcomeHash)
+        channel.enter(joined, 'joining', start, welcomeHash)
         this.#entered.add(id)
         if (attempt.record.takenBack) this.#attempts.change(attempt, { takenBack: false })
-        if (state) membership.intake.resumed(state)
+        if (state) channel.intake.resumed(state)
       })
       return 'entered'
     } catch (error) {
@@ -133,7 +133,7 @@ export class Entries {
       const isOver = error instanceof Superseded || reason.code === 'invalid_welcome'
       // Before the channel is dropped: an agent with a Welcome does not ask for another.
       if (!isOver) this.#defer(attempt, delivered, reason)
-      memberships.drop(membership, undefined)
+      channels.drop(channel, undefined)
       if (!isOver) return 'later'
       if (error instanceof Superseded) return 'nothing'
       throw reason
@@ -142,7 +142,7 @@ export class Entries {
 
   /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
   #isHeld(attempt: Attempt, delivered: DeliverWelcome): boolean {
-    const earlier = this.#agent.memberships.get(attempt.record.channel)
+    const earlier = this.#agent.channels.get(attempt.record.channel)
     const isCurrent = earlier === this.#attempts.held(attempt, 'joining')
     if (earlier?.name !== attempt.record.name || earlier.state === 'offered' || isCurrent) return false
     return this.#agent.held.hold(earlier, delivered)

@@ -2,7 +2,7 @@
 import { StaticError, toHex } from '@static/protocol'
 import { leaveChannel } from '../agent/leaving.ts'
 import type { AgentServices } from '../agent/services.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { ChannelId } from '../ports/index.ts'
 import type { InviteToken } from '../admitting/token.ts'
 
@@ -13,13 +13,13 @@ import type { InviteToken } from '../admitting/token.ts'
  * @throws {StaticError} `channel_exists`, `join_timeout`
  */
 export async function heldChannel(
-  agent: Pick<AgentServices, 'context' | 'memberships' | 'requests'>,
+  agent: Pick<AgentServices, 'context' | 'channels' | 'requests'>,
   { name, channelId, owner }: InviteToken,
   timeoutMs: number,
-  isAbandoned: (held: Membership) => boolean,
-): Promise<Membership | undefined> {
-  const held = agent.memberships.named(name)
-  const known = agent.memberships.get(toHex(channelId))
+  isAbandoned: (held: AgentChannel) => boolean,
+): Promise<AgentChannel | undefined> {
+  const held = agent.channels.named(name)
+  const known = agent.channels.get(toHex(channelId))
   // The token's creator poses as the owner of a channel that this agent is a member of.
   if (known && known.name !== name) {
     throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
@@ -42,7 +42,7 @@ export async function heldChannel(
 /** Processes what the relay has of a channel, which ends then if this agent is no longer a member. */
 async function askRelay(
   { context }: Pick<AgentServices, 'context'>,
-  held: Membership,
+  held: AgentChannel,
   timeoutMs: number,
 ): Promise<void> {
   const late = new AbortController()
@@ -68,8 +68,8 @@ function noAnswer(timeoutMs: number): StaticError {
  *
  * @throws {StaticError} `channel_exists`
  */
-export function checkName({ memberships }: Pick<AgentServices, 'memberships'>, name: string, id: ChannelId): void {
-  const held = memberships.named(name)
+export function checkName({ channels }: Pick<AgentServices, 'channels'>, name: string, id: ChannelId): void {
+  const held = channels.named(name)
   if (!held || held.id === id) return
   const text = `This agent is a member of another channel named ${name}. Leave that one first.`
   throw StaticError.of('channel_exists', text)

@@ -7,9 +7,9 @@
 import { MAX_WELCOME_BYTES } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { ChannelId } from '../ports/index.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentContext } from '../agent/context.ts'
-import type { Memberships } from '../agent/memberships.ts'
+import type { AgentChannels } from '../agent/channels.ts'
 
 /** Limits of held Welcomes: per channel, and the bytes of all together. */
 export const MOST_HELD = 4
@@ -18,7 +18,7 @@ export const MOST_HELD_BYTES: number = 2 * 1024 * 1024
 /** What holding asks of the agent. */
 interface Holding {
   readonly context: Pick<AgentContext, 'journal'>
-  readonly memberships: Memberships
+  readonly channels: AgentChannels
 }
 
 /** The held Welcomes of one agent. */
@@ -32,14 +32,14 @@ export class HeldWelcomes {
   }
 
   /** Holds a Welcome if a membership is an earlier one, and has the relay report its end. Returns whether it does. */
-  hold(membership: Membership, delivered: DeliverWelcome): boolean {
-    if (!isEarlier(membership, delivered) || sizeOf(delivered) > MAX_WELCOME_BYTES) return false
-    const { id } = membership
+  hold(channel: AgentChannel, delivered: DeliverWelcome): boolean {
+    if (!isEarlier(channel, delivered) || sizeOf(delivered) > MAX_WELCOME_BYTES) return false
+    const { id } = channel
     const held = this.#held.get(id) ?? []
     this.#held.set(id, [...held, delivered].slice(-MOST_HELD))
     while (this.#bytes > MOST_HELD_BYTES) this.#dropOne()
     // Without a journal, the agent has stopped.
-    this.#hasten(membership, indexOf(delivered)).catch(() => {})
+    this.#hasten(channel, indexOf(delivered)).catch(() => {})
     return true
   }
 
@@ -59,13 +59,13 @@ export class HeldWelcomes {
    * Entries before the Welcome are processed first, including the end of the membership. If that has not arrived, a
    * Resume makes the relay report it.
    */
-  async #hasten(membership: Membership, index: number): Promise<void> {
-    const { context, memberships } = this.#agent
-    await membership.idle()
+  async #hasten(channel: AgentChannel, index: number): Promise<void> {
+    const { context, channels } = this.#agent
+    await channel.idle()
     // A membership with nothing unread is deleted by this write.
     await context.journal.written()
-    const isHere = memberships.get(membership.id) === membership && membership.group !== undefined
-    if (isHere && membership.history.position.index < index) membership.intake.resume()
+    const isHere = channels.get(channel.id) === channel && channel.group !== undefined
+    if (isHere && channel.history.position.index < index) channel.intake.resume()
   }
 
   get #bytes(): number {
@@ -81,7 +81,7 @@ export class HeldWelcomes {
 }
 
 /** Whether a Welcome is to a later membership than this one, or this one has ended but is not read. */
-function isEarlier({ state, group, history }: Membership, delivered: DeliverWelcome): boolean {
+function isEarlier({ state, group, history }: AgentChannel, delivered: DeliverWelcome): boolean {
   // An offer that is being declined has no group.
   const isBegun = group !== undefined || state === 'leaving'
   return state === 'ended' || (isBegun && history.position.index < indexOf(delivered))

@@ -1,7 +1,7 @@
 /** The hellos of joiners (SPEC.md, 6.3): when they are repeated, and what answers them. */
 import { StaticError } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { Attempt } from './attempt.ts'
 
 const HELLO_MS = 2000
@@ -17,7 +17,7 @@ export function helloDelayMs(repeats: number, members: number): number {
 
 /** Sends a hello, unless one from before is still to be sent: then the relay gets it in the session that resumes the channel. */
 export async function sendHello(
-  { sender }: Pick<Membership, 'sender'>,
+  { sender }: Pick<AgentChannel, 'sender'>,
   attempt: Pick<Attempt, 'record' | 'isGreeting'>,
 ): Promise<boolean> {
   if (attempt.isGreeting) return false

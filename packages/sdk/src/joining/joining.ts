@@ -5,13 +5,13 @@ import { same } from '../platform/bytes.ts'
 import type { ChannelRecord } from '../ports/index.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import { sha256 } from '../channel/log/history.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { resumeOf } from '../agent/deliveries.ts'
 import { alreadyIn, newChannel } from '../agent/founding.ts'
 import { checkWelcomeSize } from './offer-limits.ts'
 import type { AgentServices } from '../agent/services.ts'
 
-type Joining = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'keyPackages'>
+type Joining = Pick<AgentServices, 'context' | 'channels' | 'requests' | 'keyPackages'>
 
 /**
  * Joins a channel. The same Welcome again returns the same channel.
@@ -19,15 +19,15 @@ type Joining = Pick<AgentServices, 'context' | 'memberships' | 'requests' | 'key
  * @throws {StaticError} `invalid_welcome`, `channel_exists`
  */
 export async function joinByWelcome(
-  { context, memberships, requests, keyPackages }: Joining,
+  { context, channels, requests, keyPackages }: Joining,
   name: ChannelName,
   welcome: Uint8Array,
   expected: { readonly owner?: Uint8Array },
-): Promise<Membership> {
+): Promise<AgentChannel> {
   const { engine, key, journal, invites } = context
-  return await memberships.names.run(name, async () => {
+  return await channels.names.run(name, async () => {
     const welcomeHash = sha256(welcome)
-    const held = memberships.named(name)
+    const held = channels.named(name)
     if (held?.welcome && same(held.welcome, welcomeHash)) {
       checkOwner(held, expected.owner)
       return held
@@ -44,7 +44,7 @@ export async function joinByWelcome(
     const joined = await engine.join(welcome, privatePart, key, { name, ...expected })
     const { groupId, context } = engine.facts(joined.group)
     const id = toHex(groupId)
-    const offered = memberships.get(id)
+    const offered = channels.get(id)
     // The sender of the Welcome may have used the id of another channel, to replace it here.
     if (offered && (offered.state !== 'offered' || offered.name !== name)) {
       wipeEpoch(engine, joined)
@@ -57,11 +57,11 @@ export async function joinByWelcome(
     // Where the log begins for the Welcome, if the relay has said so with it.
     const at = isOffer ? offered.history.position.index : undefined
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-    const begin = (): Membership => memberships.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
-    let membership = offered ?? begin()
+    const begin = (): AgentChannel => channels.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
+    let channel = offered ?? begin()
     try {
-      await requests.ask(resumeOf([membership.channelId]), ({ channels: [state] }) => {
-        if (membership.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(membership))
+      await requests.ask(resumeOf([channel.channelId]), ({ channels: [state] }) => {
+        if (channel.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(channel))
         const start = startOf(state)
         // It was removed and added again since, and is not in the group of this Welcome. Another Welcome follows.
         if (at !== undefined && at !== start.index) throw outOfDate()
@@ -69,26 +69,26 @@ export async function joinByWelcome(
         keyPackages.spend(keyPackages.forWelcome(welcome).ref)
         // An offer by another Welcome may be of another group, whose owner and adder are not those of this one.
         if (offered && !isOffer) {
-          memberships.drop(offered, undefined)
-          membership = begin()
+          channels.drop(offered, undefined)
+          channel = begin()
         }
-        membership.enter(joined, 'joined', start, welcomeHash)
+        channel.enter(joined, 'joined', start, welcomeHash)
         invites?.accepted(id)
-        if (state) membership.intake.resumed(state)
+        if (state) channel.intake.resumed(state)
       })
     } catch (error) {
       wipeEpoch(engine, joined)
       // An offer that is out of date can never be accepted.
       const isOver = isOffer && error instanceof StaticError && error.code === 'invalid_welcome'
-      if (membership !== offered || (isOver && membership.state === 'offered')) memberships.drop(membership, undefined)
+      if (channel !== offered || (isOver && channel.state === 'offered')) channels.drop(channel, undefined)
       throw error
     }
     await journal.written()
-    return membership
+    return channel
   })
 }
 
-function checkOwner({ owner, name }: Membership, expected: Uint8Array | undefined): void {
+function checkOwner({ owner, name }: AgentChannel, expected: Uint8Array | undefined): void {
   if (expected === undefined || toHex(expected) === owner) return
   throw StaticError.of('invalid_welcome', `Channel ${name} has another owner: ${owner}, not ${toHex(expected)}.`)
 }

@@ -4,8 +4,8 @@
  */
 import { MAX_WELCOME_BYTES, StaticError } from '@static/protocol'
 import type { AgentId } from '../ports/index.ts'
-import type { Membership } from '../channel/channel.ts'
-import type { Memberships } from '../agent/memberships.ts'
+import type { AgentChannel } from '../channel/channel.ts'
+import type { AgentChannels } from '../agent/channels.ts'
 
 /** Whose offers an agent accepts. `known`: agents whose key is pinned or that share a channel with this agent. */
 export type OfferPolicy = 'anyone' | 'known' | 'none'
@@ -20,8 +20,8 @@ export const MAX_OFFER_BYTES: number = 8 * 1024 * 1024
 interface Share {
   count: number
   bytes: number
-  oldest: Membership
-  newest: Membership
+  oldest: AgentChannel
+  newest: AgentChannel
 }
 
 /**
@@ -38,23 +38,23 @@ export function checkWelcomeSize({ length }: Uint8Array): void {
  * The offer to drop if there are too many: the oldest of the adder with the most. Among adders with equally many, the
  * one with the newest offer loses, so that many strangers with one offer each cannot displace pending offers.
  */
-export function excessOffer(memberships: Iterable<Membership>): Membership | undefined {
+export function excessOffer(channels: Iterable<AgentChannel>): AgentChannel | undefined {
   const shares = new Map<AgentId, Share>()
   let count = 0
   let bytes = 0
-  for (const membership of memberships) {
-    if (membership.state !== 'offered' || !membership.welcome) continue
-    const size = membership.welcome.length
+  for (const channel of channels) {
+    if (channel.state !== 'offered' || !channel.welcome) continue
+    const size = channel.welcome.length
     count += 1
     bytes += size
-    const adder = membership.standing.offeredBy ?? ''
+    const adder = channel.standing.offeredBy ?? ''
     const share = shares.get(adder)
-    if (!share) shares.set(adder, { count: 1, bytes: size, oldest: membership, newest: membership })
+    if (!share) shares.set(adder, { count: 1, bytes: size, oldest: channel, newest: channel })
     else {
       share.count += 1
       share.bytes += size
-      if (cameBefore(membership, share.oldest)) share.oldest = membership
-      if (cameBefore(share.newest, membership)) share.newest = membership
+      if (cameBefore(channel, share.oldest)) share.oldest = channel
+      if (cameBefore(share.newest, channel)) share.newest = channel
     }
   }
   const most = (of: 'count' | 'bytes'): Share | undefined =>
@@ -72,16 +72,12 @@ function hasMore(one: Share, other: Share, of: 'count' | 'bytes'): boolean {
 }
 
 /** Orders offers by arrival. Those that arrived at the same time have an arbitrary but stable order. */
-function cameBefore(one: Membership, other: Membership): boolean {
+function cameBefore(one: AgentChannel, other: AgentChannel): boolean {
   const [first, second] = [one.standing.offeredAt, other.standing.offeredAt]
   return first === second ? one.id < other.id : first < second
 }
 
 /** Whether an agent's key is pinned or it shares a channel with this agent. */
-export function isKnownAgent(
-  agent: AgentId,
-  pins: { has(agent: AgentId): boolean },
-  memberships: Memberships,
-): boolean {
-  return pins.has(agent) || [...memberships].some(({ group }) => group?.members.has(agent) === true)
+export function isKnownAgent(agent: AgentId, pins: { has(agent: AgentId): boolean }, channels: AgentChannels): boolean {
+  return pins.has(agent) || [...channels].some(({ group }) => group?.members.has(agent) === true)
 }

@@ -3,18 +3,18 @@ import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
 import type { AgentId } from '../ports/index.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedWelcome } from './checked-welcome.ts'
 import { newChannel } from '../agent/founding.ts'
 import type { HeldWelcomes } from './held-welcomes.ts'
 import { excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
 import type { AgentServices } from '../agent/services.ts'
 
-type Offering = Pick<AgentServices, 'context' | 'memberships' | 'keyPackages'>
+type Offering = Pick<AgentServices, 'context' | 'channels' | 'keyPackages'>
 
 /** An offered channel. Owner and adder are from the Welcome itself, not from the relay. */
 export interface Offer {
-  readonly membership: Membership
+  readonly channel: AgentChannel
   readonly name: ChannelName
   readonly owner: AgentId
   readonly addedBy: AgentId
@@ -32,18 +32,18 @@ export async function takeWelcome(
   policy: OfferPolicy,
   offered: (offer: Offer) => void,
 ): Promise<void> {
-  const { context, memberships } = agent
+  const { context, channels } = agent
   const { name, channelId, position } = delivered
   const welcome = delivered.welcome?.welcome ?? new Uint8Array()
   const id = toHex(channelId)
   const index = Number(position?.index ?? 0n)
-  const earlier = memberships.get(id)
+  const earlier = channels.get(id)
   if (earlier && agent.held.hold(earlier, delivered)) return
   let isHeld = false
   try {
     if (policy === 'none') throw StaticError.of('not_allowed', 'This agent accepts no offers.')
-    await memberships.names.run(name, async () => {
-      const known = memberships.get(id)
+    await channels.names.run(name, async () => {
+      const known = channels.get(id)
       if (known && known.state !== 'offered') {
         isHeld = agent.held.hold(known, delivered)
         return
@@ -55,25 +55,25 @@ export async function takeWelcome(
       const { leafKey, ...offer } = await inspect(agent, name, channelId, welcome)
       const ref = checkUnused(agent, welcome)
       const { addedBy } = offer
-      if (policy === 'known' && !isKnownAgent(addedBy, context.pins, memberships)) {
+      if (policy === 'known' && !isKnownAgent(addedBy, context.pins, channels)) {
         throw StaticError.of(
           'not_allowed',
           `The offer is from an unknown agent, ${addedBy}. This agent accepts offers only from known agents.`,
         )
       }
       const start = { index, hash: position?.hash ?? new Uint8Array(), slot: Number(position?.slot ?? 0n) }
-      if (known) memberships.drop(known, undefined)
-      const membership = memberships.hold(
+      if (known) channels.drop(known, undefined)
+      const channel = channels.hold(
         newChannel(id, name, offer.owner, 'offered', start, {
           leafKeys: [leafKey],
           offeredBy: addedBy,
           offeredAt: context.now(),
         }),
       )
-      membership.keepWelcome(welcome)
+      channel.keepWelcome(welcome)
       agent.keyPackages.reserve(ref)
       await context.journal.written()
-      offered({ ...offer, membership })
+      offered({ ...offer, channel })
     })
     await dropExcess(agent)
   } finally {
@@ -83,14 +83,14 @@ export async function takeWelcome(
 
 /** Drops excess offers and dead ones, each under the lock of its name, so that one that is being accepted stays. */
 async function dropExcess(agent: Offering): Promise<void> {
-  const { context, memberships } = agent
+  const { context, channels } = agent
   for (;;) {
-    const dead = [...memberships].find((membership) => isDead(agent, membership))
-    const excess = dead ?? excessOffer(memberships)
+    const dead = [...channels].find((channel) => isDead(agent, channel))
+    const excess = dead ?? excessOffer(channels)
     if (!excess) return
-    await memberships.names.run(excess.name, async () => {
-      if (excess.state !== 'offered' || memberships.get(excess.id) !== excess) return
-      memberships.drop(excess, undefined)
+    await channels.names.run(excess.name, async () => {
+      if (excess.state !== 'offered' || channels.get(excess.id) !== excess) return
+      channels.drop(excess, undefined)
       const error = dead
         ? StaticError.of('invalid_welcome', 'The KeyPackage of this offer was used elsewhere or has expired.')
         : StaticError.of(
@@ -104,7 +104,7 @@ async function dropExcess(agent: Offering): Promise<void> {
 }
 
 /** Whether an offer cannot be accepted, because its KeyPackage is deleted. */
-function isDead({ keyPackages }: Offering, { state, welcome }: Membership): boolean {
+function isDead({ keyPackages }: Offering, { state, welcome }: AgentChannel): boolean {
   return state === 'offered' && welcome !== undefined && !keyPackages.find(welcome)
 }
 
@@ -112,9 +112,9 @@ function isDead({ keyPackages }: Offering, { state, welcome }: Membership): bool
  * Allows one Welcome per KeyPackage, also of one channel: otherwise a relay could fill the disk with offers for a single
  * one, and the KeyPackage of an offer would be deleted with the offer that it replaces. Returns the KeyPackage's ref.
  */
-function checkUnused({ keyPackages, memberships }: Offering, welcome: Uint8Array): string {
+function checkUnused({ keyPackages, channels }: Offering, welcome: Uint8Array): string {
   const { ref } = keyPackages.forWelcome(welcome)
-  for (const other of memberships) {
+  for (const other of channels) {
     if (other.state !== 'offered' || !other.welcome) continue
     if (keyPackages.find(other.welcome)?.ref === ref) {
       throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was already used for another offer.')
@@ -124,21 +124,21 @@ function checkUnused({ keyPackages, memberships }: Offering, welcome: Uint8Array
 }
 
 export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> {
-  const { memberships } = agent
+  const { channels } = agent
   const offers: Offer[] = []
-  for (const membership of memberships) {
-    const { name, channelId } = membership
-    if (membership.state !== 'offered') continue
-    await memberships.names.run(name, async () => {
-      const { state, welcome } = membership
+  for (const channel of channels) {
+    const { name, channelId } = channel
+    if (channel.state !== 'offered') continue
+    await channels.names.run(name, async () => {
+      const { state, welcome } = channel
       // Accepted, declined or incomplete.
       if (state !== 'offered' || !welcome) return
       try {
         const { leafKey: _, ...offer } = await inspect(agent, name, channelId, welcome)
-        offers.push({ ...offer, membership })
+        offers.push({ ...offer, channel })
       } catch {
         // Its KeyPackage is deleted, so it cannot be accepted.
-        memberships.drop(membership, undefined)
+        channels.drop(channel, undefined)
       }
     })
   }
@@ -150,7 +150,7 @@ async function inspect(
   name: ChannelName,
   channelId: Uint8Array,
   welcome: Uint8Array,
-): Promise<Omit<Offer, 'membership'> & { readonly leafKey: Uint8Array }> {
+): Promise<Omit<Offer, 'channel'> & { readonly leafKey: Uint8Array }> {
   const { privatePart } = keyPackages.forWelcome(welcome)
   const joined = await engine.join(welcome, privatePart, key, { channelId, name })
   const { context: channel, own } = engine.facts(joined.group)

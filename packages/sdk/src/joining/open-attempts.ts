@@ -1,18 +1,18 @@
 /** The joins by token that are in progress, in memory and on disk. */
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { AttemptRecord, ChannelId } from '../ports/index.ts'
 import type { Attempt } from './attempt.ts'
 import { inviteKeys } from '../admitting/keys.ts'
 
 /** Those of one agent. */
 export class OpenAttempts {
-  readonly #agent: Pick<AgentServices, 'context' | 'keyPackages' | 'memberships'>
+  readonly #agent: Pick<AgentServices, 'context' | 'keyPackages' | 'channels'>
   /** By invite. */
   readonly #attempts = new Map<string, Attempt>()
 
-  constructor(agent: Pick<AgentServices, 'context' | 'keyPackages' | 'memberships' | 'stored'>) {
+  constructor(agent: Pick<AgentServices, 'context' | 'keyPackages' | 'channels' | 'stored'>) {
     this.#agent = agent
     for (const record of agent.stored.attempts) this.#hold(record)
   }
@@ -36,13 +36,13 @@ export class OpenAttempts {
   }
 
   /** Those that lead to a channel that this agent is in. */
-  of({ id, name, owner }: Pick<Membership, 'id' | 'name' | 'owner'>): Attempt[] {
+  of({ id, name, owner }: Pick<AgentChannel, 'id' | 'name' | 'owner'>): Attempt[] {
     return this.alike({ channel: id, name, owner })
   }
 
   /** The channel of a token, if this agent is in it: `joining` until the owner has answered. */
-  held({ record }: Attempt, state: 'joining' | 'joined'): Membership | undefined {
-    const held = this.#agent.memberships.get(record.channel)
+  held({ record }: Attempt, state: 'joining' | 'joined'): AgentChannel | undefined {
+    const held = this.#agent.channels.get(record.channel)
     const isMeant = held?.name === record.name && held.owner === record.owner
     return isMeant && held.state === state && !held.failure ? held : undefined
   }
@@ -53,7 +53,7 @@ export class OpenAttempts {
   }
 
   /** Whether this agent has entered a channel to which it has no attempt any more: it would never be greeted. */
-  isAbandoned(held: Membership): boolean {
+  isAbandoned(held: AgentChannel): boolean {
     return held.state === 'joining' && this.of(held).length === 0
   }
 

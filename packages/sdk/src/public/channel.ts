@@ -8,7 +8,7 @@ import { removeMember } from '../agent/removing.ts'
 import { resetRoster, vouch } from '../agent/owner-claims.ts'
 import { waitForMember } from './waiting.ts'
 import { handleMessages, type HandleOptions } from '../channel/receiving/handling.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import { type Answers, type RequestHandler, type ServeOptions, serveRequests } from '../channel/asking/serving.ts'
@@ -52,29 +52,29 @@ import { verificationWords } from './verification.ts'
  */
 export class Channel implements AsyncDisposable {
   readonly #agent: Agent
-  readonly #membership: Membership
+  readonly #channel: AgentChannel
   readonly #edge: ErrorEdge
 
   /** @internal Get channels from a client. */
-  constructor(agent: Agent, membership: Membership) {
+  constructor(agent: Agent, channel: AgentChannel) {
     this.#agent = agent
-    this.#membership = membership
+    this.#channel = channel
     this.#edge = new ErrorEdge(agent.apiUrl)
   }
 
   /** The channel's name, `org/namespace/service`. */
   get name(): string {
-    return this.#membership.name
+    return this.#channel.name
   }
 
   /** The channel id, 32 hexadecimal digits. */
   get id(): string {
-    return this.#membership.id
+    return this.#channel.id
   }
 
   /** Fingerprint of the agent that owns the channel. */
   get owner(): string {
-    return fingerprintOf(this.#membership.owner)
+    return fingerprintOf(this.#channel.owner)
   }
 
   /**
@@ -82,7 +82,7 @@ export class Channel implements AsyncDisposable {
    * the relay may have shown an old state of the channel to this agent. Event: `confirmed`.
    */
   get confirmed(): boolean {
-    return this.#membership.isConfirmed
+    return this.#channel.isConfirmed
   }
 
   /**
@@ -96,9 +96,7 @@ export class Channel implements AsyncDisposable {
    *   message will not be sent, and `send_pending` if it may still arrive
    */
   async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<SentMessage> {
-    return await this.#edge.wait(() =>
-      this.#membership.sender.send('payload', payloadBytes(payload), limitsOf(options)),
-    )
+    return await this.#edge.wait(() => this.#channel.sender.send('payload', payloadBytes(payload), limitsOf(options)))
   }
 
   /**
@@ -121,7 +119,7 @@ export class Channel implements AsyncDisposable {
    * for await (const payload of channel.messages()) handle(payload)
    */
   messages(): AsyncIterableIterator<Uint8Array, undefined, undefined> {
-    return this.#edge.iterate(this.#membership.inbox.read(({ payload }) => payload))
+    return this.#edge.iterate(this.#channel.inbox.read(({ payload }) => payload))
   }
 
   /**
@@ -129,7 +127,7 @@ export class Channel implements AsyncDisposable {
    * at once.
    */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
-    const { inbox } = this.#membership
+    const { inbox } = this.#channel
     return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox)))
   }
 
@@ -146,9 +144,9 @@ export class Channel implements AsyncDisposable {
    * await channel.handle(async (envelope) => save(envelope.json()))
    */
   async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
-    const { inbox } = this.#membership
+    const { inbox } = this.#channel
     await this.#edge.wait(() =>
-      handleMessages(this.#agent.context, this.#membership, (entry) => handler(new Envelope(entry, inbox)), options),
+      handleMessages(this.#agent.context, this.#channel, (entry) => handler(new Envelope(entry, inbox)), options),
     )
   }
 
@@ -166,13 +164,13 @@ export class Channel implements AsyncDisposable {
     return this.#edge.run(() => {
       const to = options.to === undefined ? undefined : parseAgentId(options.to)
       const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
-      return new Ask(this.#membership.asks.ask({ ...question, signal: options.signal }), this.#edge)
+      return new Ask(this.#channel.asks.ask({ ...question, signal: options.signal }), this.#edge)
     })
   }
 
   /** The requests of this agent that are open: not answered completely, or with answers that were not read. */
   asked(): readonly Ask[] {
-    return this.#membership.asks.list().map((ask) => new Ask(ask, this.#edge))
+    return this.#channel.asks.list().map((ask) => new Ask(ask, this.#edge))
   }
 
   /**
@@ -192,12 +190,12 @@ export class Channel implements AsyncDisposable {
    */
   async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
     const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))
-    await this.#edge.wait(() => serveRequests(this.#agent.context, this.#membership, serve, options))
+    await this.#edge.wait(() => serveRequests(this.#agent.context, this.#channel, serve, options))
   }
 
   /** Messages that a handler has failed on too often, at most 1,000 of 64 MiB in total. Further ones are retried. */
   get poison(): PoisonMessages {
-    const { poison } = this.#membership
+    const { poison } = this.#channel
     return {
       list: () => this.#edge.run(() => poison.list().map(poisonMessageOf)),
       retry: (message) => this.#edge.wait(() => poison.retry(message)),
@@ -207,7 +205,7 @@ export class Channel implements AsyncDisposable {
 
   /** @internal Like `envelopes`, for messages that count as delivered only when they are marked as given. */
   readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
-    const { inbox } = this.#membership
+    const { inbox } = this.#channel
     return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
   }
 
@@ -218,7 +216,7 @@ export class Channel implements AsyncDisposable {
    */
   async receipts(): Promise<readonly MemberReceipt[]> {
     return await this.#edge.wait(async () => {
-      const { group, failure, receipts } = this.#membership
+      const { group, failure, receipts } = this.#channel
       if (!group) throw failure ?? StaticError.of('closed')
       return memberReceipts(await receipts.current(), group.members)
     })
@@ -237,15 +235,15 @@ export class Channel implements AsyncDisposable {
   async reached(sent: SentMessage, level: ReceiptLevel = 'settled', options: ReachedOptions = {}): Promise<Reached> {
     return await this.#edge.wait(async () => {
       const question = questionOf(sent, level, options.by, this.#agent.agentId)
-      return reachedOf(await this.#membership.receipts.reached(question, limitsOf(options)))
+      return reachedOf(await this.#channel.receipts.reached(question, limitsOf(options)))
     })
   }
 
   /** The members of the channel, including this agent. */
   members(): readonly ListedMember[] {
-    const { group, failure } = this.#membership
+    const { group, failure } = this.#channel
     if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
-    const { receipts, owner } = this.#membership
+    const { receipts, owner } = this.#channel
     const isOwner = owner === this.#agent.agentId
     return [...group.members.values()].map(({ agentId: id, identity }) => {
       const agentId = toHex(id)
@@ -288,7 +286,7 @@ export class Channel implements AsyncDisposable {
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
     return await this.#asMember(() => {
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
-      return addMembers(this.#agent, this.#membership, parsed, options.acceptNewKey === true)
+      return addMembers(this.#agent, this.#channel, parsed, options.acceptNewKey === true)
     })
   }
 
@@ -302,7 +300,7 @@ export class Channel implements AsyncDisposable {
   async acceptNewKey(identity: Uint8Array | string, member: AgentId): Promise<void> {
     await this.#asMember(() => {
       const { pins, journal } = this.#agent.context
-      pins.set(this.#membership.owner, checkIdentity(identity), parseAgentId(member))
+      pins.set(this.#channel.owner, checkIdentity(identity), parseAgentId(member))
       return journal.written()
     })
   }
@@ -313,14 +311,14 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`, `not_found`
    */
   async removeMember(member: AgentId): Promise<void> {
-    await this.#asMember(() => removeMember(this.#agent.context, this.#membership, parseAgentId(member)))
+    await this.#asMember(() => removeMember(this.#agent.context, this.#channel, parseAgentId(member)))
   }
 
   /**
    * Replaces this agent's keys in the group. This also happens automatically every 24 hours and every 10,000 messages.
    */
   async rotate(): Promise<void> {
-    await this.#asMember(() => this.#membership.upkeep.rekey())
+    await this.#asMember(() => this.#channel.upkeep.rekey())
   }
 
   /**
@@ -329,7 +327,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed` for the owner
    */
   async leave(): Promise<void> {
-    await this.#edge.wait(() => leaveChannel(this.#agent, this.#membership))
+    await this.#edge.wait(() => leaveChannel(this.#agent, this.#channel))
   }
 
   /**
@@ -338,7 +336,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_found`, `api_key_required`
    */
   async delete(): Promise<void> {
-    await this.#asMember(() => deleteChannel(this.#agent, this.#membership))
+    await this.#asMember(() => deleteChannel(this.#agent, this.#channel))
   }
 
   /**
@@ -350,7 +348,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_found`, `not_allowed`
    */
   async rejectCommit(slot: number): Promise<void> {
-    await this.#asMember(() => rejectCommit(this.#agent, this.#membership, slot))
+    await this.#asMember(() => rejectCommit(this.#agent, this.#channel, slot))
   }
 
   /**
@@ -359,7 +357,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `not_allowed`
    */
   async liftBar(member: AgentId): Promise<void> {
-    await this.#asMember(() => liftBar(this.#agent, this.#membership, parseAgentId(member)))
+    await this.#asMember(() => liftBar(this.#agent, this.#channel, parseAgentId(member)))
   }
 
   /**
@@ -372,7 +370,7 @@ export class Channel implements AsyncDisposable {
    * commit
    */
   async vouch(member: AgentId): Promise<void> {
-    await this.#asMember(() => vouch(this.#agent, this.#membership, parseAgentId(member)))
+    await this.#asMember(() => vouch(this.#agent, this.#channel, parseAgentId(member)))
   }
 
   /**
@@ -384,7 +382,7 @@ export class Channel implements AsyncDisposable {
    * agent does not know who is in the group
    */
   async resetRoster(): Promise<void> {
-    await this.#asMember(() => resetRoster(this.#agent, this.#membership))
+    await this.#asMember(() => resetRoster(this.#agent, this.#channel))
   }
 
   /**
@@ -395,7 +393,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `queue_full` if the inbox is full of unread messages, or the error that ended the channel
    */
   async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    await this.#edge.wait(() => this.#membership.intake.catchUp(options.signal))
+    await this.#edge.wait(() => this.#channel.intake.catchUp(options.signal))
   }
 
   /**
@@ -403,30 +401,30 @@ export class Channel implements AsyncDisposable {
    * band after `catchUp`, while no one sends. If they differ, the relay has shown you different logs or members.
    */
   verify(): string {
-    const { group, failure, history } = this.#membership
+    const { group, failure, history } = this.#channel
     if (!group) throw this.#edge.mark(failure ?? StaticError.of('closed'))
     return verificationWords(group.facts.epochAuthenticator, history.position)
   }
 
   /** Resumes sending after `fork_detected`, although a member has seen a different history. Compare `verify` first. */
   acceptFork(): void {
-    this.#edge.run(() => this.#membership.acceptFork())
+    this.#edge.run(() => this.#channel.acceptFork())
   }
 
   /** @internal Whether a payload, or the end, can be read without waiting for the relay. */
   get hasNext(): boolean {
-    return this.#membership.inbox.hasNext
+    return this.#channel.inbox.hasNext
   }
 
   /** Ends this channel's iterators, `handle` and `serve` calls. The client stays a member: `channel(name)` opens it again. */
   close(): void {
-    this.#membership.stopReaders()
+    this.#channel.stopReaders()
   }
 
   /** Does what only members can. The relay does not know the channel of a removed agent: `not_found` would mislead. */
   async #asMember<Result>(action: () => Promise<Result>): Promise<Result> {
     return await this.#edge.wait(async () => {
-      if (this.#membership.failure?.code === 'removed') throw removedFrom(this.name)
+      if (this.#channel.failure?.code === 'removed') throw removedFrom(this.name)
       return await action()
     })
   }

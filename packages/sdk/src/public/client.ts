@@ -7,7 +7,7 @@ import { foundChannel } from '../agent/founding.ts'
 import type { InviteHandler } from '../agent/invite-handler.ts'
 import { joinByWelcome } from '../joining/joining.ts'
 import { leaveChannel } from '../agent/leaving.ts'
-import type { Membership } from '../channel/channel.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { type Offer, waitingOffers } from '../joining/offers.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { ErrorEdge } from './error-edge.ts'
@@ -43,7 +43,7 @@ export interface JoinOffer {
  */
 export class StaticClient implements AsyncDisposable {
   readonly #agent: Agent
-  readonly #channels = new WeakMap<Membership, Channel>()
+  readonly #channels = new WeakMap<AgentChannel, Channel>()
   /** @internal Adds the documentation link to every error this client throws. */
   readonly edge: ErrorEdge
 
@@ -127,12 +127,12 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /** @internal The membership in the channel of this name. */
-  membershipOf(name: ChannelName): Membership {
-    const held = this.#agent.memberships.meant(name)
+  membershipOf(name: ChannelName): AgentChannel {
+    const held = this.#agent.channels.meant(name)
     // One that broke while it was created can be deleted.
     const isFounding = held?.state === 'founding' && !held.failure
     if (!held || isFounding || held.state === 'joining') {
-      if (this.#agent.memberships.wasRemoved(name)) throw removedFrom(name)
+      if (this.#agent.channels.wasRemoved(name)) throw removedFrom(name)
       throw StaticError.of(
         'not_found',
         `This agent is not a member of channel ${name}. Create it, or join it with an invite.`,
@@ -143,9 +143,9 @@ export class StaticClient implements AsyncDisposable {
 
   /** All channels that this agent is a member of. */
   channels(): readonly Channel[] {
-    return [...this.#agent.memberships]
+    return [...this.#agent.channels]
       .filter(({ state }) => state === 'joined' || state === 'leaving' || state === 'ended')
-      .map((membership) => this.channelOf(membership))
+      .map((channel) => this.channelOf(channel))
   }
 
   /** Creates a KeyPackage that others can use to add this agent. It can be used once and expires after 84 days. */
@@ -180,8 +180,8 @@ export class StaticClient implements AsyncDisposable {
     try {
       const waiting = await waitingOffers(this.#agent)
       for (const offer of waiting) yield this.#offerOf(offer)
-      const given = new Set(waiting.map(({ membership }) => membership))
-      for await (const offer of coming) if (!given.has(offer.membership)) yield this.#offerOf(offer)
+      const given = new Set(waiting.map(({ channel }) => channel))
+      for await (const offer of coming) if (!given.has(offer.channel)) yield this.#offerOf(offer)
     } catch (error) {
       throw this.edge.mark(error)
     } finally {
@@ -195,7 +195,7 @@ export class StaticClient implements AsyncDisposable {
    */
   events(): AsyncIterableIterator<AgentEvent> {
     const failed: AgentEvent[] = []
-    for (const { name, failure } of this.#agent.memberships) {
+    for (const { name, failure } of this.#agent.channels) {
       if (failure) failed.push({ type: 'channel_failed', channel: name, error: this.edge.mark(failure) })
     }
     return this.#agent.events.listen(failed)
@@ -212,20 +212,20 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /** @internal The `Channel` of a membership. Returns the same object every time. */
-  channelOf(membership: Membership): Channel {
-    const known = this.#channels.get(membership)
+  channelOf(inner: AgentChannel): Channel {
+    const known = this.#channels.get(inner)
     if (known) return known
-    const channel = new Channel(this.#agent, membership)
-    this.#channels.set(membership, channel)
+    const channel = new Channel(this.#agent, inner)
+    this.#channels.set(inner, channel)
     return channel
   }
 
-  #offerOf({ membership, name, owner, addedBy }: Offer): JoinOffer {
+  #offerOf({ channel, name, owner, addedBy }: Offer): JoinOffer {
     const agent = this.#agent
-    const { welcome } = membership
+    const { welcome } = channel
     return {
       name,
-      channelId: membership.id,
+      channelId: channel.id,
       owner: fingerprintOf(owner),
       addedBy: fingerprintOf(addedBy),
       accept: () =>
@@ -234,7 +234,7 @@ export class StaticClient implements AsyncDisposable {
             throw StaticError.of('invalid_welcome', `The offer to join channel ${name} is no longer available.`)
           return this.channelOf(await joinByWelcome(agent, name, welcome, { owner: fromHex(owner) }))
         }),
-      decline: () => this.edge.wait(() => leaveChannel(agent, membership)),
+      decline: () => this.edge.wait(() => leaveChannel(agent, channel)),
     }
   }
 }

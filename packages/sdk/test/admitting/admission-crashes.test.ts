@@ -14,9 +14,9 @@ const DAY_MS = 86_400_000
 
 /** Everybody has heard a joiner. */
 function heard({ stage }: Crowd, agent: AgentId): void {
-  for (const { membership } of stage.players) {
-    membership.admissions.hello(agent)
-    membership.admissions.greeted([agent])
+  for (const { channel } of stage.players) {
+    channel.admissions.hello(agent)
+    channel.admissions.greeted([agent])
   }
 }
 
@@ -30,7 +30,7 @@ test('the relay replays the request of one that has left: no member takes it for
   stage.leave(player)
   stage.players.splice(stage.players.indexOf(player), 1)
   await stage.advance(120_000)
-  assert.equal(crowd.owner.membership.group?.members.has(joiner.agentId), false)
+  assert.equal(crowd.owner.channel.group?.members.has(joiner.agentId), false)
   // Also after a restart.
   stage.player('carol').restart()
   await stage.settle()
@@ -39,7 +39,7 @@ test('the relay replays the request of one that has left: no member takes it for
     await stage.advance(5000, 500)
   }
   assert.deepEqual(crowd.added, [joiner.agentId])
-  for (const { name, membership } of stage.players) assert.equal(membership.admissions.count(invite.listed.id), 1, name)
+  for (const { name, channel } of stage.players) assert.equal(channel.admissions.count(invite.listed.id), 1, name)
 })
 
 for (const isLate of [false, true]) {
@@ -51,11 +51,11 @@ for (const isLate of [false, true]) {
     const place = { channelId: stage.channelId, name: NAME, owner: fromHex(stage.owner) }
     const box = sealRequest(invite.keys, place, { nonce: new Uint8Array(16), keyPackage })
     const request = create(JoinRequestSchema, { inviteId: invite.keys.inviteId, agentId, box })
-    void owner.membership.committer.commit(() => ({ adds: [keyPackage] }))
+    void owner.channel.committer.commit(() => ({ adds: [keyPackage] }))
     await stage.settle()
     const player = await person.join(crowd.welcomeOf(toHex(agentId)))
     // Its leaf has another key from then on.
-    if (!isLate) void player.membership.committer.commit(() => ({}))
+    if (!isLate) void player.channel.committer.commit(() => ({}))
     await stage.settle()
     stage.player('bob').restart()
     await stage.settle()
@@ -68,7 +68,7 @@ for (const isLate of [false, true]) {
     if (isLate) crowd.poll(stage.player('bob'), [request])
     await stage.advance(120_000)
     assert.deepEqual(crowd.added, [])
-    assert.equal(owner.membership.group?.members.has(toHex(agentId)), false)
+    assert.equal(owner.channel.group?.members.has(toHex(agentId)), false)
   })
 }
 
@@ -76,7 +76,7 @@ test('one that was removed before it came may use its request again', async () =
   const { crowd, stage, owner, joiner } = await openCrowd(3)
   crowd.poll(stage.player('bob'), [joiner.request])
   await stage.advance(5000, 500)
-  void owner.membership.committer.commit(() => ({ removes: [fromHex(joiner.agentId)] }))
+  void owner.channel.committer.commit(() => ({ removes: [fromHex(joiner.agentId)] }))
   await stage.settle()
   crowd.poll(stage.player('carol'), [joiner.request])
   await stage.advance(5000, 500)
@@ -91,22 +91,21 @@ for (const [what, arrived] of [
     const { stage, invite } = await openCrowd(3)
     const { keyPackage, agentId } = await outsider(stage, 'other')
     let bob = stage.player('bob')
-    bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }]).catch(() => {})
-    await bob.membership.idle()
+    bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }]).catch(() => {})
+    await bob.channel.idle()
     bob.journal.flush()
     assert.equal(bob.requests.length, 1)
     if (arrived === 0) {
-      void stage.player('carol').membership.committer.commit(() => ({}))
+      void stage.player('carol').channel.committer.commit(() => ({}))
       await stage.settleOnly(stage.player('carol'))
     }
     bob = bob.restart(arrived)
     await stage.settle()
     bob = bob.restart()
     await stage.settle()
-    void bob.membership.committer.commit(() => ({ adds: [keyPackage] }))
+    void bob.channel.committer.commit(() => ({ adds: [keyPackage] }))
     await stage.settle()
-    for (const { name, membership } of stage.players)
-      assert.equal(membership.admissions.count(invite.listed.id), 1, name)
+    for (const { name, channel } of stage.players) assert.equal(channel.admissions.count(invite.listed.id), 1, name)
   })
 }
 
@@ -115,7 +114,7 @@ test('a claim that the relay refuses is forgotten, on disk too', async () => {
   const bob = stage.player('bob')
   const claims = (player: Player): number => player.store.load().channels[0]?.claims.length ?? assert.fail()
   stage.refuse = (_, { case: kind }) => (kind === 'sendMessage' ? { code: 'too_large' } : undefined)
-  const claim = bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: 'ab'.repeat(32) }])
+  const claim = bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: 'ab'.repeat(32) }])
   const refused = assert.rejects(claim, { code: 'too_large' })
   await stage.settle()
   await refused
@@ -128,7 +127,7 @@ test('the owner is killed while it removes one that stayed silent: its use is gi
   for (const kills of [[], [0], [1], [0, 1], [1, 0]]) {
     const { crowd, stage, invite, joiner } = await openCrowd(2, 30 * DAY_MS)
     const { id, expiresAt } = invite.listed
-    const record = { id, channel: crowd.owner.membership.id, secret: new Uint8Array(32), expiresAt, maxUses: 2 }
+    const record = { id, channel: crowd.owner.channel.id, secret: new Uint8Array(32), expiresAt, maxUses: 2 }
     const issue = { ...record, uses: 0, returned: 0, revoked: false, admit: 'members' as const }
     void shared(crowd.owner).issued.issue({ record: issue, keys: invite.keys })
     crowd.poll(stage.player('bob'), [joiner.request])
@@ -137,9 +136,9 @@ test('the owner is killed while it removes one that stayed silent: its use is gi
     const tidy = async (): Promise<void> => {
       const { owner } = crowd
       const { sharing } = shared(owner)
-      void sharing.publish(owner.membership).then(() => sharing.tidy(owner.membership))
+      void sharing.publish(owner.channel).then(() => sharing.tidy(owner.channel))
       for (let turns = 0; turns < 5 && owner.requests.length === 0; turns++) {
-        await owner.membership.idle()
+        await owner.channel.idle()
         owner.journal.flush()
         await new Promise((resolve) => void setImmediate(resolve))
       }
@@ -154,15 +153,15 @@ test('the owner is killed while it removes one that stayed silent: its use is gi
       await stage.settle()
     }
     const what = `killed at ${kills.join()}`
-    assert.equal(crowd.owner.membership.group?.members.has(joiner.agentId), false, what)
+    assert.equal(crowd.owner.channel.group?.members.has(joiner.agentId), false, what)
     assert.deepEqual(
       crowd.owner.store.load().invites.map(({ returned }) => returned),
       [1],
       what,
     )
-    for (const { name, membership } of stage.players) {
-      assert.equal(membership.admissions.invite(id)?.maxUses, 3, `${what}, ${name}`)
-      assert.equal(membership.admissions.count(id), 1, `${what}, ${name}`)
+    for (const { name, channel } of stage.players) {
+      assert.equal(channel.admissions.invite(id)?.maxUses, 3, `${what}, ${name}`)
+      assert.equal(channel.admissions.count(id), 1, `${what}, ${name}`)
     }
   }
 })

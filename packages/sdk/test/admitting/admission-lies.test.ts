@@ -20,14 +20,14 @@ function hideMessages(player: Player, from: Player): void {
       firstIndex: entry.value.index,
       position: { index: BigInt(index), hash, slot: BigInt(slot) },
     })
-    player.membership.intake.deliver({ case: 'gap', value })
+    player.channel.intake.deliver({ case: 'gap', value })
     return 'lost'
   }
 }
 
 test('a member that claims many joiners does not hold the others back from one of them again', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
-  const { claims } = stage.player('mallory').membership.admissions
+  const { claims } = stage.player('mallory').channel.admissions
   const claim = async (agents: readonly string[]): Promise<void> => {
     void claims.claim(agents.map((agent) => ({ invite: invite.listed.id, agent })))
     await stage.settle()
@@ -57,9 +57,9 @@ test('a list of the owner that a commit overtakes does not give a newcomer the c
   await stage.settle()
   held = false
   await stage.advance(10_000, 500)
-  for (const { name, membership } of stage.players) {
-    assert.equal(membership.admissions.invites.length, 2, name)
-    assert.equal(membership.admissions.count(invite.listed.id), 1, name)
+  for (const { name, channel } of stage.players) {
+    assert.equal(channel.admissions.invites.length, 2, name)
+    assert.equal(channel.admissions.count(invite.listed.id), 1, name)
   }
 })
 
@@ -68,13 +68,13 @@ test('a member that adds an agent which it has claimed counts the use like all o
     const { stage, invite } = await openCrowd(3)
     const { keyPackage, agentId } = await outsider(stage, 'joiner')
     let bob = stage.player('bob')
-    void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
+    void bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
     await stage.settle()
     if (restarted) bob = bob.restart()
-    void bob.membership.committer.commit(() => ({ adds: [keyPackage] }))
+    void bob.channel.committer.commit(() => ({ adds: [keyPackage] }))
     await stage.settle()
-    for (const { name, membership } of stage.players)
-      assert.equal(membership.admissions.count(invite.listed.id), 1, `${name} ${restarted}`)
+    for (const { name, channel } of stage.players)
+      assert.equal(channel.admissions.count(invite.listed.id), 1, `${name} ${restarted}`)
   }
 })
 
@@ -94,8 +94,8 @@ for (const victim of ['carol', 'owner']) {
     await stage.advance(5000, 500)
     assert.deepEqual(crowd.added, [first.agentId])
     await crowd.publish(invite)
-    for (const { name, membership } of stage.players) {
-      if (name !== 'j1') assert.equal(membership.admissions.count(invite.listed.id), 1, name)
+    for (const { name, channel } of stage.players) {
+      if (name !== 'j1') assert.equal(channel.admissions.count(invite.listed.id), 1, name)
     }
   })
 }
@@ -140,21 +140,21 @@ test('who has sent anything is not silent, and who was added again is not who wa
   const bob = stage.player('bob')
   crowd.poll(bob, [heard.request])
   await stage.advance(5000, 500)
-  void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(again.agentId) }])
+  void bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(again.agentId) }])
   await stage.settle()
-  void bob.membership.committer.commit(() => ({ adds: [again.keyPackage] }))
+  void bob.channel.committer.commit(() => ({ adds: [again.keyPackage] }))
   await stage.settle()
   const player = await heard.enter()
   void player.send('its hello is lost')
-  void owner.membership.committer.commit(() => ({ removes: [again.agentId] }))
+  void owner.channel.committer.commit(() => ({ removes: [again.agentId] }))
   await stage.settle()
-  void owner.membership.committer.commit(() => ({ adds: [again.keyPackage] }))
+  void owner.channel.committer.commit(() => ({ adds: [again.keyPackage] }))
   await stage.settle()
   stage.now += 8 * 86_400_000
-  void shared(owner).sharing.tidy(owner.membership)
+  void shared(owner).sharing.tidy(owner.channel)
   await stage.settle()
-  assert.equal(owner.membership.group?.members.has(heard.agentId), true)
-  assert.equal(owner.membership.group?.members.has(toHex(again.agentId)), true)
+  assert.equal(owner.channel.group?.members.has(heard.agentId), true)
+  assert.equal(owner.channel.group?.members.has(toHex(again.agentId)), true)
 })
 
 test('a member adds a joiner and does not let it in: it asks with a new KeyPackage, and the owner adds it again', async () => {
@@ -166,7 +166,7 @@ test('a member adds a joiner and does not let it in: it asks with a new KeyPacka
     return create(JoinRequestSchema, { inviteId: invite.keys.inviteId, agentId: agent.agentId, box })
   }
   const [first, second, third] = [await agent.keyPackage(), await agent.keyPackage(), await agent.keyPackage()]
-  void stage.player('mallory').membership.committer.commit(() => ({ adds: [first.keyPackage] }))
+  void stage.player('mallory').channel.committer.commit(() => ({ adds: [first.keyPackage] }))
   await stage.settle()
   // The same request again, or to a member that may not remove it.
   crowd.poll(crowd.owner, [ask(first.keyPackage)])
@@ -176,9 +176,9 @@ test('a member adds a joiner and does not let it in: it asks with a new KeyPacka
   crowd.poll(crowd.owner, [ask(second.keyPackage)])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [toHex(agent.agentId)])
-  for (const { name, membership } of stage.players) {
-    assert.equal(membership.group?.members.size, NAMES.length + 1, name)
-    assert.equal(membership.admissions.count(invite.listed.id), 1, name)
+  for (const { name, channel } of stage.players) {
+    assert.equal(channel.group?.members.size, NAMES.length + 1, name)
+    assert.equal(channel.admissions.count(invite.listed.id), 1, name)
   }
   // Once it was heard, the relay cannot have it replaced by one of its other requests.
   const player = new Player(stage, agent)

@@ -37,7 +37,7 @@ class Owner {
   readonly waits: (number | undefined)[] = []
   readonly #members = new Map<string, object>()
   readonly #owner: Parameters<typeof decide>[0]
-  readonly #membership: Parameters<typeof decide>[1]
+  readonly #channel: Parameters<typeof decide>[1]
 
   constructor(maxUses: number) {
     const secret = randomBytes(32)
@@ -55,7 +55,7 @@ class Owner {
     }
     this.invite = { record, keys }
     const group = { members: this.#members }
-    const membership = {
+    const channel = {
       id: CHANNEL,
       ...PLACE,
       owner: OWNER,
@@ -76,12 +76,12 @@ class Owner {
       },
     }
     const stored = { invites: [record], joiners: [] }
-    const agent = { context, requests, stored, memberships: new Map([[CHANNEL, membership]]) }
+    const agent = { context, requests, stored, channels: new Map([[CHANNEL, channel]]) }
     this.issued = new IssuedInvites(agent as never)
     this.#owner = { agent, issued: this.issued } as never
     const committer = { commit: (...call: Parameters<Owner['commit']>) => this.commit(...call) }
-    this.#membership = {
-      ...membership,
+    this.#channel = {
+      ...channel,
       committer,
       upkeep: { isRekeyDue: false },
       history: { sender: () => undefined },
@@ -116,7 +116,7 @@ class Owner {
   }
 
   decide(requests: readonly Asked[]): Promise<void> {
-    return decide(this.#owner, this.#membership, requests)
+    return decide(this.#owner, this.#channel, requests)
   }
 
   /** Somebody who asks. */

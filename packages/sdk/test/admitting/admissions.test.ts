@@ -16,7 +16,7 @@ const POLITE_MS = 61_000
 function agree(crowd: Crowd, invite: string, count: number | undefined): void {
   for (const player of crowd.stage.players) {
     assert.equal(player.view, crowd.owner.view, player.name)
-    assert.equal(player.membership.admissions.count(invite), count, player.name)
+    assert.equal(player.channel.admissions.count(invite), count, player.name)
   }
 }
 
@@ -57,7 +57,7 @@ test('the relay says that an invite is used up: no one is stuck, and the joiner 
 test('a member that claims a joiner and does nothing holds the others back for a minute, once', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
   const claims = [{ invite: invite.listed.id, agent: joiner.agentId }]
-  const claim = (): void => void stage.player('mallory').membership.admissions.claims.claim(claims)
+  const claim = (): void => void stage.player('mallory').channel.admissions.claims.claim(claims)
   claim()
   await stage.settle()
   crowd.poll(stage.player('bob'), [joiner.request])
@@ -75,7 +75,7 @@ test('a member that admits too many: all are told, and the owner removes who was
   const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
   const third = await crowd.joiner('j3', invite.keys)
   const mallory = stage.player('mallory')
-  Object.defineProperty(mallory.membership.admissions, 'count', { value: () => 0 })
+  Object.defineProperty(mallory.channel.admissions, 'count', { value: () => 0 })
   crowd.poll(mallory, requestsOf(joiners))
   await stage.advance(5000, 500)
   crowd.poll(mallory, [third.request])
@@ -85,11 +85,11 @@ test('a member that admits too many: all are told, and the owner removes who was
   // Also after a restart of the owner.
   stage.player('owner').restart()
   await stage.settle()
-  void shared(crowd.owner).sharing.tidy(crowd.owner.membership)
+  void shared(crowd.owner).sharing.tidy(crowd.owner.channel)
   await stage.settle()
-  assert.equal(stage.player('bob').membership.group?.members.has(third.agentId), false)
-  for (const { agentId } of joiners) assert.equal(stage.player('bob').membership.group?.members.has(agentId), true)
-  assert.equal(stage.player('bob').membership.admissions.count(invite.listed.id), 2)
+  assert.equal(stage.player('bob').channel.group?.members.has(third.agentId), false)
+  for (const { agentId } of joiners) assert.equal(stage.player('bob').channel.group?.members.has(agentId), true)
+  assert.equal(stage.player('bob').channel.admissions.count(invite.listed.id), 2)
 })
 
 test('the relay hides a revocation from a member that was away: it hears of it before it can admit', async () => {
@@ -104,7 +104,7 @@ test('the relay hides a revocation from a member that was away: it hears of it b
   bob.resume()
   await stage.settle()
   await stage.advance(5000)
-  assert.deepEqual(bob.membership.admissions.invites, [])
+  assert.deepEqual(bob.channel.admissions.invites, [])
   assert.deepEqual(crowd.added, [])
 })
 
@@ -112,15 +112,15 @@ test('a member admits by an invite that was revoked: all are told, and the owner
   const { crowd, stage, invite, joiner } = await openCrowd(2)
   await crowd.publish()
   const mallory = stage.player('mallory')
-  Object.defineProperty(mallory.membership.admissions, 'invite', { value: () => invite.listed })
-  Object.defineProperty(mallory.membership.admissions, 'count', { value: () => 0 })
+  Object.defineProperty(mallory.channel.admissions, 'invite', { value: () => invite.listed })
+  Object.defineProperty(mallory.channel.admissions, 'count', { value: () => 0 })
   crowd.poll(mallory, [joiner.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [joiner.agentId])
   for (const name of ['owner', 'bob', 'carol']) assert.deepEqual(beyond(stage.player(name)), [joiner.agentId], name)
-  void shared(crowd.owner).sharing.tidy(crowd.owner.membership)
+  void shared(crowd.owner).sharing.tidy(crowd.owner.channel)
   await stage.settle()
-  assert.equal(stage.player('bob').membership.group?.members.has(joiner.agentId), false)
+  assert.equal(stage.player('bob').channel.group?.members.has(joiner.agentId), false)
 })
 
 test('a list that is older, of another channel or not signed by the owner is not taken', async () => {
@@ -150,11 +150,11 @@ test('a list that is older, of another channel or not signed by the owner is not
     'too long': encodeListFrame(current, 0, [0, 0]),
   }
   for (const [what, frame] of Object.entries(frames)) {
-    void stage.player('mallory').membership.sender.send('invites', frame)
+    void stage.player('mallory').channel.sender.send('invites', frame)
     await stage.settle()
     for (const name of ['owner', 'bob', 'carol']) {
       assert.deepEqual(toHex(listOf(stage.player(name))), toHex(current), `${what}, ${name}`)
-      assert.equal(stage.player(name).membership.admissions.count(open.listed.id), 0, `${what}, ${name}`)
+      assert.equal(stage.player(name).channel.admissions.count(open.listed.id), 0, `${what}, ${name}`)
     }
   }
   for (const bytes of [0, 1, 16, 17, 100].map((length) => new Uint8Array(length).fill(17))) {
@@ -186,13 +186,13 @@ test('a claim counts in its own epoch alone', async () => {
   const { crowd, stage, invite } = await openCrowd(5)
   const { keyPackage, agentId } = await outsider(stage, 'joiner')
   const bob = stage.player('bob')
-  void bob.membership.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
+  void bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
   await stage.settle()
-  void stage.player('carol').membership.committer.commit(() => ({}))
+  void stage.player('carol').channel.committer.commit(() => ({}))
   await stage.settle()
-  void bob.membership.committer.commit(() => ({ adds: [keyPackage] }))
+  void bob.channel.committer.commit(() => ({ adds: [keyPackage] }))
   await stage.settle()
-  assert.equal(bob.membership.group?.members.size, NAMES.length + 1)
+  assert.equal(bob.channel.group?.members.size, NAMES.length + 1)
   agree(crowd, invite.listed.id, 0)
 })
 
@@ -211,7 +211,7 @@ test('a request with a token of another channel, or with an expired or unknown i
   const codes: string[] = []
   const { owner } = crowd
   const requests = [late.request, stranger.request, request]
-  await admitAsMember({ context: owner } as never, owner.membership, requests, {
+  await admitAsMember({ context: owner } as never, owner.channel, requests, {
     isVoid: () => false,
     refuse: (_, error) => void codes.push(StaticError.from(error).code),
   })
@@ -223,16 +223,16 @@ test('a removed member with the relay shows an old group: the owner never confir
   const stage = await Stage.start(['owner', 'bob', 'mallory'], { apart: ['mallory'] })
   const mallory = stage.apart.get('mallory') ?? assert.fail()
   const owner = stage.player('owner')
-  void owner.membership.committer.commit(() => ({ removes: [mallory.agentId] }))
+  void owner.channel.committer.commit(() => ({ removes: [mallory.agentId] }))
   await stage.settle()
   const newcomer = await outsider(stage, 'newcomer')
   const { welcomes } = await mallory.commit({ adds: [newcomer.keyPackage] })
   const shown = await newcomer.join(welcomes[0]?.welcome ?? assert.fail())
   await stage.settle()
-  assert.equal(shown.membership.isConfirmed, false)
+  assert.equal(shown.channel.isConfirmed, false)
   void owner.send('in the real group')
   await stage.settle()
-  assert.equal(shown.membership.isConfirmed, false)
+  assert.equal(shown.channel.isConfirmed, false)
   assert.deepEqual(shown.told('confirmed'), [])
 })
 
@@ -246,15 +246,15 @@ test('a newcomer of another member is confirmed by any message or commit of the 
     await stage.settle()
     player = player.restart()
     await stage.settle()
-    assert.equal(player.membership.isConfirmed, false)
+    assert.equal(player.channel.isConfirmed, false)
     if (how === 'message') void crowd.owner.send('the owner')
-    else void crowd.owner.membership.committer.commit(() => ({}))
+    else void crowd.owner.channel.committer.commit(() => ({}))
     await stage.settle()
-    assert.equal(player.membership.isConfirmed, true, how)
+    assert.equal(player.channel.isConfirmed, true, how)
     assert.equal(player.told('confirmed').length, 1)
     player = player.restart()
     await stage.settle()
-    assert.equal(player.membership.isConfirmed, true, how)
+    assert.equal(player.channel.isConfirmed, true, how)
   }
 })
 
@@ -264,7 +264,7 @@ test('who stays silent for a week is removed by the owner, who gives the use bac
   const invite = crowd.invite(2, 30 * DAY_MS)
   const { issued, sharing } = shared(owner)
   const { id, expiresAt } = invite.listed
-  const record = { id, channel: owner.membership.id, secret: new Uint8Array(32), expiresAt, maxUses: 2 }
+  const record = { id, channel: owner.channel.id, secret: new Uint8Array(32), expiresAt, maxUses: 2 }
   const issue = { ...record, uses: 0, returned: 0, revoked: false, admit: 'members' as const }
   void issued.issue({ record: issue, keys: invite.keys })
   await crowd.publish(invite)
@@ -273,18 +273,18 @@ test('who stays silent for a week is removed by the owner, who gives the use bac
   await stage.advance(5000, 500)
   agree(crowd, id, 2)
   stage.now += 6 * DAY_MS
-  for (const { membership } of stage.players) membership.admissions.hello(late.agentId)
+  for (const { channel } of stage.players) channel.admissions.hello(late.agentId)
   stage.now += DAY_MS
-  void sharing.tidy(owner.membership)
+  void sharing.tidy(owner.channel)
   // It is on disk before the commit.
   for (let turns = 0; turns < 3; turns++) await stage.settle()
-  const { members } = stage.player('carol').membership.group ?? assert.fail()
+  const { members } = stage.player('carol').channel.group ?? assert.fail()
   assert.equal(members.has(late.agentId), true)
   assert.equal(members.has(silent.agentId), false)
   assert.equal(issued.get(id)?.record.returned, 1)
-  for (const { membership } of stage.players) {
-    assert.equal(membership.admissions.invite(id)?.maxUses, 3)
-    assert.equal(membership.admissions.count(id), 2)
+  for (const { channel } of stage.players) {
+    assert.equal(channel.admissions.invite(id)?.maxUses, 3)
+    assert.equal(channel.admissions.count(id), 2)
   }
 })
 
@@ -316,7 +316,7 @@ test('a member is killed at any step of an admission: the joiner comes in once',
       agree(crowd, invite.listed.id, 1)
       const player = await joiner.enter()
       await stage.advance(1000)
-      assert.equal(player.membership.admissions.count(invite.listed.id), 1)
+      assert.equal(player.channel.admissions.count(invite.listed.id), 1)
       if (steps <= step && arrived === 1) return
     }
   }

@@ -77,7 +77,7 @@ export class Crowd {
 
   /** The owner tells the group which invites are open. */
   async publish(...invites: readonly { readonly listed: ListedInvite }[]): Promise<void> {
-    void this.owner.membership.admissions.publish(invites.map(({ listed }) => listed))
+    void this.owner.channel.admissions.publish(invites.map(({ listed }) => listed))
     await this.stage.settle()
   }
 
@@ -104,7 +104,7 @@ export class Crowd {
     if (this.#admitting.get(player.name) === player || requests.length === 0) return
     this.#admitting.set(player.name, player)
     const timers = { wait: (ms: number) => new Promise<void>((resolve) => void player.later(ms, resolve)) }
-    admitAsMember({ context: player, timers } as never, player.membership, requests)
+    admitAsMember({ context: player, timers } as never, player.channel, requests)
       .catch((error: unknown) => void this.failures.push(error))
       .finally(() => {
         if (this.#admitting.get(player.name) === player) this.#admitting.delete(player.name)
@@ -131,11 +131,11 @@ export class Crowd {
 
 /** The owner's records of invites, as they are on disk. The relay accepts what they ask. */
 export function shared(owner: Player): { readonly issued: IssuedInvites; readonly sharing: SharedInvites } {
-  const { membership } = owner
+  const { channel } = owner
   const requests = { ask: () => Promise.resolve(), outcome: () => Promise.resolve({ type: 'answered' }) }
   const { invites, joiners } = owner.store.load()
   const stored = { invites, joiners }
-  const agent = { context: owner, requests, stored, memberships: new Map([[membership.id, membership]]) }
+  const agent = { context: owner, requests, stored, channels: new Map([[channel.id, channel]]) }
   const issued = new IssuedInvites(agent as never)
   const returned = (invite: string): void => void issued.returnUse(invite, true)
   owner.invites = { ...IGNORED, returned }

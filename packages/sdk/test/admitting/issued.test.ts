@@ -28,7 +28,7 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
   const agent = {
     context,
     stored: { invites: [], joiners: [] },
-    memberships: { get: () => MEMBERSHIP },
+    channels: { get: () => MEMBERSHIP },
     requests: { ask: async () => {} },
   }
   const issued = new IssuedInvites(agent as never)
@@ -87,7 +87,7 @@ function returning(
   const agent = {
     context: { now: () => 0, journal: { add: () => undefined, written: async () => {} } },
     stored: { invites, joiners: [] },
-    memberships: { get: () => MEMBERSHIP },
+    channels: { get: () => MEMBERSHIP },
     requests: { ask, outcome },
   }
   return { issued: new IssuedInvites(agent as never), ids: invites.map(({ id }) => id), told }

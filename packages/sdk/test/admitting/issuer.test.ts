@@ -12,7 +12,7 @@ const LIMITS = { maxUses: 1, lifetimeMs: 1000, admit: 'members' } as const
 
 interface Scene {
   readonly issuer: InviteIssuer
-  readonly membership: never
+  readonly channel: never
   /** How many invites each list had that the group was told. */
   readonly lists: number[]
   /** Called with the kind of each request before it is answered. */
@@ -38,7 +38,7 @@ function scene(): Scene {
   }
   const group = { members: new Map([['bob', {}]]) }
   const place = { id: CHANNEL, channelId: fromHex(CHANNEL), name: 'acme/x/y', owner: OWNER, state: 'joined' }
-  const membership = { ...place, group, admissions }
+  const channel = { ...place, group, admissions }
   const requests = {
     ask: ({ case: kind }: { case: string }) => at.asking(kind),
     outcome: async ({ case: kind }: { case: string }) => {
@@ -52,12 +52,12 @@ function scene(): Scene {
   const journal = { add: () => undefined, written: () => Promise.resolve() }
   const context = { agentId: OWNER, now: () => 0, random: (length: number) => randomBytes(length), journal }
   const timers = { every: () => () => undefined, later: () => () => undefined }
-  const memberships = { get: () => membership, [Symbol.iterator]: () => [membership].values() }
-  const agent = { context, requests, timers, memberships, stored: { invites: [], joiners: [] } }
+  const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
+  const agent = { context, requests, timers, channels, stored: { invites: [], joiners: [] } }
   const issuer = new InviteIssuer(agent as never, 'relay.test', assert.fail)
   const at: Scene = {
     issuer,
-    membership: membership as never,
+    channel: channel as never,
     lists,
     asking: () => Promise.resolve(),
     refusal: undefined,
@@ -66,11 +66,11 @@ function scene(): Scene {
 }
 
 test('an invite that is created while a member is removed waits until it is', async () => {
-  const { issuer, membership, lists } = scene()
-  await issuer.invite(membership, LIMITS)
+  const { issuer, channel, lists } = scene()
+  await issuer.invite(channel, LIMITS)
   const [first, second] = [await issuer.removing(CHANNEL, 'bob'), await issuer.removing(CHANNEL, 'carol')]
   assert.deepEqual(lists, [1, 0])
-  const inviting = issuer.invite(membership, LIMITS)
+  const inviting = issuer.invite(channel, LIMITS)
   for (const done of [first, second]) {
     await new Promise(setImmediate)
     assert.deepEqual(lists, [1, 0])
@@ -82,18 +82,18 @@ test('an invite that is created while a member is removed waits until it is', as
 
 test('an invite that a removal ends before it is known is refused, instead of a token that no one can use', async () => {
   const at = scene()
-  const { issuer, membership } = at
+  const { issuer, channel } = at
   at.asking = async (kind) => {
     if (kind === 'registerInvite') (await issuer.removing(CHANNEL, 'bob'))()
   }
-  await assert.rejects(issuer.invite(membership, LIMITS), (error) => StaticError.from(error).code === 'invite_revoked')
+  await assert.rejects(issuer.invite(channel, LIMITS), (error) => StaticError.from(error).code === 'invite_revoked')
   assert.deepEqual(at.lists, [])
 })
 
 test('a revocation that the relay refuses is repeated with the next session, and not after that', async () => {
   const at = scene()
-  const { issuer, membership } = at
-  const token = await issuer.invite(membership, LIMITS)
+  const { issuer, channel } = at
+  const token = await issuer.invite(channel, LIMITS)
   let asked = 0
   at.asking = async (kind) => void (asked += Number(kind === 'revokeInvite'))
   at.refusal = 'unavailable'
@@ -119,11 +119,11 @@ function offline(
   const admissions = { invites: [], uses, unanswered: [] }
   const group = { members: new Map([['bob', {}]]) }
   const history = { sender: () => undefined }
-  const membership = { id: CHANNEL, owner: OWNER, state: 'joined', group, admissions, committer, history }
-  const memberships = { get: () => membership, [Symbol.iterator]: () => [membership].values() }
+  const channel = { id: CHANNEL, owner: OWNER, state: 'joined', group, admissions, committer, history }
+  const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
   const timers = { every: (_: number, action: () => void) => ((tick = action), () => undefined) }
   const context = { agentId: OWNER, now: () => now }
-  const agent = { context, timers, memberships, stored: { invites: [], joiners } }
+  const agent = { context, timers, channels, stored: { invites: [], joiners } }
   new InviteIssuer(agent as never, 'relay.test', assert.fail).opened()
   now = 70_000
   const due = async (): Promise<void> => {

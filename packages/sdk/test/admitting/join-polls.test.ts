@@ -74,8 +74,8 @@ function loop(answer: (poll: PollJoinRequestsRequest) => object): {
     },
   }
   const timers = { later, wait: (ms: number) => new Promise<void>((resolve) => void later(ms, resolve)) }
-  const memberships = new Map([[CHANNEL, { id: CHANNEL, channelId: Buffer.from(CHANNEL, 'hex') }]])
-  const agent = { context: { now: () => Date.now() }, memberships, requests, timers }
+  const channels = new Map([[CHANNEL, { id: CHANNEL, channelId: Buffer.from(CHANNEL, 'hex') }]])
+  const agent = { context: { now: () => Date.now() }, channels, requests, timers }
   const joins = new JoinPolls(agent as never, host)
   joins.start(CHANNEL)
   return { polls, taken, joins, stop: () => void (host.isStopped = true) }

@@ -25,7 +25,7 @@ async function open(): Promise<Scene> {
   const crowd = await Crowd.start(NAMES, { apart: ['mallory'] })
   const invite = crowd.invite(5)
   const { id, expiresAt, maxUses } = invite.listed
-  const record = { id, channel: crowd.owner.membership.id, secret: new Uint8Array(32), expiresAt, maxUses }
+  const record = { id, channel: crowd.owner.channel.id, secret: new Uint8Array(32), expiresAt, maxUses }
   const issue = { ...record, uses: 0, returned: 0, revoked: false, admit: 'members' as const }
   void shared(crowd.owner).issued.issue({ record: issue, keys: invite.keys })
   await crowd.publish(invite)
@@ -37,12 +37,12 @@ async function open(): Promise<Scene> {
 async function remove({ stage, owner }: Crowd, agent: AgentId): Promise<void> {
   const { sharing } = shared(owner)
   const removing = async (): Promise<() => void> => {
-    await sharing.end(owner.membership)
+    await sharing.end(owner.channel)
     return () => {}
   }
   owner.invites = { ...owner.invites, removing } as never
   let isRemoved = false
-  void removeMember(owner, owner.membership, agent).then(() => (isRemoved = true))
+  void removeMember(owner, owner.channel, agent).then(() => (isRemoved = true))
   for (let turns = 0; turns < 100 && !isRemoved; turns++) await stage.settleWithPrograms()
   assert.equal(isRemoved, true)
   await stage.settleWithPrograms()
@@ -64,7 +64,7 @@ test('one that is removed for a fork does not come back by an invite that it kno
   const before = stage.log.length
   await remove(crowd, mallory.agentId)
   for (const name of ['bob', 'carol']) {
-    assert.deepEqual(stage.player(name).membership.admissions.invites, [], name)
+    assert.deepEqual(stage.player(name).channel.admissions.invites, [], name)
     crowd.poll(stage.player(name), [again.request])
     await stage.advance(5000, 500)
   }
@@ -80,10 +80,10 @@ test('what the owner revokes in a fork is sent when its application accepts the 
   mallory.say(mallory.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
   await stage.settleWithPrograms()
   await crowd.publish()
-  assert.equal(stage.player('bob').membership.admissions.invite(invite.listed.id)?.id, invite.listed.id)
-  for (const { membership } of stage.players) membership.acceptFork()
+  assert.equal(stage.player('bob').channel.admissions.invite(invite.listed.id)?.id, invite.listed.id)
+  for (const { channel } of stage.players) channel.acceptFork()
   await stage.settleWithPrograms()
-  assert.deepEqual(stage.player('bob').membership.admissions.invites, [])
+  assert.deepEqual(stage.player('bob').channel.admissions.invites, [])
   crowd.poll(stage.player('bob'), [again.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [])
@@ -104,18 +104,18 @@ test('the relay withholds the list after a removal: no member admits, not after 
   crowd.poll(stage.player('bob'), [again.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [], 'after a restart')
-  void stage.player('carol').membership.sender.send('invites', encodeListFrame(old, stage.position.slot, [0]))
+  void stage.player('carol').channel.sender.send('invites', encodeListFrame(old, stage.position.slot, [0]))
   await stage.settle()
   crowd.poll(stage.player('bob'), [again.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [], 'by the old list')
   // Nor does one that is added now: it is told of no invite.
   const person = await outsider(stage, 'dan')
-  void stage.player('carol').membership.committer.commit(() => ({ adds: [person.keyPackage] }))
+  void stage.player('carol').channel.committer.commit(() => ({ adds: [person.keyPackage] }))
   await stage.settle()
   const dan = await person.join(crowd.welcomeOf(Buffer.from(person.agentId).toString('hex')))
   await stage.settle()
-  assert.equal(dan.membership.admissions.count(invite.listed.id), undefined)
+  assert.equal(dan.channel.admissions.count(invite.listed.id), undefined)
   crowd.poll(dan, [again.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [], 'by a newcomer')
@@ -123,7 +123,7 @@ test('the relay withholds the list after a removal: no member admits, not after 
   stage.refuse = () => undefined
   crowd.owner.restart()
   await stage.settle()
-  assert.deepEqual(stage.player('bob').membership.admissions.invites, [])
+  assert.deepEqual(stage.player('bob').channel.admissions.invites, [])
   const other = crowd.invite(1)
   await crowd.publish(other)
   const joiner = await crowd.joiner('joiner', other.keys)
@@ -138,18 +138,18 @@ test('after a removal that ends no invite the owner issues the list again, also 
     const { stage } = crowd
     const joiner = await crowd.joiner('joiner', invite.keys)
     // As for one that was silent.
-    void crowd.owner.membership.committer.commit(() => ({ removes: [fromHex(mallory.agentId)] }))
+    void crowd.owner.channel.committer.commit(() => ({ removes: [fromHex(mallory.agentId)] }))
     if (kill === 'after it is adopted') {
       withhold(crowd)
       await stage.settle()
-      assert.equal(stage.player('bob').membership.group?.members.has(mallory.agentId), false)
+      assert.equal(stage.player('bob').channel.group?.members.has(mallory.agentId), false)
       crowd.poll(stage.player('bob'), [joiner.request])
       await stage.advance(5000, 500)
       assert.deepEqual(crowd.added, [], kill)
       stage.refuse = () => undefined
       crowd.owner.restart()
     } else if (kill !== 'not killed') {
-      await crowd.owner.membership.idle()
+      await crowd.owner.channel.idle()
       crowd.owner.journal.flush()
       crowd.owner.restart(kill === 'after it' ? 1 : 0)
     }
@@ -157,8 +157,8 @@ test('after a removal that ends no invite the owner issues the list again, also 
     crowd.poll(stage.player('bob'), [joiner.request])
     await stage.advance(5000, 500)
     assert.deepEqual(crowd.added, [joiner.agentId], kill)
-    for (const { name, membership } of stage.players)
-      assert.equal(membership.admissions.count(invite.listed.id), 1, `${kill}, ${name}`)
+    for (const { name, channel } of stage.players)
+      assert.equal(channel.admissions.count(invite.listed.id), 1, `${kill}, ${name}`)
   }
 })
 
@@ -166,7 +166,7 @@ test('a list that the relay refuses is sent again after a minute, in the same se
   const { crowd, mallory, invite } = await open()
   const { stage, owner } = crowd
   withhold(crowd)
-  void owner.membership.committer.commit(() => ({ removes: [fromHex(mallory.agentId)] }))
+  void owner.channel.committer.commit(() => ({ removes: [fromHex(mallory.agentId)] }))
   await stage.settle()
   stage.refuse = () => undefined
   const before = stage.log.length
@@ -187,7 +187,7 @@ test('one that has left is removed without another list, and members go on admit
   stage.players.splice(stage.players.indexOf(carol), 1)
   const before = stage.log.length
   await stage.advance(6000, 500)
-  assert.equal(crowd.owner.membership.group?.members.has(carol.agentId), false)
+  assert.equal(crowd.owner.channel.group?.members.has(carol.agentId), false)
   assert.deepEqual(
     stage.log.slice(before).map(({ kind }) => kind),
     ['commit'],

@@ -65,7 +65,7 @@ test('a message that claims to be far ahead costs no more than its counter allow
   })
   assert.equal(ann.told('decryption_failure').length, 20)
   assert.deepEqual(ann.told('sender_unreadable'), [
-    { type: 'sender_unreadable', channel: ann.membership.name, sender: mal.agentId },
+    { type: 'sender_unreadable', channel: ann.channel.name, sender: mal.agentId },
   ])
   // Its next ones are still tried.
   const { counter, previous } = mal
@@ -178,7 +178,7 @@ test('while the quota is used up, one message at a time is tried, and those behi
   asked = 0
   assert.deepEqual(await burst(), new Set(['quota_exceeded']))
   assert.equal(asked, 1)
-  assert.equal(ann.membership.sender.burnt, 66)
+  assert.equal(ann.channel.sender.burnt, 66)
   stage.refuse = () => undefined
   assert.deepEqual(await burst(), new Set(['ok']))
   assert.equal((await bob.take()).length, 16 * 200)
@@ -197,7 +197,7 @@ test('a sender whose messages are refused replaces its keys before others stop r
       await stage.settle()
     }
     assert.equal(await say(stage, ann, `${n}`), 'quota_exceeded')
-    most = Math.max(most, ann.membership.sender.burnt)
+    most = Math.max(most, ann.channel.sender.burnt)
   }
   const commits = stage.log.filter(({ kind }) => kind === 'commit')
   assert.deepEqual([commits.length, most], [1, 511])
@@ -249,7 +249,7 @@ test('messages overtaken by commits are encrypted again, and count as burnt only
   // Garbage takes a slot while 50 messages are under way: they are of the same epoch and another slot then.
   for (let round = 0; round < 14; round++) {
     const sent = Promise.all(Array.from({ length: 50 }, (_, n) => ann.sendAlone(`${round} ${n}`)))
-    await ann.membership.idle()
+    await ann.channel.idle()
     ann.journal.flush()
     mal.commit(new Uint8Array(200).fill(round))
     await stage.settle()
@@ -257,7 +257,7 @@ test('messages overtaken by commits are encrypted again, and count as burnt only
   }
   const rekeys = stage.log.filter(({ kind, sender }) => kind === 'commit' && sender === ann.agentId)
   assert.equal(rekeys.length, 1)
-  assert.ok(ann.membership.sender.burnt < 512)
+  assert.ok(ann.channel.sender.burnt < 512)
   assert.equal((await bob.take()).length, 14 * 50)
   assert.deepEqual([bob.told('decryption_failure'), bob.told('fork_detected'), bob.view], [[], [], ann.view])
 })

@@ -21,15 +21,15 @@ test('frames of version 2 are skipped and reported once, and those of version 1 
   await stage.settle()
   for (const player of [ann, bob]) {
     assert.deepEqual(await player.take(), ['one', 'three', 'six'])
-    const { name } = player.membership
+    const { name } = player.channel
     assert.deepEqual(player.told('unknown_version'), [
       { type: 'unknown_version', channel: name, sender: newer.agentId, version: 2 },
     ])
     assert.deepEqual([player.told('decryption_failure'), player.told('fork_detected')], [[], []])
-    assert.equal(player.membership.history.sender(newer.agentId)?.counter, 6)
+    assert.equal(player.channel.history.sender(newer.agentId)?.counter, 6)
   }
   // What they have seen counts, too.
-  assert.ok(ann.membership.history.confirmed >= 5)
+  assert.ok(ann.channel.history.confirmed >= 5)
   const sent = ann.send('still here')
   await stage.settle()
   await sent

@@ -12,7 +12,7 @@ const MINUTE = 60_000
 /** Asks everybody as often as an agent may. */
 async function asksAll(stage: Stage, player: Player): Promise<OpenAsk[]> {
   const question = { payload: Buffer.from('q'), to: undefined, lifetimeMs: MINUTE, signal: undefined }
-  const asks = Array.from({ length: MOST_OPEN }, () => player.membership.asks.ask(question))
+  const asks = Array.from({ length: MOST_OPEN }, () => player.channel.asks.ask(question))
   await stage.settle()
   return asks
 }
@@ -34,7 +34,7 @@ function answers(
   }
   const record = { ...place, epoch: 1, receivedAt: to.now(), ciphertext: new Uint8Array(length), attempts: 0 }
   const before = to.told('answer_ignored').length
-  const { asks } = to.membership
+  const { asks } = to.channel
   const requestId = ask.messageId
   const body = isLast
     ? encodeAnswerEnd({ requestId, number: 0, content: { payload } })
@@ -77,10 +77,10 @@ test('requests whose answers no one has read give way when they have timed out',
   const asks = [first ?? assert.fail(), ...rest]
   for (const ask of asks) assert.ok(answers(ann, ask, bob.agentId, Buffer.from('a')))
   const question = { payload: Buffer.from('one more'), to: bob.agentId, lifetimeMs: MINUTE, signal: undefined }
-  assert.throws(() => ann.membership.asks.ask(question), { code: 'queue_full' })
+  assert.throws(() => ann.channel.asks.ask(question), { code: 'queue_full' })
   await stage.advance(2 * MINUTE, 30_000)
-  assert.equal(ann.membership.asks.list().length, MOST_OPEN, 'what arrived can still be read')
+  assert.equal(ann.channel.asks.list().length, MOST_OPEN, 'what arrived can still be read')
   assert.ok(await asks[1]?.next())
-  ann.membership.asks.ask(question)
+  ann.channel.asks.ask(question)
   assert.equal(await first?.next(), undefined)
 })

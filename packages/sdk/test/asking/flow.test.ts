@@ -18,13 +18,13 @@ const SEED = 20_261_117
 const soon = (): Promise<void> => new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
 
 function asks(player: Player, to: Player): OpenAsk {
-  return player.membership.asks.ask({ payload: Buffer.from('q'), to: to.agentId, lifetimeMs: HOUR, signal: undefined })
+  return player.channel.asks.ask({ payload: Buffer.from('q'), to: to.agentId, lifetimeMs: HOUR, signal: undefined })
 }
 
 /** Serves until the returned function is called. */
 function serves(player: Player, handler: RequestHandler): () => Promise<void> {
   const stop = new AbortController()
-  const serving = serveRequests(player, player.membership, handler, { signal: stop.signal })
+  const serving = serveRequests(player, player.channel, handler, { signal: stop.signal })
   return async () => {
     stop.abort()
     await serving
@@ -85,7 +85,7 @@ for (const [name, sizes, error] of [
     const ask = asks(ann, bob)
     // The asker begins to read when everything has come.
     for (let round = 0; round < 100 && stage.log.length < 2 + sizes.length; round++) await stage.settleWithPrograms()
-    assert.equal(bob.membership.requests.inbox.isEmpty, true)
+    assert.equal(bob.channel.requests.inbox.isEmpty, true)
     assert.deepEqual(await readAll(stage, ask), [...sizes, ...(error ? [error.code] : []), 'end'])
     assert.deepEqual(ann.told('answer_ignored'), [])
     await stop()
@@ -113,7 +113,7 @@ test('an asker that is restarted while it reads gets the rest', async () => {
   // It has read two thirds of what came, too little to be confirmed before.
   const ann = stage.player('ann').restart()
   await stage.settleWithPrograms()
-  const [again] = ann.membership.asks.list()
+  const [again] = ann.channel.asks.list()
   assert.deepEqual(await readAll(stage, again ?? assert.fail()), [...sizes.slice(2), 'end'])
   await stop()
 })
@@ -176,7 +176,7 @@ test('an asker that is restarted, too, takes what follows briefer answers', asyn
   await stage.settleWithPrograms()
   go.resolve()
   await stage.settleWithPrograms()
-  const [ask] = ann.membership.asks.list()
+  const [ask] = ann.channel.asks.list()
   assert.deepEqual(await readAll(stage, ask ?? assert.fail()), [200_000, 200_000, 'end'])
   assert.deepEqual(ann.told('answer_ignored'), [])
   await stop()
@@ -187,7 +187,7 @@ test('an asker that is restarted, too, confirms all of the longer answers that i
   const [stage, stop] = await servedAgain([1, 1, 1], givesLater(sizes))
   const ann = stage.player('ann').restart()
   await stage.settleWithPrograms()
-  const [ask] = ann.membership.asks.list()
+  const [ask] = ann.channel.asks.list()
   assert.deepEqual(await readAll(stage, ask ?? assert.fail()), [1, 1, 1, 100_000, 'end'])
   await stop()
 })
@@ -199,7 +199,7 @@ test('a member that repeats each answer with nothing in it gets little more than
   await stage.settleWithPrograms()
   for (let number = 0; number < 12; number++) {
     for (const size of [250_000, 0]) {
-      void bob.membership.sender.send('answer', encodeAnswer(ask.messageId, number, new Uint8Array(size)))
+      void bob.channel.sender.send('answer', encodeAnswer(ask.messageId, number, new Uint8Array(size)))
       await stage.settle()
     }
   }
@@ -207,9 +207,9 @@ test('a member that repeats each answer with nothing in it gets little more than
     unsettled.reduce((sum, { record: { ciphertext } }) => sum + ciphertext.length, 0)
   assert.ok(bytesOf(ask) < 2 * 262_144, `${bytesOf(ask)} bytes are held`)
   // What it gave in their place is what there is, also on disk.
-  const [again] = ann.restart().membership.asks.list()
+  const [again] = ann.restart().channel.asks.list()
   assert.equal(again && bytesOf(again), bytesOf(ask))
-  void bob.membership.sender.send(
+  void bob.channel.sender.send(
     'answer_end',
     encodeAnswerEnd({ requestId: ask.messageId, number: 12, content: undefined }),
   )

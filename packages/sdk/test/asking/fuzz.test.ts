@@ -147,9 +147,9 @@ class Chaos {
   }
 
   #ask(): void {
-    if (this.#ann.membership.asks.list().length > 50) return
+    if (this.#ann.channel.asks.list().length > 50) return
     const question = { payload: Buffer.from('?'), to: this.#bob.agentId, lifetimeMs: 3_600_000, signal: undefined }
-    this.#follow(this.#ann.membership.asks.ask(question))
+    this.#follow(this.#ann.channel.asks.ask(question))
   }
 
   /** Reads the answers. One that the agent gives again after a restart is not taken again. */
@@ -171,7 +171,7 @@ class Chaos {
     const served = this.#served
     serveRequests(
       bob,
-      bob.membership,
+      bob.channel,
       async function* ({ record, redelivered }) {
         const id = toHex(record.messageId)
         served.set(id, [...(served.get(id) ?? []), redelivered])
@@ -184,7 +184,7 @@ class Chaos {
 
   #restartAnn(): void {
     this.#ann = this.#ann.restart(Math.floor(this.#random() * 4))
-    for (const ask of this.#ann.membership.asks.list()) this.#follow(ask)
+    for (const ask of this.#ann.channel.asks.list()) this.#follow(ask)
   }
 
   #restartBob(): void {
@@ -194,7 +194,7 @@ class Chaos {
 
   /** Says something about a request of Ann, or about none. */
   #lie(): void {
-    const ids = [...this.#answers.keys(), ...this.#ann.membership.asks.list().map(({ id }) => id), 'ff'.repeat(16)]
+    const ids = [...this.#answers.keys(), ...this.#ann.channel.asks.list().map(({ id }) => id), 'ff'.repeat(16)]
     const requestId = fromHex(ids[Math.floor(this.#random() * ids.length)] ?? '')
     const number = Math.floor(this.#random() * 3)
     const payload = Buffer.from('a lie')
@@ -211,6 +211,6 @@ class Chaos {
     const isCut = this.#random() < 0.3
     const damaged = Uint8Array.from(isCut ? bytes.subarray(0, Math.floor(this.#random() * bytes.length)) : bytes)
     if (this.#random() < 0.3) damaged[Math.floor(this.#random() * damaged.length)] = Math.floor(this.#random() * 256)
-    this.#mal.membership.sender.send(kind, damaged).catch(() => {})
+    this.#mal.channel.sender.send(kind, damaged).catch(() => {})
   }
 }

@@ -33,7 +33,7 @@ async function scene(): Promise<Scene> {
     await gate.promise
     return 'transferred'
   }
-  const serving = serveRequests(bob, bob.membership, handler, { signal: end.signal })
+  const serving = serveRequests(bob, bob.channel, handler, { signal: end.signal })
   const fork = async (): Promise<void> => {
     const { index } = stage.position
     mal.say(mal.frame('I saw another log', { seen: { index, hash: Buffer.alloc(32, 7) } }))
@@ -42,7 +42,7 @@ async function scene(): Promise<Scene> {
   }
   const ask = async (): Promise<string> => {
     const question = { payload: Buffer.from('transfer'), to: bob.agentId, lifetimeMs: 7 * DAY, signal: undefined }
-    const entry = await ann.membership.asks.ask(question).next()
+    const entry = await ann.channel.asks.ask(question).next()
     return entry && 'payload' in entry.content ? Buffer.from(entry.content.payload).toString() : 'none'
   }
   const stop = async (): Promise<void> => {
@@ -63,7 +63,7 @@ test('a handler whose answer a fork holds back runs again once, when the fork is
   await stage.advance(DAY / 24, 30_000)
   await stage.settleWithPrograms()
   assert.deepEqual(runs, [false])
-  bob.membership.acceptFork()
+  bob.channel.acceptFork()
   await stage.settleWithPrograms()
   assert.deepEqual(runs, [false, true])
   assert.equal(await answer, 'transferred')
@@ -75,17 +75,17 @@ test('a request that comes in a fork waits until the member that caused it is re
   gate.resolve()
   await fork()
   // Ann goes on at once.
-  ann.membership.acceptFork()
+  ann.channel.acceptFork()
   const answer = ask()
   const question = { payload: Buffer.from('q'), to: bob.agentId, lifetimeMs: 7 * DAY, signal: undefined }
-  const cancelled = ann.membership.asks.ask(question)
+  const cancelled = ann.channel.asks.ask(question)
   await stage.settleWithPrograms()
   cancelled.cancel()
   await stage.advance(120_000)
   await stage.settleWithPrograms()
   assert.deepEqual(runs, [])
   // The owner removes the member that showed another history, so nothing has to be accepted.
-  const removing = ann.membership.committer.commit(() => ({
+  const removing = ann.channel.committer.commit(() => ({
     removes: [stage.apart.get('mal')?.agentId ?? assert.fail()],
   }))
   await stage.settleWithPrograms()
@@ -93,7 +93,7 @@ test('a request that comes in a fork waits until the member that caused it is re
   await stage.settleWithPrograms()
   assert.deepEqual(runs, [false])
   assert.equal(await answer, 'transferred')
-  assert.equal(bob.membership.requests.inbox.isEmpty, true)
+  assert.equal(bob.channel.requests.inbox.isEmpty, true)
   await stop()
 })
 
@@ -101,15 +101,15 @@ test('a server stops in a fork, and the next one gets the request as new', async
   const { stage, ann, bob, runs, gate, fork, ask, stop } = await scene()
   gate.resolve()
   await fork()
-  ann.membership.acceptFork()
+  ann.channel.acceptFork()
   const answer = ask()
   await stage.settleWithPrograms()
   await stop()
-  assert.equal(bob.membership.requests.inbox.isEmpty, false)
-  bob.membership.acceptFork()
+  assert.equal(bob.channel.requests.inbox.isEmpty, false)
+  bob.channel.acceptFork()
   const again = new AbortController()
   const handler = async ({ redelivered }: { readonly redelivered: boolean }): Promise<string> => `${redelivered}`
-  const serving = serveRequests(bob, bob.membership, handler, { signal: again.signal })
+  const serving = serveRequests(bob, bob.channel, handler, { signal: again.signal })
   await stage.settleWithPrograms()
   assert.equal(await answer, 'false')
   assert.deepEqual(runs, [])

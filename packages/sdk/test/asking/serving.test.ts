@@ -20,7 +20,7 @@ const DAY = 24 * 3600 * 1000
 const QUESTION = { payload: Buffer.from('q'), lifetimeMs: 7 * DAY, signal: undefined }
 
 function asks(player: Player, to: Player, words = 'q'): OpenAsk {
-  return player.membership.asks.ask({ ...QUESTION, payload: Buffer.from(words), to: to.agentId })
+  return player.channel.asks.ask({ ...QUESTION, payload: Buffer.from(words), to: to.agentId })
 }
 
 function textOf({ payload }: { readonly payload: Uint8Array }): string {
@@ -28,15 +28,15 @@ function textOf({ payload }: { readonly payload: Uint8Array }): string {
 }
 
 /** What serving needs of a channel. */
-function parts({ membership }: Player): Parameters<typeof serveRequests>[1] {
-  const { name, requests, sender, committer, intake } = membership
+function parts({ channel }: Player): Parameters<typeof serveRequests>[1] {
+  const { name, requests, sender, committer, intake } = channel
   return { name, requests, sender, committer, intake }
 }
 
 /** Serves until the returned function is called. */
 function serves(player: Player, handler: RequestHandler, options: ServeOptions = {}): () => Promise<void> {
   const stop = new AbortController()
-  const serving = serveRequests(player, player.membership, handler, { ...options, signal: stop.signal })
+  const serving = serveRequests(player, player.channel, handler, { ...options, signal: stop.signal })
   return async () => {
     stop.abort()
     await serving
@@ -84,7 +84,7 @@ for (const kind of ['promise', 'generator'] as const) {
 
 /** The owner removes a member. */
 async function removes(stage: Stage, owner: Player, member: Player): Promise<void> {
-  const removing = owner.membership.committer.commit(() => ({ removes: [Buffer.from(member.agentId, 'hex')] }))
+  const removing = owner.channel.committer.commit(() => ({ removes: [Buffer.from(member.agentId, 'hex')] }))
   await stage.settleWithPrograms()
   await removing
 }
@@ -108,7 +108,7 @@ test('what a member asked before it was removed is not carried out after that', 
   await stage.settleWithPrograms()
   assert.ok(await answer)
   assert.deepEqual(served, ['ann'])
-  assert.equal(bob.membership.requests.inbox.isEmpty, true)
+  assert.equal(bob.channel.requests.inbox.isEmpty, true)
   await stop()
 })
 
@@ -119,10 +119,10 @@ test('nor if it was added again meanwhile, and without a server its requests go 
   await stage.settleWithPrograms()
   const bob = stage.player('bob').restart()
   await stage.settleWithPrograms()
-  const { index } = bob.membership.history.position
+  const { index } = bob.channel.history.position
   // As if a commit had removed and added it.
-  bob.membership.receipts.change([mal.agentId], [mal.agentId])
-  assert.equal(bob.membership.receipts.memberSince(mal.agentId), index)
+  bob.channel.receipts.change([mal.agentId], [mal.agentId])
+  assert.equal(bob.channel.receipts.memberSince(mal.agentId), index)
   let served = 0
   const stop = serves(bob, async () => `served ${++served}`)
   await stage.settleWithPrograms()
@@ -131,12 +131,12 @@ test('nor if it was added again meanwhile, and without a server its requests go 
 
   asks(mal, bob)
   await stage.settleWithPrograms()
-  assert.equal(bob.membership.requests.inbox.isEmpty, false)
+  assert.equal(bob.channel.requests.inbox.isEmpty, false)
   const again = bob.restart()
   await stage.settleWithPrograms()
   await removes(stage, ann, mal)
   await stage.advance(120_000)
-  assert.equal(again.membership.requests.inbox.isEmpty, true)
+  assert.equal(again.channel.requests.inbox.isEmpty, true)
 })
 
 /** Requests arrive, in place of messages, which would take long. Returns how many were taken. */
@@ -146,7 +146,7 @@ function flood(stage: Stage, to: Player, sender: string, count: number, length =
   for (let index = stage.position.index + 1; index <= stage.position.index + count; index++) {
     const record = { index, part: 0, messageId: randomBytes(16), sender, identity: Buffer.from('m'), epoch: 1 }
     const rest = { receivedAt: stage.now, messageKey: new Uint8Array(1), attempts: 0 }
-    to.membership.requests.arrive({ ...record, ...rest, ciphertext: Buffer.alloc(length) }, bytes)
+    to.channel.requests.arrive({ ...record, ...rest, ciphertext: Buffer.alloc(length) }, bytes)
   }
   return count - (to.told('request_ignored').length - before)
 }
@@ -175,7 +175,7 @@ test('a server refuses many requests with one free message a minute, in which ea
   assert.deepEqual(sentBy(stage, bob), [])
   await stage.advance(2000)
   assert.deepEqual(sentBy(stage, bob), [true])
-  assert.deepEqual(ann.membership.asks.list(), [])
+  assert.deepEqual(ann.channel.asks.list(), [])
   for (const answer of asked) await assert.rejects(answer, { code: 'queue_full' })
   flood(stage, bob, mal.agentId, 600)
   await stage.advance(50_000)
@@ -187,15 +187,15 @@ test('a server refuses many requests with one free message a minute, in which ea
 test('only the member that was asked can refuse a request, and only before it has answered', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), stage.player('mal')]
-  const [one, all] = [asks(ann, bob), ann.membership.asks.ask({ ...QUESTION, to: undefined })]
+  const [one, all] = [asks(ann, bob), ann.channel.asks.ask({ ...QUESTION, to: undefined })]
   await stage.settle()
   const refused = encodeRefused([one.messageId, all.messageId, randomBytes(16)])
-  void mal.membership.sender.send('refused', refused)
-  void bob.membership.sender.send('answer', encodeAnswer(one.messageId, 0, Buffer.from('a')))
+  void mal.channel.sender.send('refused', refused)
+  void bob.channel.sender.send('answer', encodeAnswer(one.messageId, 0, Buffer.from('a')))
   await stage.settle()
-  void bob.membership.sender.send('refused', refused)
+  void bob.channel.sender.send('refused', refused)
   await stage.settle()
-  assert.deepEqual(ann.membership.asks.list(), [one, all])
+  assert.deepEqual(ann.channel.asks.list(), [one, all])
   for (const ids of [[], Array.from({ length: MOST_REFUSED + 1 }, () => randomBytes(16))])
     assert.equal(decodeRefused(encodeRefused(ids)), undefined)
   assert.equal(decodeRefused(new Uint8Array(17)), undefined)
@@ -278,7 +278,7 @@ test('askers that fill the room for requests leave some of it to any other', asy
     }
     const record = { ...place, receivedAt: stage.now, messageKey: new Uint8Array(1), attempts: 0 }
     const before = bob.told('request_ignored').length
-    bob.membership.requests.arrive({ ...record, ciphertext: Buffer.alloc(length) }, bytes)
+    bob.channel.requests.arrive({ ...record, ciphertext: Buffer.alloc(length) }, bytes)
     return bob.told('request_ignored').length === before
   }
   const [four, twenty] = [4, 20].map((count) => Array.from({ length: count }, (_, n) => `${n}`.padStart(64, 'a')))
@@ -296,7 +296,7 @@ test('an asker that cancels what it never asked is remembered only for its own r
   const bob = stage.player('bob').restart()
   await stage.settleWithPrograms()
   // In place of messages, which would take long.
-  const { requests } = bob.membership
+  const { requests } = bob.channel
   for (let n = 0; n < 5000; n++) requests.heed('cancel', mal.agentId, Buffer.alloc(16, `${n}`))
   ask.cancel()
   await stage.settleWithPrograms()

@@ -8,7 +8,7 @@ import { type Player, Stage } from '../support/stage.ts'
 
 function asked(player: Player, to: string | undefined): OpenAsk {
   const question = { payload: Buffer.from('?'), to, lifetimeMs: 60_000, signal: undefined }
-  return player.membership.asks.ask(question)
+  return player.channel.asks.ask(question)
 }
 
 async function texts(ask: OpenAsk): Promise<string[]> {
@@ -35,17 +35,17 @@ test('a request whose last answer the relay refuses is not settled, and is serve
     return { code: 'quota_exceeded' }
   }
   const stop = new AbortController()
-  const serving = serveRequests(bob, bob.membership, handler, { signal: stop.signal })
+  const serving = serveRequests(bob, bob.channel, handler, { signal: stop.signal })
   const answers = texts(asked(ann, bob.agentId))
   await stage.advance(500)
   assert.equal(refusals, 1)
   assert.deepEqual(runs, [false])
-  assert.equal(bob.membership.requests.inbox.isEmpty, false)
+  assert.equal(bob.channel.requests.inbox.isEmpty, false)
   await stage.advance(2000)
   assert.deepEqual(runs, [false, true])
   assert.deepEqual(await answers, ['one', 'two'])
   await stage.advance(1000)
-  assert.equal(bob.membership.requests.inbox.isEmpty, true)
+  assert.equal(bob.channel.requests.inbox.isEmpty, true)
   stop.abort()
   await serving
 })
@@ -62,11 +62,11 @@ test('a member that has ended its answer to all cannot answer again', async () =
     [bob, 'of bob'],
   ] as const) {
     const content = { payload: Buffer.from(words) }
-    void player.membership.sender.send('answer_end', encodeAnswerEnd({ requestId, number: 0, content }))
-    void player.membership.sender.send('answer', encodeAnswer(requestId, 1, Buffer.from('once more')))
+    void player.channel.sender.send('answer_end', encodeAnswerEnd({ requestId, number: 0, content }))
+    void player.channel.sender.send('answer', encodeAnswer(requestId, 1, Buffer.from('once more')))
     await stage.settle()
   }
-  assert.deepEqual(ann.membership.asks.list(), [])
+  assert.deepEqual(ann.channel.asks.list(), [])
   assert.deepEqual(await answers, ['once', 'of bob'])
   assert.deepEqual(
     ann.told('answer_ignored').map(({ sender, reason }) => [sender, reason]),
@@ -84,16 +84,16 @@ test('answers concern the member that asked: it alone hears of those that are ig
   const answers = texts(ask)
   await stage.settle()
   const { messageId: requestId } = ask
-  void bob.membership.sender.send('answer', encodeAnswer(requestId, 0, Buffer.from('one')))
-  void bob.membership.sender.send('answer_end', Buffer.concat([requestId, Buffer.alloc(8)]))
+  void bob.channel.sender.send('answer', encodeAnswer(requestId, 0, Buffer.from('one')))
+  void bob.channel.sender.send('answer_end', Buffer.concat([requestId, Buffer.alloc(8)]))
   await stage.settle()
-  void bob.membership.sender.send('answer_end', encodeAnswerEnd({ requestId, number: 1, content: undefined }))
+  void bob.channel.sender.send('answer_end', encodeAnswerEnd({ requestId, number: 1, content: undefined }))
   await stage.settle()
   assert.deepEqual(await answers, ['one'])
-  void bob.membership.sender.send('answer', encodeAnswer(requestId, 1, Buffer.from('late')))
+  void bob.channel.sender.send('answer', encodeAnswer(requestId, 1, Buffer.from('late')))
   // Of no request, and to one that nobody made.
-  void bob.membership.sender.send('answer', new Uint8Array(3))
-  void bob.membership.sender.send('answer', encodeAnswer(Buffer.alloc(16, 1), 0, Buffer.from('?')))
+  void bob.channel.sender.send('answer', new Uint8Array(3))
+  void bob.channel.sender.send('answer', encodeAnswer(Buffer.alloc(16, 1), 0, Buffer.from('?')))
   await stage.settle()
   assert.deepEqual(
     ann.told('answer_ignored').map(({ reason }) => reason),
@@ -107,11 +107,11 @@ test('a member cannot cancel the request of another', async () => {
   const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), stage.player('mal')]
   const go = Promise.withResolvers<string>()
   const stop = new AbortController()
-  const serving = serveRequests(bob, bob.membership, () => go.promise, { signal: stop.signal })
+  const serving = serveRequests(bob, bob.channel, () => go.promise, { signal: stop.signal })
   const ask = asked(ann, bob.agentId)
   const answers = texts(ask)
   await stage.settle()
-  void mal.membership.sender.send('cancel', encodeCancel(ask.messageId))
+  void mal.channel.sender.send('cancel', encodeCancel(ask.messageId))
   await stage.settle()
   go.resolve('done')
   stop.abort()

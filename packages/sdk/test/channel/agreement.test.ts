@@ -100,7 +100,7 @@ test('whatever their clocks and pins say, members accept and skip the same commi
         const views = new Set(stage.players.map(({ view }) => view))
         assert.equal(views.size, 1, `${step.do} ${[...views].join('\n')}`)
         if (step.do === 'forbidden') assert.equal(stage.players[0]!.epoch, before)
-        for (const player of stage.players) assert.equal(player.membership.failure, undefined)
+        for (const player of stage.players) assert.equal(player.channel.failure, undefined)
       }
     }),
     { seed: SEED, numRuns: 15 },
@@ -118,14 +118,14 @@ async function act(
   assert.ok(owner && player)
   switch (step.do) {
     case 'rotate':
-      return void player.membership.upkeep.rekey()
+      return void player.channel.upkeep.rekey()
     case 'say':
       return void player.send('words')
     case 'time':
       return await stage.advance((step.days ?? 0) * DAYS, DAYS / 2)
     case 'add': {
       const guest = await outsider(stage, fresh())
-      const added = owner.membership.committer.commit(() => ({ adds: [guest.keyPackage] }))
+      const added = owner.channel.committer.commit(() => ({ adds: [guest.keyPackage] }))
       await stage.settle()
       const { welcomes } = await added
       await guest.join(welcomes[0]!.welcome)
@@ -135,7 +135,7 @@ async function act(
       const last = stage.players.at(-1)
       if (!last || stage.players.length <= 3) return
       stage.players.pop()
-      return void owner.membership.committer.commit(() => ({ removes: [Buffer.from(last.agentId, 'hex')] }))
+      return void owner.channel.committer.commit(() => ({ removes: [Buffer.from(last.agentId, 'hex')] }))
     }
     default: {
       const [, , forge] = forbidden[step.which ?? 0]!

@@ -45,7 +45,7 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   const dan = await outsider(stage, 'dan')
   const eve = await outsider(stage, 'eve')
   const claims = [{ invite: 'ab'.repeat(16), agent: Buffer.from(dan.agentId).toString('hex') }]
-  const { admissions } = bob.membership
+  const { admissions } = bob.channel
   // As `admitAsMember` does. The relay is busy for a moment.
   stage.refuse = (player, body) =>
     player === bob && body.case === 'sendMessage' ? { code: 'rate_limited', retryAfterMs: 2000 } : undefined
@@ -60,15 +60,12 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   // Whoever sends reads which member it is, and what its words and this agent's words tell.
   const name = `mal (${told?.member.slice(0, 8)}…)`
   await assert.rejects(bob.send('hi'), ({ message }: StaticError) => {
-    assert.ok(
-      message.startsWith(`Channel ${bob.membership.name}: ${name} says that it has seen another history`),
-      message,
-    )
+    assert.ok(message.startsWith(`Channel ${bob.channel.name}: ${name} says that it has seen another history`), message)
     assert.match(message, /If the words are equal, .* is wrong.*If they differ, the relay/)
     return true
   })
   let outcome = 'waits'
-  addMembers({ context: bob, requests: undefined as never }, bob.membership, [eve.keyPackage], false).then(
+  addMembers({ context: bob, requests: undefined as never }, bob.channel, [eve.keyPackage], false).then(
     () => (outcome = 'added'),
     (error: unknown) => (outcome = StaticError.from(error).code),
   )

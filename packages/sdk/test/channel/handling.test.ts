@@ -17,7 +17,7 @@ class Program {
   fails: (text: string, call: number) => unknown = () => false
 
   constructor(player: Player, options: HandleOptions = {}) {
-    this.ended = handleMessages(player, player.membership, (entry) => this.#handle(entry), options)
+    this.ended = handleMessages(player, player.channel, (entry) => this.#handle(entry), options)
     this.ended.catch(() => {})
   }
 
@@ -59,14 +59,12 @@ async function begin(): Promise<{
   return { stage, alice, bob, say }
 }
 
-const poisonOf = ({ membership }: Player): unknown[] =>
-  membership.poison
-    .list()
-    .map(({ record, payload }) => [Buffer.from(payload).toString(), record.attempts, record.reason])
+const poisonOf = ({ channel }: Player): unknown[] =>
+  channel.poison.list().map(({ record, payload }) => [Buffer.from(payload).toString(), record.attempts, record.reason])
 
 /** The texts of the unsettled messages on disk. */
-function onDisk({ membership, store }: Player): number {
-  return store.inbox(membership.id, 0, 100).length
+function onDisk({ channel, store }: Player): number {
+  return store.inbox(channel.id, 0, 100).length
 }
 
 test('a failing handler is retried after 1, 5 and 30 s while later messages wait; success settles the message', async () => {
@@ -121,16 +119,16 @@ test('after the last attempt a message is put aside, reported, and can be retrie
     ['worse', 3, 'cannot worse'],
   ])
   assert.equal(onDisk(bob), 0)
-  const [bad, worse] = bob.membership.poison.list().map(({ record }) => toHex(record.messageId))
+  const [bad, worse] = bob.channel.poison.list().map(({ record }) => toHex(record.messageId))
   program.fails = (text, call) => text === 'bad' && call < 5
-  await bob.membership.poison.retry(bad!)
+  await bob.channel.poison.retry(bad!)
   await quiet(stage)
   assert.deepEqual(program.calls.slice(7), ['bad'])
   await pass(stage, SECOND)
   assert.deepEqual(program.calls.slice(7), ['bad', 'bad'])
-  await bob.membership.poison.drop(worse!)
-  await assert.rejects(bob.membership.poison.drop(worse!), { code: 'not_found' })
-  await assert.rejects(bob.membership.poison.retry(bad!), { code: 'not_found' })
+  await bob.channel.poison.drop(worse!)
+  await assert.rejects(bob.channel.poison.drop(worse!), { code: 'not_found' })
+  await assert.rejects(bob.channel.poison.retry(bad!), { code: 'not_found' })
   assert.deepEqual([poisonOf(bob), onDisk(bob)], [[], 0])
 })
 
@@ -166,12 +164,12 @@ test('a message that kills the program at every attempt is eventually put aside'
   let player = bob
   await say('deadly')
   let lives = 0
-  for (; lives < 20 && player.membership.poison.isEmpty; lives++) {
+  for (; lives < 20 && player.channel.poison.isEmpty; lives++) {
     const program = new Program(player, { attempts: 3 })
     // It is never done.
     program.fails = () => new Promise(() => {})
     await quiet(stage)
-    if (!player.membership.poison.isEmpty) break
+    if (!player.channel.poison.isEmpty) break
     player = player.restart()
     await quiet(stage)
   }
@@ -199,7 +197,7 @@ test('killed at any write, a message is in the inbox or put aside, never both or
     bob.store.write = write
     const again = killed ?? bob.restart()
     await quiet(stage)
-    const isPutAside = !again.membership.poison.isEmpty
+    const isPutAside = !again.channel.poison.isEmpty
     assert.equal(onDisk(again), isPutAside ? 0 : 1, `killed at write ${kill}`)
     const after = new Program(again)
     await quiet(stage)
@@ -214,7 +212,7 @@ test('when no more messages of a sender can be put aside, the message is retried
   program.fails = () => true
   const words = Array.from({ length: 251 }, (_, n) => `bad ${n}`)
   for (let at = 0; at < words.length; at += 50) await say(...words.slice(at, at + 50))
-  assert.equal(bob.membership.poison.list().length, 250)
+  assert.equal(bob.channel.poison.list().length, 250)
   assert.deepEqual(
     bob
       .told('poison')
@@ -226,10 +224,10 @@ test('when no more messages of a sender can be put aside, the message is retried
   await pass(stage, 5 * MINUTE)
   assert.equal(program.calls.length, calls + 1)
   assert.equal(onDisk(bob), 1)
-  const [first] = bob.membership.poison.list()
-  await bob.membership.poison.drop(toHex(first!.record.messageId))
+  const [first] = bob.channel.poison.list()
+  await bob.channel.poison.drop(toHex(first!.record.messageId))
   await pass(stage, 5 * MINUTE)
-  assert.deepEqual([onDisk(bob), bob.membership.poison.list().length], [0, 250])
+  assert.deepEqual([onDisk(bob), bob.channel.poison.list().length], [0, 250])
 })
 
 test('an aborted handler loop finishes the message in progress, releases waiting ones, and ends', async () => {
@@ -243,7 +241,7 @@ test('an aborted handler loop finishes the message in progress, releases waiting
   assert.deepEqual(program.calls, ['bad'])
   assert.deepEqual(await bob.take(), ['bad', 'next'])
   await assert.rejects(
-    handleMessages(bob, bob.membership, () => {}, { concurrency: 0 }),
+    handleMessages(bob, bob.channel, () => {}, { concurrency: 0 }),
     { code: 'invalid_request' },
   )
   await quiet(stage)
@@ -290,7 +288,7 @@ test('who uses up its share of what can be put aside leaves room to others, also
     await sending
   }
   await quiet(stage)
-  assert.equal(bob.membership.poison.list().length, 250)
+  assert.equal(bob.channel.poison.list().length, 250)
   const again = bob.restart()
   const program = new Program(again, { attempts: 1 })
   program.fails = (text) => text !== 'good'
@@ -300,7 +298,7 @@ test('who uses up its share of what can be put aside leaves room to others, also
   await sent
   await quiet(stage)
   assert.deepEqual(program.calls.slice(-2), ['worse', 'good'])
-  assert.equal(again.membership.poison.list().length, 251)
+  assert.equal(again.channel.poison.list().length, 251)
 })
 
 test('a failure that repeats a large message is reported with the start of its text', async () => {

@@ -47,14 +47,14 @@ async function say(stage: Stage, player: Player, words: string): Promise<void> {
 }
 
 async function rotate(stage: Stage, player: Player): Promise<void> {
-  const rotated = player.membership.upkeep.rekey()
+  const rotated = player.channel.upkeep.rekey()
   await stage.settle()
   await rotated
 }
 
 /** A commit that its member makes and does not adopt. */
 async function commitOf(player: Player): Promise<SendCommitRequest> {
-  const { group, history, id } = player.membership
+  const { group, history, id } = player.channel
   const job = { change: () => ({}), done: () => {}, failed: () => {} }
   return (await makePending(player, id, group ?? assert.fail(), job, {}, history.position.slot)).request
 }
@@ -66,12 +66,12 @@ test('the first add to a single-member group is followed by a re-key before anyt
   const ann = stage.player('ann')
   const before = ann.epoch
   const bob = await outsider(stage, 'bob')
-  const added = ann.membership.committer.commit(() => ({ adds: [bob.keyPackage] }))
+  const added = ann.channel.committer.commit(() => ({ adds: [bob.keyPackage] }))
   const sent = ann.send('in the epoch after the re-key')
   await stage.settle()
   const { welcomes } = await added
   await sent
-  assert.equal(ann.membership.upkeep.isRekeyDue, false)
+  assert.equal(ann.channel.upkeep.isRekeyDue, false)
   assert.equal(ann.epoch, before + 2)
   assert.deepEqual(
     stage.log.map(({ kind, slot }) => `${kind} ${slot}`),
@@ -82,7 +82,7 @@ test('the first add to a single-member group is followed by a re-key before anyt
   assert.deepEqual(await joined.take(), ['in the epoch after the re-key'])
   // The next one is added to a group that was not alone.
   const cid = await outsider(stage, 'cid')
-  const second = ann.membership.committer.commit(() => ({ adds: [cid.keyPackage] }))
+  const second = ann.channel.committer.commit(() => ({ adds: [cid.keyPackage] }))
   await stage.settle()
   await second
   assert.equal(ann.epoch, before + 3)
@@ -96,18 +96,18 @@ for (const made of [true, false]) {
     // The relay takes the first commit and nothing after it.
     stage.refuse = (_, body) =>
       body.case === 'sendCommit' && stage.log.length > 0 ? { code: 'unavailable', retryAfterMs: HOUR } : undefined
-    const added = ann.membership.committer.commit(() => ({ adds: [bob.keyPackage] }))
+    const added = ann.channel.committer.commit(() => ({ adds: [bob.keyPackage] }))
     await stage.settle()
     const { welcomes } = await added
-    assert.equal(ann.membership.upkeep.isRekeyDue, true)
-    if (!made) ann.store.write([{ type: 'putPending', id: ann.membership.id, pending: undefined }])
+    assert.equal(ann.channel.upkeep.isRekeyDue, true)
+    if (!made) ann.store.write([{ type: 'putPending', id: ann.channel.id, pending: undefined }])
     stage.refuse = () => undefined
     ann = ann.restart()
     const before = ann.epoch
     // The relay has deferred it until the program gave up, so it is not due again at once.
     await stage.advance(MINUTE)
     await say(stage, ann, 'after')
-    assert.equal(ann.membership.upkeep.isRekeyDue, false)
+    assert.equal(ann.channel.upkeep.isRekeyDue, false)
     assert.ok(ann.epoch > before)
     assert.equal(stage.log.at(-1)?.kind, 'message')
     assert.equal(stage.log.at(-2)?.kind, 'commit')
@@ -121,14 +121,14 @@ test('a program that ends before its add was answered sends it again, followed b
   const stage = await Stage.start(['ann'])
   let ann = stage.player('ann')
   const bob = await outsider(stage, 'bob')
-  ann.membership.committer.commit(() => ({ adds: [bob.keyPackage] })).catch(() => {})
-  await ann.membership.idle()
+  ann.channel.committer.commit(() => ({ adds: [bob.keyPackage] })).catch(() => {})
+  await ann.channel.idle()
   ann.journal.flush()
   // Stored, perhaps sent: nobody knows.
   ann = ann.restart()
   await stage.settle()
-  assert.equal(ann.membership.upkeep.isRekeyDue, false)
-  assert.equal(ann.membership.group?.members.size, 2)
+  assert.equal(ann.channel.upkeep.isRekeyDue, false)
+  assert.equal(ann.channel.group?.members.size, 2)
   assert.ok(commits(stage).length >= 2)
 })
 
@@ -152,7 +152,7 @@ test('after a day each member replaces its keys once, not all at the same moment
 test('after 10,000 messages the keys are replaced and the count starts over, even across a restart', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   let ann = stage.player('ann')
-  ann.membership.sender.sentSinceRekey = 9998
+  ann.channel.sender.sentSinceRekey = 9998
   await say(stage, ann, 'one')
   ann = ann.restart()
   await stage.settle()
@@ -160,7 +160,7 @@ test('after 10,000 messages the keys are replaced and the count starts over, eve
   await say(stage, ann, 'two')
   assert.deepEqual(commits(stage), ['ann'])
   // The one that met the re-key was encrypted once more.
-  assert.ok(ann.membership.sender.sentSinceRekey <= 1)
+  assert.ok(ann.channel.sender.sentSinceRekey <= 1)
   await say(stage, ann, 'three')
   assert.deepEqual(commits(stage), ['ann'])
   assert.deepEqual(await stage.player('bob').take(), ['one', 'two', 'three'])
@@ -171,9 +171,9 @@ test('a re-key that becomes due while commits must wait is requested once', asyn
   const ann = stage.player('ann')
   stage.refuse = (_, body) =>
     body.case === 'sendCommit' ? { code: 'epoch_mismatch', head: 0n, retryAfterMs: MINUTE } : undefined
-  const added = ann.membership.committer.commit(() => ({ adds: [] }))
+  const added = ann.channel.committer.commit(() => ({ adds: [] }))
   await stage.settle()
-  ann.membership.sender.sentSinceRekey = 9999
+  ann.channel.sender.sentSinceRekey = 9999
   await say(stage, ann, 'the last one')
   await say(stage, ann, 'one more')
   stage.refuse = () => undefined
@@ -191,7 +191,7 @@ test('a re-key that the relay refuses is retried after a while, not at once', as
     if (body.case !== 'sendCommit' || ++tries > 50) return undefined
     return { code: 'not_allowed' }
   }
-  ann.membership.sender.sentSinceRekey = 9999
+  ann.channel.sender.sentSinceRekey = 9999
   await say(stage, ann, 'the last one')
   assert.equal(tries, 1)
   await stage.advance(59_000)
@@ -214,7 +214,7 @@ test('a timer that fires a little early by the clock still ends the wait', async
       ? { code: 'epoch_mismatch', head: 0n, retryAfterMs: 100 }
       : { code: 'unavailable', retryAfterMs: 100 }
   }
-  const rekeyed = ann.membership.upkeep.rekey()
+  const rekeyed = ann.channel.upkeep.rekey()
   await stage.settle()
   const sent = ann.send('words')
   await stage.settle()
@@ -240,7 +240,7 @@ test('a member that only reads reports what it has seen after a minute, once', a
   assert.deepEqual(heartbeats(stage), ['bob'])
   assert.deepEqual(await stage.player('ann').take(), [])
   // It covers the message.
-  assert.equal(stage.player('ann').membership.history.confirmed, 1)
+  assert.equal(stage.player('ann').channel.history.confirmed, 1)
   await say(stage, stage.player('ann'), 'again')
   await stage.advance(2 * MINUTE)
   assert.deepEqual(heartbeats(stage), ['bob', 'bob'])
@@ -300,7 +300,7 @@ test('a declaration that its sender has not signed is a lie of the relay: the ch
   await stage.settle()
   for (const player of [ann, cid]) {
     assert.deepEqual(player.told('commit_skipped'), [])
-    assert.equal(player.membership.failure?.code, 'mls_error')
+    assert.equal(player.channel.failure?.code, 'mls_error')
     assert.match(
       player.told('channel_failed')[0]?.error.message ?? '',
       /declaration of a commit has an invalid signature/,
@@ -321,7 +321,7 @@ test('so is a declaration for another slot, another commit or another channel', 
     stage.append({ kind: 'commit', sender: bob.agentId, slot: change === 'slot' ? slot + 1 : slot, request })
     bob.online = false
     await stage.settle()
-    assert.equal(ann.membership.failure?.code, 'mls_error', change)
+    assert.equal(ann.channel.failure?.code, 'mls_error', change)
   }
 })
 
@@ -331,7 +331,7 @@ test('a message of a higher epoch after a skipped commit shows that others have 
   // Ann is given bytes that nobody made, bob and cid follow the real commit: MLS has no cure for that.
   const real = await commitOf(bob)
   const { slot } = stage.position
-  const result = await cid.engine.process(cid.membership.group!.group, real.commit, {
+  const result = await cid.engine.process(cid.channel.group!.group, real.commit, {
     declaration: { adds: [], removes: [], leaveNotices: [], vouches: [] },
     declarer: Buffer.from(bob.agentId, 'hex'),
   })
@@ -343,7 +343,7 @@ test('a message of a higher epoch after a skipped commit shows that others have 
   await stage.settle()
   assert.equal(ann.told('commit_skipped').length, 1)
   const before = ann.view
-  const { ciphertext } = new GroupState(cid.engine, result.next, cid.membership.group!.place).seal(new Uint8Array(100))
+  const { ciphertext } = new GroupState(cid.engine, result.next, cid.channel.group!.place).seal(new Uint8Array(100))
   const request = create(SendMessageRequestSchema, { messageId: new Uint8Array(16), counter: 1n, ciphertext })
   stage.append({ kind: 'message', sender: cid.agentId, slot: stage.position.slot, request })
   await stage.settle()
@@ -351,7 +351,7 @@ test('a message of a higher epoch after a skipped commit shows that others have 
   assert.equal(ann.view, 'mls_error')
   assert.match(ann.told('channel_failed')[0]?.error.message ?? '', /could not follow/)
   await assert.rejects(
-    ann.membership.committer.commit(() => ({})),
+    ann.channel.committer.commit(() => ({})),
     { code: 'mls_error' },
   )
 })
@@ -371,19 +371,19 @@ test('a channel that ends while a commit is created or followed stays ended and 
   const stage = await Stage.start(['ann', 'bob', 'cid'])
   const [ann, bob, cid] = [stage.player('ann'), stage.player('bob'), stage.player('cid')]
   const request = await commitOf(ann)
-  const made = bob.membership.committer.commit(() => ({}))
-  bob.membership.over('not_found')
+  const made = bob.channel.committer.commit(() => ({}))
+  bob.channel.over('not_found')
   await assert.rejects(made, { code: 'not_found' })
   const { channelId } = stage
   const { messageId, slot, commit, declaration } = request
   const sender = Buffer.from(ann.agentId, 'hex')
   const fields = { channelId, index: 1n, slot, sender, messageId, commit, declaration: declaration! }
-  cid.membership.intake.deliver({ case: 'deliverCommit', value: create(DeliverCommitSchema, fields) })
-  cid.membership.over('not_found')
-  for (const { membership, journal, store } of [bob, cid]) {
-    await membership.idle()
+  cid.channel.intake.deliver({ case: 'deliverCommit', value: create(DeliverCommitSchema, fields) })
+  cid.channel.over('not_found')
+  for (const { channel, journal, store } of [bob, cid]) {
+    await channel.idle()
     journal.flush()
-    assert.equal(membership.group, undefined)
+    assert.equal(channel.group, undefined)
     const [stored] = store.load().channels
     assert.equal(stored?.record.state, 'ended')
     assert.equal(stored?.epoch, undefined)
@@ -400,7 +400,7 @@ test(`three members commit at the same time for ${ROUNDS} rounds`, async (t) => 
   const stage = await Stage.start(['a', 'b', 'c'], { seed: SEED })
   const before = stage.players[0]!.epoch
   for (let round = 1; round <= ROUNDS; round++) {
-    const rotated = Promise.all(stage.players.map(({ membership }) => membership.upkeep.rekey()))
+    const rotated = Promise.all(stage.players.map(({ channel }) => channel.upkeep.rekey()))
     while (stage.position.slot < 3 * round) await stage.advance(10, 1)
     await rotated
     assert.equal(views(stage), 1)
@@ -441,7 +441,7 @@ async function life(seed: number): Promise<void> {
         // Given up, and said so.
         (error: unknown) => assert.equal((error as StaticError).code, 'quota_exceeded'),
       )
-    } else if (what < 0.8) player.membership.upkeep.rekey().catch((error: unknown) => assert.fail(String(error)))
+    } else if (what < 0.8) player.channel.upkeep.rekey().catch((error: unknown) => assert.fail(String(error)))
     else if (what < 0.9) {
       player.lose(Math.floor(3 * chance()))
       player.resume()

@@ -30,7 +30,7 @@ test("in a channel that fills up, the sender keeps to the relay's pace, reports 
   }
   assert.deepEqual(sent, [2, 3, 4, 5])
   assert.deepEqual(alice.told('lagging'), [
-    { type: 'lagging', channel: alice.membership.name, members: [{ agent: bob.agentId, waiting: 7 }] },
+    { type: 'lagging', channel: alice.channel.name, members: [{ agent: bob.agentId, waiting: 7 }] },
   ])
   // There is room again: the next answer says so, and the rest goes at once.
   stage.pressing = () => ({})

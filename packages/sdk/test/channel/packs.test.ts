@@ -64,7 +64,7 @@ test('payloads of one turn are one message, and each has an id of its own', asyn
     sent.map(({ messageId }) => messageId),
     words(5).map((part) => `${first!.messageId.slice(0, -1)}${part}`),
   )
-  const reader = bob.membership.inbox.read((entry) => entry)
+  const reader = bob.channel.inbox.read((entry) => entry)
   for (const { messageId, index } of sent) {
     const entry = await next(reader)
     assert.deepEqual([toHex(entry.record.messageId), entry.record.index], [messageId, index])
@@ -101,7 +101,7 @@ test('what is too large for a pack, and requests, keep their order among payload
   const { stage, ann, bob } = await pair()
   const large = 'x'.repeat(17_000)
   const sending = ['a', 'b', large, 'c', 'd'].map((text) => ann.send(text))
-  const ask = ann.membership.asks.ask({ payload: Buffer.from('?'), to: undefined, lifetimeMs: 1000, signal: undefined })
+  const ask = ann.channel.asks.ask({ payload: Buffer.from('?'), to: undefined, lifetimeMs: 1000, signal: undefined })
   const after = ['e', 'f'].map((text) => ann.send(text))
   await stage.settle()
   const indexes = (await Promise.all([...sending, ...after])).map(({ index }) => index)
@@ -110,29 +110,29 @@ test('what is too large for a pack, and requests, keep their order among payload
     indexes,
     [0, 0, 1, 2, 2, 4, 4].map((at) => first + at),
   )
-  assert.equal(ann.membership.history.ownIndex(ask.messageId), first + 3)
+  assert.equal(ann.channel.history.ownIndex(ask.messageId), first + 3)
   assert.deepEqual(await bob.take(), ['a', 'b', large, 'c', 'd', 'e', 'f'])
 })
 
 test('payloads that a commit of the same turn overtakes are encrypted once, for the epoch after it', async () => {
   const { stage, ann, bob } = await pair()
   const sending = ['one', 'two'].map((text) => ann.send(text))
-  const rekeying = ann.membership.upkeep.rekey()
+  const rekeying = ann.channel.upkeep.rekey()
   const later = ann.send('three')
   await stage.settle()
   await rekeying
   const sent = await Promise.all([...sending, later])
   assert.equal(new Set(sent.map(({ index }) => index)).size, 1)
   assert.deepEqual(await bob.take(), ['one', 'two', 'three'])
-  assert.equal(ann.membership.sender.burnt, 0)
+  assert.equal(ann.channel.sender.burnt, 0)
 })
 
 test('a pack that another commit overtakes is encrypted again as it is', async () => {
   const { stage, ann, bob } = await pair()
   const sending = Promise.all(words(4).map((text) => ann.send(text)))
   ann.journal.flush()
-  const rekeying = bob.membership.upkeep.rekey()
-  await bob.membership.idle()
+  const rekeying = bob.channel.upkeep.rekey()
+  await bob.channel.idle()
   bob.journal.flush()
   // Bob's commit comes first.
   const commit = bob.requests.shift() ?? assert.fail()
@@ -185,14 +185,14 @@ test('a sender that is killed sends a stored pack once, and never one that it ha
 test('a receiver that is killed between two payloads gets the rest again, marked, and no other', async () => {
   const { stage, ann, bob } = await pair()
   const [, second] = await sendAll(stage, ann, words(4))
-  const reader = bob.membership.inbox.read((entry) => entry)
+  const reader = bob.channel.inbox.read((entry) => entry)
   assert.equal(textOf(await next(reader)), '0')
   // Settles the first.
   assert.equal(textOf(await next(reader)), '1')
   bob.journal.flush()
   const again = bob.restart()
   await stage.settle()
-  const rest = again.membership.inbox.read((entry) => entry)
+  const rest = again.channel.inbox.read((entry) => entry)
   for (const text of ['1', '2', '3']) {
     const entry = await next(rest)
     assert.deepEqual([textOf(entry), entry.redelivered], [text, true])
@@ -207,7 +207,7 @@ test('a receiver that is killed between two payloads gets the rest again, marked
 test('an index is settled when all its payloads are, in any order', async () => {
   const { stage, ann, bob } = await pair()
   const sent = await sendAll(stage, ann, words(3))
-  const { inbox, history } = bob.membership
+  const { inbox, history } = bob.channel
   const settled = (): number => inbox.settledUpTo(history.position.index, 0)
   const index = sent[0]!.index
   const reader = inbox.read((entry) => entry, { ahead: true })
@@ -232,7 +232,7 @@ test('reached answers for each payload of a pack, by its own id', async () => {
   const sent = await sendAll(stage, ann, words(3))
   const limits = {}
   const waiting = sent.map((one) =>
-    ann.membership.receipts.reached({ sent: one, level: 'settled', by: undefined }, limits),
+    ann.channel.receipts.reached({ sent: one, level: 'settled', by: undefined }, limits),
   )
   assert.deepEqual(await bob.take(), words(3))
   bob.journal.flush()
@@ -243,19 +243,19 @@ test('reached answers for each payload of a pack, by its own id', async () => {
 test('one payload of a pack is put aside, over a restart; retried or dropped by its id, the others are untouched', async () => {
   const { stage, ann, bob } = await pair()
   const sent = await sendAll(stage, ann, words(4))
-  const reader = bob.membership.inbox.read((entry) => entry)
+  const reader = bob.channel.inbox.read((entry) => entry)
   assert.equal(textOf(await next(reader)), '0')
   const bad = await next(reader)
   // Not on disk by now, and in the other one's place soon.
-  assert.equal(bob.membership.poison.put(bad, 'cannot'), true)
+  assert.equal(bob.channel.poison.put(bad, 'cannot'), true)
   const worse = await next(reader)
-  assert.equal(bob.membership.poison.put(worse, 'cannot'), true)
+  assert.equal(bob.channel.poison.put(worse, 'cannot'), true)
   assert.equal(textOf(await next(reader)), '3')
   await reader.return?.()
   bob.journal.flush()
   const again = bob.restart()
   await stage.settle()
-  const { poison } = again.membership
+  const { poison } = again.channel
   assert.deepEqual(poison.list().map(textOf), ['1', '2'])
   const [, one, two] = sent.map(({ messageId, index }) => `${messageId}@${index}`)
   await Promise.all([poison.drop(two!), poison.retry(one!)])
@@ -273,9 +273,9 @@ test('an id that several messages have names none of them without its index', as
   const messageId = new Uint8Array(16).fill(0x40)
   for (const text of ['first', 'second']) mal.say(mal.frame(text, { messageId }))
   await stage.settle()
-  const reader = bob.membership.inbox.read((entry) => entry)
-  for (let count = 0; count < 2; count++) bob.membership.poison.put(await next(reader), 'cannot')
-  const { poison } = bob.membership
+  const reader = bob.channel.inbox.read((entry) => entry)
+  for (let count = 0; count < 2; count++) bob.channel.poison.put(await next(reader), 'cannot')
+  const { poison } = bob.channel
   const { index } = poison.list()[1]!.record
   const id = toHex(messageId)
   await assert.rejects(poison.drop(id), { code: 'invalid_request', message: new RegExp(`${id}@${index}\\.$`) })
@@ -290,20 +290,20 @@ test('each payload of a pack counts in the inbox, in memory and after a restart'
   const kib = 1024
   const fill = { ciphertext: new Uint8Array(64 * kib * kib - 16 * (kib + 17) - kib), messageKey: new Uint8Array(1) }
   const { record } = (await filled(stage, ann, bob)).entry
-  bob.membership.inbox.arrive({ record: { ...record, ...fill }, payload: new Uint8Array(), redelivered: false })
-  assert.equal(bob.membership.inbox.isFull, false)
+  bob.channel.inbox.arrive({ record: { ...record, ...fill }, payload: new Uint8Array(), redelivered: false })
+  assert.equal(bob.channel.inbox.isFull, false)
   await sendAll(stage, ann, words(10))
-  assert.equal(bob.membership.inbox.isFull, false)
+  assert.equal(bob.channel.inbox.isFull, false)
   await sendAll(stage, ann, words(6))
-  assert.equal(bob.membership.inbox.isFull, true)
+  assert.equal(bob.channel.inbox.isFull, true)
 })
 
 /** A payload that was read and settled, for its record. */
 async function filled(stage: Stage, ann: Player, bob: Player): Promise<{ entry: Entry }> {
   await sendAll(stage, ann, ['template'])
-  const reader = bob.membership.inbox.read((entry) => entry)
+  const reader = bob.channel.inbox.read((entry) => entry)
   const entry = await next(reader)
-  bob.membership.inbox.settle(entry)
+  bob.channel.inbox.settle(entry)
   await reader.return?.()
   return { entry }
 }
@@ -312,7 +312,7 @@ test('more payloads than memory keeps, in packs, are read in order, also after a
   const { stage, ann, bob } = await pair()
   const all = words(700)
   await sendAll(stage, ann, all)
-  const reader = bob.membership.inbox.read(textOf)
+  const reader = bob.channel.inbox.read(textOf)
   const read: string[] = []
   for (let count = 0; count < 300; count++) read.push((await reader.next()).value ?? assert.fail())
   await reader.return?.()
@@ -408,7 +408,7 @@ test('the largest pack of a member is delivered, once', async () => {
   const { index, hash, slot } = stage.position
   const position = { index: BigInt(index), hash, slot: BigInt(slot) }
   const gap = { channelId: stage.channelId, firstIndex: BigInt(index), commitLost: false, position }
-  bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+  bob.channel.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
   assert.deepEqual(
     bob.told('gap').map(({ first, last }) => [first, last]),
     [[index, index]],

@@ -30,7 +30,7 @@ async function play(seed: number): Promise<number> {
   }
   const waits: Wait[] = []
   const wait = (player: Player, wanted: Wait): void => {
-    player.membership.receipts.reached({ sent: wanted.message, level: 'settled', by: undefined }, {}).then(
+    player.channel.receipts.reached({ sent: wanted.message, level: 'settled', by: undefined }, {}).then(
       ({ reached, unreached }) => {
         assert.deepEqual([reached.size, unreached.size], [NAMES.length - 1, 0])
         wanted.done = true

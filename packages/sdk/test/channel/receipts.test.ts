@@ -40,7 +40,7 @@ function waiting(
   by?: readonly string[],
 ): { done: Judgement | undefined; error: unknown } {
   const state: { done: Judgement | undefined; error: unknown } = { done: undefined, error: undefined }
-  player.membership.receipts.reached({ sent: message, level, by }, {}).then(
+  player.channel.receipts.reached({ sent: message, level, by }, {}).then(
     (done) => (state.done = done),
     (error: unknown) => (state.error = error),
   )
@@ -90,7 +90,7 @@ test('a message is delivered when it is on disk, and settled when the applicatio
   await moment(stage)
   assert.equal(settled.done, undefined, 'one is not all')
   assert.deepEqual(
-    names(stage, await ann.membership.receipts.reached({ sent: message, level: 'settled', by: [bob.agentId] }, {})),
+    names(stage, await ann.channel.receipts.reached({ sent: message, level: 'settled', by: [bob.agentId] }, {})),
     {
       reached: ['bob'],
       unreached: {},
@@ -165,14 +165,14 @@ test('who left, was removed, missed it or tells nothing is reported, not waited 
   await moment(stage)
   assert.equal(done.done, undefined)
   // One that could not open an entry has missed what came before it, as far as it can say.
-  fay.membership.receipts.missed(message.index)
-  fay.membership.receipts.putAside(0)
+  fay.channel.receipts.missed(message.index)
+  fay.channel.receipts.putAside(0)
   await sent(stage, ann, 'again')
   await moment(stage)
   assert.equal(done.done, undefined)
   stage.leave(bob)
   await moment(stage)
-  const removing = ann.membership.committer.commit(() => ({ removes: [Buffer.from(cy.agentId, 'hex')] }))
+  const removing = ann.channel.committer.commit(() => ({ removes: [Buffer.from(cy.agentId, 'hex')] }))
   await stage.settle()
   await removing
   await stage.advance(10_000)
@@ -181,7 +181,7 @@ test('who left, was removed, missed it or tells nothing is reported, not waited 
     reached: [],
     unreached: { bob: 'left', cy: 'removed', dan: 'off', eve: 'off', fay: 'missed' },
   })
-  const others = await ann.membership.receipts.reached(
+  const others = await ann.channel.receipts.reached(
     { sent: message, level: 'delivered', by: [stage.player('eve').agentId, 'ab'.repeat(32)] },
     {},
   )
@@ -192,7 +192,7 @@ test('what was put aside is reported and never settled; what comes after it is',
   const stage = await stageOf('ann', 'bob')
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const first = await sent(stage, ann, 'bad')
-  const { inbox, poison } = bob.membership
+  const { inbox, poison } = bob.channel
   const reader = inbox.read((entry) => entry)
   const { value: entry } = await reader.next()
   assert.ok(entry)
@@ -210,7 +210,7 @@ test('what was put aside is reported and never settled; what comes after it is',
   // Retried and read in the end: it was put aside all the same.
   const again = bob.restart()
   await moment(stage)
-  const retrying = again.membership.poison.retry(first.messageId)
+  const retrying = again.channel.poison.retry(first.messageId)
   again.journal.flush()
   await retrying
   assert.deepEqual(await again.take(), ['bad'])
@@ -249,7 +249,7 @@ test('an agent that joins signs nothing before its membership is on disk', async
   const signer = engine.facts(agent.group).members[0] ?? assert.fail()
   const bob = new Player(stage, agent, { receipts: 'settled' })
   bob.enter({ group: agent.group, rows: [...agent.rows.values()], signer })
-  bob.membership.intake.resumed(stage.stateOf(bob))
+  bob.channel.intake.resumed(stage.stateOf(bob))
   assert.equal(stage.receipts.get(bob.agentId), undefined, 'a killed joiner would have lost its Welcome')
   await stage.settle()
   assert.equal(claimOf(stage, bob).since, stage.position.index)
@@ -262,7 +262,7 @@ test('the last hashes survive a restart, so that a fork from before it is found'
   await moment(stage)
   const again = bob.restart()
   await moment(stage)
-  const { history } = again.membership
+  const { history } = again.channel
   for (let index = 1; index <= 30; index++) {
     assert.equal(history.compare(index, stage.positions[index]?.hash ?? assert.fail()), true, String(index))
     assert.equal(history.compare(index, new Uint8Array(32)), false)
@@ -336,7 +336,7 @@ test('a receipt of a removed member, or of an earlier stay, counts for nothing',
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const message = await sent(stage, ann)
   await moment(stage)
-  const removing = ann.membership.committer.commit(() => ({ removes: [Buffer.from(bob.agentId, 'hex')] }))
+  const removing = ann.channel.committer.commit(() => ({ removes: [Buffer.from(bob.agentId, 'hex')] }))
   await stage.settle()
   await removing
   const { index, hash } = stage.positions[1] ?? assert.fail()
@@ -346,7 +346,7 @@ test('a receipt of a removed member, or of an earlier stay, counts for nothing',
   await moment(stage)
   assert.deepEqual(names(stage, done.done), { reached: [], unreached: { bob: 'removed' } })
   // As if it were back: what it signed before is of another stay.
-  const { receipts } = ann.membership
+  const { receipts } = ann.channel
   receipts.change([bob.agentId], [])
   const [stay] = (await receipts.current()).filter(({ agent }) => agent === bob.agentId)
   assert.equal(stay?.receipt, undefined)
@@ -356,7 +356,7 @@ test('an older receipt changes nothing, and a withheld one is waited for', async
   const stage = await stageOf('ann', 'bob')
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const first = await sent(stage, ann, 'one')
-  await ann.membership.receipts.reached({ sent: first, level: 'delivered', by: [] }, {})
+  await ann.channel.receipts.reached({ sent: first, level: 'delivered', by: [] }, {})
   assert.deepEqual(await bob.take(), ['one'])
   await moment(stage)
   const old = stage.receipts.get(bob.agentId) ?? assert.fail()
@@ -367,7 +367,7 @@ test('an older receipt changes nothing, and a withheld one is waited for', async
   await moment(stage)
   assert.deepEqual(names(stage, done.done), { reached: ['bob'], unreached: {} })
   await give(stage, ann, bob, old)
-  const [known] = (await ann.membership.receipts.current()).map(({ receipt }) => receipt)
+  const [known] = (await ann.channel.receipts.current()).map(({ receipt }) => receipt)
   assert.equal(known?.settled, second.index)
   // The relay keeps the next one to itself.
   const third = await sent(stage, ann, 'three')
@@ -408,7 +408,7 @@ test('a receipt from before a change of mode changes nothing, and what was settl
   }
   const first = await sent(stage, ann, 'one')
   const second = await sent(stage, ann, 'two')
-  await ann.membership.receipts.reached({ sent: first, level: 'delivered', by: [] }, {})
+  await ann.channel.receipts.reached({ sent: first, level: 'delivered', by: [] }, {})
   const older = [await said('off'), await said('delivered')]
   assert.deepEqual(await asked(first, 'settled'), off)
   // At the same entry, it starts to tell more.
@@ -456,7 +456,7 @@ test('who is removed while it begins to wait is told so, not that nobody is left
   const message = await sent(stage, bob)
   const state = waiting(bob, message)
   const removed = StaticError.of('removed')
-  bob.membership.end(removed, removed)
+  bob.channel.end(removed, removed)
   await moment(stage)
   assert.equal(state.error, removed)
 })
@@ -490,7 +490,7 @@ test('two histories are found without anybody speaking, also by who does not use
   )
   await assert.rejects(ann.send('no'), { code: 'fork_detected' })
   assert.deepEqual(ann.told('receipt'), [])
-  ann.membership.acceptFork()
+  ann.channel.acceptFork()
   await give(stage, ann, bob, signed(stage, bob, { ...ahead, settled: 2 }))
   assert.equal(ann.told('fork_detected').length, 1, 'what was accepted is not reported again')
 })
@@ -508,7 +508,7 @@ test('a relay that names a wrong index for a message does not make it count as r
   await moment(stage)
   assert.equal(done.done, undefined)
   await assert.rejects(
-    ann.membership.receipts.reached(
+    ann.channel.receipts.reached(
       { sent: { messageId: 'ab'.repeat(16), index: 1 }, level: 'delivered', by: undefined },
       {},
     ),
@@ -534,26 +534,26 @@ test('a wait ends with its signal, its time, or the channel', async () => {
   const message = await sent(stage, ann)
   const question = { sent: message, level: 'settled', by: undefined } as const
   const controller = new AbortController()
-  const aborted = ann.membership.receipts.reached(question, { signal: controller.signal })
-  const late = ann.membership.receipts.reached(question, { timeoutMs: 3000 })
-  const over = ann.membership.receipts.reached(question, {})
+  const aborted = ann.channel.receipts.reached(question, { signal: controller.signal })
+  const late = ann.channel.receipts.reached(question, { timeoutMs: 3000 })
+  const over = ann.channel.receipts.reached(question, {})
   const checks = [
     assert.rejects(aborted, { code: 'cancelled' }),
     assert.rejects(late, { code: 'cancelled' }),
     assert.rejects(over, { code: 'removed' }),
-    assert.rejects(ann.membership.receipts.reached(question, { signal: AbortSignal.abort() }), { code: 'cancelled' }),
+    assert.rejects(ann.channel.receipts.reached(question, { signal: AbortSignal.abort() }), { code: 'cancelled' }),
   ]
   controller.abort()
   await stage.advance(4000)
-  ann.membership.over()
+  ann.channel.over()
   await Promise.all(checks)
-  await assert.rejects(ann.membership.receipts.reached(question, {}), { code: 'removed' })
+  await assert.rejects(ann.channel.receipts.reached(question, {}), { code: 'removed' })
 })
 
 /** Asks everybody, for as long as anybody may. */
 async function asked(stage: Stage, player: Player): Promise<OpenAsk> {
   const question = { payload: Buffer.from('how?'), to: undefined, lifetimeMs: MOST_LIFETIME_MS, signal: undefined }
-  const ask = player.membership.asks.ask(question)
+  const ask = player.channel.asks.ask(question)
   await stage.settle()
   return ask
 }
@@ -573,11 +573,11 @@ test('neither a request that no one serves nor an answer that no one reads holds
 
   // Of a server, too: its asker reads nothing, so it cannot send all of its answers.
   const stop = new AbortController()
-  const { membership } = bob
+  const { channel } = bob
   const part = new Uint8Array(200_000)
   const serving = serveRequests(
     bob,
-    membership,
+    channel,
     async function* () {
       for (;;) yield part
     },
@@ -585,12 +585,12 @@ test('neither a request that no one serves nor an answer that no one reads holds
   )
   await moment(stage)
   await moment(stage)
-  assert.equal(membership.requests.inbox.isEmpty, false)
+  assert.equal(channel.requests.inbox.isEmpty, false)
   assert.equal(claimOf(stage, bob).settled, claimOf(stage, bob).index)
   assert.equal(claimOf(stage, ann).settled, claimOf(stage, ann).index, 'its answers are not read')
   ann = ann.restart()
   await moment(stage)
-  assert.equal(ann.membership.asks.list().length, 1)
+  assert.equal(ann.channel.asks.list().length, 1)
   assert.equal(claimOf(stage, ann).settled, claimOf(stage, ann).index, 'also after a restart')
   stop.abort()
   await serving
@@ -600,11 +600,11 @@ test('a request that no one serves is dropped when it has expired', async () => 
   const stage = await stageOf('ann', 'bob', 'cy')
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   let cy = stage.player('cy')
-  ann.membership.asks.ask({ payload: Buffer.from('how?'), to: undefined, lifetimeMs: 90_000, signal: undefined })
+  ann.channel.asks.ask({ payload: Buffer.from('how?'), to: undefined, lifetimeMs: 90_000, signal: undefined })
   await stage.advance(60_000)
   cy = cy.restart()
-  assert.deepEqual([bob.membership.requests.inbox.isEmpty, cy.membership.requests.inbox.isEmpty], [false, false])
+  assert.deepEqual([bob.channel.requests.inbox.isEmpty, cy.channel.requests.inbox.isEmpty], [false, false])
   await stage.advance(100_000)
-  assert.equal(bob.membership.requests.inbox.isEmpty, true)
-  assert.equal(cy.membership.requests.inbox.isEmpty, true, 'also after a restart')
+  assert.equal(bob.channel.requests.inbox.isEmpty, true)
+  assert.equal(cy.channel.requests.inbox.isEmpty, true, 'also after a restart')
 })

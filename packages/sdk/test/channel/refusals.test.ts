@@ -34,8 +34,8 @@ function onDisk({ store }: Player): number[] {
 }
 
 /** Everything is encrypted and written, and nothing is answered. */
-async function written({ membership, journal }: Player): Promise<void> {
-  await membership.idle()
+async function written({ channel, journal }: Player): Promise<void> {
+  await channel.idle()
   journal.flush()
 }
 
@@ -70,7 +70,7 @@ test('after a gap of 1,100 messages of one sender, its next messages are readabl
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
   bob.online = false
-  const { index: before } = bob.membership.history.position
+  const { index: before } = bob.channel.history.position
   for (let round = 0; round < 22; round++) {
     const burst = Promise.all(Array.from({ length: 50 }, (_, n) => alice.sendAlone(`${round} ${n}`)))
     await stage.settle()
@@ -80,7 +80,7 @@ test('after a gap of 1,100 messages of one sender, its next messages are readabl
   assert.equal(index, before + 1100)
   const position = { index: BigInt(index), hash, slot: BigInt(slot) }
   const gap = { channelId: stage.channelId, firstIndex: BigInt(before + 1), commitLost: false, position }
-  bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+  bob.channel.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
   bob.delivered = index
   bob.online = true
   for (const words of ['after', 'and after']) {
@@ -96,11 +96,11 @@ test('after a gap of 1,100 messages of one sender, its next messages are readabl
 test('a gap that hides the end of a membership ends it, with or without a commit', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const bob = stage.player('bob')
-  const { index, slot } = bob.membership.history.position
+  const { index, slot } = bob.channel.history.position
   const position = { index: BigInt(index + 1), hash: new Uint8Array(32), slot: BigInt(slot) }
   const gap = { channelId: stage.channelId, firstIndex: BigInt(index + 1), position, ended: true, last: true }
-  bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
-  assert.equal(bob.membership.failure?.code, 'removed')
+  bob.channel.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+  assert.equal(bob.channel.failure?.code, 'removed')
 })
 
 test("a gap that begins before this agent's position counts only beyond it", async () => {
@@ -115,17 +115,17 @@ test("a gap that begins before this agent's position counts only beyond it", asy
     const { index, hash, slot } = stage.position
     const position = { index: BigInt(index), hash, slot: BigInt(slot) }
     const gap = { channelId: stage.channelId, firstIndex: BigInt(first), commitLost, position }
-    bob.membership.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
+    bob.channel.intake.deliver({ case: 'gap', value: create(GapNoticeSchema, gap) })
     bob.delivered = index
   }
   // Bob has read a commit and two messages; the relay has not heard of it.
-  const { index: cursor } = bob.membership.history.position
-  const rekeying = alice.membership.upkeep.rekey()
+  const { index: cursor } = bob.channel.history.position
+  const rekeying = alice.channel.upkeep.rekey()
   await stage.settle()
   await rekeying
   await say('one', 'two')
   assert.deepEqual(await bob.take(), ['one', 'two'])
-  const { index: read } = bob.membership.history.position
+  const { index: read } = bob.channel.history.position
   // Nothing of it is beyond what bob has.
   gapOf(cursor + 1, true)
   assert.deepEqual(bob.told('gap'), [])
@@ -142,11 +142,11 @@ test("a gap that begins before this agent's position counts only beyond it", asy
   assert.equal(bob.view, alice.view)
   // A commit beyond the own position is lost, whatever the relay's cursor is.
   bob.online = false
-  const again = alice.membership.upkeep.rekey()
+  const again = alice.channel.upkeep.rekey()
   await stage.settle()
   await again
   gapOf(cursor + 1, true)
-  assert.equal(bob.membership.failure?.code, 'mls_error')
+  assert.equal(bob.channel.failure?.code, 'mls_error')
 })
 
 for (const refusal of ['too_large', 'invalid_request']) {
@@ -162,7 +162,7 @@ for (const refusal of ['too_large', 'invalid_request']) {
     const expected = words.map((payload) => (payload === large ? refusal : 'ok'))
     assert.deepEqual(await Promise.all(burst), expected)
     assert.deepEqual(await bob.take(), ['one', 'two', 'three', 'four'])
-    assert.deepEqual([bob.view, alice.membership.sender.counter], [alice.view, 4])
+    assert.deepEqual([bob.view, alice.channel.sender.counter], [alice.view, 4])
     assert.deepEqual(onDisk(alice), [])
   })
 }
@@ -176,8 +176,8 @@ for (const error of [{ code: 'out_of_order', lastCounter: 0n }, { code: 'too_lar
     assert.deepEqual([onTheWire(alice), onDisk(alice)], [[1], [1]])
     const two = fate(alice.send('two'))
     // As before a commit of its own.
-    alice.membership.sender.seal(alice.membership.group!, undefined)
-    assert.equal(alice.membership.sender.counter, 2)
+    alice.channel.sender.seal(alice.channel.group!, undefined)
+    assert.equal(alice.channel.sender.counter, 2)
     assert.deepEqual(onDisk(alice), [1])
     alice.requests.shift()!.done({ type: 'refused', error: create(ErrorSchema, error) })
     // Were it killed now, what it has sent is what it knows of.
@@ -217,7 +217,7 @@ test('a refused message and a lost session: messages that may have arrived are n
   assert.deepEqual([await one, await two, await three], ['ok', 'too_large', 'ok'])
   assert.deepEqual(await bob.take(), ['one', 'three'])
   assert.deepEqual(bob.told('fork_detected'), [])
-  assert.deepEqual([bob.membership.failure, bob.view], [undefined, alice.view])
+  assert.deepEqual([bob.channel.failure, bob.view], [undefined, alice.view])
 })
 
 for (const [first, second] of [
@@ -248,7 +248,7 @@ for (const [first, second] of [
     await stage.settle()
     assert.deepEqual([await one, await two], ['ok', second])
     assert.deepEqual(await bob.take(), ['one'])
-    assert.deepEqual([alice.membership.failure, bob.view], [undefined, alice.view])
+    assert.deepEqual([alice.channel.failure, bob.view], [undefined, alice.view])
   })
 }
 
@@ -263,15 +263,15 @@ test('a full inbox is reported; calls that need more entries fail with queue_ful
     await stage.settle()
     await burst
   }
-  assert.equal(await fate(bob.membership.intake.catchUp()), 'queue_full')
+  assert.equal(await fate(bob.channel.intake.catchUp()), 'queue_full')
   // It needs nothing of what it does not take.
   const before = fate(bob.send('full'))
   await stage.settle()
   assert.equal(await before, 'ok')
-  const rekeying = alice.membership.upkeep.rekey()
+  const rekeying = alice.channel.upkeep.rekey()
   await stage.settle()
   await rekeying
-  const late = [fate(bob.send('a metric')), fate(bob.membership.upkeep.rekey())]
+  const late = [fate(bob.send('a metric')), fate(bob.channel.upkeep.rekey())]
   await stage.settle()
   assert.deepEqual(await Promise.all(late), ['queue_full', 'queue_full'])
   assert.deepEqual(await alice.take(), ['full'])
@@ -281,7 +281,7 @@ test('a full inbox is reported; calls that need more entries fail with queue_ful
     await stage.settle()
   }
   assert.equal(read, sent)
-  const caughtUp = fate(bob.membership.intake.catchUp())
+  const caughtUp = fate(bob.channel.intake.catchUp())
   await stage.settle()
   assert.equal(await caughtUp, 'ok')
   assert.equal(bob.told('inbox_full').length, 1)
@@ -294,28 +294,26 @@ test('a full inbox is reported; calls that need more entries fail with queue_ful
 test('catching up in a session ends when everything the relay has by then is processed', async () => {
   const stage = await Stage.start(['alice', 'bob', 'carol'])
   const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
-  const sees = (): number => bob.membership.history.position.index
+  const sees = (): number => bob.channel.history.position.index
   const said = alice.send('on its way')
   await stage.settleOnly(alice)
   await said
   const last = stage.position.index
   assert.ok(sees() < last)
   let seen = 0
-  const one = bob.membership.intake.catchUp().then(() => (seen = sees()))
+  const one = bob.channel.intake.catchUp().then(() => (seen = sees()))
   await stage.settle()
   await one
   assert.equal(seen, last)
 
   // The commit is here, and MLS works on it.
-  const removal = alice.membership.committer.commit(() => ({ removes: [fromHex(carol.agentId)] }))
+  const removal = alice.channel.committer.commit(() => ({ removes: [fromHex(carol.agentId)] }))
   let members: number | undefined
   bob.hearing = ({ case: kind }) => {
     if (kind !== 'deliverCommit') return undefined
     bob.hearing = () => undefined
     // Right after it was delivered.
-    queueMicrotask(
-      () => void bob.membership.intake.catchUp().then(() => (members = bob.membership.group?.members.size)),
-    )
+    queueMicrotask(() => void bob.channel.intake.catchUp().then(() => (members = bob.channel.group?.members.size)))
     return undefined
   }
   await stage.settle()
@@ -331,7 +329,7 @@ test('catching up does not end while missing entries are requested again', async
   let left = 1
   bob.hearing = () => {
     if (left-- > 0) return 'lost'
-    if (left === -1) void bob.membership.intake.catchUp().then(() => (seen = bob.membership.history.position.index))
+    if (left === -1) void bob.channel.intake.catchUp().then(() => (seen = bob.channel.history.position.index))
     return undefined
   }
   const said = Promise.all([alice.sendAlone('1'), alice.sendAlone('2')])
@@ -345,17 +343,17 @@ test('catching up does not end while missing entries are requested again', async
 test('an agent that fails to leave while it catches up receives entries again', async () => {
   const stage = await Stage.start(['alice', 'bob'])
   const [alice, bob] = [stage.player('alice'), stage.player('bob')]
-  void bob.membership.intake.catchUp()
-  bob.membership.become('leaving')
+  void bob.channel.intake.catchUp()
+  bob.channel.become('leaving')
   await stage.settle()
   // The relay has refused.
-  bob.membership.become('joined')
-  bob.membership.intake.resume()
+  bob.channel.become('joined')
+  bob.channel.intake.resume()
   const said = [alice.send('still here?'), bob.send('yes')]
   await stage.settle()
   await Promise.all(said)
   assert.deepEqual(await bob.take(), ['still here?'])
-  const caughtUp = bob.membership.intake.catchUp()
+  const caughtUp = bob.channel.intake.catchUp()
   await stage.settle()
   await caughtUp
 })
@@ -411,7 +409,7 @@ test('a send cancelled before encryption is not sent; later it may arrive, and t
   await pending
   // Without a session nothing is encrypted.
   request!.done({ type: 'lost', error: StaticError.of('connection_error', 'The line is cut.') })
-  alice.membership.lose()
+  alice.channel.lose()
   const stop = new AbortController()
   const waiting = alice.send('never', { signal: stop.signal })
   await written(alice)
@@ -438,7 +436,7 @@ test('a send that waits because of a fork is reported with that reason, and goes
   await written(alice)
   mal.say(mal.frame('a lie', { seen: { ...stage.position, hash: new Uint8Array(32) } }))
   await stage.settle()
-  assert.equal(alice.membership.standing.fork, mal.agentId)
+  assert.equal(alice.channel.standing.fork, mal.agentId)
   stage.now += 5000
   alice.awake()
   assert.deepEqual(
@@ -446,7 +444,7 @@ test('a send that waits because of a fork is reported with that reason, and goes
     ['fork_detected'],
   )
   stage.refuse = () => undefined
-  for (const player of [alice, bob]) player.membership.acceptFork()
+  for (const player of [alice, bob]) player.channel.acceptFork()
   await stage.settle()
   await sending
   assert.deepEqual(await bob.take(), ['a lie', 'later'])
@@ -459,13 +457,13 @@ test('who leaves during a fork is removed once the member that has seen another 
   await stage.settle()
   stage.leave(carol)
   await stage.advance(10_000)
-  assert.equal(alice.membership.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
+  assert.equal(alice.channel.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
   const change = { removes: [fromHex(mal.agentId)] }
-  const removing = alice.membership.committer.commit(() => change, { despiteForkOf: mal.agentId })
+  const removing = alice.channel.committer.commit(() => change, { despiteForkOf: mal.agentId })
   await stage.settle()
   await removing
   await stage.advance(10_000)
-  assert.equal(alice.membership.group?.members.has(carol.agentId), false)
+  assert.equal(alice.channel.group?.members.has(carol.agentId), false)
 })
 
 test('who leaves during a fork is removed once one member accepts it', async () => {
@@ -476,10 +474,10 @@ test('who leaves during a fork is removed once one member accepts it', async () 
   await stage.settle()
   stage.leave(carol)
   await stage.advance(10_000)
-  assert.equal(bob.membership.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
-  bob.membership.acceptFork()
+  assert.equal(bob.channel.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
+  bob.channel.acceptFork()
   await stage.advance(10_000)
-  assert.equal(bob.membership.group?.members.has(carol.agentId), false)
+  assert.equal(bob.channel.group?.members.has(carol.agentId), false)
   assert.equal(bob.view, alice.view)
 })
 
@@ -493,7 +491,7 @@ test('a send that waits for a session is reported after 5 s, with the reason', a
   alice.awake()
   assert.deepEqual(
     alice.told('waiting').map(({ channel, error }) => [channel, error.code]),
-    [[alice.membership.name, 'connection_error']],
+    [[alice.channel.name, 'connection_error']],
   )
   alice.resume()
   await stage.settle()
@@ -505,7 +503,7 @@ test('a commit that the relay defers for long is reported once', async () => {
   const alice = stage.player('alice')
   let waitMs = 1000
   stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code: 'rate_limited', retryAfterMs: waitMs } : undefined)
-  const short = alice.membership.upkeep.rekey()
+  const short = alice.channel.upkeep.rekey()
   await stage.settle()
   assert.deepEqual(alice.told('throttled'), [], 'a second is no news')
   stage.refuse = () => undefined
@@ -514,7 +512,7 @@ test('a commit that the relay defers for long is reported once', async () => {
 
   waitMs = 3000
   stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code: 'rate_limited', retryAfterMs: waitMs } : undefined)
-  const long = alice.membership.upkeep.rekey()
+  const long = alice.channel.upkeep.rekey()
   await stage.settle()
   const told = (): object[] => alice.told('throttled').map(({ error, waitMs: wait }) => ({ code: error.code, wait }))
   assert.deepEqual(told(), [{ code: 'rate_limited', wait: 3000 }])
@@ -532,7 +530,7 @@ for (const code of ['rate_limited', 'unavailable']) {
     let alice = stage.player('alice')
     const isPending = (): boolean => alice.store.load().channels.some(({ pending }) => pending !== undefined)
     stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code } : undefined)
-    const rekeyed = fate(alice.membership.upkeep.rekey())
+    const rekeyed = fate(alice.channel.upkeep.rekey())
     await stage.settle()
     const sent = fate(alice.send('behind it'))
     await stage.advance(59_000, 1000)
@@ -542,7 +540,7 @@ for (const code of ['rate_limited', 'unavailable']) {
     assert.deepEqual([await bob.take(), bob.view === alice.view], [['behind it'], true])
 
     // Nobody waits for it any more, but it is on disk.
-    void fate(alice.membership.upkeep.rekey())
+    void fate(alice.channel.upkeep.rekey())
     await stage.settle()
     alice = alice.restart()
     await stage.settle()
@@ -551,7 +549,7 @@ for (const code of ['rate_limited', 'unavailable']) {
     await stage.advance(61_000, 1000)
     assert.deepEqual([await after, isPending(), await bob.take()], ['ok', false, ['after the restart']])
     stage.refuse = () => undefined
-    const last = fate(alice.membership.upkeep.rekey())
+    const last = fate(alice.channel.upkeep.rekey())
     await stage.settle()
     assert.deepEqual([await last, alice.view], ['ok', bob.view])
   })
@@ -571,7 +569,7 @@ test('a re-key that the relay defers until it is given up is started again less 
   }
   assert.equal(await tryRekey(stage, alice), 'rate_limited')
   // As after a day: it is due.
-  alice.membership.become('joined', true)
+  alice.channel.become('joined', true)
   await stage.advance(20 * 60_000, 10_000)
   assert.deepEqual([...attempts.values()], [0, 2, 5, 9, 17])
   for (let restarts = 0; restarts < 8; restarts++) {
@@ -590,7 +588,7 @@ test('a re-key that the relay defers until it is given up is started again less 
 })
 
 async function tryRekey(stage: Stage, player: Player): Promise<string> {
-  const rekeyed = fate(player.membership.upkeep.rekey())
+  const rekeyed = fate(player.channel.upkeep.rekey())
   await stage.advance(61_000, 1000)
   return rekeyed
 }

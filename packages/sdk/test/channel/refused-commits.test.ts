@@ -19,13 +19,13 @@ const fate = (task: Promise<unknown>): Promise<string> =>
   )
 
 /** As if the relay had refused so many commits of this epoch. */
-function burn({ membership, key }: Player, commits: number): void {
-  const group = membership.group ?? assert.fail()
+function burn({ channel, key }: Player, commits: number): void {
+  const group = channel.group ?? assert.fail()
   group.use(burnt(group.group, key, commits))
 }
 
-async function commit(stage: Stage, { membership }: Player): Promise<string> {
-  const done = fate(membership.committer.commit(() => ({})))
+async function commit(stage: Stage, { channel }: Player): Promise<string> {
+  const done = fate(channel.committer.commit(() => ({})))
   await stage.settle()
   return await done
 }
@@ -54,11 +54,11 @@ test('a member whose commits were refused too often says so, and can commit afte
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   burn(ann, 1536)
-  const made = ann.membership.committer.commit(() => ({}))
+  const made = ann.channel.committer.commit(() => ({}))
   const failing = assert.rejects(made, { code: 'unavailable', message: /`rotate`/ })
   await stage.settle()
   await failing
-  assert.deepEqual([stage.log.length, ann.membership.failure], [0, undefined])
+  assert.deepEqual([stage.log.length, ann.channel.failure], [0, undefined])
   for (const player of [bob, ann]) assert.equal(await commit(stage, player), 'ok')
   assert.equal(ann.view, bob.view)
 })
@@ -98,7 +98,7 @@ test('commits that the relay refuses again and again become rare, whoever asks f
   for (let n = 0; n < 9; n++) assert.equal(await commit(stage, ann), 'not_allowed')
   let isOver = false
   const again = (): void => {
-    if (!isOver) ann.membership.committer.commit(() => ({})).catch(again)
+    if (!isOver) ann.channel.committer.commit(() => ({})).catch(again)
   }
   again()
   await stage.settle()
@@ -109,7 +109,7 @@ test('commits that the relay refuses again and again become rare, whoever asks f
   assert.ok(ann.told('throttled').length > 20)
   // The wait ends with the epoch.
   isOver = true
-  const waiting = fate(ann.membership.committer.commit(() => ({})))
+  const waiting = fate(ann.channel.committer.commit(() => ({})))
   await stage.settle()
   stage.refuse = () => undefined
   assert.equal(await commit(stage, stage.player('bob')), 'ok')
@@ -125,7 +125,7 @@ test('a relay that says that the slot is taken, when it is not, gets a few commi
       body.case === 'sendCommit' && ++tries < 1000
         ? { code: 'epoch_mismatch', head: BigInt(stage.position.slot), ...(retryAfterMs && { retryAfterMs }) }
         : undefined
-    const done = fate(ann.membership.committer.commit(() => ({})))
+    const done = fate(ann.channel.committer.commit(() => ({})))
     await stage.settle()
     assert.equal(tries, 1)
     await stage.advance(3 * MINUTE, 500)
@@ -139,7 +139,7 @@ test('a relay that says that the slot is taken, when it is not, gets a few commi
 test('a change that waits while a fork is found is not committed, except the removal of the one that caused it', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
   const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), new Apart(stage, 'mal')]
-  const { committer } = ann.membership
+  const { committer } = ann.channel
   const { slot } = stage.position
   // Two that wait: one to be created again, and one behind it.
   stage.refuse = (_, body) => (body.case === 'sendCommit' ? { code: 'epoch_mismatch', retryAfterMs: 1000 } : undefined)

@@ -23,9 +23,9 @@ test('entries read just before another Resume are still acknowledged', async () 
     return undefined
   }
   const sent = ann.send('read me')
-  const reader = bob.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+  const reader = bob.channel.inbox.read(({ payload }) => Buffer.from(payload).toString())
   // In the same turn, before anything of the message is on disk.
-  const caughtUp = reader.next().then(() => bob.membership.intake.catchUp())
+  const caughtUp = reader.next().then(() => bob.channel.intake.catchUp())
   await stage.settle()
   await Promise.all([sent, caughtUp])
   assert.deepEqual(acknowledged, [1])
@@ -33,7 +33,7 @@ test('entries read just before another Resume are still acknowledged', async () 
 
 test('a Resume that was lost with its session is not waited for', async () => {
   const { stage, ann, bob } = await scene()
-  const { intake } = bob.membership
+  const { intake } = bob.channel
   bob.lose()
   const caughtUp = intake.catchUp()
   // Without a session, for instance because the inbox has room again.
@@ -48,7 +48,7 @@ test('a Resume that was lost with its session is not waited for', async () => {
 
 test('the answer to an earlier Resume is ignored', async () => {
   const { stage, ann, bob } = await scene()
-  const { intake } = bob.membership
+  const { intake } = bob.channel
   const caughtUp = [intake.catchUp(), intake.catchUp()]
   const [first] = bob.requests.splice(0)
   intake.resume()
@@ -64,13 +64,13 @@ test('the answer to an earlier Resume is ignored', async () => {
 for (const end of ['removed', 'broken', 'closed'] as const) {
   test(`waiting callers learn that the channel has ended: ${end}`, async () => {
     const { bob } = await scene()
-    const { membership } = bob
-    const waiting = [membership.intake.catchUp(), membership.intake.catchUp()]
+    const { channel } = bob
+    const waiting = [channel.intake.catchUp(), channel.intake.catchUp()]
     const error = StaticError.of(end === 'broken' ? 'mls_error' : end)
-    if (end === 'removed') membership.over()
-    else membership.end(error, undefined)
+    if (end === 'removed') channel.over()
+    else channel.end(error, undefined)
     for (const one of waiting) await assert.rejects(one, { code: error.code })
-    await assert.rejects(membership.intake.catchUp(), { code: error.code })
+    await assert.rejects(channel.intake.catchUp(), { code: error.code })
   })
 }
 

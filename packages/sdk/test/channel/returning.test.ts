@@ -10,7 +10,7 @@ const WRONG_KEY = new Uint8Array(32).fill(7)
 /** Adds an agent by a fresh KeyPackage, as the application of a member asks. */
 async function addAgain(adder: Player, player: Player): Promise<Uint8Array[]> {
   const { keyPackage } = await engine.generateKeyPackage(player.identity, player.key, Date.now())
-  const added = addMembers({ context: adder, requests: undefined as never }, adder.membership, [keyPackage], false)
+  const added = addMembers({ context: adder, requests: undefined as never }, adder.channel, [keyPackage], false)
   let isOver = false
   added.finally(() => (isOver = true)).catch(() => {})
   while (!isOver) {
@@ -31,15 +31,15 @@ test('a notice with a key that the leaf does not have removes no one, but the ow
   await stage.settleOnly(ann, cid)
   await stage.advance(10_000)
   // On the relay's word alone nobody is removed.
-  assert.deepEqual([ann.membership.group?.members.has(bob.agentId), stage.log.length], [true, 1])
+  assert.deepEqual([ann.channel.group?.members.has(bob.agentId), stage.log.length], [true, 1])
   assert.equal(ann.told('roster_lie').length, 1)
   await assert.rejects(addAgain(cid, bob), { code: 'invalid_request' })
-  const before = ann.membership.group?.members.get(bob.agentId)?.encryptionKey
+  const before = ann.channel.group?.members.get(bob.agentId)?.encryptionKey
   const welcomes = await addAgain(ann, bob)
   assert.equal(welcomes.length, 1)
   assert.equal(ann.view, cid.view)
   assert.deepEqual(cid.told('members_changed').at(-1)?.removed, [bob.agentId])
-  assert.notDeepEqual(cid.membership.group?.members.get(bob.agentId)?.encryptionKey, before)
+  assert.notDeepEqual(cid.channel.group?.members.get(bob.agentId)?.encryptionKey, before)
 })
 
 test('an agent that has not left cannot be added again, not even by the owner', async () => {

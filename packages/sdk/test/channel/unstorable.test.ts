@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseChannelName, StaticError } from '@static/protocol'
 import { newChannel } from '../../src/agent/founding.ts'
-import { Membership } from '../../src/channel/channel.ts'
+import { AgentChannel } from '../../src/channel/channel.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import type { Change, StoredChannel } from '../../src/ports/index.ts'
 import { type Player, Stage } from '../support/stage.ts'
@@ -11,20 +11,20 @@ import { type Player, Stage } from '../support/stage.ts'
 const NOWHERE = { index: 0, hash: new Uint8Array(), slot: 0 }
 
 /** Another channel of the same agent, without a group. */
-function beside(player: Player, digit: string): Membership {
+function beside(player: Player, digit: string): AgentChannel {
   const name = parseChannelName(`acme/other/${digit === 'a' ? 'first' : 'last'}`)
-  return new Membership(player, newChannel(digit.repeat(32), name, player.agentId, 'offered', NOWHERE), () => {})
+  return new AgentChannel(player, newChannel(digit.repeat(32), name, player.agentId, 'offered', NOWHERE), () => {})
 }
 
 /** The real group of a player, changed so that it cannot be encoded. */
-function poison({ membership }: Player): void {
-  const { state } = inside(membership.group?.group ?? assert.fail())
+function poison({ channel }: Player): void {
+  const { state } = inside(channel.group?.group ?? assert.fail())
   Object.defineProperty(state, 'confirmationTag', { value: null })
 }
 
 /** What is stored of the player's channel; the inbox apart. */
-function stored({ store, membership }: Player): StoredChannel {
-  return store.load().channels.find(({ record }) => record.id === membership.id) ?? assert.fail()
+function stored({ store, channel }: Player): StoredChannel {
+  return store.load().channels.find(({ record }) => record.id === channel.id) ?? assert.fail()
 }
 
 /** Everything that was written, from now on. */
@@ -48,10 +48,10 @@ test('a group that cannot be encoded breaks only its channel: nothing of it is w
   const writes = watch(bob)
   const [first, last] = [beside(bob, 'a'), beside(bob, 'b')]
   first.keepWelcome(new Uint8Array([1]))
-  bob.membership.keepWelcome(new Uint8Array([2]))
+  bob.channel.keepWelcome(new Uint8Array([2]))
   // As after a commit: the group is written whole.
-  bob.membership.committer.commit(() => ({})).catch(() => {})
-  await bob.membership.idle()
+  bob.channel.committer.commit(() => ({})).catch(() => {})
+  await bob.channel.idle()
   poison(bob)
   last.keepWelcome(new Uint8Array([3]))
   bob.journal.flush()
@@ -63,13 +63,13 @@ test('a group that cannot be encoded breaks only its channel: nothing of it is w
     ['putChannel', 'putWelcome a', 'putChannel', 'putWelcome b', 'putChannel'],
   )
   assert.deepEqual(stored(bob), { ...before, record: { ...before.record, broken: 'mls_error' } })
-  assert.equal(bob.membership.failure?.code, 'mls_error')
+  assert.equal(bob.channel.failure?.code, 'mls_error')
   assert.match(bob.told('channel_failed')[0]?.error.message ?? '', /cannot be stored/)
   assert.deepEqual([first.failure, last.failure], [undefined, undefined])
   await assert.rejects(bob.send('x'), { code: 'mls_error' })
   // What was received can be read, and its row goes.
   assert.equal(before.inbox.messages, 1)
-  const reading = bob.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+  const reading = bob.channel.inbox.read(({ payload }) => Buffer.from(payload).toString())
   assert.equal((await reading.next()).value, 'before')
   await assert.rejects(reading.next(), { code: 'mls_error' })
   bob.journal.flush()
@@ -90,7 +90,7 @@ test('received messages that cannot be read end only their channel until the age
   store.inbox = () => {
     throw StaticError.of('store_corrupt', 'agent.db is damaged.')
   }
-  const reading = again.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+  const reading = again.channel.inbox.read(({ payload }) => Buffer.from(payload).toString())
   await assert.rejects(reading.next(), { code: 'store_corrupt' })
   assert.deepEqual(
     again.told('channel_failed').map(({ error }) => error.message),
@@ -104,14 +104,14 @@ test('received messages that cannot be read end only their channel until the age
   Reflect.deleteProperty(store, 'inbox')
   const healed = again.restart()
   await stage.settle()
-  const texts = healed.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+  const texts = healed.channel.inbox.read(({ payload }) => Buffer.from(payload).toString())
   assert.equal((await texts.next()).value, 'before')
 })
 
 test('a turn that settles more messages than fit on the stack is written', async () => {
   const stage = await Stage.start(['ann', 'bob'])
-  const { membership, journal, store } = stage.player('bob')
-  const { id, inbox } = membership
+  const { channel, journal, store } = stage.player('bob')
+  const { id, inbox } = channel
   const settled = Array.from({ length: 200_000 }, (_, index): Change => ({
     type: 'dropInbox',
     id,
@@ -120,9 +120,9 @@ test('a turn that settles more messages than fit on the stack is written', async
   Object.defineProperty(inbox, 'drain', { value: () => settled.splice(0) })
   const written: number[] = []
   store.write = (changes) => void written.push(changes.filter(({ type }) => type === 'dropInbox').length)
-  membership.keepWelcome(new Uint8Array([1]))
+  channel.keepWelcome(new Uint8Array([1]))
   journal.flush()
-  assert.equal(membership.failure, undefined)
+  assert.equal(channel.failure, undefined)
   assert.deepEqual(written, [200_000])
 })
 
@@ -139,7 +139,7 @@ test('a commit that leads to an unencodable group: the member stays where it was
       },
     },
   })
-  const rotated = ann.membership.upkeep.rekey()
+  const rotated = ann.channel.upkeep.rekey()
   await stage.settle()
   await rotated
   assert.equal(bob.view, 'mls_error')
@@ -167,7 +167,7 @@ test('a crash before the broken channel is written: it breaks again at the same 
     },
   }
   Object.defineProperty(bob, 'engine', { value: poisoned })
-  const rotated = ann.membership.upkeep.rekey()
+  const rotated = ann.channel.upkeep.rekey()
   await stage.settleOnly(ann)
   await rotated
   // The disk is gone before the end of the turn.
@@ -187,23 +187,23 @@ test('in its first turn, a channel whose state cannot be stored is stored as bro
   const stage = await Stage.start(['ann', 'bob'])
   const bob = stage.player('bob')
   const id = 'c'.repeat(32)
-  const membership = new Membership(
+  const channel = new AgentChannel(
     bob,
     newChannel(id, parseChannelName('acme/other/new'), bob.agentId, 'offered', NOWHERE),
     () => {},
   )
-  const { group, facts } = bob.membership.group ?? assert.fail()
+  const { group, facts } = bob.channel.group ?? assert.fail()
   const position = { index: 7, hash: new Uint8Array(32), slot: 3 }
-  membership.enter({ group, rows: [], signer: facts.own }, 'joined', position, new Uint8Array(32))
+  channel.enter({ group, rows: [], signer: facts.own }, 'joined', position, new Uint8Array(32))
   poison(bob)
   bob.journal.flush()
   const found = bob.store.load().channels.find(({ record }) => record.id === id)
   assert.deepEqual([found?.record.state, found?.record.broken, found?.epoch], ['joined', 'mls_error', undefined])
   // It can be left: everything about it goes.
-  membership.become('leaving')
+  channel.become('leaving')
   bob.journal.flush()
   assert.equal(bob.store.load().channels.find(({ record }) => record.id === id)?.record.state, 'leaving')
-  membership.drop(undefined)
+  channel.drop(undefined)
   bob.journal.flush()
   assert.equal(
     bob.store.load().channels.some(({ record }) => record.id === id),
@@ -214,7 +214,7 @@ test('in its first turn, a channel whose state cannot be stored is stored as bro
 test('a stored group that cannot be read breaks only its channel, which is stored as broken and can be deleted by the owner', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const ann = stage.player('ann')
-  const { id } = ann.membership
+  const { id } = ann.channel
   ann.store.write([{ type: 'putGroup', id, group: new Uint8Array([1, 2, 3]) }])
   const again = ann.restart()
   assert.equal(again.view, 'mls_error')
@@ -223,7 +223,7 @@ test('a stored group that cannot be read breaks only its channel, which is store
   again.journal.flush()
   assert.equal(stored(again).record.broken, 'mls_error')
   assert.equal(other.failure, undefined)
-  again.membership.over('not_found')
+  again.channel.over('not_found')
   again.journal.flush()
   assert.deepEqual([stored(again).record.state, stored(again).epoch], ['ended', undefined])
 })
@@ -234,10 +234,10 @@ test('an exception after the turn is on disk breaks only its channel, and the ot
   const other = beside(bob, 'a')
   let told = 0
   other.receipts.written = () => void told++
-  bob.membership.receipts.written = () => {
+  bob.channel.receipts.written = () => {
     throw new RangeError('offset is out of bounds')
   }
-  bob.membership.keepWelcome(new Uint8Array([1]))
+  bob.channel.keepWelcome(new Uint8Array([1]))
   other.keepWelcome(new Uint8Array([2]))
   bob.journal.flush()
   assert.equal(bob.view, 'mls_error')

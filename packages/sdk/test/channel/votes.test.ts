@@ -30,7 +30,7 @@ async function scene(): Promise<Scene> {
 
 /** A commit without change by an honest player, which mal follows, and others do. */
 async function rekey({ stage, mal }: Scene, player: Player, ...others: readonly Apart[]): Promise<void> {
-  const rotated = player.membership.upkeep.rekey()
+  const rotated = player.channel.upkeep.rekey()
   await stage.settle()
   await rotated
   const entry = stage.log.at(-1)
@@ -51,8 +51,8 @@ async function rekeyMal({ stage, mal }: Scene): Promise<void> {
 /** A valid commit of mal whose path secrets these cannot read. Returns what mal would make of it. */
 async function unreadableBy(mal: Apart, victims: readonly Player[]): Promise<Uint8Array> {
   const { ratchetTree } = inside(mal.mls.group).state
-  const keys = victims.flatMap(({ membership }) => {
-    const node = ratchetTree[2 * engine.facts(membership.group!.group).own.leaf]
+  const keys = victims.flatMap(({ channel }) => {
+    const node = ratchetTree[2 * engine.facts(channel.group!.group).own.leaf]
     return node?.nodeType === 'leaf' ? [hex(node.leaf.hpkePublicKey)] : []
   })
   const seal: CiphersuiteImpl['hpke']['seal'] = async (key, ...rest) => {
@@ -89,8 +89,7 @@ async function say({ stage }: Scene, player: Player, words: string): Promise<voi
   await sent
 }
 
-const failures = (...players: Player[]): (string | undefined)[] =>
-  players.map(({ membership }) => membership.failure?.code)
+const failures = (...players: Player[]): (string | undefined)[] => players.map(({ channel }) => channel.failure?.code)
 
 test('an agent that joined with a Welcome does not know whose epoch it is in, and does not vote in it', async () => {
   const { stage, ann, mal } = await scene()
@@ -150,7 +149,7 @@ test('a commit that only members cannot follow: no one votes, and they stop when
   const slot = mal.commit(await unreadableBy(mal, [cid]))
   await stage.settle()
   assert.deepEqual(cid.told('commit_skipped'), [
-    { type: 'commit_skipped', channel: cid.membership.name, sender: mal.agentId, slot, reason: 'unfollowable' },
+    { type: 'commit_skipped', channel: cid.channel.name, sender: mal.agentId, slot, reason: 'unfollowable' },
   ])
   assert.equal(ann.view, bob.view)
   assert.notEqual(ann.view, cid.view)
@@ -194,7 +193,7 @@ test('a commit that no one can follow: the owner rejects it, and its next messag
 /** A commit without change that its maker alone has heard of so far. */
 async function rekeyApart(stage: Stage, player: Player): Promise<number> {
   const { slot } = stage.position
-  player.membership.upkeep.rekey().catch(() => {})
+  player.channel.upkeep.rekey().catch(() => {})
   await stage.settleOnly(player)
   return slot
 }
@@ -211,7 +210,7 @@ test('a commit that the owner cannot follow: it rejects it at once, and members 
   await stage.settle()
   assert.deepEqual([stage.votes, stage.lifted], [[`ann ${slot}`, `ann ${next}`], [`ann ${bob.agentId}`]])
   assert.deepEqual(failures(ann, bob, cid), [undefined, 'mls_error', undefined])
-  assert.match(bob.membership.failure?.message ?? '', /The owner has followed different commits/)
+  assert.match(bob.channel.failure?.message ?? '', /The owner has followed different commits/)
   assert.equal(ann.view, cid.view)
   await say(all, cid, 'on')
   assert.deepEqual(await ann.take(), ['on'])
@@ -304,7 +303,7 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
     const victims = [ann, bob, cid].filter((_, at) => (seed & (1 << at)) !== 0)
     mal.commit(await unreadableBy(mal, victims))
     for (const player of [bob, cid]) player.send(`by ${player.name}`).catch(() => {})
-    for (const player of [cid, bob]) player.membership.upkeep.rekey().catch(() => {})
+    for (const player of [cid, bob]) player.channel.upkeep.rekey().catch(() => {})
     await stage.settle()
     for (const words of ['the last', 'word']) {
       ann.send(words).catch(() => {})
@@ -316,7 +315,7 @@ for (const seed of [1, 2, 3, 4, 5, 6]) {
       failures(bob, cid),
       [bob, cid].map((player) => (isWithOwner(player) ? undefined : 'mls_error')),
     )
-    assert.equal(ann.membership.failure, undefined)
+    assert.equal(ann.channel.failure, undefined)
   })
 }
 
@@ -351,7 +350,7 @@ test('an agent that joined with a Welcome is not stopped by a number either, unl
   // The owner's number counts.
   const entry = fresh.stage.log.at(-1)
   assert.ok(entry?.kind === 'message')
-  fresh.stage.append({ ...entry, sender: hex(fresh.ann.membership.group!.facts.own.agentId) })
+  fresh.stage.append({ ...entry, sender: hex(fresh.ann.channel.group!.facts.own.agentId) })
   await fresh.stage.settle()
   assert.deepEqual(failures(fresh.bob), ['mls_error'])
 })
@@ -457,7 +456,7 @@ for (const who of ['a newcomer', 'a restarted member'] as const) {
     let victim = bob
     if (who === 'a newcomer') {
       const dan = await outsider(stage, 'dan')
-      const added = ann.membership.committer.commit(() => ({ adds: [dan.keyPackage] }))
+      const added = ann.channel.committer.commit(() => ({ adds: [dan.keyPackage] }))
       await stage.settle()
       const { welcomes } = await added
       victim = await dan.join(welcomes[0]!.welcome)

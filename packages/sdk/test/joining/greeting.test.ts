@@ -117,10 +117,10 @@ test('members that keep saying hello get one greeting a minute together, each gr
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: number[] = []
   const send = async (_: string, payload: Uint8Array): Promise<void> => void sent.push(payload.length / 16)
-  const membership = { id: CHANNEL, sender: { send }, admissions: NO_USES } as never
+  const channel = { id: CHANNEL, sender: { send }, admissions: NO_USES } as never
   const minute = async (): Promise<void> => {
     for (const end = now + 60_000; now < end; now += 10_000) {
-      for (const { agent: from, nonce } of crowd) issuer.hello(membership, from, nonce)
+      for (const { agent: from, nonce } of crowd) issuer.hello(channel, from, nonce)
       const due = timers.filter(({ at }) => at <= now)
       timers = timers.filter(({ at }) => at > now)
       for (const { action } of due) action()
@@ -184,12 +184,12 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
     admit: 'owner',
   }
   const context = { journal: { add: () => undefined } }
-  const parts = { context, keyPackages: { forget: () => undefined }, memberships: new Map() }
+  const parts = { context, keyPackages: { forget: () => undefined }, channels: new Map() }
   const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
   const states: string[] = []
-  const membership = { id: CHANNEL, name: 'acme/x/y', owner: OWNER, become: (state: string) => states.push(state) }
+  const channel = { id: CHANNEL, name: 'acme/x/y', owner: OWNER, become: (state: string) => states.push(state) }
   const greet = (sender: string, ...parts: Uint8Array[]): void =>
-    attempts.greeting(membership as never, sender, Buffer.concat(parts))
+    attempts.greeting(channel as never, sender, Buffer.concat(parts))
   const nonces = others.map(({ nonce }) => nonce)
   greet(OWNER, ...nonces)
   greet(OWNER, fromHex('00'), mine!.nonce)
@@ -209,18 +209,18 @@ test("by a token that members may use, the member that added the joiner greets i
     const place = { invite, channel: CHANNEL, name: 'acme/x/y', owner: OWNER, secret, expiresAt: NOW + 1e6 }
     const record = { ...place, nonce, keyPackage: randomBytes(300), admit }
     const context = { journal: { add: () => undefined } }
-    const parts = { context, keyPackages: { forget: () => undefined }, memberships: new Map() }
+    const parts = { context, keyPackages: { forget: () => undefined }, channels: new Map() }
     const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
     const states: string[] = []
     const standing = { offeredBy: adder!.agent }
-    const membership = {
+    const channel = {
       id: CHANNEL,
       name: 'acme/x/y',
       owner: OWNER,
       standing,
       become: (state: string) => states.push(state),
     }
-    attempts.greeting(membership as never, sender, nonce)
+    attempts.greeting(channel as never, sender, nonce)
     return states
   }
   assert.deepEqual(greetedBy('members', adder!.agent), ['joined'])

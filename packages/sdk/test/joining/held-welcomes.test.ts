@@ -4,14 +4,14 @@ import { test } from 'node:test'
 import { MAX_WELCOME_BYTES } from '@static/protocol'
 import { HeldWelcomes, MOST_HELD, MOST_HELD_BYTES } from '../../src/joining/held-welcomes.ts'
 
-const agent = { context: { journal: { written: () => Promise.resolve() } }, memberships: new Map() }
+const agent = { context: { journal: { written: () => Promise.resolve() } }, channels: new Map() }
 
-function membership(id: string, index: number, state = 'joined'): never {
+function channel(id: string, index: number, state = 'joined'): never {
   return { id, state, group: {}, history: { position: { index } }, idle: () => Promise.resolve() } as never
 }
 
 function offered(id: string, state: string): never {
-  return { ...(membership(id, 5, state) as object), group: undefined } as never
+  return { ...(channel(id, 5, state) as object), group: undefined } as never
 }
 
 function welcome(index: number, length = 100): never {
@@ -23,10 +23,10 @@ const indexes = (held: HeldWelcomes, id: string): readonly number[] =>
 
 test('only a Welcome to a later membership is held, until it is released or the session ends', () => {
   const held = new HeldWelcomes(agent as never)
-  assert.equal(held.hold(membership('a', 5), welcome(5)), false)
-  assert.equal(held.hold(membership('a', 5), welcome(6)), true)
-  assert.equal(held.hold(membership('b', 5, 'ended'), welcome(5)), true)
-  assert.equal(held.hold(membership('c', 5), welcome(6, MAX_WELCOME_BYTES + 1)), false)
+  assert.equal(held.hold(channel('a', 5), welcome(5)), false)
+  assert.equal(held.hold(channel('a', 5), welcome(6)), true)
+  assert.equal(held.hold(channel('b', 5, 'ended'), welcome(5)), true)
+  assert.equal(held.hold(channel('c', 5), welcome(6, MAX_WELCOME_BYTES + 1)), false)
   assert.equal(held.hold(offered('d', 'offered'), welcome(6)), false)
   assert.equal(held.hold(offered('d', 'leaving'), welcome(6)), true)
   assert.deepEqual(indexes(held, 'a'), [6])
@@ -37,10 +37,10 @@ test('only a Welcome to a later membership is held, until it is released or the 
 
 test('the last few of a channel are held, and the channel with the most bytes loses its oldest first', () => {
   const held = new HeldWelcomes(agent as never)
-  assert.equal(held.hold(membership('honest', 1), welcome(2)), true)
+  assert.equal(held.hold(channel('honest', 1), welcome(2)), true)
   const others = Array.from({ length: 50 }, (_, at) => `channel ${at}`)
   for (const id of others)
-    for (let index = 2; index < 9; index++) held.hold(membership(id, 1), welcome(index, MAX_WELCOME_BYTES))
+    for (let index = 2; index < 9; index++) held.hold(channel(id, 1), welcome(index, MAX_WELCOME_BYTES))
   const kept = others.map((id) => indexes(held, id))
   assert.ok(kept.every(({ length }) => length <= MOST_HELD))
   assert.ok(kept.flat().length * MAX_WELCOME_BYTES <= MOST_HELD_BYTES)

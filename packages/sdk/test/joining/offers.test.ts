@@ -12,7 +12,7 @@ import {
   type OfferPolicy,
 } from '../../src/joining/offer-limits.ts'
 import { POOLED } from '../../src/agent/key-packages.ts'
-import type { Membership } from '../../src/channel/channel.ts'
+import type { AgentChannel } from '../../src/channel/channel.ts'
 import { agentIdOf } from '../../src/mls/index.ts'
 import type { AgentStore } from '../../src/ports/index.ts'
 import { Agent as MlsAgent, engine } from '../mls/support.ts'
@@ -36,13 +36,13 @@ function keep(coming: readonly (readonly [by: string, size: number])[]): Kept[] 
     at.set(id, time)
     held.push({ id, by, size })
     for (;;) {
-      const memberships = held.map(({ id, by, size }) => ({
+      const channels = held.map(({ id, by, size }) => ({
         id,
         state: 'offered',
         welcome: new Uint8Array(size),
         standing: { offeredBy: by, offeredAt: at.get(id) },
       }))
-      const excess = excessOffer(memberships as unknown as Membership[])
+      const excess = excessOffer(channels as unknown as AgentChannel[])
       if (!excess) break
       held = held.filter(({ id }) => id !== excess.id)
     }

@@ -99,7 +99,7 @@ test('23 Leaves that the relay had signed for later: invalid after she decides t
   assert.equal(channels[0].members().length, 3)
 })
 
-test("23 a Leave of an earlier membership in a colluding member's commit: the commit is skipped", async (t) => {
+test("23 a Leave of an earlier channel in a colluding member's commit: the commit is skipped", async (t) => {
   const { world, room, clients, channels, ids } = await scene(t, [{ chance: () => 0 }, { chance: () => 0 }])
   const mallory = await Insider.join(world.relay, channels[0])
   const removing = event(clients[1], 'members_changed', ({ removed }) => removed.includes(ids[2]))

@@ -181,21 +181,21 @@ test('a joiner that keeps saying hello is greeted once more, then at intervals',
   })
   t.after(() => bob.close())
   const token = await alice.invite(NAME)
-  const membership = await invites!.attempts.join(NAME, token, 20_000)
-  const room = world.relay.room(channel.id)
+  const joined = await invites!.attempts.join(NAME, token, 20_000)
+  const room = world.relay.room(joined.id)
   const { nonce } = world.stores.get('alice')!.load().joiners[0]!
   const greetings = (): number =>
     world.relay.requests(alice.client.agentId, 'sendMessage').filter(({ control }) => control).length
   /** Says hello so often, and waits until alice has heard it and has answered what she answers. */
   const hello = async (times: number): Promise<void> => {
-    for (let n = 0; n < times; n++) await agent!.memberships.get(membership.id)!.sender.send('hello', nonce)
+    for (let n = 0; n < times; n++) await agent!.channels.get(joined.id)!.sender.send('hello', nonce)
     await world.relay.read(room, alice.client.agentId, bob.agentId)
     await channel.send('heard')
-    assert.deepEqual(await take(bob.channelOf(membership), 1), ['heard'])
+    assert.deepEqual(await take(bob.channelOf(joined), 1), ['heard'])
   }
   await hello(0)
   const first = greetings()
   for (let round = 0; round < 3; round++) await hello(20)
   assert.ok(greetings() <= first + 1, `${greetings() - first} more greetings`)
-  await goOn(channel, bob.channelOf(membership))
+  await goOn(channel, bob.channelOf(joined))
 })

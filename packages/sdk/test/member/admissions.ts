@@ -42,7 +42,7 @@ async function addClaimed(scene: Scene, invite: string, skips: boolean): Promise
 /** The relay gives a member these requests. */
 function ask({ stage }: Scene, player: Player, requests: readonly JoinRequest[]): void {
   const timers = { wait: (ms: number) => new Promise<void>((resolve) => void player.later(ms, resolve)) }
-  void admitAsMember({ context: player, timers } as never, player.membership, requests)
+  void admitAsMember({ context: player, timers } as never, player.channel, requests)
   stage.now += 4000
 }
 

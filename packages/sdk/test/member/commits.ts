@@ -109,7 +109,7 @@ const leaves = CAPABILITIES.map((list): Attack => [
 async function unreadableBy(attacker: Attacker, victims: readonly Player[]): Promise<Uint8Array> {
   const { ratchetTree } = inside(attacker.mls.group).state
   const keys = new Set(
-    victims.flatMap(({ membership: { group } }) => {
+    victims.flatMap(({ channel: { group } }) => {
       if (!group) return []
       const leaf = leafToNodeIndex(toLeafIndex(engine.facts(group.group).own.leaf))
       return [leaf, ...directPath(leaf, leafWidth(ratchetTree.length))].flatMap((at) => {

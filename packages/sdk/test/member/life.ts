@@ -54,7 +54,7 @@ export class Life {
     const life = new Life(stage, new Attacker(stage, 'mal', below))
     // Otherwise nobody knows that the epoch is the owner's.
     await life.#rekey(life.owner)
-    void life.owner.membership.admissions.publish([life.invite.listed])
+    void life.owner.channel.admissions.publish([life.invite.listed])
     await life.#settle()
     return life
   }
@@ -65,7 +65,7 @@ export class Life {
 
   /** The members that are not cut off and still in the channel. */
   get #honest(): Player[] {
-    return this.stage.players.filter(({ name, membership }) => name !== this.#cutOff && !membership.failure)
+    return this.stage.players.filter(({ name, channel }) => name !== this.#cutOff && !channel.failure)
   }
 
   /** Something that honest members do. */
@@ -127,15 +127,15 @@ export class Life {
     // Agents that have left are removed by anybody.
     if (stage.log.some(({ kind }) => kind === 'leave')) await stage.advance(GONE)
     await this.#settle()
-    const removing = owner.membership.group?.members.has(attacker.agentId)
-      ? removeMember({ invites: undefined }, owner.membership, attacker.agentId)
+    const removing = owner.channel.group?.members.has(attacker.agentId)
+      ? removeMember({ invites: undefined }, owner.channel, attacker.agentId)
       : undefined
     await this.#settle()
     await removing
-    assert.equal(owner.membership.group?.members.has(attacker.agentId), false, 'the attacker is still a member')
+    assert.equal(owner.channel.group?.members.has(attacker.agentId), false, 'the attacker is still a member')
     const removal = stage.log.findLast(({ kind }) => kind === 'commit')
     for (const player of this.#honest) {
-      player.membership.acceptFork()
+      player.channel.acceptFork()
       await this.#say(player)
     }
     await this.#settle()
@@ -165,7 +165,7 @@ export class Life {
 
   /** Says something, unless it waits for its application to accept a different log. */
   async #say(player: Player): Promise<void> {
-    if (player.membership.standing.fork !== undefined) return
+    if (player.channel.standing.fork !== undefined) return
     const sent = player.send(`${player.name} ${++this.#words}`)
     sent.catch(() => {})
     await this.stage.settle()
@@ -173,7 +173,7 @@ export class Life {
   }
 
   async #rekey(player: Player): Promise<void> {
-    const rotated = player.membership.upkeep.rekey()
+    const rotated = player.channel.upkeep.rekey()
     rotated.catch(() => {})
     await this.stage.settle()
     await this.attacker.follow()
@@ -181,15 +181,15 @@ export class Life {
 
   #ask(player: Player): void {
     const to = this.#chance.pick([undefined, this.attacker.agentId])
-    if (player.membership.asks.list().length > 8) return
-    player.membership.asks.ask({ payload: Buffer.from('?'), to, lifetimeMs: 60_000, signal: undefined })
+    if (player.channel.asks.list().length > 8) return
+    player.channel.asks.ask({ payload: Buffer.from('?'), to, lifetimeMs: 60_000, signal: undefined })
   }
 
   /** Takes all payloads that have come. A restarted program may get the last ones again. */
   async #take(player: Player): Promise<void> {
     const received: Received = this.#received.get(player.name) ?? new Map()
     this.#received.set(player.name, received)
-    const reader = player.membership.inbox.read(({ record, payload, redelivered }) => ({
+    const reader = player.channel.inbox.read(({ record, payload, redelivered }) => ({
       index: record.index,
       part: record.part,
       words: toHex(payload),
@@ -214,9 +214,9 @@ export class Life {
     const together = this.#honest.filter(({ view }) => view === owner.view).map(({ name }) => name)
     for (let round = 0; round < 2; round++) await this.#say(owner)
     await this.#settle()
-    for (const { name, membership } of this.stage.players) {
+    for (const { name, channel } of this.stage.players) {
       const expected = together.includes(name) ? undefined : 'mls_error'
-      assert.equal(membership.failure?.code, expected, `${name} after a commit that only some can read`)
+      assert.equal(channel.failure?.code, expected, `${name} after a commit that only some can read`)
       if (expected !== undefined) this.#stopped.add(name)
     }
   }
@@ -229,10 +229,10 @@ export class Life {
     const { owner, attacker } = this
     for (const player of this.stage.players) {
       if (player.name === this.#cutOff || this.#stopped.has(player.name)) continue
-      assert.equal(player.membership.failure, undefined, `${name}: ${player.name} fails`)
+      assert.equal(player.channel.failure, undefined, `${name}: ${player.name} fails`)
       assert.equal(player.view, owner.view, `${name}: ${player.name} and the owner differ`)
       assert.equal(admissionsOf(player), admissionsOf(owner), `${name}: ${player.name} and the owner count differently`)
-      assert.deepEqual(player.membership.admissions.invites, [this.invite.listed], `${name}: ${player.name}`)
+      assert.deepEqual(player.channel.admissions.invites, [this.invite.listed], `${name}: ${player.name}`)
     }
     if (hole && fork === undefined) this.#hasLied = true
     this.#checkForks(name, fork)
@@ -255,7 +255,7 @@ export class Life {
 
   /** All report the same fork, and only one that there is. Most applications go on at once. */
   #checkForks(name: string, fork: string | undefined): void {
-    const forks = this.#honest.map(({ membership }) => membership.standing.fork)
+    const forks = this.#honest.map(({ channel }) => channel.standing.fork)
     if (fork !== undefined && !this.#hasLied)
       for (const found of forks) assert.equal(found, fork, `${name}: a different log is not noticed`)
     for (const found of forks) {
@@ -263,7 +263,7 @@ export class Life {
       assert.ok(isTold, `${name}: a different log of ${found} that there is not`)
     }
     if (this.#chance.below(3) > 0 || fork !== this.attacker.agentId)
-      for (const { membership } of this.#honest) membership.acceptFork()
+      for (const { channel } of this.#honest) channel.acceptFork()
   }
 
   /** Everybody has received the same, and all that honest members have sent, once. */
@@ -297,7 +297,7 @@ export class Life {
 }
 
 /** Who came by which invites, as a member counts. */
-function admissionsOf({ membership: { admissions } }: Player): string {
+function admissionsOf({ channel: { admissions } }: Player): string {
   const uses = [...admissions.uses].map(({ agent, slot, invite, beyond }) => `${agent} ${slot} ${invite} ${beyond}`)
   const counts = admissions.invites.map(({ id }) => `${id} ${admissions.count(id)}`)
   return [...counts, ...uses.sort()].join('\n')

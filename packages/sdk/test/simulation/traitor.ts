@@ -331,7 +331,7 @@ function playerOf(person: Person): Stage['players'] {
   const { name, agentId, disk, manager } = person
   if (!manager || !person.channel(NAME)) return []
   const { publicKey, secretKey, identity } = disk.contents.identity
-  const membership = manager.client.membershipOf(NAME as never)
+  const channel = manager.client.membershipOf(NAME as never)
   const key = { publicKey, seed: secretKey }
-  return [{ name, agentId, key, identity, membership } as unknown as Stage['players'][number]]
+  return [{ name, agentId, key, identity, channel } as unknown as Stage['players'][number]]
 }

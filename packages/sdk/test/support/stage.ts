@@ -1,5 +1,5 @@
 /**
- * Memberships of one channel and a relay that is a list: no sockets, a clock that stands still, and an order of events
+ * AgentChannels of one channel and a relay that is a list: no sockets, a clock that stands still, and an order of events
  * that a seed decides. The relay keeps the contract; a test may put words of its own into its mouth.
  */
 import assert from 'node:assert/strict'
@@ -38,7 +38,7 @@ import type { Intake } from '../../src/channel/receiving/intake.ts'
 import type { SentMessage } from '../../src/channel/sending/outbox.ts'
 import type { SendLimits } from '../../src/channel/sending/send-wait.ts'
 import type { LogEntry } from '../../src/channel/log/log-entry.ts'
-import { Membership } from '../../src/channel/channel.ts'
+import { AgentChannel } from '../../src/channel/channel.ts'
 import { Pins } from '../../src/agent/pins.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
 import { agentIdOf, ed25519, type Joined, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
@@ -165,7 +165,7 @@ export class Stage {
   /** The same for some: the others hear nothing yet, and what they ask has not arrived. */
   async settleOnly(...players: readonly Player[]): Promise<void> {
     for (;;) {
-      for (const { membership } of players) await membership.idle()
+      for (const { channel } of players) await channel.idle()
       for (const { journal } of players) journal.flush()
       const able = players.filter(
         (player) => player.requests.length > 0 || player.hasMail || this.#delivery(player) !== undefined,
@@ -180,7 +180,7 @@ export class Stage {
       const request = player.requests[0]
       if (delivery && (!request || this.#random() < 0.5)) {
         player.delivered++
-        if (player.hearing(delivery) !== 'lost') player.membership.intake.deliver(delivery)
+        if (player.hearing(delivery) !== 'lost') player.channel.intake.deliver(delivery)
       } else if (request) {
         player.requests.shift()
         request.done(this.handle(player, request.body))
@@ -217,7 +217,7 @@ export class Stage {
   }
 
   /** An agent leaves by its signed notice. */
-  leave(player: Player, leafKeys: Uint8Array[] = [...player.membership.standing.leafKeys]): void {
+  leave(player: Player, leafKeys: Uint8Array[] = [...player.channel.standing.leafKeys]): void {
     const slot = BigInt(this.position.slot)
     const signature = player.sign(leaveBytes(this.channelId, { slot, leafKeys }))
     const notice: LeaveNotice = {
@@ -364,7 +364,7 @@ export class Player implements AgentContext {
   readonly store: AgentStore
   readonly events: AgentEvent[] = []
   readonly requests: { readonly body: RequestBody; readonly done: (outcome: Outcome) => void }[] = []
-  readonly membership: Membership
+  readonly channel: AgentChannel
   online = false
   /** Its clock is ahead by this. */
   skew = 0
@@ -411,7 +411,7 @@ export class Player implements AgentContext {
     const { channels, pins } = this.store.load()
     this.pins = new Pins(pins, (change) => this.journal.add(change))
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)
-    this.membership = new Membership(this, stored, () => {})
+    this.channel = new AgentChannel(this, stored, () => {})
     if (before) stage.players.splice(stage.players.indexOf(before), 1, this)
     else stage.players.push(this)
   }
@@ -431,7 +431,7 @@ export class Player implements AgentContext {
     const { cursor } = this.stage.stateOf(this)
     const position = this.stage.positions[Number(cursor?.index ?? 0n)] ?? assert.fail()
     this.cursor = position.index
-    this.membership.enter(joined, 'joined', position, new Uint8Array(32))
+    this.channel.enter(joined, 'joined', position, new Uint8Array(32))
     this.resume()
   }
 
@@ -439,7 +439,7 @@ export class Player implements AgentContext {
   lose(arrived = 0): void {
     this.#cut(arrived)
     for (const { done } of this.requests.splice(0)) done({ type: 'lost', error: StaticError.of('connection_error') })
-    this.membership.lose()
+    this.channel.lose()
   }
 
   /** The program is killed, and starts again with what it had written. */
@@ -458,7 +458,7 @@ export class Player implements AgentContext {
     const due = this.#timers.filter(({ at }) => at <= this.stage.now)
     this.#timers = this.#timers.filter(({ at }) => at > this.stage.now)
     for (const { action } of due) action()
-    this.membership.upkeep.tick(this.now())
+    this.channel.upkeep.tick(this.now())
   }
 
   now(): Time {
@@ -509,7 +509,7 @@ export class Player implements AgentContext {
 
   /** A session is open: the relay is asked to deliver. */
   resume(): void {
-    this.#ask([this.membership.intake.question()])
+    this.#ask([this.channel.intake.question()])
   }
 
   #ask(questions: readonly ResumeQuestion[]): void {
@@ -530,7 +530,7 @@ export class Player implements AgentContext {
     const list = [...this.mail].map(([agent, receipt]) => ({ agentId: Buffer.from(agent, 'hex'), receipt }))
     this.mail.clear()
     const { channelId } = this.stage
-    this.membership.receipts.take(create(ReceiptBatchSchema, { channelId, receipts: list }))
+    this.channel.receipts.take(create(ReceiptBatchSchema, { channelId, receipts: list }))
   }
 
   #cut(arrived: number): void {
@@ -541,17 +541,17 @@ export class Player implements AgentContext {
 
   /** Epoch and place: the same in all that have followed the same log. */
   get view(): string {
-    const { group, history, failure } = this.membership
+    const { group, history, failure } = this.channel
     if (failure) return failure.code
     return `${group?.facts.epoch} ${toHex(group?.facts.epochAuthenticator ?? new Uint8Array())} ${toHex(history.position.hash)}`
   }
 
   get epoch(): number {
-    return Number(this.membership.group?.facts.epoch ?? -1n)
+    return Number(this.channel.group?.facts.epoch ?? -1n)
   }
 
   send(words: string, limits: SendLimits = {}): Promise<SentMessage> {
-    return this.membership.sender.send('payload', Buffer.from(words), limits)
+    return this.channel.sender.send('payload', Buffer.from(words), limits)
   }
 
   /** The same, in a turn of its own: the message goes out alone. */
@@ -564,7 +564,7 @@ export class Player implements AgentContext {
   /** All payloads that have come and were not taken. */
   async take(): Promise<string[]> {
     const taken: string[] = []
-    const reader = this.membership.inbox.read(({ payload }) => Buffer.from(payload).toString())
+    const reader = this.channel.inbox.read(({ payload }) => Buffer.from(payload).toString())
     for (;;) {
       const next = reader.next()
       const ended = await Promise.race([

@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import { KeyedMutex } from '../mls/index.ts'
 import type { ChannelId, ChannelRecord, RemovedRecord, StoredChannel } from '../ports/index.ts'
-import { Membership } from '../channel/channel.ts'
+import { AgentChannel } from '../channel/channel.ts'
 import type { AgentContext } from './context.ts'
 import type { KeyPackages } from './key-packages.ts'
 
@@ -13,15 +13,15 @@ const MOST_REMOVED = 1000
 const NAMED: ReadonlySet<ChannelRecord['state']> = new Set(['founding', 'joining', 'joined', 'ended'])
 
 /** The memberships of one agent. */
-export class Memberships {
+export class AgentChannels {
   /** Only one call at a time creates or joins a channel under a name. */
   readonly names: KeyedMutex = new KeyedMutex()
   /** The Leaves that are under way. Each goes on in the next session by itself. */
-  readonly leaves: Map<Membership, Promise<void>> = new Map()
+  readonly leaves: Map<AgentChannel, Promise<void>> = new Map()
   readonly #context: AgentContext
   readonly #keyPackages: KeyPackages
   readonly #dropped: (id: ChannelId) => void
-  readonly #held = new Map<ChannelId, Membership>()
+  readonly #held = new Map<ChannelId, AgentChannel>()
   /** Names of channels that this agent was removed from and has read completely, the latest last. */
   readonly #removed: Set<string>
 
@@ -38,16 +38,16 @@ export class Memberships {
     this.#dropped = dropped
   }
 
-  [Symbol.iterator](): IterableIterator<Membership> {
+  [Symbol.iterator](): IterableIterator<AgentChannel> {
     return this.#held.values()
   }
 
-  get(id: ChannelId): Membership | undefined {
+  get(id: ChannelId): AgentChannel | undefined {
     return this.#held.get(id)
   }
 
   /** The channel with a name, unless it is only offered. One that is being left counts if there is no other. */
-  named(name: string): Membership | undefined {
+  named(name: string): AgentChannel | undefined {
     const held = [...this].filter((each) => each.name === name && each.state !== 'offered')
     return held.find(({ state }) => state !== 'leaving') ?? held[0]
   }
@@ -58,7 +58,7 @@ export class Memberships {
    * @throws {StaticError} `channel_exists` if there are two: an earlier version could join another of a name in use, and the
    *   database does not tell which was the first
    */
-  meant(name: string): Membership | undefined {
+  meant(name: string): AgentChannel | undefined {
     const [named, rival] = [...this].filter((each) => each.name === name && NAMED.has(each.state))
     if (!named || !rival) return named ?? this.named(name)
     const text = `This agent is in two channels named ${name}, ${named.id} and ${rival.id}. Leave one of them`
@@ -71,28 +71,28 @@ export class Memberships {
   }
 
   /** Adds a channel. */
-  hold(stored: StoredChannel): Membership {
+  hold(stored: StoredChannel): AgentChannel {
     if (this.#held.has(stored.record.id)) {
       throw StaticError.of(
         'channel_exists',
         `This agent already has this channel, as ${this.#held.get(stored.record.id)?.name}.`,
       )
     }
-    const membership = new Membership(this.#context, stored, () => this.#ended(membership))
-    this.#forgetRemoved(membership.name)
-    this.#held.set(membership.id, membership)
-    return membership
+    const channel = new AgentChannel(this.#context, stored, () => this.#ended(channel))
+    this.#forgetRemoved(channel.name)
+    this.#held.set(channel.id, channel)
+    return channel
   }
 
-  #ended(membership: Membership): void {
-    if (membership.failure?.code === 'removed') {
-      const { name } = membership
+  #ended(channel: AgentChannel): void {
+    if (channel.failure?.code === 'removed') {
+      const { name } = channel
       this.#removed.add(name)
       this.#context.journal.add({ type: 'putRemoved', record: { name, at: this.#context.now() } })
       const [oldest] = this.#removed
       if (this.#removed.size > MOST_REMOVED && oldest !== undefined) this.#forgetRemoved(oldest)
     }
-    this.drop(membership, undefined)
+    this.drop(channel, undefined)
   }
 
   #forgetRemoved(name: string): void {
@@ -100,11 +100,11 @@ export class Memberships {
   }
 
   /** Deletes a channel and all its data. */
-  drop(membership: Membership, error: StaticError | undefined): void {
-    membership.drop(error)
-    if (membership.welcome) this.#keyPackages.discard(membership.welcome)
-    if (this.#held.get(membership.id) !== membership) return
-    this.#held.delete(membership.id)
-    this.#dropped(membership.id)
+  drop(channel: AgentChannel, error: StaticError | undefined): void {
+    channel.drop(error)
+    if (channel.welcome) this.#keyPackages.discard(channel.welcome)
+    if (this.#held.get(channel.id) !== channel) return
+    this.#held.delete(channel.id)
+    this.#dropped(channel.id)
   }
 }
