@@ -33,6 +33,11 @@ test('a circle, an `any` and a copy are found, and classes are measured', (t) =>
     '/** For any of them: nothing. */',
     ...six,
   ])
+  // Parts of a channel name the type of the whole, and nothing else may.
+  const whole = 'packages/sdk/src/channel/channel.ts'
+  write(whole, ["import { Part } from './part.ts'", "import { Other } from './other.ts'"])
+  write('packages/sdk/src/channel/part.ts', ["import type { AgentChannel } from './channel.ts'"])
+  write('packages/sdk/src/channel/other.ts', ["import { AgentChannel } from './channel.ts'"])
   write('packages/b/src/life.ts', [
     'export class Life {',
     '  readonly name: string',
@@ -51,8 +56,9 @@ test('a circle, an `any` and a copy are found, and classes are measured', (t) =>
     '}',
   ])
   const packages = readPackages(root)
-  const [a, b] = packages.map(figuresOf)
+  const [a, b, c] = packages.map(figuresOf)
   assert.deepEqual(a?.circles, ['packages/a/src/deep/two.ts → packages/a/src/one.ts → packages/a/src/deep/two.ts'])
+  assert.deepEqual(c?.circles, [`${whole} → packages/sdk/src/channel/other.ts → ${whole}`])
   assert.deepEqual(a?.anys, ['packages/a/src/deep/two.ts:4'])
   assert.deepEqual(b?.mostPublic, { name: 'Life', lines: 20, members: 3 })
   assert.deepEqual(b?.largestFile, { name: 'life.ts', lines: 20 })
