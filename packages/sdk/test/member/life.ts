@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { toHex } from '@static/protocol'
 import { randomBelow } from '@static/testkit/random'
-import { removeMember } from '../../src/agent/removing.ts'
+import { removeMember } from '../../src/agent/owning.ts'
 import { readsOn } from '../mls/attacker.ts'
 import { type Player, Stage } from '../support/stage.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
