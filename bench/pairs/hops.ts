@@ -62,7 +62,7 @@ export const HOPS: readonly Hop[] = [
     title: 'encode, session core, microtasks',
     party: 'sender',
     place: {
-      file: 'sdk/src/session/session.ts',
+      file: 'sdk/src/session/core-runner.ts',
       anchor: /if \(cells\.length > 0\) stream\.write/,
       text: 'if (cells.length > 0) STAMP; $&',
     },
@@ -152,7 +152,7 @@ export const HOPS: readonly Hop[] = [
     title: 'write, kernel → agent',
     party: 'receiver',
     place: {
-      file: 'sdk/src/session/session.ts',
+      file: 'sdk/src/session/core-runner.ts',
       anchor: /data: \(bytes\) => (this\.#handle\(.*\)),$/m,
       text: 'data: (bytes) => (STAMP, $1),',
     },

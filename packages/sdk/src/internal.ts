@@ -32,7 +32,7 @@ export type {
   Transport,
 } from './ports/index.ts'
 export { RefusedChange } from './ports/index.ts'
-export { openSession } from './session/session.ts'
+export { openSession } from './session/core-runner.ts'
 export { prepareChanges } from './store/changes.ts'
 export { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from './store/snapshot.ts'
 export type { Value } from './store/sqlite.ts'

@@ -6,15 +6,14 @@
 import { AuthError, StaticError } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
 import type { KnownRelay, Time } from '../ports/index.ts'
-import { type Attempt, isPort, mayHop, newAttempt, OPENING_MS } from './attempt.ts'
+import { type Dial, isPort, mayHop, newDial, OPENING_MS } from './dial.ts'
 import { Backoff, fractions } from './backoff.ts'
-import { Effects } from './effects.ts'
 import { type Failure, type FailureRule, FAILURES, PASSED_NODE, unreachable } from './failure.ts'
-import { FirstSession } from './first.ts'
-import type { CoreOptions, Effect, Input, StreamNumber, Way } from './io.ts'
+import { FirstSession } from './first-session.ts'
+import { type CoreOptions, type Effect, Effects, type Input, type StreamNumber, type Way } from './io.ts'
 import { Nodes } from './nodes.ts'
 import { Route } from './route.ts'
-import { type Opened, SessionStream, type StreamOwner } from './stream.ts'
+import { SessionStream, type SessionTerms, type StreamOwner } from './stream.ts'
 import { Tokens } from './tokens.ts'
 
 /** After an outage of any length all agents are back within 9 s. */
@@ -46,8 +45,8 @@ export class SessionCore<Key> {
   #started = false
   #closed = false
   #lastStream = 0
-  #main: Attempt<Key> | undefined
-  #probe: Attempt<Key> | undefined
+  #main: Dial<Key> | undefined
+  #probe: Dial<Key> | undefined
   #dialAt: Time = -Infinity
 
   constructor(options: CoreOptions) {
@@ -61,10 +60,10 @@ export class SessionCore<Key> {
     this.#tokens = options.tokens ? new Tokens(this.#fraction) : undefined
     this.#first = new FirstSession(this.#route.hasFallback, options.addresses)
     this.#owner = {
-      opened: (stream, opened) => this.#opened(stream, opened),
+      opened: (stream, terms) => this.#opened(stream, terms),
       failed: (stream, failure) => {
-        const attempt = this.#find(stream.number)
-        if (attempt) this.#failed(attempt, failure)
+        const dial = this.#find(stream.number)
+        if (dial) this.#failed(dial, failure)
       },
     }
   }
@@ -72,13 +71,13 @@ export class SessionCore<Key> {
   /** Handles an input and returns the effects to carry out, in order. */
   handle(input: Input<Key>, now: Time): readonly Effect<Key>[] {
     this.#effects.now = now
-    this.#take(input)
+    this.#dispatch(input)
     this.#advance()
     this.#schedule(input.type === 'tick')
-    return this.#effects.take()
+    return this.#effects.drain()
   }
 
-  #take(input: Input<Key>): void {
+  #dispatch(input: Input<Key>): void {
     switch (input.type) {
       case 'request':
         return this.#request(input.key, input.body)
@@ -131,7 +130,7 @@ export class SessionCore<Key> {
 
   #close(error: StaticError): void {
     this.#closed = true
-    for (const attempt of [this.#main, this.#probe]) if (attempt) this.#end(attempt, error)
+    for (const dial of [this.#main, this.#probe]) if (dial) this.#end(dial, error)
     this.#main = undefined
     this.#probe = undefined
   }
@@ -154,68 +153,68 @@ export class SessionCore<Key> {
     else this.#probe = this.#dial('quic', undefined, 0)
   }
 
-  #dial(way: Way, port: number | undefined, hops: number): Attempt<Key> {
+  #dial(way: Way, port: number | undefined, hops: number): Dial<Key> {
     const number = ++this.#lastStream
     const { grpcPort } = this.#options
     // An endpoint that is gRPC itself says its port.
     const told = way === this.#options.way ? undefined : (grpcPort ?? (this.#known?.grpcPort || undefined))
     const { current: node, avoidsLast } = this.#nodes
     this.#emit({ type: 'dial', stream: number, way, node, port: port ?? told, avoidsLast })
-    return newAttempt({ number, way, hops, token: this.#tokens?.held }, this.#now)
+    return newDial({ number, way, hops, token: this.#tokens?.held }, this.#now)
   }
 
-  #find(number: StreamNumber): Attempt<Key> | undefined {
+  #find(number: StreamNumber): Dial<Key> | undefined {
     if (this.#main?.number === number) return this.#main
     return this.#probe?.number === number ? this.#probe : undefined
   }
 
   #dialled(number: StreamNumber, serverName: string): void {
-    const attempt = this.#find(number)
-    // The attempt was abandoned meanwhile.
-    if (!attempt || attempt.stream) return this.#emit({ type: 'end', stream: number })
-    attempt.deadline = this.#now + OPENING_MS
-    attempt.stream = new SessionStream(this.#effects, this.#owner, {
+    const dial = this.#find(number)
+    // The dial was abandoned meanwhile.
+    if (!dial || dial.stream) return this.#emit({ type: 'end', stream: number })
+    dial.deadline = this.#now + OPENING_MS
+    dial.stream = new SessionStream(this.#effects, this.#owner, {
       number,
-      way: attempt.way,
+      way: dial.way,
       serverName,
       known: this.#known?.relayId,
       accepted: this.#options.accepted,
-      jwt: attempt.token?.jwt ?? '',
-      answerer: this.#options,
+      jwt: dial.token?.jwt ?? '',
+      opening: this.#options,
     })
   }
 
   #dialFailed({ stream, error, untrusted: isUntrusted }: Extract<Input<Key>, { type: 'dialFailed' }>): void {
-    const attempt = this.#find(stream)
-    if (attempt) this.#failed(attempt, { kind: isUntrusted ? 'certificate' : 'unreachable', error })
+    const dial = this.#find(stream)
+    if (dial) this.#failed(dial, { kind: isUntrusted ? 'certificate' : 'unreachable', error })
   }
 
   #streamClosed({ stream, reason }: Extract<Input<Key>, { type: 'streamClosed' }>): void {
-    const attempt = this.#find(stream)
-    if (!attempt) return
-    const words = attempt.openedAt === undefined ? 'before the session was open' : 'without giving a reason'
+    const dial = this.#find(stream)
+    if (!dial) return
+    const words = dial.openedAt === undefined ? 'before the session was open' : 'without giving a reason'
     const ended = unreachable(`The relay ended the stream ${words}.`)
-    this.#failed(attempt, reason ? { kind: 'unreachable', error: reason } : ended)
+    this.#failed(dial, reason ? { kind: 'unreachable', error: reason } : ended)
   }
 
   // ---- Streams ----
 
-  #opened(stream: SessionStream<Key>, { challenge, keyPackages, expiresInMs, grpcPort }: Opened): void {
-    const attempt = this.#find(stream.number)
-    if (!attempt) return
-    attempt.openedAt = this.#now
-    if (attempt === this.#probe) {
+  #opened(stream: SessionStream<Key>, { challenge, keyPackages, expiresInMs, grpcPort }: SessionTerms): void {
+    const dial = this.#find(stream.number)
+    if (!dial) return
+    dial.openedAt = this.#now
+    if (dial === this.#probe) {
       if (this.#main) this.#end(this.#main, StaticError.of('transport_error', MOVED))
-      this.#main = attempt
+      this.#main = dial
       this.#probe = undefined
     }
     this.#first = undefined
     this.#nodes.opened()
     this.#unverified.reset()
-    this.#route.opened(attempt.way, this.#now)
-    if (attempt.token) this.#tokens?.living(attempt.token, expiresInMs, this.#now)
+    this.#route.opened(dial.way, this.#now)
+    if (dial.token) this.#tokens?.living(dial.token, expiresInMs, this.#now)
     const relay = this.#learned(challenge.relayId, grpcPort)
-    const info = { way: attempt.way, keyPackages, nonce: challenge.nonce.slice(), guest: !attempt.token, relay }
+    const info = { way: dial.way, keyPackages, nonce: challenge.nonce.slice(), guest: !dial.token, relay }
     this.#emit({ type: 'opened', info })
   }
 
@@ -232,32 +231,32 @@ export class SessionCore<Key> {
   }
 
   /** Ends a stream. Requests pending on it are lost. */
-  #end(attempt: Attempt<Key>, error: StaticError): void {
-    if (attempt.stream) this.#emit({ type: 'end', stream: attempt.number })
-    attempt.stream?.abandon(error)
+  #end(dial: Dial<Key>, error: StaticError): void {
+    if (dial.stream) this.#emit({ type: 'end', stream: dial.number })
+    dial.stream?.abandon(error)
   }
 
-  #failed(attempt: Attempt<Key>, failure: Failure): void {
-    this.#end(attempt, failure.error)
-    const redirected = this.#redirected(attempt, failure)
-    if (attempt === this.#probe) {
+  #failed(dial: Dial<Key>, failure: Failure): void {
+    this.#end(dial, failure.error)
+    const redirected = this.#redirected(dial, failure)
+    if (dial === this.#probe) {
       this.#probe = redirected
       if (!redirected) this.#route.probeFailed(this.#now)
       return
     }
     this.#main = redirected
-    if (!redirected) this.#mainFailed(attempt, failure)
+    if (!redirected) this.#mainFailed(dial, failure)
   }
 
   /** Follows the redirect of a full port to another port of the same host. */
-  #redirected(attempt: Attempt<Key>, { redirectPort }: Failure): Attempt<Key> | undefined {
-    if (redirectPort === undefined || !mayHop(attempt, redirectPort)) return undefined
-    const { way, hops, isSwitch } = attempt
+  #redirected(dial: Dial<Key>, { redirectPort }: Failure): Dial<Key> | undefined {
+    if (redirectPort === undefined || !mayHop(dial, redirectPort)) return undefined
+    const { way, hops, isSwitch } = dial
     return { ...this.#dial(way, redirectPort, hops + 1), isSwitch }
   }
 
-  #mainFailed(attempt: Attempt<Key>, failure: Failure): void {
-    const wasOpen = attempt.openedAt !== undefined
+  #mainFailed(dial: Dial<Key>, failure: Failure): void {
+    const wasOpen = dial.openedAt !== undefined
     const probe = this.#probe
     this.#probe = undefined
     this.#route.stopProbing()
@@ -270,14 +269,14 @@ export class SessionCore<Key> {
       return
     }
     if (probe) this.#end(probe, failure.error)
-    const meant = this.#judged(attempt, failure)
+    const meant = this.#judged(dial, failure)
     const rule = this.#ruleOf(meant)
-    const giveUp = this.#first?.failed(attempt.way, meant, rule)
+    const giveUp = this.#first?.failed(dial.way, meant, rule)
     if (giveUp && !this.#keepsTrying(rule.final, giveUp)) return this.#giveUp(giveUp)
-    if (wasOpen || attempt.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
-    if (rule.otherWay && !wasOpen) this.#route.unreachable(attempt.way)
+    if (wasOpen || dial.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
+    if (rule.otherWay && !wasOpen) this.#route.unreachable(dial.way)
     if (rule.otherNode) this.#nodes.next(this.#now)
-    if (wasOpen && this.#now - (attempt.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
+    if (wasOpen && this.#now - (dial.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()
     const requested = Math.min(MAX_RETRY_AFTER_MS, meant.retryAfterMs ?? 0)
     const floor = rule.floorMs + this.#fraction() * rule.jitterMs
     const backoff = meant.kind === 'unverified' ? this.#unverified : this.#backoff
@@ -293,7 +292,7 @@ export class SessionCore<Key> {
   }
 
   /** Reinterprets a failure, given the token that was used. */
-  #judged({ token, isTokenOld, openedAt }: Attempt<Key>, failure: Failure): Failure {
+  #judged({ token, isTokenOld, openedAt }: Dial<Key>, failure: Failure): Failure {
     const { kind } = failure
     const isRefused = kind === 'auth' || kind === 'unverified'
     if (!token || !this.#tokens || !(isRefused || kind === 'expired')) return failure
@@ -345,14 +344,14 @@ export class SessionCore<Key> {
   }
 
   /** Refreshes the open session with a new token when it is due. */
-  #renew(attempt: Attempt<Key>): void {
+  #renew(dial: Dial<Key>): void {
     const tokens = this.#tokens
     if (!tokens?.isRenewalDue(this.#now)) return
     const token = tokens.startRefresh()
     if (!token) return this.#askToken(tokens)
-    attempt.stream?.refresh(token.jwt, (expiresInMs) => {
+    dial.stream?.refresh(token.jwt, (expiresInMs) => {
       if (expiresInMs === undefined) return tokens.refreshRefused(this.#now)
-      attempt.token = token
+      dial.token = token
       tokens.living(token, expiresInMs, this.#now)
     })
   }
@@ -360,11 +359,10 @@ export class SessionCore<Key> {
   // ---- Time ----
 
   #tick(): void {
-    for (const attempt of [this.#main, this.#probe]) {
-      if (!attempt) continue
-      if (attempt.stream?.isOpen) attempt.stream.tick()
-      else if (this.#now >= attempt.deadline)
-        this.#failed(attempt, unreachable(attempt.stream ? SLOW_OPENING : SLOW_DIAL))
+    for (const dial of [this.#main, this.#probe]) {
+      if (!dial) continue
+      if (dial.stream?.isOpen) dial.stream.tick()
+      else if (this.#now >= dial.deadline) this.#failed(dial, unreachable(dial.stream ? SLOW_OPENING : SLOW_DIAL))
     }
   }
 

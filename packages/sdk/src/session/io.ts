@@ -111,3 +111,23 @@ export interface CoreOptions {
   /** Rate of the strict profile if it is not the default, otherwise 0. */
   readonly cellsPerSecond: number
 }
+
+/** Collects the effects of one input, for all parts of the core. */
+export class Effects<Key> {
+  /** The time of the input. */
+  now: Time = 0
+  /** Whether pongs are withheld. */
+  held = false
+  #list: Effect<Key>[] = []
+
+  emit(effect: Effect<Key>): void {
+    this.#list.push(effect)
+  }
+
+  /** Returns the collected effects, in order, and clears them. */
+  drain(): readonly Effect<Key>[] {
+    const list = this.#list
+    if (list.length > 0) this.#list = []
+    return list
+  }
+}

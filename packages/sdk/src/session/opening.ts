@@ -21,8 +21,8 @@ import { same } from '../platform/bytes.ts'
 import { brokenProtocol, type Failure, oldRelay, relayChanged, untrusted } from './failure.ts'
 import type { CoreOptions, ExpectedRelay } from './io.ts'
 
-/** The agent's data that goes into an answer. */
-export type Answerer = Pick<CoreOptions, 'signer' | 'traffic' | 'cellsPerSecond'>
+/** What the agent says of itself in its answer. */
+export type OpeningOptions = Pick<CoreOptions, 'signer' | 'traffic' | 'cellsPerSecond'>
 
 const PROFILES = {
   standard: TrafficProfile.STANDARD,
@@ -53,8 +53,8 @@ export function challengeFault(challenge: GetChallengeResponse, expected: Expect
 }
 
 /** The request that opens a session, as a guest if there is no token. */
-export function answerOpening(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): OpenSessionRequest {
-  const { signer, traffic, cellsPerSecond } = answerer
+export function openRequest(opening: OpeningOptions, challenge: GetChallengeResponse, jwt: string): OpenSessionRequest {
+  const { signer, traffic, cellsPerSecond } = opening
   const agentNonce = signer.random(NONCE_BYTES)
   return message(OpenSessionRequestSchema, {
     purpose: Purpose.SESSION,
@@ -65,23 +65,27 @@ export function answerOpening(answerer: Answerer, challenge: GetChallengeRespons
     jwt,
     trafficProfile: PROFILES[traffic],
     cellsPerSecond,
-    signature: sign(answerer, 'session', challenge, agentNonce, jwt),
+    signature: sign(opening, 'session', challenge, agentNonce, jwt),
   })
 }
 
 /** The request that brings a new token into an open session. */
-export function answerRefresh(answerer: Answerer, challenge: GetChallengeResponse, jwt: string): RefreshSessionRequest {
-  const agentNonce = answerer.signer.random(NONCE_BYTES)
+export function refreshRequest(
+  opening: OpeningOptions,
+  challenge: GetChallengeResponse,
+  jwt: string,
+): RefreshSessionRequest {
+  const agentNonce = opening.signer.random(NONCE_BYTES)
   return message(RefreshSessionRequestSchema, {
     relayNonce: challenge.nonce,
     agentNonce,
     jwt,
-    signature: sign(answerer, 'refresh', challenge, agentNonce, jwt),
+    signature: sign(opening, 'refresh', challenge, agentNonce, jwt),
   })
 }
 
 function sign(
-  { signer, traffic, cellsPerSecond }: Answerer,
+  { signer, traffic, cellsPerSecond }: OpeningOptions,
   purpose: SessionPurpose,
   challenge: GetChallengeResponse,
   agentNonce: Uint8Array,

@@ -27,15 +27,14 @@ import {
 import type { RequestBody, ServerBody, Time } from '../ports/index.ts'
 import { ackCells } from './acks.ts'
 import { fractions } from './backoff.ts'
+import { CellWriter, type QueuedRequest } from './cell-writer.ts'
 import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'
-import type { Effects } from './effects.ts'
-import { type ExpectedRelay, FORMS, type Position, type StreamNumber, type Way } from './io.ts'
-import { type Answerer, answerOpening, answerRefresh, challengeFault } from './opening.ts'
-import { outOfBounds } from './fields.ts'
-import { Outgoing, type Parcel } from './outgoing.ts'
-import { PUSHES } from './pushes.ts'
+import { type Effects, type ExpectedRelay, FORMS, type Position, type StreamNumber, type Way } from './io.ts'
+import { challengeFault, type OpeningOptions, openRequest, refreshRequest } from './opening.ts'
+import { outOfBounds, PUSHES } from './server-messages.ts'
 
-export interface Opened {
+/** What the relay said when it opened the session. */
+export interface SessionTerms {
   readonly challenge: GetChallengeResponse
   readonly keyPackages: number
   /** Time until the session needs a new token; 0: never. */
@@ -46,7 +45,7 @@ export interface Opened {
 
 /** Each is called at most once. */
 export interface StreamOwner<Key> {
-  opened(stream: SessionStream<Key>, opened: Opened): void
+  opened(stream: SessionStream<Key>, terms: SessionTerms): void
   /** The stream has failed and cannot be used any more. */
   failed(stream: SessionStream<Key>, failure: Failure): void
 }
@@ -56,14 +55,14 @@ export interface StreamOptions extends ExpectedRelay {
   readonly way: Way
   /** Empty for a guest. */
   readonly jwt: string
-  readonly answerer: Answerer
+  readonly opening: OpeningOptions
 }
 
 /** A request waiting for its response, made by the caller or by the session itself. */
-interface Waiting<Key> extends Parcel {
+interface PendingRequest<Key> extends QueuedRequest {
   readonly name: RequestBody['case']
   readonly key?: Key
-  readonly settle?: (body: ServerBody) => void
+  readonly onAnswer?: (body: ServerBody) => void
 }
 
 /** The relay's longest envelopes carry a commit of 4 MiB and its metadata. */
@@ -90,8 +89,8 @@ export class SessionStream<Key> {
   readonly #options: StreamOptions
   readonly #form: WireForm
   readonly #joiner = new CellJoiner(ENVELOPE_LIMITS.unauthenticated)
-  readonly #outgoing: Outgoing
-  readonly #waiting = new Map<number, Waiting<Key>>()
+  readonly #writer: CellWriter
+  readonly #pending = new Map<number, PendingRequest<Key>>()
   #lastRequest = 0
   #over = false
   /** From the challenge, already checked. */
@@ -114,9 +113,9 @@ export class SessionStream<Key> {
     this.way = options.way
     this.#form = FORMS[options.way]
     this.#heardAt = effects.now
-    this.#outgoing = new Outgoing(
+    this.#writer = new CellWriter(
       (cells, urgent) => effects.emit({ type: 'write', stream: options.number, cells, urgent }),
-      options.answerer.signer.random,
+      options.opening.signer.random,
     )
     this.#ask(challengeRequest(), (body) => {
       if (body.case === 'error') return this.#fail(refusedOpening(body.value))
@@ -138,11 +137,11 @@ export class SessionStream<Key> {
     const { now } = this.#effects
     const unit = this.#cover?.take(now)
     // Cover traffic never delays real data.
-    if (unit && !this.#outgoing.isBusy) this.#outgoing.lone(unit)
+    if (unit && !this.#writer.isBusy) this.#writer.sendNow(unit)
     if (now < this.#pingDue) return
     if (this.#pingedAt !== undefined) return this.#fail(unreachable('The relay stopped answering.'))
     this.#pingedAt = now
-    this.#outgoing.ping()
+    this.#writer.ping()
   }
 
   receive(bytes: Uint8Array): void {
@@ -169,12 +168,12 @@ export class SessionStream<Key> {
   ack(positions: readonly Position[]): void {
     if (this.#deliveredAt !== undefined) this.#usual.note(this.#effects.now - this.#deliveredAt)
     this.#deliveredAt = undefined
-    for (const cell of ackCells(this.#form, positions)) this.#outgoing.lone(cell)
+    for (const cell of ackCells(this.#form, positions)) this.#writer.sendNow(cell)
   }
 
   /** Sends the withheld pongs: everything was read. */
   release(): void {
-    for (const payload of this.#heldPongs) this.#outgoing.lone(makeCell('pong', payload))
+    for (const payload of this.#heldPongs) this.#writer.sendNow(makeCell('pong', payload))
     this.#heldPongs = []
     this.#heardAt = this.#effects.now
   }
@@ -185,7 +184,7 @@ export class SessionStream<Key> {
       if (body.case !== 'getChallenge') return done(undefined)
       const fault = challengeFault(body.value, { ...this.#options, known: this.#relayId, accepted: undefined })
       if (fault) return this.#fail(fault)
-      const value = answerRefresh(this.#options.answerer, body.value, jwt)
+      const value = refreshRequest(this.#options.opening, body.value, jwt)
       const refused = this.#ask({ case: 'refreshSession', value }, (answer) => {
         done(answer.case === 'refreshSession' ? answer.value.expiresInMs : undefined)
       })
@@ -197,10 +196,10 @@ export class SessionStream<Key> {
   /** Ends the stream: all pending requests are lost, in order. */
   abandon(error: StaticError): void {
     this.#over = true
-    for (const { settle, key } of this.#waiting.values()) {
-      if (!settle) this.#effects.emit({ type: 'outcome', key: key as Key, outcome: { type: 'lost', error } })
+    for (const { onAnswer, key } of this.#pending.values()) {
+      if (!onAnswer) this.#effects.emit({ type: 'outcome', key: key as Key, outcome: { type: 'lost', error } })
     }
-    this.#waiting.clear()
+    this.#pending.clear()
   }
 
   get #isHolding(): boolean {
@@ -210,7 +209,7 @@ export class SessionStream<Key> {
   /** Sends a request. Returns a refusal if it cannot be sent. */
   #ask(
     body: RequestBody,
-    settle: Waiting<Key>['settle'],
+    onAnswer: PendingRequest<Key>['onAnswer'],
     key?: Key,
   ): { code: string; message: string; retryAfterMs?: number } | undefined {
     const requestId = this.#lastRequest + 1
@@ -222,15 +221,15 @@ export class SessionStream<Key> {
       return { code: 'invalid_request', message: StaticError.from(error).message }
     }
     if (envelope.length > ENVELOPE_LIMITS.member) return TOO_LARGE
-    const waiting: Waiting<Key> = {
+    const pending: PendingRequest<Key> = {
       name: body.case,
       cells: cutEnvelope(envelope),
       started: false,
-      ...(settle ? { settle } : { key: key as Key }),
+      ...(onAnswer ? { onAnswer } : { key: key as Key }),
     }
-    if (!this.#outgoing.push(waiting)) return FULL
+    if (!this.#writer.push(pending)) return FULL
     this.#lastRequest = requestId
-    this.#waiting.set(requestId, waiting)
+    this.#pending.set(requestId, pending)
     return undefined
   }
 
@@ -243,7 +242,7 @@ export class SessionStream<Key> {
         this.#pinged(payload)
         return
       case 'pong':
-        if (!this.#outgoing.pong(payload)) this.#fail(brokenProtocol('it answered a ping that was never sent'))
+        if (!this.#writer.pong(payload)) this.#fail(brokenProtocol('it answered a ping that was never sent'))
         return
       case 'coverAsk':
         // A clocked stream always has cover traffic.
@@ -261,11 +260,11 @@ export class SessionStream<Key> {
   }
 
   #pinged(payload: Uint8Array): void {
-    if (!this.#effects.held) return this.#outgoing.lone(makeCell('pong', payload))
+    if (!this.#effects.held) return this.#writer.sendNow(makeCell('pong', payload))
     this.#heldPongs.push(payload.slice())
     if (this.#heldPongs.length > MAX_HELD_PONGS) this.#heldPongs.shift()
     // Any cell shows the relay that this agent is alive while its pongs are withheld.
-    this.#outgoing.lone(makeCell('cover'))
+    this.#writer.sendNow(makeCell('cover'))
   }
 
   #message({ requestId, body }: ServerMessage): void {
@@ -273,17 +272,17 @@ export class SessionStream<Key> {
     if (body.case === undefined) return
     if (requestId === 0n) return this.#pushed(body)
     const id = Number(requestId)
-    const waiting = this.#waiting.get(id)
-    if (!waiting?.started) return this.#fail(brokenProtocol('it answered a request that was never sent'))
-    if (body.case !== waiting.name && body.case !== 'error') {
-      return this.#fail(brokenProtocol(`it answered ${waiting.name} with ${body.case}`))
+    const pending = this.#pending.get(id)
+    if (!pending?.started) return this.#fail(brokenProtocol('it answered a request that was never sent'))
+    if (body.case !== pending.name && body.case !== 'error') {
+      return this.#fail(brokenProtocol(`it answered ${pending.name} with ${body.case}`))
     }
-    this.#waiting.delete(id)
-    this.#outgoing.answered(waiting)
-    if (waiting.settle) return waiting.settle(body)
+    this.#pending.delete(id)
+    this.#writer.answered(pending)
+    if (pending.onAnswer) return pending.onAnswer(body)
     const outcome =
       body.case === 'error' ? ({ type: 'refused', error: body.value } as const) : ({ type: 'answered', body } as const)
-    this.#effects.emit({ type: 'outcome', key: waiting.key as Key, outcome })
+    this.#effects.emit({ type: 'outcome', key: pending.key as Key, outcome })
   }
 
   #pushed(body: ServerBody): void {
@@ -294,12 +293,12 @@ export class SessionStream<Key> {
   }
 
   #challenged(challenge: GetChallengeResponse): void {
-    const { answerer, jwt } = this.#options
+    const { opening, jwt } = this.#options
     const fault = challengeFault(challenge, this.#options)
     if (fault) return this.#fail(fault)
     this.hasAsked = true
     this.#relayId = challenge.relayId.slice()
-    this.#ask({ case: 'openSession', value: answerOpening(answerer, challenge, jwt) }, (body) => {
+    this.#ask({ case: 'openSession', value: openRequest(opening, challenge, jwt) }, (body) => {
       if (body.case === 'error') return this.#fail(refusedOpening(body.value))
       if (body.case !== 'openSession') return
       const { keyPackages, expiresInMs, pingIntervalMs, pingTimeoutMs, grpcPort } = body.value
@@ -314,10 +313,10 @@ export class SessionStream<Key> {
 
   /** Shapes outgoing traffic as the profile says, from now on. */
   #shape(): void {
-    const { traffic, cellsPerSecond, signer } = this.#options.answerer
+    const { traffic, cellsPerSecond, signer } = this.#options.opening
     const pace = paceOf(traffic, cellsPerSecond)
     if (pace) {
-      this.#outgoing.pace()
+      this.#writer.pace()
       this.#effects.emit({ type: 'pace', stream: this.number, pace })
     } else if (traffic === 'standard') {
       this.#cover = new CoverClock(fractions(signer.random), this.#effects.now)

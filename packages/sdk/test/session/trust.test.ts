@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ConnectionError, type ConnectionFailure } from '@static/node/connection-error'
 import { parseEndpoint } from '../../src/account/endpoint.ts'
-import { openSession } from '../../src/session/session.ts'
+import { openSession } from '../../src/session/core-runner.ts'
 import { Listener, makeSigner } from './support.ts'
 
 /** Dials with a transport that always fails; the error of the first session, and how often was dialled. */

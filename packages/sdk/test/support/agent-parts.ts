@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import type { AgentParts } from '../../src/agent/agent.ts'
 import { ed25519, generateSignatureKeyPair, makeEngine } from '../../src/mls/index.ts'
 import type { AgentStore, RelaySession } from '../../src/ports/index.ts'
-import { openSession, type SessionOptions } from '../../src/session/session.ts'
+import { openSession, type SessionOptions } from '../../src/session/core-runner.ts'
 import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
 
 /** What differs between tests. */

@@ -8,7 +8,7 @@ import { CELL_BYTES, makeCell } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
 
 /** A request to send. */
-export interface Parcel {
+export interface QueuedRequest {
   readonly cells: Uint8Array
   /** Whether its first cell has been sent. */
   started: boolean
@@ -27,16 +27,16 @@ const MAX_OPEN_BYTES = 7 * 1024 * 1024
 /** Limit for queued requests, not counting the one being sent. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024
 /** How many sent requests the queue keeps before it is trimmed. */
-const MAX_TAKEN = 1024
+const MAX_SENT_QUEUED = 1024
 
 /** The outgoing half of a stream. */
-export class Outgoing {
+export class CellWriter {
   readonly #write: (cells: Uint8Array, urgent: boolean) => void
   readonly #random: (bytes: number) => Uint8Array
-  readonly #queue: Parcel[] = []
+  readonly #queue: QueuedRequest[] = []
   /** The first request in the queue that is not fully sent, and how much of it is. */
   #head = 0
-  #taken = 0
+  #headSent = 0
   #waitingBytes = 0
   #open = 0
   #openBytes = 0
@@ -65,23 +65,23 @@ export class Outgoing {
   }
 
   /** Queues a request; returns false if the queue is full. */
-  push(parcel: Parcel): boolean {
+  push(request: QueuedRequest): boolean {
     if (this.#waitingBytes > MAX_WAITING_BYTES) return false
-    this.#queue.push(parcel)
-    this.#waitingBytes += parcel.cells.length
+    this.#queue.push(request)
+    this.#waitingBytes += request.cells.length
     this.#pump()
     return true
   }
 
   /** Frees the place of a sent request once it is answered. */
-  answered({ cells }: Parcel): void {
+  answered({ cells }: QueuedRequest): void {
     this.#open--
     this.#openBytes -= cells.length
     this.#pump()
   }
 
   /** Sends a self-contained cell at once. */
-  lone(cell: Uint8Array): void {
+  sendNow(cell: Uint8Array): void {
     if (this.#isPaced) this.#write(cell, true)
     else this.#out(cell)
   }
@@ -120,28 +120,28 @@ export class Outgoing {
 
   #pump(): void {
     for (;;) {
-      const parcel = this.#queue[this.#head]
-      if (!parcel || this.#sent - this.#arrived >= this.#window.bytes) break
-      if (!parcel.started && !this.#start(parcel)) break
-      const from = this.#taken
-      const to = Math.min(parcel.cells.length, from + this.#window.markBytes)
+      const request = this.#queue[this.#head]
+      if (!request || this.#sent - this.#arrived >= this.#window.bytes) break
+      if (!request.started && !this.#start(request)) break
+      const from = this.#headSent
+      const to = Math.min(request.cells.length, from + this.#window.markBytes)
       this.#waitingBytes -= to - from
-      this.#taken = to === parcel.cells.length ? 0 : to
-      if (this.#taken === 0) this.#head++
-      this.#out(to - from === parcel.cells.length ? parcel.cells : parcel.cells.subarray(from, to))
+      this.#headSent = to === request.cells.length ? 0 : to
+      if (this.#headSent === 0) this.#head++
+      this.#out(to - from === request.cells.length ? request.cells : request.cells.subarray(from, to))
     }
     if (this.#head === this.#queue.length) this.#queue.length = 0
-    else if (this.#head >= MAX_TAKEN) this.#queue.splice(0, this.#head)
+    else if (this.#head >= MAX_SENT_QUEUED) this.#queue.splice(0, this.#head)
     else return
     this.#head = 0
   }
 
-  #start(parcel: Parcel): boolean {
-    const full = this.#open >= MAX_OPEN || (this.#open > 0 && this.#openBytes + parcel.cells.length > MAX_OPEN_BYTES)
+  #start(request: QueuedRequest): boolean {
+    const full = this.#open >= MAX_OPEN || (this.#open > 0 && this.#openBytes + request.cells.length > MAX_OPEN_BYTES)
     if (full) return false
-    parcel.started = true
+    request.started = true
     this.#open++
-    this.#openBytes += parcel.cells.length
+    this.#openBytes += request.cells.length
     return true
   }
 

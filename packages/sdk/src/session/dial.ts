@@ -1,14 +1,14 @@
-/** A stream of a session, from the dial on. */
+/** A dial, and the stream and session that come of it. */
 import type { Time } from '../ports/index.ts'
 import type { StreamNumber, Way } from './io.ts'
 import type { SessionStream } from './stream.ts'
 import type { HeldToken } from './tokens.ts'
 
-/** The state that the session core keeps for a stream. */
-export interface Attempt<Key> {
+/** What the session core keeps of a dial until its stream has ended. */
+export interface Dial<Key> {
   readonly number: StreamNumber
   readonly way: Way
-  /** How often the relay has redirected the dial to another port. */
+  /** How often the relay has redirected it to another port. */
   readonly hops: number
   /** The token that opens the session; undefined for a guest. */
   token: HeldToken | undefined
@@ -30,10 +30,10 @@ const MAX_HOPS = 5
 const MAX_PORT = 65_535
 
 /** A dial that starts now. */
-export function newAttempt<Key>(
-  { number, way, hops, token }: Pick<Attempt<Key>, 'number' | 'way' | 'hops' | 'token'>,
+export function newDial<Key>(
+  { number, way, hops, token }: Pick<Dial<Key>, 'number' | 'way' | 'hops' | 'token'>,
   now: Time,
-): Attempt<Key> {
+): Dial<Key> {
   return {
     number,
     way,
@@ -48,7 +48,7 @@ export function newAttempt<Key>(
 }
 
 /** Whether to follow a relay's redirect to another port: for UDP only, and only a limited number of times. */
-export function mayHop<Key>({ way, openedAt, hops }: Attempt<Key>, port: number): boolean {
+export function mayHop<Key>({ way, openedAt, hops }: Dial<Key>, port: number): boolean {
   return way === 'quic' && openedAt === undefined && hops < MAX_HOPS && isPort(port)
 }
 

@@ -1,4 +1,4 @@
-/** The driver on lines in memory: one write a turn, order, and listeners that throw. */
+/** The runner of the core on lines in memory: one write a turn, order, and listeners that throw. */
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
@@ -7,7 +7,7 @@ import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema, ServerMessageSchema } from '@static/protocol/relay'
 import type { CellStream, Outcome, Transport } from '../../src/ports/index.ts'
 import { parseEndpoint } from '../../src/account/endpoint.ts'
-import { openSession, type OpenedSession, type SessionOptions } from '../../src/session/session.ts'
+import { openSession, type OpenedSession, type SessionOptions } from '../../src/session/core-runner.ts'
 import { makeMemoryTransport, type MemoryPeer } from '@static/testkit/transport/memory'
 import { NONCE, RELAY_ID, RESUME } from './stage.ts'
 import { Listener, makeSigner, refusedWith } from './support.ts'

@@ -63,7 +63,7 @@ export interface OpenedSession {
 
 /** Starts a session. It runs until it is closed, or until the first session cannot be opened. */
 export function openSession(options: SessionOptions): OpenedSession {
-  const session = new Session(options)
+  const session = new CoreRunner(options)
   return { session, ready: session.ready }
 }
 
@@ -83,7 +83,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 /** Longer than a transport waits for the peer to close its side. */
 const CLOSE_MS = 3000
 
-class Session implements RelaySession {
+class CoreRunner implements RelaySession {
   readonly #options: SessionOptions
   readonly #core: SessionCore<Done>
   readonly #now: () => Time

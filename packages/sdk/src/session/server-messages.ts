@@ -1,6 +1,7 @@
 /**
- * Bounds of the fields in the relay's messages (SPEC.md, 3.1). Everything that a relay can send within them can be
- * stored, counted on and signed: no part of the agent checks it again.
+ * What an agent accepts of the relay's messages: the kinds of pushes, and the bounds of all fields (SPEC.md, 3.1).
+ * Everything that a relay can send within them can be stored, counted on and signed: no part of the agent checks it
+ * again.
  */
 import {
   AGENT_ID_BYTES,
@@ -13,6 +14,23 @@ import {
   RECEIPT_BYTES,
   SIGNATURE_BYTES,
 } from '@static/protocol'
+import type { ServerBody } from '../ports/index.ts'
+
+/** Every kind of message that the relay sends without being asked, except the one that closes a session. */
+export const PUSHES: ReadonlySet<ServerBody['case']> = new Set([
+  'deliverMessage',
+  'deliverCommit',
+  'deliverLeave',
+  'deliverWelcome',
+  'gap',
+  'commitRejected',
+  'rosterReset',
+  'barLifted',
+  'channelDeleted',
+  'joinAnswered',
+  'keyPackagesLow',
+  'receipts',
+])
 
 const MOST = BigInt(MAX_NUMBER)
 

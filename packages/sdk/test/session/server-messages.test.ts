@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { DescMessage } from '@bufbuild/protobuf'
 import { ScalarType } from '@bufbuild/protobuf'
 import { ServerMessageSchema } from '@static/protocol/relay'
-import { outOfBounds } from '../../src/session/fields.ts'
+import { outOfBounds } from '../../src/session/server-messages.ts'
 
 /** Bytes of any length. The last two have 32, which the answer to a challenge checks. */
 const ANY_LENGTH = ['box', 'ciphertext', 'commit', 'keyPackage', 'tag', 'welcome', 'nonce', 'relayId']
