@@ -95,12 +95,12 @@ export class Agent implements SessionListener, AgentServices {
     const key = { publicKey: identity.publicKey, seed: identity.secretKey }
     this.stored = stored
     this.#parts = parts
-    const session: Pick<RelaySession, 'request'> = { request: (body, done) => this.#session.request(body, done) }
-    this.#deliveries = Agent.#deliveriesOf(this)
+    const session = Agent.#sessionOf(this)
+    this.#deliveries = new Deliveries(session, this.timers)
     this.context = Agent.#contextOf(this, key, session, pins)
     this.keyPackages = new KeyPackages(this.context, identity.identity, keyPackages)
     this.requests = new RelayRequests(session, this.timers)
-    this.#supply = Agent.#supplyOf(this, session)
+    this.#supply = new KeyPackageSupply(this)
     this.#welcomes = new IncomingWelcomes(this, parts.offers ?? 'anyone', (offer) => this.offers.emit(offer))
     this.channels = new AgentChannels(this.context, this.keyPackages, removed, (id) => this.#dropped(id))
     for (const channel of channels) this.channels.hold(channel)
@@ -154,12 +154,17 @@ export class Agent implements SessionListener, AgentServices {
     this.context.key.seed.fill(0)
   }
 
+  fail(error: StaticError): void {
+    if (!this.#stopped) this.#fail(error)
+  }
+
   // ---- Events of the session ----
 
   opened(info: SessionInfo): void {
     // The session does not report a loss when it moves to another transport.
     if (this.#info) for (const channel of this.channels) channel.lose()
     this.#info = info
+    this.#deliveries.opened()
     this.held.clear()
     this.#relay = info.relay
     this.#offline = undefined
@@ -176,6 +181,7 @@ export class Agent implements SessionListener, AgentServices {
 
   lost(error: StaticError): void {
     this.#info = undefined
+    this.#deliveries.lost()
     this.#offline = error
     this.requests.lost()
     for (const channel of this.channels) channel.lose()
@@ -238,7 +244,7 @@ export class Agent implements SessionListener, AgentServices {
       engine,
       journal,
       turns: parts.turns,
-      pins: new Pins(pins, (change) => journal.add(change)),
+      pins: new Pins(pins, journal),
       receipts: parts.receipts ?? 'settled',
       session,
       get offline() {
@@ -256,30 +262,14 @@ export class Agent implements SessionListener, AgentServices {
     }
   }
 
-  static #deliveriesOf(agent: Agent): Deliveries {
-    return new Deliveries({
-      get session() {
-        return agent.#session
-      },
-      get isOpen() {
-        return agent.#info !== undefined
-      },
-      timers: agent.timers,
-    })
-  }
-
-  static #supplyOf(agent: Agent, session: Pick<RelaySession, 'request'>): KeyPackageSupply {
-    return new KeyPackageSupply({
-      keyPackages: agent.keyPackages,
-      session,
-      timers: agent.timers,
-      get isGuest() {
-        return agent.isGuest
-      },
-      failed: (error) => {
-        if (!agent.#stopped) agent.#fail(error)
-      },
-    })
+  /** The session for the parts of an agent. It is opened after them, because it calls them. */
+  static #sessionOf(agent: Agent): Omit<RelaySession, 'close'> {
+    return {
+      request: (body, done) => agent.#session.request(body, done),
+      ack: (positions) => agent.#session.ack(positions),
+      hold: () => agent.#session.hold(),
+      release: () => agent.#session.release(),
+    }
   }
 
   #emit(event: AgentEvent): void {

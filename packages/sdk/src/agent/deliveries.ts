@@ -11,14 +11,6 @@ import type { Timers } from './timers.ts'
 const HOLD_BYTES = 2 * 1024 * 1024
 const RESUMED_AT_ONCE = 500
 
-/** What deliveries ask of their agent. */
-export interface DeliveriesHost {
-  readonly session: RelaySession
-  /** Whether a session is open. */
-  readonly isOpen: boolean
-  readonly timers: Timers
-}
-
 /** A Resume request for one channel. */
 export interface ResumeQuestion {
   readonly id: ChannelId
@@ -32,15 +24,28 @@ export interface ResumeQuestion {
 
 /** The deliveries to one agent. */
 export class Deliveries {
-  readonly #host: DeliveriesHost
+  readonly #session: Pick<RelaySession, 'request' | 'ack' | 'hold' | 'release'>
+  readonly #timers: Timers
+  #isOpen = false
   #acks: Parameters<RelaySession['ack']>[0][number][] = []
   #queuedBytes = 0
   #isHolding = false
   /** Cancels the next Resume without channels, if one waits. */
   #cancel: (() => void) | undefined
 
-  constructor(host: DeliveriesHost) {
-    this.#host = host
+  constructor(session: Pick<RelaySession, 'request' | 'ack' | 'hold' | 'release'>, timers: Timers) {
+    this.#session = session
+    this.#timers = timers
+  }
+
+  /** A session is open. */
+  opened(): void {
+    this.#isOpen = true
+  }
+
+  /** The session is lost. */
+  lost(): void {
+    this.#isOpen = false
   }
 
   /** Acknowledges entries that are on disk. All acknowledgements of a turn are sent together. */
@@ -63,9 +68,8 @@ export class Deliveries {
   }
 
   #resume(questions: readonly ResumeQuestion[], demand: ReceiptDemand): void {
-    const { session } = this.#host
     const channelIds = questions.map(({ id }) => fromHex(id))
-    session.request(resumeOf(channelIds, demand), (outcome) => {
+    this.#session.request(resumeOf(channelIds, demand), (outcome) => {
       if (outcome.type === 'refused') this.#resumeLater(questions, outcome.error.retryAfterMs)
       if (outcome.type !== 'answered' || outcome.body.case !== 'resume') return
       const states = new Map(outcome.body.value.channels.map((state) => [toHex(state.channelId), state]))
@@ -84,16 +88,16 @@ export class Deliveries {
     this.#queuedBytes += bytes
     if (!this.#isHolding && this.#queuedBytes > HOLD_BYTES) {
       this.#isHolding = true
-      this.#host.session.hold()
+      this.#session.hold()
     } else if (this.#isHolding && this.#queuedBytes < HOLD_BYTES / 2) {
       this.#isHolding = false
-      this.#host.session.release()
+      this.#session.release()
     }
   }
 
   /** Retries for the channels that still need the answer by then; or for Welcomes, if no channel was requested. */
   #resumeLater(questions: readonly ResumeQuestion[], retryAfterMs: number | undefined): void {
-    const cancel = this.#host.timers.later(retryDelay(retryAfterMs), () => {
+    const cancel = this.#timers.later(retryDelay(retryAfterMs), () => {
       const open = questions.filter((question) => question.isOpen())
       if (open.length > 0 || questions.length === 0) this.resume(open)
     })
@@ -106,7 +110,7 @@ export class Deliveries {
   #sendAcks(): void {
     const acks = this.#acks
     this.#acks = []
-    if (this.#host.isOpen) this.#host.session.ack(acks)
+    if (this.#isOpen) this.#session.ack(acks)
   }
 }
 

@@ -1,49 +1,37 @@
 /** Keeps KeyPackages of this agent at the relay, so that others can add it while it is offline. */
 import { message, StaticError } from '@static/protocol'
 import { UploadKeyPackageRequestSchema } from '@static/protocol/relay'
-import type { RelaySession } from '../ports/index.ts'
-import { type KeyPackages, POOLED } from './key-packages.ts'
-import type { Timers } from './timers.ts'
+import { POOLED } from './key-packages.ts'
+import type { AgentServices } from './services.ts'
 
 /** The minimum time between uploads, for a relay that keeps reporting that all are taken. */
 const TOP_UP_MS = 10_000
 /** The uploads in a row, for an agent that many add at once; on average, they are as far apart as that. */
 const MOST_UPLOADS = 8
 
-/** What the supply asks of its agent. */
-export interface SupplyHost {
-  readonly keyPackages: KeyPackages
-  readonly session: Pick<RelaySession, 'request'>
-  readonly timers: Timers
-  /** Only agents with an account have KeyPackages at the relay. */
-  readonly isGuest: boolean
-  /** Called when KeyPackages cannot be created or stored. */
-  failed(error: StaticError): void
-}
-
 /** The KeyPackages of one agent at the relay. */
 export class KeyPackageSupply {
-  readonly #host: SupplyHost
+  readonly #agent: AgentServices
   #isBusy = false
   /** The uploads that count, and what the relay has reported since they are too many. */
   #uploads = 0
   #reported: number | undefined
 
-  constructor(host: SupplyHost) {
-    this.#host = host
+  constructor(agent: AgentServices) {
+    this.#agent = agent
   }
 
-  /** Uploads more if the relay holds too few. */
+  /** Uploads more if the relay holds too few. Only agents with an account have KeyPackages there. */
   topUp(held: number): void {
-    if (this.#host.isGuest || held >= POOLED || this.#isBusy) return
+    if (this.#agent.isGuest || held >= POOLED || this.#isBusy) return
     if (this.#uploads === MOST_UPLOADS) {
       this.#reported = held
       return
     }
     this.#uploads += 1
-    this.#host.timers.later(MOST_UPLOADS * TOP_UP_MS, () => this.#expired())
+    this.#agent.timers.later(MOST_UPLOADS * TOP_UP_MS, () => this.#expired())
     this.#isBusy = true
-    this.#upload(POOLED - held).catch((error: unknown) => this.#host.failed(StaticError.from(error)))
+    this.#upload(POOLED - held).catch((error: unknown) => this.#agent.fail(StaticError.from(error)))
   }
 
   /** An upload no longer counts. */
@@ -55,11 +43,11 @@ export class KeyPackageSupply {
   }
 
   async #upload(count: number): Promise<void> {
-    const { keyPackages: own, session, timers } = this.#host
+    const { keyPackages: own, context, timers } = this.#agent
     const made = await Promise.all(Array.from({ length: count }, () => own.make(true)))
     const keyPackages = made.map(({ keyPackage }) => keyPackage)
     const value = message(UploadKeyPackageRequestSchema, { keyPackages })
-    session.request({ case: 'uploadKeyPackage', value }, (outcome) => {
+    context.session.request({ case: 'uploadKeyPackage', value }, (outcome) => {
       this.#isBusy = false
       // Many may have been claimed meanwhile. If the upload failed, the next session reports how many the relay holds.
       const left = outcome.type === 'answered' && outcome.body.case === 'uploadKeyPackage' && outcome.body.value.held

@@ -4,7 +4,8 @@
  * the group. A conflict is reported to the application, and refused when this agent adds a member.
  */
 import { toHex } from '@static/protocol'
-import type { AgentId, Change, Snapshot } from '../ports/index.ts'
+import type { Journal } from '../channel/journal.ts'
+import type { AgentId, Snapshot } from '../ports/index.ts'
 
 /**
  * The number of identities pinned per owner. Beyond it, no more are: those who ask to join choose their names, and
@@ -16,11 +17,11 @@ const MOST_PINS = 10_000
 export class Pins {
   readonly #known: Map<string, AgentId>
   readonly #counts = new Map<AgentId, number>()
-  readonly #write: (change: Change) => void
+  readonly #journal: Pick<Journal, 'add'>
 
-  constructor(pins: Snapshot['pins'], write: (change: Change) => void) {
+  constructor(pins: Snapshot['pins'], journal: Pick<Journal, 'add'>) {
     this.#known = new Map(pins.map(({ owner, identity, agent }) => [keyOf(owner, identity), agent]))
-    this.#write = write
+    this.#journal = journal
     for (const { owner } of pins) this.#count(owner)
   }
 
@@ -42,7 +43,7 @@ export class Pins {
     if (known === agent || (known === undefined && (this.#counts.get(owner) ?? 0) >= MOST_PINS)) return
     if (known === undefined) this.#count(owner)
     this.#known.set(key, agent)
-    this.#write({ type: 'putPin', owner, identity, agent })
+    this.#journal.add({ type: 'putPin', owner, identity, agent })
   }
 
   #count(owner: AgentId): void {

@@ -24,14 +24,14 @@ export class RelayRequests {
   }
 
   /**
-   * Makes a request that can be repeated if the answer is lost. `take` gets the answer before anything that arrived
+   * Makes a request that can be repeated if the answer is lost. `read` gets the answer before anything that arrived
    * after it.
    *
    * @throws {StaticError} the relay's refusal, or `closed`
    */
   async ask<Case extends RequestBody['case'], Result>(
     body: Extract<RequestBody, { readonly case: Case }>,
-    take: (answer: Answer<Case>) => Result,
+    read: (answer: Answer<Case>) => Result,
   ): Promise<Result> {
     for (let tries = 1; ; tries++) {
       await this.#opened.promise
@@ -39,7 +39,7 @@ export class RelayRequests {
       const { promise, resolve, reject } = Promise.withResolvers<{ result: Result } | Outcome>()
       this.#session.request(body, (outcome) => {
         try {
-          resolve(outcome.type === 'answered' ? { result: take(outcome.body.value as Answer<Case>) } : outcome)
+          resolve(outcome.type === 'answered' ? { result: read(outcome.body.value as Answer<Case>) } : outcome)
         } catch (error) {
           reject(error)
         }

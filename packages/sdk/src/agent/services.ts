@@ -1,4 +1,5 @@
 /** The services of an agent for calls with more than one step. Each call takes those it needs. */
+import type { StaticError } from '@static/protocol'
 import type { Snapshot } from '../ports/index.ts'
 import type { AgentContext } from './context.ts'
 import type { HeldWelcomes } from '../joining/held-welcomes.ts'
@@ -21,4 +22,6 @@ export interface AgentServices {
   readonly hasTokens: boolean
   /** Invites on disk when the agent started. */
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
+  /** Stops the agent, because what it needs can be neither created nor stored. */
+  fail(error: StaticError): void
 }

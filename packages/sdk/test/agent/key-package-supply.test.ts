@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { KeyPackageSupply } from '../../src/agent/key-package-supply.ts'
 import { POOLED } from '../../src/agent/key-packages.ts'
+import type { RelaySession } from '../../src/ports/index.ts'
 import { answering } from '../support/lying-relay.ts'
 
 const AT_ONCE = 8
@@ -10,19 +11,20 @@ test('a relay that keeps reporting that all KeyPackages are taken gets a few lot
   let made = 0
   const uploaded: number[] = []
   const timers: { readonly at: number; readonly action: () => void }[] = []
-  const supply = new KeyPackageSupply({
-    keyPackages: { make: () => Promise.resolve({ keyPackage: Uint8Array.of(++made) }) } as never,
-    session: {
-      request: ({ case: name, value }, done) => {
-        assert.ok(name === 'uploadKeyPackage')
-        uploaded.push(value.keyPackages.length)
-        done({ type: 'answered', body: answering({ case: name, value: { held: POOLED } }) })
-      },
+  const session: Pick<RelaySession, 'request'> = {
+    request: ({ case: name, value }, done) => {
+      assert.ok(name === 'uploadKeyPackage')
+      uploaded.push(value.keyPackages.length)
+      done({ type: 'answered', body: answering({ case: name, value: { held: POOLED } }) })
     },
-    timers: { later: (at: number, action: () => void) => timers.push({ at, action }) } as never,
+  }
+  const supply = new KeyPackageSupply({
+    keyPackages: { make: () => Promise.resolve({ keyPackage: Uint8Array.of(++made) }) },
+    context: { session },
+    timers: { later: (at: number, action: () => void) => timers.push({ at, action }) },
     isGuest: false,
-    failed: assert.fail,
-  })
+    fail: assert.fail,
+  } as never)
   /** What the relay says, with time for all that could follow from it. */
   const report = async (held: number): Promise<void> => {
     supply.topUp(held)

@@ -9,7 +9,7 @@ const name = Buffer.from('ann')
 
 test('an identity has one key per owner until the application accepts another', () => {
   const written: Change[] = []
-  const pins = new Pins([], (change) => written.push(change))
+  const pins = new Pins([], { add: (...changes) => void written.push(...changes) })
   assert.equal(pins.conflict(OWNER, name, ANN), undefined)
   pins.set(OWNER, name, ANN)
   assert.equal(pins.conflict(OWNER, name, ANN), undefined)
@@ -27,14 +27,14 @@ test('an identity has one key per owner until the application accepts another', 
 })
 
 test('pins survive a restart', () => {
-  const pins = new Pins([{ owner: OWNER, identity: name, agent: ANN }], () => assert.fail('nothing is new'))
+  const pins = new Pins([{ owner: OWNER, identity: name, agent: ANN }], { add: () => assert.fail('nothing is new') })
   assert.equal(pins.conflict(OWNER, name, EVE), ANN)
   pins.set(OWNER, name, ANN)
 })
 
 test('an owner that adds ever more identities fills no memory, and displaces no pin', () => {
   let written = 0
-  const pins = new Pins([{ owner: OTHER, identity: name, agent: ANN }], () => void written++)
+  const pins = new Pins([{ owner: OTHER, identity: name, agent: ANN }], { add: () => void written++ })
   pins.set(OWNER, name, ANN)
   for (let count = 0; count < 20_000; count++) pins.set(OWNER, Buffer.from(`made up ${count}`), EVE)
   assert.equal(written, 10_000)

@@ -77,15 +77,13 @@ for (const end of ['removed', 'broken', 'closed'] as const) {
 test('a channel is requested again unless it has already asked or has ended', () => {
   const asked: { readonly channels: number; readonly done: (outcome: Outcome) => void }[] = []
   const timers: (() => void)[] = []
-  const deliveries = new Deliveries({
-    session: {
-      request: (body, done) => {
-        asked.push({ channels: body.case === 'resume' ? body.value.channelIds.length : -1, done })
-      },
-    } as Partial<RelaySession> as RelaySession,
-    isOpen: true,
-    timers: { later: (_: number, action: () => void) => timers.push(action) } as unknown as Timers,
-  })
+  const session: Partial<RelaySession> = {
+    request: (body, done) => {
+      asked.push({ channels: body.case === 'resume' ? body.value.channelIds.length : -1, done })
+    },
+  }
+  const later = (_: number, action: () => void): number => timers.push(action)
+  const deliveries = new Deliveries(session as RelaySession, { later } as unknown as Timers)
   let isOpen = true
   let answers = 0
   const id = '00'.repeat(16)
@@ -115,16 +113,12 @@ test('a channel is requested again unless it has already asked or has ended', ()
 test('Welcomes are asked for again once, however many sessions were refused them', () => {
   const done: ((outcome: Outcome) => void)[] = []
   const timers = new Set<() => void>()
-  const deliveries = new Deliveries({
-    session: { request: (_, answered) => void done.push(answered) } as Partial<RelaySession> as RelaySession,
-    isOpen: true,
-    timers: {
-      later: (_: number, action: () => void) => {
-        timers.add(action)
-        return () => timers.delete(action)
-      },
-    } as unknown as Timers,
-  })
+  const session: Partial<RelaySession> = { request: (_, answered) => void done.push(answered) }
+  const later = (_: number, action: () => void): (() => void) => {
+    timers.add(action)
+    return () => timers.delete(action)
+  }
+  const deliveries = new Deliveries(session as RelaySession, { later } as unknown as Timers)
   const refused = { type: 'refused', error: create(ErrorSchema, { code: 'rate_limited' }) } as const
   for (let session = 0; session < 3; session++) {
     deliveries.resume([])

@@ -18,7 +18,7 @@ function channel() {
   const group = {
     members: new Map([OWNER, SELF, OTHER].map((agent) => [agent, leaf(agent, agent.slice(0, 2))])),
   }
-  const pins = new Pins([], () => {})
+  const pins = new Pins([], { add: () => {} })
   const events: AgentEvent[] = []
   const context = { agentId: SELF, pins, emit: (event: AgentEvent) => void events.push(event) }
   const roster = new Roster(

@@ -409,7 +409,7 @@ export class Player implements AgentContext {
       (error) => assert.fail(error),
     )
     const { channels, pins } = this.store.load()
-    this.pins = new Pins(pins, (change) => this.journal.add(change))
+    this.pins = new Pins(pins, this.journal)
     const stored = channels[0] ?? newChannel(toHex(stage.channelId), NAME, stage.owner, 'offered', stage.position)
     this.channel = new AgentChannel(this, stored, () => {})
     if (before) stage.players.splice(stage.players.indexOf(before), 1, this)
