@@ -1,13 +1,25 @@
 /**
- * The claims of one channel: whom members are about to add, and by which invites. A claim counts in the epoch in which
- * it was made, so every member of that epoch has seen it. It is what makes a commit the use of an invite.
+ * The claims of one channel (SPEC.md, 6.5): before a member adds agents by invites, it names both to the group. Each claim
+ * is an invite id(16) and an agent id(32). It counts in the epoch in which it was made, so every member of that epoch has
+ * seen it. It is what makes a commit the use of an invite.
  */
-import { fromHex, StaticError, toHex } from '@static/protocol'
+import { AGENT_ID_BYTES, fromHex, INVITE_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ClaimRecord, Time } from '../ports/index.ts'
 import type { AgentContext } from '../agent/context.ts'
 import { newMessageId } from '../channel/sending/message-id.ts'
 import type { Sender } from '../channel/sending/sender.ts'
-import { type Claim, decodeClaims, encodeClaims } from './claim.ts'
+
+/** At most so many joiners are named by one frame, and so added by one commit. */
+export const MOST_CLAIMED = 16
+
+/** An agent that a member is about to add, and the invite that it joins with. */
+export interface Claim {
+  /** Invite id, hexadecimal. */
+  readonly invite: string
+  readonly agent: AgentId
+}
+
+const CLAIM_BYTES: number = INVITE_ID_BYTES + AGENT_ID_BYTES
 
 /** Others leave a joiner to the first member that claims it for this long, out of politeness. Later claims add nothing. */
 const POLITE_MS = 60_000
@@ -211,4 +223,18 @@ export class Claims {
   end(error: StaticError): void {
     for (const { passed } of this.#sent.values()) passed.reject(error)
   }
+}
+
+export function encodeClaims(claims: readonly Claim[]): Uint8Array {
+  return Buffer.from(claims.map(({ invite, agent }) => invite + agent).join(''), 'hex')
+}
+
+/** Decodes claims; undefined for anything that an honest member does not send. */
+export function decodeClaims(bytes: Uint8Array): readonly Claim[] | undefined {
+  const length = bytes.length / CLAIM_BYTES
+  if (!Number.isInteger(length) || length < 1 || length > MOST_CLAIMED) return undefined
+  return Array.from({ length }, (_, n) => {
+    const claim = toHex(bytes.subarray(n * CLAIM_BYTES, (n + 1) * CLAIM_BYTES))
+    return { invite: claim.slice(0, 2 * INVITE_ID_BYTES), agent: claim.slice(2 * INVITE_ID_BYTES) }
+  })
 }

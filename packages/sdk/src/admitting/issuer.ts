@@ -14,7 +14,7 @@ import type { Admit, AgentId, ChannelId, Time } from '../ports/index.ts'
 import { answerJoin, decide, placeOf } from './admission.ts'
 import { Greeter } from './greeter.ts'
 import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
-import { JoinPolls } from './join-polls.ts'
+import { type ChannelPolls, JoinPolls } from './polls.ts'
 import { JOIN_NONCE_BYTES } from '../joining/join-request.ts'
 import { inviteKeys } from './keys.ts'
 import { admitAsMember } from './members.ts'
@@ -65,7 +65,7 @@ export class InviteIssuer {
     this.#issued = new IssuedInvites(agent)
     this.#shared = new SharedInvites(agent, this.#issued)
     this.#greeter = new Greeter(agent.context)
-    this.#polls = InviteIssuer.#pollsOf(this)
+    this.#polls = new JoinPolls(agent)
     this.#stopTicking = agent.timers.every(TICK_MS, () => this.#watch(this.#tick()))
   }
 
@@ -89,7 +89,7 @@ export class InviteIssuer {
 
   /** Members may use other invites than before. */
   listed(channel: ChannelId): void {
-    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#polls.start(channel)
+    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#startPolling(channel)
   }
 
   /** An agent was added by an invite that members may use. */
@@ -152,7 +152,7 @@ export class InviteIssuer {
     await this.#shared.publish(channel)
     // A member was removed meanwhile, so that all invites were ended.
     if (admit !== 'owner') this.#issued.checkAlive(record.id)
-    this.#polls.start(id)
+    this.#startPolling(id)
     return encodeToken({ ...placeOf(channel), admit, name, secret, expiresAt, relay: this.#relay })
   }
 
@@ -282,11 +282,28 @@ export class InviteIssuer {
 
   #pollAll(): void {
     if (this.#agent.isGuest) return
-    for (const { id } of this.#agent.channels) if (this.#hasInvites(id)) this.#polls.start(id)
+    for (const { id } of this.#agent.channels) if (this.#hasInvites(id)) this.#startPolling(id)
+  }
+
+  #startPolling(id: ChannelId): void {
+    const polls = this.#isStopped ? undefined : this.#polls.begin(id)
+    if (polls) this.#watch(this.#poll(id, polls).finally(() => this.#polls.end(id)))
+  }
+
+  /** Polls for requests as long as an agent can join the channel. */
+  async #poll(id: ChannelId, polls: ChannelPolls): Promise<void> {
+    while (!this.#isStopped) {
+      const channel = this.#agent.channels.get(id)
+      if (!channel || channel.failure || !this.#hasInvites(id)) return
+      const requests = await polls.next(channel)
+      if (!requests) return
+      await this.#admit(channel, requests)
+      await polls.pause()
+    }
   }
 
   /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
-  async #take(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
+  async #admit(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
     const agent = this.#agent
     const issued = this.#issued
     const isOwner = channel.owner === agent.context.agentId
@@ -303,17 +320,6 @@ export class InviteIssuer {
       },
     })
     for (const answer of refused) await answer()
-  }
-
-  static #pollsOf(issuer: InviteIssuer): JoinPolls {
-    return new JoinPolls(issuer.#agent, {
-      get isStopped() {
-        return issuer.#isStopped
-      },
-      hasInvites: (id) => issuer.#hasInvites(id),
-      take: (channel, requests) => issuer.#take(channel, requests),
-      watch: (task) => issuer.#watch(task),
-    })
   }
 
   async #tick(): Promise<void> {

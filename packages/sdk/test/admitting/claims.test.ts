@@ -1,8 +1,7 @@
 /** How long claims of other members hold this agent back from a joiner. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { encodeClaims } from '../../src/admitting/claim.ts'
-import { Claims } from '../../src/admitting/claims.ts'
+import { Claims, encodeClaims } from '../../src/admitting/claims.ts'
 
 const INVITE = '00'.repeat(16)
 const idOf = (number: number): string => number.toString(16).padStart(64, '0')

@@ -18,7 +18,7 @@ import {
   encodeRequest,
 } from '../../src/channel/asking/ask-frame.ts'
 import { Admissions } from '../../src/admitting/admissions.ts'
-import { decodeClaims, encodeClaims } from '../../src/admitting/claim.ts'
+import { decodeClaims, encodeClaims } from '../../src/admitting/claims.ts'
 import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { decodeFrame, encodeFrame, VERSION } from '../../src/channel/sending/message-frame.ts'
 import { encodePipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts'

@@ -2,7 +2,7 @@
 import { create } from '@bufbuild/protobuf'
 import { fromHex, toHex } from '@static/protocol'
 import { type JoinRequest, JoinRequestSchema } from '@static/protocol/relay'
-import { encodeClaims, MOST_CLAIMED } from '../../src/admitting/claim.ts'
+import { encodeClaims, MOST_CLAIMED } from '../../src/admitting/claims.ts'
 import { encodeList, encodeListFrame, type ListedInvite, listBytes } from '../../src/admitting/invite-list.ts'
 import { sealRequest } from '../../src/joining/join-request.ts'
 import { admitAsMember } from '../../src/admitting/members.ts'

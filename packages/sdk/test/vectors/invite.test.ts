@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChannelName, fromHex, toHex } from '@static/protocol'
-import { decodeClaims, encodeClaims } from '../../src/admitting/claim.ts'
+import { decodeClaims, encodeClaims } from '../../src/admitting/claims.ts'
 import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { openRequest } from '../../src/joining/join-request.ts'
 import { admissionProof, inviteKeys, joinTag, welcomeTag } from '../../src/admitting/keys.ts'

@@ -4,8 +4,7 @@ import { mock, test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { toHex } from '@static/protocol'
 import { type JoinRequest, type PollJoinRequestsRequest, PollJoinRequestsResponseSchema } from '@static/protocol/relay'
-import { JoinPolls } from '../../src/admitting/join-polls.ts'
-import { PendingJoins } from '../../src/admitting/pending-joins.ts'
+import { type ChannelPolls, JoinPolls, PendingJoins } from '../../src/admitting/polls.ts'
 
 const CHANNEL = '11'.repeat(16)
 /** After so many polls, the relay falls silent. */
@@ -25,12 +24,12 @@ const numbersOf = (requests: readonly JoinRequest[]): number[] => requests.map((
 
 test('what was given is kept as long as the relay says that it waits', () => {
   const pending = new PendingJoins()
-  assert.deepEqual(numbersOf(pending.take(answered({ requests: [asked(1), asked(2)], last: 2n }))), [1, 2])
+  assert.deepEqual(numbersOf(pending.update(answered({ requests: [asked(1), asked(2)], last: 2n }))), [1, 2])
   assert.equal(pending.after, 2n)
-  assert.deepEqual(numbersOf(pending.take(answered({ requests: [asked(5)], last: 5n, pending: [2n] }))), [5])
+  assert.deepEqual(numbersOf(pending.update(answered({ requests: [asked(5)], last: 5n, pending: [2n] }))), [5])
   assert.deepEqual(numbersOf(pending.all), [2, 5])
   // A relay that begins again, or stops: all come again.
-  assert.deepEqual(pending.take(answered({ requests: [asked(1)], last: 1n })), [])
+  assert.deepEqual(pending.update(answered({ requests: [asked(1)], last: 1n })), [])
   assert.deepEqual([pending.after, pending.all], [0n, []])
 })
 
@@ -38,13 +37,13 @@ test('a relay cannot make an agent keep more than its bounds', () => {
   const pending = new PendingJoins()
   for (let number = 1; number <= 300; number++) {
     const before = numbersOf(pending.all).map(BigInt)
-    pending.take(answered({ requests: [asked(number, 16_384)], last: BigInt(number), pending: before }))
+    pending.update(answered({ requests: [asked(number, 16_384)], last: BigInt(number), pending: before }))
   }
   assert.equal(pending.all.length, 128)
   assert.equal(numbersOf(pending.all).at(-1), 300)
-  assert.deepEqual(pending.take(answered({ requests: [asked(301, 16_385)], last: 301n })), [])
+  assert.deepEqual(pending.update(answered({ requests: [asked(301, 16_385)], last: 301n })), [])
   const many = Array.from({ length: 5000 }, (_, n) => asked(400 + n, 1))
-  pending.take(answered({ requests: many, last: 5400n }))
+  pending.update(answered({ requests: many, last: 5400n }))
   assert.equal(pending.all.length, 2048)
 })
 
@@ -57,12 +56,6 @@ function loop(answer: (poll: PollJoinRequestsRequest) => object): {
 } {
   const polls: PollJoinRequestsRequest[] = []
   const taken: number[][] = []
-  const host = {
-    isStopped: false,
-    hasInvites: () => true,
-    take: (_: unknown, requests: readonly JoinRequest[]) => Promise.resolve(void taken.push(numbersOf(requests))),
-    watch: (task: Promise<void>) => void task,
-  }
   const later = (ms: number, action: () => void): (() => void) => {
     const timer = setTimeout(action, ms)
     return () => clearTimeout(timer)
@@ -74,11 +67,19 @@ function loop(answer: (poll: PollJoinRequestsRequest) => object): {
     },
   }
   const timers = { later, wait: (ms: number) => new Promise<void>((resolve) => void later(ms, resolve)) }
-  const channels = new Map([[CHANNEL, { id: CHANNEL, channelId: Buffer.from(CHANNEL, 'hex') }]])
-  const agent = { context: { now: () => Date.now() }, channels, requests, timers }
-  const joins = new JoinPolls(agent as never, host)
-  joins.start(CHANNEL)
-  return { polls, taken, joins, stop: () => void (host.isStopped = true) }
+  const agent = { context: { now: () => Date.now() }, requests, timers }
+  const joins = new JoinPolls(agent as never)
+  let isStopped = false
+  const run = async (channelPolls: ChannelPolls): Promise<void> => {
+    while (!isStopped) {
+      taken.push(numbersOf((await channelPolls.next({ channelId: Buffer.from(CHANNEL, 'hex') } as never)) ?? []))
+      await channelPolls.pause()
+    }
+  }
+  const begun = joins.begin(CHANNEL)
+  assert.ok(begun && !joins.begin(CHANNEL))
+  void run(begun)
+  return { polls, taken, joins, stop: () => void (isStopped = true) }
 }
 
 /** Lets time pass in small steps. */
