@@ -211,9 +211,14 @@ export class Shares<Item> {
   }
 }
 
+/** Share of the connections that may be idle, such as those in their handshake, before they give way to others. */
+const IDLE_SHARE = 0.01
+
 /**
- * Connections, of whomever. When there is no room, one that is idle gives way: of the source that has most of them, the one
- * that is idle longest. If none is idle, the oldest of the source with the most connections gives way to one with fewer.
+ * The connections of a port. When there is no room, an idle one gives way: of the source that has most of them, the one that
+ * is idle longest, unless the newcomer's source holds more than that one. Otherwise the oldest of the source with the most
+ * connections gives way to a source with fewer. It does so first while only a few are idle: a connection is idle until its
+ * first request, and a flood must not close those that have just come.
  */
 export class Connected<Item> {
   readonly #most: number
@@ -229,8 +234,7 @@ export class Connected<Item> {
     const source = sourceOf(address)
     const ousted: Item[] = []
     if (this.#all.total >= this.#most) {
-      const hasMore = this.#all.most > this.#all.of(source) + 1
-      const victim = this.#idle.first() ?? (hasMore ? this.#all.first() : undefined)
+      const victim = this.#givingWayTo(source)
       if (victim === undefined) return { taken: false, ousted }
       this.leave(victim)
       ousted.push(victim)
@@ -238,6 +242,15 @@ export class Connected<Item> {
     this.#all.add(item, source)
     this.#idle.add(item, source)
     return { taken: true, ousted }
+  }
+
+  #givingWayTo(source: string): Item | undefined {
+    const own = this.#all.of(source)
+    const oldest = this.#all.most > own + 1 ? this.#all.first() : undefined
+    const idle = this.#idle.first()
+    const holder = idle === undefined ? undefined : this.#idle.keyOf(idle)
+    const spare = holder !== undefined && this.#all.of(holder) >= own ? idle : undefined
+    return this.#idle.total > this.#most * IDLE_SHARE ? (spare ?? oldest) : (oldest ?? spare)
   }
 
   /** It carries a request. */

@@ -156,3 +156,44 @@ test('when there is no room, idle connections give way, of whom has most of them
   connected.busy('e1')
   assert.equal(take('f1', '2001:db8:2:1::/64'), undefined, 'everyone has one')
 })
+
+/** A port that a few sources have filled with busy connections, and the places that it has. */
+function filled(places: number, sources: number): Connected<string> {
+  const connected = new Connected<string>(places)
+  for (let at = 0; at < places; at++) {
+    const source = `192.0.2.${at % sources}`
+    assert.ok(connected.take(`${source} ${at}`, source).taken)
+    connected.busy(`${source} ${at}`)
+  }
+  return connected
+}
+
+test('an address with many busy connections does not take the place of another address’s only one', () => {
+  const connected = filled(40, 4)
+  const { ousted } = connected.take('newcomer', '198.51.100.1')
+  assert.deepEqual(ousted, ['192.0.2.0 0'])
+  for (let last = 0; last < 4; last++) {
+    assert.deepEqual(connected.take(`again ${last}`, `192.0.2.${last}`), { taken: false, ousted: [] })
+  }
+  connected.busy('newcomer')
+  assert.deepEqual(connected.take('second', '198.51.100.1').ousted, ['192.0.2.1 1'])
+})
+
+test('a few other addresses that keep asking do not take it before its handshake is over either', () => {
+  const connected = filled(1000, 4)
+  assert.equal(connected.take('newcomer', '198.51.100.1').taken, true)
+  for (let at = 0; at < 500; at++) {
+    const { ousted } = connected.take(`flood ${at}`, `203.0.113.${at % 5}`)
+    assert.ok(!ousted.includes('newcomer'), `connection ${at}`)
+  }
+})
+
+test('very many addresses with idle connections take few places of those that are busy', () => {
+  const connected = filled(1000, 4)
+  let lost = 0
+  for (let at = 0; at < 2000; at++) {
+    const { ousted } = connected.take(`flood ${at}`, `10.0.${at >> 8}.${at & 255}`)
+    if (ousted.some((item) => item.startsWith('192'))) lost++
+  }
+  assert.equal(lost, 11)
+})

@@ -132,6 +132,32 @@ test('when the port is full, a connection without a stream gives way, and none w
   assert.deepEqual(bench.cuts, [])
 })
 
+test('addresses that hold all connections do not take the place of one that is still in its handshake', async () => {
+  await using bench = await startGrpcBench({ limits: { connections: 8 } })
+  const { port } = bench.transport
+  const from = (localAddress: string): Promise<GrpcClient> =>
+    connectGrpc({ host: '127.0.0.1', port, ca: bench.ca, localAddress })
+  const clients: GrpcClient[] = []
+  for (let at = 0; at < 8; at++) {
+    const client = await from(`127.0.0.${11 + (at % 2)}`)
+    client.openSession({ data: () => {}, closed: () => {} })
+    clients.push(client)
+    await bench.streams.open.reaches(at + 1)
+  }
+  const newcomer = connectTcp({ host: '127.0.0.1', port, localAddress: '127.0.0.99' })
+  newcomer.on('error', () => {})
+  // One of the others has lost its place to it.
+  await Promise.race(clients.map(({ session }) => once(session, 'close')))
+  assert.deepEqual(bench.cuts, [])
+  for (const last of [11, 12]) clients.push(await from(`127.0.0.${last}`))
+  assert.deepEqual(bench.cuts, ['connections', 'connections'])
+  const secure = await dial(bench, { socket: newcomer, ALPNProtocols: ['http/1.1'] })
+  secure.write('GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n')
+  assert.match(String((await once(secure, 'data'))[0]), /^HTTP\/1\.1 200 /)
+  secure.destroy()
+  await Promise.all(clients.map((client) => client.close()))
+})
+
 test('a connection allows 128 concurrent streams', async () => {
   await using bench = await startGrpcBench()
   const client = await bench.connect()
