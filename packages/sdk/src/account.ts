@@ -5,5 +5,5 @@ export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link
 export { type AccountSettings, resolveAccount, userPlaces } from './public/settings.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export { readRelayFile } from './store/relay-file.ts'
-export { checkApiKey } from './account/tokens.ts'
+export { checkApiKey } from './account/token-source.ts'
 export { readCredentials, writeCredentials } from './account/user-files.ts'

@@ -34,7 +34,7 @@ export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link
 export type { IssuedInvite } from './admitting/issued.ts'
 export { type InviteOptions, type LinkOptions, StaticChannelManager } from './public/manager.ts'
 export type { Admit, AgentId } from './ports/index.ts'
-export type { MemberReceipt, Reached, ReachedOptions } from './public/receipts.ts'
+export type { MemberReceipt, Reached, ReachedOptions } from './public/receipt-view.ts'
 export type { ClientOptions } from './public/settings.ts'
 export { type AgentIdentity, deleteAgent, type MetRelay, readAgentIdentity } from './store/agent-directory.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'

@@ -4,7 +4,7 @@ import type { Ask } from '../public/ask.ts'
 import type { Channel } from '../public/channel.ts'
 import type { ServeOptions } from '../channel/asking/serving.ts'
 import type { Answer, ChannelRequest, ReceivedMessage } from '../public/envelope.ts'
-import type { Answer as CallAnswer, AskCall, ReceivedFields, Tell } from './messages.ts'
+import type { AskCall, CallResult, ReceivedFields, Tell } from './pipe-protocol.ts'
 
 /** A request of the program. */
 interface HeldAsk {
@@ -15,14 +15,14 @@ interface HeldAsk {
 
 /** A request that the program serves. */
 interface Served {
-  /** Takes an answer, or the end without a payload. */
-  take(payload: Uint8Array | undefined, error?: Error): void
-  /** Resolves when the last answer is taken; false if no more are wanted. */
+  /** Adds an answer, or the end without a payload. */
+  push(payload: Uint8Array | undefined, error?: Error): void
+  /** Resolves when the last answer was sent; false if no more are wanted. */
   ready: PromiseWithResolvers<boolean>
 }
 
 /** The requests of one program. */
-export class Asking {
+export class AskCalls {
   readonly #tell: Tell
   readonly #asks = new Map<number, HeldAsk>()
   readonly #served = new Map<number, Served>()
@@ -32,7 +32,7 @@ export class Asking {
     this.#tell = tell
   }
 
-  async answer(channel: (on: number) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallAnswer> {
+  async answer(channel: (on: number) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallResult> {
     switch (call.do) {
       case 'ask':
         return { result: this.#hold(channel(call.on).ask(bytes, call)) }
@@ -60,7 +60,7 @@ export class Asking {
 
   /** The program has answered a request completely, or failed to. */
   answered(token: number, failure: { readonly code?: string; readonly message: string } | undefined): void {
-    this.#served.get(token)?.take(undefined, failure && errorOf(failure))
+    this.#served.get(token)?.push(undefined, failure && errorOf(failure))
   }
 
   #hold(ask: Ask): unknown {
@@ -69,7 +69,7 @@ export class Asking {
     return { ask: number, id: ask.id, to: ask.to ?? null, deadline: ask.deadline.getTime() }
   }
 
-  async #next(on: number): Promise<CallAnswer> {
+  async #next(on: number): Promise<CallResult> {
     const held = this.#asks.get(on)
     if (!held) return { result: { done: true } }
     held.next ??= held.ask.next().finally(() => (held.next = undefined))
@@ -87,7 +87,7 @@ export class Asking {
     const answers: { payload: Uint8Array | undefined; error: Error | undefined }[] = []
     let wake = Promise.withResolvers<void>()
     const served: Served = {
-      take: (payload, error) => {
+      push: (payload, error) => {
         answers.push({ payload, error })
         wake.resolve()
       },
@@ -125,7 +125,7 @@ export class Asking {
     const served = this.#served.get(token)
     if (!served) return false
     served.ready = Promise.withResolvers()
-    served.take(Uint8Array.from(payload))
+    served.push(Uint8Array.from(payload))
     return await served.ready.promise
   }
 }

@@ -1,23 +1,23 @@
 /** Calls of a channel. */
 import type { Channel } from '../public/channel.ts'
-import type { Answer, ChannelAsk } from './messages.ts'
+import type { CallResult, ChannelCall } from './pipe-protocol.ts'
 import type { PendingCalls } from './pending-calls.ts'
 import { plainListedMember, plainMember, plainReceipt } from './plain.ts'
 
 export async function answerChannelCall(
   channel: Channel,
-  ask: ChannelAsk & { readonly id: number },
+  call: ChannelCall & { readonly id: number },
   bytes: Uint8Array,
   pending: PendingCalls,
-): Promise<Answer> {
-  switch (ask.do) {
+): Promise<CallResult> {
+  switch (call.do) {
     case 'send':
-      return { result: await pending.run(ask, (limits) => channel.send(bytes, limits)) }
+      return { result: await pending.run(call, (limits) => channel.send(bytes, limits)) }
     case 'waitForMember':
-      return { result: plainMember(await pending.run(ask, (limits) => channel.waitForMember(ask.agentId, limits))) }
+      return { result: plainMember(await pending.run(call, (limits) => channel.waitForMember(call.agentId, limits))) }
     case 'addMembers': {
-      const members = ask.members.map((member) => (typeof member === 'string' ? member : bytes.subarray(...member)))
-      const welcomes = await channel.addMembers(members, ask)
+      const members = call.members.map((member) => (typeof member === 'string' ? member : bytes.subarray(...member)))
+      const welcomes = await channel.addMembers(members, call)
       return { result: welcomes.map(({ length }) => length), bytes: Buffer.concat(welcomes) }
     }
     case 'members':
@@ -25,16 +25,16 @@ export async function answerChannelCall(
     case 'receipts':
       return { result: (await channel.receipts()).map(plainReceipt) }
     case 'reached': {
-      const { messageId, index, level, by } = ask
+      const { messageId, index, level, by } = call
       const named = by === undefined ? {} : { by }
-      const wait = pending.run(ask, (limits) => channel.reached({ messageId, index }, level, { ...named, ...limits }))
+      const wait = pending.run(call, (limits) => channel.reached({ messageId, index }, level, { ...named, ...limits }))
       return { result: await wait }
     }
     case 'acceptNewKey':
-      await channel.acceptNewKey(bytes, ask.agentId)
+      await channel.acceptNewKey(bytes, call.agentId)
       return {}
     case 'removeMember':
-      await channel.removeMember(ask.agentId)
+      await channel.removeMember(call.agentId)
       return {}
     case 'rotate':
       await channel.rotate()
@@ -49,16 +49,16 @@ export async function answerChannelCall(
       await channel.delete()
       return {}
     case 'rejectCommit':
-      await channel.rejectCommit(ask.slot)
+      await channel.rejectCommit(call.slot)
       return {}
     case 'vouch':
-      await channel.vouch(ask.agentId)
+      await channel.vouch(call.agentId)
       return {}
     case 'liftBar':
-      await channel.liftBar(ask.agentId)
+      await channel.liftBar(call.agentId)
       return {}
     case 'catchUp':
-      await pending.run(ask, (limits) => channel.catchUp(limits))
+      await pending.run(call, (limits) => channel.catchUp(limits))
       return {}
     case 'verify':
       return { result: channel.verify() }

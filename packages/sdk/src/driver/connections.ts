@@ -32,20 +32,20 @@ class Connection {
 
   constructor(stream: Duplex) {
     this.#stream = stream
-    this.#driver = new Driver((told, bytes) => {
+    this.#driver = new Driver((message, bytes) => {
       if (!stream.writable) return
       // Frames from one turn of the event loop go out in one write.
       if (stream.writableCorked === 0) {
         stream.cork()
         setImmediate(() => stream.uncork())
       }
-      for (const piece of encodePipeFrame(told, bytes)) stream.write(piece)
+      for (const piece of encodePipeFrame(message, bytes)) stream.write(piece)
     })
     const frames = new PipeFrameReader()
     const close = (): void => void this.close()
     stream.on('data', (chunk: Buffer) => {
       try {
-        for (const frame of frames.push(chunk)) this.#driver.take(frame)
+        for (const frame of frames.push(chunk)) this.#driver.handle(frame)
       } catch (error) {
         warn('The program sent something that the driver does not understand', error)
         stream.destroy()

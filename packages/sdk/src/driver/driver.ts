@@ -8,15 +8,14 @@ import { type JoinOffer, StaticClient } from '../public/client.ts'
 import type { AgentEvent } from '../agent/events.ts'
 import { StaticChannelManager } from '../public/manager.ts'
 import { resolveSettings } from '../public/settings.ts'
-import { Asking } from './ask-calls.ts'
+import { AskCalls } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
-import { failureOf } from './failure.ts'
 import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
-import type { Answer, Ask, Tell, Word } from './messages.ts'
+import type { Call, CallResult, Notice, Tell } from './pipe-protocol.ts'
 import { PendingCalls } from './pending-calls.ts'
 import type { PipeFrame } from './pipe-frame.ts'
-import { plainEvent } from './plain.ts'
+import { plainError, plainEvent } from './plain.ts'
 import { answerPoisonCall } from './poison-calls.ts'
 import { Reading } from './reading.ts'
 
@@ -37,7 +36,7 @@ export class Driver {
   readonly #listenings = new Map<number, Listening>()
   readonly #offers = new HeldOffers<JoinOffer>()
   readonly #pending = new PendingCalls()
-  readonly #asking: Asking
+  readonly #askCalls: AskCalls
   #connecting: Promise<unknown> | undefined
   #isClosed = false
   /** The program has said what its readers have seen. */
@@ -46,17 +45,17 @@ export class Driver {
 
   constructor(tell: Tell) {
     this.#tell = tell
-    this.#asking = new Asking(tell)
+    this.#askCalls = new AskCalls(tell)
   }
 
   /** Handles a frame from the program. */
-  take({ header, bytes }: PipeFrame): void {
-    const said = header as (Ask & { readonly id: number }) | Word
-    if (!('id' in said)) return this.#hear(said)
-    const { id } = said
-    this.#answer(said, bytes).then(
+  handle({ header, bytes }: PipeFrame): void {
+    const message = header as (Call & { readonly id: number }) | Notice
+    if (!('id' in message)) return this.#handleNotice(message)
+    const { id } = message
+    this.#answer(message, bytes).then(
       ({ result, bytes }) => this.#tell({ id, result }, bytes),
-      (error: unknown) => this.#tell({ id, error: failureOf(error) }),
+      (error: unknown) => this.#tell({ id, error: plainError(error) }),
     )
   }
 
@@ -74,37 +73,37 @@ export class Driver {
     await this.#client?.close()
   }
 
-  #hear(word: Word): void {
-    switch (word.do) {
+  #handleNotice(notice: Notice): void {
+    switch (notice.do) {
       case 'more':
-        return this.#held(word.on).reading.more(word.count, word.run)
+        return this.#held(notice.on).reading.more(notice.count, notice.run)
       case 'settle':
-        return this.#held(word.on).reading.settle(word.tokens)
+        return this.#held(notice.on).reading.settle(notice.tokens)
       case 'recall':
-        return this.#held(word.on).reading.recall(word.tokens, word.before)
+        return this.#held(notice.on).reading.recall(notice.tokens, notice.before)
       case 'given':
-        return this.#held(word.on).reading.given(word.upTo)
+        return this.#held(notice.on).reading.given(notice.upTo)
       case 'bye':
         this.#hasSaidBye = true
         return
       case 'handled':
-        return this.#held(word.on).reading.handled(word.token, word.error)
+        return this.#held(notice.on).reading.handled(notice.token, notice.error)
       case 'answered':
-        return this.#asking.answered(word.token, word.error)
+        return this.#askCalls.answered(notice.token, notice.error)
       case 'cancel':
-        return this.#pending.cancel(word.call)
+        return this.#pending.cancel(notice.call)
     }
   }
 
-  async #answer(ask: Ask & { readonly id: number }, bytes: Uint8Array): Promise<Answer> {
-    switch (ask.do) {
+  async #answer(call: Call & { readonly id: number }, bytes: Uint8Array): Promise<CallResult> {
+    switch (call.do) {
       case 'connect':
-        this.#connecting = this.#connect(ask, bytes).finally(() => (this.#connecting = undefined))
+        this.#connecting = this.#connect(call, bytes).finally(() => (this.#connecting = undefined))
         return { result: await this.#connecting }
       case 'createChannel':
-        return { result: this.#describe(await this.#open().createChannel(ask.name)) }
+        return { result: this.#describe(await this.#open().createChannel(call.name)) }
       case 'channel':
-        return { result: this.#describe(this.#open().channel(ask.name)) }
+        return { result: this.#describe(this.#open().channel(call.name)) }
       case 'channels': {
         const channels = this.#open().channels()
         return { result: channels.map((channel) => this.#describe(channel)) }
@@ -112,22 +111,22 @@ export class Driver {
       case 'generateKeyPackage':
         return { bytes: await this.#open().generateKeyPackage() }
       case 'joinChannel': {
-        const options = ask.owner === undefined ? {} : { owner: ask.owner }
-        return { result: this.#describe(await this.#open().joinChannel(ask.name, bytes, options)) }
+        const options = call.owner === undefined ? {} : { owner: call.owner }
+        return { result: this.#describe(await this.#open().joinChannel(call.name, bytes, options)) }
       }
       case 'sendTo':
-        return { result: await this.#pending.run(ask, (limits) => this.#managed().send(ask.name, bytes, limits)) }
+        return { result: await this.#pending.run(call, (limits) => this.#managed().send(call.name, bytes, limits)) }
       case 'handle': {
-        const { id, on, concurrency, attempts } = ask
-        await this.#pending.run(ask, ({ signal }) =>
+        const { id, on, concurrency, attempts } = call
+        await this.#pending.run(call, ({ signal }) =>
           this.#held(on).reading.handle(id, { concurrency, attempts, signal }),
         )
         return {}
       }
       case 'serve': {
-        const { id, on, concurrency, perAsker } = ask
-        await this.#pending.run(ask, ({ signal }) =>
-          this.#asking.serve(this.#held(on).channel, id, { concurrency, perAsker, signal }),
+        const { id, on, concurrency, perAsker } = call
+        await this.#pending.run(call, ({ signal }) =>
+          this.#askCalls.serve(this.#held(on).channel, id, { concurrency, perAsker, signal }),
         )
         return {}
       }
@@ -136,20 +135,20 @@ export class Driver {
       case 'nextAnswer':
       case 'cancelAsk':
       case 'answer':
-        return this.#asking.answer((on) => this.#held(on).channel, ask, bytes)
+        return this.#askCalls.answer((on) => this.#held(on).channel, call, bytes)
       case 'events':
         return { result: this.#listen(this.#open().events()) }
       case 'joins':
         return { result: this.#listen(this.#open().joins()) }
       case 'next':
-        return { result: await this.#next(ask.on) }
+        return { result: await this.#next(call.on) }
       case 'return':
-        this.#leave(ask.on)
+        this.#leave(call.on)
         return {}
       case 'accept':
-        return { result: this.#describe(await this.#offers.answer(ask.on, (offer) => offer.accept())) }
+        return { result: this.#describe(await this.#offers.answer(call.on, (offer) => offer.accept())) }
       case 'decline':
-        await this.#offers.answer(ask.on, (offer) => offer.decline())
+        await this.#offers.answer(call.on, (offer) => offer.decline())
         return {}
       case 'invite':
       case 'inviteLink':
@@ -157,23 +156,23 @@ export class Driver {
       case 'joinWithToken':
       case 'invites':
       case 'revokeInvite':
-        return answerInviteCall(this.#managed(), ask, (channel) => this.#describe(channel))
+        return answerInviteCall(this.#managed(), call, (channel) => this.#describe(channel))
       case 'poison':
       case 'retryPoison':
       case 'dropPoison':
-        return answerPoisonCall(this.#held(ask.on).channel.poison, ask)
+        return answerPoisonCall(this.#held(call.on).channel.poison, call)
       default:
-        return answerChannelCall(this.#held(ask.on).channel, ask, bytes, this.#pending)
+        return answerChannelCall(this.#held(call.on).channel, call, bytes, this.#pending)
     }
   }
 
-  async #connect(ask: Extract<Ask, { readonly do: 'connect' }>, bytes: Uint8Array): Promise<unknown> {
-    const options = { ...ask.options, ...(ask.hasIdentity ? { identity: bytes } : {}) }
-    const settings = resolveSettings(options, ask.environment)
-    if (ask.manager) {
+  async #connect(call: Extract<Call, { readonly do: 'connect' }>, bytes: Uint8Array): Promise<unknown> {
+    const options = { ...call.options, ...(call.hasIdentity ? { identity: bytes } : {}) }
+    const settings = resolveSettings(options, call.environment)
+    if (call.manager) {
       this.#manager = await StaticChannelManager.open(settings)
       this.#client = this.#manager.client
-      void this.#manager.died.then((error) => this.#tell({ event: 'died', error: failureOf(error) }))
+      void this.#manager.died.then((error) => this.#tell({ event: 'died', error: plainError(error) }))
     } else {
       this.#client = await StaticClient.open(settings)
     }

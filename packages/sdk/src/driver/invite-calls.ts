@@ -1,33 +1,33 @@
 /** Calls about invites: issue, list and revoke them, and join with one. */
 import type { Channel } from '../public/channel.ts'
 import type { StaticChannelManager } from '../public/manager.ts'
-import type { Answer, InviteAsk } from './messages.ts'
+import type { CallResult, InviteCall } from './pipe-protocol.ts'
 import { plainInvite } from './plain.ts'
 
 /** `describe` turns the channel that was joined into the result. */
 export async function answerInviteCall(
   manager: StaticChannelManager,
-  ask: InviteAsk,
+  call: InviteCall,
   describe: (channel: Channel) => unknown,
-): Promise<Answer> {
-  switch (ask.do) {
+): Promise<CallResult> {
+  switch (call.do) {
     case 'invite': {
-      const { name, maxUses, ttl, admit } = ask
+      const { name, maxUses, ttl, admit } = call
       return { result: await manager.invite(name, { maxUses, ttl, admit }) }
     }
     case 'inviteLink': {
-      const { name, maxUses, ttl, admit, endpoint } = ask
+      const { name, maxUses, ttl, admit, endpoint } = call
       const address = endpoint === undefined ? {} : { endpoint }
       return { result: await manager.inviteLink(name, { maxUses, ttl, admit, ...address }) }
     }
     case 'joinWithLink':
-      return { result: describe(await manager.joinWithLink(ask.link, ask.timeout)) }
+      return { result: describe(await manager.joinWithLink(call.link, call.timeout)) }
     case 'joinWithToken':
-      return { result: describe(await manager.joinWithToken(ask.name, ask.token, ask.timeout)) }
+      return { result: describe(await manager.joinWithToken(call.name, call.token, call.timeout)) }
     case 'revokeInvite':
-      await manager.revokeInvite(ask.token)
+      await manager.revokeInvite(call.token)
       return {}
     case 'invites':
-      return { result: manager.invites(ask.name).map(plainInvite) }
+      return { result: manager.invites(call.name).map(plainInvite) }
   }
 }

@@ -2,7 +2,7 @@
 import type { SendOptions } from '../public/channel-options.ts'
 
 /** Limits of a call: the program's signal, and its timeout if it set one. */
-type Limits = SendOptions & { readonly signal: AbortSignal }
+type CallLimits = SendOptions & { readonly signal: AbortSignal }
 
 /** The pending calls of one program. */
 export class PendingCalls {
@@ -12,7 +12,7 @@ export class PendingCalls {
   /** Runs a call within its limits. */
   async run<Result>(
     { id, timeout }: { readonly id: number; readonly timeout?: number },
-    call: (limits: Limits) => Promise<Result>,
+    call: (limits: CallLimits) => Promise<Result>,
   ): Promise<Result> {
     const cancel = new AbortController()
     this.#cancels.set(id, cancel)

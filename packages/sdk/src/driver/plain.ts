@@ -3,8 +3,8 @@ import { StaticError, toHex } from '@static/protocol'
 import type { AgentEvent } from '../agent/events.ts'
 import type { ChannelMember, ListedMember } from '../public/envelope.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
-import type { MemberReceipt } from '../public/receipts.ts'
-import { failureOf } from './failure.ts'
+import type { MemberReceipt } from '../public/receipt-view.ts'
+import type { PlainError } from './pipe-protocol.ts'
 
 export function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
   return { agentId, fingerprint, identity: toHex(identity) }
@@ -22,10 +22,16 @@ export function plainInvite({ expiresAt, ...invite }: IssuedInvite): unknown {
   return { ...invite, expiresAt: expiresAt.getTime() / 1000 }
 }
 
+/** The cause is included: the program runs on the same machine as the same user. */
+export function plainError(error: unknown): PlainError {
+  const { code, message, cause, docUrl } = StaticError.from(error).toJSON()
+  return { code, message, ...(docUrl !== undefined && { docUrl }), ...(cause !== undefined && { cause }) }
+}
+
 /** Converts errors and bytes in an event. */
 export function plainEvent(event: AgentEvent): unknown {
   const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
-    if (value instanceof StaticError) return [name, failureOf(value)]
+    if (value instanceof StaticError) return [name, plainError(value)]
     return [name, value instanceof Uint8Array ? toHex(value) : value]
   })
   return Object.fromEntries(fields)

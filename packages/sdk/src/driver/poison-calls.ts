@@ -1,27 +1,27 @@
 /** Calls about the messages that a channel has put aside. */
 import type { PoisonMessages } from '../public/channel-options.ts'
 import type { PoisonMessage } from '../public/envelope.ts'
-import type { Answer, PoisonAsk, PoisonPlace } from './messages.ts'
+import type { CallResult, PoisonCall, PoisonPlace } from './pipe-protocol.ts'
 import { plainMember } from './plain.ts'
 
 /** At most 8 MiB of payloads. */
 const MOST_POISON = 32
 
-export async function answerPoisonCall(poison: PoisonMessages, ask: PoisonAsk): Promise<Answer> {
-  switch (ask.do) {
+export async function answerPoisonCall(poison: PoisonMessages, call: PoisonCall): Promise<CallResult> {
+  switch (call.do) {
     case 'poison':
-      return listed(poison.list(), ask.after)
+      return listed(poison.list(), call.after)
     case 'retryPoison':
-      await poison.retry(ask.message)
+      await poison.retry(call.message)
       return {}
     case 'dropPoison':
-      await poison.drop(ask.message)
+      await poison.drop(call.message)
       return {}
   }
 }
 
 /** The next of these messages: not all, because a frame is limited. The ids of a pack's payloads are in their order. */
-function listed(all: readonly PoisonMessage[], after: PoisonPlace): Answer {
+function listed(all: readonly PoisonMessage[], after: PoisonPlace): CallResult {
   const isNext = ({ index, messageId }: PoisonMessage): boolean =>
     index > after.index || (index === after.index && messageId > after.messageId)
   const messages = all.filter(isNext).slice(0, MOST_POISON)

@@ -6,8 +6,8 @@ import { toHex } from '@static/protocol'
 import type { Channel } from '../public/channel.ts'
 import type { HandleOptions } from '../channel/receiving/handling.ts'
 import type { Envelope } from '../public/envelope.ts'
-import { failureOf } from './failure.ts'
-import type { Failure, MessageFields, Tell } from './messages.ts'
+import type { MessageFields, PlainError, Tell } from './pipe-protocol.ts'
+import { plainError } from './plain.ts'
 
 /** Read-ahead and handling of one channel. */
 export class Reading {
@@ -85,7 +85,7 @@ export class Reading {
 
   #wait(run: number): void {
     const on = this.#on
-    const end = (error?: Failure): void =>
+    const end = (error?: PlainError): void =>
       this.#tell({ event: 'ended', on, run, ...(error === undefined ? {} : { error }) })
     const iterator = this.#channel.readAhead()
     this.#waiting.set(iterator, run)
@@ -97,7 +97,7 @@ export class Reading {
         else this.#give(result.value, iterator, run)
       },
       (error: unknown) => {
-        if (this.#waiting.delete(iterator)) end(failureOf(error))
+        if (this.#waiting.delete(iterator)) end(plainError(error))
       },
     )
   }

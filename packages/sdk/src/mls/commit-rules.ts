@@ -90,13 +90,13 @@ export type Violation =
   | 'last_epoch'
 
 /** The effect of a valid commit. */
-export interface Change {
+export interface MemberChange {
   readonly added: readonly Omit<RuleLeaf, 'leaf'>[]
   readonly removed: readonly RuleLeaf[]
 }
 
 /** Returns the change a commit makes, or the first rule it breaks. */
-export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Declared): Change | Violation {
+export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Declared): MemberChange | Violation {
   const { proposals, path } = commit
   const sender = group.leaves.find(({ leaf }) => leaf === commit.sender)
   if (sender === undefined) return 'sender_not_member'

@@ -9,7 +9,7 @@
 import type { SignatureKeyPair } from '@static/node/ed25519'
 import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
-import type { ChannelContext } from './context.ts'
+import type { ChannelContext } from './channel-context.ts'
 import type { ExpectedSender, Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
 
 declare const opaque: unique symbol
@@ -74,7 +74,7 @@ export interface CheckedKeyPackage {
 }
 
 /** The inputs for a new group. */
-export interface Founding {
+export interface NewGroup {
   /** The channel id becomes the group id. */
   readonly channelId: Uint8Array
   readonly name: ChannelContext['name']
@@ -176,7 +176,7 @@ export interface MlsEngine {
    *
    * @throws {StaticError} as `checkKeyPackage`
    */
-  found(founding: Founding): Promise<Uint8Array>
+  found(group: NewGroup): Promise<Uint8Array>
 
   /** The `ref`s of the KeyPackages that a Welcome is for. Empty if the bytes are not a Welcome. */
   welcomeRefs(welcome: Uint8Array): readonly Uint8Array[]

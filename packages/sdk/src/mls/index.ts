@@ -1,13 +1,13 @@
 export { agentIdOf } from './credential.ts'
 export { type Declared, isLeaveOf, type Violation } from './commit-rules.ts'
-export type { ChannelContext } from './context.ts'
+export type { ChannelContext } from './channel-context.ts'
 export { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
 export type {
   CheckedKeyPackage,
   CommitChange,
   Epoch,
   ExpectedWelcome,
-  Founding,
+  NewGroup,
   Group,
   GroupFacts,
   Joined,
@@ -30,4 +30,4 @@ export {
   type Sealed,
 } from './ratchet.ts'
 export { isPayloadKey, openPayload, sealPayload, storedBytes } from './stored.ts'
-export { makeEngine } from './ts-mls/engine.ts'
+export { makeEngine } from './ts-mls/adapter.ts'

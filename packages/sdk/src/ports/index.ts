@@ -8,7 +8,7 @@ export type {
   InviteRecord,
   JoinerRecord,
   UseRecord,
-} from './invites.ts'
+} from './invite-records.ts'
 export type {
   AnsweredRecord,
   AnswererRecord,
@@ -18,7 +18,7 @@ export type {
   MessageTotals,
   OutboxRecord,
   PoisonRecord,
-} from './messages.ts'
+} from './message-records.ts'
 export type {
   KnownRelay,
   Outcome,

@@ -6,7 +6,14 @@
  */
 import { type ReceiptClaim, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId, Time } from './ids.ts'
-import type { AttemptRecord, ClaimRecord, InviteListRecord, InviteRecord, JoinerRecord, UseRecord } from './invites.ts'
+import type {
+  AttemptRecord,
+  ClaimRecord,
+  InviteListRecord,
+  InviteRecord,
+  JoinerRecord,
+  UseRecord,
+} from './invite-records.ts'
 import type {
   AnswererRecord,
   AnsweredRecord,
@@ -17,7 +24,7 @@ import type {
   OutboxRecord,
   PoisonRecord,
   WaitingTotals,
-} from './messages.ts'
+} from './message-records.ts'
 import type { KnownRelay } from './session.ts'
 
 /** The agent's identity. Created once, at the first start. */

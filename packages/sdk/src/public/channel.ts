@@ -4,7 +4,7 @@ import type { Agent } from '../agent/agent.ts'
 import { addMembers } from '../admitting/adding.ts'
 import { leaveChannel } from '../agent/leaving.ts'
 import { deleteChannel, liftBar, rejectCommit, removeMember, resetRoster, vouch } from '../agent/owning.ts'
-import { waitForMember } from './waiting.ts'
+import { waitForMember } from './member-wait.ts'
 import { handleMessages, type HandleOptions } from '../channel/receiving/handling.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
@@ -41,7 +41,7 @@ import {
   type Reached,
   type ReachedOptions,
   reachedOf,
-} from './receipts.ts'
+} from './receipt-view.ts'
 import { verificationWords } from './verification.ts'
 
 /**

@@ -12,7 +12,7 @@ import { type Offer, waitingOffers } from '../joining/offers.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
-import { openParts, rememberLink } from './parts.ts'
+import { openAgentParts, rememberLink } from './agent-parts.ts'
 import type { AgentId, KnownRelay } from '../ports/index.ts'
 import { removedFrom } from '../channel/removed-error.ts'
 import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
@@ -66,7 +66,7 @@ export class StaticClient implements AsyncDisposable {
   /** @internal Like `connect`, with settings that are already resolved. */
   static async open(settings: Settings): Promise<StaticClient> {
     return await new ErrorEdge(settings.apiUrl).wait(async () => {
-      const opened = await openParts(settings)
+      const opened = await openAgentParts(settings)
       const client = await StaticClient.start(opened.parts)
       await rememberLink(opened.settings, client)
       return client

@@ -13,7 +13,7 @@ import { Invites } from '../admitting/invites.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
 import type { Admit } from '../ports/index.ts'
 import { encodeLink, otherRelay, parseInviteLink } from '../admitting/link.ts'
-import { openParts, rememberLink } from './parts.ts'
+import { openAgentParts, rememberLink } from './agent-parts.ts'
 import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
 
 /** Limits of an invite. */
@@ -48,7 +48,7 @@ const RECEIVE_SECONDS = 5
 const MOST_AT_ONCE = 100
 
 /** A pending read of the next payload. */
-type Waiting = Promise<IteratorResult<Envelope, undefined>>
+type PendingRead = Promise<IteratorResult<Envelope, undefined>>
 
 /** Why join requests are no longer answered, if so. */
 interface Death {
@@ -57,10 +57,10 @@ interface Death {
 }
 
 /** The state of `receive` for one channel. */
-interface Reader {
+interface ChannelReader {
   /** The messages that the last call returned and the next one settles. */
   given: Envelope[]
-  readonly waiting: Waiting[]
+  readonly waiting: PendingRead[]
 }
 
 /**
@@ -78,7 +78,7 @@ export class StaticChannelManager implements AsyncDisposable {
   /** Resolves with `listener_died` if join requests are no longer answered. Close the manager and create a new one. */
   readonly died: Promise<StaticError>
   readonly #invites: Invites
-  readonly #readers = new Map<Channel, Reader>()
+  readonly #readers = new Map<Channel, ChannelReader>()
   /** Where the relay is; undefined if the manager was started from parts. */
   #place: Pick<Settings, 'endpoint' | 'ca'> | undefined
   readonly #death: Death
@@ -102,7 +102,7 @@ export class StaticChannelManager implements AsyncDisposable {
   /** @internal Like `connect`, with settings that are already resolved. */
   static async open(wanted: Settings): Promise<StaticChannelManager> {
     return await new ErrorEdge(wanted.apiUrl).wait(async () => {
-      const { parts, settings } = await openParts(wanted)
+      const { parts, settings } = await openAgentParts(wanted)
       const manager = await StaticChannelManager.start(parts, settings.endpoint.serverName)
       manager.#place = settings
       await rememberLink(settings, manager.client)
@@ -291,7 +291,7 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 }
 
-function waitOn(channel: Channel): Waiting {
+function waitOn(channel: Channel): PendingRead {
   const next = channel.readAhead().next()
   // The next call to receive gets the error. If there is none, it must not count as an unhandled rejection.
   next.catch(() => {})

@@ -21,7 +21,7 @@ import { OFFER_POLICIES, type OfferPolicy } from '../joining/offer-limits.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'
-import { checkApiKey } from '../account/tokens.ts'
+import { checkApiKey } from '../account/token-source.ts'
 import { type Credentials, localAuthority, readAuthority, readCredentials } from '../account/user-files.ts'
 
 /** Options of a client. A missing option is taken from its environment variable, then from the per-user file. */

@@ -17,7 +17,7 @@ import type {
   Time,
   Transport,
 } from '../ports/index.ts'
-import type { TokenSource } from '../account/tokens.ts'
+import type { TokenSource } from '../account/token-source.ts'
 import { SessionCore } from './core.ts'
 import type { Effect, Input, Position, StreamNumber } from './io.ts'
 

@@ -9,7 +9,7 @@ import { withPrivateTemp, wrongThread } from '@static/node/quic'
 import { StaticError } from '@static/protocol'
 import type { CellStream, StreamHandlers, Transport } from '../ports/index.ts'
 import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
-import { Delivery } from './delivery.ts'
+import { StreamEvents } from './stream-events.ts'
 import type { DialOptions } from './dial-options.ts'
 
 export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
@@ -36,14 +36,14 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
     const cells = new Uint8Array(part)
     worker.postMessage({ type: 'write', cells, urgent } satisfies ToClock, [cells.buffer])
   }
-  const delivery = new Delivery(handlers)
+  const events = new StreamEvents(handlers)
   const taken = new Int32Array(workerData.taken)
   const { promise, resolve, reject } = Promise.withResolvers<CellStream>()
   let unshield: (() => void) | undefined
   const over = (error: StaticError | undefined): void => {
     unshield?.()
     reject(error ?? gone())
-    delivery.closed(error)
+    events.closed(error)
     // It may still close its connection; the process does not wait for that.
     worker.unref()
     setTimeout(() => void worker.terminate(), GOODBYE_MS).unref()
@@ -52,9 +52,9 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
     switch (message.type) {
       case 'data':
         Atomics.add(taken, 0, message.chunk.length)
-        return delivery.data(message.chunk)
+        return events.data(message.chunk)
       case 'dialled':
-        delivery.begin()
+        events.begin()
         return resolve({
           address: message.address,
           write: (cells, urgent = false) => write(cells, urgent),

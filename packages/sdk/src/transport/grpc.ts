@@ -15,7 +15,7 @@ import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '@static/node/dial'
 import { CellUnframer, frameCells, StaticError } from '@static/protocol'
 import { Relay } from '@static/protocol/relay'
 import type { CellStream, StreamHandlers, Target, Transport } from '../ports/index.ts'
-import { Delivery } from './delivery.ts'
+import { StreamEvents } from './stream-events.ts'
 import type { DialOptions } from './dial-options.ts'
 import { refusalOf, statusOf } from './grpc-status.ts'
 import { tcpFailure } from './tcp-failure.ts'
@@ -72,10 +72,10 @@ async function dial(
       createConnection: () => socket,
       settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
     })
-    const delivery = new Delivery(handlers)
-    line = new GrpcLine(session, delivery, { address, place })
+    const events = new StreamEvents(handlers)
+    line = new GrpcLine(session, events, { address, place })
     await line.accepted
-    delivery.begin()
+    events.begin()
     return line
   } catch (cause) {
     socket.destroy()
@@ -92,7 +92,7 @@ class GrpcLine implements CellStream {
   readonly accepted: Promise<void>
   readonly #session: ClientHttp2Session
   readonly #stream: ClientHttp2Stream
-  readonly #delivery: Delivery
+  readonly #events: StreamEvents
   readonly #place: string
   readonly #accepting: PromiseWithResolvers<void> = Promise.withResolvers<void>()
   readonly #unframer = new CellUnframer()
@@ -103,12 +103,12 @@ class GrpcLine implements CellStream {
 
   constructor(
     session: ClientHttp2Session,
-    delivery: Delivery,
+    events: StreamEvents,
     { address, place }: { readonly address: string; readonly place: string },
   ) {
     this.address = address
     this.#session = session
-    this.#delivery = delivery
+    this.#events = events
     this.#place = place
     this.accepted = this.#accepting.promise
     const note = (error: Error): void => {
@@ -164,7 +164,7 @@ class GrpcLine implements CellStream {
   }
 
   #data(chunk: Buffer): void {
-    this.#delivery.data(this.#unframer.push(chunk))
+    this.#events.data(this.#unframer.push(chunk))
     if (this.#unframer.fault !== undefined) {
       this.cut(new ConnectionError('wrong_protocol', `The relay at ${this.#place} sent a message that is not a cell.`))
     }
@@ -173,7 +173,7 @@ class GrpcLine implements CellStream {
   #closed(): void {
     const reason = this.#reason()
     this.#accepting.reject(reason)
-    this.#delivery.closed(reason)
+    this.#events.closed(reason)
     if (this.#session.destroyed) return
     this.#session.close()
     this.#boundEnd()

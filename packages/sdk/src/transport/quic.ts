@@ -5,7 +5,7 @@
 import { CONNECT_TIMEOUT_MS, dialAddresses } from '@static/node/dial'
 import { dialQuic, type QuicClientStream, type QuicConnection } from '@static/node/quic'
 import type { CellStream, StreamHandlers, Transport } from '../ports/index.ts'
-import { Delivery } from './delivery.ts'
+import { StreamEvents } from './stream-events.ts'
 import type { DialOptions } from './dial-options.ts'
 
 /** A reachable relay has answered by then; otherwise the agent has another transport to try. */
@@ -26,9 +26,9 @@ export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS, shiel
 }
 
 function openLine(address: string, connection: QuicConnection, handlers: StreamHandlers): CellStream {
-  const delivery = new Delivery(handlers)
-  const line = new QuicLine(address, connection, delivery)
-  delivery.begin()
+  const events = new StreamEvents(handlers)
+  const line = new QuicLine(address, connection, events)
+  events.begin()
   return line
 }
 
@@ -39,15 +39,15 @@ class QuicLine implements CellStream {
   readonly #stream: QuicClientStream
   #late: NodeJS.Timeout | undefined
 
-  constructor(address: string, connection: QuicConnection, delivery: Delivery) {
+  constructor(address: string, connection: QuicConnection, events: StreamEvents) {
     this.address = address
     this.#connection = connection
     try {
       this.#stream = connection.openStream({
-        data: (chunk) => delivery.data(chunk),
+        data: (chunk) => events.data(chunk),
         ended: () => this.end(),
         closed: (reason) => {
-          delivery.closed(reason)
+          events.closed(reason)
           this.#hangUp()
         },
       })

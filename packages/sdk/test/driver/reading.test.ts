@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Told } from '../../src/driver/messages.ts'
+import type { DriverMessage } from '../../src/driver/pipe-protocol.ts'
 import { Reading } from '../../src/driver/reading.ts'
 import { NAME, TestSystem } from '../support/test-system.ts'
 
 /** Hears what a reading tells, one after the other. */
 class Ear {
-  readonly told: { readonly told: Told; readonly bytes: string }[] = []
+  readonly told: { readonly told: DriverMessage; readonly bytes: string }[] = []
   #count = 0
   #reached = Promise.withResolvers<void>()
 
-  readonly tell = (told: Told, bytes: Uint8Array = new Uint8Array()): void => {
+  readonly tell = (told: DriverMessage, bytes: Uint8Array = new Uint8Array()): void => {
     this.told.push({ told, bytes: Buffer.from(bytes).toString() })
     if (this.told.length === this.#count) this.#reached.resolve()
   }

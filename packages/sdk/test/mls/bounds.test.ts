@@ -4,7 +4,7 @@ import { createCommit, encodeGroupState, type LeafNode, type Proposal } from 'ts
 import type { Commit } from 'ts-mls/commit.js'
 import type { DeclarationFields } from '@static/protocol'
 import fc from 'fast-check'
-import { CONTEXT_TYPE } from '../../src/mls/context.ts'
+import { CONTEXT_TYPE } from '../../src/mls/channel-context.ts'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { capabilitiesOf } from '../../src/mls/ts-mls/config.ts'
 import { decodeState, encodeState } from '../../src/mls/ts-mls/group-codec.ts'

@@ -14,7 +14,7 @@ import type {
   Processed,
 } from '../../src/mls/engine.ts'
 import { type Opened, type RatchetRow, type Sealed } from '../../src/mls/ratchet.ts'
-import { makeEngine } from '../../src/mls/ts-mls/engine.ts'
+import { makeEngine } from '../../src/mls/ts-mls/adapter.ts'
 
 export const engine: MlsEngine = makeEngine()
 export const NAME: ReturnType<typeof parseChannelName> = parseChannelName('acme/support/routing')

@@ -12,7 +12,7 @@ import type { AgentParts } from '../../src/agent/agent.ts'
 import type { AgentEvent } from '../../src/agent/events.ts'
 import { StaticChannelManager } from '../../src/public/manager.ts'
 import type { AgentStore, Transport } from '../../src/ports/index.ts'
-import { transportsFor } from '../../src/public/parts.ts'
+import { transportsFor } from '../../src/public/agent-parts.ts'
 import type { AgentStoreOptions } from '../../src/store/sqlcipher.ts'
 import { agentParts, openStoreOf } from './agent-parts.ts'
 

@@ -120,7 +120,7 @@ void test('an unreadable authority is reported', async (t) => {
 })
 
 void test('threads other than the main one use gRPC, with a clock or without', async () => {
-  const module = JSON.stringify(new URL('../../src/public/parts.ts', import.meta.url).href)
+  const module = JSON.stringify(new URL('../../src/public/agent-parts.ts', import.meta.url).href)
   const target = { host: '127.0.0.1', port: 1, serverName: 'localhost' }
   for (const traffic of ['standard', 'strict']) {
     const code = `import { parentPort } from 'node:worker_threads'

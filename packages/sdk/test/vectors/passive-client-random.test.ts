@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { enter, openWelcome } from '../../src/mls/ts-mls/welcome.ts'
+import { enter, decryptWelcome } from '../../src/mls/ts-mls/join-group.ts'
 import { followAll, type PassiveClient, readWelcome } from './passive-client.ts'
 import { cryptoOf, readVectors } from './support.ts'
 
@@ -8,7 +8,7 @@ for (const vector of readVectors('passive-client-random') as readonly PassiveCli
   test(`suite ${vector.cipher_suite}: ${vector.epochs.length} epochs of random changes are followed`, async () => {
     const crypto = cryptoOf(vector)
     const { welcome, own } = readWelcome(vector)
-    const joined = await enter(crypto, await openWelcome(crypto, welcome, own), own)
+    const joined = await enter(crypto, await decryptWelcome(crypto, welcome, own), own)
     const followed = await followAll(vector, joined)
     assert.equal(followed.length, vector.epochs.length)
     for (const { sound, opened } of followed) assert.deepEqual([sound, opened], [true, 'commit'])

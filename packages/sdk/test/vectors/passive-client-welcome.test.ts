@@ -5,15 +5,15 @@ import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
 import { makeKeyPackageRef } from 'ts-mls/keyPackage.js'
 import { isTreeBounded } from '../../src/mls/ts-mls/bounds.ts'
 import { faultOf } from '../../src/mls/ts-mls/tree.ts'
-import { enter, type OpenedWelcome, openWelcome } from '../../src/mls/ts-mls/welcome.ts'
+import { enter, type DecryptedWelcome, decryptWelcome } from '../../src/mls/ts-mls/join-group.ts'
 import { hex } from '../mls/support.ts'
 import { joinByLibrary, type PassiveClient, readWelcome, restart } from './passive-client.ts'
 import { bytesOf, cryptoOf, decodeAll, readVectors } from './support.ts'
 
 const INVALID = { code: 'invalid_welcome' }
 
-/** What `openWelcome` would give if the tree were in the Welcome. */
-async function openWithTree(vector: PassiveClient): Promise<OpenedWelcome> {
+/** What `decryptWelcome` would give if the tree were in the Welcome. */
+async function openWithTree(vector: PassiveClient): Promise<DecryptedWelcome> {
   const { provider } = cryptoOf(vector)
   const { welcome, own } = readWelcome(vector)
   const ref = await makeKeyPackageRef(own.publicPackage, provider.hash)
@@ -32,7 +32,7 @@ for (const [at, vector] of (readVectors('passive-client-welcome') as readonly Pa
   if (vector.external_psks.length > 0) {
     test(`${name}: a PreSharedKey is refused in channels; the library joins with this cryptography`, async () => {
       const { welcome, own, key } = readWelcome(vector)
-      await assert.rejects(openWelcome(crypto, welcome, own), INVALID)
+      await assert.rejects(decryptWelcome(crypto, welcome, own), INVALID)
       const { state } = restart(crypto, await joinByLibrary(vector), key)
       assert.equal(hex(state.keySchedule.epochAuthenticator), vector.initial_epoch_authenticator)
     })
@@ -42,8 +42,9 @@ for (const [at, vector] of (readVectors('passive-client-welcome') as readonly Pa
   test(`${name}, tree ${vector.ratchet_tree === null ? 'inside' : 'separate'}: opened and joined`, async () => {
     const { welcome, own, key } = readWelcome(vector)
     if (vector.ratchet_tree !== null)
-      await assert.rejects(openWelcome(crypto, welcome, own), { ...INVALID, message: /no tree/ })
-    const opened = vector.ratchet_tree === null ? await openWelcome(crypto, welcome, own) : await openWithTree(vector)
+      await assert.rejects(decryptWelcome(crypto, welcome, own), { ...INVALID, message: /no tree/ })
+    const opened =
+      vector.ratchet_tree === null ? await decryptWelcome(crypto, welcome, own) : await openWithTree(vector)
     assert.ok(isTreeBounded(opened.tree))
     assert.equal(await faultOf(crypto, opened.tree, opened.info.groupContext), undefined)
     const { state } = restart(crypto, await enter(crypto, opened, own), key)

@@ -4,7 +4,7 @@
  */
 import { StaticError } from '@static/protocol'
 import type { WireForm } from '@static/protocol/envelope'
-import { type CellStream, Delivery, type StreamHandlers, type Target, type Transport } from '@static/sdk/internal'
+import { type CellStream, StreamEvents, type StreamHandlers, type Target, type Transport } from '@static/sdk/internal'
 
 /** The relay's end of a connection. */
 export interface MemoryPeer {
@@ -35,8 +35,8 @@ export function makeMemoryTransport(
     form,
     async dial(target, handlers) {
       let relay: StreamHandlers | undefined
-      const toAgent = new Delivery(handlers)
-      const toRelay = new Delivery({
+      const toAgent = new StreamEvents(handlers)
+      const toRelay = new StreamEvents({
         data: (chunk) => relay?.data(chunk),
         closed: (reason) => relay?.closed(reason),
       })
@@ -51,7 +51,7 @@ export function makeMemoryTransport(
   }
 }
 
-function makeEnd(own: Delivery, other: Delivery, schedule: (deliver: () => void) => void): CellStream {
+function makeEnd(own: StreamEvents, other: StreamEvents, schedule: (deliver: () => void) => void): CellStream {
   let ended = false
   return {
     write(cells) {

@@ -2,7 +2,7 @@
 import type { Capabilities, ClientConfig, Lifetime } from 'ts-mls'
 import { defaultKeyPackageEqualityConfig } from 'ts-mls/keyPackageEqualityConfig.js'
 import type { Suite } from '../aead.ts'
-import { CONTEXT_TYPE } from '../context.ts'
+import { CONTEXT_TYPE } from '../channel-context.ts'
 
 const DAY_SECONDS = 86_400n
 /** How long a KeyPackage is valid. */

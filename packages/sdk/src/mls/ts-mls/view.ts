@@ -5,7 +5,7 @@ import type { Commit } from 'ts-mls/commit.js'
 import { sameBytes } from '@static/node/compare'
 import { StaticError } from '@static/protocol'
 import type { RuleCommit, RuleGroup, RuleLeaf, RuleProposal } from '../commit-rules.ts'
-import { type ChannelContext, CONTEXT_TYPE, decodeContext, encodeContext } from '../context.ts'
+import { type ChannelContext, CONTEXT_TYPE, decodeContext, encodeContext } from '../channel-context.ts'
 import { agentIdOf, isFounder } from '../credential.ts'
 import type { Member } from '../engine.ts'
 

@@ -6,7 +6,7 @@
  */
 import type { Bodies } from '../bodies.ts'
 import { readKeys, type RemovedRow } from './parents.ts'
-import { readRowChange, type RowChange, type RowChangeKind } from './change.ts'
+import { readRowChange, type RowChange, type RowChangeKind } from './row-change.ts'
 import { SqlTable } from './sql-table.ts'
 import type { Database, Value } from '../sqlite.ts'
 import { shapeAt, SHAPES } from './shape.ts'

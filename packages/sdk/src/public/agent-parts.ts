@@ -12,13 +12,13 @@ import type { Settings } from './settings.ts'
 import { makeRandom } from '../platform/random-stock.ts'
 import { writeRelayFile } from '../store/relay-file.ts'
 import { openAgentStore } from '../store/sqlcipher.ts'
-import { makeTokenSource } from '../account/tokens.ts'
+import { makeTokenSource } from '../account/token-source.ts'
 import { makeClockedTransport } from '../transport/clock.ts'
 import { makeGrpcTransport } from '../transport/grpc.ts'
 import { makeQuicTransport } from '../transport/quic.ts'
 
 /** The parts of an agent, and the settings that they were made from. */
-export interface OpenedParts {
+export interface OpenedAgentParts {
   readonly parts: AgentParts
   readonly settings: Settings
 }
@@ -29,7 +29,7 @@ export interface OpenedParts {
  * @throws {StaticError} `store_*`, `invalid_request` if the directory belongs to another identity, `invite_expired` or
  *   `invite_invalid` for a link that is too old, or for another relay than the agent's
  */
-export async function openParts(wanted: Settings): Promise<OpenedParts> {
+export async function openAgentParts(wanted: Settings): Promise<OpenedAgentParts> {
   const store = await openAgentStore({
     directory: wanted.dataDir,
     identity: wanted.identity,

@@ -6,7 +6,7 @@ import type { StaticError } from '@static/protocol'
 import type { StreamHandlers } from '../ports/index.ts'
 
 /** Delivers the events of one stream. */
-export class Delivery {
+export class StreamEvents {
   readonly #handlers: StreamHandlers
   /** Events that came before the caller has the stream; undefined afterwards. */
   #early: (() => void)[] | undefined = []

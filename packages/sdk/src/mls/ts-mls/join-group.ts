@@ -38,7 +38,7 @@ import { findContext, isConfirmed, membersOf } from './view.ts'
  *
  * @throws {StaticError} `invalid_welcome`
  */
-export async function joinByWelcome(
+export async function joinMlsGroup(
   crypto: MlsCrypto,
   bytes: Uint8Array,
   privatePart: Uint8Array,
@@ -49,7 +49,7 @@ export async function joinByWelcome(
   if (welcome === undefined) throw invalid(`Not a Welcome: ${bytes.length} bytes that do not parse as one.`)
   const own = decodeOwn(privatePart, key)
   try {
-    const opened = await openWelcome(crypto, welcome, own)
+    const opened = await decryptWelcome(crypto, welcome, own)
     const signer = await checkGroup(crypto, opened, expected)
     const state = await enter(crypto, opened, own)
     return { ...adopt(crypto, state, key), signer }
@@ -62,7 +62,7 @@ export async function joinByWelcome(
 }
 
 /** The content of a Welcome for this agent. */
-export interface OpenedWelcome {
+export interface DecryptedWelcome {
   readonly secrets: GroupSecrets
   readonly info: GroupInfo
   readonly tree: RatchetTree
@@ -73,11 +73,11 @@ export interface OpenedWelcome {
  *
  * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
-export async function openWelcome(
+export async function decryptWelcome(
   { suite, provider }: MlsCrypto,
   welcome: Welcome,
   { publicPackage, privatePackage }: OwnKeyPackage,
-): Promise<OpenedWelcome> {
+): Promise<DecryptedWelcome> {
   const ref = await makeKeyPackageRef(publicPackage, provider.hash)
   const initKey = await provider.hpke.importPrivateKey(privatePackage.initPrivateKey)
   const secrets = await decryptGroupSecrets(initKey, ref, welcome, provider.hpke)
@@ -101,7 +101,7 @@ export async function openWelcome(
 /** Makes the checks that need no secret; returns the signer. */
 async function checkGroup(
   crypto: MlsCrypto,
-  { info, tree }: OpenedWelcome,
+  { info, tree }: DecryptedWelcome,
   expected: ExpectedWelcome,
 ): Promise<Member> {
   const { groupContext } = info
@@ -150,7 +150,7 @@ async function checkGroup(
  *
  * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
-export async function enter(crypto: MlsCrypto, opened: OpenedWelcome, own: OwnKeyPackage): Promise<ClientState> {
+export async function enter(crypto: MlsCrypto, opened: DecryptedWelcome, own: OwnKeyPackage): Promise<ClientState> {
   const { provider } = crypto
   const { secrets, info, tree } = opened
   const { joinerSecret } = secrets
@@ -188,7 +188,7 @@ export async function enter(crypto: MlsCrypto, opened: OpenedWelcome, own: OwnKe
 /** The private keys of the nodes above both this agent's leaf and the signer's; they must match the tree. */
 async function pathKeys(
   { provider }: MlsCrypto,
-  { secrets, info, tree }: OpenedWelcome,
+  { secrets, info, tree }: DecryptedWelcome,
   leaf: LeafIndex,
 ): Promise<Record<number, Uint8Array>> {
   const keys: Record<number, Uint8Array> = {}

@@ -1,4 +1,4 @@
-/** Calls of a program to the driver, and the driver's messages. For the bytes after a header, see `pipe-frame.ts`. */
+/** The calls and notices of a program, and the messages of the driver to it: the headers of the frames of `pipe-frame.ts`. */
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import type { InviteOptions } from '../public/manager.ts'
 import type { ClientOptions, Environment } from '../public/settings.ts'
@@ -10,7 +10,7 @@ export type DriverOptions = Omit<ClientOptions, 'identity' | 'key'> & {
 }
 
 /** Calls of a client, and of the iterators and offers that it has given out. */
-type ClientAsk =
+type ClientCall =
   /**
    * Bytes: the identity, when `hasIdentity`. `environment` is the program's: it may have changed since the driver
    * started.
@@ -35,7 +35,7 @@ type ClientAsk =
   | { readonly do: 'next' | 'return' | 'accept' | 'decline'; readonly on: number }
 
 /** Calls of a channel. */
-export type ChannelAsk =
+export type ChannelCall =
   /** Bytes: the payload. */
   | { readonly do: 'send'; readonly on: number; readonly timeout?: number }
   | { readonly do: 'waitForMember'; readonly on: number; readonly agentId?: string; readonly timeout?: number }
@@ -85,7 +85,7 @@ export interface PoisonPlace {
 }
 
 /** Calls about the messages that a channel has put aside. */
-export type PoisonAsk =
+export type PoisonCall =
   /** The next ones after one. Bytes of the answer: their payloads, one after the other. */
   | { readonly do: 'poison'; readonly on: number; readonly after: PoisonPlace }
   | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly message: string }
@@ -101,28 +101,28 @@ export type AskCall =
   | { readonly do: 'answer'; readonly token: number }
 
 /** How an invite can be used. */
-type InviteLimits = Required<InviteOptions>
+type InviteTerms = Required<InviteOptions>
 
 /** Calls about invites. */
-export type InviteAsk =
-  | ({ readonly do: 'invite'; readonly name: string } & InviteLimits)
-  | ({ readonly do: 'inviteLink'; readonly name: string; readonly endpoint?: string } & InviteLimits)
+export type InviteCall =
+  | ({ readonly do: 'invite'; readonly name: string } & InviteTerms)
+  | ({ readonly do: 'inviteLink'; readonly name: string; readonly endpoint?: string } & InviteTerms)
   | { readonly do: 'joinWithLink'; readonly link: string; readonly timeout: number }
   | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
   | { readonly do: 'invites'; readonly name: string }
   | { readonly do: 'revokeInvite'; readonly token: string }
 
 /** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
-export type Ask = ClientAsk | ChannelAsk | PoisonAsk | AskCall | InviteAsk
+export type Call = ClientCall | ChannelCall | PoisonCall | AskCall | InviteCall
 
 /** What a call returns. */
-export interface Answer {
+export interface CallResult {
   readonly result?: unknown
   readonly bytes?: Uint8Array
 }
 
 /** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled, cancel a call. */
-export type Word =
+export type Notice =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
   /** Gives payloads back that no reader has taken, and ends the waits that were asked for before a run. */
@@ -144,7 +144,7 @@ export type Word =
   | { readonly do: 'cancel'; readonly call: number }
 
 /** An error for the program to raise. */
-export interface Failure {
+export interface PlainError {
   readonly code: string
   readonly message: string
   readonly docUrl?: string
@@ -168,8 +168,8 @@ export interface MessageFields extends ReceivedFields {
 }
 
 /** Messages of the driver. */
-export type Told =
-  | { readonly id: number; readonly result?: unknown; readonly error?: Failure }
+export type DriverMessage =
+  | { readonly id: number; readonly result?: unknown; readonly error?: PlainError }
   /** Bytes: the payload. `run` is that of the `more` that asked for it. */
   | (MessageFields & { readonly event: 'payload'; readonly run: number })
   /** Bytes: the payload, for the handler of a `handle` call. */
@@ -186,9 +186,9 @@ export type Told =
   /** The asker wants no more answers to a request. */
   | { readonly event: 'cancelled'; readonly call: number; readonly token: number }
   /** A payload that was asked for will not come. */
-  | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: Failure }
+  | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: PlainError }
   /** The manager no longer answers join requests. */
-  | { readonly event: 'died'; readonly error: Failure }
+  | { readonly event: 'died'; readonly error: PlainError }
 
 /** Sends a message to the program. */
-export type Tell = (told: Told, bytes?: Uint8Array) => void
+export type Tell = (message: DriverMessage, bytes?: Uint8Array) => void

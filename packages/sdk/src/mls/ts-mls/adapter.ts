@@ -5,9 +5,9 @@ import { mlsExporter } from 'ts-mls/keySchedule.js'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { SUITE, type Suite } from '../aead.ts'
-import { CONTEXT_TYPE } from '../context.ts'
+import { CONTEXT_TYPE } from '../channel-context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from '../credential.ts'
-import type { Founding, Group, GroupFacts, MlsEngine } from '../engine.ts'
+import type { NewGroup, Group, GroupFacts, MlsEngine } from '../engine.ts'
 import { parsePrivateMessage } from '../framing.ts'
 import { reopen } from '../ratchet.ts'
 import { followCommit, makeCommit } from './commit.ts'
@@ -18,7 +18,7 @@ import { decodeMessage, encodeWelcome } from './message.ts'
 import { makeProvider } from './provider.ts'
 import { decodeGroup, encodeGroup, inside, outside, wipe } from './state.ts'
 import { contextExtensions, contextOf, membersOf } from './view.ts'
-import { joinByWelcome } from './welcome.ts'
+import { joinMlsGroup } from './join-group.ts'
 
 /** Creates the engine. Channels use the default suite; interoperability tests use others. */
 export function makeEngine(suite: Suite = SUITE): MlsEngine {
@@ -30,10 +30,10 @@ export function makeEngine(suite: Suite = SUITE): MlsEngine {
       const { parsed: _, ...checked } = await checkKeyPackage(crypto, bytes, [CONTEXT_TYPE], now, agentId)
       return checked
     },
-    found: (founding) => found(crypto, founding),
+    found: (group) => found(crypto, group),
     welcomeRefs: (bytes) =>
       decodeMessage('mls_welcome', bytes)?.welcome.secrets.map(({ newMember }) => newMember) ?? [],
-    join: (welcome, privatePart, key, expected) => joinByWelcome(crypto, welcome, privatePart, key, expected),
+    join: (welcome, privatePart, key, expected) => joinMlsGroup(crypto, welcome, privatePart, key, expected),
     facts,
     exportSecret: (group, label, context, length) =>
       mlsExporter(inside(group).state.keySchedule.exporterSecret, label, context, length, crypto.provider),
@@ -77,7 +77,7 @@ function facts(group: Group): GroupFacts {
 }
 
 /** The founder leaf's secrets exist only during this call. */
-async function found(crypto: MlsCrypto, { channelId, name, keyPackage, now }: Founding): Promise<Uint8Array> {
+async function found(crypto: MlsCrypto, { channelId, name, keyPackage, now }: NewGroup): Promise<Uint8Array> {
   const { provider } = crypto
   if (channelId.length !== CHANNEL_ID_BYTES)
     throw StaticError.of('invalid_request', `A channel id must be ${CHANNEL_ID_BYTES} bytes, not ${channelId.length}.`)

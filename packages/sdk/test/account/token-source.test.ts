@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { inspect } from 'node:util'
 import { type ErrorCode, StaticError } from '@static/protocol'
-import { makeTokenSource, type TokenOptions } from '../../src/account/tokens.ts'
+import { makeTokenSource, type TokenOptions } from '../../src/account/token-source.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { refused } from '../transport/support.ts'
 
