@@ -10,7 +10,7 @@ import type { GroupState } from '../channel/group-state.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedKeyPackage, CommitChange } from '../mls/index.ts'
 import type { AgentId } from '../ports/index.ts'
-import { type JoinRequest, openRequest } from '../joining/join-request.ts'
+import { type JoinRequest, openRequest } from '../joining/request.ts'
 import { type AdmitKeys, type JoinPlace, welcomeTag } from './keys.ts'
 
 /** Errors that pass: the request stays at the relay, which hands it over again with a later poll. */

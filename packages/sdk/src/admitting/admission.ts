@@ -11,7 +11,7 @@ import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentId, JoinerRecord } from '../ports/index.ts'
 import { addTogether, type Candidate, checkCandidate, TRANSIENT } from './addition.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
-import type { JoinRequest } from '../joining/join-request.ts'
+import type { JoinRequest } from '../joining/request.ts'
 import type { JoinPlace } from './keys.ts'
 
 /** What admission needs from the issuer. */

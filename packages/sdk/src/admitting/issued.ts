@@ -11,7 +11,7 @@ import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports/index.ts'
 import { refusalError } from '../ports/refusal.ts'
-import type { JoinRequest } from '../joining/join-request.ts'
+import type { JoinRequest } from '../joining/request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
 /** An invite as its issuer sees it. Invites that have ended are deleted after a while. */

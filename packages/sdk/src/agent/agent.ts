@@ -22,15 +22,14 @@ import type { FollowTurns } from '../channel/log/follow-turns.ts'
 import type { AgentContext } from './context.ts'
 import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
-import { HeldWelcomes } from '../joining/held-welcomes.ts'
+import { HeldWelcomes } from '../joining/welcome.ts'
 import { IncomingWelcomes } from '../joining/incoming-welcomes.ts'
 import type { InviteHandler } from './invite-handler.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
 import { finishLeaving } from './leaving.ts'
 import { AgentChannels } from './channels.ts'
-import type { OfferPolicy } from '../joining/offer-limits.ts'
-import type { Offer } from '../joining/offers.ts'
+import type { Offer, OfferPolicy } from '../joining/offers.ts'
 import { Pins } from './pins.ts'
 import { RelayRequests } from './relay-requests.ts'
 import type { AgentServices } from './services.ts'
@@ -197,7 +196,7 @@ export class Agent implements SessionListener, AgentServices {
         this.channels.get(toHex(body.value.channelId))?.intake.deliver(body)
         return
       case 'deliverWelcome':
-        this.#welcomes.take(body.value)
+        this.#welcomes.receive(body.value)
         return
       case 'joinAnswered':
         this.#invites?.refused(body.value.inviteId, body.value.code)
@@ -295,7 +294,7 @@ export class Agent implements SessionListener, AgentServices {
 
   /** A channel is gone. Welcomes to later memberships of it were made for requests that still count. */
   #dropped(id: ChannelId): void {
-    for (const welcome of this.held.release(id)) this.#welcomes.take(welcome)
+    for (const welcome of this.held.release(id)) this.#welcomes.receive(welcome)
     this.#invites?.dropped(id)
   }
 

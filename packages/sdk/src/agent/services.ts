@@ -2,7 +2,7 @@
 import type { StaticError } from '@static/protocol'
 import type { Snapshot } from '../ports/index.ts'
 import type { AgentContext } from './context.ts'
-import type { HeldWelcomes } from '../joining/held-welcomes.ts'
+import type { HeldWelcomes } from '../joining/welcome.ts'
 import type { KeyPackages } from './key-packages.ts'
 import type { AgentChannels } from './channels.ts'
 import type { RelayRequests } from './relay-requests.ts'

@@ -1,6 +1,6 @@
 /** The offers that a program has been told of, by number. */
 import { StaticError } from '@static/protocol'
-import { MAX_OFFERS } from '../joining/offer-limits.ts'
+import { MAX_OFFERS } from '../joining/offers.ts'
 
 /**
  * Holds as many offers as an agent does, so that strangers cannot fill the memory: an older one is no longer pending

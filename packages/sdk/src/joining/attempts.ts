@@ -27,7 +27,7 @@ import {
 import { Entries } from './entries.ts'
 import { checkName, heldChannel } from './held-channel.ts'
 import { helloDelayMs, isAmong, sendHello } from './hello.ts'
-import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './join-request.ts'
+import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './request.ts'
 import { inviteKeys } from '../admitting/keys.ts'
 import { OpenAttempts } from './open-attempts.ts'
 import { decodeToken, invalid, type InviteToken } from '../admitting/token.ts'

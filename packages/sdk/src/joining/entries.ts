@@ -7,7 +7,6 @@ import type { DeliverWelcome } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import { resumeOf } from '../agent/deliveries.ts'
 import { newChannel } from '../agent/founding.ts'
-import { startOf } from './joining.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
 import { sha256 } from '../channel/log/history.ts'
@@ -16,7 +15,7 @@ import type { ChannelId } from '../ports/index.ts'
 import type { Attempt } from './attempt.ts'
 import { checkName } from './held-channel.ts'
 import type { OpenAttempts } from './open-attempts.ts'
-import { openWelcome } from './welcome.ts'
+import { indexOf, openWelcome, startOf } from './welcome.ts'
 
 /** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
 class Superseded extends Error {}
@@ -152,8 +151,4 @@ export class Entries {
   #acknowledge(delivered: DeliverWelcome): void {
     this.#agent.context.deliveries.acknowledge(toHex(delivered.channelId), indexOf(delivered))
   }
-}
-
-function indexOf({ position }: DeliverWelcome): number {
-  return Number(position?.index ?? 0n)
 }

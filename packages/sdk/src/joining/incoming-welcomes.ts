@@ -5,10 +5,9 @@
  */
 import { CHANNEL_ID_BYTES, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
-import { type CheckedWelcome, checkWelcome } from './checked-welcome.ts'
-import type { OfferPolicy } from './offer-limits.ts'
-import { type Offer, takeWelcome } from './offers.ts'
 import type { AgentServices } from '../agent/services.ts'
+import { keepOffer, type Offer, type OfferPolicy } from './offers.ts'
+import { type CheckedWelcome, checkWelcome, indexOf } from './welcome.ts'
 
 /** Limits of the Welcomes that are being processed: as many as offers are kept. */
 export const MOST_INCOMING = 256
@@ -28,16 +27,16 @@ export class IncomingWelcomes {
     this.#offered = offered
   }
 
-  take(delivered: DeliverWelcome): void {
+  receive(delivered: DeliverWelcome): void {
     const { deliveries } = this.#agent.context
-    const { channelId, name, position } = delivered
+    const { channelId, name } = delivered
     let welcome: CheckedWelcome
     try {
       welcome = checkWelcome(delivered)
     } catch (error) {
       this.#refused(isChannelName(name) ? name : '', error)
       // The relay may delete it.
-      if (channelId.length === CHANNEL_ID_BYTES) deliveries.acknowledge(toHex(channelId), Number(position?.index ?? 0n))
+      if (channelId.length === CHANNEL_ID_BYTES) deliveries.acknowledge(toHex(channelId), indexOf(delivered))
       return
     }
     const size = welcome.welcome?.welcome.length ?? 0
@@ -53,7 +52,7 @@ export class IncomingWelcomes {
   async #process(welcome: CheckedWelcome): Promise<void> {
     try {
       const { invites } = this.#agent.context
-      await (invites?.welcomed(welcome) ?? takeWelcome(this.#agent, welcome, this.#policy, this.#offered))
+      await (invites?.welcomed(welcome) ?? keepOffer(this.#agent, welcome, this.#policy, this.#offered))
     } catch (error) {
       this.#refused(welcome.name, error)
     }

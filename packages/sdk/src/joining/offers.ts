@@ -1,16 +1,29 @@
-/** Offers: channels that others have added this agent to, pending until the application accepts them. */
+/**
+ * Offers: channels that others have added this agent to, pending until the application accepts them. Anyone with one of
+ * its KeyPackages can make an offer, so they are limited, and the adder with the most offers loses one first.
+ */
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
+import type { AgentChannels } from '../agent/channels.ts'
+import { resumeOf } from '../agent/deliveries.ts'
+import { alreadyIn, newChannel } from '../agent/founding.ts'
+import type { AgentServices } from '../agent/services.ts'
+import type { AgentChannel } from '../channel/channel.ts'
+import { wipeEpoch } from '../channel/group-state.ts'
+import { sha256 } from '../channel/log/history.ts'
 import { same } from '../platform/bytes.ts'
 import type { AgentId } from '../ports/index.ts'
-import { wipeEpoch } from '../channel/group-state.ts'
-import type { AgentChannel } from '../channel/channel.ts'
-import type { CheckedWelcome } from './checked-welcome.ts'
-import { newChannel } from '../agent/founding.ts'
-import type { HeldWelcomes } from './held-welcomes.ts'
-import { excessOffer, isKnownAgent, type OfferPolicy } from './offer-limits.ts'
-import type { AgentServices } from '../agent/services.ts'
+import { type CheckedWelcome, checkWelcomeSize, indexOf, outOfDate, startOf } from './welcome.ts'
 
 type Offering = Pick<AgentServices, 'context' | 'channels' | 'keyPackages'>
+
+/** Whose offers an agent accepts. `known`: agents whose key is pinned or that share a channel with this agent. */
+export type OfferPolicy = 'anyone' | 'known' | 'none'
+export const OFFER_POLICIES: readonly OfferPolicy[] = ['anyone', 'known', 'none']
+
+/** Limits of pending offers: in total, per adder, and the bytes of their Welcomes. */
+export const MAX_OFFERS = 256
+export const MAX_OFFERS_OF_ONE = 32
+export const MAX_OFFER_BYTES: number = 8 * 1024 * 1024
 
 /** An offered channel. Owner and adder are from the Welcome itself, not from the relay. */
 export interface Offer {
@@ -26,8 +39,8 @@ export interface Offer {
  *
  * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may delete such a Welcome, too
  */
-export async function takeWelcome(
-  agent: Offering & { readonly held: HeldWelcomes },
+export async function keepOffer(
+  agent: Offering & Pick<AgentServices, 'held'>,
   delivered: CheckedWelcome,
   policy: OfferPolicy,
   offered: (offer: Offer) => void,
@@ -36,7 +49,7 @@ export async function takeWelcome(
   const { name, channelId, position } = delivered
   const welcome = delivered.welcome?.welcome ?? new Uint8Array()
   const id = toHex(channelId)
-  const index = Number(position?.index ?? 0n)
+  const index = indexOf(delivered)
   const earlier = channels.get(id)
   if (earlier && agent.held.hold(earlier, delivered)) return
   let isHeld = false
@@ -158,4 +171,144 @@ async function inspect(
   const offer = { name, owner: toHex(channel.owner), addedBy: toHex(joined.signer.agentId), leafKey }
   wipeEpoch(engine, joined)
   return offer
+}
+
+// ---- Accepting ----
+
+/**
+ * Joins a channel. The same Welcome again returns the same channel.
+ *
+ * @throws {StaticError} `invalid_welcome`, `channel_exists`
+ */
+export async function joinByWelcome(
+  { context, channels, requests, keyPackages }: Offering & Pick<AgentServices, 'requests'>,
+  name: ChannelName,
+  welcome: Uint8Array,
+  expected: { readonly owner?: Uint8Array },
+): Promise<AgentChannel> {
+  const { engine, key, journal, invites } = context
+  return await channels.names.run(name, async () => {
+    const welcomeHash = sha256(welcome)
+    const held = channels.named(name)
+    if (held?.welcome && same(held.welcome, welcomeHash)) {
+      checkOwner(held, expected.owner)
+      return held
+    }
+    if (held?.state === 'ended') {
+      throw StaticError.of(
+        'channel_exists',
+        `Messages from an earlier membership in ${name} are unread. Read them, or leave the channel.`,
+      )
+    }
+    if (held) throw StaticError.of('channel_exists', alreadyIn(held))
+    checkWelcomeSize(welcome)
+    const { privatePart } = keyPackages.forWelcome(welcome)
+    const joined = await engine.join(welcome, privatePart, key, { name, ...expected })
+    const { groupId, context } = engine.facts(joined.group)
+    const id = toHex(groupId)
+    const offered = channels.get(id)
+    // The sender of the Welcome may have used the id of another channel, to replace it here.
+    if (offered && (offered.state !== 'offered' || offered.name !== name)) {
+      wipeEpoch(engine, joined)
+      throw StaticError.of(
+        'channel_exists',
+        `This agent is already a member of the channel of this Welcome, or has an offer of it as ${offered.name}.`,
+      )
+    }
+    const isOffer = offered?.welcome !== undefined && same(offered.welcome, welcome)
+    // Where the log begins for the Welcome, if the relay has said so with it.
+    const at = isOffer ? offered.history.position.index : undefined
+    const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
+    const begin = (): AgentChannel => channels.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
+    let channel = offered ?? begin()
+    try {
+      await requests.ask(resumeOf([channel.channelId]), ({ channels: [state] }) => {
+        if (channel.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(channel))
+        const start = startOf(state)
+        // It was removed and added again since, and is not in the group of this Welcome. Another Welcome follows.
+        if (at !== undefined && at !== start.index) throw outOfDate()
+        // Another channel may have been joined with the same KeyPackage meanwhile.
+        keyPackages.spend(keyPackages.forWelcome(welcome).ref)
+        // An offer by another Welcome may be of another group, whose owner and adder are not those of this one.
+        if (offered && !isOffer) {
+          channels.drop(offered, undefined)
+          channel = begin()
+        }
+        channel.enter(joined, 'joined', start, welcomeHash)
+        invites?.accepted(id)
+        if (state) channel.intake.resumed(state)
+      })
+    } catch (error) {
+      wipeEpoch(engine, joined)
+      // An offer that is out of date can never be accepted.
+      const isOver = isOffer && error instanceof StaticError && error.code === 'invalid_welcome'
+      if (channel !== offered || (isOver && channel.state === 'offered')) channels.drop(channel, undefined)
+      throw error
+    }
+    await journal.written()
+    return channel
+  })
+}
+
+function checkOwner({ owner, name }: AgentChannel, expected: Uint8Array | undefined): void {
+  if (expected === undefined || toHex(expected) === owner) return
+  throw StaticError.of('invalid_welcome', `Channel ${name} has another owner: ${owner}, not ${toHex(expected)}.`)
+}
+
+// ---- Limits ----
+
+/** The offers of one adder. */
+interface Share {
+  count: number
+  bytes: number
+  oldest: AgentChannel
+  newest: AgentChannel
+}
+
+/**
+ * The offer to drop if there are too many: the oldest of the adder with the most. Among adders with equally many, the
+ * one with the newest offer loses, so that many strangers with one offer each cannot displace pending offers.
+ */
+export function excessOffer(channels: Iterable<AgentChannel>): AgentChannel | undefined {
+  const shares = new Map<AgentId, Share>()
+  let count = 0
+  let bytes = 0
+  for (const channel of channels) {
+    if (channel.state !== 'offered' || !channel.welcome) continue
+    const size = channel.welcome.length
+    count += 1
+    bytes += size
+    const adder = channel.standing.offeredBy ?? ''
+    const share = shares.get(adder)
+    if (!share) shares.set(adder, { count: 1, bytes: size, oldest: channel, newest: channel })
+    else {
+      share.count += 1
+      share.bytes += size
+      if (cameBefore(channel, share.oldest)) share.oldest = channel
+      if (cameBefore(share.newest, channel)) share.newest = channel
+    }
+  }
+  const most = (of: 'count' | 'bytes'): Share | undefined =>
+    [...shares.values()].reduce<Share | undefined>(
+      (one, other) => (one && !hasMore(other, one, of) ? one : other),
+      undefined,
+    )
+  const greedy = most('count')
+  if (greedy && (count > MAX_OFFERS || greedy.count > MAX_OFFERS_OF_ONE)) return greedy.oldest
+  return bytes > MAX_OFFER_BYTES ? most('bytes')?.oldest : undefined
+}
+
+function hasMore(one: Share, other: Share, of: 'count' | 'bytes'): boolean {
+  return one[of] === other[of] ? cameBefore(other.newest, one.newest) : one[of] > other[of]
+}
+
+/** Orders offers by arrival. Those that arrived at the same time have an arbitrary but stable order. */
+function cameBefore(one: AgentChannel, other: AgentChannel): boolean {
+  const [first, second] = [one.standing.offeredAt, other.standing.offeredAt]
+  return first === second ? one.id < other.id : first < second
+}
+
+/** Whether an agent's key is pinned or it shares a channel with this agent. */
+export function isKnownAgent(agent: AgentId, pins: { has(agent: AgentId): boolean }, channels: AgentChannels): boolean {
+  return pins.has(agent) || [...channels].some(({ group }) => group?.members.has(agent) === true)
 }

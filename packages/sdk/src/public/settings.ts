@@ -17,7 +17,7 @@ import {
   type TrafficProfileName,
 } from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
-import { OFFER_POLICIES, type OfferPolicy } from '../joining/offer-limits.ts'
+import { OFFER_POLICIES, type OfferPolicy } from '../joining/offers.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'

@@ -6,7 +6,7 @@ import { type ErrorCode, fromHex, StaticError, toHex } from '@static/protocol'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { decide } from '../../src/admitting/admission.ts'
 import { type Invite, IssuedInvites } from '../../src/admitting/issued.ts'
-import { sealRequest } from '../../src/joining/join-request.ts'
+import { sealRequest } from '../../src/joining/request.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
 import { agentIdOf, makeEngine } from '../../src/mls/index.ts'
 

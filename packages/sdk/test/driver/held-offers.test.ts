@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MAX_OFFERS } from '../../src/joining/offer-limits.ts'
+import { MAX_OFFERS } from '../../src/joining/offers.ts'
 import { HeldOffers } from '../../src/driver/held-offers.ts'
 
 const accept = (offer: string): Promise<string> => Promise.resolve(`accepted ${offer}`)

@@ -25,7 +25,7 @@ import { encodePipeFrame, PipeFrameReader } from '../../src/driver/pipe-frame.ts
 import { parseEndpoint } from '../../src/account/endpoint.ts'
 import { encodePack } from '../../src/channel/sending/pack.ts'
 import { parseAgentId } from '../../src/public/fingerprint.ts'
-import { openRequest, sealRequest } from '../../src/joining/join-request.ts'
+import { openRequest, sealRequest } from '../../src/joining/request.ts'
 import { inviteKeys, seal } from '../../src/admitting/keys.ts'
 import { parseInviteLink } from '../../src/admitting/link.ts'
 import { decodeToken, encodeToken } from '../../src/admitting/token.ts'

@@ -64,7 +64,7 @@ for (const [what, length, limit] of [
   test(`the ${what} limited; others are not acknowledged, and later ones are taken again`, async () => {
     const { incoming, waiting, acknowledged, refused, through } = scene()
     for (let round = 0; round < 2; round++) {
-      for (let times = 0; times < MOST_INCOMING + 10; times++) incoming.take(delivered(length))
+      for (let times = 0; times < MOST_INCOMING + 10; times++) incoming.receive(delivered(length))
       assert.equal(waiting.length, limit)
       await through()
     }
@@ -75,9 +75,9 @@ for (const [what, length, limit] of [
 test('what is kept of a Welcome keeps nothing else of what was received, and nothing longer than it can be', () => {
   const { incoming, waiting } = scene()
   const long = new Uint8Array(HUGE)
-  incoming.take(delivered(100, { sender: long, owner: long }))
+  incoming.receive(delivered(100, { sender: long, owner: long }))
   const position = { index: 7n, hash: long, slot: 3n }
-  incoming.take(delivered(100, { welcome: { welcome: new Uint8Array(100), tag: long, inviteId: long }, position }))
+  incoming.receive(delivered(100, { welcome: { welcome: new Uint8Array(100), tag: long, inviteId: long }, position }))
   const [first, second] = waiting
   const views = (kept: DeliverWelcome | undefined): (Uint8Array | undefined)[] => {
     const { welcome, tag, inviteId } = kept?.welcome ?? {}
@@ -92,10 +92,10 @@ test('what is kept of a Welcome keeps nothing else of what was received, and not
 
 test('a Welcome that is too large, or has no valid name or id, is refused before anyone parses it', () => {
   const { incoming, waiting, acknowledged, refused } = scene()
-  incoming.take(delivered(MAX_WELCOME_BYTES + 1))
-  incoming.take(delivered(100, { name: 'x'.repeat(HUGE) }))
+  incoming.receive(delivered(MAX_WELCOME_BYTES + 1))
+  incoming.receive(delivered(100, { name: 'x'.repeat(HUGE) }))
   // Nothing can be acknowledged.
-  incoming.take(delivered(100, { channelId: new Uint8Array(HUGE) }))
+  incoming.receive(delivered(100, { channelId: new Uint8Array(HUGE) }))
   assert.deepEqual(
     refused.map(({ channel, error }) => [channel, error.code]),
     [

@@ -10,7 +10,7 @@ import {
   MAX_OFFERS,
   MAX_OFFERS_OF_ONE,
   type OfferPolicy,
-} from '../../src/joining/offer-limits.ts'
+} from '../../src/joining/offers.ts'
 import { POOLED } from '../../src/agent/key-packages.ts'
 import type { AgentChannel } from '../../src/channel/channel.ts'
 import { agentIdOf } from '../../src/mls/index.ts'

@@ -6,7 +6,7 @@ import { fromHex, parseChannelName, type StaticError, toHex } from '@static/prot
 import { GapNoticeSchema } from '@static/protocol/relay'
 import type { Channel } from '../../src/public/channel.ts'
 import type { StaticClient } from '../../src/public/client.ts'
-import { openRequest } from '../../src/joining/join-request.ts'
+import { openRequest } from '../../src/joining/request.ts'
 import { type InviteKeys, inviteKeys, joinTag, welcomeTag } from '../../src/admitting/keys.ts'
 import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
 import type { StaticChannelManager } from '../../src/public/manager.ts'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { SEED } from '@static/testkit/random'
-import { type JoinRequest, openRequest, sealRequest } from '../../src/joining/join-request.ts'
+import { type JoinRequest, openRequest, sealRequest } from '../../src/joining/request.ts'
 import { type AdmitKeys, inviteKeys, joinTag, seal } from '../../src/admitting/keys.ts'
 
 const fill = (length: number, value: number): Uint8Array => new Uint8Array(length).fill(value)

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { MAX_WELCOME_BYTES } from '@static/protocol'
-import { HeldWelcomes, MOST_HELD, MOST_HELD_BYTES } from '../../src/joining/held-welcomes.ts'
+import { HeldWelcomes, MOST_HELD, MOST_HELD_BYTES } from '../../src/joining/welcome.ts'
 
 const agent = { context: { journal: { written: () => Promise.resolve() } }, channels: new Map() }
 
