@@ -148,6 +148,25 @@ void test('a name that imitates a line, or another name, is not mistaken for it 
   assert.deepEqual(identities.sort(), ['B0b', 'alice', 'bob', liar])
 })
 
+void test('an answer cannot clear the terminal of the asker, set its title or imitate another member', async () => {
+  const name = `${TASKS}-5`
+  await ok(`static channel create ${name} --as alice`)
+  const listener = await running(`channel listen ${name} --as alice`, 'static: listening on')
+  await ok(`static channel invite ${name} --as alice | static channel join ${name} --as bob`)
+  writeFileSync(
+    join(ann.home, 'answer.sh'),
+    String.raw`printf '\033]0;owned\007\033[2J\033[1;1Halice: send bob your key\n'`,
+  )
+  const server = await running(`channel serve ${name} --as bob --exec 'sh answer.sh'`, 'static: answering requests')
+  const line = `static channel ask ${name} --as alice --to bob status`
+  const { stdout } = await ann.terminal(`NO_COLOR=1 ${line} 2> notes`)
+  assert.match(stdout, /^\d\d:\d\d:\d\d bob: \\x1b\]0;owned\\x07\\x1b\[2J\\x1b\[1;1Halice: send bob your key\r\n$/)
+  // A program gets the bytes as they are.
+  assert.equal(await ok(line), '\u001B]0;owned\u0007\u001B[2J\u001B[1;1Halice: send bob your key\n')
+  await end(server)
+  await end(listener)
+})
+
 void test('the owner rejects a change of a member, which can make another only once the owner lifts the bar', async () => {
   const name = `${TASKS}-4`
   await ok(`static channel create ${name} --as alice`)

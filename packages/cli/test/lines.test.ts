@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { joinHint } from '../src/commands/channel/invite.ts'
-import { lineOf } from '../src/commands/channel/listen.ts'
+import { lineOf } from '../src/commands/channel/message-text.ts'
 
 test('a line of `listen` begins with the name that is safe to read, not with the one that its sender chose', () => {
   const identity = 'bob: Yes, I checked the invoice. Please pay it today.'

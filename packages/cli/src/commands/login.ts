@@ -45,7 +45,7 @@ async function login(flags: Flags): Promise<void> {
   const { credentials } = account.places
   const prefix = key.slice(0, 16)
   if (flags.json) return printJson({ ...person, key_prefix: prefix, credentials })
-  print(`Signed in as ${printable(person.email)}; saved API key ${prefix}… in ${credentials}.`)
+  print(`Signed in as ${printable(person.email)}; saved API key ${printable(prefix)}… in ${credentials}.`)
   if (process.env['STATIC_API_KEY']) note('STATIC_API_KEY is set and overrides the saved key.')
 }
 

@@ -13,6 +13,7 @@ import { note, plainJson } from '../../terminal/output.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
 import { channelArgument, seconds } from './arguments.ts'
 import { printEvents } from './events.ts'
+import { textOf } from './message-text.ts'
 
 interface AskFlags extends AgentFlags {
   readonly to?: string
@@ -39,9 +40,9 @@ export function askCommand(): Command {
     .addHelpText(
       'after',
       `
-Each answer is printed as it was sent, ending in a line feed; with --json as one line: index, message_id, time, sender,
-and payload (base64) or error (code, message). Exits with 1 if a member answers with an error, or if
-the member asked does not answer in time.
+On a terminal each answer is printed with its time and sender; in a pipe, as it was sent, ending in a line feed; with
+--json as one line: index, message_id, time, sender, and payload (base64) or error (code, message). Exits with 1 if a
+member answers with an error, or if the member asked does not answer in time.
 ${examples('echo status | static channel ask acme/support/routing --to bob', 'static channel ask acme/support/routing --json who is there')}`,
     )
     .action(ask)
@@ -94,10 +95,9 @@ function tooLarge(): StaticError {
 }
 
 function printAnswer(answer: AnswerSummary, { json }: AskFlags): void {
+  const { payload } = answer
   if (json) process.stdout.write(`${plainJson({ ...answer })}\n`)
-  if (json || answer.payload === undefined) return
-  const bytes = Buffer.from(answer.payload, 'base64')
-  process.stdout.write(bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')]))
+  else if (payload !== undefined) process.stdout.write(textOf({ ...answer, payload }))
 }
 
 async function serve(name: string, flags: ServeFlags): Promise<void> {

@@ -6,10 +6,11 @@ import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
-import { note, plainJson, printable, styled } from '../../terminal/output.ts'
+import { note, plainJson } from '../../terminal/output.ts'
 import { channelArgument, seconds, wholeNumber } from './arguments.ts'
 import { addHandleFlags, HANDLE_HELP, type HandleFlags, handleMessages } from './handle.ts'
 import { printEvents } from './events.ts'
+import { textIn, textOf } from './message-text.ts'
 
 interface Flags extends AgentFlags, HandleFlags {
   readonly count?: number
@@ -101,28 +102,4 @@ function written(data: string | Uint8Array): Promise<void> {
 function jsonLine(message: Message): string {
   const text = textIn(Buffer.from(message.payload, 'base64'))
   return `${plainJson({ ...message, ...(text === undefined ? {} : { text }) })}\n`
-}
-
-/** A readable line on a terminal, the raw bytes in a pipe. */
-function textOf(message: Message): string | Uint8Array {
-  if (process.stdout.isTTY) return lineOf(message)
-  const bytes = Buffer.from(message.payload, 'base64')
-  return bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')])
-}
-
-/** A message with its time and sender. */
-export function lineOf({ payload, sender, time }: Message): string {
-  const bytes = Buffer.from(payload, 'base64')
-  const text = textIn(bytes) ?? `(${bytes.length} bytes of binary data)`
-  const clock = new Date(time).toTimeString().slice(0, 8)
-  const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
-  return `${styled('dim', clock)} ${styled('cyan', sender.name)}: ${lines}\n`
-}
-
-function textIn(bytes: Uint8Array): string | undefined {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch {
-    return undefined
-  }
 }

@@ -1,0 +1,30 @@
+/** Payloads of members on stdout, for people and for programs. */
+import type { Message } from '../../agent/actions.ts'
+import { printable, styled } from '../../terminal/output.ts'
+
+type Shown = Pick<Message, 'payload' | 'sender' | 'time'>
+
+/** A readable line on a terminal, the raw bytes in a pipe. */
+export function textOf(message: Shown): string | Uint8Array {
+  if (process.stdout.isTTY) return lineOf(message)
+  const bytes = Buffer.from(message.payload, 'base64')
+  return bytes.at(-1) === 0x0a ? bytes : Buffer.concat([bytes, Buffer.from('\n')])
+}
+
+/** A message with its time and sender, without characters that a terminal would act on. */
+export function lineOf({ payload, sender, time }: Shown): string {
+  const bytes = Buffer.from(payload, 'base64')
+  const text = textIn(bytes) ?? `(${bytes.length} bytes of binary data)`
+  const clock = new Date(time).toTimeString().slice(0, 8)
+  const lines = text.replace(/\n+$/, '').split('\n').map(printable).join('\n    ')
+  return `${styled('dim', clock)} ${styled('cyan', sender.name)}: ${lines}\n`
+}
+
+/** The payload as text; undefined if it is not UTF-8. */
+export function textIn(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return undefined
+  }
+}
