@@ -1,4 +1,4 @@
-/** A fork that is found while an agent joins: it says hello and does nothing else, and its application is told later. */
+/** Forks: one that is found while an agent joins, one that its application accepts, and one that others hide behind. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
@@ -73,4 +73,25 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   await stage.advance(3_600_000, 60_000)
   await stage.settleWithPrograms()
   assert.equal(outcome, 'fork_detected')
+})
+
+test('a member whose fork was accepted cannot stop the channel again, whatever it says next', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
+  const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), new Apart(stage, 'mal')]
+  mal.say(mal.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
+  await stage.settleWithPrograms()
+  for (const { channel } of [ann, bob]) channel.acceptFork()
+  const lies = [
+    mal.frame('a message is missing', { counter: mal.counter + 5 }),
+    mal.frame('my last one was another', { previous: Buffer.alloc(32, 7) }),
+    mal.frame('another log again', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 8) } }),
+  ]
+  for (const lie of lies) {
+    mal.say(lie)
+    await stage.settleWithPrograms()
+    const sent = bob.send('I go on')
+    await stage.settle()
+    await sent
+  }
+  assert.equal(bob.told('fork_detected').length, 1)
 })

@@ -137,7 +137,7 @@ export class Follower {
     const repeated = opened !== undefined && history.repeats(sender, opened.frame)
     let difference: Difference | undefined
     if (opened) {
-      difference = opened.frame.counter === Number(entry.counter) ? history.judge(sender, opened.frame) : 'counter'
+      difference = history.judge(sender, opened.frame, Number(entry.counter))
       if (!repeated) history.heard(sender, opened.frame, opened.frameHash)
       upkeep.heard()
     }

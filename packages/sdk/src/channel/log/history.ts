@@ -111,10 +111,8 @@ export class History {
     this.#since = position.index
     this.#move(position)
     this.#rows.restart(position.index)
-    // How far senders got in the gap is unknown, only that they do not go back. Earlier differences lie before it.
-    for (const [agent, { counter }] of this.#senders) {
-      this.#put({ agent, counter, ownHash: UNKNOWN, accepted: false })
-    }
+    // How far senders got in the gap is unknown, only that they do not go back.
+    for (const [agent, sender] of this.#senders) this.#put({ ...sender, agent, ownHash: UNKNOWN })
     return [...this.#senders.keys()]
   }
 
@@ -128,13 +126,16 @@ export class History {
   }
 
   /**
-   * Compares a sender's view with this agent's; call it before `advance` with the same entry. The first message of a
-   * sender sets its counter and chain.
+   * Compares a sender's view with this agent's; call it before `advance` with the same entry, which has this counter in
+   * its envelope. The first message of a sender sets its counter and chain. An accepted sender is not compared until it is
+   * added again: it could make a difference with every message.
    */
-  judge(sender: AgentId, frame: Frame): Difference | undefined {
+  judge(sender: AgentId, frame: Frame, envelopeCounter: number = frame.counter): Difference | undefined {
     const known = this.#senders.get(sender)
     const { seen, counter, previous } = frame
-    if (known?.accepted !== true && !this.#agrees(seen)) return 'seen'
+    if (known?.accepted === true) return undefined
+    if (counter !== envelopeCounter) return 'counter'
+    if (!this.#agrees(seen)) return 'seen'
     if (this.repeats(sender, frame)) return 'counter'
     if (known === undefined || same(known.ownHash, UNKNOWN)) return undefined
     if (counter !== known.counter + 1) return 'counter'
