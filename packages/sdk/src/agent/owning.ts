@@ -24,7 +24,8 @@ type Owning = Pick<AgentServices, 'context' | 'requests'>
 const MAX_TRIES = 8
 
 /**
- * Removes a member, even one that has seen a different history.
+ * Removes a member, even if it or another one has seen a different history: the owner decides who is a member, and with a
+ * fork of its own an accomplice could keep it in.
  *
  * @throws {StaticError} `not_allowed`, `not_found`
  */
@@ -35,7 +36,7 @@ export async function removeMember(
 ): Promise<void> {
   const done = await invites?.removing(channel.id, agent)
   try {
-    await channel.committer.commit(() => ({ removes: [fromHex(agent)] }), { despiteForkOf: agent })
+    await channel.committer.commit(() => ({ removes: [fromHex(agent)] }), { isRemoval: true })
   } finally {
     done?.()
   }

@@ -78,10 +78,10 @@ export class Standing {
     return state === 'joining' || (state === 'joined' && fork === undefined)
   }
 
-  /** Why nothing can be sent or committed, if so. A fork caused by `despiteForkOf` is ignored. */
-  refusal(despiteForkOf?: AgentId): StaticError | undefined {
+  /** Why nothing can be sent or committed, if so. */
+  refusal(despiteFork: boolean = false): StaticError | undefined {
     const { fork } = this.#record
-    if (fork === undefined || fork === despiteForkOf) return this.failure
+    if (fork === undefined || despiteFork) return this.failure
     return this.failure ?? forked(this.#name, this.#nameOf(fork))
   }
 

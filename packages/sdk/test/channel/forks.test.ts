@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { addMembers } from '../../src/admitting/adding.ts'
 import { newChannel } from '../../src/agent/founding.ts'
+import { removeMember } from '../../src/agent/owning.ts'
 import { Forks } from '../../src/channel/log/forks.ts'
 import { Standing } from '../../src/channel/standing.ts'
 import { Apart } from '../support/apart.ts'
@@ -94,4 +95,35 @@ test('a member whose fork was accepted cannot stop the channel again, whatever i
     await sent
   }
   assert.equal(bob.told('fork_detected').length, 1)
+})
+
+test('an agent that claims a fork does not keep the owner from removing another one', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal', 'syb', 'eve'], { apart: ['mal', 'syb', 'eve'] })
+  const ann = stage.player('ann')
+  const [mal, syb, eve] = [new Apart(stage, 'mal'), new Apart(stage, 'syb'), new Apart(stage, 'eve')]
+  const fork = (): void =>
+    syb.say(syb.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
+  // While the removal first ends invites at the relay.
+  const removing = async (): Promise<() => void> => {
+    fork()
+    await stage.settle()
+    return () => {}
+  }
+  const first = removeMember({ invites: { removing } as never }, ann.channel, mal.agentId)
+  await stage.settleWithPrograms()
+  await first
+  assert.equal(ann.told('fork_detected').length, 1)
+  const second = removeMember({ invites: undefined }, ann.channel, eve.agentId)
+  await stage.settleWithPrograms()
+  await second
+  assert.deepEqual([...(ann.channel.group?.members.keys() ?? [])].includes(mal.agentId), false)
+  assert.equal(ann.channel.group?.members.size, 3)
+  // Nothing else is sent until the owner decides about the fork, too.
+  await assert.rejects(ann.send('hi'), { code: 'fork_detected' })
+  const third = removeMember({ invites: undefined }, ann.channel, syb.agentId)
+  await stage.settleWithPrograms()
+  await third
+  const sent = ann.send('hi')
+  await stage.settle()
+  await sent
 })

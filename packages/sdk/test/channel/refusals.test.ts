@@ -459,7 +459,7 @@ test('who leaves during a fork is removed once the member that has seen another 
   await stage.advance(10_000)
   assert.equal(alice.channel.group?.members.has(carol.agentId), true, 'nobody may commit during the fork')
   const change = { removes: [fromHex(mal.agentId)] }
-  const removing = alice.channel.committer.commit(() => change, { despiteForkOf: mal.agentId })
+  const removing = alice.channel.committer.commit(() => change, { isRemoval: true })
   await stage.settle()
   await removing
   await stage.advance(10_000)

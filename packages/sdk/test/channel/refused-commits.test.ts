@@ -152,8 +152,7 @@ test('a change that waits while a fork is found is not committed, except the rem
   stage.refuse = () => undefined
   await stage.advance(2000, 1000)
   assert.deepEqual([await removal, await rekey, stage.position.slot], ['fork_detected', 'fork_detected', slot])
-  const despiteForkOf = mal.agentId
-  const expelled = fate(committer.commit(() => ({ removes: [Buffer.from(mal.agentId, 'hex')] }), { despiteForkOf }))
+  const expelled = fate(committer.commit(() => ({ removes: [Buffer.from(mal.agentId, 'hex')] }), { isRemoval: true }))
   await stage.settle()
   assert.deepEqual([await expelled, stage.position.slot], ['ok', slot + 1])
   assert.equal(await commit(stage, ann), 'ok')

@@ -8,7 +8,7 @@ import { commitBody, declarationBytes, fromHex, MAX_WELCOME_BYTES, maxCommitByte
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
 import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
-import type { AgentId, ChannelId, EpochRecord, PendingCommitRecord } from '../../ports/index.ts'
+import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from '../sending/message-id.ts'
 import { epochRecord, type GroupState, wipeEpoch } from '../group-state.ts'
@@ -38,8 +38,8 @@ export interface CommitJob {
   joiners?(): readonly string[]
   /** How long in total the relay may defer it; by default as long as any other commit. */
   readonly maxWaitMs?: number | undefined
-  /** The member whose different history does not stop it. */
-  readonly despiteForkOf?: AgentId | undefined
+  /** Whether it is a removal by the owner, which is made even if a member has seen a different history. */
+  readonly isRemoval?: boolean | undefined
   /** When the relay first deferred it, if it is created again. */
   readonly deferredSince?: number | undefined
   /** How often it was created again because the relay said that its slot was taken, by nothing it named. */

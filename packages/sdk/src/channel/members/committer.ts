@@ -1,7 +1,7 @@
 /** This agent's commits in one channel: creates, sends, adopts, rolls back and retries them (see commits.ts). */
 import { StaticError } from '@static/protocol'
 import { same } from '../../platform/bytes.ts'
-import type { AgentId, Change, Outcome } from '../../ports/index.ts'
+import type { Change, Outcome } from '../../ports/index.ts'
 import { refusalError, retryDelay } from '../../ports/refusal.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
@@ -35,8 +35,8 @@ export interface CommitterHost extends Pick<Turn, 'touch' | 'work'>, Exclusive {
 export interface CommitOptions {
   /** Whether it goes before all others. */
   readonly urgent?: boolean
-  /** Commits even if this member has seen a different history. */
-  readonly despiteForkOf?: AgentId
+  /** As in the job. */
+  readonly isRemoval?: boolean
   /** As in the job. */
   readonly tags?: WelcomeTags
   readonly joiners?: () => readonly string[]
@@ -96,7 +96,7 @@ export class Committer {
    */
   async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
     const { urgent, ...own } = options
-    const refusal = this.#standing.refusal(own.despiteForkOf)
+    const refusal = this.#standing.refusal(own.isRemoval)
     if (refusal) throw refusal
     const { promise, resolve, reject } = Promise.withResolvers<CommitResult>()
     const job: CommitJob = { change, ...own, done: resolve, failed: reject }
@@ -183,7 +183,7 @@ export class Committer {
     const { id, history } = this.#channel
     try {
       // It was requested before a fork was found.
-      const refusal = this.#standing.refusal(job.despiteForkOf)
+      const refusal = this.#standing.refusal(job.isRemoval)
       if (refusal) throw refusal
       const change = job.change(group)
       if (change === undefined) {
@@ -191,7 +191,7 @@ export class Committer {
         return
       }
       const pending = await makePending(this.#context, id, group, job, change, history.position.slot)
-      const late = this.#failure ?? this.#standing.refusal(job.despiteForkOf)
+      const late = this.#failure ?? this.#standing.refusal(job.isRemoval)
       if (late) {
         wipeEpoch(this.#context.engine, pending.next, group.group)
         throw late
