@@ -18,6 +18,8 @@ interface Manifest {
   readonly license?: string
   readonly repository?: unknown
   readonly exports?: Readonly<Record<string, string>>
+  /** By condition. */
+  readonly imports?: Readonly<Record<string, Readonly<Record<string, string>>>>
   readonly bin?: Readonly<Record<string, string>>
   readonly files?: readonly string[]
   readonly scripts?: unknown
@@ -94,13 +96,14 @@ function stage(folder: string): string[] {
  * is not compiled but built: its page contains what it depends on.
  */
 function published(own: Manifest, files: readonly string[], isCompiled: boolean): object {
-  const { scripts: _, dependencies, devDependencies: __, exports = {}, bin, ...rest } = own
+  const { scripts: _, dependencies, devDependencies: __, exports = {}, imports, bin, ...rest } = own
   const { license, repository } = house
   return {
     ...rest,
     license,
     ...(repository === undefined ? {} : { repository }),
     ...(bin === undefined ? {} : { bin: mapValues(bin, (path) => built(path, '.js')) }),
+    ...(imports === undefined ? {} : { imports: mapValues(imports, builtConditions) }),
     exports: mapValues(withoutInternal(exports), (path) =>
       path.endsWith('.ts') ? { types: built(path, '.d.ts'), default: built(path, '.js') } : path,
     ),
@@ -117,6 +120,11 @@ function withoutInternal(exports: Readonly<Record<string, string>>): Readonly<Re
 /** The path of a source file after compilation. */
 function built(path: string, ending: '.js' | '.d.ts'): string {
   return path.replace(/^\.\/src\/(.*)\.[jt]s$/, `./dist/$1${ending}`)
+}
+
+/** The paths of an import of the package's own, by condition, after compilation. */
+function builtConditions(paths: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return mapValues(paths, (path) => built(path, '.js'))
 }
 
 /**
@@ -151,9 +159,9 @@ function readManifest(folder: string): Manifest {
   return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
 }
 
-function mapValues<Value>(
-  table: Readonly<Record<string, string>>,
-  change: (value: string) => Value,
+function mapValues<Given, Value>(
+  table: Readonly<Record<string, Given>>,
+  change: (value: Given) => Value,
 ): Record<string, Value> {
   return Object.fromEntries(Object.entries(table).map(([name, value]) => [name, change(value)]))
 }

@@ -2,11 +2,11 @@
  * How the owner handles join requests: checks each, adds all valid ones that arrived together (addition.ts), and answers
  * the others with an error code. Requests with invites that members may use are decided like a member's (members.ts).
  */
+import { sha256 } from '#platform/crypto'
 import { type ErrorCode, fromHex, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
-import { sha256 } from '../channel/log/history.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentId, JoinerRecord } from '../ports/index.ts'
 import { addTogether, type Candidate, checkCandidate, TRANSIENT } from './addition.ts'

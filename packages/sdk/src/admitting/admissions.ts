@@ -5,7 +5,7 @@
  * count is reported to all, so that the owner removes the agent.
  */
 import { StaticError } from '@static/protocol'
-import { same } from '../platform/bytes.ts'
+import { concat, same } from '../platform/bytes.ts'
 import { ed25519, KeyedMutex } from '../mls/index.ts'
 import type { AgentId, Change, ChannelRecord, StoredChannel, Time, UseRecord } from '../ports/index.ts'
 import type { AgentContext } from '../agent/context.ts'
@@ -194,7 +194,7 @@ export class Admissions {
     const { slot } = this.#channel.history.position
     const list = { number: (this.#list?.number ?? 0) + 1, slot, invites }
     const signature = this.#context.sign(listBytes(this.#channel.channelId, list))
-    const signed = new Uint8Array(Buffer.concat([encodeList(list), signature]))
+    const signed = concat(encodeList(list), signature)
     const counts = invites.map(({ id }) => this.#counted(id) ?? { slot, count: 0 })
     this.#put({ ...list, signed, counts, due: true })
   }

@@ -226,7 +226,7 @@ export class Claims {
 }
 
 export function encodeClaims(claims: readonly Claim[]): Uint8Array {
-  return Buffer.from(claims.map(({ invite, agent }) => invite + agent).join(''), 'hex')
+  return fromHex(claims.map(({ invite, agent }) => invite + agent).join(''))
 }
 
 /** Decodes claims; undefined for anything that an honest member does not send. */

@@ -6,6 +6,7 @@
  *     frame: slot of the counts(8), list, for each invite how many had joined with it at that slot(4)
  */
 import { fromHex, inviteListBytes, SIGNATURE_BYTES, toHex } from '@static/protocol'
+import { viewOf } from '../platform/bytes.ts'
 import type { Time } from '../ports/index.ts'
 
 /** At most so many are open: then the frame fits into the smallest message, as control messages must. */
@@ -58,36 +59,37 @@ export function listBytes(channelId: Uint8Array, { number, slot, invites }: Invi
 
 /** Encodes a list without its signature. */
 export function encodeList({ number, slot, invites }: InviteList): Uint8Array {
-  const bytes = Buffer.alloc(HEAD_BYTES + invites.length * INVITE_BYTES)
-  bytes.writeBigUInt64BE(BigInt(number))
-  bytes.writeBigUInt64BE(BigInt(slot), 8)
+  const bytes = new Uint8Array(HEAD_BYTES + invites.length * INVITE_BYTES)
+  const view = viewOf(bytes)
+  view.setBigUint64(0, BigInt(number))
+  view.setBigUint64(8, BigInt(slot))
   bytes[COUNT_AT] = invites.length
   let at = HEAD_BYTES
   for (const { id, members, expiresAt, maxUses } of invites) {
-    bytes.write(id, at, 'hex')
+    bytes.set(fromHex(id), at)
     bytes.set(members, at + ID_BYTES)
-    bytes.writeBigUInt64BE(BigInt(expiresAt), at + ID_BYTES + KEY_BYTES)
-    bytes.writeUInt32BE(maxUses, at + INVITE_BYTES - 4)
+    view.setBigUint64(at + ID_BYTES + KEY_BYTES, BigInt(expiresAt))
+    view.setUint32(at + INVITE_BYTES - 4, maxUses)
     at += INVITE_BYTES
   }
   return bytes
 }
 
 /** Decodes a list that is followed by its signature; undefined for anything that an honest owner does not send. */
-export function decodeList(signed: Uint8Array): (InviteList & { readonly signature: Uint8Array }) | undefined {
-  const bytes = Buffer.from(signed.buffer, signed.byteOffset, signed.length)
+export function decodeList(bytes: Uint8Array): (InviteList & { readonly signature: Uint8Array }) | undefined {
+  const view = viewOf(bytes)
   const length = bytes[COUNT_AT] ?? MOST_OPEN + 1
   const end = HEAD_BYTES + length * INVITE_BYTES
   if (length > MOST_OPEN || bytes.length !== end + SIGNATURE_BYTES) return undefined
-  const number = Number(bytes.readBigUInt64BE())
-  const slot = Number(bytes.readBigUInt64BE(8))
+  const number = Number(view.getBigUint64(0))
+  const slot = Number(view.getBigUint64(8))
   const invites = Array.from({ length }, (_, n) => {
     const at = HEAD_BYTES + n * INVITE_BYTES
     return {
       id: toHex(bytes.subarray(at, at + ID_BYTES)),
       members: Uint8Array.from(bytes.subarray(at + ID_BYTES, at + ID_BYTES + KEY_BYTES)),
-      expiresAt: Number(bytes.readBigUInt64BE(at + ID_BYTES + KEY_BYTES)),
-      maxUses: bytes.readUInt32BE(at + INVITE_BYTES - 4),
+      expiresAt: Number(view.getBigUint64(at + ID_BYTES + KEY_BYTES)),
+      maxUses: view.getUint32(at + INVITE_BYTES - 4),
     }
   })
   const numbers = [number, slot, ...invites.map(({ expiresAt }) => expiresAt)]
@@ -97,25 +99,27 @@ export function decodeList(signed: Uint8Array): (InviteList & { readonly signatu
 
 /** The payload of a frame with a signed list, and counts as of a slot in its order. */
 export function encodeListFrame(signed: Uint8Array, slot: number, counts: readonly (number | undefined)[]): Uint8Array {
-  const head = Buffer.alloc(SLOT_BYTES)
-  head.writeBigUInt64BE(BigInt(slot))
-  const tail = Buffer.alloc(counts.length * COUNT_BYTES)
-  for (const [n, count] of counts.entries()) tail.writeUInt32BE(count ?? UNKNOWN, n * COUNT_BYTES)
-  return Buffer.concat([head, signed, tail])
+  const bytes = new Uint8Array(SLOT_BYTES + signed.length + counts.length * COUNT_BYTES)
+  const view = viewOf(bytes)
+  view.setBigUint64(0, BigInt(slot))
+  bytes.set(signed, SLOT_BYTES)
+  for (const [n, count] of counts.entries())
+    view.setUint32(SLOT_BYTES + signed.length + n * COUNT_BYTES, count ?? UNKNOWN)
+  return bytes
 }
 
 /** Splits the payload of a frame; undefined if its length cannot be right. */
 export function decodeListFrame(
-  payload: Uint8Array,
+  bytes: Uint8Array,
 ): { readonly signed: Uint8Array; readonly counts: readonly (UseCount | undefined)[] } | undefined {
-  const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.length)
+  const view = viewOf(bytes)
   const length = bytes[SLOT_BYTES + COUNT_AT] ?? MOST_OPEN + 1
   const end = SLOT_BYTES + HEAD_BYTES + length * INVITE_BYTES + SIGNATURE_BYTES
   if (length > MOST_OPEN || bytes.length !== end + length * COUNT_BYTES) return undefined
-  const slot = Number(bytes.readBigUInt64BE())
+  const slot = Number(view.getBigUint64(0))
   if (!Number.isSafeInteger(slot)) return undefined
   const counts = Array.from({ length }, (_, n) => {
-    const count = bytes.readUInt32BE(end + n * COUNT_BYTES)
+    const count = view.getUint32(end + n * COUNT_BYTES)
     return count === UNKNOWN ? undefined : { slot, count }
   })
   return { signed: Uint8Array.from(bytes.subarray(SLOT_BYTES, end)), counts }
@@ -123,20 +127,21 @@ export function decodeListFrame(
 
 /** Counts as they are stored, in the order of their list. */
 export function encodeCounts(counts: readonly (UseCount | undefined)[]): Uint8Array {
-  const bytes = Buffer.alloc(counts.length * (SLOT_BYTES + COUNT_BYTES))
+  const bytes = new Uint8Array(counts.length * (SLOT_BYTES + COUNT_BYTES))
+  const view = viewOf(bytes)
   for (const [n, known] of counts.entries()) {
     const at = n * (SLOT_BYTES + COUNT_BYTES)
-    bytes.writeBigUInt64BE(BigInt(known?.slot ?? 0), at)
-    bytes.writeUInt32BE(known?.count ?? UNKNOWN, at + SLOT_BYTES)
+    view.setBigUint64(at, BigInt(known?.slot ?? 0))
+    view.setUint32(at + SLOT_BYTES, known?.count ?? UNKNOWN)
   }
   return bytes
 }
 
-export function decodeCounts(stored: Uint8Array): readonly (UseCount | undefined)[] {
-  const bytes = Buffer.from(stored.buffer, stored.byteOffset, stored.length)
+export function decodeCounts(bytes: Uint8Array): readonly (UseCount | undefined)[] {
+  const view = viewOf(bytes)
   return Array.from({ length: bytes.length / (SLOT_BYTES + COUNT_BYTES) }, (_, n) => {
     const at = n * (SLOT_BYTES + COUNT_BYTES)
-    const count = bytes.readUInt32BE(at + SLOT_BYTES)
-    return count === UNKNOWN ? undefined : { slot: Number(bytes.readBigUInt64BE(at)), count }
+    const count = view.getUint32(at + SLOT_BYTES)
+    return count === UNKNOWN ? undefined : { slot: Number(view.getBigUint64(at)), count }
   })
 }

@@ -2,11 +2,11 @@
  * The invites that this agent has issued and the agents that join with them: in memory, on disk, and registered at the
  * relay. The count on disk decides how often an invite can still be used.
  */
+import { sha256 } from '#platform/crypto'
 import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { RegisterInviteRequestSchema, RevokeInviteRequestSchema } from '@static/protocol/relay'
-import { same } from '../platform/bytes.ts'
+import { concat, same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
-import { sha256 } from '../channel/log/history.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports/index.ts'
@@ -323,7 +323,7 @@ export class IssuedInvites {
     if (!known) return new Uint8Array()
     // One that was never heard may ask with it again: the relay may have shown a request from before.
     const last = known.state !== 'here' || same(known.keyPackageHash, hash) ? [] : [known.keyPackageHash]
-    return Uint8Array.from(Buffer.concat([known.spent, ...last]).subarray(-MOST_SPENT * HASH_BYTES))
+    return concat(known.spent, ...last).slice(-MOST_SPENT * HASH_BYTES)
   }
 
   #stateOf({ revoked, expiresAt, uses, maxUses }: InviteRecord): IssuedInvite['state'] {

@@ -2,14 +2,13 @@
  * Keys derived from a token's secret (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn
  * away strangers. Neither opens a box, makes a tag, or reveals the secret.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { decrypt, encryptInto, hkdfSha256, hmacSha256, randomBytes, sha256 } from '#platform/crypto'
 import { INVITE_ID_BYTES, joinProofBytes, signedBytes } from '@static/protocol'
-import { sha256 } from '../channel/log/history.ts'
 
 const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-const BOX = 'aes-256-gcm'
+const CIPHER = 'aes-256-gcm'
 
 /** What admits joiners of an invite: who has it reads their requests and tags their Welcomes, but cannot ask to join. */
 export interface AdmitKeys {
@@ -47,7 +46,7 @@ export function admitKeys(inviteId: Uint8Array, members: Uint8Array): AdmitKeys 
 }
 
 function derive(key: Uint8Array, label: string, length: number): Uint8Array {
-  return new Uint8Array(hkdfSync('sha256', key, new Uint8Array(), `static invite 1 ${label}`, length))
+  return hkdfSha256(key, new Uint8Array(), `static invite 1 ${label}`, length)
 }
 
 /** Proves to the relay, for one session, that the sender of a box holds the token. */
@@ -91,24 +90,23 @@ export function welcomeTag(
 /** Seals data for the holders of the token. */
 export function seal({ box, inviteId }: AdmitKeys, plaintext: Uint8Array): Uint8Array {
   const nonce = randomBytes(NONCE_BYTES)
-  const cipher = createCipheriv(BOX, box, nonce, { authTagLength: TAG_BYTES }).setAAD(inviteId)
-  return new Uint8Array(Buffer.concat([nonce, cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]))
+  const sealed = new Uint8Array(NONCE_BYTES + plaintext.length + TAG_BYTES)
+  sealed.set(nonce)
+  encryptInto(sealed, NONCE_BYTES, { cipher: CIPHER, key: box, nonce, data: inviteId }, plaintext)
+  return sealed
 }
 
 /** Opens a box; undefined if it was not sealed by a holder of the token. */
 export function unseal({ box, inviteId }: AdmitKeys, sealed: Uint8Array): Uint8Array | undefined {
   if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
-  const end = sealed.length - TAG_BYTES
-  const decipher = createDecipheriv(BOX, box, sealed.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES })
-    .setAAD(inviteId)
-    .setAuthTag(sealed.subarray(end))
+  const nonce = sealed.subarray(0, NONCE_BYTES)
   try {
-    return new Uint8Array(Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, end)), decipher.final()]))
+    return new Uint8Array(decrypt({ cipher: CIPHER, key: box, nonce, data: inviteId }, sealed.subarray(NONCE_BYTES)))
   } catch {
     return undefined
   }
 }
 
 function mac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
-  return new Uint8Array(createHmac('sha256', key).update(bytes).digest())
+  return new Uint8Array(hmacSha256(key, bytes))
 }

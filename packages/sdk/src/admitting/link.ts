@@ -5,9 +5,10 @@
  *     static:// + base64url: version(1) = 1, way(1), gRPC port(2), number of addresses(1), each as port(2) and host
  *     behind its length(1), relay id(32), number of certificates(1), each behind its length(2), token without its prefix behind its length(2), checksum(4)
  */
-import { hash, X509Certificate } from 'node:crypto'
+import { certificateBytes, certificatePem, sha256 } from '#platform/crypto'
 import { RELAY_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import { type Address, type Endpoint, endpointUrl, MOST_ADDRESSES, parseEndpoint } from '../account/endpoint.ts'
+import { concat, fromBase64url, latin1, same, toBase64url, utf8 } from '../platform/bytes.ts'
 import { decodeToken, type InviteToken } from './token.ts'
 
 /** An invite link, as its parts. */
@@ -49,7 +50,7 @@ const MOST_CERTIFICATES = 4
 /** Of the whole text. */
 const MOST_CHARACTERS = 8192
 const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
-const NOTHING = Buffer.alloc(0)
+const NOTHING = new Uint8Array()
 
 /** Whether a text is meant to be an invite link rather than a token. */
 export function isInviteLink(text: string): boolean {
@@ -62,19 +63,21 @@ export function isInviteLink(text: string): boolean {
  * @throws {StaticError} `invalid_request` if the certificate authorities do not fit into it
  */
 export function encodeLink({ endpoint, grpcPort, relayId, ca, token }: LinkParts): string {
-  const certificates = (ca?.match(PEM) ?? []).map((pem) => new X509Certificate(pem).raw)
+  const certificates = (ca?.match(PEM) ?? []).map(certificateBytes)
   if (certificates.length > MOST_CERTIFICATES) throw tooLarge(`${certificates.length} certificates`)
-  const body = Buffer.concat([
-    Buffer.of(VERSION, WAYS.indexOf(endpoint.way)),
+  const tokenBytes = fromBase64url(token.slice(TOKEN_PREFIX.length)) ?? NOTHING
+  const body = concat(
+    Uint8Array.of(VERSION, WAYS.indexOf(endpoint.way)),
     twoBytes(grpcPort),
-    Buffer.of(endpoint.addresses.length),
-    ...endpoint.addresses.flatMap(({ host, port }) => [twoBytes(port), Buffer.of(host.length), Buffer.from(host)]),
+    Uint8Array.of(endpoint.addresses.length),
+    ...endpoint.addresses.flatMap(({ host, port }) => [twoBytes(port), Uint8Array.of(host.length), utf8(host)]),
     relayId,
-    Buffer.of(certificates.length),
+    Uint8Array.of(certificates.length),
     ...certificates.flatMap((certificate) => [twoBytes(certificate.length), certificate]),
-    ...[Buffer.from(token.slice(TOKEN_PREFIX.length), 'base64url')].flatMap((bytes) => [twoBytes(bytes.length), bytes]),
-  ])
-  const text = `${PREFIX}${Buffer.concat([body, checksum(body)]).toString('base64url')}`
+    twoBytes(tokenBytes.length),
+    tokenBytes,
+  )
+  const text = `${PREFIX}${toBase64url(concat(body, checksum(body)))}`
   if (text.length > MOST_CHARACTERS) throw tooLarge(`a link of ${text.length} characters`)
   return text
 }
@@ -88,9 +91,9 @@ export function parseInviteLink(text: string): InviteLink {
   // JavaScript callers and callers from other languages can pass anything.
   const given = typeof text === 'string' ? text.trim() : ''
   if (!given.startsWith(PREFIX)) throw invalid('This is not an invite link: it does not begin with static://.')
-  const bytes = given.length > MOST_CHARACTERS ? undefined : decodeBase64(given.slice(PREFIX.length))
+  const bytes = given.length > MOST_CHARACTERS ? undefined : fromBase64url(given.slice(PREFIX.length))
   const body = bytes?.subarray(0, -CHECKSUM_BYTES) ?? NOTHING
-  if (bytes === undefined || body.length === 0 || !checksum(body).equals(bytes.subarray(-CHECKSUM_BYTES)))
+  if (bytes === undefined || body.length === 0 || !same(checksum(body), bytes.subarray(-CHECKSUM_BYTES)))
     throw damaged()
   // Every version begins with its number and ends with this checksum.
   if (body[0] !== VERSION) {
@@ -101,7 +104,7 @@ export function parseInviteLink(text: string): InviteLink {
   return link
 }
 
-function readBody(body: Buffer): InviteLink | undefined {
+function readBody(body: Uint8Array): InviteLink | undefined {
   const reader = new Reader(body)
   const [, wayNumber = NaN] = reader.take(2)
   const way = WAYS[wayNumber]
@@ -110,13 +113,13 @@ function readBody(body: Buffer): InviteLink | undefined {
   if (nodes < 1 || nodes > MOST_ADDRESSES) return undefined
   const addresses = Array.from({ length: nodes }, () => ({
     port: reader.number(2),
-    host: Buffer.from(reader.take(reader.number(1))).toString('latin1'),
+    host: latin1(reader.take(reader.number(1))),
   }))
   const relayId = reader.take(RELAY_ID_BYTES)
   const count = reader.number(1)
   if (count > MOST_CERTIFICATES) return undefined
   const certificates = Array.from({ length: count }, () => reader.take(reader.number(2)))
-  const token = `${TOKEN_PREFIX}${Buffer.from(reader.take(reader.number(2))).toString('base64url')}`
+  const token = `${TOKEN_PREFIX}${toBase64url(reader.take(reader.number(2)))}`
   if (!reader.isAtEnd || way === undefined) return undefined
   return readParts({ way, addresses, grpcPort, relayId, certificates, token })
 }
@@ -137,7 +140,7 @@ function readParts(parts: {
     // A link has exactly one encoding, and leads to the relay that its token is for.
     const isSame = endpoint.addresses.length === addresses.length && endpoint.url === written
     if (!isSame || endpoint.serverName !== read.relay) return undefined
-    const ca = certificates.map((bytes) => wholeCertificate(bytes).toString()).join('')
+    const ca = certificates.map(certificatePem).join('')
     return {
       endpoint: endpoint.url,
       relayName: endpoint.serverName,
@@ -168,10 +171,10 @@ export function otherRelay({ endpoint }: Pick<InviteLink, 'endpoint'>, own: stri
 
 /** Reads numbers and bytes in order. Reading beyond the end gives nothing, and is remembered. */
 class Reader {
-  readonly #bytes: Buffer
+  readonly #bytes: Uint8Array
   #at = 0
 
-  constructor(bytes: Buffer) {
+  constructor(bytes: Uint8Array) {
     this.#bytes = bytes
   }
 
@@ -191,26 +194,12 @@ class Reader {
   }
 }
 
-function decodeBase64(text: string): Buffer | undefined {
-  const bytes = Buffer.from(text, 'base64url')
-  // The encoding is canonical: different text that decodes to the same bytes was altered.
-  return bytes.toString('base64url') === text ? bytes : undefined
+function checksum(body: Uint8Array): Uint8Array {
+  return sha256(concat(utf8(CHECKSUM_CONTEXT), body)).subarray(0, CHECKSUM_BYTES)
 }
 
-function wholeCertificate(bytes: Uint8Array): X509Certificate {
-  const certificate = new X509Certificate(bytes)
-  if (!certificate.raw.equals(bytes)) throw new RangeError('Bytes follow the certificate.')
-  return certificate
-}
-
-function checksum(body: Uint8Array): Buffer {
-  return hash('sha256', Buffer.concat([Buffer.from(CHECKSUM_CONTEXT), body]), 'buffer').subarray(0, CHECKSUM_BYTES)
-}
-
-function twoBytes(value: number): Buffer {
-  const bytes = Buffer.alloc(2)
-  bytes.writeUInt16BE(value)
-  return bytes
+function twoBytes(value: number): Uint8Array {
+  return Uint8Array.of(value >> 8, value)
 }
 
 function damaged(): StaticError {

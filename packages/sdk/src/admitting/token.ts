@@ -13,6 +13,7 @@ import {
   MAX_NAME_LENGTH,
   StaticError,
 } from '@static/protocol'
+import { concat, fromBase64url, latin1, toBase64url, utf8, viewOf } from '../platform/bytes.ts'
 import type { Admit, Time } from '../ports/index.ts'
 
 const PREFIX = 'st_inv_'
@@ -40,15 +41,15 @@ export interface InviteToken {
 }
 
 export function encodeToken(token: InviteToken): string {
-  const head = Buffer.alloc(10)
+  const head = new Uint8Array(10)
   head[0] = VERSION
   head[1] = ADMITS.indexOf(token.admit)
-  head.writeBigUInt64BE(BigInt(token.expiresAt), 2)
+  viewOf(head).setBigUint64(2, BigInt(token.expiresAt))
   const texts = [token.name, token.relay].flatMap((text) => {
-    const bytes = Buffer.from(text)
-    return [Buffer.of(bytes.length), bytes]
+    const bytes = utf8(text)
+    return [Uint8Array.of(bytes.length), bytes]
   })
-  return `${PREFIX}${Buffer.concat([head, token.secret, token.owner, token.channelId, ...texts]).toString('base64url')}`
+  return `${PREFIX}${toBase64url(concat(head, token.secret, token.owner, token.channelId, ...texts))}`
 }
 
 /**
@@ -70,9 +71,8 @@ export function invalid(message: string): never {
 function parse(text: string): InviteToken | undefined {
   if (!text.startsWith(PREFIX)) return undefined
   const encoded = text.slice(PREFIX.length)
-  const bytes = Buffer.from(encoded, 'base64url')
-  // The encoding is canonical: different text that decodes to the same bytes was altered.
-  if (bytes.toString('base64url') !== encoded || bytes.length < HEAD_BYTES + 2) return undefined
+  const bytes = fromBase64url(encoded)
+  if (bytes === undefined || bytes.length < HEAD_BYTES + 2) return undefined
   const admit = ADMITS[bytes[1] ?? ADMITS.length]
   if (bytes[0] !== VERSION || admit === undefined) return undefined
   let at = 10
@@ -81,11 +81,11 @@ function parse(text: string): InviteToken | undefined {
   const takeText = (most: number): string | undefined => {
     const length = bytes[at++] ?? most + 1
     if (length > most || at + length > bytes.length) return undefined
-    return Buffer.from(take(length)).toString('latin1')
+    return latin1(take(length))
   }
   const name = takeText(MAX_NAME_LENGTH)
   const relay = name === undefined ? undefined : takeText(MAX_RELAY_LENGTH)
-  const expiresAt = Number(bytes.readBigUInt64BE(2))
+  const expiresAt = Number(viewOf(bytes).getBigUint64(2))
   if (name === undefined || relay === undefined || at !== bytes.length) return undefined
   if (!isChannelName(name) || !RELAY_NAME.test(relay) || !Number.isSafeInteger(expiresAt)) return undefined
   return { admit, expiresAt, secret, owner, channelId, name, relay }

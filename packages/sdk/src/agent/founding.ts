@@ -3,6 +3,7 @@
  * registers the channel, and this agent joins with the Welcome and removes the founder. Each step can be repeated after
  * a crash. Before the last step, nothing is sent and no one is added.
  */
+import { sha256 } from '#platform/crypto'
 import {
   chainStart,
   CHANNEL_ID_BYTES,
@@ -18,7 +19,6 @@ import { same } from '../platform/bytes.ts'
 import type { ChannelId, ChannelRecord, StoredChannel } from '../ports/index.ts'
 import { NO_EPOCH } from '../channel/group-state.ts'
 import { contradiction } from '../channel/log/contradiction.ts'
-import { sha256 } from '../channel/log/history.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { resumeOf } from './deliveries.ts'
 import { deleteChannel } from './owning.ts'

@@ -3,6 +3,7 @@
  * and actions that depend on them (sending, acknowledging) happen afterwards. Nothing leaves the process before that,
  * so a crash loses nothing that was already reported.
  */
+import { cancelTimer, cancelTurn, nextTurn, startTimer, type Timer, type Turn } from '#platform/turn'
 import { StaticError } from '@static/protocol'
 import {
   type AgentStore,
@@ -85,8 +86,8 @@ export class Journal {
   #waiting: PromiseWithResolvers<void>[] = []
   /** What is left to do in this turn. */
   #endings: (() => void)[] = []
-  #scheduled: NodeJS.Immediate | undefined
-  #later: NodeJS.Timeout | undefined
+  #scheduled: Turn | undefined
+  #later: Timer | undefined
   #failure: StaticError | undefined
 
   /** Calls `failed` once when the store cannot write: the agent must stop, because memory is ahead of the disk. */
@@ -105,7 +106,7 @@ export class Journal {
   /** The same for a change that may be written later, because a crash may undo it. */
   touchLater(writer: Writer): void {
     this.#writers.add(writer)
-    this.#later ??= setTimeout(() => this.flush(), LATER_MS)
+    this.#later ??= startTimer(LATER_MS, () => this.flush())
   }
 
   /** Calls back at the end of the turn, before it is written. */
@@ -163,8 +164,8 @@ export class Journal {
 
   /** Writes what has changed so far. The turn may go on. */
   #write(): void {
-    clearImmediate(this.#scheduled)
-    clearTimeout(this.#later)
+    cancelTurn(this.#scheduled)
+    cancelTimer(this.#later)
     this.#scheduled = undefined
     this.#later = undefined
     if (this.#failure) return
@@ -212,7 +213,7 @@ export class Journal {
       }
     }
     turn.add(this.#changes.splice(0))
-    clearImmediate(this.#scheduled)
+    cancelTurn(this.#scheduled)
     this.#scheduled = undefined
   }
 
@@ -229,6 +230,6 @@ export class Journal {
   }
 
   #schedule(): void {
-    this.#scheduled ??= setImmediate(() => this.flush())
+    this.#scheduled ??= nextTurn(() => this.flush())
   }
 }

@@ -2,6 +2,7 @@
  * Entering a channel by the Welcome to a request (SPEC.md, 6.3). The relay deletes a Welcome that is acknowledged. So it is
  * acknowledged only when the channel is on disk, or when the Welcome can never be used.
  */
+import { sha256 } from '#platform/crypto'
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
@@ -9,7 +10,6 @@ import { resumeOf } from '../agent/deliveries.ts'
 import { newChannel } from '../agent/founding.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
-import { sha256 } from '../channel/log/history.ts'
 import type { Joined } from '../mls/index.ts'
 import type { ChannelId } from '../ports/index.ts'
 import type { Attempt } from './attempt.ts'

@@ -2,6 +2,7 @@
  * Offers: channels that others have added this agent to, pending until the application accepts them. Anyone with one of
  * its KeyPackages can make an offer, so they are limited, and the adder with the most offers loses one first.
  */
+import { sha256 } from '#platform/crypto'
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
 import type { AgentChannels } from '../agent/channels.ts'
 import { resumeOf } from '../agent/deliveries.ts'
@@ -9,7 +10,6 @@ import { alreadyIn, newChannel } from '../agent/founding.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
-import { sha256 } from '../channel/log/history.ts'
 import { same } from '../platform/bytes.ts'
 import type { AgentId } from '../ports/index.ts'
 import { type CheckedWelcome, checkWelcomeSize, indexOf, outOfDate, startOf } from './welcome.ts'

@@ -1,5 +1,5 @@
 /** The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
-import { sameBytes } from '@static/node/compare'
+import { sameBytes } from '#platform/crypto'
 import { fromHex, message } from '@static/protocol'
 import {
   type AnswerJoinRequest,
@@ -7,6 +7,7 @@ import {
   type RequestJoinRequest,
   RequestJoinRequestSchema,
 } from '@static/protocol/relay'
+import { concat } from '../platform/bytes.ts'
 import type { AgentId, AttemptRecord, SessionInfo } from '../ports/index.ts'
 import {
   admissionProof,
@@ -28,7 +29,7 @@ export interface JoinRequest {
 }
 
 export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
-  return seal(keys, Buffer.concat([nonce, joinTag(keys, place, nonce, keyPackage), keyPackage]))
+  return seal(keys, concat(nonce, joinTag(keys, place, nonce, keyPackage), keyPackage))
 }
 
 /** What a joiner sends to the relay. It is valid in one session. */

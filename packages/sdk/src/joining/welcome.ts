@@ -3,7 +3,7 @@
  * (SPEC.md, 6.3), and those to later memberships are held.
  */
 import { create } from '@bufbuild/protobuf'
-import { sameBytes } from '@static/node/compare'
+import { sameBytes } from '#platform/crypto'
 import {
   CHANNEL_ID_BYTES,
   type ChannelName,

@@ -2,7 +2,8 @@
  * Runs a session's core: dials, runs timers, fetches tokens, and calls the listener. Everything from one turn of the
  * event loop goes out in one write, because a write costs more than its contents.
  */
-import { hash as digest, randomBytes } from 'node:crypto'
+import { randomBytes, sha256 } from '#platform/crypto'
+import { cancelTimer, startTimer, type Timer } from '#platform/turn'
 import { ConnectionError } from '@static/node/connection-error'
 import { type Pace, paceOf, StaticError, type TrafficProfileName, wholeUnits } from '@static/protocol'
 import { type Endpoint, GRPC_PORT } from '../account/endpoint.ts'
@@ -17,6 +18,7 @@ import type {
   Time,
   Transport,
 } from '../ports/index.ts'
+import { concat } from '../platform/bytes.ts'
 import type { TokenSource } from '../account/token-source.ts'
 import { SessionCore } from './core.ts'
 import type { Effect, Input, Position, StreamNumber } from './io.ts'
@@ -93,7 +95,7 @@ class CoreRunner implements RelaySession {
   readonly #inputs: Input<Done>[] = []
   #handling = false
   #flushing = false
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   /** The resolved address of the last stream. */
   #lastAddress: string | undefined
   #closing: Promise<void> | undefined
@@ -114,7 +116,7 @@ class CoreRunner implements RelaySession {
     this.#options = options
     // Monotonic, so that setting the system clock cannot turn a short wait into an hour.
     this.#now = options.now ?? (() => performance.timeOrigin + performance.now())
-    const random = options.random ?? ((bytes: number) => new Uint8Array(randomBytes(bytes)))
+    const random = options.random ?? randomBytes
     this.#core = new SessionCore({
       relayName: endpoint.serverName,
       addresses: endpoint.addresses.length,
@@ -171,11 +173,11 @@ class CoreRunner implements RelaySession {
   async #close(): Promise<void> {
     this.#handle({ type: 'close' })
     this.#ready.reject(StaticError.of('closed', 'The session was closed before it had opened.'))
-    clearTimeout(this.#timer)
+    cancelTimer(this.#timer)
     const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, CLOSE_MS)
+    const timer = startTimer(CLOSE_MS, late.resolve)
     await Promise.race([Promise.all([...this.#lines.values()].map(({ over }) => over.promise)), late.promise])
-    clearTimeout(timer)
+    cancelTimer(timer)
   }
 
   // ---- Core ----
@@ -211,7 +213,7 @@ class CoreRunner implements RelaySession {
       case 'wakeAt':
         return this.#wakeAt(effect.at)
       case 'firstFailed':
-        clearTimeout(this.#timer)
+        cancelTimer(this.#timer)
         return this.#ready.reject(effect.error)
       default:
         this.#notify(effect)
@@ -342,23 +344,19 @@ class CoreRunner implements RelaySession {
   }
 
   #wakeAt(at: Time): void {
-    clearTimeout(this.#timer)
+    cancelTimer(this.#timer)
     const wait = Math.min(MAX_TIMER_MS, Math.max(0, Math.ceil(at - this.#now())))
-    this.#timer = setTimeout(() => this.#handle({ type: 'tick' }), wait)
+    this.#timer = startTimer(wait, () => this.#handle({ type: 'tick' }))
   }
 }
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {
   const [first] = parts
-  return first && parts.length === 1 ? first : Buffer.concat(parts)
+  return first && parts.length === 1 ? first : concat(...parts)
 }
 
 /** Whether the peer is not the expected relay, or cannot be identified. */
 function isUntrusted(error: StaticError): boolean {
   if (!(error instanceof ConnectionError)) return false
   return error.reason === 'untrusted_certificate' || error.reason === 'unreadable_authority'
-}
-
-function sha256(bytes: Uint8Array): Uint8Array {
-  return new Uint8Array(digest('sha256', bytes, 'buffer'))
 }

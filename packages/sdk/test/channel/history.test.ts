@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sha256 } from '#platform/crypto'
 import { type ChainEntry, chainNext, chainStart, fromHex, toHex } from '@static/protocol'
 import fc from 'fast-check'
 import { encodeFrame, type Frame } from '../../src/channel/sending/message-frame.ts'
-import { type Difference, History, sha256 } from '../../src/channel/log/history.ts'
+import { type Difference, History } from '../../src/channel/log/history.ts'
 import { SEED } from '@static/testkit/random'
 
 const ZERO = new Uint8Array(32)

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sha256 } from '#platform/crypto'
 import { create } from '@bufbuild/protobuf'
 import { declarationBytes, type StaticError } from '@static/protocol'
 import {
@@ -11,7 +12,6 @@ import {
 } from '@static/protocol/relay'
 import { makePending } from '../../src/channel/members/commits.ts'
 import { GroupState } from '../../src/channel/group-state.ts'
-import { sha256 } from '../../src/channel/log/history.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 

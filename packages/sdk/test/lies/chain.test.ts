@@ -1,9 +1,10 @@
 /** The chain of the log with nine who send at once: honest relays raise no alarm, and lying ones never go unnoticed. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sha256 } from '#platform/crypto'
 import { chainStart, fromHex, toHex } from '@static/protocol'
 import { encodeFrame, type Frame } from '../../src/channel/sending/message-frame.ts'
-import { type Difference, History, sha256 } from '../../src/channel/log/history.ts'
+import { type Difference, History } from '../../src/channel/log/history.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { LyingSystem } from '../support/lying-system.ts'
 import { text } from '../support/test-system.ts'

@@ -3,11 +3,11 @@
  * likes. All its choices come from one seed.
  */
 import assert from 'node:assert/strict'
+import { sha256 } from '#platform/crypto'
 import { type CiphersuiteImpl, type ClientState, createCommit, encodeMlsMessage, type Proposal } from 'ts-mls'
 import type { Commit } from 'ts-mls/commit.js'
 import { fromHex, toHex } from '@static/protocol'
 import type { Below } from '@static/testkit/random'
-import { sha256 } from '../../src/channel/log/history.ts'
 import { parsePrivateMessage } from '../../src/mls/framing.ts'
 import type { Opened } from '../../src/mls/ratchet.ts'
 import { adopt, inside } from '../../src/mls/ts-mls/state.ts'

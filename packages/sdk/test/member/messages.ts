@@ -1,4 +1,5 @@
 /** Messages and receipts of a malicious member: frames that lie, bodies of any kind and size, ciphertexts of anything. */
+import { sha256 } from '#platform/crypto'
 import {
   encodeReceipt,
   MAX_CIPHERTEXT_BYTES,
@@ -17,7 +18,6 @@ import {
 } from '../../src/channel/asking/ask-frame.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind } from '../../src/channel/sending/message-frame.ts'
 import { encodePack, packIdOf } from '../../src/channel/sending/pack.ts'
-import { sha256 } from '../../src/channel/log/history.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { engine } from '../mls/support.ts'
 import type { Attack, Effect, Scene } from './attack.ts'

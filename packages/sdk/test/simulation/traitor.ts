@@ -4,6 +4,7 @@
  * it logs what it should refuse.
  */
 import assert from 'node:assert/strict'
+import { sha256 } from '#platform/crypto'
 import { create } from '@bufbuild/protobuf'
 import type { ClientState } from 'ts-mls'
 import { chainStart, fromHex, toHex } from '@static/protocol'
@@ -18,7 +19,6 @@ import {
 import type { World } from '@static/testkit/world'
 import type { Machine } from '@static/testkit/world/machine'
 import { RELAY } from '@static/testkit/world/relay'
-import { sha256 } from '../../src/channel/log/history.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
 import { adopt } from '../../src/mls/ts-mls/state.ts'
 import type { RelaySession, RequestBody } from '../../src/ports/index.ts'

@@ -1,10 +1,10 @@
 /** A member of a stage that the test plays itself: it holds the real state of its group and says whatever it likes. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { sha256 } from '#platform/crypto'
 import { create } from '@bufbuild/protobuf'
 import { declarationBytes, type DeclarationFields, toHex } from '@static/protocol'
 import { DeclarationSchema, SendCommitRequestSchema, SendMessageRequestSchema } from '@static/protocol/relay'
-import { sha256 } from '../../src/channel/log/history.ts'
 import { encodeFrame, type Frame } from '../../src/channel/sending/message-frame.ts'
 import { packIdOf } from '../../src/channel/sending/pack.ts'
 import { ed25519 } from '../../src/mls/index.ts'

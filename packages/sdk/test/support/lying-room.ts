@@ -2,6 +2,7 @@
  * A channel at the lying relay. Every member has a view of its own: its own list of entries with its own indexes and its
  * own chain. What the relay shows to whom goes through that member's lie; without one the views are all the same.
  */
+import { sha256 } from '#platform/crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { chainNext, chainStart, commitBody, fromHex, leaveBody, toHex } from '@static/protocol'
 import {
@@ -17,7 +18,6 @@ import {
   type SendCommitRequest,
   type SendMessageRequest,
 } from '@static/protocol/relay'
-import { sha256 } from '../../src/channel/log/history.ts'
 import type { AgentId, PositionRecord, ServerBody } from '../../src/ports/index.ts'
 
 /** An entry of a log. */

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
+import { sha256 } from '#platform/crypto'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import {
   chainNext,
@@ -32,7 +33,6 @@ import {
 import type { AgentEvent } from '../../src/agent/events.ts'
 import type { ResumeQuestion } from '../../src/agent/deliveries.ts'
 import { newChannel } from '../../src/agent/founding.ts'
-import { sha256 } from '../../src/channel/log/history.ts'
 import { Journal } from '../../src/channel/journal.ts'
 import type { Intake } from '../../src/channel/receiving/intake.ts'
 import type { SentMessage } from '../../src/channel/sending/outbox.ts'

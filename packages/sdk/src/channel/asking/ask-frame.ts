@@ -11,6 +11,7 @@
  */
 import { AGENT_ID_BYTES, fromHex, MAX_PAYLOAD_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
 import { peerText } from '@static/node/peer-text'
+import { concat, latin1, utf8, utf8Text, viewOf } from '../../platform/bytes.ts'
 import type { AgentId } from '../../ports/index.ts'
 
 /** The largest payload of a request or an answer: that of a message, less what goes before it. */
@@ -56,9 +57,9 @@ export interface AnswerBody {
 }
 
 export function encodeRequest({ to, lifetimeMs, payload }: RequestBody): Uint8Array {
-  const bytes = Buffer.alloc(REQUEST_PAYLOAD_AT + payload.length)
+  const bytes = new Uint8Array(REQUEST_PAYLOAD_AT + payload.length)
   if (to !== undefined) bytes.set(fromHex(to), 0)
-  bytes.writeBigUInt64BE(BigInt(lifetimeMs), LIFETIME_AT)
+  viewOf(bytes).setBigUint64(LIFETIME_AT, BigInt(lifetimeMs))
   bytes.set(payload, REQUEST_PAYLOAD_AT)
   return bytes
 }
@@ -78,17 +79,17 @@ export function decodeRequest(bytes: Uint8Array): RequestBody | undefined {
 
 /** Encodes an answer that others follow. */
 export function encodeAnswer(requestId: Uint8Array, number: number, payload: Uint8Array): Uint8Array {
-  return Buffer.concat([headOf(requestId, number), payload])
+  return concat(headOf(requestId, number), payload)
 }
 
 /** Encodes the end of an answer. */
 export function encodeAnswerEnd({ requestId, number, content }: AnswerBody): Uint8Array {
   const head = headOf(requestId, number)
-  if (content === undefined) return Buffer.concat([head, Uint8Array.of(STATUS.nothing)])
-  if ('payload' in content) return Buffer.concat([head, Uint8Array.of(STATUS.payload), content.payload])
-  const code = Buffer.from(content.error.code).subarray(0, MOST_CODE_BYTES)
-  const text = Buffer.from(peerText(content.error.message, MOST_ERROR_CHARACTERS))
-  return Buffer.concat([head, Uint8Array.of(STATUS.error, code.length), code, text])
+  if (content === undefined) return concat(head, Uint8Array.of(STATUS.nothing))
+  if ('payload' in content) return concat(head, Uint8Array.of(STATUS.payload), content.payload)
+  const code = utf8(content.error.code).subarray(0, MOST_CODE_BYTES)
+  const text = utf8(peerText(content.error.message, MOST_ERROR_CHARACTERS))
+  return concat(head, Uint8Array.of(STATUS.error, code.length), code, text)
 }
 
 /** Decodes an answer or its end, whose payload is a view of the bytes; undefined if it is malformed. */
@@ -135,7 +136,7 @@ export function decodeMore(bytes: Uint8Array): { readonly requestId: Uint8Array;
 
 /** Encodes which requests a member does not take. */
 export function encodeRefused(requestIds: readonly Uint8Array[]): Uint8Array {
-  return Buffer.concat(requestIds)
+  return concat(...requestIds)
 }
 
 /** The requests that a member does not take; undefined if the frame is malformed. */
@@ -145,10 +146,10 @@ export function decodeRefused(bytes: Uint8Array): readonly Uint8Array[] | undefi
   return Array.from({ length: count }, (_, at) => bytes.subarray(at * MESSAGE_ID_BYTES, (at + 1) * MESSAGE_ID_BYTES))
 }
 
-function headOf(requestId: Uint8Array, number: number): Buffer {
-  const head = Buffer.alloc(ANSWER_AT)
+function headOf(requestId: Uint8Array, number: number): Uint8Array {
+  const head = new Uint8Array(ANSWER_AT)
   head.set(requestId, 0)
-  head.writeUInt32BE(number, NUMBER_AT)
+  viewOf(head).setUint32(NUMBER_AT, number)
   return head
 }
 
@@ -156,14 +157,10 @@ function headOf(requestId: Uint8Array, number: number): Buffer {
 function decodeError(bytes: Uint8Array): AnswerError | undefined {
   const length = bytes[0] ?? 0
   if (length === 0 || length > MOST_CODE_BYTES || bytes.length < 1 + length) return undefined
-  const code = Buffer.from(bytes.subarray(1, 1 + length)).toString('latin1')
+  const code = latin1(bytes.subarray(1, 1 + length))
   if (!/^[a-z][a-z0-9_]*$/.test(code)) return undefined
   const text = bytes.subarray(1 + length)
   if (text.length > MOST_ERROR_BYTES) return undefined
-  const message = Buffer.from(text).toString()
+  const message = utf8Text(text)
   return { code, message: peerText(message, MOST_ERROR_CHARACTERS) }
-}
-
-function viewOf(bytes: Uint8Array): DataView {
-  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }

@@ -6,6 +6,7 @@
  * as `redelivered`. No handler is started while the channel sends nothing until the application acts (in a fork, or with a
  * full inbox): it would be for nothing, again and again.
  */
+import { nextTurn } from '#platform/turn'
 import { StaticError, toHex } from '@static/protocol'
 import { payloadBytes } from '../sending/payload.ts'
 import type { AgentId } from '../../ports/index.ts'
@@ -411,7 +412,7 @@ async function isSoon(promise: Promise<unknown>): Promise<boolean> {
     () => true,
     () => true,
   )
-  return await Promise.race([settled, new Promise<boolean>((resolve) => setImmediate(resolve, false))])
+  return await Promise.race([settled, new Promise<boolean>((resolve) => nextTurn(() => resolve(false)))])
 }
 
 function checkCount(name: string, value: number): void {

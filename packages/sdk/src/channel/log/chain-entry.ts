@@ -1,4 +1,5 @@
 /** Log entries as the hash chain takes them. The relay delivers an agent's own entries without their bodies. */
+import { sha256 } from '#platform/crypto'
 import {
   type ChainEntry,
   commitBody,
@@ -7,7 +8,7 @@ import {
   type LeaveNoticeFields,
 } from '@static/protocol'
 import type { DeliverCommit, DeliverLeave, DeliverMessage } from '@static/protocol/relay'
-import { type History, sha256 } from './history.ts'
+import type { History } from './history.ts'
 import type { LogEntry } from './log-entry.ts'
 
 type Signed = DeclarationFields & { readonly signature: Uint8Array }

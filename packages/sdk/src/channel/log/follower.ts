@@ -2,6 +2,7 @@
  * Follows a channel's log: processes entries in order, one at a time. Messages take effect immediately, commits when
  * MLS has processed them. Changes memory only; the membership writes the changes at the end of the turn.
  */
+import { sha256 } from '#platform/crypto'
 import { declarationBytes, fromHex, message, StaticError, toHex } from '@static/protocol'
 import {
   type DeliverCommit,
@@ -29,7 +30,7 @@ import type { Upkeep } from '../members/upkeep.ts'
 import { commitEntry, isAnother, leaveEntry, leaveNotice, messageEntry, signedDeclaration } from './chain-entry.ts'
 import { relayRolledBack } from './contradiction.ts'
 import { Disputes } from './disputes.ts'
-import { type Difference, sha256 } from './history.ts'
+import type { Difference } from './history.ts'
 import type { LogEntry } from './log-entry.ts'
 
 /** What a follower asks of its agent. */

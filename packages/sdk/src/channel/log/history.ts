@@ -5,7 +5,7 @@
  *
  * It cannot detect that the last message is withheld, or that two sides are kept apart forever. `verify` can.
  */
-import { hash } from 'node:crypto'
+import { sha256 } from '#platform/crypto'
 import { type ChainEntry, chainNext, HASH_BYTES, toHex } from '@static/protocol'
 import { same } from '../../platform/bytes.ts'
 import type { AgentId, Change, ChannelId, ChainRecord, PositionRecord, SenderRecord } from '../../ports/index.ts'
@@ -22,8 +22,6 @@ const NOT_HEARD = { counter: 0, ownHash: UNKNOWN, accepted: false }
 
 /** How a sender's view of the log differs from this agent's. */
 export type Difference = 'seen' | 'counter' | 'own chain' | 'receipt'
-
-export const sha256 = (bytes: Uint8Array): Uint8Array => hash('sha256', bytes, 'buffer')
 
 export class History {
   #position: PositionRecord

@@ -3,6 +3,7 @@
  * arrives in the log. If another commit takes the slot first, it is rolled back and automatically created again on top
  * of the winner.
  */
+import { sha256 } from '#platform/crypto'
 import { create } from '@bufbuild/protobuf'
 import { commitBody, declarationBytes, fromHex, MAX_WELCOME_BYTES, maxCommitBytes, StaticError } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
@@ -12,7 +13,6 @@ import type { ChannelId, EpochRecord, PendingCommitRecord } from '../../ports/in
 import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from '../sending/message-id.ts'
 import { epochRecord, type GroupState, wipeEpoch } from '../group-state.ts'
-import { sha256 } from '../log/history.ts'
 
 export interface CommitResult {
   /** One for each agent that was added. */

@@ -2,7 +2,7 @@
  * The receipts of one channel: this agent's own (signer.ts), those of others (reader.ts), and who waits for them
  * (reached.ts). The relay is asked for all of them only once the application uses them, otherwise for a sample.
  */
-import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
+import { fromHex, type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import { type ReceiptBatch, ReceiptDemand } from '@static/protocol/relay'
 import type { AgentId, Change, StayRecord, StoredChannel } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
@@ -291,7 +291,7 @@ export class Receipts {
    * any other.
    */
   async #place(sent: SentMessage): Promise<number> {
-    const messageId = Uint8Array.from(Buffer.from(sent.messageId, 'hex'))
+    const messageId = fromHex(sent.messageId)
     const find = (): number | undefined => this.#channel.history.ownIndex(messageId)
     for (let index = find(); ; index = find()) {
       if (index !== undefined) return index

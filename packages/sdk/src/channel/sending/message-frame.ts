@@ -6,6 +6,7 @@
  *     seen: index(8), hash(32); the payload to the end
  */
 import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
+import { viewOf } from '../../platform/bytes.ts'
 import { decodePack, hasPartRoom } from './pack.ts'
 
 /** The version that this agent writes. */
@@ -72,13 +73,14 @@ export interface DecodedFrame extends Frame {
 }
 
 export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8Array {
-  const bytes = Buffer.alloc(PAYLOAD_AT + frame.payload.length)
+  const bytes = new Uint8Array(PAYLOAD_AT + frame.payload.length)
+  const view = viewOf(bytes)
   bytes[0] = VERSION
   bytes[1] = KINDS[frame.kind]
   bytes.set(frame.messageId, ID_AT)
-  bytes.writeBigUInt64BE(BigInt(frame.counter), COUNTER_AT)
+  view.setBigUint64(COUNTER_AT, BigInt(frame.counter))
   bytes.set(frame.previous, PREVIOUS_AT)
-  bytes.writeBigUInt64BE(BigInt(frame.seen.index), SEEN_INDEX_AT)
+  view.setBigUint64(SEEN_INDEX_AT, BigInt(frame.seen.index))
   bytes.set(frame.seen.hash, SEEN_HASH_AT)
   bytes.set(frame.payload, PAYLOAD_AT)
   return bytes
@@ -88,7 +90,7 @@ export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8A
 export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   const [version] = bytes
   if (bytes.length < PAYLOAD_AT || version === undefined || version < VERSION) return undefined
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const view = viewOf(bytes)
   const counter = Number(view.getBigUint64(COUNTER_AT))
   const index = Number(view.getBigUint64(SEEN_INDEX_AT))
   if (!Number.isSafeInteger(counter) || !Number.isSafeInteger(index)) return undefined

@@ -6,10 +6,10 @@
  * The relay accepts a sender's messages only in the order of their counters. When it refuses one, it refuses all later
  * ones as well. So nothing more is sent until every answer has arrived, and then they are sent again in order.
  */
+import { sha256 } from '#platform/crypto'
 import { type StaticError, toHex } from '@static/protocol'
 import { same } from '../../platform/bytes.ts'
 import type { AnsweredRecord, Change, ChannelId, OutboxRecord } from '../../ports/index.ts'
-import { sha256 } from '../log/history.ts'
 
 /** Returned by `send` once the relay has stored the message. */
 export interface SentMessage {

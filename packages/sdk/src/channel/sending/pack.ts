@@ -8,6 +8,7 @@
  * payload is that of the pack with the payload's number in its last four bits, which are zero in the ids of all packs
  * and payloads that are sent.
  */
+import { viewOf } from '../../platform/bytes.ts'
 
 export const MOST_PARTS = 16
 const FEWEST_PARTS = 2
@@ -18,12 +19,13 @@ const PART_BITS = 0x0f
 
 export function encodePack(payloads: readonly Uint8Array[]): Uint8Array {
   const size = payloads.reduce((sum, { length }) => sum + PART_HEAD_BYTES + length, 0)
-  const bytes = Buffer.alloc(size)
+  const bytes = new Uint8Array(size)
+  const view = viewOf(bytes)
   let at = 0
   for (const payload of payloads) {
-    at = bytes.writeUInt32BE(payload.length, at)
-    bytes.set(payload, at)
-    at += payload.length
+    view.setUint32(at, payload.length)
+    bytes.set(payload, at + PART_HEAD_BYTES)
+    at += PART_HEAD_BYTES + payload.length
   }
   return bytes
 }
@@ -31,7 +33,7 @@ export function encodePack(payloads: readonly Uint8Array[]): Uint8Array {
 /** The payloads of a pack, as views of its bytes; undefined if it is malformed. */
 export function decodePack(bytes: Uint8Array): readonly Uint8Array[] | undefined {
   if (bytes.length > MOST_PACK_BYTES) return undefined
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const view = viewOf(bytes)
   const payloads: Uint8Array[] = []
   for (let at = 0; at < bytes.length;) {
     if (payloads.length === MOST_PARTS || at + PART_HEAD_BYTES > bytes.length) return undefined

@@ -1,5 +1,4 @@
 /** Payloads: strings and bytes. Any other type would arrive as something that the caller did not intend. */
-import { types } from 'node:util'
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
 
 /**
@@ -9,8 +8,8 @@ import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
  */
 export function payloadBytes(payload: unknown, most: number = MAX_PAYLOAD_BYTES): Uint8Array {
   const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
-  // Also one of another realm. Views of wider elements are refused: which bytes they stand for depends on the machine.
-  if (!types.isUint8Array(bytes)) {
+  // Views of wider elements are refused: which bytes they stand for depends on the machine.
+  if (!isBytes(bytes)) {
     throw StaticError.of(
       'invalid_request',
       `A payload must be a string or a Uint8Array, not ${typeOf(payload)}. ${remedyFor(payload)}`,
@@ -40,6 +39,13 @@ export function jsonText(value: unknown): string {
   throw StaticError.of('invalid_request', `${capitalized(typeOf(value))} cannot be sent as JSON${why}.`, { cause })
 }
 
+const kindOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)?.get
+
+/** Whether it is a Uint8Array, even one of another realm, which `instanceof` does not know. */
+function isBytes(value: unknown): value is Uint8Array {
+  return kindOf?.call(value) === 'Uint8Array'
+}
+
 function typeOf(value: unknown): string {
   if (value === null || value === undefined) return String(value)
   if (typeof value !== 'object') return `a ${typeof value}`
@@ -49,7 +55,8 @@ function typeOf(value: unknown): string {
 }
 
 function remedyFor(payload: unknown): string {
-  if (types.isAnyArrayBuffer(payload)) return 'Pass `new Uint8Array(buffer)`.'
+  if (/^\[object (Shared)?ArrayBuffer\]$/.test(Object.prototype.toString.call(payload)))
+    return 'Pass `new Uint8Array(buffer)`.'
   if (ArrayBuffer.isView(payload))
     return 'Pass its bytes: `new Uint8Array(view.buffer, view.byteOffset, view.byteLength)`.'
   return 'Use `sendJson` for other values.'

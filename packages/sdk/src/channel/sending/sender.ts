@@ -3,6 +3,7 @@
  * if there is room, stored, then sent; payloads of one turn go together (waiting.ts). If the group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with
  * its message key and encrypted for the new epoch under the same id, in order with the others.
  */
+import { sha256 } from '#platform/crypto'
 import { message, StaticError } from '@static/protocol'
 import { SendMessageRequestSchema, type SendMessageResponse } from '@static/protocol/relay'
 import type { Change, Outcome, OutboxRecord, StoredChannel } from '../../ports/index.ts'
@@ -11,7 +12,6 @@ import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from './message-id.ts'
 import { relayRolledBack, rolledBack } from '../log/contradiction.ts'
 import type { GroupState } from '../group-state.ts'
-import { sha256 } from '../log/history.ts'
 import type { ChannelView, Turn } from '../part.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind, isControl } from './message-frame.ts'
 import { Outbox, type Outgoing, type SentMessage } from './outbox.ts'

@@ -1,0 +1,33 @@
+/** Turns of the event loop, and timers: `#platform/turn` in Node. */
+
+export type Turn = NodeJS.Immediate
+export type Timer = NodeJS.Timeout
+
+/** Runs an action when everything that is ready now has been handled. */
+export function nextTurn(action: () => void): Turn {
+  return setImmediate(action)
+}
+
+export function cancelTurn(turn: Turn | undefined): void {
+  clearImmediate(turn)
+}
+
+/** Runs an action after a time. */
+export function startTimer(milliseconds: number, action: () => void): Timer {
+  return setTimeout(action, milliseconds)
+}
+
+/** The same, but the process may end before it. */
+export function startBackgroundTimer(milliseconds: number, action: () => void): Timer {
+  return setTimeout(action, milliseconds).unref()
+}
+
+/** Runs an action again and again. The process may end meanwhile. */
+export function startBackgroundInterval(milliseconds: number, action: () => void): Timer {
+  return setInterval(action, milliseconds).unref()
+}
+
+/** Cancels a timer or an interval. */
+export function cancelTimer(timer: Timer | undefined): void {
+  clearTimeout(timer)
+}
