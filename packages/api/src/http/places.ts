@@ -19,7 +19,8 @@ export class Places {
     const name = nameOf(socket)
     this.#sockets.set(name, socket)
     socket.once('close', () => {
-      this.#sockets.delete(name)
+      // A later connection from the same port may have come before this one's end was read.
+      if (this.#sockets.get(name) === socket) this.#sockets.delete(name)
       this.#connected.leave(socket)
     })
     return true

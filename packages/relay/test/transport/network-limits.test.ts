@@ -23,6 +23,18 @@ test('TCP connections of a /48 count as those of 16 addresses', () => {
   connections.destroy()
 })
 
+test('the end of a connection does not change what is known of a later one from the same port', () => {
+  const log = { cut: () => {}, full: () => {} }
+  const connections = new Connections({ ...HTTP2_LIMITS, connectionsPerAddress: 1 }, log)
+  const [earlier, later, last] = [from('192.0.2.1'), from('192.0.2.1'), from('192.0.2.1')]
+  for (const socket of [earlier, later]) void connections.admit(socket)
+  earlier.emit('close')
+  assert.equal(connections.fullFor(later)?.limit, 'connectionsPerAddress')
+  void connections.admit(last)
+  assert.equal(connections.fullFor(last), undefined)
+  connections.destroy()
+})
+
 test('what calls of a /48 hold is bounded, and what was given back can be taken again', () => {
   const budget = new CallBudget(100, 30)
   const open = (net: number): Holding => budget.open(`2001:db8:1:${net}::/64`, () => assert.fail('was cut'))

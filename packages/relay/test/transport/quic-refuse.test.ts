@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { connectQuic } from '@static/node/quic'
-import { StaticError } from '@static/protocol'
+import { CELL_BYTES, StaticError } from '@static/protocol'
 import { connectQuic as connectLibrary, createQuicServer } from '@currentspace/http3'
 import { newAuthority } from '@static/testkit/certificates'
 import { freePorts } from '../../src/transport/quic/address.ts'
@@ -156,6 +156,47 @@ void test('connections whose agents do not show who they are do not keep others 
   known.stream.write(Buffer.of(1))
   await known.watch.until(() => known.bytes() === 2)
 })
+
+for (const profile of ['standard', 'strict'] as const) {
+  void test(`sessions of ${profile} that the relay has ended do not keep others out of a full endpoint`, async (t) => {
+    const full: string[] = []
+    const relay = await startQuicBench(t, {
+      onChunk: (transport, stream, chunk) => {
+        transport.known?.(stream)
+        transport.write([stream], chunk)
+      },
+      maxSessions: 10,
+      full: (address) => full.push(address),
+    })
+    const greet = async (): Promise<Dialled> => {
+      const agent = open(await dial(t, relay.target()))
+      agent.stream.write(Buffer.of(1))
+      const refused = agent.closed.then(() => assert.fail('the connection was closed'))
+      await Promise.race([agent.watch.until(() => agent.bytes() === 1), refused])
+      refused.catch(() => {})
+      return agent
+    }
+    const kept: Dialled[] = []
+    for (let count = 0; count < 8; count++) kept.push(await greet())
+    const ended: Dialled[] = []
+    for (let count = 0; count < 3; count++) ended.push(await greet())
+    for (const { id } of relay.streams.slice(8)) {
+      // On a clock, what still has to be sent takes 20 s.
+      if (profile === 'strict') {
+        relay.transport.pace(id, { type: 'steady', cellsPerSecond: 1 })
+        relay.transport.write([id], Buffer.alloc(CELL_BYTES * 20))
+      }
+      relay.transport.end(id)
+    }
+    for (let count = 0; count < 3; count++) await greet()
+    for (const { closed } of ended) await closed
+    assert.deepEqual(full, [])
+    for (const { stream, watch, bytes } of kept) {
+      stream.write(Buffer.of(1))
+      await watch.until(() => bytes() === 2)
+    }
+  })
+}
 
 void test('an endpoint takes a tenth more than its sessions, and closes others at once with the reason', async (t) => {
   const full: unknown[] = []

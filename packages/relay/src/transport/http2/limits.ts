@@ -151,13 +151,16 @@ export class Connections {
     this.#sockets.set(name, socket)
     tally.add(subject, 1)
     if (full) this.#refused.set(name, full)
+    else this.#refused.delete(name)
     const late = full && setTimeout(() => socket.destroy(), this.#limits.headersMs)
     socket.once('close', () => {
       clearTimeout(late)
-      this.#sockets.delete(name)
-      this.#refused.delete(name)
       this.#places.leave(socket)
       tally.add(subject, -1)
+      // A later connection from the same port may have come before this one's end was read.
+      if (this.#sockets.get(name) !== socket) return
+      this.#sockets.delete(name)
+      this.#refused.delete(name)
     })
     const slowed = this.#resets.slowed(subject, performance.now())
     return slowed === undefined ? subject : this.#wait(socket, subject, slowed)

@@ -54,8 +54,10 @@ class Endpoint {
   readonly #arrivals: ArrivalBatch
   readonly #pacing = new Pacing()
   #hasPaced = false
-  /** Connections of agents that are not known yet, by where they come from. */
-  readonly #unknown = new Holdings<QuicServerSession>()
+  /** The agents' connections, with where they come from. */
+  readonly #sources = new Map<QuicServerSession, string>()
+  /** Those that give way at a full endpoint: the agent is not known yet, or its session is over. */
+  readonly #yielding = new Holdings<QuicServerSession>()
   #connections = 0
   #lastNumber = 0
 
@@ -116,10 +118,12 @@ class Endpoint {
     let used = false
     // A proxy may wait for its first agent; the idle timeout is enough for it.
     const timer = proxy ? undefined : setTimeout(() => close(session, QUIC_CLOSE.noStream), FIRST_STREAM_MS)
-    if (!proxy) this.#unknown.add(session, sourceOf(subjectOf(plainAddress(session.remoteAddress))))
+    if (!proxy) this.#sources.set(session, sourceOf(subjectOf(plainAddress(session.remoteAddress))))
+    this.#yield(session)
     session.on('close', () => {
       clearTimeout(timer)
-      this.#unknown.remove(session)
+      this.#sources.delete(session)
+      this.#yielding.remove(session)
       this.#connections--
     })
     session.on('stream', (stream) => {
@@ -136,20 +140,28 @@ class Endpoint {
   }
 
   /**
-   * Closes a connection of an agent that is not known: the oldest of the address that has most of them. An agent shows who
-   * it is within a few round trips, so that connections that only occupy places cannot keep others out.
+   * Closes a connection of an agent that is not known, or whose session is over: the oldest of the address that has most of
+   * them. An agent shows who it is within a few round trips, so that connections that only occupy places cannot keep others
+   * out; and the relay has given away the place of a session that is over, however long its peer takes to read the rest.
    */
   #makeRoom(): boolean {
-    const oldest = this.#unknown.first()
+    const oldest = this.#yielding.first()
     if (oldest === undefined) return false
-    this.#unknown.remove(oldest)
+    this.#sources.delete(oldest)
+    this.#yielding.remove(oldest)
     close(oldest, QUIC_CLOSE.full)
     return true
   }
 
   #known(number: StreamNumber): void {
     const open = this.#streams.get(number)
-    if (open) this.#unknown.remove(open.session)
+    if (open && !open.over) this.#yielding.remove(open.session)
+  }
+
+  /** An agent's connection gives way to others, unless it is closing already. */
+  #yield(session: QuicServerSession): void {
+    const source = this.#sources.get(session)
+    if (source !== undefined && !this.#yielding.has(session)) this.#yielding.add(session, source)
   }
 
   #opened(session: QuicServerSession, stream: QuicStream, proxy: boolean): void {
@@ -174,6 +186,7 @@ class Endpoint {
     // The relay ended it before: the peer has read everything and answered with its own end.
     const answered = open.over
     this.#report(open)
+    this.#yield(open.session)
     if (answered && !open.proxy) close(open.session, QUIC_CLOSE.done)
     else this.#finish(open)
   }
@@ -207,6 +220,7 @@ class Endpoint {
     const open = this.#streams.get(number)
     if (open === undefined || open.over) return
     open.over = true
+    this.#yield(open.session)
     this.#pacing.end(number, () => this.#finish(open))
   }
 
