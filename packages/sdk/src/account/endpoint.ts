@@ -1,7 +1,6 @@
 /** The addresses of the relay and the API, as users write them. */
-import { isIP, isIPv6 } from 'node:net'
-import { domainToASCII } from 'node:url'
 import { StaticError } from '@static/protocol'
+import { asciiDomain, isIPv4, isIPv6 } from '../platform/host.ts'
 
 /** The address of a relay, or of one of its nodes. */
 export interface Address {
@@ -59,7 +58,7 @@ export function isLocal({ addresses }: Endpoint): boolean {
 
 /** Whether a host is the local machine. */
 export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'))
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 
 /**
@@ -110,7 +109,7 @@ function checkName(relayName: string): string {
 }
 
 function serverNameOf(host: string): string {
-  if (isIP(host) === 0) return host
+  if (!isIPv4(host) && !isIPv6(host)) return host
   if (isLoopback(host)) return 'localhost'
   throw invalid(
     `The endpoint is an IP address (${host}). Set \`relayName\` or STATIC_RELAY_NAME to the name in its certificate.`,
@@ -118,18 +117,18 @@ function serverNameOf(host: string): string {
 }
 
 function parseHost(text: string): string | undefined {
-  return isIP(text) === 4 ? text : parseName(text)
+  return isIPv4(text) ? text : parseName(text)
 }
 
 /** Normalized as in URLs. Zones are rejected, because no certificate contains one. */
 function parseIPv6(text: string): string | undefined {
-  if (!isIPv6(text) || text.includes('%')) return undefined
+  if (!isIPv6(text)) return undefined
   return URL.parse(`https://[${text}]`)?.hostname.slice(1, -1)
 }
 
 /** A DNS name in lower-case ASCII. A name that ends in a number is a mistyped IP address. */
 function parseName(text: string): string | undefined {
-  const name = domainToASCII(text.replace(/\.$/, '')).toLowerCase()
+  const name = asciiDomain(text.replace(/\.$/, '')).toLowerCase()
   const labels = name.split('.')
   const isName = name.length <= 253 && labels.every((label) => LABEL.test(label))
   return isName && !/^\d+$/.test(labels.at(-1) ?? '') ? name : undefined

@@ -1,28 +1,26 @@
 /** The timers of one agent, all cancelled when it stops. They do not keep the process alive. */
+import { cancelTimer, startBackgroundInterval, startBackgroundTimer, type Timer } from '#platform/turn'
 import type { StaticError } from '@static/protocol'
 
 const LONGEST_MS = 2 ** 31 - 1
 
 export class Timers {
-  readonly #timers = new Set<NodeJS.Timeout>()
+  readonly #timers = new Set<Timer>()
   /** Waits that reject when the agent stops. */
   readonly #waits = new Set<PromiseWithResolvers<void>>()
 
   /** Runs an action after a delay. Returns a function that cancels it. */
   later(milliseconds: number, action: () => void): () => void {
-    const timer = setTimeout(
-      () => {
-        this.#timers.delete(timer)
-        action()
-      },
-      Math.min(milliseconds, LONGEST_MS),
-    )
+    const timer = startBackgroundTimer(Math.min(milliseconds, LONGEST_MS), () => {
+      this.#timers.delete(timer)
+      action()
+    })
     return this.#hold(timer)
   }
 
   /** Runs an action repeatedly. Returns a function that cancels it. */
   every(milliseconds: number, action: () => void): () => void {
-    return this.#hold(setInterval(action, milliseconds))
+    return this.#hold(startBackgroundInterval(milliseconds, action))
   }
 
   /**
@@ -43,15 +41,14 @@ export class Timers {
 
   /** Cancels all timers. Pending waits get the error. */
   stop(error: StaticError): void {
-    for (const timer of this.#timers) clearTimeout(timer)
+    for (const timer of this.#timers) cancelTimer(timer)
     for (const { reject } of this.#waits) reject(error)
   }
 
-  #hold(timer: NodeJS.Timeout): () => void {
-    timer.unref()
+  #hold(timer: Timer): () => void {
     this.#timers.add(timer)
     return () => {
-      clearTimeout(timer)
+      cancelTimer(timer)
       this.#timers.delete(timer)
     }
   }

@@ -1,5 +1,5 @@
 /** Random bytes out of a stock: a few bytes at a time, generating them costs more than everything done with them. */
-import { randomBytes, randomFillSync } from 'node:crypto'
+import { fillRandom, randomBytes } from '#platform/crypto'
 
 const STOCK_BYTES = 4096
 /** Longer ones may be secrets, and are generated when they are needed. */
@@ -10,9 +10,9 @@ export function makeRandom(): (bytes: number) => Uint8Array {
   const stock = new Uint8Array(STOCK_BYTES)
   let used = stock.length
   return (bytes) => {
-    if (bytes > LONGEST) return new Uint8Array(randomBytes(bytes))
+    if (bytes > LONGEST) return randomBytes(bytes)
     if (used + bytes > stock.length) {
-      randomFillSync(stock)
+      fillRandom(stock)
       used = 0
     }
     const taken = stock.slice(used, used + bytes)
