@@ -36,7 +36,7 @@ export interface JoinOffer {
  * An agent with its keys, its channels and a session to a relay. The client reconnects whenever the session is lost.
  *
  * @example
- * const client = await StaticClient.connect({ endpoint: 'quic://localhost:4433', dataDir: '../agent', identity:
+ * const client = await StaticClient.connect({ endpoint: 'quic://localhost:4433', dataDir: './agent', identity:
  * 'billing' })
  * const channel = await client.createChannel('acme/support/routing')
  */
