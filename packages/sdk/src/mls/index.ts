@@ -29,5 +29,5 @@ export {
   type Ratchets,
   type Sealed,
 } from './ratchet.ts'
-export { isPayloadKey, openPayload, sealPayload, storedBytes } from './stored.ts'
+export { isPayloadKey, openPayload, sealPayload, storedBytes } from './stored-payload.ts'
 export { makeEngine } from './ts-mls/adapter.ts'

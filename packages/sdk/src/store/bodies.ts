@@ -14,13 +14,13 @@ import { TABLES } from './tables/all.ts'
  */
 const FREE_LIMIT = 256
 
-/** The free row numbers. They follow the transaction: `settle` after it commits, `revert` if it fails. */
+/** The free row numbers. They follow the transaction: `commit` after its commit, `revert` if it fails. */
 export class Bodies {
   readonly #put: Statement
   readonly #drop: Statement
   #next: number
   #free: number[] = []
-  #taken: number[] = []
+  #allocated: number[] = []
   #released: number[] = []
   #nextBefore: number
 
@@ -35,10 +35,10 @@ export class Bodies {
   }
 
   /** A row number for another ciphertext. */
-  take(): number {
+  allocate(): number {
     const number = this.#free.pop()
     if (number === undefined) return this.#next++
-    this.#taken.push(number)
+    this.#allocated.push(number)
     return number
   }
 
@@ -52,17 +52,17 @@ export class Bodies {
     else this.#drop.run(number)
   }
 
-  settle(): void {
+  commit(): void {
     for (const number of this.#released) this.#free.push(number)
     this.#nextBefore = this.#next
-    this.#taken = []
+    this.#allocated = []
     this.#released = []
   }
 
   revert(): void {
-    for (const number of this.#taken) this.#free.push(number)
+    for (const number of this.#allocated) this.#free.push(number)
     this.#next = this.#nextBefore
-    this.#taken = []
+    this.#allocated = []
     this.#released = []
   }
 

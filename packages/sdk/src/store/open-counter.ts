@@ -29,7 +29,7 @@ export function readCounterFile(path: string): number {
 /** Throws `store_rolled_back` unless the two numbers are equal or differ as after a crash. */
 export function checkCounters(inDatabase: number, inFile: number, path: string): void {
   if (inDatabase === inFile || inDatabase === inFile + 1) return
-  throw rolledBack(
+  throw oldCopyError(
     inDatabase < inFile
       ? `The agent's database is an old copy: its counter is ${inDatabase}, but ${path} says ${inFile}.`
       : `The agent's database may be an old copy: counter ${inDatabase}, but ${path} is missing or old (${inFile}).`,
@@ -37,7 +37,7 @@ export function checkCounters(inDatabase: number, inFile: number, path: string):
 }
 
 /** For files of different times, which the agent must not use: it would use keys twice. */
-export function rolledBack(problem: string): StaticError {
+export function oldCopyError(problem: string): StaticError {
   return new StaticError(
     'store_rolled_back',
     `${problem} Put the current files back. If there are none, use a new data directory and join the channels again.`,

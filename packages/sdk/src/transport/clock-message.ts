@@ -9,7 +9,7 @@ export interface ClockSettings {
   readonly target: Target
   readonly connectTimeoutMs: number | undefined
   /** One Int32: bytes that the agent has consumed, modulo 2³². Shared, so that counting needs no messages. */
-  readonly taken: SharedArrayBuffer
+  readonly consumed: SharedArrayBuffer
 }
 
 /** An error passed between threads, which cannot pass class instances. */

@@ -18,7 +18,7 @@ const STEPS = 2 ** 32
 
 class ClockedStream {
   readonly #port: MessagePort
-  readonly #taken: Int32Array
+  readonly #consumed: Int32Array
   /** Bytes passed to the agent. Wraps around, like the shared counter. */
   #handed = 0
   #over = false
@@ -27,9 +27,9 @@ class ClockedStream {
   #endBy = Infinity
   #shielded: (() => void) | undefined
 
-  constructor(port: MessagePort, { taken }: ClockSettings) {
+  constructor(port: MessagePort, { consumed }: ClockSettings) {
     this.#port = port
-    this.#taken = new Int32Array(taken)
+    this.#consumed = new Int32Array(consumed)
   }
 
   async dial({ way, target, connectTimeoutMs }: ClockSettings): Promise<void> {
@@ -49,7 +49,8 @@ class ClockedStream {
     }
   }
 
-  take(message: ToClock): void {
+  /** Does what the agent's thread asks. */
+  handle(message: ToClock): void {
     switch (message.type) {
       case 'write':
         if (!this.#pacer) this.#stream?.write(message.cells)
@@ -71,7 +72,7 @@ class ClockedStream {
   #data(chunk: Uint8Array): void {
     if (this.#over) return
     this.#handed = (this.#handed + chunk.length) | 0
-    const behind = (this.#handed - Atomics.load(this.#taken, 0)) | 0
+    const behind = (this.#handed - Atomics.load(this.#consumed, 0)) | 0
     if (behind > MAX_BEHIND_BYTES) this.#closed(new ConnectionError('closed', FLOOD))
     else this.#say({ type: 'data', chunk })
   }
@@ -121,6 +122,6 @@ function sent(error: StaticError): SentError {
 if (!isMainThread && parentPort !== null) {
   const settings = workerData as ClockSettings
   const stream = new ClockedStream(parentPort, settings)
-  parentPort.on('message', (message: ToClock) => stream.take(message))
+  parentPort.on('message', (message: ToClock) => stream.handle(message))
   await stream.dial(settings)
 }

@@ -20,8 +20,8 @@ export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): T
   return {
     form: way === 'quic' ? 'cbor' : 'protobuf',
     dial: (target, handlers) => {
-      const taken = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
-      return dial({ way, target, connectTimeoutMs, taken }, handlers)
+      const consumed = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
+      return dial({ way, target, connectTimeoutMs, consumed }, handlers)
     },
   }
 }
@@ -37,7 +37,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
     worker.postMessage({ type: 'write', cells, urgent } satisfies ToClock, [cells.buffer])
   }
   const events = new StreamEvents(handlers)
-  const taken = new Int32Array(workerData.taken)
+  const consumed = new Int32Array(workerData.consumed)
   const { promise, resolve, reject } = Promise.withResolvers<CellStream>()
   let unshield: (() => void) | undefined
   const over = (error: StaticError | undefined): void => {
@@ -51,7 +51,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
   worker.on('message', (message: FromClock) => {
     switch (message.type) {
       case 'data':
-        Atomics.add(taken, 0, message.chunk.length)
+        Atomics.add(consumed, 0, message.chunk.length)
         return events.data(message.chunk)
       case 'dialled':
         events.begin()

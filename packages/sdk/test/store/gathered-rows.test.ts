@@ -5,10 +5,10 @@ import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import * as fc from 'fast-check'
 import type { Change } from '../../src/ports/index.ts'
 import { Bodies } from '../../src/store/bodies.ts'
-import { RowBuffer } from '../../src/store/rows/buffer.ts'
+import { RowBuffer } from '../../src/store/rows/row-buffer.ts'
 import { createSchema } from '../../src/store/schema.ts'
 import { prepareInbox, preparePoison, readSnapshot } from '../../src/store/snapshot.ts'
-import { openRows } from '../../src/store/rows/sql.ts'
+import { openRows } from '../../src/store/rows/sql-rows.ts'
 import { SqlTable } from '../../src/store/rows/sql-table.ts'
 import { type Database, openDatabase } from '../../src/store/sqlite.ts'
 import { IDENTITY as IDENTITY_TABLE } from '../../src/store/tables/agent.ts'
@@ -46,7 +46,7 @@ class Tables {
     this.#database.exec('BEGIN')
     this.#buffer.write()
     this.#database.exec('COMMIT')
-    this.#bodies.settle()
+    this.#bodies.commit()
     this.#buffer.clear()
   }
 

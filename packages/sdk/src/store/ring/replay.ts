@@ -8,7 +8,7 @@
  * newest records were cut off. The relay's head reveals both.
  */
 import { StaticError } from '@static/protocol'
-import { rolledBack } from '../open-counter.ts'
+import { oldCopyError } from '../open-counter.ts'
 import { ALIGNMENT, type RecordOpener, type RingRecord } from './record.ts'
 import type { Database } from '../sqlite.ts'
 
@@ -80,7 +80,7 @@ export function notedRing(database: Database): NotedRing {
 
 /** For a ring that does not match the database: one of them is an old copy. */
 export function ringFromAnotherTime(path: string): StaticError {
-  return rolledBack(
+  return oldCopyError(
     `${path} is missing, damaged or does not match the agent's database: one of them may be an old copy.`,
   )
 }

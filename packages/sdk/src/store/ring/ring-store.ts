@@ -10,9 +10,9 @@ import type { OpenCounter } from '../open-counter.ts'
 import { RING_BYTES, type RingFile } from './file.ts'
 import type { RingRecord } from './record.ts'
 import { type RingPosition, wipeChanges } from './replay.ts'
-import { RowBuffer } from '../rows/buffer.ts'
+import { RowBuffer } from '../rows/row-buffer.ts'
 import { prepareAnswers, prepareInbox, preparePoison, prepareRequests, readSnapshot } from '../snapshot.ts'
-import { openRows } from '../rows/sql.ts'
+import { openRows } from '../rows/sql-rows.ts'
 import type { Database, Statement } from '../sqlite.ts'
 import type { ReadsOf } from '../rows/table.ts'
 
@@ -215,7 +215,7 @@ export class RingStore implements AgentStore {
       this.#bodies.revert()
       throw error
     }
-    this.#bodies.settle()
+    this.#bodies.commit()
     this.#ring.release()
   }
 

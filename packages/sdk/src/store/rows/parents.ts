@@ -50,7 +50,7 @@ class KnownRows {
   }
 }
 
-/** Follows the changes of a turn: `settle` when it is recorded, `revert` if it is not. */
+/** Follows the changes of a turn: `keep` when the ring has it, `revert` if not. */
 export class Parents {
   readonly #tables = new Map<number, KnownRows>()
   #undo: (() => void)[] = []
@@ -87,7 +87,7 @@ export class Parents {
     return keys.flatMap((key) => this.drop(table, key))
   }
 
-  settle(): void {
+  keep(): void {
     this.#undo = []
   }
 

@@ -41,10 +41,10 @@ export class SqlTable {
       return
     }
     const ciphertext = values[this.#bodyAt] as Uint8Array
-    const taken = bodies.take()
+    const allocated = bodies.allocate()
     // A message that is written again keeps the number of its ciphertext.
-    const used = this.#put.get(...values.with(this.#bodyAt, taken)) ?? taken
-    if (used !== taken) bodies.release(taken)
+    const used = this.#put.get(...values.with(this.#bodyAt, allocated)) ?? allocated
+    if (used !== allocated) bodies.release(allocated)
     // The body of a message that is answered by now has ended: it is not stored.
     if ((values[this.#untilAt] ?? null) === null) bodies.put(used, ciphertext)
     else bodies.release(used)

@@ -6,7 +6,7 @@ import { StaticError } from '@static/protocol'
 import { type Change, RefusedChange } from '../../ports/index.ts'
 import { Bodies } from '../bodies.ts'
 import { prepareChanges } from '../changes.ts'
-import { GatheredRows, type RowStep } from './gathered.ts'
+import { GatheredRows, type RowStep } from './gathered-rows.ts'
 import { Parents } from './parents.ts'
 import { type RingContent, wipeChanges } from '../ring/replay.ts'
 import { readRowChange, type RowChange, RowChangeWriter } from './row-change.ts'
@@ -85,7 +85,7 @@ export class RowBuffer {
     this.#kept.set(this.#turn.bytes, this.#length)
     for (const step of this.#steps) this.#gathered.add(step, this.#length)
     this.#length += this.#turn.length
-    this.#parents.settle()
+    this.#parents.keep()
     this.#forgetTurn()
   }
 
