@@ -1,19 +1,39 @@
-/** Adding members: gets their KeyPackages, checks the pins of their identities, and uses as few commits as possible. */
-import { ERRORS, fromHex, MAX_MEMBERS, message, shownIdentity, StaticError, toHex } from '@static/protocol'
-import { AddMemberRequestSchema } from '@static/protocol/relay'
+/**
+ * Adds members by as few commits as possible: by hand (`addMembers`), and those who ask to join (`addJoiners`, SPEC.md,
+ * 6.3). A joiner that the group refuses is found by halving the commit, so it keeps out no one but itself.
+ */
+import {
+  type ErrorCode,
+  ERRORS,
+  fromHex,
+  type LeaveNoticeFields,
+  MAX_MEMBERS,
+  message,
+  shownIdentity,
+  StaticError,
+  toHex,
+} from '@static/protocol'
+import { AddMemberRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
-import type { AgentId } from '../ports/index.ts'
+import type { AgentContext } from '../agent/context.ts'
+import type { AgentServices } from '../agent/services.ts'
 import type { GroupState } from '../channel/group-state.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { Roster } from '../channel/members/roster.ts'
-import type { AgentServices } from '../agent/services.ts'
+import type { CheckedKeyPackage, CommitChange } from '../mls/index.ts'
+import type { AgentId } from '../ports/index.ts'
+import { type JoinRequest, openRequest } from '../joining/request.ts'
+import { type AdmitKeys, type JoinPlace, welcomeTag } from './keys.ts'
+
+// ---- By hand ----
 
 type Adding = Pick<AgentServices, 'context' | 'requests'>
 
 /** The number of KeyPackages requested at once. */
-const CLAIMS = 32
+const REQUESTED_AT_ONCE = 32
 
-interface Candidate {
+/** An agent that the application has named. */
+interface NewMember {
   readonly keyPackage: Uint8Array
   readonly agentId: AgentId
   readonly identity: Uint8Array
@@ -33,26 +53,26 @@ export async function addMembers(
 ): Promise<Uint8Array[]> {
   const size = channel.group?.members.size ?? 0
   if (size + members.length > MAX_MEMBERS) throw full(channel.name, size, members.length)
-  const candidates: Candidate[] = []
-  for (let at = 0; at < members.length; at += CLAIMS) {
-    const some = members.slice(at, at + CLAIMS)
-    candidates.push(...(await Promise.all(some.map((member) => candidate(agent, channel, member)))))
+  const newMembers: NewMember[] = []
+  for (let at = 0; at < members.length; at += REQUESTED_AT_ONCE) {
+    const some = members.slice(at, at + REQUESTED_AT_ONCE)
+    newMembers.push(...(await Promise.all(some.map((member) => newMember(agent, channel, member)))))
   }
   if (!acceptNewKey) {
-    for (const { identity, agentId } of candidates) {
+    for (const { identity, agentId } of newMembers) {
       const known = channel.roster.conflict(identity, agentId)
       if (known !== undefined) throw changed(channel, identity, known, agentId)
     }
   }
-  const welcomes = await channel.admissions.inTurn(() => commitUnclaimed(channel, candidates))
+  const welcomes = await channel.admissions.inTurn(() => commitUnclaimed(channel, newMembers))
   // The first add to a single-member group is complete only after this.
   if (channel.upkeep.isRekeyDue) await channel.upkeep.rekey()
-  return candidates.map(({ agentId }) => welcomes.get(agentId) ?? missing())
+  return newMembers.map(({ agentId }) => welcomes.get(agentId) ?? missing())
 }
 
-async function candidate(agent: Adding, channel: AgentChannel, member: Uint8Array | AgentId): Promise<Candidate> {
+async function newMember(agent: Adding, channel: AgentChannel, member: Uint8Array | AgentId): Promise<NewMember> {
   const byId = typeof member === 'string'
-  const keyPackage = byId ? await claim(agent, channel, member) : Uint8Array.from(member)
+  const keyPackage = byId ? await requestKeyPackage(agent, channel, member) : Uint8Array.from(member)
   const expected = byId ? fromHex(member) : undefined
   const { engine } = agent.context
   const checked = await engine.checkKeyPackage(keyPackage, agent.context.now(), expected)
@@ -60,7 +80,11 @@ async function candidate(agent: Adding, channel: AgentChannel, member: Uint8Arra
   return { keyPackage, agentId: toHex(agentId), identity, signatureKey }
 }
 
-async function claim({ requests }: Adding, { channelId }: AgentChannel, member: AgentId): Promise<Uint8Array> {
+async function requestKeyPackage(
+  { requests }: Adding,
+  { channelId }: AgentChannel,
+  member: AgentId,
+): Promise<Uint8Array> {
   const value = message(AddMemberRequestSchema, { channelId, agentId: fromHex(member) })
   return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
 }
@@ -68,31 +92,31 @@ async function claim({ requests }: Adding, { channelId }: AgentChannel, member: 
 /** Claims end with their epoch, so another one begins first if this agent was stopped between a claim and its commit. */
 async function commitUnclaimed(
   channel: AgentChannel,
-  candidates: readonly Candidate[],
+  newMembers: readonly NewMember[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
   const { admissions, upkeep } = channel
-  if (candidates.some(({ agentId }) => admissions.claims.mayCount(agentId))) await upkeep.rekey()
-  return await commitAll(channel, candidates)
+  if (newMembers.some(({ agentId }) => admissions.claims.mayCount(agentId))) await upkeep.rekey()
+  return await commitNewMembers(channel, newMembers)
 }
 
-/** Splits the candidates into two commits if they do not fit into one. */
-async function commitAll(
+/** Splits the newMembers into two commits if they do not fit into one. */
+async function commitNewMembers(
   channel: AgentChannel,
-  candidates: readonly Candidate[],
+  newMembers: readonly NewMember[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
   try {
     const { welcomes } = await channel.committer.commit((group) => ({
-      adds: candidates.map(({ keyPackage }) => keyPackage),
+      adds: newMembers.map(({ keyPackage }) => keyPackage),
       // The owner's application has named them.
-      vouches: group.isOwner ? candidates.map(({ agentId }) => fromHex(agentId)) : [],
-      ...returning(channel.roster, group, candidates),
+      vouches: group.isOwner ? newMembers.map(({ agentId }) => fromHex(agentId)) : [],
+      ...returning(channel.roster, group, newMembers),
     }))
     return new Map(welcomes.map(({ agentId, welcome }) => [toHex(agentId), welcome]))
   } catch (error) {
-    if (!(error instanceof StaticError && error.code === 'too_large') || candidates.length < 2) throw error
-    const half = Math.ceil(candidates.length / 2)
-    const first = await commitAll(channel, candidates.slice(0, half))
-    const second = await commitAll(channel, candidates.slice(half))
+    if (!(error instanceof StaticError && error.code === 'too_large') || newMembers.length < 2) throw error
+    const half = Math.ceil(newMembers.length / 2)
+    const first = await commitNewMembers(channel, newMembers.slice(0, half))
+    const second = await commitNewMembers(channel, newMembers.slice(half))
     return new Map([...first, ...second])
   }
 }
@@ -105,9 +129,9 @@ async function commitAll(
 function returning(
   roster: Roster,
   group: GroupState,
-  candidates: readonly Candidate[],
+  newMembers: readonly NewMember[],
 ): { removes: Uint8Array[]; leaveNotices: NonNullable<ReturnType<Roster['notice']>>[] } {
-  const back = candidates.filter(({ agentId, signatureKey }) => {
+  const back = newMembers.filter(({ agentId, signatureKey }) => {
     const leaf = group.members.get(agentId)
     return leaf !== undefined && same(leaf.signatureKey, signatureKey)
   })
@@ -134,4 +158,132 @@ function changed({ group }: AgentChannel, identity: Uint8Array, known: AgentId, 
 
 function missing(): never {
   throw StaticError.of('internal_error', 'A member was added without a Welcome. Please report this bug.')
+}
+
+// ---- Those who ask to join ----
+
+/** Errors that pass: the request stays at the relay, which hands it over again with a later poll. */
+export const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
+  'quota_exceeded',
+  'queue_full',
+  'rate_limited',
+  'unavailable',
+] satisfies ErrorCode[])
+
+/** The refusals among these that one joiner can cause, for example with as many pending Welcomes as it may have. */
+const DEFERRED: ReadonlySet<ErrorCode> = new Set(['rate_limited', 'unavailable'] satisfies ErrorCode[])
+/** How long the relay may defer a part of a commit that it has already deferred for too long. */
+const PART_WAIT_MS = 5000
+/** The number of such parts that may fail. Any more are left for the joiners' next requests. */
+const MOST_DEFERRED = 16
+
+/** One that asks, with all that is known of it. */
+export interface Candidate extends CheckedKeyPackage, JoinRequest {
+  readonly agent: AgentId
+  readonly keys: AdmitKeys
+  readonly request: PolledRequest
+}
+
+/** How a batch is decided. */
+export interface Decision<Asking extends Candidate> {
+  /**
+   * Whether a candidate is still to be added, beside `others` and on top of the group as it is when the commit is made.
+   * Throws why not.
+   */
+  isDue(each: Asking, group: GroupState, others: readonly Asking[]): boolean
+  /** A candidate was not added. */
+  failed(each: Asking, error: unknown): Promise<void>
+  /** What is recorded with the commit. */
+  joiners(chosen: readonly Asking[]): readonly string[]
+  /** The notice of a candidate that has left and is still in the tree. */
+  noticeOf(agent: AgentId): LeaveNoticeFields | undefined
+  /** Whether the owner vouches for a candidate. Always false for other members. */
+  isVouched(each: Asking): boolean
+}
+
+/**
+ * Checks a request: its box, its tag and its KeyPackage.
+ *
+ * @throws {StaticError} `invite_invalid`, or what is wrong with the KeyPackage
+ */
+export async function checkRequest(
+  context: Pick<AgentContext, 'engine' | 'now'>,
+  place: JoinPlace,
+  keys: AdmitKeys,
+  request: PolledRequest,
+): Promise<Candidate> {
+  const opened = openRequest(keys, place, request.box)
+  if (!opened) throw StaticError.of('invite_invalid')
+  const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), request.agentId)
+  return { ...checked, ...opened, agent: toHex(checked.agentId), keys, request }
+}
+
+/**
+ * Adds joiners by one commit, with a Welcome each. What the group or the relay does not take as a whole is tried in halves. `deferrals` counts
+ * the commits so far that the relay has deferred for too long.
+ */
+export async function addJoiners<Asking extends Candidate>(
+  channel: AgentChannel,
+  candidates: readonly Asking[],
+  decision: Decision<Asking>,
+  deferrals: { count: number } = { count: 0 },
+): Promise<void> {
+  const faults = new Map<Asking, unknown>()
+  let chosen: readonly Asking[] = []
+  const choose = (group: GroupState): Omit<CommitChange, 'now'> | undefined => {
+    faults.clear()
+    const due: Asking[] = []
+    for (const each of candidates) {
+      try {
+        if (decision.isDue(each, group, due)) due.push(each)
+      } catch (error) {
+        faults.set(each, error)
+      }
+    }
+    chosen = due
+    return chosen.length === 0 ? undefined : changeFor(group, chosen, decision)
+  }
+  try {
+    const byAgent = new Map(candidates.map((each) => [each.agent, each]))
+    await channel.committer.commit(choose, {
+      tags: (agentId, welcome, epochAuthenticator) => {
+        const each = byAgent.get(toHex(agentId))
+        if (!each) return undefined
+        const { keys } = each
+        return { inviteId: keys.inviteId, tag: welcomeTag(keys, each.keyPackage, welcome, epochAuthenticator) }
+      },
+      joiners: () => decision.joiners(chosen),
+      ...(deferrals.count > 0 && { maxWaitMs: PART_WAIT_MS }),
+    })
+    for (const [each, error] of faults) await decision.failed(each, error)
+  } catch (error) {
+    const { code } = StaticError.from(error)
+    if (code === 'closed') throw error
+    const maySplit = DEFERRED.has(code) ? ++deferrals.count <= MOST_DEFERRED : !TRANSIENT.has(code)
+    if (candidates.length === 1 || !maySplit) {
+      await Promise.all(candidates.map((each) => decision.failed(each, error)))
+      return
+    }
+    const half = Math.ceil(candidates.length / 2)
+    await addJoiners(channel, candidates.slice(0, half), decision, deferrals)
+    await addJoiners(channel, candidates.slice(half), decision, deferrals)
+  }
+}
+
+/** An agent that lost its state returns with the same key: it is removed and added in one commit. */
+function changeFor<Asking extends Candidate>(
+  group: GroupState,
+  candidates: readonly Asking[],
+  decision: Decision<Asking>,
+): Omit<CommitChange, 'now'> {
+  const back = candidates.filter(({ agent, signatureKey }) => {
+    const leaf = group.members.get(agent)
+    return leaf !== undefined && same(leaf.signatureKey, signatureKey)
+  })
+  return {
+    adds: candidates.map(({ keyPackage }) => keyPackage),
+    removes: back.map(({ agentId }) => agentId),
+    leaveNotices: back.flatMap(({ agent }) => decision.noticeOf(agent) ?? []),
+    vouches: candidates.filter((each) => decision.isVouched(each)).map(({ agentId }) => agentId),
+  }
 }

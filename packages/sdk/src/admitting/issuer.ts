@@ -1,8 +1,21 @@
 /**
- * The owner's side of invites (SPEC.md, 6.3): creates them, polls the relay for join requests (join-polls.ts), admits
- * joiners (admission.ts), and removes those that stay silent. A member with an account polls for the invites that members
- * may use, and admits by them (members.ts). This agent's own clock and its own count on disk decide
- * whether an invite can still be used (issued.ts); the relay's count only keeps strangers away.
+ * The owner's side of invites (SPEC.md, 6.3 and 6.5). This agent's own clock and its own count on disk (issued.ts) decide
+ * whether an invite can still be used; the relay's count only keeps strangers away. A member with an account does steps 2
+ * to 4 and 6 for the invites that members may use. The way of a join request:
+ *
+ * 1. `invite` stores an invite, registers it at the relay and returns its token.
+ * 2. `#poll` asks the relay for the requests of a channel, one poll after another (`ChannelPolls.next`).
+ * 3. `#admit` decides about those of one poll. By invites that only the owner may use, `admitAsOwner` checks them
+ *    (`checkAsOwner`), takes a use of the invite for each (`takeUses`), on disk before the commit, and adds them
+ *    (`addAsOwner`). By invites that members may use, `admitAsMember` checks them (`checkAsMember`), claims those that no
+ *    one else has claimed (`chooseToClaim`, `Claims.claim`), and adds them (`addAsMember`).
+ * 4. `addJoiners` makes one commit with a Welcome for each (`Committer.commit`). The owner answers those that can never be
+ *    admitted (`answerJoin`); others stay at the relay for a later poll.
+ * 5. `admitted` notes, with the adopted commit, that the joiner of an own use was added. For invites that members may use,
+ *    `Admissions.change` counts the use in every member's agent, and `used` takes over the count.
+ * 6. `hello` answers the joiner's hello with a greeting (`Greeter.greet`), and the joiner is here.
+ * 7. `#tick` removes joiners that stay silent, or were added beyond the count (`SharedInvites.tidy`), and gives their uses
+ *    back.
  */
 import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../agent/services.ts'
@@ -11,14 +24,13 @@ import { same } from '../platform/bytes.ts'
 import { MOST_OPEN } from './invite-list.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { Admit, AgentId, ChannelId, Time } from '../ports/index.ts'
-import { answerJoin, decide, placeOf } from './admission.ts'
 import { Greeter } from './greeter.ts'
 import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { type ChannelPolls, JoinPolls } from './polls.ts'
 import { JOIN_NONCE_BYTES } from '../joining/request.ts'
 import { inviteKeys } from './keys.ts'
-import { admitAsMember } from './members.ts'
-import { SharedInvites } from './sharing.ts'
+import { admitAsMember, admitAsOwner, answerJoin, placeOf } from './joiners.ts'
+import { SharedInvites } from './shared.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
 /** The id of an invite; a token is longer. */
@@ -306,20 +318,14 @@ export class InviteIssuer {
   async #admit(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
     const agent = this.#agent
     const issued = this.#issued
-    const isOwner = channel.owner === agent.context.agentId
+    if (channel.owner !== agent.context.agentId) return void (await admitAsMember(agent, channel, requests))
     const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
     const byOwner = requests.filter((request) => !byMembers.includes(request))
-    if (!isOwner) return await admitAsMember(agent, channel, requests)
-    if (byOwner.length > 0) await decide({ agent, issued }, channel, byOwner)
+    if (byOwner.length > 0) await admitAsOwner(agent, issued, channel, byOwner)
     if (byMembers.length === 0) return
-    const refused: (() => Promise<void>)[] = []
-    await admitAsMember(agent, channel, byMembers, {
-      isVoid: (candidate) => issued.isVoid(channel.id, candidate.agent, candidate),
-      refuse: (request, error) => {
-        refused.push(() => answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error))
-      },
-    })
-    for (const answer of refused) await answer()
+    for (const { request, error } of await admitAsMember(agent, channel, byMembers, issued)) {
+      await answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error)
+    }
   }
 
   async #tick(): Promise<void> {

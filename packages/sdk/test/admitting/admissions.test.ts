@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import { decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { sealRequest } from '../../src/joining/request.ts'
-import { admitAsMember } from '../../src/admitting/members.ts'
+import { admitAsMember } from '../../src/admitting/joiners.ts'
 import { NAME } from '../mls/support.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { Crowd, type Joiner, NAMES, openCrowd, shared } from './crowd.ts'
@@ -208,13 +208,10 @@ test('a request with a token of another channel, or with an expired or unknown i
   const box = sealRequest(open.keys, place, { nonce: new Uint8Array(16), keyPackage })
   const request = { ...late.request, inviteId: open.keys.inviteId, agentId, box }
   stage.now += 2000
-  const codes: string[] = []
   const { owner } = crowd
   const requests = [late.request, stranger.request, request]
-  await admitAsMember({ context: owner } as never, owner.channel, requests, {
-    isVoid: () => false,
-    refuse: (_, error) => void codes.push(StaticError.from(error).code),
-  })
+  const refused = await admitAsMember({ context: owner } as never, owner.channel, requests)
+  const codes = refused.map(({ error }) => StaticError.from(error).code)
   assert.deepEqual(codes.toSorted(), ['invite_expired', 'invite_invalid', 'invite_invalid'])
   assert.deepEqual(crowd.added, [])
 })

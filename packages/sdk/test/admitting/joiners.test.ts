@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { type ErrorCode, fromHex, StaticError, toHex } from '@static/protocol'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
-import { decide } from '../../src/admitting/admission.ts'
+import { admitAsOwner } from '../../src/admitting/joiners.ts'
 import { type Invite, IssuedInvites } from '../../src/admitting/issued.ts'
 import { sealRequest } from '../../src/joining/request.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
@@ -16,7 +16,7 @@ const CHANNEL = toHex(randomBytes(16))
 const OWNER = toHex(randomBytes(32))
 const PLACE = { channelId: fromHex(CHANNEL), name: 'acme/x/y', owner: fromHex(OWNER) }
 
-type Asked = Parameters<typeof decide>[2][number]
+type Asked = Parameters<typeof admitAsOwner>[3][number]
 
 /** An owner with one invite; what the group does not take is in `bad`. */
 class Owner {
@@ -36,8 +36,8 @@ class Owner {
   refusal: ErrorCode = 'invalid_request'
   readonly waits: (number | undefined)[] = []
   readonly #members = new Map<string, object>()
-  readonly #owner: Parameters<typeof decide>[0]
-  readonly #channel: Parameters<typeof decide>[1]
+  readonly #agent: Parameters<typeof admitAsOwner>[0]
+  readonly #channel: Parameters<typeof admitAsOwner>[2]
 
   constructor(maxUses: number) {
     const secret = randomBytes(32)
@@ -78,7 +78,7 @@ class Owner {
     const stored = { invites: [record], joiners: [] }
     const agent = { context, requests, stored, channels: new Map([[CHANNEL, channel]]) }
     this.issued = new IssuedInvites(agent as never)
-    this.#owner = { agent, issued: this.issued } as never
+    this.#agent = agent as never
     const committer = { commit: (...call: Parameters<Owner['commit']>) => this.commit(...call) }
     this.#channel = {
       ...channel,
@@ -116,7 +116,7 @@ class Owner {
   }
 
   decide(requests: readonly Asked[]): Promise<void> {
-    return decide(this.#owner, this.#channel, requests)
+    return admitAsOwner(this.#agent, this.issued, this.#channel, requests)
   }
 
   /** Somebody who asks. */

@@ -1,0 +1,367 @@
+/**
+ * Admits the joiners of one poll, or answers why not. By invites that only the owner may use, `admitAsOwner` takes the
+ * uses from the count on disk (SPEC.md, 6.3). By invites that members may use, `admitAsMember` claims the joiners first,
+ * as the owner or as any member with an account (SPEC.md, 6.5). Both add them by one commit (`addJoiners`).
+ */
+import { sha256 } from '#platform/crypto'
+import { type ErrorCode, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
+import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
+import { same } from '../platform/bytes.ts'
+import type { AgentServices } from '../agent/services.ts'
+import type { AgentChannel } from '../channel/channel.ts'
+import type { AgentId, JoinerRecord } from '../ports/index.ts'
+import type { JoinRequest } from '../joining/request.ts'
+import { addJoiners, type Candidate, checkRequest, TRANSIENT } from './adding.ts'
+import { MOST_CLAIMED } from './claims.ts'
+import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
+import { admitKeys, type JoinPlace } from './keys.ts'
+
+/** Error codes that a joiner may see. Any other reason is reported as `invite_invalid`. */
+const ANSWERS: ReadonlySet<ErrorCode> = new Set([
+  'invite_expired',
+  'invite_used_up',
+  'invite_revoked',
+  'identity_changed',
+  'group_full',
+] satisfies ErrorCode[])
+
+/** Members other than the owner wait for this long and a random share of the spread, so that mostly one acts. */
+const DELAY_MS = 500
+const DELAY_SPREAD_MS = 2500
+/** How often slots may be lost to other commits before the rest is left to others, or to a later poll. */
+const MOST_TRIES = 64
+
+/** One that is not admitted, and why. */
+export interface RefusedJoiner {
+  readonly request: PolledRequest
+  readonly error: unknown
+}
+
+// ---- By invites that only the owner may use ----
+
+/** One that asks with an invite that only the owner may use. */
+interface OwnerCandidate extends Candidate {
+  readonly invite: Invite
+}
+
+/**
+ * Admits the senders of requests, or answers why not.
+ *
+ * @throws {StaticError} `closed`
+ */
+export async function admitAsOwner(
+  agent: Pick<AgentServices, 'context' | 'requests'>,
+  issued: IssuedInvites,
+  channel: AgentChannel,
+  requests: readonly PolledRequest[],
+): Promise<void> {
+  const refused: RefusedJoiner[] = []
+  const candidates = await checkAsOwner(agent.context, issued, channel, requests, refused)
+  const taken = takeUses(issued, channel, candidates, refused)
+  if (taken.length > 0) {
+    await agent.context.journal.written()
+    await channel.admissions.inTurn(() => addAsOwner(issued, channel, taken, refused))
+    if (channel.upkeep.isRekeyDue) await unlessRefused(channel.upkeep.rekey())
+  }
+  await Promise.all(refused.map(({ request, error }) => answerJoin(agent, request, error)))
+}
+
+/** Those whose requests are in order. Changes nothing. */
+async function checkAsOwner(
+  context: AgentServices['context'],
+  issued: IssuedInvites,
+  channel: AgentChannel,
+  requests: readonly PolledRequest[],
+  refused: RefusedJoiner[],
+): Promise<OwnerCandidate[]> {
+  const candidates: OwnerCandidate[] = []
+  for (const request of requests) {
+    try {
+      const invite = issued.get(toHex(request.inviteId))
+      if (!invite || invite.record.channel !== channel.id) throw StaticError.of('invite_invalid')
+      issued.checkAlive(invite.record.id)
+      candidates.push({ ...(await checkRequest(context, placeOf(channel), invite.keys, request)), invite })
+    } catch (error) {
+      refused.push({ request, error })
+    }
+  }
+  return candidates
+}
+
+/** Takes a use for each that is not in the channel yet, at once: what others do meanwhile does not come in between. */
+function takeUses(
+  issued: IssuedInvites,
+  channel: AgentChannel,
+  candidates: readonly OwnerCandidate[],
+  refused: RefusedJoiner[],
+): OwnerCandidate[] {
+  const taken = new Map<AgentId, OwnerCandidate>()
+  const identities = new Set<string>()
+  for (const candidate of candidates) {
+    const { agent, invite, request } = candidate
+    // It asks by two invites, and is added once.
+    if (taken.has(agent)) continue
+    // Not refused: it may have asked again since.
+    if (channel.admissions.hasLeft(agent, candidate.encryptionKey)) continue
+    if (issued.isSpent(channel.id, agent, candidate) || isOlder(channel, candidate)) continue
+    const known = issued.joiner(channel.id, agent)
+    const again = known !== undefined && isSame(known, candidate)
+    // Already added, by this invite or another: its Welcome is waiting at the relay.
+    if (again && (known.state === 'added' || known.state === 'here') && isIn(channel, agent)) continue
+    try {
+      // It has joined with this request before, and left: only the relay has it still.
+      if (again && known.state === 'here') throw StaticError.of('invite_invalid')
+      const identity = toHex(candidate.identity)
+      if (identities.has(identity)) throw StaticError.of('identity_changed')
+      const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
+      if (!hasUse) issued.takeUse(channel, invite, candidate, candidate, taken.size)
+      identities.add(identity)
+      taken.set(agent, candidate)
+    } catch (error) {
+      refused.push({ request, error })
+    }
+  }
+  return [...taken.values()]
+}
+
+/** Adds those for whom a use is taken, and gives back the use of each that cannot be added. */
+async function addAsOwner(
+  issued: IssuedInvites,
+  channel: AgentChannel,
+  candidates: readonly OwnerCandidate[],
+  refused: RefusedJoiner[],
+): Promise<void> {
+  const { admissions, upkeep } = channel
+  const { claims } = admissions
+  // If this agent has claimed one by an invite for members and could not add it, the commit would be a use of that invite.
+  const isClaimed = candidates.some((each) => claims.mayCount(each.agent))
+  if (isClaimed && claims.mayEnd()) await unlessRefused(upkeep.rekey())
+  const isTaken = ({ agent }: Candidate): boolean => issued.joiner(channel.id, agent)?.state === 'taken'
+  await addJoiners(channel, candidates, {
+    isDue: (each) => {
+      // Its commit was pending when this agent stopped, and has been accepted since.
+      if (!isTaken(each)) return false
+      if (admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
+      issued.checkAlive(each.invite.record.id)
+      // No other epoch has begun: it is tried again.
+      if (claims.mayCount(each.agent)) throw StaticError.of('unavailable')
+      return true
+    },
+    failed: async (each, error) => {
+      if (isTaken(each)) await issued.giveBack(channel.id, each.agent)
+      // Not one that has left: it may have asked again since.
+      if (!admissions.hasLeft(each.agent, each.encryptionKey)) refused.push({ request: each.request, error })
+    },
+    joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
+    noticeOf: () => undefined,
+    // The owner has given a token of one use to this agent alone. One that only lost its state stays vouched for.
+    isVouched: ({ agent, invite }) => invite.record.maxUses === 1 || channel.receipts.isVouched(agent),
+  })
+}
+
+/**
+ * Whether an agent that was heard in the channel is there by a KeyPackage that it made later, or has committed since: only
+ * the relay has this request still, or it was made with another token. The agent has forgotten its KeyPackage, so acting on
+ * it would put the agent out.
+ */
+function isOlder(channel: AgentChannel, { agent, encryptionKey, madeAt }: Candidate): boolean {
+  const leaf = isIn(channel, agent) ? channel.group?.members.get(agent) : undefined
+  if (!leaf || same(leaf.encryptionKey, encryptionKey)) return false
+  return leaf.madeAt === undefined || (channel.history.sender(agent) !== undefined && madeAt <= leaf.madeAt)
+}
+
+function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): boolean {
+  return same(nonce, request.nonce) && same(keyPackageHash, sha256(request.keyPackage))
+}
+
+// ---- By invites that members may use ----
+
+/** One that asks with an invite that members may use. */
+interface MembersCandidate extends Candidate {
+  /** Invite id, hexadecimal. */
+  readonly invite: string
+}
+
+/**
+ * Admits the senders of requests that came together, as far as no one else does. The owner acts at once, others after a
+ * random delay, and all leave a joiner to the member that has claimed it. Slots order the commits: a member that loses one
+ * looks at the group again, and claims again what is left to do. Returns those that can never be admitted: only the owner
+ * answers them. The owner passes the invites that it has issued, and ignores those that it has added by others of them.
+ *
+ * @throws {StaticError} `closed`
+ */
+export async function admitAsMember(
+  agent: Pick<AgentServices, 'context' | 'timers'>,
+  channel: AgentChannel,
+  requests: readonly PolledRequest[],
+  issued?: Pick<IssuedInvites, 'isVoid'>,
+): Promise<readonly RefusedJoiner[]> {
+  const { context } = agent
+  const refused: RefusedJoiner[] = []
+  const checked = await checkAsMember(context, channel, requests, refused)
+  // What a member has asked before is void, even if it leaves meanwhile.
+  const valid = checked.filter((each) => issued?.isVoid(channel.id, each.agent, each) !== true)
+  const candidates = valid.filter((each) => !isVoidInGroup(context, channel, each))
+  if (candidates.length === 0) return refused
+  if (channel.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
+  const done = new Set<MembersCandidate>()
+  const failed = (each: MembersCandidate, error: unknown): void => {
+    done.add(each)
+    refused.push({ request: each.request, error })
+  }
+  const round = async (): Promise<boolean> => {
+    const chosen = chooseToClaim(context, channel, candidates, done, failed)
+    if (chosen.length === 0) return false
+    try {
+      await channel.admissions.claims.claim(chosen.map(({ invite, agent }) => ({ invite, agent })))
+    } catch (error) {
+      if (StaticError.from(error).code === 'closed') throw error
+      // A later poll returns the requests.
+      return false
+    }
+    await addAsMember(context, channel, chosen, failed)
+    return true
+  }
+  for (let tries = 0; tries < MOST_TRIES && !channel.failure; tries++)
+    if (!(await channel.admissions.inTurn(round))) break
+  if (channel.upkeep.isRekeyDue) await unlessRefused(channel.upkeep.rekey())
+  return refused
+}
+
+/** Those whose requests are in order. Changes nothing. */
+async function checkAsMember(
+  context: AgentServices['context'],
+  channel: AgentChannel,
+  requests: readonly PolledRequest[],
+  refused: RefusedJoiner[],
+): Promise<MembersCandidate[]> {
+  const candidates: MembersCandidate[] = []
+  for (const request of requests) {
+    const invite = toHex(request.inviteId)
+    const listed = channel.admissions.invite(invite)
+    try {
+      if (!listed) throw StaticError.of('invite_invalid')
+      const keys = admitKeys(request.inviteId, listed.members)
+      const candidate = await checkRequest(context, placeOf(channel), keys, request)
+      candidates.push({ ...candidate, invite })
+    } catch (error) {
+      refused.push({ request, error })
+    }
+  }
+  return candidates
+}
+
+/** Those to claim now: not in the group, not claimed by others, and no more than their invites have uses left. */
+function chooseToClaim(
+  context: AgentServices['context'],
+  channel: AgentChannel,
+  candidates: readonly MembersCandidate[],
+  done: ReadonlySet<MembersCandidate>,
+  failed: (each: MembersCandidate, error: unknown) => void,
+): MembersCandidate[] {
+  const { admissions, roster, group } = channel
+  const chosen: MembersCandidate[] = []
+  for (const each of candidates) {
+    const { agent, invite, identity } = each
+    if (chosen.length >= MOST_CLAIMED) break
+    // It asks by two invites, and is added once.
+    if (done.has(each) || chosen.some((other) => other.agent === agent)) continue
+    if (isVoidInGroup(context, channel, each) || admissions.claims.isHeldBack(agent)) continue
+    const listed = admissions.invite(invite)
+    const left = usesLeft(admissions, invite)
+    // A newcomer that has not been told how many have joined admits no one, nor does anyone right after a removal.
+    if (listed && left === undefined) continue
+    if (!listed || left === undefined) failed(each, StaticError.of('invite_revoked'))
+    else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
+    else if (admissions.isReplayed(agent, each.encryptionKey)) failed(each, StaticError.of('invite_invalid'))
+    else if (left <= 0) failed(each, StaticError.of('invite_used_up'))
+    else if (roster.conflict(identity, agent) !== undefined) failed(each, StaticError.of('identity_changed'))
+    else if ((group?.members.size ?? 0) + chosen.length >= MAX_MEMBERS) failed(each, StaticError.of('group_full'))
+    else if (countOf(chosen, invite) < left) chosen.push(each)
+  }
+  return chosen
+}
+
+/**
+ * Whether a request is void: its joiner is in the group, or has left since it asked and may ask again. If it was never heard there and
+ * asks with another KeyPackage than it was added with, a member has added it and not let it in: the owner adds it again.
+ * Others may not remove it.
+ */
+function isVoidInGroup(
+  { agentId }: Pick<AgentServices['context'], 'agentId'>,
+  channel: AgentChannel,
+  { agent, encryptionKey }: MembersCandidate,
+): boolean {
+  if (!isIn(channel, agent)) return channel.admissions.hasLeft(agent, encryptionKey)
+  const leaf = channel.group?.members.get(agent)
+  const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
+  return channel.owner !== agentId || !isNew || channel.history.sender(agent) !== undefined
+}
+
+/** How many may still join with an invite; undefined if it is not in the list, or this agent cannot say. */
+function usesLeft(admissions: AgentChannel['admissions'], invite: string): number | undefined {
+  const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
+  return listed && count !== undefined && !admissions.isStopped ? listed.maxUses - count : undefined
+}
+
+function countOf(candidates: readonly MembersCandidate[], invite: string): number {
+  return candidates.filter((each) => each.invite === invite).length
+}
+
+/** Adds those that this agent has claimed, unless another commit has come in between. */
+async function addAsMember(
+  context: AgentServices['context'],
+  channel: AgentChannel,
+  candidates: readonly MembersCandidate[],
+  failed: (each: MembersCandidate, error: unknown) => void,
+): Promise<void> {
+  const { admissions, roster, receipts } = channel
+  await addJoiners(channel, candidates, {
+    isDue: (each, _, others) => {
+      if (!admissions.claims.isOwn(each) || isVoidInGroup(context, channel, each)) return false
+      // The claim may have been delayed until after another commit.
+      const left = usesLeft(admissions, each.invite)
+      if (left === undefined) throw StaticError.of('invite_revoked')
+      if (countOf(others, each.invite) >= left) throw StaticError.of('invite_used_up')
+      return true
+    },
+    failed: (each, error) => {
+      admissions.claims.failed(each.agent)
+      return Promise.resolve(failed(each, error))
+    },
+    joiners: () => [],
+    noticeOf: (agent) => roster.notice(agent),
+    isVouched: ({ agent }) => receipts.isVouched(agent),
+  })
+}
+
+// ---- By either ----
+
+/** Tells a joiner why it is not admitted, unless the reason passes: then its request stays at the relay. */
+export async function answerJoin(
+  { requests }: Pick<AgentServices, 'requests'>,
+  { inviteId, agentId }: PolledRequest,
+  error: unknown,
+): Promise<void> {
+  const { code } = StaticError.from(error)
+  if (code === 'closed') throw error
+  if (TRANSIENT.has(code)) return
+  const value = message(AnswerJoinRequestSchema, {
+    inviteId,
+    agentId,
+    code: ANSWERS.has(code) ? code : 'invite_invalid',
+  })
+  // Refused if the request is gone; then no joiner is waiting for the answer. If there were too many answers, it stays at
+  // the relay, and is decided again with those that wait (`JoinPolls`): no wait here may hold up other joiners.
+  await requests.outcome({ case: 'answerJoin', value })
+}
+
+/** The context that requests and tokens are bound to. */
+export function placeOf({ channelId, name, owner }: AgentChannel): JoinPlace {
+  return { channelId, name, owner: fromHex(owner) }
+}
+
+/** Whether an agent is in the group and has not left. */
+function isIn({ group, roster }: AgentChannel, agent: AgentId): boolean {
+  return group?.members.has(agent) === true && roster.notice(agent) === undefined
+}
