@@ -47,6 +47,7 @@ test('a refused message does not visit again what earlier ones have visited, eve
   const count = 10_000
   const { world, visits } = counting(count * SMALL_BYTES * 5.5)
   await world.found('owner', 'slow', 'greedy', 'small', 'dave', 'erin')
+  await world.ack('owner', 1)
   await world.chatter('small', count, SMALL)
   // Each fills its share, so that for the greedy one even dropping all the small messages is not enough.
   for (const name of ['greedy', 'dave', 'erin', 'owner']) while ('index' in (await world.say(name, LARGE))) continue

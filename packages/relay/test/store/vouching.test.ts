@@ -6,6 +6,7 @@ import {
   agentId,
   type ChannelFixture,
   type CommitOptions,
+  DAY,
   forEachEngine,
   guest,
   HOUR,
@@ -50,15 +51,15 @@ async function commitsOf(world: ChannelFixture, names: readonly string[], count:
   return taken
 }
 
-/** An agent sends until the channel is full, and acknowledges everything at once. */
-async function flood(world: ChannelFixture, name: string): Promise<void> {
+/** An agent sends until the channel is full. It and the readers acknowledge everything at once. */
+async function flood(world: ChannelFixture, name: string, ...readers: string[]): Promise<Record<string, unknown>> {
   let result = await world.say(name)
   for (let at = 0; 'index' in result; at++) {
     assert.ok(at < 100, 'the channel drops entries without end')
-    await world.ack(name, accepted(result))
+    for (const reader of [name, ...readers]) await world.ack(reader, accepted(result))
     result = await world.say(name)
   }
-  refused(result, 'queue_full')
+  return refused(result, 'queue_full')
 }
 
 forEachEngine((open) => {
@@ -99,7 +100,8 @@ forEachEngine((open) => {
       const world = await open(t, { channelEntries: 40 })
       await world.found('alice', ...vouched)
       accepted(await world.commit('alice', { adds: ['mallory', 'carol', 'dave'] }))
-      accepted(await world.commit('mallory'))
+      // They have read every commit, so messages are all that they need.
+      for (const name of ['alice', ...vouched]) await world.ack(name, world.head)
       await flood(world, 'mallory')
       for (const name of ['alice', ...vouched]) {
         const { cursor } = await world.stand(name)
@@ -111,6 +113,41 @@ forEachEngine((open) => {
       assert.ok(named.every((agent) => ['alice', ...vouched].map(agentId).includes(agent)))
       for (const name of ['alice', ...vouched]) await world.ack(name, 30)
       accepted(await world.say('mallory'))
+    }
+  })
+
+  test('a guest that floods a channel of three vouched members drops no commit that the offline owner has not read', async (t) => {
+    const world = await open(t, { channelEntries: 40 })
+    await world.found('alice', 'bob', 'mallory')
+    await world.ack('alice', 1)
+    accepted(await world.say('bob'))
+    accepted(await world.commit('mallory', { actor: guest('mallory') }))
+    const { lagging, message } = await flood(world, 'mallory', 'bob')
+    const { cursor, lastIndex } = await world.stand('alice')
+    assert.deepEqual(lagging, [{ agent: agentId('alice'), waiting: lastIndex - cursor.index }])
+    assert.match(message as string, /The owner has not fetched/)
+    // The messages before it may go.
+    const { gap, entries } = await world.read('alice', cursor.index)
+    assert.deepEqual([gap?.position.index, gap?.commitLost, entries[0]?.kind], [2, false, 'commit'])
+    // Others still have room, and the owner acts as soon as it has read.
+    accepted(await world.say('bob'))
+    await world.ack('alice', world.head + 1)
+    accepted(await world.commit('alice', { removes: ['mallory'] }))
+    accepted(await world.say('bob'))
+  })
+
+  test('an owner that never returns does not stop a full channel of three vouched members once the commit has expired', async (t) => {
+    const world = await open(t, { channelEntries: 40 })
+    await world.found('alice', 'bob', 'mallory')
+    accepted(await world.commit('mallory', { actor: guest('mallory') }))
+    await flood(world, 'mallory', 'bob')
+    world.now += 7 * DAY
+    await world.run('sweep', { now: world.now })
+    // The owner has lost a commit, so no later one is kept for it.
+    accepted(await world.commit('bob'))
+    for (let at = 0; at < 60; at++) {
+      const index = accepted(await world.say('bob'))
+      for (const name of ['bob', 'mallory']) await world.ack(name, index)
     }
   })
 

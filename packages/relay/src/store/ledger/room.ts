@@ -80,9 +80,11 @@ export function findRoom(
   const [first] = gauges
   if (!first) return base
 
-  const { reach } = (channel.lag ??= findLag(channel))
-  const owner = sender ?? channel
-  const stuck = owner.stuck && owner.stuck.through <= reach ? owner.stuck : undefined
+  const { reach: lagReach } = (channel.lag ??= findLag(channel))
+  const kept = keptForOwner(context, channel)
+  const reach = Math.min(lagReach, kept - 1)
+  const searcher = sender ?? channel
+  const stuck = searcher.stuck && searcher.stuck.through <= reach ? searcher.stuck : undefined
   // The range of an earlier search was not enough: continue after it.
   const known = stuck && !isEnough(stuck.found, gauges) ? stuck : undefined
   const found: Holdings = known ? { ...known.found } : { bytes: 0, entries: 0, ownBytes: 0, ownEntries: 0 }
@@ -104,8 +106,13 @@ export function findRoom(
     found.ownEntries += 1
   }
   if (isEnough(found, gauges)) return through
-  owner.stuck = { through, found }
-  return { refused: 'queue_full', message: fullText(channel, sender, first), lagging: blocking(channel) }
+  searcher.stuck = { through, found }
+  const isKept = kept <= lagReach
+  return {
+    refused: 'queue_full',
+    message: fullText(channel, sender, first, isKept),
+    lagging: blocking(channel, isKept),
+  }
 }
 
 /**
@@ -206,7 +213,7 @@ function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boo
  * How far a full channel may be cut. Only the members that the owner vouches for count, since anyone can bring in members
  * that acknowledge nothing, or everything: among three or more, the cut goes to where fewer than half of them still need
  * the entries, or one, so that one alone never keeps the channel full. Nothing that one of two needs is dropped. In a
- * channel of two, both count.
+ * channel of two, both count. A commit that the owner has not read stays (`keptForOwner`).
  */
 function findLag(channel: Channel): Lag {
   const order = roster(channel).sort(byCursor)
@@ -215,16 +222,30 @@ function findLag(channel: Channel): Lag {
   return { reach: audience[waiting]?.cursor.index ?? channel.base.index, order, audience }
 }
 
+/**
+ * The index of the first commit that the owner has not read; infinite if there is none, or if the owner has lost one and
+ * cannot follow the later ones anyway. A full channel keeps it until it expires: nobody can add the owner again, so
+ * without it the channel would have lost its owner for good. Only looks it up for a cut beyond what the owner has read.
+ */
+function keptForOwner({ rows }: Context, channel: Channel): number {
+  const { base, last, lag } = channel
+  const owner = channel.members.get(channel.owner)
+  if (!owner || !lag || lag.reach <= owner.cursor.index) return Infinity
+  const { slot } = owner.cursor
+  if (slot < base.slot || slot === last.slot) return Infinity
+  return (lag.kept ??= rows.slot(channel, slot)?.position.index ?? base.index + 1)
+}
+
 function byCursor(one: Member, other: Member): number {
   return one.cursor.index - other.cursor.index || (one.agent < other.agent ? -1 : 1)
 }
 
-/** The members that must read on before a full channel accepts anything. */
-function blocking(channel: Channel): readonly Laggard[] {
+/** The members that must read on before a full channel accepts anything: the owner alone if a commit is kept for it. */
+function blocking(channel: Channel, isKept: boolean): readonly Laggard[] {
   const { reach, audience } = (channel.lag ??= findLag(channel))
   return named(
     channel,
-    audience.filter(({ cursor }) => cursor.index <= reach),
+    audience.filter(({ agent, cursor }) => (isKept ? agent === channel.owner : cursor.index <= reach)),
   )
 }
 
@@ -232,8 +253,10 @@ function named(channel: Channel, members: readonly Member[]): readonly Laggard[]
   return members.slice(0, MAX_NAMED).map(({ agent, cursor }) => ({ agent, waiting: channel.last.index - cursor.index }))
 }
 
-function fullText(channel: Channel, sender: Sender | undefined, { of, limit }: Gauge): string {
-  const what = `Members have not fetched their messages. Retry once they have, or ask the owner to remove them.`
+function fullText(channel: Channel, sender: Sender | undefined, { of, limit }: Gauge, isKept: boolean): string {
+  const what = isKept
+    ? 'The owner has not fetched a change of the group, which is kept for it until it expires. Retry once it has.'
+    : 'Members have not fetched their messages. Retry once they have, or ask the owner to remove them.'
   if (of === 'disk') {
     return `The disk of the owner's account is full: all its channels together may hold ${limit} bytes, and this one holds ${channel.bytes}. ${what} You can also delete a channel or choose a larger plan.`
   }

@@ -85,13 +85,15 @@ export interface Holdings {
   ownEntries: number
 }
 
-/** How far a full channel may be cut, and its members, ordered from the one furthest behind. */
+/** How far a full channel may be cut, commits kept for the owner aside, and its members, ordered from the one furthest behind. */
 export interface Lag {
   readonly reach: number
   /** The roster. */
   readonly order: readonly Member[]
   /** Those of them that decide how far. */
   readonly audience: readonly Member[]
+  /** The index of the commit that is kept for the owner, once it was looked up. */
+  kept?: number
 }
 
 /** An account that owns channels. */
