@@ -24,22 +24,24 @@ type Owning = Pick<AgentServices, 'context' | 'requests'>
 const MAX_TRIES = 8
 
 /**
- * Removes a member, even if it or another one has seen a different history: the owner decides who is a member, and with a
- * fork of its own an accomplice could keep it in.
+ * Removes a member, even if it or another one has seen a different history or has filled the inbox: the owner decides who
+ * is a member, and a hostile one could do either to stay.
  *
- * @throws {StaticError} `not_allowed`, `not_found`
+ * @throws {StaticError} `not_allowed`, `not_found`, `queue_full`
  */
 export async function removeMember(
   { invites }: Pick<AgentContext, 'invites'>,
   channel: AgentChannel,
   agent: AgentId,
 ): Promise<void> {
-  const done = await invites?.removing(channel.id, agent)
-  try {
-    await channel.committer.commit(() => ({ removes: [fromHex(agent)] }), { isRemoval: true })
-  } finally {
-    done?.()
-  }
+  await channel.intake.takeForRemoval(async () => {
+    const done = await invites?.removing(channel.id, agent)
+    try {
+      await channel.committer.commit(() => ({ removes: [fromHex(agent)] }), { isRemoval: true })
+    } finally {
+      done?.()
+    }
+  })
 }
 
 /**

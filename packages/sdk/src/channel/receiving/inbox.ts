@@ -31,6 +31,8 @@ import { asStored } from './stored-message.ts'
 const KEPT = 256
 /** The limit of unsettled payloads, by their weight. */
 const FULL_BYTES = 64 * 1024 * 1024
+/** The limit while the owner removes a member. More than the free plan's room of a channel at the relay. */
+const FULL_FOR_REMOVAL_BYTES = 8 * FULL_BYTES
 const PAGE = 64
 /** How far beyond the channel's position payloads may be delivered before the next write. */
 const AHEAD = 256
@@ -90,6 +92,11 @@ export class Inbox {
   /** Whether no more payloads are accepted until one is settled. */
   get isFull(): boolean {
     return this.#weight >= FULL_BYTES
+  }
+
+  /** Whether it accepts no more, even for the removal of a member. */
+  get isFullForRemoval(): boolean {
+    return this.#weight >= FULL_FOR_REMOVAL_BYTES
   }
 
   /** Whether there is room again after it was full. */

@@ -1,7 +1,8 @@
 /**
  * The state of a channel towards the relay: whether the relay delivers, which entries are queued for processing, which
  * are acknowledged and which are missing. The relay delivers from its answer to Resume on. While the inbox is full,
- * entries are dropped; they are requested again once there is room.
+ * entries are dropped; they are requested again once there is room. While the owner removes a member, more is taken: the
+ * removal is an entry of the log behind all others, and a member could fill the inbox so as not to be removed.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { ChannelState, ReceiptDemand } from '@static/protocol/relay'
@@ -89,6 +90,8 @@ export class Intake {
   /** No entry beyond this one was, whatever the relay has. */
   readonly #givenUpTo: number
   #hasResumed = false
+  /** How each removal that is under way is given up. */
+  readonly #removals = new Set<(error: StaticError) => void>()
 
   constructor(
     context: IntakeContext,
@@ -254,7 +257,7 @@ export class Intake {
       const { index } = this.#position
       host.take(entry)
       if (this.#position.index > index) this.#holes = 0
-      if (this.#inbox.isFull) this.#pause()
+      if (this.#isFull) this.#pause()
     }
     this.#catchUp.reached(this.#position.index)
     host.work()
@@ -310,7 +313,32 @@ export class Intake {
     this.resume()
   }
 
+  /**
+   * Takes entries past a full inbox while a member is being removed.
+   *
+   * @throws {StaticError} as the removal, and `queue_full` if the inbox is full even for that
+   */
+  async takeForRemoval(removal: () => Promise<void>): Promise<void> {
+    const { promise, reject } = Promise.withResolvers<never>()
+    this.#removals.add(reject)
+    try {
+      if (this.#inbox.isFullForRemoval) throw fullForRemoval()
+      if (this.#link.type === 'paused') {
+        this.#link = WAITING
+        this.resume()
+      }
+      await Promise.race([removal(), promise])
+    } finally {
+      this.#removals.delete(reject)
+      if (this.#link.type === 'delivering' && this.#isFull) this.#pause()
+    }
+  }
+
   // ---- Internals ----
+
+  get #isFull(): boolean {
+    return this.#removals.size > 0 ? this.#inbox.isFullForRemoval : this.#inbox.isFull
+  }
 
   /** The last entry that was processed. */
   get #position(): PositionRecord {
@@ -346,6 +374,7 @@ export class Intake {
     this.#catchUp.forget()
     this.#catchUp.fail(inboxFull())
     this.#context.emit({ type: 'inbox_full', channel: this.#channel.name })
+    for (const giveUp of this.#removals) giveUp(fullForRemoval())
   }
 
   #forgetInbound(): void {
@@ -356,4 +385,9 @@ export class Intake {
 
 function inboxFull(): StaticError {
   return StaticError.of('queue_full', 'The inbox of this channel is full. Read its messages, then retry.')
+}
+
+function fullForRemoval(): StaticError {
+  const text = 'The inbox of this channel is full, even for a removal. Read its messages, then look at the members:'
+  return StaticError.of('queue_full', `${text} the removal may have happened; if it has not, retry.`)
 }
