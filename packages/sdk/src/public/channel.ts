@@ -306,7 +306,7 @@ export class Channel implements AsyncDisposable {
   /**
    * Removes a member. Only the owner can do this. The removed member cannot read any message sent afterwards.
    *
-   * @throws {StaticError} `not_allowed`, `not_found`
+   * @throws {StaticError} `not_allowed`, `not_found`, `queue_full`
    */
   async removeMember(member: AgentId): Promise<void> {
     await this.#asMember(() => removeMember(this.#agent.context, this.#channel, parseAgentId(member)))
