@@ -1,7 +1,7 @@
 /** Requests with awaited answers: they wait for a session, and are repeated when it is lost. */
 import type { StaticError } from '@static/protocol'
-import type { Outcome, RelaySession, RequestBody } from '../ports/index.ts'
-import { type Answer, refusalError, retryDelay } from '../ports/refusal.ts'
+import type { AnswerTo, Outcome, RelaySession, RequestBody } from '../ports/index.ts'
+import { refusalError, retryDelay } from '../ports/refusal.ts'
 import type { Timers } from './timers.ts'
 
 const MOST_TRIES = 10
@@ -31,7 +31,7 @@ export class RelayRequests {
    */
   async ask<Case extends RequestBody['case'], Result>(
     body: Extract<RequestBody, { readonly case: Case }>,
-    read: (answer: Answer<Case>) => Result,
+    read: (answer: AnswerTo<Case>) => Result,
   ): Promise<Result> {
     for (let tries = 1; ; tries++) {
       await this.#opened.promise
@@ -39,7 +39,7 @@ export class RelayRequests {
       const { promise, resolve, reject } = Promise.withResolvers<{ result: Result } | Outcome>()
       this.#session.request(body, (outcome) => {
         try {
-          resolve(outcome.type === 'answered' ? { result: read(outcome.body.value as Answer<Case>) } : outcome)
+          resolve(outcome.type === 'answered' ? { result: read(outcome.body.value as AnswerTo<Case>) } : outcome)
         } catch (error) {
           reject(error)
         }

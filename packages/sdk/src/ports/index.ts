@@ -20,6 +20,7 @@ export type {
   PoisonRecord,
 } from './message-records.ts'
 export type {
+  AnswerTo,
   KnownRelay,
   Outcome,
   RelaySession,

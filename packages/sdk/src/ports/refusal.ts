@@ -2,7 +2,6 @@
 import { peerSentence, peerText } from '@static/node/peer-text'
 import { ERRORS, type ErrorCode, StaticError, toHex } from '@static/protocol'
 import type { Error as Refusal } from '@static/protocol/relay'
-import type { RequestBody, ServerBody } from './index.ts'
 
 const MS_PER_SECOND = 1000
 const LONGEST_RETRY_MS = 600_000
@@ -34,9 +33,6 @@ export function refusalError({ code, message, retryAfterMs, lagging }: Refusal):
 export function retryDelay(retryAfterMs: number | undefined): number {
   return Math.min(retryAfterMs ?? MS_PER_SECOND, LONGEST_RETRY_MS)
 }
-
-/** The response type of a request. */
-export type Answer<Case extends RequestBody['case']> = Extract<ServerBody, { readonly case: Case }>['value']
 
 /** The table's own sentences may be longer than a peer's. */
 function wordsOf(code: ErrorCode, message: string): string {

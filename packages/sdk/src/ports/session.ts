@@ -7,6 +7,9 @@ export type RequestBody = Exclude<ClientMessage['body'], { readonly case: undefi
 /** A response or push from the relay. */
 export type ServerBody = Exclude<ServerMessage['body'], { readonly case: undefined }>
 
+/** The answer to a request of a kind. */
+export type AnswerTo<Case extends RequestBody['case']> = Extract<ServerBody, { readonly case: Case }>['value']
+
 /** The result of a request. */
 export type Outcome =
   | { readonly type: 'answered'; readonly body: ServerBody }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { type ErrorCode, StaticError } from '@static/protocol'
 import type {
+  AnswerTo,
   RelaySession,
   RequestBody,
   KnownRelay,
@@ -10,7 +11,7 @@ import type {
   SessionInfo,
   SessionListener,
 } from '../../src/ports/index.ts'
-import { type Answer, refusalError } from '../../src/ports/refusal.ts'
+import { refusalError } from '../../src/ports/refusal.ts'
 
 /** Writes down what it is told. */
 export class Listener implements SessionListener {
@@ -81,12 +82,12 @@ export function refusedWith(code: ErrorCode, message: RegExp): (error: unknown) 
 export function call<Case extends RequestBody['case']>(
   session: RelaySession,
   body: Extract<RequestBody, { readonly case: Case }>,
-): Promise<Answer<Case>> {
+): Promise<AnswerTo<Case>> {
   const { promise, resolve, reject } = Promise.withResolvers<ServerBody['value']>()
   session.request(body, (outcome) => {
     if (outcome.type === 'answered') resolve(outcome.body.value)
     else reject(outcome.type === 'refused' ? refusalError(outcome.error) : outcome.error)
   })
   // The session lets no answer of another kind through.
-  return promise as Promise<Answer<Case>>
+  return promise as Promise<AnswerTo<Case>>
 }
