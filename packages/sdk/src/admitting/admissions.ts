@@ -195,7 +195,7 @@ export class Admissions {
     const list = { number: (this.#list?.number ?? 0) + 1, slot, invites }
     const signature = this.#context.sign(listBytes(this.#channel.channelId, list))
     const signed = concat(encodeList(list), signature)
-    const counts = invites.map(({ id }) => this.#counted(id) ?? { slot, count: 0 })
+    const counts = invites.map(({ id }) => this.#toldCount(id) ?? { slot, count: 0 })
     this.#put({ ...list, signed, counts, due: true })
   }
 
@@ -209,10 +209,10 @@ export class Admissions {
     if (this.#list?.due && !this.#sending && this.#context.now() >= this.#retryAt) void this.#send()
   }
 
-  /** Takes a frame of another member. */
-  take(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
-    if (kind === 'invites') this.#takeList(from, payload)
-    else this.claims.take(from, payload)
+  /** A frame of another member is in the log. */
+  receive(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
+    if (kind === 'invites') this.#receiveList(from, payload)
+    else this.claims.receive(from, payload)
   }
 
   /**
@@ -228,7 +228,7 @@ export class Admissions {
    * Takes the list from whoever repeats it, if the owner has signed it and it is not older than the known one. The
    * owner's counts replace this agent's, which are the same unless a member has told a newcomer wrong ones.
    */
-  #takeList(from: AgentId, payload: Uint8Array): void {
+  #receiveList(from: AgentId, payload: Uint8Array): void {
     const { owner, channelId, group, id, history } = this.#channel
     const frame = this.#isOwner ? undefined : decodeListFrame(payload)
     const list = frame && decodeList(frame.signed)
@@ -241,15 +241,15 @@ export class Admissions {
     const counts = list.invites.map((invite, n) => {
       // Another commit came before the frame, so a newcomer may not know all uses since: it is sent again.
       const told = frame.counts[n]?.slot === history.position.slot ? frame.counts[n] : undefined
-      const known = this.#counted(invite.id)
+      const known = this.#toldCount(invite.id)
       return from === owner ? (told ?? known) : (known ?? told)
     })
     if (isKnown && same(encodeCounts(counts), encodeCounts(before.counts))) return
     this.#put({ ...list, signed: frame.signed, counts, due: before?.due === true && isKnown })
-    this.#context.invites?.listed(id)
+    this.#context.invites?.listChanged(id)
   }
 
-  #counted(id: string): UseCount | undefined {
+  #toldCount(id: string): UseCount | undefined {
     return this.#list?.counts[this.invites.findIndex((invite) => invite.id === id)]
   }
 
@@ -307,7 +307,7 @@ export class Admissions {
     for (const use of this.#uses.values()) {
       if (own && use.state === 'removing' && removed.includes(use.agent)) {
         this.#putUse({ ...use, state: 'returned' })
-        this.#context.invites?.returned(use.invite)
+        this.#context.invites?.useReturned(use.invite)
       }
       // No one waits for its earlier self.
       else if (added.includes(use.agent) && isWaitedFor(use)) this.#putUse({ ...use, state: 'here' })
@@ -320,7 +320,7 @@ export class Admissions {
       this.#context.invites?.added(this.#channel.id, agent)
       const invite = this.claims.inviteFor(by, agent)
       if (invite === undefined) continue
-      this.#used({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
+      this.#countUse({ agent, slot, invite, leafKey, by, since: this.#context.now(), state: 'added' })
     }
     this.claims.clear(added)
     this.#forget()
@@ -344,10 +344,10 @@ export class Admissions {
     if (agents === 0 || !this.#list) return
     const counts = this.#list.counts.map((known) => known && { ...known, count: known.count + agents })
     this.#put({ ...this.#list, counts })
-    for (const invite of this.invites) this.#context.invites?.used(this.#channel.id, invite.id)
+    for (const invite of this.invites) this.#context.invites?.useCounted(this.#channel.id, invite.id)
   }
 
-  #used(use: Omit<UseRecord, 'beyond'>): void {
+  #countUse(use: Omit<UseRecord, 'beyond'>): void {
     const { id, name } = this.#channel
     const { agent, invite, by } = use
     const listed = this.invite(invite)
@@ -358,7 +358,7 @@ export class Admissions {
     const beyond = this.#list !== undefined && (!listed || count >= listed.maxUses)
     this.#putUse({ ...use, beyond })
     this.#context.emit({ type: 'admitted', channel: name, member: agent, by, invite, beyond })
-    this.#context.invites?.used(id, invite)
+    this.#context.invites?.useCounted(id, invite)
   }
 
   /** A member says hello. Returns whether this agent answers it: now, or later because it was answered before. */
@@ -376,12 +376,12 @@ export class Admissions {
   }
 
   /** As the owner: these are about to be removed for their silence. The commit that does it gives their uses back. */
-  removing(uses: readonly UseRecord[]): void {
+  markRemoving(uses: readonly UseRecord[]): void {
     for (const use of uses) if (use.state === 'added') this.#putUse({ ...use, state: 'removing' })
   }
 
-  /** The members whose hellos this agent has answered, are here. */
-  greeted(agents: readonly AgentId[]): void {
+  /** This agent has answered the hellos of these members: they are here. */
+  hellosAnswered(agents: readonly AgentId[]): void {
     for (const agent of agents) {
       const use = this.useOf(agent)
       if (use?.state === 'heard') this.#putUse({ ...use, state: 'here' })

@@ -64,7 +64,7 @@ export class Claims {
   /** Those on their way into the log, by message id. They are on disk with their messages, which may outlive this process. */
   readonly #sent = new Map<string, SentClaim>()
   /** By joiner that was not added since: the first member to claim it, and until when it is left to that member. */
-  readonly #held = new Map<AgentId, { readonly by: AgentId; readonly until: Time }>()
+  readonly #leftTo = new Map<AgentId, { readonly by: AgentId; readonly until: Time }>()
   /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
   readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
   #endAgainAt: Time = 0
@@ -81,18 +81,18 @@ export class Claims {
     const isSent = ({ by }: ClaimRecord): boolean => by.length === MESSAGE_ID_DIGITS
     const read = ({ claims }: ClaimRecord): readonly Claim[] => decodeClaims(claims) ?? []
     this.#byMember = new Map(stored.filter((each) => !isSent(each)).map((each) => [each.by, read(each)]))
-    for (const each of stored.filter(isSent)) this.#hold(each.by, read(each))
+    for (const each of stored.filter(isSent)) this.#expect(each.by, read(each))
   }
 
-  /** Takes the claim of another member, in place of its last one. */
-  take(by: AgentId, payload: Uint8Array): void {
+  /** A claim of another member is in the log, and replaces its last one. */
+  receive(by: AgentId, payload: Uint8Array): void {
     const claims = decodeClaims(payload)
     if (!claims) return
     this.#put(by, claims)
-    let own = [...this.#held.values()].filter((held) => held.by === by).length
+    let own = [...this.#leftTo.values()].filter((held) => held.by === by).length
     for (const { agent } of claims) {
-      if (this.#held.has(agent) || own >= MOST_HELD || this.#held.size >= MOST_HELD_IN_ALL) continue
-      this.#held.set(agent, { by, until: this.#context.now() + POLITE_MS })
+      if (this.#leftTo.has(agent) || own >= MOST_HELD || this.#leftTo.size >= MOST_HELD_IN_ALL) continue
+      this.#leftTo.set(agent, { by, until: this.#context.now() + POLITE_MS })
       own++
     }
   }
@@ -120,7 +120,7 @@ export class Claims {
   /** Whether another member has recently claimed an agent, or this agent has tried it in vain. */
   isHeldBack(agent: AgentId): boolean {
     const now = this.#context.now()
-    return (this.#held.get(agent)?.until ?? 0) > now || (this.#tried.get(agent)?.until ?? 0) > now
+    return (this.#leftTo.get(agent)?.until ?? 0) > now || (this.#tried.get(agent)?.until ?? 0) > now
   }
 
   /** This agent could not add a joiner. Whoever asks must not make it claim and commit with every poll. */
@@ -164,7 +164,7 @@ export class Claims {
   async claim(claims: readonly Claim[]): Promise<void> {
     const messageId = newMessageId(this.#context)
     const id = toHex(messageId)
-    const passed = this.#hold(id, claims)
+    const passed = this.#expect(id, claims)
     const sealed = (): void => this.#rows.put({ by: id, claims: encodeClaims(claims) })
     this.#sender.send('claim', encodeClaims(claims), {}, { messageId, sealed }).catch((error: unknown) => {
       // The channel was closed, or the message will not be sent: only the latter is for good.
@@ -174,7 +174,7 @@ export class Claims {
     await passed.promise
   }
 
-  #hold(id: string, claims: readonly Claim[]): PromiseWithResolvers<void> {
+  #expect(id: string, claims: readonly Claim[]): PromiseWithResolvers<void> {
     const passed = Promise.withResolvers<void>()
     passed.promise.catch(() => {})
     const [oldest] = this.#sent.keys()
@@ -203,7 +203,7 @@ export class Claims {
     }
     this.#own = []
     for (const agent of added) {
-      this.#held.delete(agent)
+      this.#leftTo.delete(agent)
       this.#tried.delete(agent)
     }
   }

@@ -45,7 +45,7 @@ export class Greeter {
     while (waiting.length > 0) {
       const some = waiting.splice(0, MOST_GREETED)
       await sender.send('greeting', concat(...some.map(({ nonce }) => nonce))).then(
-        () => admissions.greeted(some.map(({ from }) => from)),
+        () => admissions.hellosAnswered(some.map(({ from }) => from)),
         // The joiners say hello again.
         () => {},
       )

@@ -43,16 +43,16 @@ export class Invites implements InviteHandler {
     this.issuer.added(id, agent)
   }
 
-  listed(id: ChannelId): void {
-    this.issuer.listed(id)
+  listChanged(id: ChannelId): void {
+    this.issuer.listChanged(id)
   }
 
-  used(id: ChannelId, invite: string): void {
-    this.issuer.used(id, invite)
+  useCounted(id: ChannelId, invite: string): void {
+    this.issuer.useCounted(id, invite)
   }
 
-  returned(invite: string): void {
-    this.issuer.returned(invite)
+  useReturned(invite: string): void {
+    this.issuer.useReturned(invite)
   }
 
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {

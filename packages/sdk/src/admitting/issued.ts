@@ -223,7 +223,7 @@ export class IssuedInvites {
   }
 
   /** Returns a use with which no one joined; for a joiner that stayed silent, not forever. */
-  async giveBack(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
+  async returnUseOf(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
     if (!joiner || !invite) return
@@ -282,7 +282,7 @@ export class IssuedInvites {
   }
 
   /** Members count the uses of an invite that they may use; this agent is one of them. */
-  counted(id: string, count: number): void {
+  setUses(id: string, count: number): void {
     const invite = this.#invites.get(id)
     if (invite) this.#put({ ...invite, record: { ...invite.record, uses: count - invite.record.returned } })
   }

@@ -12,7 +12,7 @@
  * 4. `addJoiners` makes one commit with a Welcome for each (`Committer.commit`). The owner answers those that can never be
  *    admitted (`answerJoin`); others stay at the relay for a later poll.
  * 5. `admitted` notes, with the adopted commit, that the joiner of an own use was added. For invites that members may use,
- *    `Admissions.change` counts the use in every member's agent, and `used` takes over the count.
+ *    `Admissions.change` counts the use in every member's agent, and `useCounted` takes over the count.
  * 6. `hello` answers the joiner's hello with a greeting (`Greeter.greet`), and the joiner is here.
  * 7. `#tick` removes joiners that stay silent, or were added beyond the count (`SharedInvites.tidy`), and gives their uses
  *    back.
@@ -42,7 +42,7 @@ const HELLO_MS = 60_000
 const HELLO_MORE_MS = 1000
 const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
-const SETTLE_MS = 10_000
+const HELLOS_ARRIVE_MS = 10_000
 /** With those that are given back, it must fit into 32 bits. */
 const MOST_USES = 2 ** 31
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
@@ -92,7 +92,7 @@ export class InviteIssuer {
       if (admissions.unanswered.length === 0) continue
       const { unanswered } = admissions
       sender.send('heartbeat', new Uint8Array()).then(
-        () => admissions.greeted(unanswered),
+        () => admissions.hellosAnswered(unanswered),
         () => {},
       )
     }
@@ -100,20 +100,20 @@ export class InviteIssuer {
   }
 
   /** Members may use other invites than before. */
-  listed(channel: ChannelId): void {
+  listChanged(channel: ChannelId): void {
     if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#startPolling(channel)
   }
 
   /** An agent was added by an invite that members may use. */
-  used(id: ChannelId, invite: string): void {
+  useCounted(id: ChannelId, invite: string): void {
     const channel = this.#agent.channels.get(id)
     if (!channel || channel.owner !== this.#agent.context.agentId) return
-    this.#shared.used(channel, invite)
+    this.#shared.takeCount(channel, invite)
     if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(channel)))
   }
 
   /** A member was removed for its silence. */
-  returned(invite: string): void {
+  useReturned(invite: string): void {
     this.#watch(this.#issued.returnUse(invite, true))
   }
 
@@ -177,7 +177,7 @@ export class InviteIssuer {
       const text = `\`maxUses\` is ${maxUses}. With \`admit: 'members'\` it must be at most ${MAX_MEMBERS}.`
       throw StaticError.of('invalid_request', text)
     }
-    if (this.#shared.open(channel).length >= MOST_OPEN) {
+    if (this.#shared.openInvites(channel).length >= MOST_OPEN) {
       const text = `Channel ${channel.name} has ${MOST_OPEN} open invites that members may use, the maximum.`
       throw StaticError.of('invalid_request', `${text} Revoke one, or create this one with \`admit: 'owner'\`.`)
     }
@@ -233,7 +233,7 @@ export class InviteIssuer {
 
   async #endInvites(id: ChannelId, agent: AgentId): Promise<void> {
     const channel = this.#agent.channels.get(id)
-    if (channel?.group?.members.has(agent) === true) await this.#shared.end(channel)
+    if (channel?.group?.members.has(agent) === true) await this.#shared.endAll(channel)
     const joiner = this.#issued.joiner(id, agent)
     const invite = joiner && this.#issued.get(joiner.invite)
     if (!invite || invite.record.revoked) return
@@ -332,7 +332,7 @@ export class InviteIssuer {
     const { channels, isGuest, context } = this.#agent
     const issued = this.#issued
     const now = context.now()
-    if (isGuest || this.#openedAt === undefined || now - this.#openedAt < SETTLE_MS) return
+    if (isGuest || this.#openedAt === undefined || now - this.#openedAt < HELLOS_ARRIVE_MS) return
     const unheard = Map.groupBy(
       [...issued.joiners].filter(({ state }) => state === 'added'),
       ({ channel }) => channel,
@@ -378,7 +378,7 @@ export class InviteIssuer {
     })
     // Includes joiners whose hello came while they were being removed: they can ask again.
     const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
-    for (const agent of gone) await this.#issued.giveBack(id, agent, true)
+    for (const agent of gone) await this.#issued.returnUseOf(id, agent, true)
   }
 
   /** A failure here ends the admission of all joiners. */

@@ -148,7 +148,7 @@ async function addAsOwner(
       return true
     },
     failed: async (each, error) => {
-      if (isTaken(each)) await issued.giveBack(channel.id, each.agent)
+      if (isTaken(each)) await issued.returnUseOf(channel.id, each.agent)
       // Not one that has left: it may have asked again since.
       if (!admissions.hasLeft(each.agent, each.encryptionKey)) refused.push({ request: each.request, error })
     },

@@ -106,20 +106,20 @@ export function parseInviteLink(text: string): InviteLink {
 
 function readBody(body: Uint8Array): InviteLink | undefined {
   const reader = new Reader(body)
-  const [, wayNumber = NaN] = reader.take(2)
+  const [, wayNumber = NaN] = reader.bytes(2)
   const way = WAYS[wayNumber]
   const grpcPort = reader.number(2)
   const nodes = reader.number(1)
   if (nodes < 1 || nodes > MOST_ADDRESSES) return undefined
   const addresses = Array.from({ length: nodes }, () => ({
     port: reader.number(2),
-    host: latin1(reader.take(reader.number(1))),
+    host: latin1(reader.bytes(reader.number(1))),
   }))
-  const relayId = reader.take(RELAY_ID_BYTES)
+  const relayId = reader.bytes(RELAY_ID_BYTES)
   const count = reader.number(1)
   if (count > MOST_CERTIFICATES) return undefined
-  const certificates = Array.from({ length: count }, () => reader.take(reader.number(2)))
-  const token = `${TOKEN_PREFIX}${toBase64url(reader.take(reader.number(2)))}`
+  const certificates = Array.from({ length: count }, () => reader.bytes(reader.number(2)))
+  const token = `${TOKEN_PREFIX}${toBase64url(reader.bytes(reader.number(2)))}`
   if (!reader.isAtEnd || way === undefined) return undefined
   return readParts({ way, addresses, grpcPort, relayId, certificates, token })
 }
@@ -182,14 +182,14 @@ class Reader {
     return this.#at === this.#bytes.length
   }
 
-  take(length: number): Uint8Array {
+  bytes(length: number): Uint8Array {
     const from = this.#at
     this.#at += length
     return Uint8Array.from(this.#bytes.subarray(from, this.#at))
   }
 
   number(length: 1 | 2): number {
-    const bytes = this.take(length)
+    const bytes = this.bytes(length)
     return bytes.reduce((value, byte) => value * 256 + byte, 0)
   }
 }

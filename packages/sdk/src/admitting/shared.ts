@@ -11,7 +11,7 @@ import type { UseRecord } from '../ports/index.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 
 /** A joiner may say hello as long as the relay keeps its Welcome. */
-const HELLO_MS = 7 * 24 * 60 * 60 * 1000
+const WELCOME_KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 /** The invites of an owner that members may use. */
 export class SharedInvites {
@@ -24,7 +24,7 @@ export class SharedInvites {
   }
 
   /** The open ones of a channel. */
-  open({ id }: AgentChannel): readonly Invite[] {
+  openInvites({ id }: AgentChannel): readonly Invite[] {
     return this.#issued.records
       .filter((record) => record.channel === id && record.admit === 'members' && this.#issued.isAlive(record))
       .flatMap((record) => this.#issued.get(record.id) ?? [])
@@ -34,7 +34,7 @@ export class SharedInvites {
   async publish(channel: AgentChannel): Promise<void> {
     const { admissions, owner, failure, state } = channel
     if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
-    const invites = this.open(channel).map(listed)
+    const invites = this.openInvites(channel).map(asListed)
     const bytesOf = (some: readonly ListedInvite[]): Uint8Array => encodeList({ number: 0, slot: 0, invites: some })
     if (same(bytesOf(invites), bytesOf(admissions.invites))) return
     await admissions.publish(invites)
@@ -43,18 +43,18 @@ export class SharedInvites {
   }
 
   /** Ends all that the members know, because one of them is about to be removed: at the group, then at the relay. */
-  async end(channel: AgentChannel): Promise<void> {
-    const open = this.open(channel)
+  async endAll(channel: AgentChannel): Promise<void> {
+    const open = this.openInvites(channel)
     if (open.length === 0) return
     for (const invite of open) await this.#issued.revoke(invite)
     await this.publish(channel)
     for (const invite of open) await this.#issued.revokeAtRelay(invite)
   }
 
-  /** An agent was added by an invite. */
-  used(channel: AgentChannel, invite: string): void {
+  /** An agent was added by an invite: the count of the channel is the one on disk. */
+  takeCount(channel: AgentChannel, invite: string): void {
     const count = channel.admissions.count(invite)
-    if (count !== undefined) this.#issued.counted(invite, count)
+    if (count !== undefined) this.#issued.setUses(invite, count)
   }
 
   /** Removes who was added beyond the count, and who has stayed silent. Their uses are given back. */
@@ -65,7 +65,7 @@ export class SharedInvites {
     const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
     const now = context.now()
     const beyond = uses.filter((use) => use.beyond)
-    const silent = uses.filter((use) => isSilent(channel, use) && now - use.since >= HELLO_MS)
+    const silent = uses.filter((use) => isSilent(channel, use) && now - use.since >= WELCOME_KEPT_MS)
     if (beyond.length > 0) await unlessRefused(this.#remove(channel, beyond, true))
     if (silent.length > 0) await unlessRefused(this.#remove(channel, silent, false))
   }
@@ -77,7 +77,7 @@ export class SharedInvites {
       return use?.slot === slot && (isBeyond || isSilent(channel, use))
     }
     if (!isBeyond) {
-      admissions.removing(uses)
+      admissions.markRemoving(uses)
       await this.#agent.context.journal.written()
     }
     await committer.commit((group) => {
@@ -94,7 +94,7 @@ function isSilent({ history }: AgentChannel, { agent, state }: UseRecord): boole
 }
 
 /** An invite as the group's list has it. */
-function listed({ record, keys }: Invite): ListedInvite {
+function asListed({ record, keys }: Invite): ListedInvite {
   const { id, expiresAt, maxUses, returned } = record
   return { id, members: keys.members, expiresAt, maxUses: maxUses + returned }
 }

@@ -16,11 +16,11 @@ export interface InviteHandler {
   /** A commit that adds an agent is adopted, whoever has made it. */
   added(id: ChannelId, agent: AgentId): void
   /** The owner has changed which invites members may use. */
-  listed(id: ChannelId): void
-  /** An agent was added by an invite that members may use. */
-  used(id: ChannelId, invite: string): void
+  listChanged(id: ChannelId): void
+  /** An agent was added by an invite that members may use, which counts as a use. */
+  useCounted(id: ChannelId, invite: string): void
   /** As the owner, this agent has removed a member for its silence: its use of the invite is given back. */
-  returned(invite: string): void
+  useReturned(invite: string): void
   /** A verified control message of the SDK. */
   greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** This agent has joined a channel by an offer. */

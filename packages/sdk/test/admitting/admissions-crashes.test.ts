@@ -16,7 +16,7 @@ const DAY_MS = 86_400_000
 function heard({ stage }: Crowd, agent: AgentId): void {
   for (const { channel } of stage.players) {
     channel.admissions.hello(agent)
-    channel.admissions.greeted([agent])
+    channel.admissions.hellosAnswered([agent])
   }
 }
 

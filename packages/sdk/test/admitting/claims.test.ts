@@ -12,7 +12,7 @@ function scene() {
   const context = { agentId: idOf(9_999_999), now: () => clock.now, random: () => new Uint8Array() }
   const claims = new Claims(context, {} as never, { put: () => {}, drop: () => {} }, [])
   const claim = (by: string, ...agents: string[]): void =>
-    claims.take(by, encodeClaims(agents.map((agent) => ({ invite: INVITE, agent }))))
+    claims.receive(by, encodeClaims(agents.map((agent) => ({ invite: INVITE, agent }))))
   return { clock, claims, claim }
 }
 

@@ -137,8 +137,8 @@ export function shared(owner: Player): { readonly issued: IssuedInvites; readonl
   const stored = { invites, joiners }
   const agent = { context: owner, requests, stored, channels: new Map([[channel.id, channel]]) }
   const issued = new IssuedInvites(agent as never)
-  const returned = (invite: string): void => void issued.returnUse(invite, true)
-  owner.invites = { ...IGNORED, returned }
+  const useReturned = (invite: string): void => void issued.returnUse(invite, true)
+  owner.invites = { ...IGNORED, useReturned }
   return { issued, sharing: new SharedInvites(agent, issued) }
 }
 
@@ -149,8 +149,8 @@ const IGNORED = {
   leaving: nothing,
   admitted: nothing,
   added: nothing,
-  listed: nothing,
-  used: nothing,
+  listChanged: nothing,
+  useCounted: nothing,
   welcomed: () => undefined,
   removing: () => Promise.resolve(nothing),
 }

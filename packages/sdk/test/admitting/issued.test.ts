@@ -44,7 +44,7 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
       assert.equal(StaticError.from(error).code, 'invite_used_up')
       return joiner
     }
-    await issued.giveBack(CHANNEL, toHex(agentId), isSilent)
+    await issued.returnUseOf(CHANNEL, toHex(agentId), isSilent)
     assert.deepEqual([...issued.joiners], [], 'nothing is kept of it')
   }
   return 200

@@ -37,7 +37,7 @@ async function open(): Promise<Scene> {
 async function remove({ stage, owner }: Crowd, agent: AgentId): Promise<void> {
   const { sharing } = shared(owner)
   const removing = async (): Promise<() => void> => {
-    await sharing.end(owner.channel)
+    await sharing.endAll(owner.channel)
     return () => {}
   }
   owner.invites = { ...owner.invites, removing } as never

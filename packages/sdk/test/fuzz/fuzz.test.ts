@@ -153,7 +153,7 @@ async function listsOf(
 test('lists of invites: each has one encoding, and a member takes none that the owner has not signed', async (t) => {
   const { agents } = await channelOf('owner')
   const { frames, member, known } = await listsOf(agents[0] as Agent)
-  member.take('invites', 'any', frames[0] ?? HASH)
+  member.receive('invites', 'any', frames[0] ?? HASH)
   await fuzz(t, {
     name: 'invite-lists',
     seeds: frames.slice(0, 2),
@@ -168,11 +168,11 @@ test('lists of invites: each has one encoding, and a member takes none that the 
         if (list) assert.deepEqual(Buffer.concat([encodeList(list), list.signature]), Buffer.from(frame.signed))
         if (list) assert.ok(list.invites.length <= 16)
       }
-      member.take('invites', 'any', bytes)
+      member.receive('invites', 'any', bytes)
       assert.ok(known.has(JSON.stringify(member.invites)), 'a list of someone else')
       member.drain()
       // One that would take the place of any other.
-      if (bytes.length >= 16) member.take('invites', 'any', Buffer.from(bytes).fill(HIGH, 8, 16))
+      if (bytes.length >= 16) member.receive('invites', 'any', Buffer.from(bytes).fill(HIGH, 8, 16))
       assert.deepEqual(member.drain(), [], 'a list that the owner has not signed')
     },
   })
@@ -190,7 +190,7 @@ test('claims, and what a member keeps of them', async (t) => {
     decode: (bytes) => {
       const claims = decodeClaims(bytes)
       if (claims) assert.deepEqual(encodeClaims(claims), Buffer.from(bytes))
-      member.take('claim', 'any', bytes)
+      member.receive('claim', 'any', bytes)
       for (const change of member.drain()) if (change.type === 'putClaim') assert.ok(change.claim.claims.length <= 768)
     },
   })

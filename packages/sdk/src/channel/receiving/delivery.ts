@@ -42,7 +42,7 @@ export function deliverFrame(
       return requests.heed(kind, record.sender, payload)
     case 'invites':
     case 'claim':
-      return admissions.take(kind, record.sender, payload)
+      return admissions.receive(kind, record.sender, payload)
     default:
   }
 }
