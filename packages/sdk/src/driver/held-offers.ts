@@ -16,7 +16,7 @@ export class HeldOffers<Offer> {
     if (this.#offers.size > MAX_OFFERS) this.#offers.delete(oldest)
   }
 
-  /** Answers an offer, and forgets it if that succeeds. Throws `not_found` if it is not held any more. */
+  /** Answers an offer, and forgets it if that succeeds. Throws `not_found` if it is no longer held. */
   async answer<Result>(on: number, how: (offer: Offer) => Promise<Result>): Promise<Result> {
     const offer = this.#offers.get(on)
     if (!offer) throw StaticError.of('not_found', 'The offer is no longer pending. Ask to be added again.')

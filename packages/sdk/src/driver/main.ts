@@ -31,7 +31,7 @@ async function end(): Promise<void> {
   if (ending) return
   ending = true
   setTimeout(() => process.exit(1), CLOSE_MS).unref()
-  // The program does this, too, unless it was killed.
+  // The program also does this, unless it was killed.
   if (directory !== undefined) rmSync(directory, { recursive: true, force: true })
   await connections.close()
   process.exit(0)

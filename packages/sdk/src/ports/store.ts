@@ -213,8 +213,8 @@ export type Change =
   /** The pending Welcome of a new channel or an offer. After use, its hash, by which the same Welcome is recognized. */
   | { readonly type: 'putWelcome'; readonly id: ChannelId; readonly welcome: Uint8Array | undefined }
   /**
-   * Adopts an epoch and drops the previous group, its rows and its pending commit. Undefined: the channel has no group
-   * any more.
+   * Adopts an epoch and drops the previous group, its rows and its pending commit. Undefined: the channel no longer
+   * has a group.
    */
   | { readonly type: 'putEpoch'; readonly id: ChannelId; readonly epoch: EpochRecord | undefined }
   /** Replaces the current group by one whose commit key is used up. */
@@ -347,7 +347,7 @@ export interface AgentStore {
    */
   write(changes: readonly Change[]): void
   /**
-   * Calls back once when changes that it has accepted cannot be written, also between two calls: the agent must stop. An
+   * Calls back once when changes that it has accepted cannot be written, even between two calls: the agent must stop. An
    * error of reading alone is only thrown.
    */
   onFailure(listener: (error: unknown) => void): void

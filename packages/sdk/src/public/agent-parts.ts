@@ -139,7 +139,7 @@ function remembering(settings: Settings, listener: SessionListener): SessionList
         writeRelayFile(settings.dataDir, settings.adopt.link)
         isKept = true
       } catch {
-        // Nobody waits for this session who could be told. The next session tries again.
+        // No caller waits for this session. The next session tries again.
       }
     },
   }

@@ -166,7 +166,7 @@ export class StaticChannelManager implements AsyncDisposable {
           'A link contains the id of the relay, and this agent has never been connected. Try again once it has.',
         )
       const parts = { ...relay, endpoint: address, ca: place.ca }
-      // Throws if the CA does not fit, before there is an invite that nobody gets.
+      // Throws if the CA does not fit, before there is an invite that cannot be handed out.
       encodeLink({ ...parts, token: '' })
       return encodeLink({ ...parts, token: await this.invite(name, limits) })
     })

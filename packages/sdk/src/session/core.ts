@@ -212,7 +212,7 @@ export class SessionCore<Key> {
     this.#nodes.opened()
     this.#unverified.reset()
     this.#route.opened(dial.way, this.#now)
-    if (dial.token) this.#tokens?.living(dial.token, expiresInMs, this.#now)
+    if (dial.token) this.#tokens?.markInUse(dial.token, expiresInMs, this.#now)
     const relay = this.#learned(challenge.relayId, grpcPort)
     const info = { way: dial.way, keyPackages, nonce: challenge.nonce.slice(), guest: !dial.token, relay }
     this.#emit({ type: 'opened', info })
@@ -352,7 +352,7 @@ export class SessionCore<Key> {
     dial.stream?.refresh(token.jwt, (expiresInMs) => {
       if (expiresInMs === undefined) return tokens.refreshRefused(this.#now)
       dial.token = token
-      tokens.living(token, expiresInMs, this.#now)
+      tokens.markInUse(token, expiresInMs, this.#now)
     })
   }
 

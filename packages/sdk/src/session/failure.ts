@@ -52,7 +52,7 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   unverified: { ...SOON, floorMs: 1000, jitterMs: 1000, final: true },
   /** The account, the key or the guest is not accepted; if only one node refuses it, that node is at fault. */
   auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
-  /** The certificate is not trusted, or has expired: whoever runs the relay may replace it at any moment. */
+  /** The certificate is not trusted, or has expired: the relay's operator may replace it at any moment. */
   certificate: { ...SOON, floorMs: 9000, jitterMs: 3000, final: true },
   /** The peer is not the expected relay, by its name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },

@@ -32,7 +32,7 @@ export class FirstSession {
     const over = this.#hasFallback ? grpc >= addresses : quic + grpc >= Math.max(MIN_DIALS, addresses)
     // No caller waits for more dials than these.
     if (!over && quic + grpc < MIN_DIALS + addresses) return undefined
-    // Whoever answers in the relay's place is the best reason, and the one to look into.
+    // A peer that answers in the relay's place is the best reason, and the one to look into.
     if (this.#untrusted) return this.#untrusted
     if (way === 'quic' || !this.#quicError || kind !== 'unreachable') return error
     const message = `${this.#quicError.message} The gRPC fallback failed, too: ${error.message}`

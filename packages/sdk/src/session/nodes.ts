@@ -7,7 +7,7 @@ export class Nodes {
   /** Until when nodes are passed over, by their index: someone else answers there. */
   readonly #untrusted = new Map<number, Time>()
   #at = 0
-  /** Whether the next dial avoids the node of the last one, if the name of its address leads to others, too. */
+  /** Whether the next dial avoids the node of the last one, if the name of its address also leads to others. */
   avoidsLast = false
 
   /** `random` returns numbers from 0 up to 1, exclusive: agents with the same endpoint spread over its nodes. */

@@ -53,7 +53,11 @@ export function challengeFault(challenge: GetChallengeResponse, expected: Expect
 }
 
 /** The request that opens a session, as a guest if there is no token. */
-export function openRequest(opening: OpeningOptions, challenge: GetChallengeResponse, jwt: string): OpenSessionRequest {
+export function openSessionRequest(
+  opening: OpeningOptions,
+  challenge: GetChallengeResponse,
+  jwt: string,
+): OpenSessionRequest {
   const { signer, traffic, cellsPerSecond } = opening
   const agentNonce = signer.random(NONCE_BYTES)
   return message(OpenSessionRequestSchema, {
@@ -70,7 +74,7 @@ export function openRequest(opening: OpeningOptions, challenge: GetChallengeResp
 }
 
 /** The request that brings a new token into an open session. */
-export function refreshRequest(
+export function refreshSessionRequest(
   opening: OpeningOptions,
   challenge: GetChallengeResponse,
   jwt: string,

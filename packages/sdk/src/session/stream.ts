@@ -30,7 +30,7 @@ import { fractions } from './backoff.ts'
 import { CellWriter, type QueuedRequest } from './cell-writer.ts'
 import { brokenProtocol, closedByRelay, type Failure, refusedOpening, unreachable } from './failure.ts'
 import { type Effects, type ExpectedRelay, FORMS, type Position, type StreamNumber, type Way } from './io.ts'
-import { challengeFault, type OpeningOptions, openRequest, refreshRequest } from './opening.ts'
+import { challengeFault, type OpeningOptions, openSessionRequest, refreshSessionRequest } from './opening.ts'
 import { outOfBounds, PUSHES } from './server-messages.ts'
 
 /** What the relay said when it opened the session. */
@@ -46,7 +46,7 @@ export interface SessionTerms {
 /** Each is called at most once. */
 export interface StreamOwner<Key> {
   opened(stream: SessionStream<Key>, terms: SessionTerms): void
-  /** The stream has failed and cannot be used any more. */
+  /** The stream has failed and is no longer usable. */
   failed(stream: SessionStream<Key>, failure: Failure): void
 }
 
@@ -184,7 +184,7 @@ export class SessionStream<Key> {
       if (body.case !== 'getChallenge') return done(undefined)
       const fault = challengeFault(body.value, { ...this.#options, known: this.#relayId, accepted: undefined })
       if (fault) return this.#fail(fault)
-      const value = refreshRequest(this.#options.opening, body.value, jwt)
+      const value = refreshSessionRequest(this.#options.opening, body.value, jwt)
       const refused = this.#ask({ case: 'refreshSession', value }, (answer) => {
         done(answer.case === 'refreshSession' ? answer.value.expiresInMs : undefined)
       })
@@ -298,7 +298,7 @@ export class SessionStream<Key> {
     if (fault) return this.#fail(fault)
     this.hasAsked = true
     this.#relayId = challenge.relayId.slice()
-    this.#ask({ case: 'openSession', value: openRequest(opening, challenge, jwt) }, (body) => {
+    this.#ask({ case: 'openSession', value: openSessionRequest(opening, challenge, jwt) }, (body) => {
       if (body.case === 'error') return this.#fail(refusedOpening(body.value))
       if (body.case !== 'openSession') return
       const { keyPackages, expiresInMs, pingIntervalMs, pingTimeoutMs, grpcPort } = body.value

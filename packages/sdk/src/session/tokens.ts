@@ -78,7 +78,7 @@ export class Tokens {
   // ---- The open session ----
 
   /** The open session runs on this token, for this long by the relay's clock. */
-  living(token: HeldToken, expiresInMs: number, now: Time): void {
+  markInUse(token: HeldToken, expiresInMs: number, now: Time): void {
     token.used = true
     this.#refreshing = false
     this.#renewAt = Math.min(renewalTime(token.givenAt, token.expiresAt), renewalTime(now, now + expiresInMs))

@@ -104,7 +104,7 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
 
 /**
  * Deletes an agent from this machine: its database, its keys and, if nothing else is in it, its directory. Needs no
- * key. Its channels are not left: the other members still see it, and a channel that it owns has no owner any more.
+ * key. Its channels are not left: the other members still see it, and a channel that it owns is left without an owner.
  *
  * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running
  */

@@ -39,7 +39,7 @@ function contentOf(path: string): Buffer | undefined {
     return readPrivateFile(path)
   } catch (error) {
     if (error instanceof StaticError) throw error
-    // The directory is none: whoever opens the agent says so.
+    // Not a directory: opening the agent reports it.
     if (error instanceof Error && 'code' in error && error.code === 'ENOTDIR') return undefined
     throw StaticError.of('invalid_request', `${path} cannot be read. Check its permissions.`, { cause: error })
   }

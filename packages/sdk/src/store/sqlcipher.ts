@@ -38,7 +38,7 @@ export interface AgentStoreOptions {
   readonly makeIdentity: () => Omit<IdentityRecord, 'identity'>
   /** What opens the database. A new database is created with it. */
   readonly key?: KeySource
-  /** If it is outside the directory, restoring the whole directory is detected, too. */
+  /** If it is outside the directory, even restoring the whole directory is detected. */
   readonly counterFile?: string
   /**
    * Opens a database that was restored from an old copy. Use it only to leave its channels: sending from it would use

@@ -43,9 +43,9 @@ class ClockedStream {
         data: (chunk) => this.#data(chunk),
         closed: (reason) => this.#closed(reason),
       })
-      this.#say({ type: 'dialled', address: this.#stream.address })
+      this.#post({ type: 'dialled', address: this.#stream.address })
     } catch (error) {
-      this.#say({ type: 'failed', error: sent(StaticError.from(error)) })
+      this.#post({ type: 'failed', error: sent(StaticError.from(error)) })
     }
   }
 
@@ -74,12 +74,12 @@ class ClockedStream {
     this.#handed = (this.#handed + chunk.length) | 0
     const behind = (this.#handed - Atomics.load(this.#consumed, 0)) | 0
     if (behind > MAX_BEHIND_BYTES) this.#closed(new ConnectionError('closed', FLOOD))
-    else this.#say({ type: 'data', chunk })
+    else this.#post({ type: 'data', chunk })
   }
 
   #closed(reason: StaticError | undefined): void {
     this.#over = true
-    this.#say({ type: 'closed', error: reason && sent(reason) })
+    this.#post({ type: 'closed', error: reason && sent(reason) })
   }
 
   #wait(pacer: Pacer): void {
@@ -100,16 +100,16 @@ class ClockedStream {
   async #shield<Result>(use: () => Promise<Result>): Promise<Result> {
     await new Promise<void>((resolve) => {
       this.#shielded = resolve
-      this.#say({ type: 'shield' })
+      this.#post({ type: 'shield' })
     })
     try {
       return await use()
     } finally {
-      this.#say({ type: 'unshield' })
+      this.#post({ type: 'unshield' })
     }
   }
 
-  #say(message: FromClock): void {
+  #post(message: FromClock): void {
     this.#port.postMessage(message, [])
   }
 }

@@ -30,7 +30,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
   // In a worker thread, `withPrivateTemp` would change a copy of the environment.
   if (workerData.way === 'quic' && !isMainThread) return Promise.reject(wrongThread())
   const worker = new Worker(new URL('./clock-worker.ts', import.meta.url), { workerData })
-  const say = (message: ToClock): void => worker.postMessage(message, [])
+  const post = (message: ToClock): void => worker.postMessage(message, [])
   const write = (part: Uint8Array, urgent: boolean): void => {
     // Copied before the transfer, because transferring a view would transfer the whole underlying buffer.
     const cells = new Uint8Array(part)
@@ -58,14 +58,14 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
         return resolve({
           address: message.address,
           write: (cells, urgent = false) => write(cells, urgent),
-          pace: (pace) => say({ type: 'pace', pace }),
-          end: () => say({ type: 'end' }),
+          pace: (pace) => post({ type: 'pace', pace }),
+          end: () => post({ type: 'end' }),
         })
       case 'shield': {
         const { promise: done, resolve: finish } = Promise.withResolvers<void>()
         unshield = finish
         void withPrivateTemp(() => {
-          say({ type: 'shielded' })
+          post({ type: 'shielded' })
           return done
         })
         return

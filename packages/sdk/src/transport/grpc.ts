@@ -128,7 +128,7 @@ class GrpcLine implements CellStream {
     stream.on('response', (headers) => this.#response(headers))
     stream.on('trailers', (trailers) => (this.#metadata = { ...this.#metadata, ...trailers }))
     stream.on('data', (chunk: Buffer) => this.#data(chunk))
-    // The relay has ended its side, so this side ends, too.
+    // The relay has ended its side, so this side ends as well.
     stream.on('end', () => this.end())
     stream.on('close', () => this.#closed())
   }

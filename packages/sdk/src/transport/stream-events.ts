@@ -22,23 +22,23 @@ export class StreamEvents {
     setImmediate(() => {
       const early = this.#early ?? []
       this.#early = undefined
-      for (const say of early) say()
+      for (const deliver of early) deliver()
     })
   }
 
   data(chunk: Uint8Array): void {
     if (this.#over || chunk.length === 0) return
-    this.#say(() => this.#handlers.data(chunk))
+    this.#deliver(() => this.#handlers.data(chunk))
   }
 
   closed(reason: StaticError | undefined): void {
     if (this.#over) return
     this.#over = true
-    this.#say(() => this.#handlers.closed(reason))
+    this.#deliver(() => this.#handlers.closed(reason))
   }
 
-  #say(words: () => void): void {
-    if (this.#early === undefined) words()
-    else this.#early.push(words)
+  #deliver(event: () => void): void {
+    if (this.#early === undefined) event()
+    else this.#early.push(event)
   }
 }

@@ -115,7 +115,7 @@ export class RingFile {
     return this.#startOf(size) + size - this.#kept <= MOST_USED * this.#size
   }
 
-  /** Appends a record; it is on disk when this returns. After an error nothing can be appended any more. */
+  /** Appends a record; it is on disk when this returns. After an error nothing more can be appended. */
   append(kind: RecordKind, changes: Uint8Array): void {
     if (this.#failure) throw this.#failure
     const size = recordSize(changes.length)

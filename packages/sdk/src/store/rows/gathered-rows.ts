@@ -1,5 +1,5 @@
 /**
- * What changes since the last transaction come to, by row. Of a row that was put many times only the last is written, a
+ * The sum of the changes since the last transaction, by row. Of a row that was put many times only the last is written, a
  * row that was put and dropped is not written at all. The result is that of all changes one after the other.
  *
  * Rows are kept as places in a buffer of recorded changes, and read only when they are written.
@@ -83,7 +83,7 @@ export class GatheredRows {
     }
   }
 
-  /** Applies everything to the database, in the caller's transaction. After an error it cannot be used any more. */
+  /** Applies everything to the database, in the caller's transaction. After an error it is no longer usable. */
   apply(buffer: Buffer): void {
     // Children first: messages give back the numbers of their bodies only if they are dropped themselves.
     for (const { number } of SHAPES.toReversed()) this.#drop(buffer, number)

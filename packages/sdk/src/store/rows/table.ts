@@ -34,7 +34,7 @@ export interface TableDeclaration {
   readonly rowid?: true
   /** The field that is stored apart, in the table `body`, and the field that ends it when set. */
   readonly body?: { readonly field: string; readonly until?: string }
-  /** Most rows are dropped before they are written. Tables with bodies are like that, too. */
+  /** Most rows are dropped before they are written. So are those of tables with bodies. */
   readonly brief?: true
 }
 
