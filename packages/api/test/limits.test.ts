@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { openStore } from '../src/index.ts'
-import type { Store } from '../src/ports.ts'
+import type { RateWindowStore, Store } from '../src/ports.ts'
+import { admitAttempt } from '../src/rules/attempts.ts'
 import { Limiter } from '../src/rules/limiter.ts'
+import { makeLimits } from '../src/rules/limits.ts'
 import type { RateContext } from '../src/rules/rate-policy.ts'
 import { SharedLimiter } from '../src/rules/shared-limiter.ts'
 import { makeNamer } from '../src/secrets/namer.ts'
+import { DEFAULT_SETTINGS } from '../src/settings.ts'
 import { makeDatabase } from './support.ts'
 
 const context = (): RateContext => ({ address: '192.0.2.1', rates: [] })
@@ -40,6 +44,24 @@ test('a /48 of IPv6 gets the limit of 16 addresses, however many it has', () => 
   assert.throws(() => limiter.spend(ipv6(99), met), { code: 'rate_limited' })
   assert.equal(met.rates.at(-1)?.remaining, 0)
   limiter.spend('2001:db8:2:0::/64', context())
+})
+
+test('of attempts that an address makes at once, one is checked in the place reserved for callers without failures', async () => {
+  let count = 0
+  const windows: RateWindowStore = {
+    async spend({ now, length }) {
+      await setImmediate()
+      return { count: ++count, ends: now + length, isFull: false }
+    },
+    read: async () => undefined,
+    refund: async () => undefined,
+    prune: async () => {},
+  }
+  const nameOf = (_policy: string, subject: string): string => subject
+  const limits = makeLimits({ rates: DEFAULT_SETTINGS.rates, windows, nameOf, now: () => 1_000_000 })
+  const attempts = await Promise.all(Array.from({ length: 20 }, () => admitAttempt(limits, context())))
+  const lanes = attempts.map(({ lane }) => lane)
+  assert.deepEqual(lanes, ['clean', ...Array<string>(19).fill('suspect')])
 })
 
 for (const engine of ['sqlite', 'postgres'] as const) {
@@ -84,7 +106,11 @@ for (const engine of ['sqlite', 'postgres'] as const) {
       assert.equal(await other.spend('b', context()), 1)
       pass(1)
       assert.equal(await other.spend('a', context()), 1)
-      assert.deepEqual([one.count('a'), other.count('a')], [0, 1], 'as each of them last saw it')
+      assert.deepEqual(
+        [one, other].map((node) => node.state('a').remaining),
+        [2, 1],
+        'as each of them last saw it',
+      )
     })
 
     test('of concurrent attempts on all nodes, as many pass as the limit allows', async () => {
@@ -123,7 +149,7 @@ for (const engine of ['sqlite', 'postgres'] as const) {
     test('what failed counts beyond the limit, too', async () => {
       const [one, other] = nodes(1)
       for (let i = 0; i < 3; i++) await one.add('a')
-      assert.deepEqual([one.count('a'), one.state('a').remaining], [3, 0])
+      assert.equal(one.state('a').remaining, 0)
       await assert.rejects(other.check('a', context()), refused)
     })
 
@@ -141,6 +167,19 @@ for (const engine of ['sqlite', 'postgres'] as const) {
       pass(1000)
       await one.spend(ipv6(99), context())
       await assert.rejects(one.spend(ipv6(98), context()), refused)
+    })
+
+    test('a /48 that has reached its limit asks the database for none of its other addresses', async (t) => {
+      const [one] = nodes(1)
+      for (let net = 0; net < 16; net++) await one.spend(ipv6(net), context())
+      await assert.rejects(one.spend(ipv6(16), context()), refused)
+      const { rateWindows } = stores[0] as Store
+      const asked = [t.mock.method(rateWindows, 'spend'), t.mock.method(rateWindows, 'refund')]
+      for (let net = 17; net < 40; net++) await assert.rejects(one.spend(ipv6(net), context()), refused)
+      for (const { mock } of asked) assert.equal(mock.callCount(), 0)
+      pass(1000)
+      await assert.rejects(one.spend(ipv6(40), context()), refused)
+      assert.ok(asked.every(({ mock }) => mock.callCount() > 0))
     })
 
     test('clocks that differ by less than a window share it; one set back further starts another', async () => {

@@ -18,13 +18,13 @@ export interface Attempt {
  */
 export async function admitAttempt({ failures, slowedAttempts }: Limits, context: RateContext): Promise<Attempt> {
   const { address } = context
-  const lane = failures.count(address) === 0 ? 'clean' : 'suspect'
+  let tries: number
   try {
-    await failures.spend(address, context)
+    tries = await failures.spend(address, context)
   } catch (error) {
     if (StaticError.from(error).code !== 'rate_limited') throw error
     if (!(await slowedAttempts.turn(networkOf(address) ?? address))) throw error
-    return { lane, refund: async () => {} }
+    return { lane: 'suspect', refund: async () => {} }
   }
-  return { lane, refund: () => failures.refund(address) }
+  return { lane: tries === 1 ? 'clean' : 'suspect', refund: () => failures.refund(address) }
 }

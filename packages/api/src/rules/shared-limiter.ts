@@ -44,6 +44,8 @@ export class SharedLimiter {
   /** Counts one and returns how many there are now, or rejects with `rate_limited` if the limit is reached. */
   async spend(subject: string, context: RateContext): Promise<number> {
     const { limit } = this.#policy.rate
+    // A /48 beyond its limit must not cost a query for each of its addresses.
+    this.refuseIfFull(subject, context)
     const [own = subject, network] = keysOf(subject)
     const window = await this.#spendOne(own, limit, context)
     if (network !== undefined) {
@@ -81,11 +83,6 @@ export class SharedLimiter {
   /** Undoes one that turned out not to count. */
   async refund(subject: string): Promise<void> {
     for (const key of keysOf(subject)) await this.#refundOne(key)
-  }
-
-  /** How many there were in the current window when this node last looked. */
-  count(subject: string): number {
-    return this.#open(subject, this.#now())?.count ?? 0
   }
 
   /** The state when this node last looked. */
