@@ -149,10 +149,17 @@ export class Accounts {
     password: string,
     context: RateContext,
   ): Promise<AccountRecord> {
+    const { passwordsPerDevice, passwordsOfDevices } = this.#limits
     const device = await this.#devices.of(context)
+    if (device) {
+      passwordsPerDevice.refuseIfFull(device.idHash, context)
+      passwordsOfDevices.refuseIfFull(device.accountId, context)
+    }
     const attempt = device ? undefined : await admitAttempt(this.#limits, context)
     const account = await find()
     const own = device?.accountId === account?.id ? device : undefined
+    // Anyone can have a device of an account of their own: it must not make attempts at others any cheaper.
+    if (device && !own) await passwordsPerDevice.spend(device.idHash, context)
     const from = own ?? attempt ?? (await admitAttempt(this.#limits, context))
     return this.#passwords.check(account, password, account?.id ?? name, context, from)
   }

@@ -75,13 +75,19 @@ export class Passwords {
     return open
   }
 
-  /** Counts an attempt towards its limits before it is made; `refund` takes it back from all of them. */
+  /**
+   * Counts an attempt towards its limits before it is made; `refund` takes it back from all of them. One that a limit of
+   * passwords refuses stays a failure of its address, which is slowed if it keeps trying.
+   */
   async #count(subject: string, context: RateContext, from: DeviceRecord | Attempt): Promise<Attempt> {
     const { passwords, passwordsPerAddress, passwordsPerDevice, passwordsOfDevices } = this.#limits
     if ('idHash' in from) {
       const { idHash, accountId } = from
       const tries = await passwordsPerDevice.spend(idHash, context)
-      await passwordsOfDevices.spend(accountId, context)
+      await passwordsOfDevices.spend(accountId, context).catch(async (error: unknown) => {
+        await passwordsPerDevice.refund(idHash)
+        throw error
+      })
       const refund = async (): Promise<void> => {
         await passwordsPerDevice.refund(idHash)
         await passwordsOfDevices.refund(accountId)
@@ -91,11 +97,15 @@ export class Passwords {
     }
     const pair = `${subject} ${context.address}`
     try {
+      passwords.refuseIfFull(subject, context)
       // In this order: attempts refused for one address must not use up the limit of the account's owner.
       await passwordsPerAddress.spend(pair, context)
-      await passwords.spend(subject, context)
+      await passwords.spend(subject, context).catch(async (error: unknown) => {
+        await passwordsPerAddress.refund(pair)
+        throw error
+      })
     } catch (error) {
-      await from.refund()
+      if (StaticError.from(error).code !== 'rate_limited') await from.refund()
       throw error
     }
     const refund = async (): Promise<void> => {

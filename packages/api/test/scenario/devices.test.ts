@@ -4,7 +4,10 @@ import { randomBytes } from 'node:crypto'
 import { after, before, beforeEach, test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { Admin, openStore } from '../../src/index.ts'
+import { Accounts, type AccountsOptions } from '../../src/rules/accounts.ts'
+import { Audit } from '../../src/rules/audit.ts'
 import { Devices } from '../../src/rules/devices.ts'
+import { Passwords } from '../../src/rules/password.ts'
 import { DeviceSecrets } from '../../src/secrets/device-secrets.ts'
 import { type Answer, assertProblem, type Bench, onEachEngine, startBench } from '../support.ts'
 
@@ -138,6 +141,35 @@ onEachEngine('devices', (engine) => {
     assertProblem(await signIn(owner.email, owner.password, unknown), 429, 'rate_limited')
   })
 
+  test('a device has ten attempts a minute at other accounts as well', async () => {
+    const [owner, other] = [await bench.signUp(), await bench.signUp()]
+    const device = deviceOf(await signIn(other.email, other.password))
+    bench.clock.now += MINUTE
+    for (let at = 0; at < 10; at++) {
+      const expected = at < 5 ? 'invalid_credentials' : 'rate_limited'
+      assert.equal((await signIn(owner.email, WRONG, device)).body.code, expected)
+    }
+    const eleventh = await signIn(owner.email, owner.password, device)
+    assertProblem(eleventh, 429, 'rate_limited')
+    assert.match(String(eleventh.headers['ratelimit']), /"passwords-per-device";r=0/)
+    assertProblem(await signIn(other.email, other.password, device), 429, 'rate_limited')
+  })
+
+  test('attempts that the account’s devices may not make together use up none of a device', async () => {
+    const { email, password } = await bench.signUp()
+    const devices: string[] = []
+    for (let at = 0; at < 3; at++) devices.push(deviceOf(await signIn(email, password)))
+    const [first = '', second = '', third = ''] = devices
+    for (let at = 0; at < 20; at++) await signIn(email, WRONG, at % 2 === 0 ? first : second)
+    bench.clock.now += MINUTE / 2
+    for (let at = 0; at < 11; at++) {
+      assertProblem(await signIn(email, password, third), 429, 'rate_limited')
+      bench.clock.now += 1000
+    }
+    bench.clock.now += MINUTE / 2 - 11_000
+    assert.equal((await signIn(email, password, third)).status, 201)
+  })
+
   test('a new password voids every device, but the browser that set it gets a new one', async () => {
     const { email, password, id } = await bench.signUp()
     const elsewhere = deviceOf(await signIn(email, password))
@@ -229,6 +261,31 @@ test('a cookie that no node has issued is refused without a query', async (t) =>
   }
   assert.equal(find.mock.callCount(), 0)
   assert.ok(await of(secret))
+})
+
+test('an attempt with a device that has used up its attempts costs no look at an account', async (t) => {
+  const masterKey = randomBytes(32)
+  const bench = await startBench('sqlite', { masterKey, settings: { rates } })
+  const store = await openStore(bench.database)
+  t.after(async () => {
+    await store.close()
+    await bench.close()
+  })
+  const { email, password } = await bench.signUp()
+  const answer = await bench.call('POST', '/v1/sessions', { body: { email, password }, cookie: '' })
+  const [, device = ''] = deviceOf(answer).split('=')
+  const { hasher, limits, now } = bench.api.service
+  const devices = new Devices(store.devices, new DeviceSecrets(masterKey), now)
+  const passwords = new Passwords(hasher, limits, new Audit(store.audit, false, now))
+  const accounts = new Accounts({ store, devices, limits, passwords, now } as AccountsOptions)
+  const find = t.mock.method(store.accounts, 'byEmail')
+  for (let at = 0; at < 20; at++) {
+    const context = { address: `192.0.2.${at}`, rates: [], browser: { device } }
+    const code = at < 10 ? 'invalid_credentials' : 'rate_limited'
+    await assert.rejects(accounts.byEmail(`x-${at}@example.com`, WRONG, context), { code })
+  }
+  // One finds that the limit is reached.
+  assert.equal(find.mock.callCount(), 11)
 })
 
 /** The device cookie of an answer, as a browser would send it back. */

@@ -162,6 +162,26 @@ onEachEngine('rate limits', (engine) => {
     bench.clock.now += MINUTE
   })
 
+  test('an address is slowed that keeps trying an account after the limit, its own or the account’s', async () => {
+    const { limits, sessions } = bench.api.service
+    const from = (address: string): RateContext => ({ address, rates: [] })
+    const guess = (email: string, context: RateContext): Promise<unknown> =>
+      sessions.signIn(email, 'wrong one', undefined, context).catch(({ code }: StaticError) => code)
+    for (const others of [0, 4]) {
+      bench.clock.now += 3600_000
+      const { email, id } = await bench.signUp()
+      for (let at = 0; at < 5 * others; at++) await guess(email, from(`198.51.100.${at % others}`))
+      const context = from('192.0.2.10')
+      for (let at = 0; at < 20; at++) await guess(email, context)
+      const failures = context.rates.filter(({ policy }: RateState) => policy === 'failures')
+      assert.equal(failures.at(-1)?.remaining, 0)
+      // When others have used up the account's, an attempt that is not made costs the address none of its own.
+      const { remaining } = limits.passwordsPerAddress.state(`${id} ${context.address}`)
+      assert.equal(remaining, others === 0 ? 0 : 5)
+    }
+    bench.clock.now += MINUTE
+  })
+
   test('one address cannot use up the password checks of an account', async () => {
     bench.clock.now += 3600_000
     const { email, password } = await bench.signUp()
@@ -212,14 +232,14 @@ test('two nodes allow no more guesses of a password or a key than one', async (t
   for (const node of nodes) {
     assertProblem(await node.call('POST', '/v1/sessions', { body: { email, password } }), 429, 'rate_limited')
   }
-  // Only the secret part of the key is guessed. 5 passwords have failed from here, 15 keys may.
+  // Only the secret part of the key is guessed. 14 attempts at the password have failed from here, 6 keys may.
   const keys = Array.from({ length: 30 }, () => withChecksum(first.key_prefix + base62(32)))
   assert.ok(keys.every((key) => parseApiKey(key)?.prefix === first.key_prefix))
   const statuses: number[] = []
   for (const [at, key] of keys.entries()) {
     statuses.push((await nodes[at % 2 === 0 ? 0 : 1].call('GET', '/v1/keys', { key })).status)
   }
-  assert.equal(statuses.filter((status) => status === 401).length, 15)
+  assert.equal(statuses.filter((status) => status === 401).length, 6)
   const rows = await one.query('select subject from rate_windows')
   assert.ok(rows.length > 0)
   assert.doesNotMatch(JSON.stringify(rows), new RegExp(`${email}|127\\.0\\.0\\.1|${first.key_prefix}`))
