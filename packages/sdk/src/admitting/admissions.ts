@@ -2,7 +2,14 @@
  * Joining without the owner, in one channel (SPEC.md, 6.5): the invites that members may use, as the owner has signed
  * them, and who was added by them. Every member counts the uses from the log alone: a commit that adds an agent which
  * its sender has claimed in the same epoch is one. A relay that miscounts changes nothing here, and an add beyond the
- * count is reported to all, so that the owner removes the agent.
+ * count is reported to all, so that the owner removes the agent. The states of a use:
+ *
+ * - `added`: the commit is adopted (`change`), and the joiner has not said hello.
+ * - `heard`: it said hello, and this agent has to answer (`hello`): the owner answers all, others those they have added.
+ * - `here`: its hello is answered (`hellosAnswered`), or is for others to answer, or it was added again since.
+ * - `removing`: as the owner, this agent is about to remove it for its silence (`markRemoving`). A hello that comes in time
+ *   leads to `heard`.
+ * - `returned`: it was removed, and the use is given back.
  */
 import { StaticError } from '@static/protocol'
 import { concat, same } from '../platform/bytes.ts'
@@ -30,7 +37,7 @@ type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign
 
 /** The uses that a newcomer keeps without a list. Honest members add no more before it arrives. */
 const MOST_BEFORE_LIST = 256
-/** The agents that have left and are remembered, the last ones. What they had asked for before is soon forgotten, too. */
+/** The agents that have left and are remembered, the last ones. Requests from before are soon forgotten as well. */
 const MOST_LEFT = 256
 
 /** What is on disk. */

@@ -23,7 +23,7 @@ const CLAIM_BYTES: number = INVITE_ID_BYTES + AGENT_ID_BYTES
 
 /** Others leave a joiner to the first member that claims it for this long, out of politeness. Later claims add nothing. */
 const POLITE_MS = 60_000
-/** How many joiners are left to one member that has claimed but not added them. It holds no one back from any more. */
+/** How many joiners are left to one member that has claimed but not added them. It holds no one back from others. */
 const MOST_HELD = 32
 /** How many are left to all members together. They are not forgotten when the member goes: the next would begin again. */
 const MOST_HELD_IN_ALL = 1024
@@ -97,7 +97,7 @@ export class Claims {
     }
   }
 
-  /** Messages of this epoch are lost, perhaps this agent's own claims, too: a later poll tries again. */
+  /** Messages of this epoch are lost, perhaps even this agent's own claims: a later poll tries again. */
   lose(): void {
     this.#put(LOST, [])
     this.end(StaticError.of('unavailable', 'The claim may be among messages that the relay no longer has.'))
@@ -138,7 +138,7 @@ export class Claims {
     return this.#own.some((own) => own.agent === agent && own.invite === invite)
   }
 
-  /** Whether a commit of this agent that adds an agent may be the use of an invite, also if a claim is still on its way. */
+  /** Whether a commit of this agent that adds an agent may be the use of an invite, even if a claim is still on its way. */
   mayCount(agent: AgentId): boolean {
     const waiting = [...this.#sent].filter(([id]) => this.#sender.isPending(fromHex(id)))
     const sent = waiting.flatMap(([, { claims }]) => claims)

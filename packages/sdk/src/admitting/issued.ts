@@ -1,6 +1,14 @@
 /**
  * The invites that this agent has issued and the agents that join with them: in memory, on disk, and registered at the
- * relay. The count on disk decides how often an invite can still be used.
+ * relay. The count on disk decides how often an invite can still be used. The states of a joiner:
+ *
+ * - `taken`: a use is taken (`takeUse`), and is on disk before the commit that adds the joiner.
+ * - `added`: this agent has adopted the commit (`InviteIssuer.admitted`).
+ * - `here`: the joiner said hello (`InviteIssuer.hello`), or was added in another way since (`InviteIssuer.added`).
+ * - `gone`: it was not added, or stayed silent and was removed, and its use is returned (`returnUseOf`). Without spent
+ *   KeyPackages to remember, it is forgotten instead.
+ *
+ * Another request of the same agent leads to `taken` again.
  */
 import { sha256 } from '#platform/crypto'
 import { fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'

@@ -46,6 +46,7 @@ const HELLOS_ARRIVE_MS = 10_000
 /** With those that are given back, it must fit into 32 bits. */
 const MOST_USES = 2 ** 31
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
+
 /** How an invite can be used. */
 export interface InviteLimits {
   readonly maxUses: number
@@ -81,52 +82,7 @@ export class InviteIssuer {
     this.#stopTicking = agent.timers.every(TICK_MS, () => this.#watch(this.#tick()))
   }
 
-  /** A session is open. */
-  opened(): void {
-    this.#watch(this.#issued.registerReturned())
-    this.#watch(this.#issued.repeatRevocations())
-    this.#openedAt = this.#agent.context.now()
-    this.#polls.opened()
-    for (const { admissions, sender } of this.#agent.channels) {
-      // Killed before it answered them: any message shows them that this agent is here.
-      if (admissions.unanswered.length === 0) continue
-      const { unanswered } = admissions
-      sender.send('heartbeat', new Uint8Array()).then(
-        () => admissions.hellosAnswered(unanswered),
-        () => {},
-      )
-    }
-    this.#pollAll()
-  }
-
-  /** Members may use other invites than before. */
-  listChanged(channel: ChannelId): void {
-    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#startPolling(channel)
-  }
-
-  /** An agent was added by an invite that members may use. */
-  useCounted(id: ChannelId, invite: string): void {
-    const channel = this.#agent.channels.get(id)
-    if (!channel || channel.owner !== this.#agent.context.agentId) return
-    this.#shared.takeCount(channel, invite)
-    if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(channel)))
-  }
-
-  /** A member was removed for its silence. */
-  useReturned(invite: string): void {
-    this.#watch(this.#issued.returnUse(invite, true))
-  }
-
-  /** A channel is gone. */
-  dropped(channel: ChannelId): void {
-    this.#greeter.dropped(channel)
-    this.#issued.dropChannel(channel)
-  }
-
-  stop(): void {
-    this.#isStopped = true
-    this.#stopTicking()
-  }
+  // ---- The invites ----
 
   /**
    * Creates an invite to a channel that this agent owns.
@@ -184,7 +140,7 @@ export class InviteIssuer {
   }
 
   /**
-   * Revokes an invite, named by its token or its id: no one can join with it any more.
+   * Revokes an invite, named by its token or its id: no one can join with it from then on.
    *
    * @throws {StaticError} `invite_invalid` if this agent did not create it
    */
@@ -205,6 +161,109 @@ export class InviteIssuer {
   list(channel: ChannelId): readonly IssuedInvite[] {
     return this.#issued.list(channel)
   }
+
+  // ---- Join requests ----
+
+  /** Members may use other invites than before. */
+  listChanged(channel: ChannelId): void {
+    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#startPolling(channel)
+  }
+
+  #pollAll(): void {
+    if (this.#agent.isGuest) return
+    for (const { id } of this.#agent.channels) if (this.#hasInvites(id)) this.#startPolling(id)
+  }
+
+  #startPolling(id: ChannelId): void {
+    const polls = this.#isStopped ? undefined : this.#polls.begin(id)
+    if (polls) this.#watch(this.#poll(id, polls).finally(() => this.#polls.end(id)))
+  }
+
+  /** Polls for requests as long as an agent can join the channel. */
+  async #poll(id: ChannelId, polls: ChannelPolls): Promise<void> {
+    while (!this.#isStopped) {
+      const channel = this.#agent.channels.get(id)
+      if (!channel || channel.failure || !this.#hasInvites(id)) return
+      const requests = await polls.next(channel)
+      if (!requests) return
+      await this.#admit(channel, requests)
+      await polls.pause()
+    }
+  }
+
+  /** Whether this agent may admit someone to a channel. */
+  #hasInvites(channel: ChannelId): boolean {
+    const now = this.#agent.context.now()
+    const shared = this.#agent.channels.get(channel)?.admissions.invites ?? []
+    const issued = this.#issued.records.filter((record) => record.channel === channel)
+    return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
+  }
+
+  /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
+  async #admit(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
+    const agent = this.#agent
+    const issued = this.#issued
+    if (channel.owner !== agent.context.agentId) return void (await admitAsMember(agent, channel, requests))
+    const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
+    const byOwner = requests.filter((request) => !byMembers.includes(request))
+    if (byOwner.length > 0) await admitAsOwner(agent, issued, channel, byOwner)
+    if (byMembers.length === 0) return
+    for (const { request, error } of await admitAsMember(agent, channel, byMembers, issued)) {
+      await answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error)
+    }
+  }
+
+  /**
+   * The commit that adds a joiner is adopted. Written in the same transaction, so that a crash leaves both or neither.
+   */
+  admitted(channel: ChannelId, joiner: string): void {
+    const [agent = '', keyPackageHash] = joiner.split(' ')
+    const known = this.#issued.joiner(channel, agent)
+    if (known?.state !== 'taken' || toHex(known.keyPackageHash) !== keyPackageHash) return
+    this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
+  }
+
+  /** An agent was added. If it had been added before and was never heard, no one waits for its earlier self. */
+  added(channel: ChannelId, agent: AgentId): void {
+    const known = this.#issued.joiner(channel, agent)
+    if (known?.state === 'added') this.#issued.putJoiner({ ...known, state: 'here' })
+  }
+
+  /** An agent was added by an invite that members may use. */
+  useCounted(id: ChannelId, invite: string): void {
+    const channel = this.#agent.channels.get(id)
+    if (!channel || channel.owner !== this.#agent.context.agentId) return
+    this.#shared.takeCount(channel, invite)
+    if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(channel)))
+  }
+
+  // ---- Hellos ----
+
+  /** A new member says hello: answers it and keeps the member. */
+  hello(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
+    // A longer one would make the greeting a message that this agent pays for, or one too large to send.
+    if (nonce.length !== JOIN_NONCE_BYTES) return
+    const { id } = channel
+    const joiner = this.#issued.joiner(id, from)
+    if (!joiner || !same(joiner.nonce, nonce)) return this.#helloBySharedInvite(channel, from, nonce)
+    if (joiner.state === 'here') return this.#greeter.greetLater(channel, { from, nonce })
+    this.#issued.putJoiner({ ...joiner, state: 'here' })
+    void this.#greeter.greet(channel, [{ from, nonce }])
+  }
+
+  /** The same for a member that came by an invite that members may use. */
+  #helloBySharedInvite(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
+    const when = channel.admissions.hello(from)
+    if (when === 'now') void this.#greeter.greet(channel, [{ from, nonce }])
+    else if (when === 'later' || this.#isForgotten(channel, from)) this.#greeter.greetLater(channel, { from, nonce })
+  }
+
+  /** Whether it may have come by an invite that has ended: who missed the answer to its hello asks again. */
+  #isForgotten({ id, owner, admissions }: AgentChannel, from: AgentId): boolean {
+    return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
+  }
+
+  // ---- Removals ----
 
   /**
    * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it, and
@@ -242,92 +301,12 @@ export class InviteIssuer {
     this.#watch(this.#issued.revokeAtRelay(invite))
   }
 
-  /**
-   * The commit that adds a joiner is adopted. Written in the same transaction, so that a crash leaves both or neither.
-   */
-  admitted(channel: ChannelId, joiner: string): void {
-    const [agent = '', keyPackageHash] = joiner.split(' ')
-    const known = this.#issued.joiner(channel, agent)
-    if (known?.state !== 'taken' || toHex(known.keyPackageHash) !== keyPackageHash) return
-    this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
+  /** A joiner of an invite that members may use was removed for its silence. */
+  useReturned(invite: string): void {
+    this.#watch(this.#issued.returnUse(invite, true))
   }
 
-  /** An agent was added. If it had been added before and was never heard, no one waits for its earlier self. */
-  added(channel: ChannelId, agent: AgentId): void {
-    const known = this.#issued.joiner(channel, agent)
-    if (known?.state === 'added') this.#issued.putJoiner({ ...known, state: 'here' })
-  }
-
-  /** A new member says hello: answers it and keeps the member. */
-  hello(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
-    // A longer one would make the greeting a message that this agent pays for, or one too large to send.
-    if (nonce.length !== JOIN_NONCE_BYTES) return
-    const { id } = channel
-    const joiner = this.#issued.joiner(id, from)
-    if (!joiner || !same(joiner.nonce, nonce)) return this.#helloByMember(channel, from, nonce)
-    if (joiner.state === 'here') return this.#greeter.greetLater(channel, { from, nonce })
-    this.#issued.putJoiner({ ...joiner, state: 'here' })
-    void this.#greeter.greet(channel, [{ from, nonce }])
-  }
-
-  // ---- Internals ----
-
-  /** The same for a member that came by an invite that members may use. */
-  #helloByMember(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
-    const when = channel.admissions.hello(from)
-    if (when === 'now') void this.#greeter.greet(channel, [{ from, nonce }])
-    else if (when === 'later' || this.#isForgotten(channel, from)) this.#greeter.greetLater(channel, { from, nonce })
-  }
-
-  /** Whether it may have come by an invite that has ended: who missed the answer to its hello asks again. */
-  #isForgotten({ id, owner, admissions }: AgentChannel, from: AgentId): boolean {
-    return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
-  }
-
-  /** Whether this agent may admit someone to a channel. */
-  #hasInvites(channel: ChannelId): boolean {
-    const now = this.#agent.context.now()
-    const shared = this.#agent.channels.get(channel)?.admissions.invites ?? []
-    const issued = this.#issued.records.filter((record) => record.channel === channel)
-    return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
-  }
-
-  #pollAll(): void {
-    if (this.#agent.isGuest) return
-    for (const { id } of this.#agent.channels) if (this.#hasInvites(id)) this.#startPolling(id)
-  }
-
-  #startPolling(id: ChannelId): void {
-    const polls = this.#isStopped ? undefined : this.#polls.begin(id)
-    if (polls) this.#watch(this.#poll(id, polls).finally(() => this.#polls.end(id)))
-  }
-
-  /** Polls for requests as long as an agent can join the channel. */
-  async #poll(id: ChannelId, polls: ChannelPolls): Promise<void> {
-    while (!this.#isStopped) {
-      const channel = this.#agent.channels.get(id)
-      if (!channel || channel.failure || !this.#hasInvites(id)) return
-      const requests = await polls.next(channel)
-      if (!requests) return
-      await this.#admit(channel, requests)
-      await polls.pause()
-    }
-  }
-
-  /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
-  async #admit(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
-    const agent = this.#agent
-    const issued = this.#issued
-    if (channel.owner !== agent.context.agentId) return void (await admitAsMember(agent, channel, requests))
-    const byMembers = requests.filter(({ inviteId }) => issued.get(toHex(inviteId))?.record.admit !== 'owner')
-    const byOwner = requests.filter((request) => !byMembers.includes(request))
-    if (byOwner.length > 0) await admitAsOwner(agent, issued, channel, byOwner)
-    if (byMembers.length === 0) return
-    for (const { request, error } of await admitAsMember(agent, channel, byMembers, issued)) {
-      await answerJoin(agent, request, issued.faultOf(toHex(request.inviteId)) ?? error)
-    }
-  }
-
+  /** Every few seconds: removes joiners that stay silent, and repeats what the relay has deferred or refused. */
   async #tick(): Promise<void> {
     const { channels, isGuest, context } = this.#agent
     const issued = this.#issued
@@ -379,6 +358,37 @@ export class InviteIssuer {
     // Includes joiners whose hello came while they were being removed: they can ask again.
     const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
     for (const agent of gone) await this.#issued.returnUseOf(id, agent, true)
+  }
+
+  // ---- The session and the channels ----
+
+  /** A session is open. */
+  opened(): void {
+    this.#watch(this.#issued.registerReturned())
+    this.#watch(this.#issued.repeatRevocations())
+    this.#openedAt = this.#agent.context.now()
+    this.#polls.opened()
+    for (const { admissions, sender } of this.#agent.channels) {
+      // Killed before it answered them: any message shows them that this agent is here.
+      if (admissions.unanswered.length === 0) continue
+      const { unanswered } = admissions
+      sender.send('heartbeat', new Uint8Array()).then(
+        () => admissions.hellosAnswered(unanswered),
+        () => {},
+      )
+    }
+    this.#pollAll()
+  }
+
+  /** A channel is gone. */
+  dropped(channel: ChannelId): void {
+    this.#greeter.dropped(channel)
+    this.#issued.dropChannel(channel)
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#stopTicking()
   }
 
   /** A failure here ends the admission of all joiners. */

@@ -1,7 +1,7 @@
 /**
  * An agent: its channels, its KeyPackages and its session. It passes the relay's pushes to their channels; channels
- * send after the turn's transaction. Calls with more than one step are in founding.ts, joining.ts, adding.ts and
- * leaving.ts.
+ * send after the turn's transaction. Calls with more than one step are in founding.ts, owning.ts and leaving.ts, in
+ * joining/ and in admitting/.
  */
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, RosterReset } from '@static/protocol/relay'

@@ -74,7 +74,7 @@ export class KeyPackages {
     return [...refs].flatMap((ref) => this.#known.get(ref) ?? [])
   }
 
-  /** A Welcome for this KeyPackage is kept. So the KeyPackage is kept, too, however many others are created. */
+  /** A Welcome for this KeyPackage is kept. So the KeyPackage is kept as well, however many others are created. */
   reserve(ref: string): void {
     const found = this.#known.get(ref)
     if (!found?.pooled) return

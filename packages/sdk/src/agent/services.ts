@@ -18,7 +18,7 @@ export interface AgentServices {
   readonly held: HeldWelcomes
   /** Whether the session is a guest's, that is, acts for no account. True without a session. */
   readonly isGuest: boolean
-  /** Whether the agent can get tokens of an account, also while it is offline. */
+  /** Whether the agent can get tokens of an account, even while it is offline. */
   readonly hasTokens: boolean
   /** Invites on disk when the agent started. */
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
