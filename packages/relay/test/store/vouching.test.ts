@@ -258,6 +258,32 @@ forEachEngine((open) => {
     assert.deepEqual(await world.reject(member('bob'), slot), { rejected: true, votes: 3, needed: 3 })
   })
 
+  test('a vouched member whose Welcome comes after a commit counts in the majority that its vote needs', async (t) => {
+    const world = await open(t)
+    await world.found('alice')
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    const slot = world.head
+    accepted(await world.commit('alice', { adds: ['mallory'], vouches: ['mallory'], welcomes: [] }))
+    accepted(await world.commit('bob', { adds: ['carol'] }))
+    const request = { actor: member('alice'), channel: world.channel, paid: 0, now: world.now }
+    refused(await world.reject(guest('mallory'), slot + 1), 'not_allowed')
+    assert.ok('units' in (await world.run('welcome', { ...request, slot, welcome: welcomeFor('mallory') })))
+    assert.deepEqual(await world.reject(guest('mallory'), slot + 1), { rejected: false, votes: 1, needed: 2 })
+    assert.deepEqual(await world.roster('carol'), ['carol'])
+  })
+
+  test('a member whose removal the owner undoes counts in the majority of the commits in between', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'mallory')
+    accepted(await world.commit('alice', { adds: ['bob'] }))
+    const slot = world.head
+    accepted(await world.commit('alice', { removes: ['mallory'] }))
+    accepted(await world.commit('bob', { adds: ['carol'] }))
+    assert.ok('rejected' in (await world.reject(member('alice'), slot)))
+    assert.deepEqual(await world.reject(guest('mallory'), slot + 1), { rejected: false, votes: 1, needed: 2 })
+    assert.deepEqual(await world.roster('carol'), ['carol'])
+  })
+
   test('only the owner vouches, in its commits for agents that they add', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

@@ -10,10 +10,10 @@ import { dropJoinsOf } from './joins.ts'
 import { addEntry } from './log.ts'
 import { cut, letGo } from './retention.ts'
 import { findRoom, hasReserve } from './room.ts'
-import { takeTurn } from './roster.ts'
+import { electorate, takeTurn } from './roster.ts'
 import { ENTRY_OVERHEAD, type IdKey, type NewWelcome, SLOT_BYTES, TURN_BYTES } from './rows.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
-import { type Channel, type Slot, findMember, isInGroup, isUnwelcomed, isVouched, roster } from './state.ts'
+import { type Channel, type Slot, findMember, isInGroup, isUnwelcomed } from './state.ts'
 import { putGroupInfo, putWelcome, welcomeBytes } from './welcomes.ts'
 
 /** A commit in its channel, with its effects and size. */
@@ -120,7 +120,7 @@ function take(
 ): { readonly index: number; readonly head: number } {
   const { actor, slot, now } = request
   const { agent: sender } = actor
-  const vouchedSize = roster(channel).filter(isVouched).length
+  const vouchedSize = electorate(channel, slot).length
   countBytes(context, channel, sender, size, now)
   countAdds(context, channel, sender, adds.length, now)
   const position = addEntry(context, channel, commitDraft(request), body)

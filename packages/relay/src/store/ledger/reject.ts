@@ -4,7 +4,7 @@ import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
 import { returnUses } from './invite-uses.ts'
 import { letGo } from './retention.ts'
-import { type LeftOut, applyLeftOut, hasVote, leaveOut } from './roster.ts'
+import { type LeftOut, applyLeftOut, electorate, hasVote, leaveOut } from './roster.ts'
 import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from './state.ts'
 
 /** Maximum size of a group after undone removals: later commits may have filled it again. */
@@ -30,7 +30,9 @@ export function reject(
     return refuse('not_allowed', 'Only members that the owner had vouched for before the commit can reject it.')
   }
 
-  const needed = Math.floor(slot.vouchedSize / 2) + 1
+  // Members whose removal was undone since were not counted at the commit.
+  const size = Math.max(slot.vouchedSize, electorate(channel, number).length)
+  const needed = Math.floor(size / 2) + 1
   if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
   const voters = slot.voters.filter((voter) => hasVote(channel, voter, slot))
   // A repeated vote changes nothing, so nothing is written.

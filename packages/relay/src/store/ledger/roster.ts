@@ -46,12 +46,20 @@ export function takeTurn(
 }
 
 /**
- * Whether an agent has a vote on a commit: it is on the roster, in the membership that the owner had vouched for before
- * the commit. Only the owner removes members, and those that it has removed have no say, even if others add them again.
+ * The members that a majority on the commit of a slot is one of: those whose present membership the owner had vouched for
+ * before the commit. Those without a Welcome count, because they can vote once they have it. Only the owner removes
+ * members, and those that it has removed have no say, even if others add them again.
  */
-export function hasVote({ members }: Channel, agent: AgentId, { slot }: Slot): boolean {
-  const member = members.get(agent)
-  return onRoster(member) && member.vouched !== undefined && member.vouched <= slot
+export function electorate({ members }: Channel, slot: number): Member[] {
+  return [...members.values()].filter(
+    ({ ended, vouched }) => ended === undefined && vouched !== undefined && vouched <= slot,
+  )
+}
+
+/** Whether an agent has a vote on a commit: it is on the roster and in the electorate. */
+export function hasVote(channel: Channel, agent: AgentId, { slot }: Slot): boolean {
+  const member = electorate(channel, slot).find((each) => each.agent === agent)
+  return onRoster(member)
 }
 
 /**

@@ -114,7 +114,7 @@ export interface Slot {
   readonly position: Position
   readonly at: Time
   readonly sender: AgentId
-  /** Number of vouched members on the roster before it. */
+  /** Number of members with a vote on it when it was accepted (`electorate`). */
   readonly vouchedSize: number
   readonly voters: readonly AgentId[]
   readonly rejected: boolean
