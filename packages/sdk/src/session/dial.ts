@@ -4,7 +4,15 @@ import type { StreamNumber, Way } from './io.ts'
 import type { SessionStream } from './stream.ts'
 import type { HeldToken } from './tokens.ts'
 
-/** What the session core keeps of a dial until its stream has ended. */
+/**
+ * What the session core keeps of a dial until its stream has ended. It is in one of three states:
+ *
+ * - dialing: no `stream` yet, until `dialled` or `dialFailed`
+ * - opening: a `stream` that answers the relay's challenge, until the relay opens the session or refuses it
+ * - open: `openedAt` is set, until the stream fails or the relay closes the session
+ *
+ * The first two end at `deadline`.
+ */
 export interface Dial<Key> {
   readonly number: StreamNumber
   readonly way: Way
@@ -14,7 +22,7 @@ export interface Dial<Key> {
   token: HeldToken | undefined
   /** Whether an earlier session was opened with the same token. */
   readonly isTokenOld: boolean
-  /** Deadline, first for the dial, then for the session to open. */
+  /** First for the stream to connect, then for the session to open. */
   deadline: Time
   stream: SessionStream<Key> | undefined
   openedAt: Time | undefined
