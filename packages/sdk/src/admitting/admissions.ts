@@ -16,8 +16,8 @@ import { concat, same } from '../platform/bytes.ts'
 import { ed25519, KeyedMutex } from '../mls/index.ts'
 import type { AgentId, Change, ChannelRecord, StoredChannel, Time, UseRecord } from '../ports/index.ts'
 import type { AgentContext } from '../agent/context.ts'
-import type { ChannelView } from '../channel/part.ts'
-import type { Sender } from '../channel/sending/sender.ts'
+import type { AgentChannel } from '../channel/channel.ts'
+import { Part, type RosterChange } from '../channel/part.ts'
 import { Claims } from './claims.ts'
 import {
   decodeCounts,
@@ -58,11 +58,9 @@ interface CurrentList extends InviteList {
 }
 
 /** The admissions of one channel. */
-export class Admissions {
+export class Admissions extends Part {
   readonly #context: AdmissionsContext
-  readonly #channel: ChannelView
-  readonly #touch: () => void
-  readonly #sender: Pick<Sender, 'send' | 'isPending'>
+  readonly #channel: AgentChannel
   readonly claims: Claims
   readonly #uses: Map<string, UseRecord>
   /** The leaf keys that agents were added with since this agent started: of those in the group, and of those that left. */
@@ -77,21 +75,17 @@ export class Admissions {
   #retryAt: Time = 0
   #changes: Change[] = []
 
-  /** Calls `touch` when there is something to write. */
   constructor(
     context: AdmissionsContext,
-    channel: ChannelView,
-    sender: Pick<Sender, 'send' | 'isPending'>,
-    touch: () => void,
+    channel: AgentChannel,
     { record, inviteList, uses, claims }: StoredAdmissions,
   ) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#touch = touch
-    this.#sender = sender
     this.claims = new Claims(
       context,
-      sender,
+      channel.sender,
       {
         put: (claim) => this.#change({ type: 'putClaim', id: channel.id, claim }),
         drop: () => this.#change({ type: 'dropClaims', id: channel.id }),
@@ -206,8 +200,12 @@ export class Admissions {
     this.#put({ ...list, signed, counts, due: true })
   }
 
-  /** The relay delivers from now on, or a fork is over: sends what is due. */
-  resume(): void {
+  override resumed(): void {
+    this.sendDue()
+  }
+
+  /** Sends what is due: the relay delivers from now on, or a fork is over. */
+  sendDue(): void {
     void this.#send()
   }
 
@@ -226,7 +224,7 @@ export class Admissions {
    * Messages are lost: the relay no longer has them, or says so. A list may be among them, so that this agent admits no
    * one until it is told the counts again; the owner, which no one tells, counts what may have been claimed.
    */
-  lose(): void {
+  missed(): void {
     this.claims.lose()
     if (this.#list && !this.#isOwner) this.#put({ ...this.#list, counts: this.invites.map(() => undefined) })
   }
@@ -292,7 +290,7 @@ export class Admissions {
       // A group of one learns it when someone is added.
       const isAlone = this.#channel.group?.members.size === 1
       try {
-        if (!isAlone) await this.#sender.send('invites', encodeListFrame(list.signed, slot, counts))
+        if (!isAlone) await this.#channel.sender.send('invites', encodeListFrame(list.signed, slot, counts))
       } catch {
         this.#retryAt = this.#context.now() + RETRY_MS
         return
@@ -304,8 +302,8 @@ export class Admissions {
 
   // ---- Uses ----
 
-  /** A commit of a member is adopted; so many of the removed had left. What changes is written together with it. */
-  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void {
+  /** A commit of a member is adopted. What changes is written together with it. */
+  override change({ by, added, removed, left }: RosterChange): void {
     const own = by === this.#context.agentId
     const { group, history } = this.#channel
     const { slot } = history.position
@@ -400,12 +398,12 @@ export class Admissions {
     return [...this.#uses.values()].filter(({ state }) => state === 'heard').map(({ agent }) => agent)
   }
 
-  end(error: StaticError): void {
+  override end(error: StaticError): void {
     this.claims.end(error)
   }
 
   /** Returns the changes since the last call. */
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []
     return changes
@@ -439,7 +437,7 @@ export class Admissions {
 
   #change(change: Change): void {
     this.#changes.push(change)
-    this.#touch()
+    this.#channel.turn.touchPart()
   }
 }
 

@@ -211,7 +211,7 @@ export class Agent implements SessionListener, AgentServices {
         this.channels.get(toHex(body.value.channelId))?.over('not_found')
         return
       case 'receipts':
-        this.channels.get(toHex(body.value.channelId))?.receipts.take(body.value)
+        this.channels.get(toHex(body.value.channelId))?.receipts.deliver(body.value)
         return
       case 'keyPackagesLow':
         this.#supply.topUp(body.value.held)

@@ -65,7 +65,7 @@ export function alreadyIn({ name, owner }: Pick<AgentChannel, 'name' | 'owner'>)
 
 /** Whether a half-created channel can never be continued. One that only ended with this agent can, after a restart. */
 function isBroken({ state, standing }: AgentChannel): boolean {
-  return state === 'founding' && standing.broken !== undefined
+  return state === 'founding' && standing.record.broken !== undefined
 }
 
 /** Deletes a broken channel here and at the relay, where it has the name. No one was added, unless the relay knows better. */
@@ -126,7 +126,7 @@ async function register(agent: Founding, channel: AgentChannel): Promise<void> {
     if (!state || state.error) throw StaticError.of('mls_error', `The relay does not know the new channel ${name}.`)
     channel.enter(joined, 'founding', position, sha256(welcome))
     keyPackages.spend(ref)
-    channel.intake.resumed(state)
+    channel.intake.answered(state)
   })
 }
 

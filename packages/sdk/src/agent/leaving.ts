@@ -59,7 +59,7 @@ async function sendLeave(agent: Leaving, channel: AgentChannel): Promise<void> {
   const { publicKey } = context.key
   let slot = BigInt(channel.history.position.slot)
   for (let tries = 1; channels.get(channel.id) === channel; tries++) {
-    const leafKeys = [...channel.standing.leafKeys]
+    const leafKeys = [...channel.standing.record.leafKeys]
     const signature = context.sign(leaveBytes(channelId, { slot, leafKeys }))
     const notice = message(LeaveNoticeSchema, { publicKey, slot, leafKeys, signature })
     const outcome = await requests.outcome({ case: 'leave', value: message(LeaveRequestSchema, { channelId, notice }) })

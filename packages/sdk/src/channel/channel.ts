@@ -1,8 +1,10 @@
 /**
- * This agent in one channel. Its parts send (sender.ts), commit (committer.ts), receive (intake.ts), follow the log
- * (follower.ts) and deliver to the application (inbox.ts). They share the group, which is held here, and the turn
- * (turn.ts). Changes are made in memory and written at the end of the turn (channel-writer.ts); only then is anything
- * sent to the relay (`#written`).
+ * One channel as this agent holds it, whether it is a member, is creating or joining it, or was offered it: its ids, its
+ * group, its place in the log, its standing, and its parts.
+ *
+ * Log entries arrive at `intake`, are followed in order by `follower`, and what they mean goes to the other parts.
+ * Everything changes in memory first. At the end of the turn (turn.ts) it is written in one transaction, and only then is
+ * anything sent to the relay or given to the application (`written`).
  */
 import {
   type ChannelName,
@@ -14,55 +16,61 @@ import {
   StaticError,
   toHex,
 } from '@static/protocol'
+import { Admissions } from '../admitting/admissions.ts'
+import type { AgentContext } from '../agent/context.ts'
 import type { Epoch, Joined } from '../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../ports/index.ts'
-import type { AgentContext } from '../agent/context.ts'
-import { Admissions } from '../admitting/admissions.ts'
 import { Asks } from './asking/asks.ts'
 import { ReceivedRequests } from './asking/received-requests.ts'
-import { ChannelWriter } from './channel-writer.ts'
-import { loadPending, type Pending } from './members/commits.ts'
-import { Committer } from './members/committer.ts'
 import { GroupState, NO_EPOCH } from './group-state.ts'
-import type { ChannelView } from './part.ts'
-import { Intake } from './receiving/intake.ts'
 import { Follower } from './log/follower.ts'
 import { Forks } from './log/forks.ts'
 import { History } from './log/history.ts'
-import { inboxHostOf } from './receiving/inbox-host.ts'
+import { loadPending, type Pending } from './members/commits.ts'
+import { Committer } from './members/committer.ts'
+import { Roster } from './members/roster.ts'
+import { Upkeep } from './members/upkeep.ts'
+import type { Part, RosterChange } from './part.ts'
+import { Receipts } from './receipts/receipts.ts'
 import { Inbox } from './receiving/inbox.ts'
+import { payloadTable } from './receiving/inbox-table.ts'
+import { Intake } from './receiving/intake.ts'
 import { Poison } from './receiving/poison.ts'
 import { Sender } from './sending/sender.ts'
-import { type PartsHost, partsHostOf } from './parts-host.ts'
-import { receiptsHostOf } from './receipts/host.ts'
-import { Receipts } from './receipts/receipts.ts'
-import { Roster } from './members/roster.ts'
-import { channelError, Standing, type StandingRecord } from './standing.ts'
+import { channelError, Standing } from './standing.ts'
 import { ChannelTurn } from './turn.ts'
-import { Upkeep } from './members/upkeep.ts'
 
-export class AgentChannel implements ChannelView {
+/** A channel of this agent. */
+export class AgentChannel {
   readonly id: ChannelId
   readonly channelId: Uint8Array
   readonly name: ChannelName
   readonly owner: AgentId
-  readonly inbox: Inbox
-  readonly poison: Poison
-  readonly receipts: Receipts
-  readonly requests: ReceivedRequests
-  readonly asks: Asks
-  readonly admissions: Admissions
+  /** What the agent is in this channel, as recorded. */
+  readonly standing: Standing
+  /** Decides what happens next, and writes what has changed. */
+  readonly turn: ChannelTurn
+  /** The channel's state with the relay: what is delivered, acknowledged, missing. */
   readonly intake: Intake
+  readonly follower: Follower
   readonly sender: Sender
   readonly committer: Committer
+  readonly receipts: Receipts
   readonly roster: Roster
   readonly upkeep: Upkeep
+  readonly inbox: Inbox
+  readonly poison: Poison
+  readonly admissions: Admissions
+  readonly requests: ReceivedRequests
+  readonly asks: Asks
+  readonly forks: Forks
+  /**
+   * All parts, in the order in which each is asked (part.ts). Intake comes first, so that nothing more arrives in a
+   * session that is lost or a channel that ends. Receipts come before the roster, which reports a change of members:
+   * by then the receipts know who they are. Forks come last: when one is over, they let others send what is due by then.
+   */
+  readonly parts: readonly Part[]
   readonly #context: AgentContext
-  readonly #follower: Follower
-  readonly #standing: Standing
-  readonly #writer: ChannelWriter
-  readonly #turn: ChannelTurn
-  readonly #forks: Forks
   #history: History
   #group: GroupState | undefined
   #welcome: Uint8Array | undefined
@@ -70,82 +78,56 @@ export class AgentChannel implements ChannelView {
   readonly #ended: () => void
 
   constructor(context: AgentContext, stored: StoredChannel, ended: () => void) {
-    const { record, welcome, senders, chain, leavers, poison } = stored
+    const { record, welcome, senders, chain } = stored
     this.#context = context
     this.id = record.id
     this.channelId = fromHex(record.id)
     this.name = parseChannelName(record.name)
     this.owner = record.owner
     this.#history = new History(record.position, senders, chain)
-    const unstorable = (cause: unknown): void => this.#unstorable(cause)
-    const written = (): void => this.#turn.attempt(() => this.#written())
-    const writerHost = { record: () => this.#record(), written, unstorable }
-    this.#writer = new ChannelWriter(context.journal, this, writerHost, record)
-    this.#standing = new Standing(
-      record,
-      () => this.#writer.touch(),
-      (member) => this.#nameOf(member),
-    )
     this.#welcome = welcome
     this.#ended = ended
-    const standing = this.#standing
-    this.#turn = new ChannelTurn(context, this, standing, (error) => this.#break(error))
+    this.turn = new ChannelTurn(context, this, record)
+    this.standing = new Standing(this, record)
     const pending = this.#load(stored)
-    const forked: PartsHost['forked'] = (member, difference) => this.#forks.found(member, difference)
-    const host = partsHostOf(this, this.#turn, this.#writer, {
-      take: (entry) => this.#follower.take(entry),
-      break: (error) => this.#break(error),
-      adopt: (epoch, by, added, removed, left) => {
-        this.#adopt(epoch, by)
-        this.#changed(by, added, removed, left)
-      },
-      committed: (own) => this.#committed(own),
-      forked,
-    })
-    const unreadable = (error: StaticError): void => this.#unreadable(error)
-    const inboxHost = inboxHostOf(context, this, this.#writer, 'inbox', unreadable)
-    const { givenUpTo } = record
-    this.inbox = new Inbox(record.id, inboxHost, { ...stored.inbox, givenUpTo })
-    const { inbox } = this
-    this.receipts = new Receipts(context, this, receiptsHostOf(this, this.#writer, forked), stored)
-    const { receipts } = this
-    const aside = (index: number): void => receipts.putAside(index)
-    this.poison = new Poison(context, record.id, { inbox, aside, touch: () => this.#writer.touchPart() }, poison)
-    this.sender = new Sender(context, this, host, standing, stored)
-    const stop = (error: StaticError): void => {
-      this.sender.refuse(error)
-      // Nobody waits for a claim that the relay has deferred.
-      this.admissions.end(error)
-    }
-    const over = (): void => {
-      // What a fork has put off: the removal of those that have left, and a list of invites.
-      this.roster.resume()
-      this.admissions.resume()
-    }
-    this.#forks = new Forks(context, this, standing, { stop, over })
-    const memberSince = (agent: AgentId): number => receipts.memberSince(agent)
-    const requestsHost = { ...inboxHostOf(context, this, this.#writer, 'requests', unreadable), memberSince }
-    this.requests = new ReceivedRequests(context, this, requestsHost, this.sender, stored)
-    this.asks = new Asks(context, this, inboxHost, this.sender, stored)
-    this.intake = new Intake(context, this, host, { inbox, requests: this.requests.inbox, standing }, record)
-    this.committer = new Committer(context, this, host, standing, pending)
-    this.roster = new Roster(context, this, this.committer, leavers)
-    this.admissions = new Admissions(context, this, this.sender, () => this.#writer.touchPart(), stored)
-    const { intake, sender, committer, admissions } = this
-    this.upkeep = new Upkeep(context, this, { intake, sender, committer, standing, receipts, admissions })
-    this.#follower = new Follower(context, this, host, this)
+    this.intake = new Intake(context, this, record)
+    this.sender = new Sender(context, this, stored)
+    this.committer = new Committer(context, this, pending)
+    this.receipts = new Receipts(context, this, stored)
+    this.roster = new Roster(context, this, stored)
+    this.upkeep = new Upkeep(context, this)
+    this.inbox = new Inbox(this, payloadTable(context, this), { ...stored.inbox, givenUpTo: record.givenUpTo })
+    this.poison = new Poison(context, this, stored)
+    this.admissions = new Admissions(context, this, stored)
+    this.requests = new ReceivedRequests(context, this, stored)
+    this.asks = new Asks(context, this, stored)
+    this.forks = new Forks(context, this)
+    this.follower = new Follower(context, this)
+    this.parts = [
+      this.intake,
+      this.sender,
+      this.committer,
+      this.receipts,
+      this.roster,
+      this.upkeep,
+      this.inbox,
+      this.poison,
+      this.admissions,
+      this.requests,
+      this.asks,
+      this.forks,
+    ]
     if (stored.ownReceipt) this.receipts.loaded()
-    if (!this.failure) return
-    this.intake.end(this.failure)
-    this.inbox.end(this.failure)
-    this.requests.end(this.failure)
-    this.asks.end(this.failure)
+    const { failure } = this
+    if (!failure) return
+    // Nothing is requested from the relay, and readers get what is on disk.
+    for (const part of [this.intake, this.inbox, this.requests, this.asks]) part.end(failure, failure)
   }
 
   // ---- State ----
 
   get state(): ChannelRecord['state'] {
-    return this.#standing.record.state
+    return this.standing.record.state
   }
 
   get history(): History {
@@ -157,7 +139,7 @@ export class AgentChannel implements ChannelView {
   }
 
   /** A member as errors name it. */
-  #nameOf(agentId: AgentId): string {
+  nameOf(agentId: AgentId): string {
     const identity = this.#group?.members.get(agentId)?.identity
     if (!identity) return `Agent ${shortFingerprint(agentId)}`
     return identityWithFingerprint({ agentId, identity: new TextDecoder().decode(identity) })
@@ -170,31 +152,26 @@ export class AgentChannel implements ChannelView {
 
   /** Why the channel cannot continue, if so. */
   get failure(): StaticError | undefined {
-    return this.#standing.failure
+    return this.standing.failure
   }
 
   /** Whether the owner has sent something since this agent joined, in its group as it is here. */
   get isConfirmed(): boolean {
-    return this.#standing.record.confirmed || this.#group?.place.hasHeardOwner === true
-  }
-
-  /** The standing, as stored. */
-  get standing(): StandingRecord {
-    return this.#standing.record
+    return this.standing.record.confirmed || this.#group?.place.hasHeardOwner === true
   }
 
   // ---- Actions of the agent and the application ----
 
   /** Continues although a member has seen a different history. */
   acceptFork(): void {
-    this.#forks.accept()
-    this.#turn.work()
+    this.forks.accept()
+    this.turn.work()
   }
 
   /** Stores a Welcome until it is used. */
   keepWelcome(welcome: Uint8Array): void {
     this.#welcome = welcome
-    this.#writer.touch({ type: 'putWelcome', id: this.id, welcome })
+    this.turn.touch({ type: 'putWelcome', id: this.id, welcome })
   }
 
   /** Enters the group with a Welcome and follows the log from now on. */
@@ -209,27 +186,31 @@ export class AgentChannel implements ChannelView {
     this.#group = this.#begin(joined, { isProven: false, hasHeardOwner, leftOutBefore: [] })
     this.intake.start(position.index)
     this.receipts.start(position.index)
-    this.#writer.touchEpoch()
+    this.turn.touchEpoch()
     this.keepWelcome(used)
     const confirmed = hasHeardOwner || this.owner === this.#context.agentId
     const leafKeys = [this.#group.leafKey]
-    this.#standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys, confirmed })
+    this.standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys, confirmed })
     this.roster.enter()
   }
 
   /** Changes the state on behalf of the application. */
-  become(state: ChannelRecord['state'], rekeyDue: boolean = this.#standing.record.rekeyDue): void {
-    this.#standing.set({ state, rekeyDue })
-    if (state === 'joined') this.#forks.joined()
-    this.#turn.work()
+  become(state: ChannelRecord['state'], rekeyDue: boolean = this.standing.record.rekeyDue): void {
+    this.standing.set({ state, rekeyDue })
+    if (state === 'joined') this.forks.joined()
+    this.turn.work()
   }
 
   /** The session is lost. */
   lose(): void {
-    this.intake.lose()
-    this.sender.lose()
-    this.committer.lose()
-    this.receipts.lose()
+    for (const part of this.parts) part.lose()
+  }
+
+  /** The relay delivers this channel from now on. */
+  resumed(): void {
+    for (const part of this.parts) part.resumed()
+    this.turn.work()
+    this.turn.transmit()
   }
 
   /** The agent closes: others learn what was processed, as far as it is on disk. */
@@ -245,31 +226,21 @@ export class AgentChannel implements ChannelView {
     const error = channelError(code, this.name)
     this.#group?.wipe()
     this.#group = undefined
-    this.#writer.touchEpoch()
-    this.#standing.set({ state: 'ended', broken: code })
+    this.turn.touchEpoch()
+    this.standing.set({ state: 'ended', broken: code })
     this.end(error, error)
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
   /** Ends all activity: pending calls get `error`; readers get `forReaders` or, without one, the end. */
   end(error: StaticError, forReaders: StaticError | undefined): void {
-    this.#standing.end(error)
-    this.sender.fail(error)
-    this.committer.fail(error)
-    this.roster.stop()
-    this.receipts.end(error)
-    this.intake.end(error)
-    this.inbox.end(forReaders)
-    this.requests.end(forReaders)
-    this.asks.end(error)
-    this.admissions.end(error)
+    this.standing.end(error)
+    for (const part of this.parts) part.end(error, forReaders)
   }
 
   /** The agent stops: nothing more is delivered to the application. */
   seal(): void {
-    this.inbox.seal()
-    this.requests.inbox.seal()
-    this.asks.seal()
+    for (const part of this.parts) part.seal()
   }
 
   /** Ends the iterators of the application. */
@@ -284,24 +255,24 @@ export class AgentChannel implements ChannelView {
     this.seal()
     this.#group?.wipe()
     this.#group = undefined
-    this.#writer.drop()
+    this.turn.drop()
   }
 
   /** Resolves when no task holds the group. */
   async idle(): Promise<void> {
-    await this.#turn.idle()
+    await this.turn.idle()
   }
 
   // ---- The turn ----
 
-  #written(): void {
-    this.sender.written()
-    this.committer.written()
-    this.receipts.written()
+  /** Everything that was drained is on disk, so it may leave the process. */
+  written(): void {
+    for (const part of this.parts) part.written()
     this.intake.acknowledge(this.receipts.next())
-    this.#turn.transmit()
-    this.inbox.written()
-    this.requests.inbox.written()
+    this.turn.transmit()
+    // Only now, because readers may make the journal write again.
+    this.inbox.serveWritten()
+    this.requests.inbox.serveWritten()
     this.intake.unpause()
     this.#confirm()
     if (this.state === 'ended' && this.inbox.isEmpty && this.poison.isEmpty) this.#ended()
@@ -311,9 +282,15 @@ export class AgentChannel implements ChannelView {
 
   /** The application learns that the owner is in this group. */
   #confirm(): void {
-    if (this.#standing.record.confirmed || !this.isConfirmed) return
-    this.#standing.set({ confirmed: true })
+    if (this.standing.record.confirmed || !this.isConfirmed) return
+    this.standing.set({ confirmed: true })
     this.#context.emit({ type: 'confirmed', channel: this.name })
+  }
+
+  /** Adopts the next epoch, from a commit by another member. */
+  adopt(epoch: Epoch, change: RosterChange): void {
+    this.#adopt(epoch, change.by)
+    this.#change(change)
   }
 
   #adopt(epoch: Epoch, by: AgentId): void {
@@ -323,8 +300,8 @@ export class AgentChannel implements ChannelView {
     this.#group = this.#begin(epoch, { isProven: true, hasHeardOwner: by === this.owner, leftOutBefore })
     if (by === this.owner) this.#group.confirm()
     old?.wipe(epoch.group)
-    this.#writer.touchEpoch()
-    this.#standing.set({ leafKeys: [this.#group.leafKey] })
+    this.turn.touchEpoch()
+    this.standing.set({ leafKeys: [this.#group.leafKey] })
   }
 
   /** Begins an epoch at the last entry. */
@@ -334,65 +311,59 @@ export class AgentChannel implements ChannelView {
     return new GroupState(this.#context.engine, epoch, place)
   }
 
-  #committed({ next, purpose, request, job, welcomes }: Pending): void {
+  /** Adopts the epoch of this agent's commit, which is in the log now. */
+  committed({ next, purpose, request, job, welcomes }: Pending): void {
     const context = this.#context
     const { adds = [], removes = [], leaveNotices = [], vouches = [] } = request.declaration ?? {}
-    const { state, rekeyDue } = this.#standing.record
+    const { state, rekeyDue } = this.standing.record
     this.#adopt(next, context.agentId)
     this.sender.sentSinceRekey = 0
-    this.#standing.set({
+    this.standing.set({
       state: state === 'founding' ? 'joined' : state,
       rekeyedAt: context.now(),
       rekeyDeferredAt: 0,
       rekeyDue: purpose.rekeyDue || (rekeyDue && !purpose.rekeys),
     })
     if (purpose.rekeys) context.emit({ type: 'rekeyed', channel: this.name })
-    const [added, removed] = [adds.map(toHex), removes.map(toHex)]
-    this.#changed(context.agentId, added, removed, leaveNotices.length, vouches.map(toHex))
+    this.#change({
+      by: context.agentId,
+      added: adds.map(toHex),
+      removed: removes.map(toHex),
+      left: leaveNotices.length,
+      vouched: vouches.map(toHex),
+    })
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.
     this.upkeep.retry()
     job?.done({ welcomes })
   }
 
-  #changed(
-    by: AgentId,
-    added: readonly AgentId[],
-    removed: readonly AgentId[],
-    left: number,
-    vouched?: readonly AgentId[],
-  ): void {
-    for (const agent of [...removed, ...added]) this.#history.forget(agent)
-    this.receipts.change(added, removed, vouched)
-    this.roster.change(by, added, removed)
-    this.admissions.change(by, added, removed, left)
-    this.requests.removed(removed)
-    this.asks.removed(removed)
-    // Last, because it sends what is due by then.
-    this.#forks.removed(removed)
+  #change(change: RosterChange): void {
+    for (const agent of [...change.removed, ...change.added]) this.#history.forget(agent)
+    for (const part of this.parts) part.change(change)
   }
 
   /** Ends a channel that cannot continue. Received messages can still be read, and the agent can leave. */
-  #break(error: StaticError): void {
+  break(error: StaticError): void {
     if (this.failure) return
-    this.#standing.set({ broken: error.code })
+    this.standing.set({ broken: error.code })
     this.end(error, error)
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
   /** Ends this channel alone, because its rows on disk cannot be read. They stay there, and a restart tries again. */
-  #unreadable(error: StaticError): void {
+  unreadable(error: StaticError): void {
     if (this.failure) return
     this.end(error, error)
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
   /** Breaks this channel alone, because its state cannot be serialized. The disk keeps its last written state. */
-  #unstorable(cause: unknown): void {
+  unstorable(cause: unknown): void {
     const error = StaticError.of('mls_error', `The state of channel ${this.name} cannot be stored.`, { cause })
-    const { broken } = this.#standing.record
-    if (this.failure) this.#standing.set({ broken: broken ?? error.code })
-    else this.#break(error)
+    const { broken } = this.standing.record
+    if (this.failure) this.standing.set({ broken: broken ?? error.code })
+    else this.break(error)
     // The last entries are not on disk, so they must not be acknowledged.
     this.intake.lose()
   }
@@ -410,20 +381,21 @@ export class AgentChannel implements ChannelView {
       return pending && loadPending(this.#context, pending)
     } catch (cause) {
       this.#group = undefined
-      this.#standing.end(StaticError.of('mls_error', undefined, { cause }))
-      this.#standing.set({ broken: record.broken ?? 'mls_error' })
+      this.standing.end(StaticError.of('mls_error', undefined, { cause }))
+      this.standing.set({ broken: record.broken ?? 'mls_error' })
       return undefined
     }
   }
 
-  #record(): ChannelRecord {
+  /** The channel's record as it is now. */
+  record(): ChannelRecord {
     const { counter, ownHash, sentSinceRekey } = this.sender
     const { position } = this.#history
     const given = {
       givenUpTo: this.inbox.boundAt(position.index),
       servedUpTo: this.requests.inbox.boundAt(position.index),
     }
-    const standing = { ...this.#standing.record, confirmed: this.isConfirmed }
+    const standing = { ...this.standing.record, confirmed: this.isConfirmed }
     const { removalSlot } = this.admissions
     const { id, name, owner } = this
     const epoch = this.#group?.place ?? NO_EPOCH

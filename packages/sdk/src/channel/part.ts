@@ -1,37 +1,44 @@
-/** The view of a channel that every part of a membership gets, and what a part can ask of its turn. */
-import type { ChannelName, StaticError } from '@static/protocol'
-import type { AgentId, ChannelId } from '../ports/index.ts'
-import type { GroupState } from './group-state.ts'
-import type { History } from './log/history.ts'
+/**
+ * What a channel asks of its parts. Each overrides what concerns it; everything else does nothing. `AgentChannel.parts` has
+ * the one order in which they are asked (channel.ts).
+ */
+import type { StaticError } from '@static/protocol'
+import type { AgentId, Change } from '../ports/index.ts'
 
-/** The constant properties of a channel. */
-export interface ChannelFacts {
-  readonly id: ChannelId
-  readonly channelId: Uint8Array
-  readonly name: ChannelName
-  readonly owner: AgentId
+/** What a commit that this agent has adopted changed about the members. */
+export interface RosterChange {
+  /** The member that committed. */
+  readonly by: AgentId
+  readonly added: readonly AgentId[]
+  readonly removed: readonly AgentId[]
+  /** How many of those removed had left. */
+  readonly left: number
+  /** The added members that this agent, as the owner, vouches for. */
+  readonly vouched: readonly AgentId[]
 }
 
-/** A channel as its parts see it. */
-export interface ChannelView extends ChannelFacts {
-  readonly history: History
-  readonly group: GroupState | undefined
-}
+/** A part of a channel. */
+export abstract class Part {
+  /** Returns the changes since the last call, for the transaction of this turn. `whole`: the entire epoch is written. */
+  drain(_whole: boolean): readonly Change[] {
+    return []
+  }
 
-/** The turn: changes are made in memory, written to disk at its end, and only then sent. */
-export interface Turn {
-  /** Marks something as changed, so that it is written at the end of the turn. */
-  touch(): void
-  /** The same for a change that may be written later, because a crash may undo it. */
-  touchLater(): void
-  /** Continues with everything that can continue. */
-  work(): void
-  /** Ends the channel, because it cannot continue. */
-  break(error: StaticError): void
-}
+  /** Everything that was drained is on disk. */
+  written(): void {}
 
-/** Gives a task exclusive access to the group. */
-export interface Exclusive {
-  /** Nothing else touches the group until the task is done. */
-  exclusively(task: () => Promise<void>): void
+  /** The relay delivers the channel from now on. */
+  resumed(): void {}
+
+  /** The session is lost. */
+  lose(): void {}
+
+  /** The members have changed. */
+  change(_change: RosterChange): void {}
+
+  /** The channel ends: pending calls get `error`; readers get `forReaders` or, without one, the end. */
+  end(_error: StaticError, _forReaders: StaticError | undefined): void {}
+
+  /** The agent stops: nothing more is given to the application. */
+  seal(): void {}
 }

@@ -1,6 +1,7 @@
-/** The standing of a membership, as recorded: joined or leaving, forked, broken, and when its keys were replaced. */
+/** The standing of an agent in a channel, as recorded: joined or leaving, forked, broken, and when its keys were replaced. */
 import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
-import type { AgentId, ChannelRecord } from '../ports/index.ts'
+import type { ChannelRecord } from '../ports/index.ts'
+import type { AgentChannel } from './channel.ts'
 
 /** The part of a channel's record that is neither in its history nor with the sender. */
 export type StandingRecord = Pick<
@@ -32,28 +33,19 @@ function forked(channel: string, member: string): StaticError {
   return StaticError.of('fork_detected', `Channel ${channel}: ${problem} ${words}`)
 }
 
-/** The standing of one membership. */
+/** The standing in one channel. */
 export class Standing {
-  readonly #touch: () => void
-  readonly #nameOf: (member: AgentId) => string
-  readonly #name: string
+  readonly #channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>
   #record: StandingRecord
   /** The error that ended the channel until the agent restarts. */
   #endedBy: StaticError | undefined
 
-  /** Calls `touch` when there is something to write, and `nameOf` for the name of a member in an error. */
-  constructor(
-    record: StandingRecord & Pick<ChannelRecord, 'name'>,
-    touch: () => void,
-    nameOf: (member: AgentId) => string,
-  ) {
+  constructor(channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>, record: StandingRecord) {
     const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
     const { offeredBy, offeredAt, confirmed } = record
     const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
     this.#record = { state, ...keys, fork, broken, offeredBy, offeredAt, confirmed }
-    this.#name = record.name
-    this.#touch = touch
-    this.#nameOf = nameOf
+    this.#channel = channel
   }
 
   get record(): StandingRecord {
@@ -65,8 +57,8 @@ export class Standing {
     const { state, broken } = this.#record
     if (this.#endedBy) return this.#endedBy
     const code = broken === undefined || Object.hasOwn(ERRORS, broken) ? (broken as ErrorCode | undefined) : 'mls_error'
-    if (code !== undefined) return channelError(code, this.#name)
-    return state === 'ended' ? channelError('removed', this.#name) : undefined
+    if (code !== undefined) return channelError(code, this.#channel.name)
+    return state === 'ended' ? channelError('removed', this.#channel.name) : undefined
   }
 
   /**
@@ -82,12 +74,12 @@ export class Standing {
   refusal(despiteFork: boolean = false): StaticError | undefined {
     const { fork } = this.#record
     if (fork === undefined || despiteFork) return this.failure
-    return this.failure ?? forked(this.#name, this.#nameOf(fork))
+    return this.failure ?? forked(this.#channel.name, this.#channel.nameOf(fork))
   }
 
   set(changes: Partial<StandingRecord>): void {
     this.#record = { ...this.#record, ...changes }
-    this.#touch()
+    this.#channel.turn.touch()
   }
 
   /** Ends the channel. If called again, the first error stays. */

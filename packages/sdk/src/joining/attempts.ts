@@ -155,7 +155,7 @@ export class JoinAttempts {
   greeting(channel: AgentChannel, sender: AgentId, nonces: Uint8Array): void {
     const attempts = this.#attempts.of(channel)
     const mayGreet = ({ admit }: AttemptRecord): boolean =>
-      sender === channel.owner || (admit === 'members' && sender === channel.standing.offeredBy)
+      sender === channel.owner || (admit === 'members' && sender === channel.standing.record.offeredBy)
     if (!attempts.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
     channel.become('joined')
     // Attempts with other tokens for the channel have succeeded, too.

@@ -123,7 +123,7 @@ export class Entries {
         channel.enter(joined, 'joining', start, welcomeHash)
         this.#entered.add(id)
         if (attempt.record.takenBack) this.#attempts.change(attempt, { takenBack: false })
-        if (state) channel.intake.resumed(state)
+        if (state) channel.intake.answered(state)
       })
       return 'entered'
     } catch (error) {

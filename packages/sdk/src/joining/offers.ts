@@ -108,7 +108,7 @@ async function dropExcess(agent: Offering): Promise<void> {
         ? StaticError.of('invalid_welcome', 'The KeyPackage of this offer was used elsewhere or has expired.')
         : StaticError.of(
             'queue_full',
-            `Too many offers are pending. Dropped this one, from agent ${excess.standing.offeredBy}.`,
+            `Too many offers are pending. Dropped this one, from agent ${excess.standing.record.offeredBy}.`,
           )
       context.emit({ type: 'welcome_refused', channel: excess.name, error })
       await context.journal.written()
@@ -236,7 +236,7 @@ export async function joinByWelcome(
         }
         channel.enter(joined, 'joined', start, welcomeHash)
         invites?.accepted(id)
-        if (state) channel.intake.resumed(state)
+        if (state) channel.intake.answered(state)
       })
     } catch (error) {
       wipeEpoch(engine, joined)
@@ -278,7 +278,7 @@ export function excessOffer(channels: Iterable<AgentChannel>): AgentChannel | un
     const size = channel.welcome.length
     count += 1
     bytes += size
-    const adder = channel.standing.offeredBy ?? ''
+    const adder = channel.standing.record.offeredBy ?? ''
     const share = shares.get(adder)
     if (!share) shares.set(adder, { count: 1, bytes: size, oldest: channel, newest: channel })
     else {
@@ -304,7 +304,7 @@ function hasMore(one: Share, other: Share, of: 'count' | 'bytes'): boolean {
 
 /** Orders offers by arrival. Those that arrived at the same time have an arbitrary but stable order. */
 function cameBefore(one: AgentChannel, other: AgentChannel): boolean {
-  const [first, second] = [one.standing.offeredAt, other.standing.offeredAt]
+  const [first, second] = [one.standing.record.offeredAt, other.standing.record.offeredAt]
   return first === second ? one.id < other.id : first < second
 }
 

@@ -121,7 +121,7 @@ test('nor if it was added again meanwhile, and without a server its requests go 
   await stage.settleWithPrograms()
   const { index } = bob.channel.history.position
   // As if a commit had removed and added it.
-  bob.channel.receipts.change([mal.agentId], [mal.agentId])
+  bob.channel.receipts.change({ by: mal.agentId, added: [mal.agentId], removed: [mal.agentId], left: 0, vouched: [] })
   assert.equal(bob.channel.receipts.memberSince(mal.agentId), index)
   let served = 0
   const stop = serves(bob, async () => `served ${++served}`)

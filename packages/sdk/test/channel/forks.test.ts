@@ -14,19 +14,17 @@ const MEMBER = 'ab'.repeat(32)
 
 test('a fork stops an agent that joins once it has joined, and only then is its application told', () => {
   const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-  const standing = new Standing(
-    newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record,
-    () => {},
-    (member) => member,
-  )
   const events: string[] = []
   let refused = 0
-  const forks = new Forks(
-    { emit: ({ type }) => void events.push(type) },
-    { name: 'acme/fork/one' } as never,
-    standing,
-    { stop: () => void refused++, over: () => {} },
-  )
+  const channel = {
+    name: 'acme/fork/one',
+    nameOf: (member: string) => member,
+    turn: { touch: () => {} },
+    sender: { refuse: () => void refused++ },
+    admissions: { claims: { end: () => {} } },
+  }
+  const standing = new Standing(channel as never, newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record)
+  const forks = new Forks({ emit: ({ type }) => void events.push(type) }, { ...channel, standing } as never)
   forks.found(MEMBER, 'seen')
   // It may send, which is for its hello: nothing else, and no commit.
   assert.equal(standing.isTalking, true)

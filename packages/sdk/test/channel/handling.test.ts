@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { StaticError, toHex } from '@static/protocol'
 import { handleMessages, type HandleOptions } from '../../src/channel/receiving/handling.ts'
-import type { Entry } from '../../src/channel/receiving/inbox-entry.ts'
+import type { Entry } from '../../src/channel/receiving/inbox.ts'
 import { type Player, Stage } from '../support/stage.ts'
 
 const SECOND = 1000

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import type { Entry, Incoming } from '../../src/channel/receiving/inbox-entry.ts'
+import type { Entry, Incoming } from '../../src/channel/receiving/inbox.ts'
 import { ID, incoming, Scene } from '../support/inbox-scene.ts'
 
 const MIB = 1024 * 1024
@@ -16,6 +16,11 @@ async function takeAll(iterator: AsyncIterator<number, undefined>, count: number
     taken.push(value)
   }
   return taken
+}
+
+/** The channel has ended: readers get the error, or the end. */
+function endReaders({ inbox }: Scene, error: StaticError | undefined): void {
+  inbox.end(error ?? StaticError.of('closed'), error)
 }
 
 const upTo = (last: number, first = 1): number[] => Array.from({ length: last - first + 1 }, (_, n) => first + n)
@@ -272,13 +277,13 @@ test('64 MiB fill the inbox; below half of that there is room again', async () =
 test('at the end readers get the remaining payloads, then the error; waiting readers get it at once', async () => {
   const scene = new Scene()
   const waiting = scene.inbox.read(indexOf).next()
-  scene.inbox.end(StaticError.of('removed'))
+  endReaders(scene, StaticError.of('removed'))
   await assert.rejects(waiting, { code: 'removed' })
   const later = new Scene()
   later.arrive(1)
-  later.inbox.end(StaticError.of('removed'))
+  endReaders(later, StaticError.of('removed'))
   // Only the first word counts.
-  later.inbox.end(StaticError.of('closed'))
+  endReaders(later, StaticError.of('closed'))
   const reader = later.inbox.read(indexOf)
   assert.equal((await reader.next()).value, 1)
   await assert.rejects(reader.next(), { code: 'removed' })
@@ -290,7 +295,7 @@ test('an end without an error ends the loops', async () => {
   const scene = new Scene()
   scene.arrive(1)
   const waiting = scene.inbox.read(indexOf)
-  scene.inbox.end(undefined)
+  endReaders(scene, undefined)
   assert.deepEqual(await takeAll(waiting, 9), [1])
   assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 9), [])
 })
@@ -363,7 +368,7 @@ test('readers get the error of a disk that cannot be read, also of a channel tha
       upTo(2).map((index) => incoming(index).record),
       2,
     )
-    if (end) scene.inbox.end(end)
+    if (end) endReaders(scene, end)
     scene.isDiskBroken = true
     const [reader, other] = [scene.inbox.read(indexOf), scene.inbox.read(indexOf)]
     await assert.rejects(reader.next(), { code: 'store_corrupt' })

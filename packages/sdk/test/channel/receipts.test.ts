@@ -249,7 +249,7 @@ test('an agent that joins signs nothing before its membership is on disk', async
   const signer = engine.facts(agent.group).members[0] ?? assert.fail()
   const bob = new Player(stage, agent, { receipts: 'settled' })
   bob.enter({ group: agent.group, rows: [...agent.rows.values()], signer })
-  bob.channel.intake.resumed(stage.stateOf(bob))
+  bob.channel.intake.answered(stage.stateOf(bob))
   assert.equal(stage.receipts.get(bob.agentId), undefined, 'a killed joiner would have lost its Welcome')
   await stage.settle()
   assert.equal(claimOf(stage, bob).since, stage.position.index)
@@ -347,7 +347,7 @@ test('a receipt of a removed member, or of an earlier stay, counts for nothing',
   assert.deepEqual(names(stage, done.done), { reached: [], unreached: { bob: 'removed' } })
   // As if it were back: what it signed before is of another stay.
   const { receipts } = ann.channel
-  receipts.change([bob.agentId], [])
+  receipts.change({ by: ann.agentId, added: [bob.agentId], removed: [], left: 0, vouched: [] })
   const [stay] = (await receipts.current()).filter(({ agent }) => agent === bob.agentId)
   assert.equal(stay?.receipt, undefined)
 })

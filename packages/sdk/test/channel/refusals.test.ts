@@ -176,7 +176,7 @@ for (const error of [{ code: 'out_of_order', lastCounter: 0n }, { code: 'too_lar
     assert.deepEqual([onTheWire(alice), onDisk(alice)], [[1], [1]])
     const two = fate(alice.send('two'))
     // As before a commit of its own.
-    alice.channel.sender.seal(alice.channel.group!, undefined)
+    alice.channel.sender.encrypt(alice.channel.group!, undefined)
     assert.equal(alice.channel.sender.counter, 2)
     assert.deepEqual(onDisk(alice), [1])
     alice.requests.shift()!.done({ type: 'refused', error: create(ErrorSchema, error) })
@@ -436,7 +436,7 @@ test('a send that waits because of a fork is reported with that reason, and goes
   await written(alice)
   mal.say(mal.frame('a lie', { seen: { ...stage.position, hash: new Uint8Array(32) } }))
   await stage.settle()
-  assert.equal(alice.channel.standing.fork, mal.agentId)
+  assert.equal(alice.channel.standing.record.fork, mal.agentId)
   stage.now += 5000
   alice.awake()
   assert.deepEqual(

@@ -21,18 +21,21 @@ function channel() {
   const pins = new Pins([], { add: () => {} })
   const events: AgentEvent[] = []
   const context = { agentId: SELF, pins, emit: (event: AgentEvent) => void events.push(event) }
-  const roster = new Roster(
-    context as never,
-    { id: 'ab', name: 'acme/x/y', owner: OWNER, group } as never,
-    {} as never,
-    [],
-  )
+  const roster = new Roster(context as never, { id: 'ab', name: 'acme/x/y', owner: OWNER, group } as never, {
+    leavers: [],
+  })
   /** A commit that adds an agent called carol, or removes an agent, or both. */
   const commit = (by: string, added: string | undefined, removed?: string): void => {
     const left = [...group.members].filter(([agent]) => agent !== removed)
     const come = added === undefined ? [] : [[added, leaf(added, 'carol')] as const]
     group.members = new Map([...left, ...come])
-    roster.change(by, added === undefined ? [] : [added], removed === undefined ? [] : [removed])
+    roster.change({
+      by,
+      added: added === undefined ? [] : [added],
+      removed: removed === undefined ? [] : [removed],
+      left: 0,
+      vouched: [],
+    })
   }
   const remove = (agent: string): void => commit(OWNER, undefined, agent)
   const changes = () => events.flatMap((event) => (event.type === 'identity_changed' ? [[event.known, event.now]] : []))

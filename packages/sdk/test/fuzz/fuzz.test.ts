@@ -137,16 +137,13 @@ async function listsOf(
   )
   const ownerId = Buffer.from(owner.agentId).toString('hex')
   const group = { members: new Map([[ownerId, { signatureKey: owner.key.publicKey }]]) }
-  const channel = { id: 'c', channelId: ID, name: NAME, owner: ownerId, group, history: { position: { slot: 7 } } }
+  const sender = { send: () => Promise.reject(new Error('no relay')), isPending: () => false }
+  const turn = { touchPart: () => {} }
+  const history = { position: { slot: 7 } }
+  const channel = { id: 'c', channelId: ID, name: NAME, owner: ownerId, group, history, sender, turn }
   const context = { agentId: 'me', now: () => 0, emit: () => {}, invites: undefined }
   const none = { record: { removalSlot: 0 }, inviteList: undefined, uses: [], claims: [] }
-  const member = new Admissions(
-    context as never,
-    channel as never,
-    { send: () => Promise.reject(new Error('no relay')), isPending: () => false },
-    () => {},
-    none,
-  )
+  const member = new Admissions(context as never, channel as never, none)
   return { frames, member, known }
 }
 

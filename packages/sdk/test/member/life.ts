@@ -165,7 +165,7 @@ export class Life {
 
   /** Says something, unless it waits for its application to accept a different log. */
   async #say(player: Player): Promise<void> {
-    if (player.channel.standing.fork !== undefined) return
+    if (player.channel.standing.record.fork !== undefined) return
     const sent = player.send(`${player.name} ${++this.#words}`)
     sent.catch(() => {})
     await this.stage.settle()
@@ -255,7 +255,7 @@ export class Life {
 
   /** All report the same fork, and only one that there is. Most applications go on at once. */
   #checkForks(name: string, fork: string | undefined): void {
-    const forks = this.#honest.map(({ channel }) => channel.standing.fork)
+    const forks = this.#honest.map(({ channel }) => channel.standing.record.fork)
     if (fork !== undefined && !this.#hasLied)
       for (const found of forks) assert.equal(found, fork, `${name}: a different log is not noticed`)
     for (const found of forks) {

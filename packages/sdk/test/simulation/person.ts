@@ -91,7 +91,7 @@ export class Person {
 
   /** How it stands in a channel that it is in, in memory: what is on disk takes long to copy. */
   standing(name: string): StandingRecord | undefined {
-    return this.channel(name) && this.manager?.client.membershipOf(parseChannelName(name)).standing
+    return this.channel(name) && this.manager?.client.membershipOf(parseChannelName(name)).standing.record
   }
 
   /** How far it has read the log, and from where on it knows it. */

@@ -1,7 +1,6 @@
 /** An inbox of its own, for tests. */
 import { StaticError } from '@static/protocol'
-import { Inbox } from '../../src/channel/receiving/inbox.ts'
-import type { Incoming } from '../../src/channel/receiving/inbox-entry.ts'
+import { Inbox, type InboxTable, type Incoming, placeOf } from '../../src/channel/receiving/inbox.ts'
 import type { Change, InboxPlace, InboxRecord } from '../../src/ports/index.ts'
 
 export const ID: string = '00'.repeat(16)
@@ -25,7 +24,7 @@ export class Scene {
   constructor(stored: readonly InboxRecord[] = [], givenUpTo = 0) {
     for (const record of stored) this.disk.set(keyOf(record), record)
     const bytes = stored.reduce((sum, { ciphertext }) => sum + ciphertext.length, 0)
-    const touchRecord = (): void => {
+    const touch = (): void => {
       this.#isRecordDue = true
       // The turn ends soon.
       this.#isTurnEnding = true
@@ -33,11 +32,15 @@ export class Scene {
         if (this.#isTurnEnding) this.write()
       })
     }
-    const page = (after: number, limit: number): Incoming[] | StaticError => this.#page(after, limit)
-    const touch = (): void => void this.asked.push('now')
-    const touchLater = (): void => void this.asked.push('later')
+    const touchPart = (): void => void this.asked.push('now')
+    const touchPartLater = (): void => void this.asked.push('later')
     const found = { messages: stored.length, bytes, first: stored[0]?.index ?? 0, givenUpTo }
-    this.inbox = new Inbox(ID, { touch, touchLater, touchRecord, page }, found)
+    const table: InboxTable = {
+      put: (id, record) => ({ type: 'putInbox', id, record }),
+      drop: (id, place) => ({ type: 'dropInbox', id, place: placeOf(place) }),
+      page: (after, limit) => this.#page(after, limit),
+    }
+    this.inbox = new Inbox({ id: ID, turn: { touch, touchPart, touchPartLater } as never }, table, found)
     this.givenUpTo = givenUpTo
     this.#before = givenUpTo
     if (stored.length > 0) return
@@ -76,7 +79,7 @@ export class Scene {
       if (change.type === 'putInbox') this.disk.set(keyOf(change.record), change.record)
       if (change.type === 'dropInbox') this.disk.delete(keyOf(change.place))
     }
-    this.inbox.written()
+    this.inbox.serveWritten()
     return changes
   }
 

@@ -217,7 +217,7 @@ export class Stage {
   }
 
   /** An agent leaves by its signed notice. */
-  leave(player: Player, leafKeys: Uint8Array[] = [...player.channel.standing.leafKeys]): void {
+  leave(player: Player, leafKeys: Uint8Array[] = [...player.channel.standing.record.leafKeys]): void {
     const slot = BigInt(this.position.slot)
     const signature = player.sign(leaveBytes(this.channelId, { slot, leafKeys }))
     const notice: LeaveNotice = {
@@ -232,7 +232,7 @@ export class Stage {
   }
 
   /** Where a player stands. */
-  stateOf(player: Player): Parameters<Intake['resumed']>[0] {
+  stateOf(player: Player): Parameters<Intake['answered']>[0] {
     const place = this.#roster.get(player.agentId)
     const cursor = this.positions[Math.max(player.cursor, place?.since ?? 0)]
     return create(ChannelStateSchema, {
@@ -530,7 +530,7 @@ export class Player implements AgentContext {
     const list = [...this.mail].map(([agent, receipt]) => ({ agentId: Buffer.from(agent, 'hex'), receipt }))
     this.mail.clear()
     const { channelId } = this.stage
-    this.channel.receipts.take(create(ReceiptBatchSchema, { channelId, receipts: list }))
+    this.channel.receipts.deliver(create(ReceiptBatchSchema, { channelId, receipts: list }))
   }
 
   #cut(arrived: number): void {

@@ -12,10 +12,10 @@ import type { AgentId, AskRecord, Change, InboxRecord, StoredChannel } from '../
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentEvent } from '../../agent/events.ts'
 import { newMessageId } from '../sending/message-id.ts'
-import type { ChannelView } from '../part.ts'
-import { placeOf } from '../receiving/inbox-entry.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part, type RosterChange } from '../part.ts'
+import { placeOf } from '../receiving/inbox.ts'
 import { decodeFrame, FRAME_HEAD_BYTES } from '../sending/message-frame.ts'
-import type { Sender } from '../sending/sender.ts'
 import {
   type AnswerBody,
   decodeAnswer,
@@ -26,18 +26,10 @@ import {
   MOST_ASK_BYTES,
   MOST_OPEN,
 } from './ask-frame.ts'
-import { type AnswerEntry, type AskHost, OpenAsk, sizeOfEntry } from './open-ask.ts'
+import { type AnswerEntry, OpenAsk, sizeOfEntry } from './open-ask.ts'
 
 /** What it asks of the agent. */
 type AsksContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'random' | 'later' | 'emit'>
-
-/** What it asks of the channel. */
-export interface AsksHost {
-  /** Marks the channel as changed, so that it is written at the end of the turn. */
-  touch(): void
-  /** The same for a change that may be written later, because a crash may undo it. */
-  touchLater(): void
-}
 
 export interface Question {
   readonly payload: Uint8Array
@@ -59,12 +51,10 @@ const OWN_PART: number = 1 / 3
 /** The delay before a failed notice to an answering member is sent again. */
 const RETRY_MS = 5000
 
-/** The requests of one membership. */
-export class Asks {
+/** The requests of this agent in one channel. */
+export class Asks extends Part {
   readonly #context: AsksContext
-  readonly #channel: ChannelView
-  readonly #host: AsksHost
-  readonly #sender: Pick<Sender, 'send' | 'withdraw'>
+  readonly #channel: AgentChannel
   readonly #open = new Map<string, OpenAsk>()
   /** The last requests that are over, by id: late answers to them are reported. */
   readonly #over = new Set<string>()
@@ -85,15 +75,12 @@ export class Asks {
 
   constructor(
     context: AsksContext,
-    channel: ChannelView,
-    host: AsksHost,
-    sender: Pick<Sender, 'send' | 'withdraw'>,
+    channel: AgentChannel,
     stored: Pick<StoredChannel, 'asks' | 'answerers' | 'answers'>,
   ) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#host = host
-    this.#sender = sender
     for (const record of stored.asks) this.#stored.add(this.#hold(record))
     for (const { messageId, agent, answers, ended } of stored.answerers) {
       this.#open.get(toHex(messageId))?.answererOf(agent).restore(answers, ended)
@@ -127,10 +114,10 @@ export class Asks {
     if (to === undefined) this.#expected.set(ask, new Set(group?.members.keys()))
     const abort = (): void => {
       const text = 'The request was cancelled: its signal was aborted.'
-      this.#cancel(ask, StaticError.of('cancelled', text, { cause: signal?.reason }))
+      this.cancel(ask, StaticError.of('cancelled', text, { cause: signal?.reason }))
     }
     this.#stops.get(ask)?.push(
-      () => this.#sender.withdraw(record.messageId),
+      () => this.#channel.sender.withdraw(record.messageId),
       () => signal?.removeEventListener('abort', abort),
     )
     signal?.addEventListener('abort', abort)
@@ -140,7 +127,7 @@ export class Asks {
       this.#changes.push({ type: 'putAsk', id: this.#channel.id, record })
     }
     const body = encodeRequest({ to, lifetimeMs, payload })
-    this.#sender.send('request', body, {}, { messageId: record.messageId, sealed }).catch((error: unknown) => {
+    this.#channel.sender.send('request', body, {}, { messageId: record.messageId, sealed }).catch((error: unknown) => {
       ask.finish(StaticError.from(error))
       if (!this.#ended) this.#close(ask)
     })
@@ -171,11 +158,11 @@ export class Asks {
     }
   }
 
-  /** These agents are no longer members. */
-  removed(agents: readonly AgentId[]): void {
-    if (agents.length === 0) return
+  /** Requests to those that are no longer members will not be answered. */
+  override change({ removed }: RosterChange): void {
+    if (removed.length === 0) return
     for (const ask of this.#open.values()) {
-      if (ask.to !== undefined && agents.includes(ask.to) && !ask.isFinished && !this.#isComplete(ask)) {
+      if (ask.to !== undefined && removed.includes(ask.to) && !ask.isFinished && !this.#isComplete(ask)) {
         ask.finish(StaticError.of('not_found', `Agent ${ask.to} left the channel before it had answered.`))
       }
       this.#check(ask)
@@ -183,7 +170,7 @@ export class Asks {
   }
 
   /** Ends all requests in memory. They stay on disk unless the channel is deleted. */
-  end(error: StaticError): void {
+  override end(error: StaticError): void {
     if (this.#ended) return
     this.#ended = error
     for (const ask of this.#open.values()) ask.finish(error)
@@ -191,12 +178,12 @@ export class Asks {
   }
 
   /** The agent stops: gives nothing more to the application. Unread answers stay on disk. */
-  seal(): void {
+  override seal(): void {
     for (const ask of this.#open.values()) ask.clear(this.#ended)
   }
 
   /** Returns the changes since the last call. */
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     const { id } = this.#channel
     const changes = this.#changes
     this.#changes = []
@@ -256,7 +243,7 @@ export class Asks {
   #change(ask: OpenAsk, sender: AgentId): void {
     const changed = this.#changed.get(ask) ?? new Set()
     this.#changed.set(ask, changed.add(sender))
-    this.#host.touch()
+    this.#channel.turn.touchPart()
   }
 
   #push(ask: OpenAsk, entry: AnswerEntry): void {
@@ -301,7 +288,7 @@ export class Asks {
       const ask = body && this.#open.get(toHex(body.requestId))
       if (!ask || !body.content) {
         this.#changes.push({ type: 'dropAnswer', id, place: placeOf(record) })
-        this.#host.touchLater()
+        this.#channel.turn.touchPartLater()
         continue
       }
       const entry = { record, number: body.number, content: body.content, stored: true, settled: false }
@@ -311,27 +298,28 @@ export class Asks {
   }
 
   #hold(record: AskRecord): OpenAsk {
-    const ask = new OpenAsk(this.#askHost, record)
+    const ask = new OpenAsk(this.#channel, record)
     this.#open.set(ask.id, ask)
     const wait = Math.max(0, record.deadline - this.#context.now())
     this.#stops.set(ask, [this.#context.later(wait, () => this.#expire(ask))])
     return ask
   }
 
-  readonly #askHost: AskHost = {
-    settled: (ask, entry) => {
-      this.#settle(entry)
-      this.#notify(ask, entry.record.sender)
-      this.#check(ask)
-    },
-    attach: (ask) => {
-      for (const agent of ask.answerers.keys()) this.#notify(ask, agent)
-      this.#check(ask)
-    },
-    cancel: (ask) => this.#cancel(ask),
+  /** The application has read an answer. */
+  read(ask: OpenAsk, entry: AnswerEntry): void {
+    this.#settle(entry)
+    this.#notify(ask, entry.record.sender)
+    this.#check(ask)
   }
 
-  #cancel(ask: OpenAsk, error?: StaticError): void {
+  /** The application begins to read. */
+  attach(ask: OpenAsk): void {
+    for (const agent of ask.answerers.keys()) this.#notify(ask, agent)
+    this.#check(ask)
+  }
+
+  /** Ends a request. The members asked are notified, unless they are done. */
+  cancel(ask: OpenAsk, error?: StaticError): void {
     if (!this.#open.has(ask.id) || this.#ended) return ask.clear()
     const isDone = ask.isFinished || this.#isComplete(ask)
     const isSent = this.#stored.has(ask)
@@ -339,7 +327,7 @@ export class Asks {
     this.#close(ask)
     if (isDone || !isSent) return
     // If it is lost, the answers are ignored.
-    this.#sender.send('cancel', encodeCancel(ask.messageId)).catch(() => {})
+    this.#channel.sender.send('cancel', encodeCancel(ask.messageId)).catch(() => {})
   }
 
   #expire(ask: OpenAsk): void {
@@ -382,7 +370,7 @@ export class Asks {
     }
     if (!this.#stored.delete(ask)) return
     this.#changes.push({ type: 'dropAsk', id: this.#channel.id, messageId: ask.messageId })
-    this.#host.touchLater()
+    this.#channel.turn.touchPartLater()
   }
 
   #settle(entry: AnswerEntry): void {
@@ -393,14 +381,14 @@ export class Asks {
     if (!entry.stored) return
     this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, place: placeOf(entry.record) })
     // If a crash undoes this, the answer is given again.
-    this.#host.touchLater()
+    this.#channel.turn.touchPartLater()
   }
 
   /** Lets a member send more answers once half a window is read. */
   #notify(ask: OpenAsk, agent: AgentId): void {
     const answerer = ask.answererOf(agent)
     if (!answerer.isDue || ask.isFinished || this.#ended) return
-    this.#sender.send('more', encodeMore(ask.messageId, answerer.confirm())).catch(() => {
+    this.#channel.sender.send('more', encodeMore(ask.messageId, answerer.confirm())).catch(() => {
       answerer.unconfirm()
       if (answerer.isRetrying) return
       answerer.isRetrying = true

@@ -1,6 +1,6 @@
 /** A request that is being served, and what ends that early. */
 import type { StaticError } from '@static/protocol'
-import type { Entry } from '../receiving/inbox-entry.ts'
+import type { Entry } from '../receiving/inbox.ts'
 import type { Answering } from './answering.ts'
 
 /** One request on its way through a server. */

@@ -4,6 +4,7 @@
  */
 import { type StaticError, toHex } from '@static/protocol'
 import type { AgentId, AskRecord, InboxRecord, Time } from '../../ports/index.ts'
+import type { AgentChannel } from '../channel.ts'
 import { Answerer } from './answerer.ts'
 import { sizeOfAnswer } from './answer-window.ts'
 import type { AnswerError } from './ask-frame.ts'
@@ -16,16 +17,6 @@ export interface AnswerEntry {
   /** Whether it is on disk, or will be with the changes that were drained last. */
   stored: boolean
   settled: boolean
-}
-
-/** What a request asks of its channel. */
-export interface AskHost {
-  /** The application has read an answer. */
-  settled(ask: OpenAsk, entry: AnswerEntry): void
-  /** The application begins to read. */
-  attach(ask: OpenAsk): void
-  /** The application wants no more answers. */
-  cancel(ask: OpenAsk): void
 }
 
 interface Waiting {
@@ -41,15 +32,15 @@ export class OpenAsk {
   readonly to: AgentId | undefined
   readonly deadline: Time
   readonly answerers: Map<AgentId, Answerer> = new Map()
-  readonly #host: AskHost
+  readonly #channel: AgentChannel
   #queue: AnswerEntry[] = []
   #given: AnswerEntry | undefined
   #waiting: Waiting[] = []
   #end: { readonly error: StaticError | undefined } | undefined
   #isAttached = false
 
-  constructor(host: AskHost, { messageId, to, deadline }: AskRecord) {
-    this.#host = host
+  constructor(channel: AgentChannel, { messageId, to, deadline }: AskRecord) {
+    this.#channel = channel
     this.messageId = messageId
     this.id = toHex(messageId)
     this.to = to
@@ -104,7 +95,7 @@ export class OpenAsk {
   async next(): Promise<AnswerEntry | undefined> {
     if (!this.#isAttached) {
       this.#isAttached = true
-      this.#host.attach(this)
+      this.#channel.asks.attach(this)
     }
     this.#settle()
     const { promise, resolve, reject } = Promise.withResolvers<AnswerEntry | undefined>()
@@ -130,7 +121,7 @@ export class OpenAsk {
 
   /** Ends the request. The members asked are notified, unless they are done. */
   cancel(): void {
-    this.#host.cancel(this)
+    this.#channel.asks.cancel(this)
   }
 
   #settle(): void {
@@ -138,7 +129,7 @@ export class OpenAsk {
     if (!entry) return
     this.#given = undefined
     this.answererOf(entry.record.sender).read()
-    this.#host.settled(this, entry)
+    this.#channel.asks.read(this, entry)
   }
 
   #serve(): void {

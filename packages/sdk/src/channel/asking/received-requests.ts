@@ -5,12 +5,12 @@
  * one message holds many of them: an asker cannot make this agent send a message for each of its own.
  */
 import { type StaticError, toHex } from '@static/protocol'
-import type { AgentId, InboxRecord, MessageTotals, StoredChannel, Time } from '../../ports/index.ts'
+import type { AgentId, Change, InboxRecord, MessageTotals, StoredChannel, Time } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { ChannelView } from '../part.ts'
-import { type Entry, type InboxHost, type InboxRows, type Incoming, placeOf } from '../receiving/inbox-entry.ts'
-import { Inbox } from '../receiving/inbox.ts'
-import type { Sender } from '../sending/sender.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part, type RosterChange } from '../part.ts'
+import { type Entry, Inbox, type Incoming } from '../receiving/inbox.ts'
+import { requestTable } from '../receiving/inbox-table.ts'
 import {
   decodeCancel,
   decodeMore,
@@ -22,13 +22,7 @@ import {
 } from './ask-frame.ts'
 
 /** What it asks of the agent. */
-type RequestsContext = Pick<AgentContext, 'agentId' | 'journal' | 'now' | 'later' | 'emit'>
-
-/** What it asks of the channel. */
-export interface RequestsHost extends InboxHost {
-  /** The entry that added a member; 0 if it was there before this agent. */
-  memberSince(agent: AgentId): number
-}
+type RequestsContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'later' | 'emit'>
 
 /** A request that a server has taken. */
 export interface TakenRequest {
@@ -56,18 +50,11 @@ const REFUSAL_MS = 60_000
 const SWEEP_MS = 60_000
 const PAGE = 64
 
-const ROWS: InboxRows = {
-  put: (id, record) => ({ type: 'putRequest', id, record }),
-  drop: (id, record) => ({ type: 'dropRequest', id, place: placeOf(record) }),
-}
-
-/** The requests that one membership has received. */
-export class ReceivedRequests {
+/** The requests that this agent has received in one channel. */
+export class ReceivedRequests extends Part {
   readonly inbox: Inbox
   readonly #context: RequestsContext
-  readonly #channel: ChannelView
-  readonly #host: RequestsHost
-  readonly #sender: Pick<Sender, 'send'>
+  readonly #channel: AgentChannel
   readonly #shares = new Map<AgentId, MessageTotals>()
   #total: MessageTotals = { messages: 0, bytes: 0 }
   readonly #taken = new Map<string, TakenRequest>()
@@ -87,16 +74,13 @@ export class ReceivedRequests {
 
   constructor(
     context: RequestsContext,
-    channel: ChannelView,
-    host: RequestsHost,
-    sender: Pick<Sender, 'send'>,
+    channel: AgentChannel,
     { record, requests }: Pick<StoredChannel, 'record' | 'requests'>,
   ) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#host = host
-    this.#sender = sender
-    this.inbox = new Inbox(record.id, host, { ...requests, givenUpTo: record.servedUpTo }, ROWS)
+    this.inbox = new Inbox(channel, requestTable(context, channel), { ...requests, givenUpTo: record.servedUpTo })
     if (requests.messages === 0) return
     for (const { sender: asker, ciphertext } of this.#stored()) this.#count(asker, 1, ciphertext.length)
     this.#sweepBy(context.now() + SWEEP_MS)
@@ -170,13 +154,13 @@ export class ReceivedRequests {
   }
 
   /** The channel is neither in a fork nor full. */
-  resume(): void {
+  wakeServers(): void {
     for (const action of this.#resumed) action()
   }
 
-  /** These agents are no longer members: no one waits for answers to their requests. */
-  removed(agents: readonly AgentId[]): void {
-    for (const agent of agents) {
+  /** No one waits for answers to the requests of those that are no longer members. */
+  override change({ removed }: RosterChange): void {
+    for (const agent of removed) {
       for (const [key, taken] of this.#taken) if (key.startsWith(agent)) taken.cancel()
       for (;;) {
         const queued = this.inbox.find(({ record }) => record.sender === agent)
@@ -186,14 +170,22 @@ export class ReceivedRequests {
       this.#cancelled.delete(agent)
     }
     // The rest of theirs is on disk.
-    if (agents.some((agent) => this.#shares.has(agent))) this.#sweepBy(this.#context.now())
+    if (removed.some((agent) => this.#shares.has(agent))) this.#sweepBy(this.#context.now())
   }
 
   /** No more requests will arrive. */
-  end(error: StaticError | undefined): void {
+  override end(error: StaticError, forReaders: StaticError | undefined): void {
     this.#cancelSweep?.()
     this.#cancelRefusal?.()
-    this.inbox.end(error)
+    this.inbox.end(error, forReaders)
+  }
+
+  override drain(): readonly Change[] {
+    return this.inbox.drain()
+  }
+
+  override seal(): void {
+    this.inbox.seal()
   }
 
   #hasRoom({ sender, ciphertext: { length } }: InboxRecord): boolean {
@@ -217,7 +209,7 @@ export class ReceivedRequests {
   #isWithdrawn({ sender, messageId, index }: InboxRecord): boolean {
     if (this.#cancelled.get(sender)?.delete(keyOf(sender, messageId)) === true) return true
     const { group } = this.#channel
-    return group !== undefined && (!group.members.has(sender) || index <= this.#host.memberSince(sender))
+    return group !== undefined && (!group.members.has(sender) || index <= this.#channel.receipts.memberSince(sender))
   }
 
   #count(asker: AgentId, messages: number, bytes: number): void {
@@ -277,7 +269,7 @@ export class ReceivedRequests {
     if (ids.length === 0) return
     this.#cancelRefusal = this.#context.later(REFUSAL_MS, () => this.#sendRefusal())
     // If it is lost, the requests time out.
-    this.#sender.send('refused', encodeRefused(ids)).catch(() => {})
+    this.#channel.sender.send('refused', encodeRefused(ids)).catch(() => {})
   }
 
   #ignore({ sender, index }: InboxRecord, reason: 'malformed' | 'too_many'): void {

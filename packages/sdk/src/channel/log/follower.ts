@@ -13,20 +13,13 @@ import {
   RejectCommitRequestSchema,
 } from '@static/protocol/relay'
 import { same } from '../../platform/bytes.ts'
-import { ed25519, type Epoch, type Member, type Processed } from '../../mls/index.ts'
+import { ed25519, type Member, type Processed } from '../../mls/index.ts'
 import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Pending } from '../members/commits.ts'
-import type { Committer } from '../members/committer.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
-import type { ChannelView, Exclusive, Turn } from '../part.ts'
-import type { Intake } from '../receiving/intake.ts'
-import { type DeliveryParts, deliverFrame } from '../receiving/delivery.ts'
+import type { AgentChannel } from '../channel.ts'
+import { deliverFrame } from '../receiving/delivery.ts'
 import { decodeFrame, type DecodedFrame, VERSION } from '../sending/message-frame.ts'
-import type { Sender } from '../sending/sender.ts'
-import type { Receipts } from '../receipts/receipts.ts'
-import type { Roster } from '../members/roster.ts'
-import type { Upkeep } from '../members/upkeep.ts'
 import { commitEntry, isAnother, leaveEntry, leaveNotice, messageEntry, signedDeclaration } from './chain-entry.ts'
 import { relayRolledBack } from './contradiction.ts'
 import { Disputes } from './disputes.ts'
@@ -35,27 +28,6 @@ import type { LogEntry } from './log-entry.ts'
 
 /** What a follower asks of its agent. */
 type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'turns' | 'session' | 'invites' | 'emit'>
-
-/** The parts that log entries affect. */
-export interface FollowerParts extends DeliveryParts {
-  readonly intake: Intake
-  readonly sender: Sender
-  readonly committer: Committer
-  readonly roster: Roster
-  readonly upkeep: Upkeep
-  readonly receipts: Receipts
-}
-
-/** What a follower asks of its membership. */
-export interface FollowerHost extends Pick<Turn, 'touch' | 'touchLater' | 'break'>, Exclusive {
-  /** Adopts the next epoch, from a commit by another member that added and removed these agents; so many had left. */
-  adopt(epoch: Epoch, by: AgentId, added: readonly AgentId[], removed: readonly AgentId[], left: number): void
-  /** Adopts the epoch of this agent's commit, which is in the log now. */
-  committed(pending: Pending): void
-  forked(member: AgentId, difference: Difference): void
-  /** The membership has ended. */
-  over(): void
-}
 
 interface Opened {
   readonly frame: DecodedFrame
@@ -80,23 +52,19 @@ const MOST_REPORTED = 1024
 /** The reading side of a membership. */
 export class Follower {
   readonly #context: FollowerContext
-  readonly #channel: ChannelView
-  readonly #host: FollowerHost
-  readonly #parts: FollowerParts
+  readonly #channel: AgentChannel
   /** Members whose newer versions were reported to the application. */
   readonly #newer = new Set<AgentId>()
   readonly #disputes = new Disputes()
 
-  constructor(context: FollowerContext, channel: ChannelView, host: FollowerHost, parts: FollowerParts) {
+  constructor(context: FollowerContext, channel: AgentChannel) {
     this.#context = context
     this.#channel = channel
-    this.#host = host
-    this.#parts = parts
   }
 
   /** Processes the next entry. */
-  take(entry: LogEntry): void {
-    const { intake } = this.#parts
+  follow(entry: LogEntry): void {
+    const { intake } = this.#channel
     if (entry.case === 'gap') return this.#gap(entry.value)
     const { history } = this.#channel
     const index = Number(entry.value.index)
@@ -105,35 +73,35 @@ export class Follower {
     const own = sender === this.#context.agentId
     if (index < expected) {
       if (!isAnother(history, entry, own)) return intake.repeated(index)
-      return this.#host.break(relayRolledBack(`entry ${index} is another than the one that this agent has read`))
+      return this.#channel.break(relayRolledBack(`entry ${index} is another than the one that this agent has read`))
     }
     if (index > expected) return intake.missing(expected)
     switch (entry.case) {
       case 'deliverMessage':
         return own ? this.#ownMessage(entry.value) : this.#message(entry.value, sender)
       case 'deliverCommit':
-        return own ? this.#ownCommit(entry.value) : this.#host.exclusively(() => this.#commit(entry.value))
+        return own ? this.#ownCommit(entry.value) : this.#channel.turn.exclusively(() => this.#commit(entry.value))
       case 'deliverLeave':
         return this.#leave(entry.value)
     }
   }
 
   #ownMessage({ sender, messageId, index }: DeliverMessage): void {
-    const host = this.#host
-    const bodyHash = this.#parts.sender.pass(messageId, Number(index))
-    if (bodyHash === undefined) return host.break(StaticError.of('store_rolled_back'))
+    const channel = this.#channel
+    const bodyHash = this.#channel.sender.pass(messageId, Number(index))
+    if (bodyHash === undefined) return channel.break(StaticError.of('store_rolled_back'))
     const { history, group } = this.#channel
     history.advance({ kind: 'message', sender, messageId, bodyHash })
     history.sentHere(messageId)
-    this.#parts.admissions.claims.passed(messageId)
+    this.#channel.admissions.claims.passed(messageId)
     if (group?.isOwner === true) group.confirm()
-    host.touchLater()
+    channel.turn.touchLater()
   }
 
   #message(entry: DeliverMessage, sender: AgentId): void {
-    const host = this.#host
+    const channel = this.#channel
     const { history } = this.#channel
-    const { receipts, upkeep } = this.#parts
+    const { receipts, upkeep } = this.#channel
     const opened = this.#open(entry, sender)
     const repeated = opened !== undefined && history.repeats(sender, opened.frame)
     let difference: Difference | undefined
@@ -143,8 +111,8 @@ export class Follower {
       upkeep.heard()
     }
     history.advance(messageEntry(entry))
-    host.touch()
-    if (difference) host.forked(sender, difference)
+    channel.turn.touch()
+    if (difference) channel.forks.found(sender, difference)
     if (!entry.control) upkeep.saw()
     if (!opened || opened.frame.version !== VERSION) receipts.missed(history.position.index)
     if (!opened || repeated) return
@@ -154,7 +122,7 @@ export class Follower {
       this.#context.invites?.greeted(this.#channel.id, frame.kind, sender, Uint8Array.from(frame.payload))
       return
     }
-    deliverFrame(this.#parts, frame, {
+    deliverFrame(channel, frame, {
       index: history.position.index,
       messageId: Uint8Array.from(entry.messageId),
       sender,
@@ -206,17 +174,17 @@ export class Follower {
   }
 
   #ownCommit({ sender, messageId }: DeliverCommit): void {
-    const host = this.#host
-    const pending = this.#parts.committer.take(messageId)
-    if (!pending) return host.break(StaticError.of('store_rolled_back'))
+    const channel = this.#channel
+    const pending = this.#channel.committer.arrive(messageId)
+    if (!pending) return channel.break(StaticError.of('store_rolled_back'))
     this.#channel.history.advance({ kind: 'commit', sender, messageId, bodyHash: pending.record.bodyHash })
-    host.committed(pending)
+    channel.committed(pending)
   }
 
   async #commit(entry: DeliverCommit): Promise<void> {
-    const host = this.#host
+    const channel = this.#channel
     const { engine } = this.#context
-    const { intake, committer, upkeep } = this.#parts
+    const { intake, committer, upkeep } = this.#channel
     await this.#context.turns?.take(() => committer.isWaitedFor)
     const { group, history } = this.#channel
     if (!group) return
@@ -243,24 +211,24 @@ export class Follower {
     history.advance(commitEntry(entry))
     intake.raiseHead(history.position.slot)
     committer.rollBack()
-    host.touch()
+    channel.turn.touch()
     upkeep.saw()
     this.#judged(result, group, { sender, slot, isInPlace, left: body.leaveNotices.length })
   }
 
   #judged(result: Processed, group: GroupState, place: CommitPlace): void {
-    const host = this.#host
+    const channel = this.#channel
     const { sender } = place
     switch (result.kind) {
       case 'accepted': {
         const added = result.added.filter(({ founder }) => !founder).map(({ agentId }) => toHex(agentId))
         if (!result.next) {
-          if (added.includes(this.#context.agentId)) this.#parts.intake.leaveLast()
-          return host.over()
+          if (added.includes(this.#context.agentId)) this.#channel.intake.leaveLast()
+          return channel.over()
         }
         const removed = result.removed.map(({ agentId }) => toHex(agentId))
         this.#disputes.followed(group.facts.epoch, sender, Number(place.slot))
-        return host.adopt(result.next, sender, added, removed, place.left)
+        return channel.adopt(result.next, { by: sender, added, removed, left: place.left, vouched: [] })
       }
       case 'other_epoch':
         if (!this.#isElsewhere(group, result.epoch, place)) this.#skipped(group, place, 'other_epoch')
@@ -276,7 +244,7 @@ export class Follower {
       case 'unfollowable':
         group.doubt(sender)
         // Shows the owner that this agent has not followed, before the owner's next message ends the channel here.
-        if (!group.isOwner && place.isInPlace) this.#parts.upkeep.speak()
+        if (!group.isOwner && place.isInPlace) this.#channel.upkeep.speak()
         return this.#skipped(group, place, 'unfollowable')
     }
   }
@@ -292,7 +260,9 @@ export class Follower {
   ): boolean {
     const own = group.facts.epoch
     if (epoch > own && (!isInPlace || group.isLeftBehind(sender))) {
-      this.#host.break(StaticError.of('mls_error', 'Other members accepted a commit that this agent could not follow.'))
+      this.#channel.break(
+        StaticError.of('mls_error', 'Other members accepted a commit that this agent could not follow.'),
+      )
       return true
     }
     // In its place, so the owner has seen the same commits as this agent but has followed different ones.
@@ -300,7 +270,7 @@ export class Follower {
     if (epoch === own && !group.isOwnerElsewhere()) return false
     const text =
       'The owner has followed different commits than this agent. Leave the channel and ask the owner to add you again.'
-    this.#host.break(StaticError.of('mls_error', text))
+    this.#channel.break(StaticError.of('mls_error', text))
     return true
   }
 
@@ -336,7 +306,7 @@ export class Follower {
     // Honest members may be in either epoch, as this one may have been: no one is barred for it before the owner sends.
     // Once only, and not if another commit has earned the bar.
     if (isElsewhere && isFirst) this.#liftBar(sender)
-    this.#parts.upkeep.speak()
+    this.#channel.upkeep.speak()
   }
 
   #liftBar(member: AgentId): void {
@@ -349,10 +319,10 @@ export class Follower {
     const { sender } = entry
     const { history } = this.#channel
     history.advance(leaveEntry(entry))
-    this.#host.touch()
+    this.#channel.turn.touch()
     // The leave is by another copy of this agent, or from before this Welcome was used.
-    if (toHex(sender) === this.#context.agentId) return this.#host.over()
-    const { roster, admissions } = this.#parts
+    if (toHex(sender) === this.#context.agentId) return this.#channel.over()
+    const { roster, admissions } = this.#channel
     roster.leave(sender, leaveNotice(entry), history.position.slot)
     const agent = toHex(sender)
     if (roster.notice(agent)) admissions.left(agent)
@@ -364,8 +334,8 @@ export class Follower {
    * commit is among them, not the notice's flag.
    */
   #gap({ firstIndex, position, commitLost, ended, last }: GapNotice): void {
-    const host = this.#host
-    const { intake } = this.#parts
+    const channel = this.#channel
+    const { intake } = this.#channel
     const { index, slot } = this.#channel.history.position
     const first = Number(firstIndex)
     const to = {
@@ -378,10 +348,10 @@ export class Follower {
     this.#context.emit({ type: 'gap', channel: this.#channel.name, first: index + 1, last: to.index })
     if (ended && (last || to.slot !== slot)) {
       this.#channel.history.skipTo(to)
-      return host.over()
+      return channel.over()
     }
     if (to.slot !== slot && commitLost) {
-      return host.break(
+      return channel.break(
         StaticError.of(
           'mls_error',
           'A group change was deleted before this agent fetched it, because the agent was offline too long.',
@@ -389,11 +359,11 @@ export class Follower {
       )
     }
     if (to.slot !== slot) {
-      return host.break(StaticError.of('fork_detected', 'The relay hides a group change in a gap.'))
+      return channel.break(StaticError.of('fork_detected', 'The relay hides a group change in a gap.'))
     }
-    if (this.#channel.history.skipTo(to).length > 0) this.#parts.upkeep.heard()
-    this.#parts.receipts.missed(to.index)
-    this.#parts.admissions.lose()
-    host.touch()
+    if (this.#channel.history.skipTo(to).length > 0) this.#channel.upkeep.heard()
+    this.#channel.receipts.missed(to.index)
+    this.#channel.admissions.missed()
+    channel.turn.touch()
   }
 }

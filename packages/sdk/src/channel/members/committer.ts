@@ -5,8 +5,8 @@ import type { Change, Outcome } from '../../ports/index.ts'
 import { refusalError, retryDelay } from '../../ports/refusal.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import { type GroupState, wipeEpoch } from '../group-state.ts'
-import type { ChannelView, Exclusive, Turn } from '../part.ts'
-import type { Standing } from '../standing.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part } from '../part.ts'
 import { type CommitJob, type CommitResult, makePending, type Pending, type WelcomeTags } from './commits.ts'
 
 /** A commit that the relay defers for longer than this in total fails, because messages and other commits wait for it. */
@@ -26,12 +26,6 @@ type Refusal = Extract<Outcome, { type: 'refused' }>['error']
 /** What a committer asks of its agent. */
 type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign' | 'emit'>
 
-/** What a committer asks of its membership. */
-export interface CommitterHost extends Pick<Turn, 'touch' | 'work'>, Exclusive {
-  /** The relay has accepted at least `head` commits. */
-  raiseHead(head: number): void
-}
-
 export interface CommitOptions {
   /** Whether it goes before all others. */
   readonly urgent?: boolean
@@ -43,12 +37,10 @@ export interface CommitOptions {
   readonly maxWaitMs?: number
 }
 
-/** The committing side of a membership. */
-export class Committer {
+/** The committing side of a channel. */
+export class Committer extends Part {
   readonly #context: CommitterContext
-  readonly #channel: ChannelView
-  readonly #host: CommitterHost
-  readonly #standing: Standing
+  readonly #channel: AgentChannel
   #jobs: CommitJob[] = []
   #pending: Pending | undefined
   #pendingChanged = false
@@ -60,17 +52,10 @@ export class Committer {
   #cancel: (() => void) | undefined
   #failure: StaticError | undefined
 
-  constructor(
-    context: CommitterContext,
-    channel: ChannelView,
-    host: CommitterHost,
-    standing: Standing,
-    pending: Pending | undefined,
-  ) {
+  constructor(context: CommitterContext, channel: AgentChannel, pending: Pending | undefined) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#host = host
-    this.#standing = standing
     this.#pending = pending
   }
 
@@ -86,7 +71,7 @@ export class Committer {
 
   /** Why nothing can be committed, if so. */
   get refusal(): StaticError | undefined {
-    return this.#standing.refusal()
+    return this.#channel.standing.refusal()
   }
 
   /**
@@ -96,13 +81,13 @@ export class Committer {
    */
   async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
     const { urgent, ...own } = options
-    const refusal = this.#standing.refusal(own.isRemoval)
+    const refusal = this.#channel.standing.refusal(own.isRemoval)
     if (refusal) throw refusal
     const { promise, resolve, reject } = Promise.withResolvers<CommitResult>()
     const job: CommitJob = { change, ...own, done: resolve, failed: reject }
     if (urgent === true) this.#jobs.unshift(job)
     else this.#jobs.push(job)
-    this.#host.work()
+    this.#channel.turn.work()
     return await promise
   }
 
@@ -112,12 +97,12 @@ export class Committer {
     if (this.#mustWait(group)) return false
     const job = this.#jobs.shift()
     if (!job) return false
-    this.#host.exclusively(() => this.#make(group, job))
+    this.#channel.turn.exclusively(() => this.#make(group, job))
     return true
   }
 
   /** Called when everything that was drained is on disk. */
-  written(): void {
+  override written(): void {
     if (this.#pending?.state === 'made') this.#pending.state = 'stored'
   }
 
@@ -131,12 +116,12 @@ export class Committer {
   }
 
   /** The session is lost: whether the relay has the commit is unknown, so it is sent again. */
-  lose(): void {
+  override lose(): void {
     if (this.#pending && this.#pending.state !== 'made') this.#pending.state = 'stored'
   }
 
   /** Returns the pending commit when it arrives in the log, to be adopted. */
-  take(messageId: Uint8Array): Pending | undefined {
+  arrive(messageId: Uint8Array): Pending | undefined {
     const pending = this.#pending
     if (!pending || !same(pending.record.messageId, messageId)) return undefined
     this.#pending = undefined
@@ -158,7 +143,7 @@ export class Committer {
   }
 
   /** Fails all commits, now and later. */
-  fail(error: StaticError): void {
+  override end(error: StaticError): void {
     this.#failure ??= error
     this.#cancel?.()
     const jobs = this.#pending?.job ? [this.#pending.job, ...this.#jobs] : this.#jobs
@@ -167,7 +152,7 @@ export class Committer {
   }
 
   /** Returns the changes since the last call. `whole`: the entire epoch is written anyway. */
-  drain(whole: boolean): readonly Change[] {
+  override drain(whole: boolean): readonly Change[] {
     const { id, group } = this.#channel
     const changes: Change[] = []
     if (this.#groupChanged && !whole && group) {
@@ -183,7 +168,7 @@ export class Committer {
     const { id, history } = this.#channel
     try {
       // It was requested before a fork was found.
-      const refusal = this.#standing.refusal(job.isRemoval)
+      const refusal = this.#channel.standing.refusal(job.isRemoval)
       if (refusal) throw refusal
       const change = job.change(group)
       if (change === undefined) {
@@ -191,7 +176,7 @@ export class Committer {
         return
       }
       const pending = await makePending(this.#context, id, group, job, change, history.position.slot)
-      const late = this.#failure ?? this.#standing.refusal(job.isRemoval)
+      const late = this.#failure ?? this.#channel.standing.refusal(job.isRemoval)
       if (late) {
         wipeEpoch(this.#context.engine, pending.next, group.group)
         throw late
@@ -200,13 +185,13 @@ export class Committer {
       this.#pendingChanged = true
       // Until the relay answers, it is unknown which of the two keys the other members see.
       const next = this.#context.engine.facts(pending.next.group).own.encryptionKey
-      this.#standing.set({ leafKeys: [group.leafKey, Uint8Array.from(next)] })
+      this.#channel.standing.set({ leafKeys: [group.leafKey, Uint8Array.from(next)] })
     } catch (error) {
       job.failed(StaticError.from(error))
     } finally {
       if (this.#channel.group !== group) group.wipe()
       this.#groupChanged = true
-      this.#host.touch()
+      this.#channel.turn.touch()
     }
   }
 
@@ -223,7 +208,7 @@ export class Committer {
       case 'refused':
         this.#refused(pending, outcome.error)
     }
-    this.#host.work()
+    this.#channel.turn.work()
   }
 
   #refused(pending: Pending, refusal: Refusal): void {
@@ -234,7 +219,7 @@ export class Committer {
     const waited = isDeferred && pending.deferredSince !== undefined ? this.#context.now() - pending.deferredSince : 0
     switch (waited + wait > (pending.job?.maxWaitMs ?? MAX_WAIT_MS) ? undefined : refusal.code) {
       case 'epoch_mismatch':
-        this.#host.raiseHead(Number(refusal.head ?? 0n))
+        this.#channel.intake.raiseHead(Number(refusal.head ?? 0n))
         this.#waitFor(wait)
         this.#redo(pending, this.#isTaken(refusal) ? undefined : (pending.job?.mismatches ?? 0) + 1)
         return
@@ -288,7 +273,7 @@ export class Committer {
     if (passed < 0 || passed >= wait) return false
     const waitMs = wait - passed
     this.#cancel?.()
-    this.#cancel = context.later(waitMs, () => this.#host.work())
+    this.#cancel = context.later(waitMs, () => this.#channel.turn.work())
     if (!this.#isWaitReported && waitMs >= REPORTED_WAIT_MS) {
       this.#isWaitReported = true
       const error = StaticError.of('unavailable', `The relay has refused ${made} commits of this agent in this epoch.`)
@@ -303,8 +288,8 @@ export class Committer {
     this.#pendingChanged = true
     this.#droppedAt = this.#context.now()
     this.#isWaitReported = false
-    if (this.#channel.group) this.#standing.set({ leafKeys: [this.#channel.group.leafKey] })
-    this.#host.touch()
+    if (this.#channel.group) this.#channel.standing.set({ leafKeys: [this.#channel.group.leafKey] })
+    this.#channel.turn.touch()
   }
 
   #waitFor(milliseconds: number): void {
@@ -314,7 +299,7 @@ export class Committer {
     this.#cancel = context.later(this.#notBefore - context.now(), () => {
       // By the clock, the timer may fire a little early, and nothing else would wake this up.
       this.#notBefore = 0
-      this.#host.work()
+      this.#channel.turn.work()
     })
   }
 }

@@ -6,10 +6,10 @@
 import { fromHex, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
 import { same } from '../../platform/bytes.ts'
 import { isLeaveOf, type Member } from '../../mls/index.ts'
-import type { AgentId, Change, LeaverRecord } from '../../ports/index.ts'
+import type { AgentId, Change, LeaverRecord, StoredChannel } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Committer } from './committer.ts'
-import type { ChannelView } from '../part.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part, type RosterChange } from '../part.ts'
 
 /** What a roster asks of its agent. */
 type RosterContext = Pick<AgentContext, 'agentId' | 'pins' | 'emit' | 'later' | 'chance'>
@@ -21,20 +21,19 @@ const REMOVAL_SPREAD_MS = 5000
 const NO_NOTICE = { publicKey: new Uint8Array(), leafKeys: [], signature: new Uint8Array() }
 
 /** The roster of one channel. */
-export class Roster {
+export class Roster extends Part {
   readonly #context: RosterContext
-  readonly #channel: ChannelView
-  readonly #committer: Committer
+  readonly #channel: AgentChannel
   readonly #leavers: Map<AgentId, LeaverRecord>
   readonly #planned = new Map<AgentId, () => void>()
   /** The members before the next change. */
   #members: ReadonlyMap<AgentId, Member>
   #changes: Change[] = []
 
-  constructor(context: RosterContext, channel: ChannelView, committer: Committer, leavers: readonly LeaverRecord[]) {
+  constructor(context: RosterContext, channel: AgentChannel, { leavers }: Pick<StoredChannel, 'leavers'>) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#committer = committer
     this.#leavers = new Map(leavers.map((leaver) => [leaver.agent, leaver]))
     this.#members = channel.group?.members ?? new Map()
   }
@@ -100,12 +99,17 @@ export class Roster {
   }
 
   /** Schedules the removal of agents that had left before this agent stopped. */
-  resume(): void {
+  override resumed(): void {
+    this.removeLeavers()
+  }
+
+  /** Schedules the removal of all agents that have left. */
+  removeLeavers(): void {
     for (const leaver of this.#leavers.values()) if (isProven(leaver)) this.#plan(leaver)
   }
 
   /** Handles a commit that added and removed agents. Those that this agent adds are pinned. */
-  change(by: AgentId, added: readonly AgentId[], removed: readonly AgentId[]): void {
+  override change({ by, added, removed }: RosterChange): void {
     const { id, name, owner, group } = this.#channel
     const gone = removed.flatMap((agent) => this.#members.get(agent) ?? [])
     this.#members = group?.members ?? new Map()
@@ -125,12 +129,12 @@ export class Roster {
   }
 
   /** Cancels all scheduled removals. */
-  stop(): void {
+  override end(): void {
     for (const cancel of this.#planned.values()) cancel()
     this.#planned.clear()
   }
 
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []
     return changes
@@ -167,7 +171,7 @@ export class Roster {
 
   async #remove(leaver: LeaverRecord): Promise<void> {
     const { agent } = leaver
-    await this.#committer.commit((group) =>
+    await this.#channel.committer.commit((group) =>
       group.members.has(agent) ? { removes: [fromHex(agent)], leaveNotices: [noticeOf(leaver)] } : undefined,
     )
   }

@@ -5,23 +5,8 @@
 import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Admissions } from '../../admitting/admissions.ts'
-import type { Committer } from './committer.ts'
-import type { ChannelView } from '../part.ts'
-import type { Intake } from '../receiving/intake.ts'
-import type { Receipts } from '../receipts/receipts.ts'
-import type { Sender } from '../sending/sender.ts'
-import type { Standing } from '../standing.ts'
-
-/** The parts that upkeep uses. */
-export interface UpkeepParts {
-  readonly sender: Sender
-  readonly committer: Committer
-  readonly standing: Standing
-  readonly intake: Intake
-  readonly receipts: Receipts
-  readonly admissions: Pick<Admissions, 'retry'>
-}
+import type { AgentChannel } from '../channel.ts'
+import { Part } from '../part.ts'
 
 /** The keys are replaced after this time or this many messages. */
 const REKEY_MS = 24 * 60 * 60 * 1000
@@ -39,11 +24,10 @@ const REKEY_LONGEST_MS = 16 * REKEY_AGAIN_MS
 const HEARTBEAT_MS = 60_000
 const HEARTBEAT_SPREAD_MS = 15_000
 
-/** The upkeep of one membership. */
-export class Upkeep {
+/** The upkeep of one channel. */
+export class Upkeep extends Part {
   readonly #context: Pick<AgentContext, 'now' | 'chance'>
-  readonly #channel: ChannelView
-  readonly #parts: UpkeepParts
+  readonly #channel: AgentChannel
   /** Between 0 and 1. */
   readonly #share: number
   #rekeying: Promise<unknown> | undefined
@@ -56,10 +40,10 @@ export class Upkeep {
   /** When this agent last showed its epoch. */
   #spokeAt: Time = 0
 
-  constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: ChannelView, parts: UpkeepParts) {
+  constructor(context: Pick<AgentContext, 'now' | 'chance'>, channel: AgentChannel) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#parts = parts
     this.#share = context.chance()
     this.#rekeyAgainAt = this.#nextRekey()
     if (this.#isDeferred) this.#failure = StaticError.of('unavailable', 'The relay has refused to replace the keys.')
@@ -67,7 +51,7 @@ export class Upkeep {
 
   /** Whether a commit without changes must follow before the last add is complete. */
   get isRekeyDue(): boolean {
-    return this.#parts.standing.record.rekeyDue
+    return this.#channel.standing.record.rekeyDue
   }
 
   /** Why the last attempt to replace the keys failed, if it did. */
@@ -81,14 +65,14 @@ export class Upkeep {
       const { promise, resolve, reject } = Promise.withResolvers<unknown>()
       // Set before the commit is requested, because the request may find a rekey due.
       this.#rekeying = promise.finally(() => (this.#rekeying = undefined))
-      this.#parts.committer
+      this.#channel.committer
         .commit(() => ({}), { urgent: true })
         .then(resolve, (error: unknown) => {
           this.#failure = StaticError.from(error)
           this.#defer()
           reject(error)
           // Messages that need new keys fail now.
-          this.#parts.sender.retry()
+          this.#channel.sender.retry()
         })
     }
     await this.#rekeying
@@ -96,9 +80,13 @@ export class Upkeep {
 
   /** Replaces the keys if the last add or the number of messages requires it, unless that has just failed. */
   check(): void {
-    const { sentSinceRekey, burnt } = this.#parts.sender
+    const { sentSinceRekey, burnt } = this.#channel.sender
     if (this.#failure) return
     if (this.isRekeyDue || sentSinceRekey >= REKEY_MESSAGES || burnt >= REKEY_BURNT) this.#rekeySoon()
+  }
+
+  override resumed(): void {
+    this.retry()
   }
 
   /** Allows a failed rekey to be retried, once it is due again. */
@@ -110,7 +98,7 @@ export class Upkeep {
 
   /** Sends a heartbeat that shows this agent's epoch, since members may differ. At most once a minute. */
   speak(): void {
-    const { sender, standing } = this.#parts
+    const { sender, standing } = this.#channel
     const now = this.#context.now()
     if (standing.refusal() || Math.abs(now - this.#spokeAt) < HEARTBEAT_MS) return
     this.#spokeAt = now
@@ -120,7 +108,7 @@ export class Upkeep {
 
   /** Does what is due. Called regularly. */
   tick(now: Time): void {
-    const { intake, standing, sender, receipts, admissions } = this.#parts
+    const { intake, standing, sender, receipts, admissions } = this.#channel
     if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
     admissions.retry()
@@ -152,14 +140,14 @@ export class Upkeep {
 
   /** Whether the relay refused or deferred the last rekey, so that the next one must wait. */
   get #isDeferred(): boolean {
-    if (this.#parts.standing.record.rekeyDeferredAt === 0) return false
+    if (this.#channel.standing.record.rekeyDeferredAt === 0) return false
     const wait = this.#rekeyAgainAt - this.#context.now()
     // A longer wait is from before the clock was set back.
     return wait > 0 && wait <= REKEY_LONGEST_MS
   }
 
   #defer(): void {
-    const { standing } = this.#parts
+    const { standing } = this.#channel
     // Not tried at all, because of a fork or because the channel ends here.
     if (standing.refusal()) return
     const { rekeyDeferredAt } = standing.record
@@ -169,7 +157,7 @@ export class Upkeep {
 
   /** When a failed rekey is next due. Derived from when it first failed, so a restart does not hasten it. */
   #nextRekey(): Time {
-    const since = this.#parts.standing.record.rekeyDeferredAt
+    const since = this.#channel.standing.record.rekeyDeferredAt
     const passed = Math.max(0, this.#context.now() - since)
     let after = REKEY_AGAIN_MS
     while (after <= passed && after < REKEY_LONGEST_MS) after *= 2

@@ -9,16 +9,8 @@ import type { ReceiptBatch } from '@static/protocol/relay'
 import { ed25519 } from '../../mls/index.ts'
 import type { AgentId, Time } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { ChannelView } from '../part.ts'
-import type { Difference } from '../log/history.ts'
+import type { AgentChannel } from '../channel.ts'
 import { isNewer, type Stays } from './stays.ts'
-
-/** What a reader asks of its channel. */
-export interface ReaderHost {
-  forked(member: AgentId, difference: Difference): void
-  /** A receipt was verified and recorded. */
-  confirmed(member: AgentId): void
-}
 
 /** Signatures of a member that may fail in a time. Who sends more bad ones silences nobody else. */
 const MOST_FAILURES = 4
@@ -27,9 +19,8 @@ const FAILURES_MS = 8000
 /** The receipts of others in one channel. */
 export class ReceiptReader {
   readonly #context: Pick<AgentContext, 'agentId' | 'now'>
-  readonly #channel: ChannelView
+  readonly #channel: AgentChannel
   readonly #stays: Stays
-  readonly #host: ReaderHost
   /** The last receipt of each member that is ahead of this agent's log. */
   readonly #ahead = new Map<AgentId, SignedReceipt>()
   /** Whether the application uses receipts: only then are they worth a signature. */
@@ -37,14 +28,14 @@ export class ReceiptReader {
   /** How many receipts of each member failed, and since when. */
   readonly #failures = new Map<AgentId, { readonly since: Time; readonly count: number }>()
 
-  constructor(context: Pick<AgentContext, 'agentId' | 'now'>, channel: ChannelView, stays: Stays, host: ReaderHost) {
+  constructor(context: Pick<AgentContext, 'agentId' | 'now'>, channel: AgentChannel, stays: Stays) {
     this.#context = context
     this.#channel = channel
     this.#stays = stays
-    this.#host = host
   }
 
-  take({ receipts }: Pick<ReceiptBatch, 'receipts'>): void {
+  /** Checks what the relay gives. */
+  check({ receipts }: Pick<ReceiptBatch, 'receipts'>): void {
     for (const { agentId, receipt } of receipts) {
       const agent = toHex(agentId)
       const claim = agent === this.#context.agentId ? undefined : decodeReceipt(receipt)
@@ -82,9 +73,9 @@ export class ReceiptReader {
     // Too far back to compare, or the application knows that this member has seen another log.
     if (isSame === undefined || (!isSame && history.sender(agent)?.accepted === true)) return
     if ((isSame && !this.isUsed) || !this.#isSigned(agent, member.signatureKey, claim)) return
-    if (!isSame) return this.#host.forked(agent, 'receipt')
+    if (!isSame) return this.#channel.forks.found(agent, 'receipt')
     this.#stays.confirm(agent, claim, this.#context.now())
-    this.#host.confirmed(agent)
+    this.#channel.receipts.confirmed(agent)
   }
 
   #isSigned(agent: AgentId, publicKey: Uint8Array, { signature, ...claim }: SignedReceipt): boolean {

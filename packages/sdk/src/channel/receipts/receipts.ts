@@ -6,8 +6,8 @@ import { fromHex, type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import { type ReceiptBatch, ReceiptDemand } from '@static/protocol/relay'
 import type { AgentId, Change, StayRecord, StoredChannel } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { ChannelView } from '../part.ts'
-import type { Difference } from '../log/history.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part, type RosterChange } from '../part.ts'
 import type { SentMessage } from '../sending/outbox.ts'
 import { limitSend, type SendLimits } from '../sending/send-wait.ts'
 import { type Judgement, type Question, ReachedWaits, type ReceiptLevel } from './reached.ts'
@@ -17,27 +17,6 @@ import { Stays } from './stays.ts'
 
 /** What receipts ask of their agent. */
 type ReceiptsContext = Pick<AgentContext, 'agentId' | 'sign' | 'now' | 'later' | 'emit' | 'receipts' | 'offline'>
-
-/** What receipts ask of their channel. */
-export interface ReceiptsHost {
-  readonly isOnline: boolean
-  settledUpTo(after: number): number
-  /** Marks vouches as changed. */
-  touch(): void
-  /** Marks receipts as changed. A crash may undo it: the relay gives them again. */
-  touchLater(): void
-  /** Sends a receipt of this agent on its own. */
-  acknowledge(receipt: Uint8Array): void
-  /** Asks the relay again, which then gives all receipts. */
-  resume(): void
-  forked(member: AgentId, difference: Difference): void
-  /** Whether a member has signed that it leaves. */
-  isLeaving(agent: AgentId): boolean
-  /** Whether a message of this agent is on its way into the log. */
-  isPending(messageId: Uint8Array): boolean
-  /** Why the channel cannot continue, if so. */
-  readonly failure: StaticError | undefined
-}
 
 /** A message that `reached` asks about. */
 export interface ReachedQuestion {
@@ -49,11 +28,10 @@ export interface ReachedQuestion {
 /** How long `current` waits for the relay. */
 const FETCH_MS = 5000
 
-/** The receipts of one membership. */
-export class Receipts {
+/** The receipts of one channel. */
+export class Receipts extends Part {
   readonly #context: ReceiptsContext
-  readonly #channel: ChannelView
-  readonly #host: ReceiptsHost
+  readonly #channel: AgentChannel
   readonly #signer: ReceiptSigner
   readonly #reader: ReceiptReader
   readonly #stays: Stays
@@ -69,36 +47,18 @@ export class Receipts {
 
   constructor(
     context: ReceiptsContext,
-    channel: ChannelView,
-    host: ReceiptsHost,
+    channel: AgentChannel,
     { ownReceipt, stays }: Pick<StoredChannel, 'ownReceipt' | 'stays'>,
   ) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#host = host
     this.#stays = new Stays(channel.id, stays)
-    this.#signer = new ReceiptSigner(
-      context,
-      channel,
-      {
-        get isOnline() {
-          return host.isOnline
-        },
-        settledUpTo: (after) => host.settledUpTo(after),
-        send: () => {
-          const receipt = this.next()
-          if (receipt) host.acknowledge(receipt)
-        },
-      },
-      ownReceipt,
-    )
-    this.#reader = new ReceiptReader(context, channel, this.#stays, {
-      forked: (member, difference) => host.forked(member, difference),
-      confirmed: (member) => this.#confirmed(member),
-    })
+    this.#signer = new ReceiptSigner(context, channel, ownReceipt)
+    this.#reader = new ReceiptReader(context, channel, this.#stays)
     this.#waits = new ReachedWaits({
       stays: (index) => this.#staysAt(index),
-      isLeaving: (agent) => host.isLeaving(agent),
+      isLeaving: (agent) => channel.roster.notice(agent) !== undefined,
     })
   }
 
@@ -127,7 +87,7 @@ export class Receipts {
   vouched(agent: AgentId, since: number): void {
     if (this.#channel.group?.members.has(agent) !== true || this.memberSince(agent) !== since) return
     this.#stays.vouch(agent)
-    this.#host.touch()
+    this.#channel.turn.touchPart()
   }
 
   // ---- For the application ----
@@ -146,7 +106,7 @@ export class Receipts {
    * @throws {StaticError} `cancelled`, `not_found`, or what ended the channel
    */
   async reached({ sent, level, by }: ReachedQuestion, limits: SendLimits): Promise<Judgement> {
-    const { failure } = this.#host
+    const { failure } = this.#channel
     if (failure) throw failure
     this.#use()
     const ended = Promise.withResolvers<never>()
@@ -175,8 +135,8 @@ export class Receipts {
   }
 
   /** The relay gives receipts of others. */
-  take(batch: ReceiptBatch): void {
-    this.#reader.take(batch)
+  deliver(batch: ReceiptBatch): void {
+    this.#reader.check(batch)
     // Before the answer to Resume, it is a sample.
     if (!this.#isFetching) return
     this.#isFetching = false
@@ -201,10 +161,10 @@ export class Receipts {
   }
 
   /** The last entry changed the members. */
-  change(added: readonly AgentId[], removed: readonly AgentId[], vouched: readonly AgentId[] = []): void {
+  override change({ added, removed, vouched }: RosterChange): void {
     const { index } = this.#channel.history.position
     for (const agent of removed) {
-      this.#stays.end(agent, index, this.#host.isLeaving(agent) ? 'left' : 'removed')
+      this.#stays.end(agent, index, this.#channel.roster.notice(agent) ? 'left' : 'removed')
       this.#reader.forget(agent)
     }
     for (const agent of added) {
@@ -214,13 +174,13 @@ export class Receipts {
   }
 
   /** The relay delivers from now on. */
-  resumed(): void {
+  override resumed(): void {
     this.#isFetching = this.#reader.isUsed
     this.#hasFetched = false
     this.#signer.resumed()
   }
 
-  lose(): void {
+  override lose(): void {
     this.#isFetching = false
     this.#hasFetched = false
     for (const done of this.#fetching) done()
@@ -233,7 +193,7 @@ export class Receipts {
   }
 
   /** Everything that was drained is on disk. */
-  written(): void {
+  override written(): void {
     this.#signer.written()
     this.#reader.reached()
     for (const look of this.#placing) look()
@@ -241,11 +201,11 @@ export class Receipts {
   }
 
   /** Returns the changes since the last call. */
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     return [...this.#signer.drain(), ...this.#stays.drain()]
   }
 
-  end(error: StaticError): void {
+  override end(error: StaticError): void {
     this.#ended = error
     this.#signer.stop()
     this.lose()
@@ -259,7 +219,7 @@ export class Receipts {
     if (this.#reader.isUsed) return
     this.#reader.isUsed = true
     // Also while an answer is pending: that one is for samples.
-    this.#host.resume()
+    this.#channel.intake.resume()
   }
 
   async #fetched(): Promise<void> {
@@ -271,9 +231,10 @@ export class Receipts {
     this.#fetching.delete(resolve)
   }
 
-  #confirmed(agent: AgentId): void {
+  /** A receipt of a member was verified and recorded. */
+  confirmed(agent: AgentId): void {
     const { receipt } = this.#stays.of(agent)
-    this.#host.touchLater()
+    this.#channel.turn.touchPartLater()
     if (receipt) {
       const { mode, index: delivered, settled } = receipt
       this.#context.emit({ type: 'receipt', channel: this.#channel.name, member: agent, mode, delivered, settled })
@@ -295,9 +256,9 @@ export class Receipts {
     const find = (): number | undefined => this.#channel.history.ownIndex(messageId)
     for (let index = find(); ; index = find()) {
       if (index !== undefined) return index
-      const { failure } = this.#host
+      const { failure } = this.#channel
       if (failure) throw failure
-      if (!this.#host.isPending(messageId)) break
+      if (!this.#channel.sender.isPending(messageId)) break
       const { promise, resolve } = Promise.withResolvers<void>()
       this.#placing.add(resolve)
       await promise

@@ -6,26 +6,15 @@
 import { encodeReceipt, type ReceiptClaim, type ReceiptMode, receiptBytes } from '@static/protocol'
 import type { Change, OwnReceiptRecord, Time } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { ChannelView } from '../part.ts'
+import type { AgentChannel } from '../channel.ts'
 
 /** The time between two receipts of a channel. */
 const INTERVAL_MS = 250
 
-/** What a signer asks of its channel. */
-export interface SignerHost {
-  /** Whether the relay takes acknowledgements of this channel now. */
-  readonly isOnline: boolean
-  /** Everything that is not settled is after this index; `after` is left out. */
-  settledUpTo(after: number): number
-  /** Sends what `next` returns, on its own. */
-  send(): void
-}
-
 /** The receipts of this agent in one channel. */
 export class ReceiptSigner {
   readonly #context: Pick<AgentContext, 'sign' | 'now' | 'later' | 'receipts'>
-  readonly #channel: ChannelView
-  readonly #host: SignerHost
+  readonly #channel: AgentChannel
   #own: OwnReceiptRecord
   #isChanged = false
   /** What was drained last, which is on disk once `written` was called. */
@@ -40,13 +29,11 @@ export class ReceiptSigner {
 
   constructor(
     context: Pick<AgentContext, 'sign' | 'now' | 'later' | 'receipts'>,
-    channel: ChannelView,
-    host: SignerHost,
+    channel: AgentChannel,
     own: OwnReceiptRecord | undefined,
   ) {
     this.#context = context
     this.#channel = channel
-    this.#host = host
     this.#own = own ?? { since: channel.history.position.index, aside: 0 }
   }
 
@@ -98,7 +85,7 @@ export class ReceiptSigner {
   resumed(): void {
     this.#sent = undefined
     this.#isOffRepeated = false
-    this.#host.send()
+    this.#send()
   }
 
   /** The receipt to send now, if there is one. Otherwise one is sent when its time has come, unless it is the last. */
@@ -106,14 +93,15 @@ export class ReceiptSigner {
     const claim = this.#stored
     const { group, channelId } = this.#channel
     // Alone, there is no one to tell.
-    if (!claim || !this.#host.isOnline || (group?.members.size ?? 0) < 2 || !this.#isNew(claim)) return undefined
+    if (!claim || !this.#channel.intake.isOnline || (group?.members.size ?? 0) < 2 || !this.#isNew(claim))
+      return undefined
     const now = this.#context.now()
     const wait = this.#sentAt + INTERVAL_MS - now
     // A longer wait is from before the clock was set back.
     if (wait > 0 && wait <= INTERVAL_MS && !isLast) {
       this.#cancel ??= this.#context.later(wait, () => {
         this.#cancel = undefined
-        this.#host.send()
+        this.#send()
       })
       return undefined
     }
@@ -126,6 +114,19 @@ export class ReceiptSigner {
   stop(): void {
     this.#cancel?.()
     this.#cancel = undefined
+  }
+
+  /** Sends a receipt of its own, if there is one to send now. */
+  #send(): void {
+    const receipt = this.next(false)
+    if (receipt) this.#channel.intake.sendReceipt(receipt)
+  }
+
+  /** Everything that is not settled is after this index; `after` is left out. */
+  #settledUpTo(after: number): number {
+    const { inbox, history } = this.#channel
+    // Payloads alone: anybody can send a request that no one serves, or never read its answers.
+    return inbox.settledUpTo(history.position.index, after)
   }
 
   #isNew(claim: ReceiptClaim): boolean {
@@ -143,7 +144,7 @@ export class ReceiptSigner {
     const { mode } = this
     if (mode !== 'settled') return { mode, since, index, hash, aside: 0, settled: 0 }
     // What was settled stays so, and what is put aside counts for all before it.
-    const settled = Math.max(aside, Math.min(index, this.#host.settledUpTo(aside)), this.#stored?.settled ?? 0)
+    const settled = Math.max(aside, Math.min(index, this.#settledUpTo(aside)), this.#stored?.settled ?? 0)
     return { mode, since, index, hash, aside, settled }
   }
 }

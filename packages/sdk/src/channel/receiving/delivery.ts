@@ -1,26 +1,13 @@
 /** Gives a received frame to the part of the channel that its kind is for. */
 import type { InboxRecord } from '../../ports/index.ts'
-import type { Admissions } from '../../admitting/admissions.ts'
-import type { Asks } from '../asking/asks.ts'
-import type { ReceivedRequests } from '../asking/received-requests.ts'
-import type { Intake } from './intake.ts'
-import type { Incoming } from './inbox-entry.ts'
-import type { Inbox } from './inbox.ts'
+import type { AgentChannel } from '../channel.ts'
+import type { Incoming } from './inbox.ts'
 import type { DecodedFrame } from '../sending/message-frame.ts'
 import { decodePack, partId } from '../sending/pack.ts'
 
-/** The parts of a channel that frames of other members are for. */
-export interface DeliveryParts {
-  readonly intake: Pick<Intake, 'isRedelivered'>
-  readonly inbox: Inbox
-  readonly requests: ReceivedRequests
-  readonly asks: Asks
-  readonly admissions: Admissions
-}
-
 /** Delivers a frame with this record. Unknown kinds are ignored. */
 export function deliverFrame(
-  { intake, inbox, requests, asks, admissions }: DeliveryParts,
+  { intake, inbox, requests, asks, admissions }: AgentChannel,
   { kind, payload }: DecodedFrame,
   received: Omit<InboxRecord, 'part' | 'attempts'>,
 ): void {

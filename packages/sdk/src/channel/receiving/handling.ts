@@ -10,7 +10,7 @@ import { StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { Inbox } from './inbox.ts'
-import type { Entry } from './inbox-entry.ts'
+import type { Entry } from './inbox.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */

@@ -10,22 +10,63 @@
  */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, InboxPlace, InboxRecord } from '../../ports/index.ts'
-import {
-  type Entry,
-  type InboxHost,
-  type InboxRows,
-  type Incoming,
-  insert,
-  isBefore,
-  NOTHING_STORED,
-  OVERHEAD,
-  PAYLOADS,
-  placeOf,
-  type StoredInbox,
-  weightOf,
-} from './inbox-entry.ts'
-import { makeReader, type ReadOptions, type Waiting } from './inbox-reader.ts'
-import { asStored } from './stored-message.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part } from '../part.ts'
+import { asStored, bytesOf } from './stored-message.ts'
+
+/** A payload on its way to the application. */
+export interface Incoming {
+  /** One of a pack has neither ciphertext nor key until it is stored: most are settled first. */
+  readonly record: InboxRecord
+  readonly payload: Uint8Array
+  /** Whether it may have been delivered before. */
+  readonly redelivered: boolean
+}
+
+/** A payload in the inbox. */
+export interface Entry extends Incoming {
+  record: InboxRecord
+  redelivered: boolean
+  /** Whether it is on disk, or will be with the changes that were drained last. */
+  stored: boolean
+  settled: boolean
+  /** The reader that has it; undefined while it is queued. */
+  holder: object | undefined
+}
+
+/** The table of an inbox on disk (inbox-table.ts). */
+export interface InboxTable {
+  put(id: ChannelId, record: InboxRecord): Change
+  drop(id: ChannelId, place: InboxPlace): Change
+  /**
+   * Writes pending changes, then returns decrypted rows on disk after an index, never a part of a pack's.
+   * After an error no more may arrive.
+   */
+  page(after: number, limit: number): readonly Incoming[] | StaticError
+}
+
+/** The state of an inbox on disk when it is opened. */
+export interface StoredInbox {
+  readonly messages: number
+  /** Bytes of ciphertext. */
+  readonly bytes: number
+  /** The index of the first one; 0 if there is none. */
+  readonly first: number
+  readonly givenUpTo: number
+}
+
+/** A reader waiting for a payload. */
+interface WaitingReader {
+  /** The iterator that asked. */
+  readonly reader: object
+  give(entry: Entry | undefined): void
+  fail(error: StaticError): void
+}
+
+export interface ReadOptions {
+  /** Payloads count as delivered only when `given` is called: a reader that reads ahead may never pass them on. */
+  readonly ahead?: boolean
+}
 
 /** The number of payloads kept in memory. */
 const KEPT = 256
@@ -39,13 +80,12 @@ const AHEAD = 256
 const NOWHERE: InboxPlace = { index: 0, part: 0 }
 
 /** The payloads of one channel. */
-export class Inbox {
-  readonly #id: ChannelId
-  readonly #host: InboxHost
-  readonly #rows: InboxRows
+export class Inbox extends Part {
+  readonly #channel: Pick<AgentChannel, 'id' | 'turn'>
+  readonly #table: InboxTable
   /** In order of their indexes. */
   #ready: Entry[] = []
-  #waiting: Waiting[] = []
+  #waiting: WaitingReader[] = []
   /** Arrived since the last write. */
   #fresh: Entry[] = []
   #changes: Change[] = []
@@ -73,14 +113,13 @@ export class Inbox {
   #end: { readonly error: StaticError | undefined } | undefined
 
   constructor(
-    id: ChannelId,
-    host: InboxHost,
-    { messages, bytes, first, givenUpTo }: StoredInbox = NOTHING_STORED,
-    rows: InboxRows = PAYLOADS,
+    channel: Pick<AgentChannel, 'id' | 'turn'>,
+    table: InboxTable,
+    { messages, bytes, first, givenUpTo }: StoredInbox,
   ) {
-    this.#id = id
-    this.#host = host
-    this.#rows = rows
+    super()
+    this.#channel = channel
+    this.#table = table
     this.#weight = bytes + messages * OVERHEAD
     this.#firstOnDisk = first
     this.#givenBefore = givenUpTo
@@ -152,21 +191,48 @@ export class Inbox {
     this.#queue(entry)
   }
 
-  /** Returns an iterator over the payloads. If it is ended early, its last payload is delivered again. */
+  /**
+   * Returns an iterator over the payloads, which settles each when the next one is asked for. If it is ended early, its
+   * last payload is delivered again.
+   */
   read<Item>(
     map: (entry: Entry) => Item,
-    options: ReadOptions = {},
+    { ahead = false }: ReadOptions = {},
   ): AsyncIterableIterator<Item, undefined, undefined> {
     const stops = this.#stops
-    const host = {
-      isOpen: () => stops === this.#stops,
-      take: (waiting: Waiting) => this.#take(waiting),
-      leave: (reader: object) => this.#leave(reader),
-      given: (entry: Entry) => this.given(entry),
-      settle: (entry: Entry) => this.settle(entry),
-      release: (entry: Entry) => this.release(entry),
+    let given: Entry | undefined
+    let done = false
+    const end = { done: true, value: undefined } as const
+    const settle = (): void => {
+      if (given?.holder === iterator) this.settle(given)
+      given = undefined
     }
-    return makeReader(host, map, options)
+    const iterator: AsyncIterableIterator<Item, undefined, undefined> = {
+      next: () => {
+        settle()
+        if (done || stops !== this.#stops) return Promise.resolve(end)
+        const { promise, resolve, reject } = Promise.withResolvers<IteratorResult<Item, undefined>>()
+        const give = (entry: Entry | undefined): void => {
+          // The payload of an earlier `next` that was called without waiting.
+          settle()
+          given = entry
+          done = entry === undefined
+          if (entry && !ahead) this.given(entry)
+          resolve(entry ? { done: false, value: map(entry) } : end)
+        }
+        this.#request({ reader: iterator, give, fail: reject })
+        return promise
+      },
+      return: () => {
+        if (given?.holder === iterator) this.release(given)
+        given = undefined
+        done = true
+        for (const waiting of this.#leave(iterator)) waiting.give(undefined)
+        return Promise.resolve(end)
+      },
+      [Symbol.asyncIterator]: () => iterator,
+    }
+    return iterator
   }
 
   /** The application has received a payload that was read ahead. */
@@ -195,9 +261,9 @@ export class Inbox {
     this.#remove(entry)
     entry.record.messageKey.fill(0)
     if (!entry.stored) return
-    this.#changes.push(this.#rows.drop(this.#id, entry.record))
+    this.#changes.push(this.#table.drop(this.#channel.id, entry.record))
     // If a crash undoes this, the payload is delivered again.
-    this.#host.touchLater()
+    this.#channel.turn.touchPartLater()
   }
 
   /** Returns a payload to the queue, so that it is delivered again. */
@@ -213,8 +279,8 @@ export class Inbox {
   count(entry: Entry, attempts: number): void {
     if (entry.settled) return
     entry.record = { ...entry.record, attempts }
-    if (entry.stored) this.#changes.push(this.#rows.put(this.#id, entry.record))
-    this.#host.touch()
+    if (entry.stored) this.#changes.push(this.#table.put(this.#channel.id, entry.record))
+    this.#channel.turn.touchPart()
   }
 
   /** Removes a payload that is stored elsewhere from now on. */
@@ -245,23 +311,23 @@ export class Inbox {
     for (const listener of this.#stopListeners) listener()
   }
 
-  /** No more payloads will arrive. Readers get the remaining ones, then the error or, without one, the end. */
-  end(error: StaticError | undefined): void {
+  /** No more payloads will arrive. Readers get the remaining ones, then their error or, without one, the end. */
+  override end(_error: StaticError, forReaders: StaticError | undefined): void {
     if (this.#end) return
-    this.#end = { error }
+    this.#end = { error: forReaders }
     // Readers for which a payload is ready get it once the bound on disk allows it.
     for (const waiting of this.#waiting.splice(this.#ready.length)) this.#finish(waiting)
   }
 
   /** The agent stops: delivers nothing more and writes the exact bound to disk. */
-  seal(): void {
+  override seal(): void {
     if (this.#isSealed) return
     this.#isSealed = true
     this.#ready = []
     this.#onDiskAfter = undefined
     for (const waiting of this.#waiting.splice(0)) this.#finish(waiting)
     for (const listener of this.#stopListeners) listener()
-    if (this.#storedBound !== this.#lastGiven) this.#host.touchRecord()
+    if (this.#storedBound !== this.#lastGiven) this.#channel.turn.touch()
   }
 
   /** The bound for the channel's record, which is at this index. */
@@ -272,21 +338,21 @@ export class Inbox {
   }
 
   /** What has changed since the last time. */
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []
     for (const entry of this.#fresh) {
       if (entry.settled) continue
       entry.stored = true
       entry.record = asStored(entry)
-      changes.push(this.#rows.put(this.#id, entry.record))
+      changes.push(this.#table.put(this.#channel.id, entry.record))
     }
     this.#fresh = []
     return changes
   }
 
   /** Everything that was drained is on disk: serves the readers that waited for that. */
-  written(): void {
+  serveWritten(): void {
     this.#storedBound = this.#drainedBound
     this.#serve()
   }
@@ -299,14 +365,14 @@ export class Inbox {
     const entry: Entry = { ...incoming, stored: false, settled: false, holder: undefined }
     this.#weight += weightOf(entry)
     this.#fresh.push(entry)
-    this.#host.touch()
+    this.#channel.turn.touchPart()
     return entry
   }
 
-  #take(waiting: Waiting): void {
+  #request(waiting: WaitingReader): void {
     if (!this.#isRead) {
       this.#isRead = true
-      this.#host.touchRecord()
+      this.#channel.turn.touch()
     }
     if (this.#ready.length === 0) this.#refill()
     const [next] = this.#ready
@@ -315,7 +381,7 @@ export class Inbox {
     else if (next.record.index <= this.#storedBound) this.#give(waiting, this.#ready.shift())
     else {
       this.#waiting.push(waiting)
-      this.#host.touchRecord()
+      this.#channel.turn.touch()
     }
   }
 
@@ -325,20 +391,20 @@ export class Inbox {
       if (this.#ready.length === 0) this.#refill()
       const [next] = this.#ready
       if (next === undefined) break
-      if (next.record.index > this.#storedBound) return this.#host.touchRecord()
+      if (next.record.index > this.#storedBound) return this.#channel.turn.touch()
       this.#give(this.#waiting.shift(), this.#ready.shift())
     }
     if (this.#end) for (const waiting of this.#waiting.splice(0)) this.#finish(waiting)
   }
 
-  #give(waiting: Waiting | undefined, entry: Entry | undefined): void {
+  #give(waiting: WaitingReader | undefined, entry: Entry | undefined): void {
     if (entry) entry.holder = waiting?.reader
     waiting?.give(entry)
   }
 
   #refill(): void {
     if (this.#onDiskAfter === undefined) return
-    const page = this.#host.page(this.#onDiskAfter, PAGE)
+    const page = this.#table.page(this.#onDiskAfter, PAGE)
     // Even if it has ended already: readers must not take what was read so far for all there is.
     if (page instanceof StaticError) {
       this.#end = { error: page }
@@ -356,7 +422,7 @@ export class Inbox {
     const over: InboxRecord[] = []
     let firstKept: number | undefined
     for (let after = start; after !== undefined;) {
-      const page = this.#host.page(after, PAGE)
+      const page = this.#table.page(after, PAGE)
       // The disk cannot be read, or a reader waited for the write and has loaded some of these.
       if (page instanceof StaticError || this.#onDiskAfter !== start) return over
       for (const incoming of page) {
@@ -371,8 +437,8 @@ export class Inbox {
 
   #dropStored(incoming: Incoming): InboxRecord {
     this.#weight -= weightOf(incoming)
-    this.#changes.push(this.#rows.drop(this.#id, incoming.record))
-    this.#host.touchLater()
+    this.#changes.push(this.#table.drop(this.#channel.id, incoming.record))
+    this.#channel.turn.touchPartLater()
     return incoming.record
   }
 
@@ -392,14 +458,45 @@ export class Inbox {
     entry.holder = undefined
   }
 
-  #leave(reader: object): readonly Waiting[] {
+  #leave(reader: object): readonly WaitingReader[] {
     const left = this.#waiting.filter((waiting) => waiting.reader === reader)
     this.#waiting = this.#waiting.filter((waiting) => waiting.reader !== reader)
     return left
   }
 
-  #finish(waiting: Waiting): void {
+  #finish(waiting: WaitingReader): void {
     if (this.#end?.error) waiting.fail(this.#end.error)
     else waiting.give(undefined)
   }
+}
+
+/** What a payload counts besides its ciphertext: handlers may hold a whole inbox in memory, however small its messages. */
+export const OVERHEAD = 1024
+
+/** What a payload counts, whether it is encrypted for the disk yet or not. */
+export function weightOf({ record, payload }: Incoming): number {
+  return bytesOf(record, payload) + OVERHEAD
+}
+
+/** The place of a message, without the rest of its record. */
+export function placeOf({ index, part }: InboxPlace): InboxPlace {
+  return { index, part }
+}
+
+/** Whether a payload comes before another one. */
+export function isBefore(one: InboxPlace, other: InboxPlace): boolean {
+  return one.index === other.index ? one.part < other.part : one.index < other.index
+}
+
+/** Inserts a payload at its place among others. */
+export function insert(entries: Entry[], entry: Entry): void {
+  // By halves: a handler that stops returns everything it has held back, up to a full inbox.
+  let [from, to] = [0, entries.length]
+  while (from < to) {
+    const middle = (from + to) >> 1
+    const other = entries[middle]
+    if (other && isBefore(entry.record, other.record)) to = middle
+    else from = middle + 1
+  }
+  entries.splice(from, 0, entry)
 }

@@ -5,16 +5,15 @@
  * removal is an entry of the log behind all others, and a member could fill the inbox so as not to be removed.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { ChannelState, ReceiptDemand } from '@static/protocol/relay'
+import type { ChannelState } from '@static/protocol/relay'
 import type { ChannelRecord, PositionRecord } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { ResumeQuestion } from '../../agent/deliveries.ts'
 import { CatchUp } from './catch-up.ts'
 import { contradiction, isLaterStay } from '../log/contradiction.ts'
-import type { ChannelView, Turn } from '../part.ts'
-import type { Inbox } from './inbox.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part } from '../part.ts'
 import { lastIndexOf, type LogEntry, sizeOf } from '../log/log-entry.ts'
-import type { Standing } from '../standing.ts'
 
 /** The current state of delivery. */
 type Link =
@@ -32,45 +31,18 @@ type Link =
 /** What an intake asks of its agent. */
 type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
 
-/** What an intake asks of its membership. */
-export interface IntakeHost extends Pick<Turn, 'touch' | 'work' | 'break'> {
-  /** The counter of this agent's last message. */
-  readonly counter: number
-  /** Whether no task holds the group. */
-  readonly isFree: boolean
-  /** Which receipts of others the relay should give. */
-  readonly receiptDemand: ReceiptDemand
-  /** Processes the next entry. */
-  take(entry: LogEntry): void
-  /** The relay delivers from now on. */
-  resumed(): void
-  /** The relay reports that the membership has ended. */
-  over(code: 'removed' | 'not_found'): void
-}
-
 /** How often missing entries are requested again. */
 const MOST_HOLES = 3
-
-/** The parts of a channel that it fills. */
-interface IntakeParts {
-  readonly inbox: Inbox
-  readonly requests: Pick<Inbox, 'limitGivenBefore'>
-  readonly standing: Standing
-}
 
 /** The delay before a channel that the relay does not deliver is requested again. */
 const RESUME_AGAIN_MS = 5000
 
 const WAITING: Link = { type: 'waiting' }
 
-/** The receiving side of a membership, towards the relay. */
-export class Intake {
+/** The receiving side of a channel, towards the relay. */
+export class Intake extends Part {
   readonly #context: IntakeContext
-  readonly #channel: ChannelView
-  readonly #host: IntakeHost
-  readonly #inbox: Inbox
-  readonly #requests: Pick<Inbox, 'limitGivenBefore'>
-  readonly #standing: Standing
+  readonly #channel: AgentChannel
   readonly #catchUp = new CatchUp()
   #link: Link = WAITING
   /** The number of Resume requests: only the answer to the last one counts. */
@@ -95,17 +67,12 @@ export class Intake {
 
   constructor(
     context: IntakeContext,
-    channel: ChannelView,
-    host: IntakeHost,
-    { inbox, requests, standing }: IntakeParts,
+    channel: AgentChannel,
     { position: { index }, givenUpTo }: Pick<ChannelRecord, 'position' | 'givenUpTo'>,
   ) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#host = host
-    this.#inbox = inbox
-    this.#requests = requests
-    this.#standing = standing
     this.#acknowledged = index
     this.#redeliveredUpTo = Math.min(index, givenUpTo)
     this.#givenUpTo = givenUpTo
@@ -114,7 +81,7 @@ export class Intake {
   /** Whether the relay should deliver the channel. */
   get isWanted(): boolean {
     if (this.#link.type === 'paused' || this.#link.type === 'ended' || !this.#channel.group) return false
-    return this.#standing.record.state !== 'leaving' && !this.#standing.failure
+    return this.#channel.standing.record.state !== 'leaving' && !this.#channel.failure
   }
 
   /** Whether the relay accepts messages: there is a session, and this agent is in the relay's epoch. */
@@ -169,31 +136,31 @@ export class Intake {
     this.#forgetInbound()
     return {
       id: this.#channel.id,
-      receipts: this.#host.receiptDemand,
+      receipts: this.#channel.receipts.demand,
       isOpen: () => number === this.#questions && this.isWanted,
-      answer: (state) => this.resumed(state),
+      answer: (state) => this.answered(state),
     }
   }
 
   /** Handles the answer to Resume: the relay delivers from now on. */
-  resumed(state: ChannelState): void {
+  answered(state: ChannelState): void {
     if (!this.isWanted) return
-    const host = this.#host
+    const channel = this.#channel
     const refused = state.error?.code
     if (refused !== undefined) {
-      if (refused === 'removed' || refused === 'not_found') host.over(refused)
+      if (refused === 'removed' || refused === 'not_found') channel.over(refused)
       else this.#resumeLater()
       return
     }
-    const { name, owner } = this.#channel
+    const { name, owner } = channel
     const { index } = this.#position
     if (isLaterStay(state, index)) {
       // The rest of the earlier membership is lost. The Welcome to the later one waits until this one is read.
       this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.addedIndex) })
-      return host.over('removed')
+      return channel.over('removed')
     }
-    const error = contradiction(state, this.#position, host.counter)
-    if (error) return host.break(error)
+    const error = contradiction(state, this.#position, channel.sender.counter)
+    if (error) return channel.break(error)
     if (state.name !== name || toHex(state.owner) !== owner) {
       const detail = 'The relay reports a different name or owner for this channel.'
       this.#context.emit({ type: 'roster_lie', channel: name, detail })
@@ -201,8 +168,8 @@ export class Intake {
     const cursor = Number(state.cursor?.index ?? 0n)
     if (!this.#hasResumed) {
       this.#redeliveredUpTo = Math.min(Number(state.lastIndex), this.#givenUpTo)
-      this.#inbox.limitGivenBefore(this.#redeliveredUpTo)
-      this.#requests.limitGivenBefore(Number(state.lastIndex))
+      channel.inbox.limitGivenBefore(this.#redeliveredUpTo)
+      channel.requests.inbox.limitGivenBefore(Number(state.lastIndex))
     }
     this.#hasResumed = true
     this.#acknowledged = cursor
@@ -213,11 +180,11 @@ export class Intake {
     this.#head = Number(state.head)
     this.#catchUp.expect(Number(state.lastIndex))
     this.#catchUp.reached(this.#position.index)
-    host.resumed()
+    channel.turn.attempt(() => channel.resumed())
   }
 
   /** The session is lost. */
-  lose(): void {
+  override lose(): void {
     if (this.#link.type === 'paused') this.#link = { type: 'paused', isOnline: false }
     else if (this.#link.type !== 'ended') this.#link = WAITING
     this.#delivered = 0
@@ -226,7 +193,7 @@ export class Intake {
   }
 
   /** Stops receiving. Pending calls get the error. */
-  end(error: StaticError): void {
+  override end(error: StaticError): void {
     this.#link = { type: 'ended' }
     this.#catchUp.fail(error)
     this.#forgetInbound()
@@ -236,10 +203,10 @@ export class Intake {
 
   /** Handles a delivered entry, or a notice of entries that were deleted. */
   deliver(entry: LogEntry): void {
-    if (!this.isOnline || this.#standing.failure) return
+    if (!this.isOnline || this.#channel.failure) return
     if (this.#link.type === 'paused') {
       if (entry.case === 'deliverCommit') this.raiseHead(Number(entry.value.slot) + 1)
-      return this.#host.work()
+      return this.#channel.turn.work()
     }
     this.#delivered = Math.max(this.#delivered, lastIndexOf(entry))
     this.#inbound.push(entry)
@@ -249,18 +216,18 @@ export class Intake {
 
   /** Processes queued entries while the group is free. */
   pump(): void {
-    const host = this.#host
-    while (host.isFree && !this.#standing.failure) {
+    const { turn, follower } = this.#channel
+    while (turn.isFree && !this.#channel.failure) {
       const entry = this.#inbound.shift()
       if (!entry) break
       this.#context.deliveries.queued(-sizeOf(entry))
       const { index } = this.#position
-      host.take(entry)
+      turn.attempt(() => follower.follow(entry))
       if (this.#position.index > index) this.#holes = 0
       if (this.#isFull) this.#pause()
     }
     this.#catchUp.reached(this.#position.index)
-    host.work()
+    turn.work()
   }
 
   /** The relay has accepted at least `head` commits. */
@@ -271,7 +238,7 @@ export class Intake {
   /** Requests missing entries again, a few times; then the channel breaks. */
   missing(index: number): void {
     if (++this.#holes > MOST_HOLES) {
-      return this.#host.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
+      return this.#channel.break(StaticError.of('mls_error', `The relay does not deliver entry ${index}.`))
     }
     this.resume()
   }
@@ -279,7 +246,7 @@ export class Intake {
   /** An entry was delivered again, so the relay has missed an acknowledgement. */
   repeated(index: number): void {
     this.#acknowledged = Math.min(this.#acknowledged, index)
-    this.#host.touch()
+    this.#channel.turn.touch()
   }
 
   /**
@@ -308,7 +275,7 @@ export class Intake {
 
   /** Requests dropped entries again once the application has made room. */
   unpause(): void {
-    if (this.#link.type !== 'paused' || !this.#inbox.hasRoom) return
+    if (this.#link.type !== 'paused' || !this.#channel.inbox.hasRoom) return
     this.#link = WAITING
     this.resume()
   }
@@ -322,7 +289,7 @@ export class Intake {
     const { promise, reject } = Promise.withResolvers<never>()
     this.#removals.add(reject)
     try {
-      if (this.#inbox.isFullForRemoval) throw fullForRemoval()
+      if (this.#channel.inbox.isFullForRemoval) throw fullForRemoval()
       if (this.#link.type === 'paused') {
         this.#link = WAITING
         this.resume()
@@ -337,7 +304,7 @@ export class Intake {
   // ---- Internals ----
 
   get #isFull(): boolean {
-    return this.#removals.size > 0 ? this.#inbox.isFullForRemoval : this.#inbox.isFull
+    return this.#removals.size > 0 ? this.#channel.inbox.isFullForRemoval : this.#channel.inbox.isFull
   }
 
   /** The last entry that was processed. */
@@ -351,7 +318,7 @@ export class Intake {
 
   /** Whether entries arrive. Throws the reason if they do not and the application did not ask for that. */
   #checkWanted(): boolean {
-    const error = this.#standing.failure ?? (this.#link.type === 'paused' ? inboxFull() : undefined)
+    const error = this.#channel.failure ?? (this.#link.type === 'paused' ? inboxFull() : undefined)
     if (error) throw error
     return this.isWanted
   }

@@ -4,23 +4,15 @@
  * no more are put aside, so that none is lost.
  */
 import { StaticError, toHex } from '@static/protocol'
-import type { AgentId, Change, ChannelId, PoisonRecord, MessageTotals } from '../../ports/index.ts'
+import type { AgentId, Change, MessageTotals, PoisonRecord, StoredChannel } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { Inbox } from './inbox.ts'
-import { type Entry, placeOf } from './inbox-entry.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part } from '../part.ts'
+import { type Entry, placeOf } from './inbox.ts'
 import { asStored, bytesOf, payloadOf } from './stored-message.ts'
 
 /** What it asks of the agent. */
 type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
-
-/** What it asks of the channel. */
-export interface PoisonChannel {
-  readonly inbox: Inbox
-  /** A message is put aside. */
-  aside(index: number): void
-  /** Marks the channel as changed, so that it is written at the end of the turn. */
-  touch(): void
-}
 
 /** A message that was put aside, with its payload. */
 export interface PutAside {
@@ -37,22 +29,21 @@ const SHARE = 1 / 4
 export const MOST_REASON_CHARACTERS = 1000
 
 /** The messages put aside in one channel. */
-export class Poison {
+export class Poison extends Part {
   readonly #context: PoisonContext
-  readonly #id: ChannelId
-  readonly #channel: PoisonChannel
+  readonly #channel: AgentChannel
   #messages: number
   #bytes: number
   /** By sender. Read from disk when it is first needed. */
   #shares: Map<AgentId, MessageTotals> | undefined
   #changes: Change[] = []
 
-  constructor(context: PoisonContext, id: ChannelId, channel: PoisonChannel, { messages, bytes }: MessageTotals) {
+  constructor(context: PoisonContext, channel: AgentChannel, { poison }: Pick<StoredChannel, 'poison'>) {
+    super()
     this.#context = context
-    this.#id = id
     this.#channel = channel
-    this.#messages = messages
-    this.#bytes = bytes
+    this.#messages = poison.messages
+    this.#bytes = poison.bytes
   }
 
   get isEmpty(): boolean {
@@ -68,18 +59,18 @@ export class Poison {
     const { messages, bytes } = this.#shareOf(sender)
     if (messages >= MOST_MESSAGES * SHARE || bytes + length > MOST_BYTES * SHARE) return false
     this.#channel.inbox.remove(entry)
-    this.#channel.aside(entry.record.index)
+    this.#channel.receipts.putAside(entry.record.index)
     const putAsideAt = this.#context.now()
     const record = { ...asStored(entry), reason: reason.slice(0, MOST_REASON_CHARACTERS), putAsideAt }
     this.#count(sender, 1, length)
-    this.#change({ type: 'putPoison', id: this.#id, record })
+    this.#change({ type: 'putPoison', id: this.#channel.id, record })
     return true
   }
 
   /** The messages that were put aside, in order. */
   list(): readonly PutAside[] {
     if (this.isEmpty) return []
-    return this.#context.journal.poison(this.#id).map((record) => {
+    return this.#context.journal.poison(this.#channel.id).map((record) => {
       const payload = payloadOf(this.#context.engine, record)
       if (!payload)
         throw StaticError.of('store_corrupt', `Message ${record.index} was put aside and cannot be decoded.`)
@@ -110,7 +101,7 @@ export class Poison {
   }
 
   /** Returns the changes since the last call. */
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []
     return changes
@@ -119,7 +110,7 @@ export class Poison {
   #take(name: string): PutAside {
     const found = this.#find(name)
     this.#count(found.record.sender, -1, -found.record.ciphertext.length)
-    this.#change({ type: 'dropPoison', id: this.#id, place: placeOf(found.record) })
+    this.#change({ type: 'dropPoison', id: this.#channel.id, place: placeOf(found.record) })
     return found
   }
 
@@ -140,7 +131,7 @@ export class Poison {
 
   #shareOf(sender: AgentId): MessageTotals {
     if (!this.#shares) {
-      const stored = this.isEmpty ? [] : this.#context.journal.poison(this.#id)
+      const stored = this.isEmpty ? [] : this.#context.journal.poison(this.#channel.id)
       this.#shares = new Map()
       for (const { sender: by, ciphertext } of stored) this.#share(by, 1, ciphertext.length)
     }
@@ -162,6 +153,6 @@ export class Poison {
 
   #change(change: Change): void {
     this.#changes.push(change)
-    this.#channel.touch()
+    this.#channel.turn.touchPart()
   }
 }

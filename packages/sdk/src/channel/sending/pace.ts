@@ -5,7 +5,7 @@
 import { toHex } from '@static/protocol'
 import type { Laggard } from '@static/protocol/relay'
 import type { AgentContext } from '../../agent/context.ts'
-import type { ChannelView } from '../part.ts'
+import type { AgentChannel } from '../channel.ts'
 
 /** The longest wait between two messages, whatever the relay says. */
 const MOST_MS = 1000
@@ -16,17 +16,15 @@ const MOST_NAMED = 8
 /** The pace of one channel. */
 export class Pace {
   readonly #context: Pick<AgentContext, 'now' | 'later' | 'emit'>
-  readonly #channel: ChannelView
-  readonly #wake: () => void
+  readonly #channel: AgentChannel
   #waitMs = 0
   /** Set while the wait after a message lasts. */
   #cancel: (() => void) | undefined
   #reportedAt: number | undefined
 
-  constructor(context: Pick<AgentContext, 'now' | 'later' | 'emit'>, channel: ChannelView, wake: () => void) {
+  constructor(context: Pick<AgentContext, 'now' | 'later' | 'emit'>, channel: AgentChannel) {
     this.#context = context
     this.#channel = channel
-    this.#wake = wake
   }
 
   /** Applies the relay's last answer. No wait means that there is room. */
@@ -42,7 +40,7 @@ export class Pace {
     if (this.#waitMs > 0) {
       this.#cancel = this.#context.later(this.#waitMs, () => {
         this.#cancel = undefined
-        this.#wake()
+        this.#channel.turn.work()
       })
     }
     return true

@@ -1,7 +1,8 @@
 /**
  * This agent's messages in one channel, from `send` to the relay's answer. A message is encrypted at the end of the turn
- * if there is room, stored, then sent; payloads of one turn go together (waiting.ts). If the group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with
- * its message key and encrypted for the new epoch under the same id, in order with the others.
+ * if there is room, stored, then sent (the steps are in turn.ts); payloads of one turn go together (waiting.ts). If the
+ * group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with its message key and
+ * encrypted for the new epoch under the same id, in order with the others.
  */
 import { sha256 } from '#platform/crypto'
 import { message, StaticError } from '@static/protocol'
@@ -12,25 +13,17 @@ import type { AgentContext } from '../../agent/context.ts'
 import { newMessageId } from './message-id.ts'
 import { relayRolledBack, rolledBack } from '../log/contradiction.ts'
 import type { GroupState } from '../group-state.ts'
-import type { ChannelView, Turn } from '../part.ts'
+import type { AgentChannel } from '../channel.ts'
+import { Part } from '../part.ts'
 import { decodeFrame, encodeFrame, type Frame, type FrameKind, isControl } from './message-frame.ts'
 import { Outbox, type Outgoing, type SentMessage } from './outbox.ts'
 import { Pace } from './pace.ts'
 import { packIdOf } from './pack.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
 import { type NamedMessage, type Waiting, WaitingMessages } from './waiting.ts'
-import type { Standing } from '../standing.ts'
 
 /** What a sender asks of its agent. */
 type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'emit'>
-
-/** What a sender asks of its membership. */
-export interface SenderHost extends Turn {
-  /** The relay has accepted at least `head` commits. */
-  raiseHead(head: number): void
-  /** Why nothing can be sent now, if the channel knows. */
-  obstacle(): StaticError | undefined
-}
 
 /** How often the first message is resent as out of order before one is accepted. */
 const MOST_REORDERS = 5
@@ -41,12 +34,10 @@ const MOST_REORDERS = 5
  */
 const MOST_BURNT = 768
 
-/** The sending side of a membership. */
-export class Sender {
+/** The sending side of a channel. */
+export class Sender extends Part {
   readonly #context: SenderContext
-  readonly #channel: ChannelView
-  readonly #host: SenderHost
-  readonly #standing: Standing
+  readonly #channel: AgentChannel
   readonly #outbox: Outbox
   readonly #pace: Pace
   readonly #waiting = new WaitingMessages()
@@ -68,17 +59,14 @@ export class Sender {
 
   constructor(
     context: SenderContext,
-    channel: ChannelView,
-    host: SenderHost,
-    standing: Standing,
+    channel: AgentChannel,
     { record, outbox, answered }: Pick<StoredChannel, 'record' | 'outbox' | 'answered'>,
   ) {
+    super()
     this.#context = context
     this.#channel = channel
-    this.#host = host
-    this.#standing = standing
     this.#outbox = new Outbox(channel.id, outbox, answered)
-    this.#pace = new Pace(context, channel, () => host.work())
+    this.#pace = new Pace(context, channel)
     this.counter = record.counter
     this.ownHash = record.ownHash
     this.sentSinceRekey = record.sentSinceRekey
@@ -94,7 +82,7 @@ export class Sender {
    * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
    */
   async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}, as?: NamedMessage): Promise<SentMessage> {
-    const refusal = kind === 'hello' ? this.#standing.failure : this.#standing.refusal()
+    const refusal = kind === 'hello' ? this.#channel.failure : this.#channel.standing.refusal()
     if (refusal) throw refusal
     if (limits.signal?.aborted) {
       const text = 'The message was not sent and will not be. The signal was aborted before the call.'
@@ -105,7 +93,7 @@ export class Sender {
     if (this.#waiting.isEmpty && this.#outbox.unanswered.length === 0) this.#watch.progress()
     this.#waiting.add(waiting)
     if (!isControl(kind)) this.#watch.begin()
-    this.#host.work()
+    this.#channel.turn.work()
     const forget = limitSend(this.#context, limits, (cause, reason) => this.#cancelSend(waiting, cause, reason))
     return await (forget === undefined ? promise : promise.finally(forget))
   }
@@ -131,7 +119,7 @@ export class Sender {
    * Encrypts as many queued messages as there is room for. The group must stay in use until the end of the turn.
    * `rekeyFailure`: why the keys cannot be replaced now.
    */
-  seal(group: GroupState, rekeyFailure: StaticError | undefined): void {
+  encrypt(group: GroupState, rekeyFailure: StaticError | undefined): void {
     if (this.#context.now() < this.#notBefore) return
     while (this.isReady) {
       if (this.burnt >= MOST_BURNT) {
@@ -140,17 +128,17 @@ export class Sender {
       }
       if (!this.#pace.take()) return
       const waiting = this.#waiting.take()
-      if (waiting) this.#encrypt(group, waiting)
+      if (waiting) this.#encryptOne(group, waiting)
     }
   }
 
   /** Retries queued messages after a change. */
   retry(): void {
-    this.#host.work()
+    this.#channel.turn.work()
   }
 
   /** Called when everything that was drained is on disk. */
-  written(): void {
+  override written(): void {
     this.#outbox.written()
   }
 
@@ -178,7 +166,7 @@ export class Sender {
   }
 
   /** The session is lost. */
-  lose(): void {
+  override lose(): void {
     this.#blockedBy = undefined
     this.#refusal = undefined
     this.#outbox.lose()
@@ -208,7 +196,7 @@ export class Sender {
   }
 
   /** Rejects all messages. Nothing more is sent. */
-  fail(error: StaticError): void {
+  override end(error: StaticError): void {
     this.#cancel?.()
     this.#pace.end()
     this.#watch.stop()
@@ -216,7 +204,7 @@ export class Sender {
     this.#outbox.fail(error)
   }
 
-  drain(): readonly Change[] {
+  override drain(): readonly Change[] {
     return this.#outbox.drain()
   }
 
@@ -239,10 +227,12 @@ export class Sender {
 
   /** Why pending messages are not sent or not answered. */
   get #obstacle(): StaticError {
-    return this.#refusal ?? this.#host.obstacle() ?? StaticError.of('unavailable', 'The relay has not answered yet.')
+    return (
+      this.#refusal ?? this.#channel.turn.obstacle() ?? StaticError.of('unavailable', 'The relay has not answered yet.')
+    )
   }
 
-  #encrypt(group: GroupState, { kind, payload, as, sending }: Waiting): void {
+  #encryptOne(group: GroupState, { kind, payload, as, sending }: Waiting): void {
     const messageId = as?.messageId ?? newMessageId(this.#context)
     let record: OutboxRecord
     try {
@@ -256,7 +246,7 @@ export class Sender {
     }
     this.#outbox.add(record, sending)
     as?.sealed()
-    this.#host.touch()
+    this.#channel.turn.touch()
   }
 
   #seal(group: GroupState, message: Pick<Frame, 'messageId' | 'payload'> & { kind: FrameKind }): OutboxRecord {
@@ -282,7 +272,7 @@ export class Sender {
         if (outcome.body.case === 'sendMessage') this.#pace.heed(outcome.body.value.waitMs, outcome.body.value.lagging)
         this.#outbox.answer(message, Number((outcome.body.value as SendMessageResponse).index))
         // If a crash undoes this, the message is sent again and gets the same answer.
-        this.#host.touchLater()
+        this.#channel.turn.touchLater()
         break
       case 'lost':
         // The next session sends it again.
@@ -291,13 +281,13 @@ export class Sender {
         this.#refused(message, outcome.error)
         break
     }
-    this.#host.work()
+    this.#channel.turn.work()
   }
 
   #refused(message: Outgoing, refusal: Extract<Outcome, { type: 'refused' }>['error']): void {
     switch (refusal.code) {
       case 'epoch_mismatch':
-        this.#host.raiseHead(Number(refusal.head ?? 0n))
+        this.#channel.intake.raiseHead(Number(refusal.head ?? 0n))
         this.#outbox.refuse(message, undefined)
         return
       case 'out_of_order': {
@@ -305,10 +295,12 @@ export class Sender {
         const last = Number(refusal.lastCounter ?? 0n)
         const [first] = this.#outbox.unanswered
         if (last >= message.record.counter && last >= (first?.record.counter ?? 0)) {
-          this.#host.break(rolledBack(`${last} messages sent`, `${message.record.counter} messages sent`))
+          this.#channel.break(rolledBack(`${last} messages sent`, `${message.record.counter} messages sent`))
         } else if (message === first && ++this.#reorders > MOST_REORDERS) {
           // Messages behind a refused one are out of order for that reason. The first one follows an answered message.
-          this.#host.break(relayRolledBack(`it ends at message ${last} of this agent, but the relay had accepted more`))
+          this.#channel.break(
+            relayRolledBack(`it ends at message ${last} of this agent, but the relay had accepted more`),
+          )
         }
         return
       }
@@ -341,7 +333,7 @@ export class Sender {
     this.#cancel = context.later(this.#notBefore - context.now(), () => {
       // By the clock, the timer may fire a little early, and nothing else would wake this up.
       this.#notBefore = 0
-      this.#host.work()
+      this.#channel.turn.work()
     })
   }
 
@@ -353,7 +345,7 @@ export class Sender {
     if (this.#outbox.unanswered.some(({ mayBeStored, record }) => mayBeStored && record.slot === slot)) {
       this.#blockedBy = undefined
       this.#outbox.lose()
-      return this.#host.touch()
+      return this.#channel.turn.touch()
     }
     const isExhausted = this.burnt >= MOST_BURNT
     // They can be encrypted again with new keys.
@@ -377,7 +369,7 @@ export class Sender {
         return this.#seal(group, { kind: kind ?? 'heartbeat', messageId: Uint8Array.from(messageId), payload })
       })
     }
-    this.#host.touch()
+    this.#channel.turn.touch()
   }
 
   #frameOf({ record }: Outgoing): Frame {

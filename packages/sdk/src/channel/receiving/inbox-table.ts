@@ -1,0 +1,49 @@
+/** The two tables of an inbox on disk: payloads for the application, and requests of other members. */
+import { StaticError } from '@static/protocol'
+import type { AgentContext } from '../../agent/context.ts'
+import type { AgentChannel } from '../channel.ts'
+import { type InboxTable, type Incoming, placeOf } from './inbox.ts'
+import { payloadOf } from './stored-message.ts'
+
+type TableContext = Pick<AgentContext, 'journal' | 'engine'>
+
+/** The payloads of a channel. */
+export function payloadTable({ journal, engine }: TableContext, channel: AgentChannel): InboxTable {
+  return {
+    put: (id, record) => ({ type: 'putInbox', id, record }),
+    drop: (id, place) => ({ type: 'dropInbox', id, place: placeOf(place) }),
+    page: (after, limit) =>
+      readable(channel, () =>
+        journal.inbox(channel.id, after, limit).flatMap((record) => {
+          const payload = payloadOf(engine, record)
+          return payload ? [{ record, payload, redelivered: channel.intake.isRedelivered(record.index) }] : []
+        }),
+      ),
+  }
+}
+
+/** The requests of other members. */
+export function requestTable({ journal, engine }: TableContext, channel: AgentChannel): InboxTable {
+  return {
+    put: (id, record) => ({ type: 'putRequest', id, record }),
+    drop: (id, place) => ({ type: 'dropRequest', id, place: placeOf(place) }),
+    page: (after, limit) =>
+      readable(channel, () =>
+        journal.requests(channel.id, after, limit).flatMap((record) => {
+          const payload = payloadOf(engine, record)
+          return payload ? [{ record, payload, redelivered: channel.requests.inbox.wasGiven(record.index) }] : []
+        }),
+      ),
+  }
+}
+
+/** What the disk says, or why it cannot be read: then the channel ends, alone. */
+function readable(channel: AgentChannel, read: () => readonly Incoming[]): readonly Incoming[] | StaticError {
+  try {
+    return read()
+  } catch (cause) {
+    const error = StaticError.from(cause)
+    channel.unreadable(error)
+    return error
+  }
+}
