@@ -212,7 +212,7 @@ test("by a token that members may use, the member that added the joiner greets i
     const parts = { context, keyPackages: { forget: () => undefined }, channels: new Map() }
     const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
     const states: string[] = []
-    const standing = { offeredBy: adder!.agent }
+    const standing = { record: { offeredBy: adder!.agent } }
     const channel = {
       id: CHANNEL,
       name: 'acme/x/y',

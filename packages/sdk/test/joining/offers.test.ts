@@ -40,7 +40,7 @@ function keep(coming: readonly (readonly [by: string, size: number])[]): Kept[] 
         id,
         state: 'offered',
         welcome: new Uint8Array(size),
-        standing: { offeredBy: by, offeredAt: at.get(id) },
+        standing: { record: { offeredBy: by, offeredAt: at.get(id) } },
       }))
       const excess = excessOffer(channels as unknown as AgentChannel[])
       if (!excess) break
