@@ -78,7 +78,7 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     const opens = counterInDatabase(database)
     if (options.acceptRolledBack !== true) checkCounters(complete ? opens.read() : 0, counted, counterFile)
     if (!complete) create(database, options, createRing(ringPath, secret, options.ringBytes ?? RING_BYTES))
-    checkIdentity(readIdentity(openRows(database)).identity, options.identity, directory)
+    checkSameIdentity(readIdentity(openRows(database)).identity, options.identity, directory)
     const content = ringContent(database, ringPath, secret, options)
     ring = new RingFile(ringPath, secret, content)
     const store = new RingStore(database, path, new OpenCounter(opens, counterFile, counted), ring)
@@ -132,7 +132,7 @@ function ringContent(
   }
 }
 
-function checkIdentity(stored: Uint8Array, given: Uint8Array, directory: string): void {
+function checkSameIdentity(stored: Uint8Array, given: Uint8Array, directory: string): void {
   if (same(stored, given)) return
   const name = JSON.stringify(Buffer.from(stored).toString())
   throw new StaticError(
