@@ -6,7 +6,7 @@
  *     version(1) = 1, fingerprint(32), name (ASCII, to the end)
  */
 import { AGENT_ID_BYTES, type ChannelName, isChannelName } from '@static/protocol'
-import { concat } from './bytes.ts'
+import { concat, latin1, utf8 } from '../platform/bytes.ts'
 
 /** The extension's type, from the private-use range. */
 export const CONTEXT_TYPE = 0xf57a
@@ -21,12 +21,12 @@ export interface ChannelContext {
 
 /** The extension's data. */
 export function encodeContext({ name, owner }: ChannelContext): Uint8Array {
-  return concat(new Uint8Array([VERSION]), owner, new TextEncoder().encode(name))
+  return concat(new Uint8Array([VERSION]), owner, utf8(name))
 }
 
 /** Parses the extension's data; undefined if it is malformed. */
 export function decodeContext(data: Uint8Array): ChannelContext | undefined {
-  const name = Buffer.from(data.subarray(1 + AGENT_ID_BYTES)).toString('latin1')
+  const name = latin1(data.subarray(1 + AGENT_ID_BYTES))
   if (data[0] !== VERSION || !isChannelName(name)) return undefined
   return { name, owner: Uint8Array.from(data.subarray(1, 1 + AGENT_ID_BYTES)) }
 }

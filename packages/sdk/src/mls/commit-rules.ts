@@ -4,8 +4,7 @@
  * reach the same verdict, or the group splits. The function cannot check whether the other members can decrypt the
  * commit's path: an insider can build a path that only some of them can decrypt, and MLS cannot prevent that.
  */
-import { sameBytes } from '@static/node/compare'
-import { ed25519 } from '@static/node/ed25519'
+import { ed25519, sameBytes } from '#platform/crypto'
 import {
   type DeclarationFields,
   leaveBytes,
@@ -15,7 +14,7 @@ import {
   MAX_NUMBER,
   PUBLIC_KEY_BYTES,
 } from '@static/protocol'
-import { keyOf } from './bytes.ts'
+import { latin1 } from '../platform/bytes.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
 import { isEncryptionKey } from './x25519.ts'
 
@@ -130,8 +129,8 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   const fresh = [...added, ...(path === undefined ? [] : [path])]
   if (!fresh.every(({ able }) => able)) return 'capabilities_missing'
   const newKeys = [...fresh.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]
-  const oldKeys = new Set([...group.leaves.map(({ encryptionKey }) => encryptionKey), ...group.parentKeys].map(keyOf))
-  if (twice(newKeys) || newKeys.some((key) => oldKeys.has(keyOf(key)))) return 'encryption_key_used'
+  const oldKeys = new Set([...group.leaves.map(({ encryptionKey }) => encryptionKey), ...group.parentKeys].map(latin1))
+  if (twice(newKeys) || newKeys.some((key) => oldKeys.has(latin1(key)))) return 'encryption_key_used'
   if (!newKeys.every(isEncryptionKey)) return 'encryption_key_invalid'
   if (after.length > MAX_MEMBERS) return 'group_full'
   if (group.epoch >= MAX_NUMBER) return 'last_epoch'
@@ -157,10 +156,10 @@ function checkRights(
   removed: readonly RuleLeaf[],
   { declaration }: Declared,
 ): Violation | undefined {
-  const ids = new Map(removed.map((leaf) => [keyOf(agentIdOf(leaf.signatureKey)), leaf]))
+  const ids = new Map(removed.map((leaf) => [latin1(agentIdOf(leaf.signatureKey)), leaf]))
   const left = new Set<RuleLeaf>()
   for (const notice of declaration.leaveNotices) {
-    const leaf = ids.get(keyOf(agentIdOf(notice.publicKey)))
+    const leaf = ids.get(latin1(agentIdOf(notice.publicKey)))
     if (leaf === undefined || left.has(leaf) || !isLeaveOf(groupId, leaf, notice)) return 'leave_notice_invalid'
     left.add(leaf)
   }
@@ -175,8 +174,8 @@ function checkRights(
 /** The owner may vouch for agents that the commit adds, once for each; others for no one. */
 function mayVouch({ owner }: RuleGroup, sender: RuleLeaf, { declaration: { adds, vouches } }: Declared): boolean {
   if (vouches.length === 0) return true
-  const keys = new Set(adds.map(keyOf))
-  return isOwner(owner, sender) && !twice(vouches) && vouches.every((agent) => keys.has(keyOf(agent)))
+  const keys = new Set(adds.map(latin1))
+  return isOwner(owner, sender) && !twice(vouches) && vouches.every((agent) => keys.has(latin1(agent)))
 }
 
 function isOwner(owner: RuleGroup['owner'], { signatureKey }: RuleLeaf): boolean {
@@ -207,10 +206,10 @@ function sameIdentity(one: Pick<RuleLeaf, 'identity'>, other: Pick<RuleLeaf, 'id
 }
 
 function twice(values: readonly Uint8Array[]): boolean {
-  return new Set(values.map(keyOf)).size !== values.length
+  return new Set(values.map(latin1)).size !== values.length
 }
 
 function sameSet(one: readonly Uint8Array[], other: readonly Uint8Array[]): boolean {
-  const keys = new Set(one.map(keyOf))
-  return one.length === other.length && keys.size === one.length && other.every((value) => keys.has(keyOf(value)))
+  const keys = new Set(one.map(latin1))
+  return one.length === other.length && keys.size === one.length && other.every((value) => keys.has(latin1(value)))
 }

@@ -3,7 +3,7 @@
  * what identifies an agent is its signature key, and the agent id is the hash of that key. The founder leaf has a
  * credential that no member can have, because an identity must not start with a zero byte.
  */
-import { sameBytes } from '@static/node/compare'
+import { sameBytes } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
 import { sha256 } from './hash.ts'
 

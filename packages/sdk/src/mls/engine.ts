@@ -6,7 +6,7 @@
  * An epoch is saved in two parts: the whole group, once per commit (`encodeGroup`), and a row of 48 bytes per leaf
  * (`encodeRow`), one of which changes with every message.
  */
-import type { SignatureKeyPair } from '@static/node/ed25519'
+import type { SignatureKeyPair } from '#platform/crypto'
 import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
 import type { ChannelContext } from './channel-context.ts'

@@ -2,6 +2,7 @@
  * The unencrypted framing of an MLS PrivateMessage (RFC 9420, sections 2.1.2, 6 and 6.3): lengths of one, two or four
  * bytes, and the offsets of the parts of a message. Nothing here is verified.
  */
+import { viewOf } from '../platform/bytes.ts'
 
 /** The size in bytes of the encoding of a length. */
 export function lengthBytes(length: number): 1 | 2 | 4 {
@@ -68,7 +69,7 @@ export function parsePrivateMessage(bytes: Uint8Array): PrivateMessageParts | un
   if (PRIVATE_MESSAGE.some((byte, at) => bytes[at] !== byte)) return undefined
   const groupId = readSpan(bytes, PRIVATE_MESSAGE.length)
   if (groupId === undefined || groupId.end + 9 > bytes.length) return undefined
-  const epoch = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).readBigUInt64BE(groupId.end)
+  const epoch = viewOf(bytes).getBigUint64(groupId.end)
   const data = readSpan(bytes, groupId.end + 9)
   const senderData = data && readSpan(bytes, data.end)
   const ciphertext = senderData && readSpan(bytes, senderData.end)

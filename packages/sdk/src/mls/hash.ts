@@ -1,10 +1,8 @@
 /**
- * SHA-256, HMAC (RFC 2104) and HKDF (RFC 5869), synchronous. A message costs five HMACs over a few bytes, and
- * node:crypto's `createHmac` spends most of its time on creating its object: two plain hashes are faster, especially
- * without allocations.
+ * SHA-256, HMAC (RFC 2104) and HKDF (RFC 5869), synchronous. A message costs five HMACs over a few bytes, and that of the
+ * platform spends most of its time on creating an object: two plain hashes are faster, especially without allocations.
  */
-import { createHmac, hash } from 'node:crypto'
-import { sodium } from '@static/node/sodium'
+import { hmacSha256, sha256Into } from '#platform/crypto'
 
 /** The length of a SHA-256 digest and of every secret in the key schedule. */
 export const DIGEST_BYTES = 32
@@ -12,30 +10,25 @@ const BLOCK_BYTES = 64
 const INNER_PAD = 0x36
 const OUTER_PAD = 0x5c
 
-/** Writes the SHA-256 digest (FIPS 180-4) of `bytes` to the 32 bytes of `target`. */
-export const sha256Into: (target: Uint8Array, bytes: Uint8Array) => void = sodium
-  ? sodium.crypto_hash_sha256
-  : (target, bytes) => target.set(hash('sha256', bytes, 'buffer'))
-
 export function sha256(bytes: Uint8Array): Uint8Array {
   const digest = new Uint8Array(DIGEST_BYTES)
   sha256Into(digest, bytes)
   return digest
 }
 
-const outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, OUTER_PAD)
+const outer = new Uint8Array(BLOCK_BYTES + DIGEST_BYTES).fill(OUTER_PAD)
 const innerDigest = outer.subarray(BLOCK_BYTES)
 
 /** Allocates an input for `hmacInto`: the first block of an HMAC, then `length` bytes to authenticate. */
-export function hmacInput(length: number): Buffer {
-  return Buffer.alloc(BLOCK_BYTES + length, INNER_PAD)
+export function hmacInput(length: number): Uint8Array {
+  return new Uint8Array(BLOCK_BYTES + length).fill(INNER_PAD)
 }
 
 /** The offset of the bytes to authenticate in an `hmacInput`. */
 export const HMAC_START: number = BLOCK_BYTES
 
 /** Writes the HMAC-SHA-256 of an `hmacInput` under a 32-byte key to the 32 bytes of `target`, without allocating. */
-export function hmacInto(target: Uint8Array, key: Uint8Array, input: Buffer): void {
+export function hmacInto(target: Uint8Array, key: Uint8Array, input: Uint8Array): void {
   for (let at = 0; at < DIGEST_BYTES; at++) {
     const byte = key[at] ?? 0
     input[at] = byte ^ INNER_PAD
@@ -51,7 +44,7 @@ export function hmacInto(target: Uint8Array, key: Uint8Array, input: Buffer): vo
 /** The HMAC-SHA-256 of the bytes, with a key of any length. */
 export function hmac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
   // Never taken for messages, so it need not be fast.
-  if (key.length > DIGEST_BYTES) return createHmac('sha256', key).update(bytes).digest()
+  if (key.length > DIGEST_BYTES) return hmacSha256(key, bytes)
   const block = new Uint8Array(DIGEST_BYTES)
   block.set(key)
   const input = hmacInput(bytes.length)

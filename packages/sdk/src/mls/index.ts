@@ -1,7 +1,7 @@
 export { agentIdOf } from './credential.ts'
 export { type Declared, isLeaveOf, type Violation } from './commit-rules.ts'
 export type { ChannelContext } from './channel-context.ts'
-export { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
+export { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '#platform/crypto'
 export type {
   CheckedKeyPackage,
   CommitChange,

@@ -6,11 +6,10 @@
  * generations, and an opened message can be opened again only with its own message key.
  * Sealing twice with the same row would use a key twice: hold the group's mutex from `seal` until the new row is saved.
  */
-import { randomFillSync } from 'node:crypto'
-import type { Signer, Verifier } from '@static/node/ed25519'
+import { fillRandom, type Signer, type Verifier } from '#platform/crypto'
 import { MAX_CIPHERTEXT_BYTES, SIGNATURE_BYTES, StaticError } from '@static/protocol'
 import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from './aead.ts'
-import { concat } from './bytes.ts'
+import { allocate, concat, isZero, utf8, viewOf, writeUint32 } from '../platform/bytes.ts'
 import { CONTENT_TYPES, lengthBytes, parsePrivateMessage, PRIVATE_MESSAGE, readSpan, writeLength } from './framing.ts'
 import { DIGEST_BYTES, HMAC_START, hmacInput, hmacInto } from './hash.ts'
 import { contentBytes } from './padding.ts'
@@ -20,7 +19,8 @@ const GUARD_BYTES = 4
 const SENDER_DATA_BYTES = 12
 const SENDER_MEMBER = 1
 const EMPTY = new Uint8Array()
-const ZEROS = Buffer.alloc(MAX_CIPHERTEXT_BYTES)
+/** Memory for longer messages is not kept. */
+const LONGEST_SCRATCH = 65_536
 
 /** The application ratchet of a leaf: the secret of its next generation. */
 export interface RatchetRow {
@@ -79,10 +79,10 @@ const ROW_BYTES = 8 + 4 + 4 + DIGEST_BYTES
 
 /** Encodes a row for the database: 48 bytes. */
 export function encodeRow({ epoch, leaf, generation, secret }: RatchetRow): Uint8Array {
-  const bytes = Buffer.alloc(ROW_BYTES)
-  bytes.writeBigUInt64BE(epoch, 0)
-  bytes.writeUInt32BE(leaf, 8)
-  bytes.writeUInt32BE(generation, 12)
+  const bytes = new Uint8Array(ROW_BYTES)
+  viewOf(bytes).setBigUint64(0, epoch)
+  writeUint32(bytes, 8, leaf)
+  writeUint32(bytes, 12, generation)
   bytes.set(secret, 16)
   return bytes
 }
@@ -95,37 +95,35 @@ export function encodeRow({ epoch, leaf, generation, secret }: RatchetRow): Uint
 export function decodeRow(bytes: Uint8Array): RatchetRow {
   if (bytes.length !== ROW_BYTES)
     throw StaticError.of('store_corrupt', `A stored ratchet is ${bytes.length} bytes, not ${ROW_BYTES}.`)
-  const row = Buffer.from(bytes)
-  const secret = new Uint8Array(row.subarray(16))
-  return { epoch: row.readBigUInt64BE(0), leaf: row.readUInt32BE(8), generation: row.readUInt32BE(12), secret }
+  const view = viewOf(bytes)
+  const secret = Uint8Array.from(bytes.subarray(16))
+  return { epoch: view.getBigUint64(0), leaf: view.getUint32(8), generation: view.getUint32(12), secret }
 }
 
 /** The KDFLabel of a secret (RFC 9420, section 8) with space for its context: one block of HKDF-Expand. */
 interface Label {
-  readonly input: Buffer
+  readonly input: Uint8Array
   readonly context: number
   readonly bytes: number
 }
 
 function label(name: string, bytes: number, contextBytes: number): Label {
-  const words = Buffer.from(`MLS 1.0 ${name}`)
+  const words = utf8(`MLS 1.0 ${name}`)
   const input = hmacInput(2 + 1 + words.length + 1 + contextBytes + 1)
-  let at = input.writeUInt16BE(bytes, HMAC_START)
-  at = input.writeUInt8(words.length, at)
-  input.set(words, at)
-  at = input.writeUInt8(contextBytes, at + words.length)
-  input.writeUInt8(1, at + contextBytes)
-  return { input, context: at, bytes }
+  const context = HMAC_START + 3 + words.length + 1
+  input.set([bytes >>> 8, bytes, words.length, ...words, contextBytes], HMAC_START)
+  input[context + contextBytes] = 1
+  return { input, context, bytes }
 }
 
 const NEXT = label('secret', DIGEST_BYTES, 4)
 const NONCE = label('nonce', NONCE_BYTES, 4)
 const SENDER_NONCE = label('nonce', NONCE_BYTES, DIGEST_BYTES)
-const SIGN_LABEL = Buffer.from('MLS 1.0 FramedContentTBS')
-const derived = Buffer.alloc(DIGEST_BYTES)
+const SIGN_LABEL = utf8('MLS 1.0 FramedContentTBS')
+const derived = new Uint8Array(DIGEST_BYTES)
 
 function ofGeneration(target: Uint8Array, at: number, label: Label, secret: Uint8Array, generation: number): void {
-  label.input.writeUInt32BE(generation, label.context)
+  writeUint32(label.input, label.context, generation)
   derive(target, at, label, secret)
 }
 
@@ -147,13 +145,27 @@ export function nextSecret(secret: Uint8Array, generation: number): Uint8Array {
   return next
 }
 
-const guards = Buffer.alloc(4096)
+/** Memory for one message at a time. Its user wipes it. */
+class Scratch {
+  #bytes = new Uint8Array(4096)
+
+  take(length: number): Uint8Array {
+    if (length > LONGEST_SCRATCH) return new Uint8Array(length)
+    if (length > this.#bytes.length) this.#bytes = new Uint8Array(2 * length)
+    return this.#bytes.subarray(0, length)
+  }
+}
+
+const contents = new Scratch()
+const signedContents = new Scratch()
+
+const guards = new Uint8Array(4096)
 let guardsUsed = guards.length
 
 /** Four random bytes from a buffer: generating four at a time costs more than encrypting with them. */
 function reuseGuard(): Uint8Array {
   if (guardsUsed === guards.length) {
-    randomFillSync(guards)
+    fillRandom(guards)
     guardsUsed = 0
   }
   guardsUsed += GUARD_BYTES
@@ -174,8 +186,8 @@ export class EpochCipher {
   constructor(keys: EpochKeys) {
     this.#keys = keys
     const { groupId, suite } = keys
-    const epoch = Buffer.alloc(8)
-    epoch.writeBigUInt64BE(keys.epoch)
+    const epoch = new Uint8Array(8)
+    viewOf(epoch).setBigUint64(0, keys.epoch)
     const length = new Uint8Array(lengthBytes(groupId.length))
     writeLength(length, 0, groupId.length)
     this.#head = concat(PRIVATE_MESSAGE, length, groupId, epoch)
@@ -199,9 +211,9 @@ export class EpochCipher {
     const dataAt = this.#head.length + 1
     const sealedDataBytes = SENDER_DATA_BYTES + TAG_BYTES
     const headBytes = dataAt + lengthBytes(authenticatedData.length) + authenticatedData.length + 1 + sealedDataBytes
-    const content = Buffer.allocUnsafe(contentBytes(plaintext.length, headBytes))
+    const content = contents.take(contentBytes(plaintext.length, headBytes))
     const sealedBytes = content.length + TAG_BYTES
-    const message = Buffer.allocUnsafe(headBytes + lengthBytes(sealedBytes) + sealedBytes)
+    const message = allocate(headBytes + lengthBytes(sealedBytes) + sealedBytes)
     message.set(this.#head)
     message[this.#head.length] = CONTENT_TYPES.application
     let at = writeLength(message, dataAt, authenticatedData.length)
@@ -224,9 +236,9 @@ export class EpochCipher {
     content.fill(0)
     toBeSigned.fill(0)
 
-    const senderData = Buffer.allocUnsafe(SENDER_DATA_BYTES)
-    senderData.writeUInt32BE(leaf, 0)
-    senderData.writeUInt32BE(generation, 4)
+    const senderData = new Uint8Array(SENDER_DATA_BYTES)
+    writeUint32(senderData, 0, leaf)
+    writeUint32(senderData, 4, generation)
     senderData.set(guard, 8)
     const senderKey = this.#senderDataKey(message.subarray(sealedAt))
     message[at] = sealedDataBytes
@@ -318,7 +330,8 @@ export class EpochCipher {
     if (sealed.length !== SENDER_DATA_BYTES + TAG_BYTES || ciphertext.length < DIGEST_BYTES)
       throw failure(`Malformed message: ${sealed.length} bytes of sender data, ${ciphertext.length} of ciphertext.`)
     const data = opened(this.#keys.suite, this.#senderDataKey(ciphertext), this.#senderDataAad, sealed)
-    return { leaf: data.readUInt32BE(0), generation: data.readUInt32BE(4), guard: data.subarray(8) }
+    const view = viewOf(data)
+    return { leaf: view.getUint32(0), generation: view.getUint32(4), guard: data.subarray(8) }
   }
 
   /** SignContent of RFC 9420, section 5.1.2, over the FramedContentTBS of section 6.1. */
@@ -333,17 +346,19 @@ export class EpochCipher {
       lengthBytes(plaintext.length) +
       plaintext.length +
       groupContext.length
-    const bytes = Buffer.allocUnsafe(1 + SIGN_LABEL.length + lengthBytes(tbsBytes) + tbsBytes)
+    const bytes = signedContents.take(1 + SIGN_LABEL.length + lengthBytes(tbsBytes) + tbsBytes)
     let at = writeLength(bytes, 0, SIGN_LABEL.length)
     bytes.set(SIGN_LABEL, at)
     at = writeLength(bytes, at + SIGN_LABEL.length, tbsBytes)
     bytes.set(this.#head, at)
-    at = bytes.writeUInt8(SENDER_MEMBER, at + this.#head.length)
-    at = bytes.writeUInt32BE(leaf, at)
+    at += this.#head.length
+    bytes[at] = SENDER_MEMBER
+    at = writeUint32(bytes, at + 1, leaf)
     at = writeLength(bytes, at, authenticatedData.length)
     bytes.set(authenticatedData, at)
-    at = bytes.writeUInt8(CONTENT_TYPES.application, at + authenticatedData.length)
-    at = writeLength(bytes, at, plaintext.length)
+    at += authenticatedData.length
+    bytes[at] = CONTENT_TYPES.application
+    at = writeLength(bytes, at + 1, plaintext.length)
     bytes.set(plaintext, at)
     bytes.set(groupContext, at + plaintext.length)
     return bytes
@@ -371,7 +386,7 @@ export function reopen(suite: Suite, message: Uint8Array, messageKey: Uint8Array
   return partsOf(opened(suite, messageKey, parts.contentData, parts.ciphertext)).plaintext
 }
 
-function opened(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Buffer {
+function opened(suite: Suite, key: Uint8Array, data: Uint8Array, sealed: Uint8Array): Uint8Array {
   try {
     return unseal(suite, key, data, sealed)
   } catch (cause) {
@@ -385,7 +400,7 @@ function partsOf(content: Uint8Array): { plaintext: Uint8Array; signature: Uint8
   const signature = plaintext && readSpan(content, plaintext.end)
   if (signature === undefined) throw failure('The decrypted message is malformed: it has no content or no signature.')
   const padding = content.subarray(signature.end)
-  if (!ZEROS.subarray(0, padding.length).equals(padding)) throw failure('The padding of the message must be zeros.')
+  if (!isZero(padding)) throw failure('The padding of the message must be zeros.')
   return {
     plaintext: content.subarray(plaintext?.start, plaintext?.end),
     signature: content.subarray(signature.start, signature.end),

@@ -2,7 +2,7 @@
  * Payloads on the agent's own disk that no MLS message holds alone: those of a pack. Each is encrypted under a random key
  * of its own, which is used once and goes with it, as a message key goes with its message.
  */
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { decrypt, encryptInto, randomBytes } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
 import { TAG_BYTES } from './aead.ts'
 
@@ -16,6 +16,7 @@ const CIPHER = 'aes-256-gcm'
 const KEY_BYTES = 32
 /** No key is used twice. */
 const NONCE: Uint8Array = new Uint8Array(12)
+const NO_DATA = new Uint8Array()
 
 /** The length of the ciphertext of a payload. */
 export function storedBytes(payload: Uint8Array): number {
@@ -23,12 +24,9 @@ export function storedBytes(payload: Uint8Array): number {
 }
 
 export function sealPayload(payload: Uint8Array): StoredPayload {
-  const messageKey = new Uint8Array(randomBytes(KEY_BYTES))
-  const cipher = createCipheriv(CIPHER, messageKey, NONCE, { authTagLength: TAG_BYTES })
+  const messageKey = randomBytes(KEY_BYTES)
   const ciphertext = new Uint8Array(storedBytes(payload))
-  ciphertext.set(cipher.update(payload))
-  cipher.final()
-  ciphertext.set(cipher.getAuthTag(), payload.length)
+  encryptInto(ciphertext, 0, { cipher: CIPHER, key: messageKey, nonce: NONCE, data: NO_DATA }, payload)
   return { ciphertext, messageKey }
 }
 
@@ -43,13 +41,8 @@ export function isPayloadKey(messageKey: Uint8Array): boolean {
  * @throws {StaticError} `decryption_failure`
  */
 export function openPayload({ ciphertext, messageKey }: StoredPayload): Uint8Array {
-  const length = ciphertext.length - TAG_BYTES
   try {
-    const decipher = createDecipheriv(CIPHER, messageKey, NONCE, { authTagLength: TAG_BYTES })
-    decipher.setAuthTag(ciphertext.subarray(length))
-    const payload = decipher.update(ciphertext.subarray(0, length))
-    decipher.final()
-    return payload
+    return decrypt({ cipher: CIPHER, key: messageKey, nonce: NONCE, data: NO_DATA }, ciphertext)
   } catch (cause) {
     throw StaticError.of('decryption_failure', 'A stored payload cannot be decrypted.', { cause })
   }

@@ -2,7 +2,8 @@
  * Which byte strings are usable encryption keys (X25519, RFC 7748). With a point of small order every Diffie-Hellman
  * result is zero, so encrypting to it fails: one such leaf would block every commit that has to reach it.
  */
-import { keyOf } from './bytes.ts'
+import { fromHex } from '@static/protocol'
+import { latin1 } from '../platform/bytes.ts'
 
 const KEY_BYTES = 32
 
@@ -16,7 +17,7 @@ const SMALL_ORDER = new Set(
     'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
     'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
     'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-  ].map((hex) => keyOf(Buffer.from(hex, 'hex'))),
+  ].map((hex) => latin1(fromHex(hex))),
 )
 
 /** Whether a public key can be encrypted to. */
@@ -25,5 +26,5 @@ export function isEncryptionKey(key: Uint8Array): boolean {
   // X25519 ignores the highest bit.
   const point = Uint8Array.from(key)
   point[KEY_BYTES - 1] = (point[KEY_BYTES - 1] ?? 0) & 0x7f
-  return !SMALL_ORDER.has(keyOf(point))
+  return !SMALL_ORDER.has(latin1(point))
 }

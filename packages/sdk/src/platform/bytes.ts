@@ -1,21 +1,20 @@
 /** Helpers for byte strings that need nothing of a platform. */
 
-/** As much as Node carves Buffers out of. */
 const POOL_BYTES = 65_536
+/** Longer ones would waste the rest of a pool. */
+const LONGEST_POOLED = 4096
 let pool = new Uint8Array(POOL_BYTES)
 let poolUsed = 0
 
 /** An array that shares its memory with others: for a few hundred bytes, one of its own takes ten times as long. */
 export function allocate(length: number): Uint8Array {
-  if (length >= POOL_BYTES / 2) return new Uint8Array(length)
+  if (length > LONGEST_POOLED) return new Uint8Array(length)
   if (poolUsed + length > POOL_BYTES) {
     pool = new Uint8Array(POOL_BYTES)
     poolUsed = 0
   }
-  const start = poolUsed
-  // A multiple of eight, as the views of numbers need it.
-  poolUsed = (start + length + 7) & ~7
-  return pool.subarray(start, start + length)
+  poolUsed += length
+  return pool.subarray(poolUsed - length, poolUsed)
 }
 
 export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
@@ -51,6 +50,15 @@ export function isZero(bytes: Uint8Array): boolean {
 
 export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}
+
+/** Writes four bytes, the highest first, and returns the offset after them. Without a view, which costs more. */
+export function writeUint32(bytes: Uint8Array, at: number, value: number): number {
+  bytes[at] = value >>> 24
+  bytes[at + 1] = value >>> 16
+  bytes[at + 2] = value >>> 8
+  bytes[at + 3] = value
+  return at + 4
 }
 
 /** The most arguments of one call. */

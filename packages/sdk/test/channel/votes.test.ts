@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { CiphersuiteImpl } from 'ts-mls'
-import { concat } from '../../src/mls/bytes.ts'
+import { concat } from '../../src/platform/bytes.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { crypto } from '../mls/attacker.ts'
 import { add, bare } from '../mls/forbidden-commits.ts'

@@ -2,7 +2,7 @@
 import { createGroup } from 'ts-mls/clientState.js'
 import { createCommit } from 'ts-mls/createCommit.js'
 import { mlsExporter } from 'ts-mls/keySchedule.js'
-import { generateSignatureKeyPair } from '@static/node/ed25519'
+import { generateSignatureKeyPair } from '#platform/crypto'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { SUITE, type Suite } from '../aead.ts'
 import { CONTEXT_TYPE } from '../channel-context.ts'

@@ -22,9 +22,9 @@ import {
 import type { Commit } from 'ts-mls/commit.js'
 import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
-import { sameBytes } from '@static/node/compare'
+import { sameBytes } from '#platform/crypto'
 import { type DeclarationFields, type ErrorCode, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
-import { concat } from '../bytes.ts'
+import { concat, toBase64 } from '../../platform/bytes.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
 import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
@@ -186,7 +186,7 @@ function pskProposal(nonce: Uint8Array): Proposal {
 }
 
 function pskIndexOf(psk: Uint8Array): PskIndex {
-  return makePskIndex(undefined, { [Buffer.from(LONE_LEAF).toString('base64')]: psk })
+  return makePskIndex(undefined, { [toBase64(LONE_LEAF)]: psk })
 }
 
 /** Rejects a commit that other members would reject, with a message for the caller. */

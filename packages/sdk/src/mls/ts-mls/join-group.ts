@@ -19,10 +19,9 @@ import { createSecretTree } from 'ts-mls/secretTree.js'
 import { type LeafIndex, leafToNodeIndex, leafWidth, toLeafIndex } from 'ts-mls/treemath.js'
 import { firstCommonAncestor } from 'ts-mls/updatePath.js'
 import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
-import { sameBytes } from '@static/node/compare'
-import type { SignatureKeyPair } from '@static/node/ed25519'
+import { sameBytes, type SignatureKeyPair } from '#platform/crypto'
 import { CHANNEL_ID_BYTES, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
-import { keyOf } from '../bytes.ts'
+import { latin1 } from '../../platform/bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
 import { isGroupInfoBounded, isTreeBounded, MAX_LIST } from './bounds.ts'
@@ -135,7 +134,7 @@ async function checkGroup(
   if (groupContext.epoch > MAX_NUMBER)
     throw invalid(`The group is in epoch ${groupContext.epoch}; the last possible one is ${MAX_NUMBER}.`)
   const named = members.every(({ identity, founder }) => founder || isIdentity(identity))
-  if (!named || new Set(members.map(({ identity }) => keyOf(identity))).size !== members.length)
+  if (!named || new Set(members.map(({ identity }) => latin1(identity))).size !== members.length)
     throw invalid('Members of the channel share an identity, or one has an invalid identity.')
   const fault = await faultOf(crypto, tree, groupContext)
   if (fault !== undefined) throw invalid(fault)

@@ -1,7 +1,7 @@
 /** Encodes and decodes MLSMessages of one kind (RFC 9420, section 6), with no trailing bytes. */
 import type { KeyPackage, PrivateMessage, Welcome } from 'ts-mls'
 import { decodeMlsMessage, encodeMlsMessage } from 'ts-mls/message.js'
-import { concat } from '../bytes.ts'
+import { concat } from '../../platform/bytes.ts'
 import { lengthBytes, writeLength } from '../framing.ts'
 
 interface Kinds {

@@ -1,30 +1,28 @@
 /**
- * The cryptography of the MLS library (RFC 9420, section 5; HPKE: RFC 9180), on synchronous node:crypto: Web Crypto
- * switches threads for every hash. Public keys are imported as JWK, which older versions of Node parse ten times as
- * fast as DER; ephemeral keys are generated. Key objects are cached by the identity of the array of key bytes, so copy
+ * The cryptography of the MLS library (RFC 9420, section 5; HPKE: RFC 9180), on the synchronous cryptography of the
+ * platform. Ephemeral keys are generated. Keys are cached by the identity of the array of key bytes, so copy
  * a caller's bytes before passing them here.
  * JavaScript cannot guarantee that no copy of a secret stays in memory.
  */
 import {
-  createPrivateKey,
-  createPublicKey,
-  diffieHellman,
-  generateKeyPairSync,
-  type KeyObject,
-  randomBytes,
-} from 'node:crypto'
-import type { CiphersuiteImpl } from 'ts-mls'
-import { CryptoError } from 'ts-mls/mlsError.js'
-import { sameBytes } from '@static/node/compare'
-import {
+  agree,
+  type AgreementKey,
+  agreementPublicBytes,
   ed25519,
+  generateAgreementKey,
   generateSignatureKeyPair,
-  type SignatureKeyPair,
+  privateAgreementKey,
+  publicAgreementKey,
+  randomBytes,
+  sameBytes,
+  signatureKeyPairOf,
   type Signer,
   type Verifier,
-} from '@static/node/ed25519'
+} from '#platform/crypto'
+import type { CiphersuiteImpl } from 'ts-mls'
+import { CryptoError } from 'ts-mls/mlsError.js'
 import { NONCE_BYTES, seal, type Suite, TAG_BYTES, unseal } from '../aead.ts'
-import { concat } from '../bytes.ts'
+import { concat } from '../../platform/bytes.ts'
 import { DIGEST_BYTES, expand, extract, hmac, sha256 } from '../hash.ts'
 
 /** Implements the MLS library's interface for a suite. */
@@ -34,7 +32,7 @@ export function makeProvider(suite: Suite): CiphersuiteImpl {
   const hpke = makeHpke(suite)
   return {
     name: suite.name,
-    rng: { randomBytes: (length) => new Uint8Array(randomBytes(length)) },
+    rng: { randomBytes },
     hash: {
       digest: async (bytes) => sha256(bytes),
       mac: async (key, bytes) => hmac(key, bytes),
@@ -48,7 +46,7 @@ export function makeProvider(suite: Suite): CiphersuiteImpl {
     signature: {
       sign: guarded(async (seed, bytes) => {
         let signer = signers.get(seed)
-        if (signer === undefined) signers.set(seed, (signer = ed25519.signer(pairOf(seed))))
+        if (signer === undefined) signers.set(seed, (signer = ed25519.signer(signatureKeyPairOf(seed))))
         return signer(bytes)
       }),
       verify: guarded(async (publicKey, bytes, signature) => {
@@ -68,7 +66,7 @@ export function makeProvider(suite: Suite): CiphersuiteImpl {
 /** An X25519 key. The library treats it as opaque and passes it back. */
 interface HpkeKey {
   readonly raw: Uint8Array
-  readonly object: KeyObject
+  readonly object: AgreementKey
   /** The public key; for a public key the same as `raw`. */
   readonly publicRaw: Uint8Array
 }
@@ -102,17 +100,21 @@ function makeHpke(suite: Suite): Hpke {
   ): Uint8Array => expand(secret, concat(uint16(length), VERSION, id, text.encode(label), info), length)
   const noPsk = labelledExtract(hpkeSuite, EMPTY, 'psk_id_hash', EMPTY)
 
-  const sharedSecret = (own: KeyObject, peer: KeyObject, ephemeral: Uint8Array, receiver: Uint8Array): Uint8Array => {
+  const sharedSecret = (
+    own: AgreementKey,
+    peer: AgreementKey,
+    ephemeral: Uint8Array,
+    receiver: Uint8Array,
+  ): Uint8Array => {
     // Throws for a point of small order: the result would be zero.
-    const point = diffieHellman({ privateKey: own, publicKey: peer })
+    const point = agree(own, peer)
     const secret = labelledExtract(kemSuite, EMPTY, 'eae_prk', point)
     point.fill(0)
     return labelledExpand(kemSuite, secret, 'shared_secret', concat(ephemeral, receiver), DIGEST_BYTES)
   }
   const encapsulate = (receiver: HpkeKey): { shared: Uint8Array; enc: Uint8Array } => {
-    const ephemeral = generateKeyPairSync('x25519')
-    const enc = rawPublic(ephemeral.publicKey)
-    return { shared: sharedSecret(ephemeral.privateKey, receiver.object, enc, receiver.raw), enc }
+    const { privateKey, publicBytes: enc } = generateAgreementKey()
+    return { shared: sharedSecret(privateKey, receiver.object, enc, receiver.raw), enc }
   }
   const decapsulate = (receiver: HpkeKey, enc: Uint8Array): Uint8Array =>
     sharedSecret(receiver.object, importPublic(enc).object, enc, receiver.publicRaw)
@@ -163,14 +165,10 @@ function makeHpke(suite: Suite): Hpke {
       return pair(importPrivate(labelledExpand(kemSuite, prk, 'sk', EMPTY, POINT_BYTES)))
     }),
     generateKeyPair: async () => {
-      return pair(importPrivate(new Uint8Array(randomBytes(POINT_BYTES))))
+      return pair(importPrivate(randomBytes(POINT_BYTES)))
     },
   }
 }
-
-/** The PKCS #8 prefix of a 32-byte private key (RFC 8410). */
-const X25519_DER = Buffer.from('302e020100300506032b656e04220420', 'hex')
-const ED25519_DER = Buffer.from('302e020100300506032b657004220420', 'hex')
 
 const privateKeys = new WeakMap<Uint8Array, HpkeKey>()
 const publicKeys = new WeakMap<Uint8Array, HpkeKey>()
@@ -180,17 +178,9 @@ function importPrivate(raw: Uint8Array): HpkeKey {
   if (known !== undefined) return known
   if (raw.length !== POINT_BYTES)
     throw new CryptoError(`An X25519 private key must be ${POINT_BYTES} bytes, not ${raw.length}.`)
-  const object = privateFromRaw(X25519_DER, raw)
-  const key = { raw, object, publicRaw: rawPublic(createPublicKey(object)) }
+  const object = privateAgreementKey(raw)
+  const key = { raw, object, publicRaw: agreementPublicBytes(object) }
   privateKeys.set(raw, key)
-  return key
-}
-
-/** Imports a private key as DER: a JWK would need the public key too. */
-function privateFromRaw(prefix: Buffer, raw: Uint8Array): KeyObject {
-  const der = Buffer.concat([prefix, raw])
-  const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
-  der.fill(0)
   return key
 }
 
@@ -199,8 +189,7 @@ function importPublic(raw: Uint8Array): HpkeKey {
   if (known !== undefined) return known
   if (raw.length !== POINT_BYTES)
     throw new CryptoError(`An X25519 public key must be ${POINT_BYTES} bytes, not ${raw.length}.`)
-  const object = createPublicKey({ key: { kty: 'OKP', crv: 'X25519', x: base64url(raw) }, format: 'jwk' })
-  const key = { raw, object, publicRaw: raw }
+  const key = { raw, object: publicAgreementKey(raw), publicRaw: raw }
   publicKeys.set(raw, key)
   return key
 }
@@ -216,16 +205,6 @@ function theirs<Type extends 'public' | 'private'>(key: HpkeKey): LibraryKey<Typ
 
 function ours(key: LibraryKey<'public'> | LibraryKey<'private'>): HpkeKey {
   return key as unknown as HpkeKey
-}
-
-function rawPublic(key: KeyObject): Uint8Array {
-  const { x } = key.export({ format: 'jwk' })
-  return new Uint8Array(Buffer.from(x ?? '', 'base64url'))
-}
-
-/** The library passes only the seed of a signature key. */
-function pairOf(seed: Uint8Array): SignatureKeyPair {
-  return { seed, publicKey: rawPublic(createPublicKey(privateFromRaw(ED25519_DER, seed))) }
 }
 
 /** Wraps errors in the library's class, which its callers check for. */
@@ -246,8 +225,4 @@ function guarded<Arguments extends unknown[], Result>(
 
 function uint16(value: number): Uint8Array {
   return new Uint8Array([value >>> 8, value & 0xff])
-}
-
-function base64url(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64url')
 }

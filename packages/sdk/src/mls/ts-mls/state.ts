@@ -5,10 +5,9 @@
  */
 import type { ClientState, SecretTree } from 'ts-mls'
 import { encodeGroupContext } from 'ts-mls/groupContext.js'
-import { sameBytes } from '@static/node/compare'
-import { ed25519, type SignatureKeyPair, type Signer } from '@static/node/ed25519'
+import { ed25519, sameBytes, type SignatureKeyPair, type Signer } from '#platform/crypto'
 import { MAX_NUMBER, StaticError } from '@static/protocol'
-import { concat } from '../bytes.ts'
+import { concat } from '../../platform/bytes.ts'
 import type { Group } from '../engine.ts'
 import { EpochCipher, type RatchetRow } from '../ratchet.ts'
 import { CONFIG } from './config.ts'

@@ -7,7 +7,7 @@ import { encodeParentHashInput } from 'ts-mls/parentHash.js'
 import { resolution } from 'ts-mls/ratchetTree.js'
 import { encodeLeafNodeHashInput, encodeParentNodeHashInput } from 'ts-mls/treeHash.js'
 import { isLeaf, left, type NodeIndex, right, rootFromNodeWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
-import { sameBytes } from '@static/node/compare'
+import { sameBytes } from '#platform/crypto'
 import { sha256 } from '../hash.ts'
 
 const NOBODY: ReadonlySet<number> = new Set()

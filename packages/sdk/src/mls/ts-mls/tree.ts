@@ -7,8 +7,8 @@ import type { GroupContext, LeafNode, RatchetTree } from 'ts-mls'
 import { verifyLeafNodeSignature, verifyLeafNodeSignatureKeyPackage } from 'ts-mls/leafNode.js'
 import { getHpkePublicKey } from 'ts-mls/ratchetTree.js'
 import { directPath, isLeaf, leafToNodeIndex, leafWidth, toLeafIndex, toNodeIndex } from 'ts-mls/treemath.js'
-import { sameBytes } from '@static/node/compare'
-import { keyOf } from '../bytes.ts'
+import { sameBytes } from '#platform/crypto'
+import { latin1 } from '../../platform/bytes.ts'
 import { isEncryptionKey } from '../x25519.ts'
 import type { MlsCrypto } from './key-package.ts'
 import { TreeHashes } from './tree-hash.ts'
@@ -70,5 +70,5 @@ function isMerged(tree: RatchetTree): boolean {
 }
 
 function twice(values: readonly Uint8Array[]): boolean {
-  return new Set(values.map(keyOf)).size !== values.length
+  return new Set(values.map(latin1)).size !== values.length
 }

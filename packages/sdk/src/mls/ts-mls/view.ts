@@ -2,7 +2,7 @@
 import type { ClientState, Extension, GroupContext, LeafNode, RatchetTree } from 'ts-mls'
 import { encodeRequiredCapabilities } from 'ts-mls/requiredCapabilities.js'
 import type { Commit } from 'ts-mls/commit.js'
-import { sameBytes } from '@static/node/compare'
+import { sameBytes } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
 import type { RuleCommit, RuleGroup, RuleLeaf, RuleProposal } from '../commit-rules.ts'
 import { type ChannelContext, CONTEXT_TYPE, decodeContext, encodeContext } from '../channel-context.ts'

@@ -23,13 +23,10 @@ import type { SignatureKeyPair } from '@static/node/ed25519'
 import { sodium } from '@static/node/sodium'
 
 export { sameBytes } from '@static/node/compare'
-export {
-  ed25519,
-  generateSignatureKeyPair,
-  type SignatureKeyPair,
-  type Signer,
-  type Verifier,
-} from '@static/node/ed25519'
+export { ed25519, generateSignatureKeyPair, type SignatureKeyPair, type Verifier } from '@static/node/ed25519'
+
+/** Signs with a fixed key. */
+export type Signer = (bytes: Uint8Array) => Uint8Array
 
 // ---- Randomness ----
 
