@@ -230,6 +230,35 @@ forEachEngine((open) => {
     refused(await world.commit('bob', { commit: new Uint8Array(20 * KIB) }), 'rate_limited')
   })
 
+  test('an unvouched guest and its agents use up neither the adds of an hour nor the last places of the group', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob')
+    accepted(await world.commit('alice', { adds: ['mallory'] }))
+    const adds = (names: readonly string[]): CommitOptions => ({ adds: names, welcomes: [] })
+    const adding = (name: string, count: number, label: string): Promise<object> =>
+      world.commit(name, { actor: guest(name), ...adds(sybils(count, label)) })
+    refused(await adding('mallory', 21, 'many'), 'too_large')
+    accepted(await world.commit('mallory', { actor: guest('mallory'), adds: ['sybil'] }))
+    accepted(await adding('mallory', 12, 'hers'))
+    accepted(await adding('sybil', 7, 'its'))
+    for (const name of ['mallory', 'sybil']) {
+      const { message, retryAfterMs } = refused(await adding(name, 1, 'more'), 'rate_limited')
+      assert.equal(retryAfterMs, HOUR)
+      assert.match(message as string, /the owner has not vouched for can add only the first 20/)
+    }
+    accepted(await world.commit('bob', adds(sybils(40, 'of bob'))))
+    refused(await world.commit('bob', adds(['carol'])), 'rate_limited')
+
+    world.now += HOUR
+    accepted(await world.commit('alice', adds(sybils(136, 'of alice'))))
+    accepted(await adding('mallory', 1, 'last'))
+    const { message } = refused(await adding('mallory', 1, 'beyond'), 'group_full')
+    assert.match(message as string, /200/)
+    accepted(await world.commit('mallory', { actor: guest('mallory') }))
+    accepted(await world.commit('bob', adds(['carol'])))
+    accepted(await world.commit('alice', adds(['dave'])))
+  })
+
   test('a vouch in the commit that adds a member counts from the next slot on, one made later from its slot on', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

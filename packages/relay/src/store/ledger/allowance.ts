@@ -6,11 +6,13 @@
  */
 import type { AgentId, Refusal, Time, Unpaid } from '../../ports.ts'
 import { type Context, refuse, senderOf, touch, touchSender } from './context.ts'
-import { type Channel, type Sender, isVouched } from './state.ts'
+import { type Channel, type Sender, isVouched, isVouchedIn } from './state.ts'
 
 export const HOUR = 3600_000
 /** Bytes that one message of the owner's quota pays for. */
 const UNIT_BYTES = 4096
+/** Share of the members that may be added in an hour after which only vouched members add more. */
+const UNVOUCHED_ADDS = 1 / 3
 
 /** The price of an allowed operation. */
 export interface Allowed {
@@ -97,7 +99,10 @@ export function countBytes(context: Context, channel: Channel, agent: AgentId, b
   touchSender(context, channel, sender)
 }
 
-/** Whether an agent may add `adds` members now; the owner always may. Changes nothing. */
+/**
+ * Whether an agent may add `adds` members now; the owner always may. All count together, but unvouched members add only
+ * among the first of an hour, so that they never use up the rest. Changes nothing.
+ */
 export function allowAdds(
   { retention }: Context,
   channel: Channel,
@@ -108,14 +113,14 @@ export function allowAdds(
   const { memberAddsPerHour } = retention
   if (agent === channel.owner || adds === 0) return undefined
   const used = isThisHour(channel, now) ? channel.adds : 0
-  if (used + adds <= memberAddsPerHour) return undefined
-  if (adds > memberAddsPerHour) {
-    return refuse(
-      'too_large',
-      `The commit adds ${adds} members. Without the owner, a channel can add ${memberAddsPerHour} an hour.`,
-    )
-  }
-  return waitForHour(`${memberAddsPerHour} members an hour added by anyone but the owner`, now)
+  const unvouchedAdds = Math.ceil(memberAddsPerHour * UNVOUCHED_ADDS)
+  const limit = isVouchedIn(channel, agent) ? memberAddsPerHour : unvouchedAdds
+  if (used + adds <= limit) return undefined
+  const allowed =
+    `${memberAddsPerHour} members an hour added by anyone but the owner, ` +
+    `of which members that the owner has not vouched for can add only the first ${unvouchedAdds}`
+  if (adds > limit) return refuse('too_large', `The commit adds ${adds} members. The channel allows ${allowed}.`)
+  return waitForHour(allowed, now)
 }
 
 /** Counts added members. */

@@ -2,12 +2,14 @@
 import { leaveBody, MAX_MEMBERS, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
 import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../ports.ts'
 import { type Context, refuse } from './context.ts'
-import { type Channel, roster } from './state.ts'
+import { type Channel, isVouchedIn, roster } from './state.ts'
 
 /** Maximum number of Welcomes of one account's channels pending for an agent: anyone can add any agent. */
 const MAX_WAITING = 64
 /** Maximum number of agents without a Welcome that raise the size limit for members other than the owner. */
 const MAX_COUNTED_ADDS = 8
+/** Maximum size of a group to which unvouched members add. The other places are left to the owner and vouched members. */
+const MAX_UNVOUCHED_SIZE = 200
 
 /** Checks the sender's bar, the slot and the size. */
 export function judgePlace(
@@ -56,7 +58,14 @@ export function judgeRoster(
       return refuse('invalid_request', `Agent ${agent} is already in the channel.`)
     }
   }
-  if (channel.members.size - removes.length + adds.length > MAX_MEMBERS) return refuse('group_full')
+  const size = channel.members.size - removes.length + adds.length
+  if (size > MAX_MEMBERS) return refuse('group_full')
+  if (adds.length > 0 && size > MAX_UNVOUCHED_SIZE && !isVouchedIn(channel, actor)) {
+    return refuse(
+      'group_full',
+      `The channel would have ${size} members. Beyond ${MAX_UNVOUCHED_SIZE}, only the owner and members that it has vouched for can add others.`,
+    )
+  }
   const welcomed = welcomes.map(({ agent }) => agent)
   if (hasRepeats(welcomed) || !welcomed.every((agent) => adds.includes(agent))) {
     return refuse('invalid_request', 'Each Welcome must be for a different agent that the commit adds.')

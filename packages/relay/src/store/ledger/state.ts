@@ -315,6 +315,12 @@ export function isVouched({ vouched }: Member): boolean {
   return vouched !== undefined
 }
 
+/** Whether the owner has vouched for an agent in the group. */
+export function isVouchedIn({ members }: Channel, agent: AgentId): boolean {
+  const member = members.get(agent)
+  return member !== undefined && isVouched(member)
+}
+
 /** Whether the group has a leaf for it: it is on the roster, not welcomed yet, or left but not yet removed. */
 export function isInGroup(member: Member | undefined): member is Member {
   return member !== undefined && (member.ended === undefined || member.ended.pending)
