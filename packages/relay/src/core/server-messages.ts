@@ -281,6 +281,7 @@ export function wireStanding(
     barred: standing.barred,
     guestLimit: standing.guestLimit,
     addedIndex: BigInt(standing.addedIndex),
+    removed: standing.removed,
   })
 }
 

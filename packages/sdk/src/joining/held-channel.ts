@@ -1,9 +1,12 @@
 /** The channel of a token, if this agent is already in it. */
 import { StaticError, toHex } from '@static/protocol'
+import { resumeOf } from '../agent/deliveries.ts'
 import { leaveChannel } from '../agent/leaving.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentChannel } from '../channel/channel.ts'
+import { isLaterStay } from '../channel/log/contradiction.ts'
 import type { ChannelId } from '../ports/index.ts'
+import { refusalError } from '../ports/refusal.ts'
 import type { InviteToken } from '../admitting/token.ts'
 
 /**
@@ -41,7 +44,7 @@ export async function heldChannel(
 
 /** Processes what the relay has of a channel, which ends then if this agent is no longer a member. */
 async function askRelay(
-  { context }: Pick<AgentServices, 'context'>,
+  { context, requests }: Pick<AgentServices, 'context' | 'requests'>,
   held: AgentChannel,
   timeoutMs: number,
 ): Promise<void> {
@@ -50,12 +53,25 @@ async function askRelay(
   try {
     await held.intake.catchUp(late.signal)
   } catch (error) {
-    // The relay delivers more than the inbox has room for: this agent is a member.
-    const isFull = StaticError.from(error).code === 'queue_full' && held.intake.isOnline
-    if (!isFull && !held.failure) throw error
+    if (held.failure) return
+    if (StaticError.from(error).code !== 'queue_full') throw error
+    // The inbox is full, so what would show a removal is not taken.
+    const aborted = Promise.withResolvers<never>()
+    late.signal.addEventListener('abort', () => aborted.reject(late.signal.reason))
+    await Promise.race([endIfRemoved(requests, held), aborted.promise])
   } finally {
     cancel()
   }
+}
+
+/** Ends a channel that the relay no longer counts this agent a member of, without taking any of its entries. */
+async function endIfRemoved(requests: AgentServices['requests'], held: AgentChannel): Promise<void> {
+  await requests.ask(resumeOf([held.channelId]), ({ channels: [state] }) => {
+    const code = state?.error?.code
+    if (state?.error && code !== 'removed' && code !== 'not_found') throw refusalError(state.error)
+    const isOver = !state || state.error || state.removed || isLaterStay(state, held.history.position.index)
+    if (isOver) held.over(code === 'not_found' ? code : 'removed')
+  })
 }
 
 function noAnswer(timeoutMs: number): StaticError {

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
+import { Inbox } from '../../src/channel/receiving/inbox.ts'
 import type { StaticChannelManager } from '../../src/public/manager.ts'
 import type { AgentStore } from '../../src/ports/index.ts'
 import { code, event, NAME, text, waysFor, TestSystem } from '../support/test-system.ts'
@@ -284,3 +285,24 @@ function bound(store: AgentStore): AgentStore {
     close: () => store.close(),
   }
 }
+
+test('an agent that was removed while its inbox was full joins again with a token, and a member gets its channel', async (t) => {
+  const system = await TestSystem.start(t, 'grpc')
+  const alice = await system.manager('alice')
+  const owner = await alice.create(NAME)
+  const bob = await system.manager('bob')
+  const first = await bob.joinWithToken(NAME, await alice.invite(NAME))
+  const spare = await alice.invite(NAME)
+  // Full with one payload.
+  t.mock.getter(Inbox.prototype, 'isFull', function isFull(this: Inbox) {
+    return !this.isEmpty
+  })
+  const full = event(bob.client, 'inbox_full')
+  await owner.send('unread')
+  await full
+  assert.equal(await bob.joinWithToken(NAME, spare), first)
+  await owner.removeMember(bob.client.agentId)
+  const again = await bob.joinWithToken(NAME, await alice.invite(NAME))
+  assert.notEqual(again, first)
+  assert.equal(owner.members().length, 2)
+})
