@@ -246,6 +246,8 @@ export class InviteIssuer {
     const { id } = channel
     const joiner = this.#issued.joiner(id, from)
     if (!joiner || !same(joiner.nonce, nonce)) return this.#helloBySharedInvite(channel, from, nonce)
+    // Not before: one that stays silent is removed and gives its use back, and could take name after name.
+    if (channel.receipts.isVouched(from)) channel.roster.pin(from)
     if (joiner.state === 'here') return this.#greeter.greetLater(channel, { from, nonce })
     this.#issued.putJoiner({ ...joiner, state: 'here' })
     void this.#greeter.greet(channel, [{ from, nonce }])

@@ -51,7 +51,7 @@ export async function removeMember(
  * `resetRoster`
  */
 export async function vouch(agent: Owning, channel: AgentChannel, member: AgentId): Promise<void> {
-  const { channelId, receipts } = channel
+  const { channelId, receipts, roster } = channel
   let since = 0
   await sendSigned(agent, channel, 'vouch for members', (group, { slot }) => {
     if (!group.members.has(member)) throw StaticError.of('not_found', `Agent ${member} is not a member of the channel.`)
@@ -61,6 +61,7 @@ export async function vouch(agent: Owning, channel: AgentChannel, member: AgentI
     return { case: 'vouch', value: message(VouchRequestSchema, { ...place, signature }) }
   })
   receipts.vouched(member, since)
+  if (receipts.isVouched(member)) roster.pin(member)
   await agent.context.journal.written()
 }
 

@@ -1,6 +1,6 @@
 /**
- * The pinned key of each identity, per channel owner (SPEC.md, 5.3). Only this agent's own acts pin: other members could
- * occupy names otherwise. A pin never decides about a received commit, because members with different pins would split
+ * The pinned key of each identity, per channel owner (SPEC.md, 5.3). Only this agent's own acts pin: other members, and
+ * those who join with an invite of many uses, could occupy names otherwise. A pin never decides about a received commit, because members with different pins would split
  * the group. A conflict is reported to the application, and refused when this agent adds a member.
  */
 import { toHex } from '@static/protocol'

@@ -331,6 +331,7 @@ export class AgentChannel {
       removed: removes.map(toHex),
       left: leaveNotices.length,
       vouched: vouches.map(toHex),
+      byInvite: request.welcomes.filter(({ inviteId }) => inviteId.length > 0).map(({ agentId }) => toHex(agentId)),
     })
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
     // Before anything else in the new epoch.

@@ -107,6 +107,27 @@ for (const way of waysFor('grpc')) {
     )
 
     await t.test(
+      'a name taken with an invite of many uses is free again after the removal, unless vouched for',
+      async () => {
+        const [open, elsewhere] = ['acme/identity/open', 'acme/identity/private']
+        const rita = await world.manager('rita')
+        for (const name of [open, elsewhere]) await rita.create(name)
+        const impostor = await guestCalling('sam', 'sam-impostor')
+        await impostor.joinWithToken(open, await rita.invite(open, { maxUses: 5 }), 20)
+        const channel = rita.client.channel(open)
+        await channel.removeMember(impostor.client.agentId)
+        const sam = await guestCalling('sam', 'sam-real')
+        await sam.joinWithToken(elsewhere, await rita.invite(elsewhere, { maxUses: 5 }), 20)
+        await rita.client.channel(elsewhere).vouch(sam.client.agentId)
+        // The owner knows by now who is called so.
+        await assert.rejects(
+          impostor.joinWithToken(open, await rita.invite(open, { maxUses: 5 }), 20),
+          code('identity_changed'),
+        )
+      },
+    )
+
+    await t.test(
       'an identity that this agent admitted is refused with another key, until the owner accepts that',
       async () => {
         const name = 'acme/identity/admitted'

@@ -108,8 +108,11 @@ export class Roster extends Part {
     for (const leaver of this.#leavers.values()) if (isProven(leaver)) this.#plan(leaver)
   }
 
-  /** Handles a commit that added and removed agents. Those that this agent adds are pinned. */
-  override change({ by, added, removed }: RosterChange): void {
+  /**
+   * Handles a commit that added and removed agents. Those that this agent adds are pinned, but for those that asked to
+   * join (`byInvite`): they chose their names themselves.
+   */
+  override change({ by, added, removed, byInvite = [] }: RosterChange): void {
     const { id, name, owner, group } = this.#channel
     const gone = removed.flatMap((agent) => this.#members.get(agent) ?? [])
     this.#members = group?.members ?? new Map()
@@ -121,11 +124,20 @@ export class Roster extends Part {
     for (const agent of added) {
       const member = this.#members.get(agent)
       if (!member) continue
-      if (by === this.#context.agentId) this.#context.pins.set(owner, member.identity, agent)
-      else this.#meet(member, gone)
+      if (by !== this.#context.agentId) this.#meet(member, gone)
+      else if (!byInvite.includes(agent)) this.#context.pins.set(owner, member.identity, agent)
     }
     if (added.length + removed.length === 0) return
     this.#context.emit({ type: 'members_changed', channel: name, by, added, removed })
+  }
+
+  /** Pins a member that asked to join and that the owner vouches for, unless another agent has its name by now. */
+  pin(agent: AgentId): void {
+    const { owner, group } = this.#channel
+    const { pins } = this.#context
+    const member = group?.members.get(agent)
+    if (!member || pins.conflict(owner, member.identity, agent) !== undefined) return
+    pins.set(owner, member.identity, agent)
   }
 
   /** Cancels all scheduled removals. */
