@@ -53,11 +53,21 @@ export class ShownNames {
   }
 }
 
-/** The same for names that people mistake for one another: without case and punctuation, `0` as `o`, `1` and `i` as `l`. */
+/** What looks like a letter or two, in this order. */
+const LOOKS = [
+  ['0', 'o'],
+  ['1', 'l'],
+  ['i', 'l'],
+  ['2', 'z'],
+  ['5', 's'],
+  ['8', 'b'],
+  ['rn', 'm'],
+  ['vv', 'w'],
+  ['cl', 'd'],
+] as const
+
+/** The same for names that people mistake for one another: without case and punctuation, and as in the table. */
 function lookOf(identity: string): string {
-  return identity
-    .toLowerCase()
-    .replaceAll(/[-_.@]/g, '')
-    .replaceAll('0', 'o')
-    .replaceAll(/[1i]/g, 'l')
+  const letters = identity.toLowerCase().replaceAll(/[-_.@]/g, '')
+  return LOOKS.reduce((look, [signs, letter]) => look.replaceAll(signs, letter), letters)
 }

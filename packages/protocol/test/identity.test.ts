@@ -44,3 +44,21 @@ test('a name stands alone only if no other member has one that looks alike', () 
     assert.equal(names.of({ agentId: 'ff'.repeat(32), identity }), `${identity} (ffffffff…)`)
   }
 })
+
+test('names that differ in a pair of letters or a digit that looks like another letter have fingerprints', () => {
+  const pairs = [
+    'mark rnark',
+    'wendy vvendy',
+    'bos5 boss',
+    'z0e 20e',
+    'cloud doud',
+    'alice a1ice',
+    'bob8 bobB',
+    'c1oud doud',
+  ]
+  for (const pair of pairs) {
+    const members = pair.split(' ').map((identity, at) => ({ agentId: `${at}${at}`.repeat(32), identity }))
+    const names = new ShownNames(members)
+    for (const member of members) assert.match(names.of(member), /…\)$/, pair)
+  }
+})
