@@ -39,15 +39,17 @@ export function membersOf(manager: StaticChannelManager, channel: Channel): read
 
 /**
  * Members choose their identities, so an identity can look like the agent id of somebody else: only a whole agent id
- * is certain, everything else must fit one member only.
+ * is certain, everything else must fit one member only. What could begin an agent id names no one by identity: it may be
+ * that of an agent that has left.
  */
 export function findMember(members: readonly MemberSummary[], channel: string, wanted: string): MemberSummary {
   const digits = digitsOf(wanted)
   const byId = members.find(({ agent_id: id }) => id === digits)
   if (byId !== undefined) return byId
   const isPrefix = digits.length >= MIN_ID_DIGITS && /^[0-9a-f]+$/.test(digits)
-  const fitting = members.filter(
-    ({ agent_id: id, identity }) => identity === wanted || (isPrefix && id.startsWith(digits)),
+  const isBegun = isPrefix && members.some(({ agent_id: id }) => id.startsWith(digits))
+  const fitting = members.filter(({ agent_id: id, identity }) =>
+    isBegun ? identity === wanted || id.startsWith(digits) : !isPrefix && identity === wanted,
   )
   const [found] = fitting
   if (found !== undefined && fitting.length === 1) return found
