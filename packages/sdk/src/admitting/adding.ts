@@ -99,7 +99,7 @@ async function commitUnclaimed(
   return await commitNewMembers(channel, newMembers)
 }
 
-/** Splits the newMembers into two commits if they do not fit into one. */
+/** Makes one commit, or two if they do not fit into one. */
 async function commitNewMembers(
   channel: AgentChannel,
   newMembers: readonly NewMember[],
@@ -219,8 +219,8 @@ export async function checkRequest(
 }
 
 /**
- * Adds joiners by one commit, with a Welcome each. What the group or the relay does not take as a whole is tried in halves. `deferrals` counts
- * the commits so far that the relay has deferred for too long.
+ * Adds joiners by one commit, with a Welcome each. If the group or the relay does not take it as a whole, it is tried in
+ * halves. `deferrals` counts the commits so far that the relay has deferred for too long.
  */
 export async function addJoiners<Asking extends Candidate>(
   channel: AgentChannel,

@@ -83,15 +83,7 @@ export class Admissions extends Part {
     super()
     this.#context = context
     this.#channel = channel
-    this.claims = new Claims(
-      context,
-      channel.sender,
-      {
-        put: (claim) => this.#change({ type: 'putClaim', id: channel.id, claim }),
-        drop: () => this.#change({ type: 'dropClaims', id: channel.id }),
-      },
-      claims,
-    )
+    this.claims = new Claims(context, channel, claims)
     this.#uses = new Map(uses.map((use) => [keyOf(use), use]))
     this.#removalSlot = record.removalSlot
     const list = inviteList && decodeList(inviteList.list)
@@ -262,7 +254,7 @@ export class Admissions extends Part {
     this.#list = list
     const { signed, counts, due } = list
     const record = { list: signed, counts: encodeCounts(counts), due }
-    this.#change({ type: 'putInviteList', id: this.#channel.id, list: record })
+    this.record({ type: 'putInviteList', id: this.#channel.id, list: record })
     this.#forget()
   }
 
@@ -426,16 +418,17 @@ export class Admissions extends Part {
       const counts = !use.beyond && (!this.#list || this.invite(use.invite) !== undefined)
       if (counts || (isIn && (use.beyond || isWaitedFor(use)))) continue
       this.#uses.delete(key)
-      this.#change({ type: 'dropUse', id, agent: use.agent, slot: use.slot })
+      this.record({ type: 'dropUse', id, agent: use.agent, slot: use.slot })
     }
   }
 
   #putUse(use: UseRecord): void {
     this.#uses.set(keyOf(use), use)
-    this.#change({ type: 'putUse', id: this.#channel.id, use })
+    this.record({ type: 'putUse', id: this.#channel.id, use })
   }
 
-  #change(change: Change): void {
+  /** A change to write at the end of the turn. */
+  record(change: Change): void {
     this.#changes.push(change)
     this.#channel.turn.touchPart()
   }

@@ -6,8 +6,8 @@
 import { AGENT_ID_BYTES, fromHex, INVITE_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ClaimRecord, Time } from '../ports/index.ts'
 import type { AgentContext } from '../agent/context.ts'
+import type { AgentChannel } from '../channel/channel.ts'
 import { newMessageId } from '../channel/sending/message-id.ts'
-import type { Sender } from '../channel/sending/sender.ts'
 
 /** At most so many joiners are named by one frame, and so added by one commit. */
 export const MOST_CLAIMED = 16
@@ -45,18 +45,10 @@ interface SentClaim {
   readonly passed: PromiseWithResolvers<void>
 }
 
-/** Where claims are until the next epoch. */
-interface ClaimRows {
-  put(claim: ClaimRecord): void
-  /** Deletes all. */
-  drop(): void
-}
-
 /** The claims of one channel. */
 export class Claims {
   readonly #context: Pick<AgentContext, 'agentId' | 'now' | 'random'>
-  readonly #sender: Pick<Sender, 'send' | 'isPending'>
-  readonly #rows: ClaimRows
+  readonly #channel: AgentChannel
   /** By member, this agent among them. */
   readonly #byMember: Map<AgentId, readonly Claim[]>
   /** This agent's claims in this epoch, which are in the log. */
@@ -71,13 +63,11 @@ export class Claims {
 
   constructor(
     context: Pick<AgentContext, 'agentId' | 'now' | 'random'>,
-    sender: Pick<Sender, 'send' | 'isPending'>,
-    rows: ClaimRows,
+    channel: AgentChannel,
     stored: readonly ClaimRecord[],
   ) {
     this.#context = context
-    this.#sender = sender
-    this.#rows = rows
+    this.#channel = channel
     const isSent = ({ by }: ClaimRecord): boolean => by.length === MESSAGE_ID_DIGITS
     const read = ({ claims }: ClaimRecord): readonly Claim[] => decodeClaims(claims) ?? []
     this.#byMember = new Map(stored.filter((each) => !isSent(each)).map((each) => [each.by, read(each)]))
@@ -140,7 +130,7 @@ export class Claims {
 
   /** Whether a commit of this agent that adds an agent may be the use of an invite, even if a claim is still on its way. */
   mayCount(agent: AgentId): boolean {
-    const waiting = [...this.#sent].filter(([id]) => this.#sender.isPending(fromHex(id)))
+    const waiting = [...this.#sent].filter(([id]) => this.#channel.sender.isPending(fromHex(id)))
     const sent = waiting.flatMap(([, { claims }]) => claims)
     return this.inviteFor(this.#context.agentId, agent) !== undefined || sent.some((claim) => claim.agent === agent)
   }
@@ -165,8 +155,8 @@ export class Claims {
     const messageId = newMessageId(this.#context)
     const id = toHex(messageId)
     const passed = this.#expect(id, claims)
-    const sealed = (): void => this.#rows.put({ by: id, claims: encodeClaims(claims) })
-    this.#sender.send('claim', encodeClaims(claims), {}, { messageId, sealed }).catch((error: unknown) => {
+    const sealed = (): void => this.#write(id, claims)
+    this.#channel.sender.send('claim', encodeClaims(claims), {}, { messageId, sealed }).catch((error: unknown) => {
       // The channel was closed, or the message will not be sent: only the latter is for good.
       if (StaticError.from(error).code !== 'closed' && this.#sent.delete(id)) this.#rewrite()
       passed.reject(error)
@@ -210,14 +200,20 @@ export class Claims {
 
   #put(by: AgentId, claims: readonly Claim[]): void {
     this.#byMember.set(by, claims)
-    this.#rows.put({ by, claims: encodeClaims(claims) })
+    this.#write(by, claims)
   }
 
   /** Writes what is left: claims of this epoch, and those on their way. */
   #rewrite(): void {
-    this.#rows.drop()
-    for (const [by, claims] of this.#byMember) this.#rows.put({ by, claims: encodeClaims(claims) })
-    for (const [id, { claims }] of this.#sent) this.#rows.put({ by: id, claims: encodeClaims(claims) })
+    const { admissions, id: channel } = this.#channel
+    admissions.record({ type: 'dropClaims', id: channel })
+    for (const [by, claims] of this.#byMember) this.#write(by, claims)
+    for (const [id, { claims }] of this.#sent) this.#write(id, claims)
+  }
+
+  #write(by: string, claims: readonly Claim[]): void {
+    const { admissions, id } = this.#channel
+    admissions.record({ type: 'putClaim', id, claim: { by, claims: encodeClaims(claims) } })
   }
 
   end(error: StaticError): void {

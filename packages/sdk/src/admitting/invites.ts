@@ -55,7 +55,7 @@ export class Invites implements InviteHandler {
     this.issuer.useReturned(invite)
   }
 
-  greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
+  helloOrGreeting(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
     const channel = this.#agent.channels.get(id)
     if (!channel) return
     if (kind === 'hello') this.issuer.hello(channel, sender, payload)

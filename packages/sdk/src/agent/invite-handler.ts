@@ -21,8 +21,8 @@ export interface InviteHandler {
   useCounted(id: ChannelId, invite: string): void
   /** As the owner, this agent has removed a member for its silence: its use of the invite is given back. */
   useReturned(invite: string): void
-  /** A verified control message of the SDK. */
-  greeted(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
+  /** A verified hello or greeting of a member. */
+  helloOrGreeting(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** This agent has joined a channel by an offer. */
   accepted(id: ChannelId): void
   /** The application is about to leave a channel. */

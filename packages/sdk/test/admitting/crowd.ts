@@ -144,7 +144,7 @@ export function shared(owner: Player): { readonly issued: IssuedInvites; readonl
 
 const nothing = (): void => {}
 const IGNORED = {
-  greeted: nothing,
+  helloOrGreeting: nothing,
   accepted: nothing,
   leaving: nothing,
   admitted: nothing,

@@ -144,6 +144,7 @@ async function listsOf(
   const context = { agentId: 'me', now: () => 0, emit: () => {}, invites: undefined }
   const none = { record: { removalSlot: 0 }, inviteList: undefined, uses: [], claims: [] }
   const member = new Admissions(context as never, channel as never, none)
+  Object.assign(channel, { admissions: member })
   return { frames, member, known }
 }
 

@@ -12,7 +12,7 @@ const OWNER = toHex(randomBytes(32))
 const NOW = Date.now()
 
 /** No one has come by an invite that members may use. */
-const NO_USES = { hello: () => undefined, greeted: () => undefined }
+const NO_USES = { hello: () => undefined, hellosAnswered: () => undefined }
 
 interface Joiner {
   readonly agent: string
@@ -147,7 +147,7 @@ test('a member that came by an invite for members cannot make greetings long or 
   const sent: { payload: Uint8Array; done: () => void }[] = []
   const send = (_: string, payload: Uint8Array): Promise<void> =>
     new Promise((resolve) => sent.push({ payload, done: resolve }))
-  const admissions = { hello: () => 'now', greeted: () => undefined }
+  const admissions = { hello: () => 'now', hellosAnswered: () => undefined }
   const [mallory, honest] = joiners(2) as [Joiner, Joiner]
   const hello = (from: string, nonce: Uint8Array): void =>
     issuer.hello({ id: CHANNEL, sender: { send }, admissions } as never, from, nonce)

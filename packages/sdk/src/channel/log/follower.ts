@@ -119,7 +119,7 @@ export class Follower {
     const { member, frame, messageKey } = opened
     if (frame.version !== VERSION) return this.#unknownVersion(sender, frame.version)
     if (frame.kind === 'hello' || frame.kind === 'greeting') {
-      this.#context.invites?.greeted(this.#channel.id, frame.kind, sender, Uint8Array.from(frame.payload))
+      this.#context.invites?.helloOrGreeting(this.#channel.id, frame.kind, sender, Uint8Array.from(frame.payload))
       return
     }
     deliverFrame(channel, frame, {
