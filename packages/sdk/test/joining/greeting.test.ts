@@ -13,6 +13,7 @@ const NOW = Date.now()
 
 /** No one has come by an invite that members may use. */
 const NO_USES = { hello: () => undefined, hellosAnswered: () => undefined }
+const NO_VOUCHES = { isVouched: () => false }
 
 interface Joiner {
   readonly agent: string
@@ -61,7 +62,7 @@ test('one greeting answers all hellos that arrived while another was being sent'
   const send = (_: string, payload: Uint8Array): Promise<void> =>
     new Promise((resolve) => sent.push({ payload, done: resolve }))
   const hello = ({ agent: from, nonce }: Joiner): void =>
-    issuer.hello({ id: CHANNEL, sender: { send }, admissions: NO_USES } as never, from, nonce)
+    issuer.hello({ id: CHANNEL, sender: { send }, admissions: NO_USES, receipts: NO_VOUCHES } as never, from, nonce)
 
   for (const joiner of crowd.slice(0, 4)) hello(joiner)
   // Who does not know its nonce is not answered.
@@ -117,7 +118,7 @@ test('members that keep saying hello get one greeting a minute together, each gr
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: number[] = []
   const send = async (_: string, payload: Uint8Array): Promise<void> => void sent.push(payload.length / 16)
-  const channel = { id: CHANNEL, sender: { send }, admissions: NO_USES } as never
+  const channel = { id: CHANNEL, sender: { send }, admissions: NO_USES, receipts: NO_VOUCHES } as never
   const minute = async (): Promise<void> => {
     for (const end = now + 60_000; now < end; now += 10_000) {
       for (const { agent: from, nonce } of crowd) issuer.hello(channel, from, nonce)
