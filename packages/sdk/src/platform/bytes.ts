@@ -78,11 +78,25 @@ function characters(bytes: Uint8Array): string {
   return Reflect.apply(String.fromCharCode, undefined, bytes)
 }
 
+const SHORT_TEXT = 128
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
 
 export function utf8(text: string): Uint8Array<ArrayBuffer> {
   return encoder.encode(text)
+}
+
+/** Writes text and returns its length in bytes. There must be room for three of each character. */
+export function writeUtf8(bytes: Uint8Array, at: number, text: string): number {
+  const { length } = text
+  // A call for each short text, such as an id, would take longer than its characters.
+  if (length > SHORT_TEXT) return encoder.encodeInto(text, bytes.subarray(at)).written
+  for (let n = 0; n < length; n++) {
+    const unit = text.charCodeAt(n)
+    if (unit > 0x7f) return encoder.encodeInto(text, bytes.subarray(at)).written
+    bytes[at + n] = unit
+  }
+  return length
 }
 
 /** Invalid bytes become U+FFFD. */

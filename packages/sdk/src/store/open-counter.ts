@@ -8,6 +8,7 @@
  */
 import { readPrivateFile, replaceFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
+import { oldCopyError } from './old-copy.ts'
 
 /** Reads and writes the number in the database; each write is a transaction. */
 export interface CounterInDatabase {
@@ -33,14 +34,6 @@ export function checkCounters(inDatabase: number, inFile: number, path: string):
     inDatabase < inFile
       ? `The agent's database is an old copy: its counter is ${inDatabase}, but ${path} says ${inFile}.`
       : `The agent's database may be an old copy: counter ${inDatabase}, but ${path} is missing or old (${inFile}).`,
-  )
-}
-
-/** For files of different times, which the agent must not use: it would use keys twice. */
-export function oldCopyError(problem: string): StaticError {
-  return new StaticError(
-    'store_rolled_back',
-    `${problem} Put the current files back. If there are none, use a new data directory and join the channels again.`,
   )
 }
 

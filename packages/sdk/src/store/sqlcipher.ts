@@ -17,10 +17,11 @@ import { openDatabaseKey } from './keys/slots.ts'
 import type { KeySource } from './keys/sources.ts'
 import { checkCounters, type CounterInDatabase, OpenCounter, readCounterFile } from './open-counter.ts'
 import { ensurePrivateDirectory, ignoreInGit } from './private-files.ts'
-import { createRing, readRingFile, RING_BYTES, RingFile, ringFile } from './ring/file.ts'
+import { RING_BYTES, RingFile } from './ring/file.ts'
 import { noteRing, type NotedRing, notedRing, type RingContent } from './ring/replay.ts'
 import { ringSecret } from './ring/record.ts'
 import { RingStore } from './ring/ring-store.ts'
+import { createRing, openRingDisk, readRingFile, ringFile } from './ring-disk.ts'
 import { createSchema, hasSchema } from './schema.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './rows/sql-rows.ts'
@@ -80,8 +81,9 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
     if (!complete) create(database, options, createRing(ringPath, secret, options.ringBytes ?? RING_BYTES))
     checkSameIdentity(readIdentity(openRows(database)).identity, options.identity, directory)
     const content = ringContent(database, ringPath, secret, options)
-    ring = new RingFile(ringPath, secret, content)
-    const store = new RingStore(database, path, new OpenCounter(opens, counterFile, counted), ring)
+    ring = new RingFile(openRingDisk(ringPath), secret, content)
+    const explain = (error: unknown): unknown => storeError(error, path)
+    const store = new RingStore(database, explain, new OpenCounter(opens, counterFile, counted), ring)
     store.begin(content.following)
     for (const file of [counterFile, ringPath]) sweepLeftovers(file)
     return store

@@ -13,6 +13,7 @@ import {
   utf8,
   utf8Text,
   viewOf,
+  writeUtf8,
 } from '../../src/platform/bytes.ts'
 
 /** Bytes that begin anywhere in their memory, so that no helper may count on a whole one or an even offset. */
@@ -39,9 +40,12 @@ test('texts and bytes are converted as Buffer converts them', () => {
     }),
   )
   fc.assert(
-    fc.property(fc.oneof(anyText, anyUnits), (text) => {
+    fc.property(fc.oneof(anyText, anyUnits, fc.string({ minLength: 120, maxLength: 140 })), (text) => {
       assert.deepEqual(utf8(text), new Uint8Array(Buffer.from(text)))
       assert.equal(utf8Text(utf8(text)), Buffer.from(text).toString())
+      const written = new Uint8Array(3 + 3 * text.length)
+      assert.equal(writeUtf8(written, 3, text), Buffer.byteLength(text))
+      assert.deepEqual(written.slice(3, 3 + Buffer.byteLength(text)), utf8(text))
     }),
   )
   // More than one call takes.

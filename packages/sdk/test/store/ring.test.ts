@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import type { AgentStore, Change } from '../../src/ports/index.ts'
 import { readAgentIdentity } from '../../src/store/agent-directory.ts'
 import { addKeySlot } from '../../src/store/keys/slots.ts'
-import { ringFile } from '../../src/store/ring/file.ts'
+import { ringFile } from '../../src/store/ring-disk.ts'
 import type { RingRecord } from '../../src/store/ring/record.ts'
 import { failingStep } from './steps.ts'
 import {
@@ -211,8 +211,15 @@ test('decrypted records are wiped from memory, also those that are damaged or re
 
 test('closing a store that has failed wipes what only the ring has', async (t) => {
   const buffers: Buffer[] = []
-  // Zeroed: new memory may hold what another test has left.
-  t.mock.method(Buffer, 'allocUnsafeSlow', (size: number) => buffers[buffers.push(Buffer.alloc(size)) - 1])
+  const plain = Uint8Array
+  t.after(() => (globalThis.Uint8Array = plain))
+  globalThis.Uint8Array = new Proxy(plain, {
+    construct: (target, values: [number]) => {
+      const bytes = new target(...values)
+      if (Number(values[0]) >= 4096) buffers.push(Buffer.from(bytes.buffer))
+      return bytes
+    },
+  })
   const store = await openStore(makeDirectory())
   const { messageKey } = inboxRecord(1)
   store.write([put(), { type: 'putInbox', id: CHANNEL, record: inboxRecord(1) }])

@@ -22,7 +22,7 @@ import type {
 import { databaseFile } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
 import type { KeySource } from '../../src/store/keys/sources.ts'
-import { ringFile } from '../../src/store/ring/file.ts'
+import { ringFile } from '../../src/store/ring-disk.ts'
 import { ALIGNMENT, RecordOpener, type RingRecord, ringSecret } from '../../src/store/ring/record.ts'
 import { type AgentStoreOptions, openAgentStore } from '../../src/store/sqlcipher.ts'
 import { openDatabase } from '../../src/store/sqlite.ts'

@@ -5,12 +5,8 @@
  * Records are written one after the other and, at the end, from the beginning again. One is overwritten only when the
  * database has its changes; the last that the database has is never overwritten (see replay.ts).
  */
-import type { KeyObject } from 'node:crypto'
-import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
-import { join } from 'node:path'
-import { checkPrivateFile, isErrno, replaceFile } from '@static/node/files'
+import type { SecretKey } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
-import { diskFailure } from '../disk-error.ts'
 import { ALIGNMENT, NO_TAG, type RecordKind, recordSize, RecordOpener, RecordSealer } from './record.ts'
 import { type NotedRing, readRing, type RingContent, ringFromAnotherTime, type RingPosition } from './replay.ts'
 
@@ -20,41 +16,42 @@ export const RING_BYTES: number = 1024 * 1024
 const MOST_USED = 3 / 4
 const LONGEST = 1 / 4
 /** Written in pieces when records are wiped. */
-const ZEROS = Buffer.alloc(64 * 1024)
+const ZEROS = new Uint8Array(64 * 1024)
 
-/** Path of the ring in an agent's directory. */
-export function ringFile(directory: string): string {
-  return join(directory, 'agent.ring')
+/** The file of a ring, as a platform keeps it. All calls are synchronous. */
+export interface RingDisk {
+  readonly path: string
+  /** Bytes of the whole file. */
+  readonly size: number
+  /** Fills the array from the beginning of the file; what is beyond its end stays as it was. */
+  read(bytes: Uint8Array): void
+  /** Overwrites bytes at a place. Throws unless all are written. */
+  write(bytes: Uint8Array, place: number): void
+  /** What was written is on disk when this returns. */
+  flush(): void
+  close(): void
+  /** The `store_failed` for an error of `write` or `flush`. */
+  failure(error: unknown): StaticError
 }
 
-/** Creates the ring of a new agent, replacing any other. Returns what the database notes of it. */
-export function createRing(path: string, secret: KeyObject, size: number): NotedRing {
-  const ring = Buffer.alloc(size)
-  const tag = new RecordSealer(secret).seal(ring, 1, NO_TAG, 'changes', Buffer.alloc(0))
-  replaceFile(path, ring, 0o600)
-  return { size, number: 1, place: 0, tag }
+/** The bytes of a new agent's ring, and what the database notes of it. */
+export function newRing(secret: SecretKey, size: number): { readonly bytes: Uint8Array; readonly noted: NotedRing } {
+  const bytes = new Uint8Array(size)
+  const tag = new RecordSealer(secret).seal(bytes, 1, NO_TAG, 'changes', new Uint8Array())
+  return { bytes, noted: { size, number: 1, place: 0, tag } }
 }
 
 /**
  * Reads the ring that an agent's database has noted. The database must be locked.
  *
- * Throws `store_rolled_back`, `store_corrupt`, `store_permissions`, or `invalid_request` if it is not a regular file.
+ * Throws `store_rolled_back` or `store_corrupt`.
  */
-export function readRingFile(path: string, secret: KeyObject, noted: NotedRing): RingContent {
-  const file = openRing(path)
-  try {
-    // Before it is read into memory: a file of any size may be there.
-    if (fstatSync(file).size !== noted.size) throw ringFromAnotherTime(path)
-    const ring = Buffer.alloc(noted.size)
-    for (let at = 0; at < ring.length;) {
-      const count = readSync(file, ring, at, ring.length - at, at)
-      if (count === 0) break
-      at += count
-    }
-    return readRing(ring, noted, new RecordOpener(secret), path)
-  } finally {
-    closeSync(file)
-  }
+export function readRingDisk(disk: RingDisk, secret: SecretKey, noted: NotedRing): RingContent {
+  // Before it is read into memory: a file of any size may be there.
+  if (disk.size !== noted.size) throw ringFromAnotherTime(disk.path)
+  const ring = new Uint8Array(noted.size)
+  disk.read(ring)
+  return readRing(ring, noted, new RecordOpener(secret), disk.path)
 }
 
 /** The newest record; `start` and `end` count on from round to round. */
@@ -67,11 +64,10 @@ interface Newest extends RingPosition {
 
 /** The ring of a running agent. */
 export class RingFile {
-  readonly #path: string
-  readonly #file: number
+  readonly #disk: RingDisk
   readonly #size: number
   readonly #sealer: RecordSealer
-  readonly #scratch: Buffer
+  readonly #scratch: Uint8Array
   #newest: Newest
   /** Start of the last record that the database has. */
   #kept: number
@@ -80,13 +76,12 @@ export class RingFile {
   #failure: StaticError | undefined
 
   /** Continues after the last record of a ring. */
-  constructor(path: string, secret: KeyObject, { last, following, isWiped }: RingContent) {
-    this.#path = path
-    this.#file = openRing(path)
-    const { size } = fstatSync(this.#file)
+  constructor(disk: RingDisk, secret: SecretKey, { last, following, isWiped }: RingContent) {
+    this.#disk = disk
+    const { size } = disk
     this.#size = size - (size % ALIGNMENT)
     this.#sealer = new RecordSealer(secret)
-    this.#scratch = Buffer.allocUnsafeSlow(Math.max(this.#limit, recordSize(0)))
+    this.#scratch = new Uint8Array(Math.max(this.#limit, recordSize(0)))
     const { number, place, tag, size: length, kind, changes } = following.at(-1) ?? last
     const start = this.#size + place
     this.#newest = { number, place, tag, start, end: start + length, isEmpty: isEmpty(kind, changes) }
@@ -121,13 +116,13 @@ export class RingFile {
     const size = recordSize(changes.length)
     const start = this.#startOf(size)
     if (start + size - this.#kept > this.#size)
-      throw new StaticError('internal_error', `A record of ${size} bytes has no room in ${this.#path}.`)
+      throw new StaticError('internal_error', `A record of ${size} bytes has no room in ${this.#disk.path}.`)
     const number = this.#newest.number + 1
     const place = start % this.#size
     const tag = this.#sealer.seal(this.#scratch, number, this.#newest.tag, kind, changes)
     this.#guard(() => {
-      this.#write(this.#scratch.subarray(0, size), place)
-      fdatasyncSync(this.#file)
+      this.#disk.write(this.#scratch.subarray(0, size), place)
+      this.#disk.flush()
     })
     this.#newest = { number, place, tag, start, end: start + size, isEmpty: isEmpty(kind, changes) }
   }
@@ -144,16 +139,16 @@ export class RingFile {
       for (let from = Math.max(this.#dirty, end - this.#size); from < start;) {
         const place = from % this.#size
         const zeros = ZEROS.subarray(0, Math.min(start - from, this.#size - place))
-        this.#write(zeros, place)
+        this.#disk.write(zeros, place)
         from += zeros.length
       }
-      fdatasyncSync(this.#file)
+      this.#disk.flush()
     })
     this.#dirty = start
   }
 
   close(): void {
-    closeSync(this.#file)
+    this.#disk.close()
   }
 
   /** The longest record: with the last one that the database has, it always has room. */
@@ -168,17 +163,11 @@ export class RingFile {
     return place + size <= this.#size ? end : end + this.#size - place
   }
 
-  #write(bytes: Uint8Array, place: number): void {
-    const written = writeSync(this.#file, bytes, 0, bytes.length, place)
-    if (written !== bytes.length) throw new Error(`only ${written} of ${bytes.length} bytes were written`)
-  }
-
   #guard(work: () => void): void {
     try {
       work()
     } catch (error) {
-      const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error)
-      this.#failure = new StaticError('store_failed', diskFailure(reason, this.#path), { cause: error })
+      this.#failure = this.#disk.failure(error)
       throw this.#failure
     }
   }
@@ -186,24 +175,4 @@ export class RingFile {
 
 function isEmpty(kind: RecordKind, changes: Uint8Array): boolean {
   return kind === 'changes' && changes.length === 0
-}
-
-function openRing(path: string): number {
-  let file: number
-  try {
-    // Without O_NONBLOCK, a FIFO at this path would block forever.
-    file = openSync(path, constants.O_RDWR | constants.O_NONBLOCK | constants.O_NOFOLLOW)
-  } catch (error) {
-    if (isErrno(error, 'ENOENT')) throw ringFromAnotherTime(path)
-    // Its records are overwritten in place: not those of a file elsewhere.
-    if (isErrno(error, 'ELOOP')) throw new StaticError('invalid_request', `${path} is a symbolic link, not a file.`)
-    throw error
-  }
-  try {
-    checkPrivateFile(path, fstatSync(file))
-    return file
-  } catch (error) {
-    closeSync(file)
-    throw error
-  }
 }

@@ -10,7 +10,9 @@
  *
  * It does not detect that all records from some point on are missing: see replay.ts.
  */
-import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
+import { decrypt, encryptInto, hkdfSha256, randomBytes, type SecretKey, secretKey } from '#platform/crypto'
+import { toHex } from '@static/protocol'
+import { viewOf } from '../../platform/bytes.ts'
 
 /** What a record says about its turn. */
 export type RecordKind =
@@ -26,10 +28,10 @@ export interface RingRecord {
   readonly place: number
   readonly size: number
   readonly kind: RecordKind
-  readonly changes: Buffer
+  readonly changes: Uint8Array
   /** Tag of the record before it. */
-  readonly before: Buffer
-  readonly tag: Buffer
+  readonly before: Uint8Array
+  readonly tag: Uint8Array
 }
 
 /** Records begin at multiples of it. */
@@ -49,8 +51,8 @@ const KINDS: readonly RecordKind[] = ['changes', 'direct']
 export const NO_TAG: Uint8Array = new Uint8Array(TAG_BYTES)
 
 /** The secret that the keys of all lives derive from. */
-export function ringSecret(databaseKey: Uint8Array): KeyObject {
-  return derive(createSecretKey(databaseKey), new Uint8Array(0), 'static agent ring')
+export function ringSecret(databaseKey: Uint8Array): SecretKey {
+  return derive(secretKey(databaseKey), new Uint8Array(0), 'static agent ring')
 }
 
 /** The size of the record with so many bytes of changes. */
@@ -61,9 +63,9 @@ export function recordSize(changes: number): number {
 /** The records of one life. */
 export class RecordSealer {
   readonly #life = randomBytes(LIFE_BYTES)
-  readonly #key: KeyObject
+  readonly #key: SecretKey
 
-  constructor(secret: KeyObject) {
+  constructor(secret: SecretKey) {
     this.#key = lifeKey(secret, this.#life)
   }
 
@@ -71,84 +73,81 @@ export class RecordSealer {
    * Writes the record after the one with the tag `before` to the beginning of `target`, and returns its tag. Every
    * number may be used once.
    */
-  seal(target: Buffer, number: number, before: Uint8Array, kind: RecordKind, changes: Uint8Array): Buffer {
+  seal(target: Uint8Array, number: number, before: Uint8Array, kind: RecordKind, changes: Uint8Array): Uint8Array {
     const size = recordSize(changes.length)
-    this.#life.copy(target)
-    target.writeBigUInt64LE(BigInt(number), NUMBER_AT)
-    target.writeUInt32LE(1 + changes.length, LENGTH_AT)
+    const view = viewOf(target)
+    target.set(this.#life)
+    view.setBigUint64(NUMBER_AT, BigInt(number), true)
+    view.setUint32(LENGTH_AT, 1 + changes.length, true)
     target.set(before, BEFORE_AT)
-    const cipher = createCipheriv(CIPHER, this.#key, nonceOf(number))
-    cipher.setAAD(target.subarray(0, HEADER_BYTES))
-    let at = HEADER_BYTES
-    for (const part of [Buffer.of(KINDS.indexOf(kind)), changes]) at += cipher.update(part).copy(target, at)
-    cipher.final()
-    const tag = cipher.getAuthTag()
-    tag.copy(target, at)
-    target.fill(0, at + TAG_BYTES, size)
-    return tag
+    const header = target.subarray(0, HEADER_BYTES)
+    const sealing = { cipher: CIPHER, key: this.#key, nonce: nonceOf(number), data: header } as const
+    encryptInto(target, HEADER_BYTES, sealing, Uint8Array.of(KINDS.indexOf(kind)), changes)
+    const end = HEADER_BYTES + 1 + changes.length + TAG_BYTES
+    target.fill(0, end, size)
+    return Uint8Array.from(target.subarray(end - TAG_BYTES, end))
   }
 }
 
 /** Opens records of all lives. */
 export class RecordOpener {
-  readonly #secret: KeyObject
-  readonly #keys = new Map<string, KeyObject>()
+  readonly #secret: SecretKey
+  readonly #keys = new Map<string, SecretKey>()
 
-  constructor(secret: KeyObject) {
+  constructor(secret: SecretKey) {
     this.#secret = secret
   }
 
   /** The number that the bytes at a place claim; undefined if no record fits there. */
-  numberAt(ring: Buffer, place: number): number | undefined {
+  numberAt(ring: Uint8Array, place: number): number | undefined {
     if (place + HEADER_BYTES > ring.length) return undefined
-    const length = ring.readUInt32LE(place + LENGTH_AT)
+    const view = viewOf(ring)
+    const length = view.getUint32(place + LENGTH_AT, true)
     if (length < 1 || place + HEADER_BYTES + length + TAG_BYTES > ring.length) return undefined
-    return Number(ring.readBigUInt64LE(place + NUMBER_AT))
+    return Number(view.getBigUint64(place + NUMBER_AT, true))
   }
 
   /** The record with this number at a place; undefined if it is not there or not authentic. */
-  open(ring: Buffer, place: number, number: number): RingRecord | undefined {
+  open(ring: Uint8Array, place: number, number: number): RingRecord | undefined {
     if (this.numberAt(ring, place) !== number) return undefined
     const header = ring.subarray(place, place + HEADER_BYTES)
-    const length = header.readUInt32LE(LENGTH_AT)
+    const length = viewOf(header).getUint32(LENGTH_AT, true)
     const start = place + HEADER_BYTES
-    const tag = Buffer.from(ring.subarray(start + length, start + length + TAG_BYTES))
-    const decipher = createDecipheriv(CIPHER, this.#keyOf(header.subarray(0, LIFE_BYTES)), nonceOf(number))
-    decipher.setAAD(header)
-    decipher.setAuthTag(tag)
-    const content = decipher.update(ring.subarray(start, start + length))
+    const end = start + length + TAG_BYTES
+    const key = this.#keyOf(header.subarray(0, LIFE_BYTES))
+    let content: Uint8Array
     try {
-      decipher.final()
+      content = decrypt({ cipher: CIPHER, key, nonce: nonceOf(number), data: header }, ring.subarray(start, end))
     } catch {
-      content.fill(0)
       return undefined
     }
+    const tag = Uint8Array.from(ring.subarray(end - TAG_BYTES, end))
     const kind = KINDS[content[0] ?? 0] ?? 'changes'
-    const before = Buffer.from(header.subarray(BEFORE_AT))
+    const before = Uint8Array.from(header.subarray(BEFORE_AT))
     return { number, place, size: recordSize(length - 1), kind, changes: content.subarray(1), before, tag }
   }
 
-  #keyOf(life: Buffer): KeyObject {
-    const name = life.toString('hex')
+  #keyOf(life: Uint8Array): SecretKey {
+    const name = toHex(life)
     const key = this.#keys.get(name) ?? lifeKey(this.#secret, life)
     this.#keys.set(name, key)
     return key
   }
 }
 
-function lifeKey(secret: KeyObject, life: Uint8Array): KeyObject {
+function lifeKey(secret: SecretKey, life: Uint8Array): SecretKey {
   return derive(secret, life, 'static agent ring life')
 }
 
-function derive(key: KeyObject, salt: Uint8Array, purpose: string): KeyObject {
-  const derived = new Uint8Array(hkdfSync('sha256', key, salt, purpose, KEY_BYTES))
-  const derivedKey = createSecretKey(derived)
+function derive(key: SecretKey, salt: Uint8Array, purpose: string): SecretKey {
+  const derived = hkdfSha256(key, salt, purpose, KEY_BYTES)
+  const derivedKey = secretKey(derived)
   derived.fill(0)
   return derivedKey
 }
 
-function nonceOf(number: number): Buffer {
-  const nonce = Buffer.alloc(NONCE_BYTES)
-  nonce.writeBigUInt64LE(BigInt(number))
+function nonceOf(number: number): Uint8Array {
+  const nonce = new Uint8Array(NONCE_BYTES)
+  viewOf(nonce).setBigUint64(0, BigInt(number), true)
   return nonce
 }

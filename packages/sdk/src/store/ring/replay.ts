@@ -8,7 +8,8 @@
  * newest records were cut off. The relay's head reveals both.
  */
 import { StaticError } from '@static/protocol'
-import { oldCopyError } from '../open-counter.ts'
+import { isZero, same } from '../../platform/bytes.ts'
+import { oldCopyError } from '../old-copy.ts'
 import { ALIGNMENT, type RecordOpener, type RingRecord } from './record.ts'
 import type { Database } from '../sqlite.ts'
 
@@ -38,17 +39,17 @@ export interface RingContent {
  *
  * Throws `store_rolled_back` if it does not belong to the database as it is, `store_corrupt` if it is damaged.
  */
-export function readRing(ring: Buffer, position: RingPosition, opener: RecordOpener, path: string): RingContent {
+export function readRing(ring: Uint8Array, position: RingPosition, opener: RecordOpener, path: string): RingContent {
   const last = opener.open(ring, position.place, position.number)
   // The database has its changes.
   last?.changes.fill(0)
-  if (last === undefined || !last.tag.equals(position.tag)) throw ringFromAnotherTime(path)
+  if (last === undefined || !same(last.tag, position.tag)) throw ringFromAnotherTime(path)
   const following: RingRecord[] = []
   for (let before = last; ;) {
     // A record that would not fit at the end is at the beginning.
     const next = [endOf(before), 0]
       .map((place) => opener.open(ring, place, before.number + 1))
-      .find((record) => record?.before.equals(before.tag))
+      .find((record) => record && same(record.before, before.tag))
     if (next === undefined) break
     following.push(next)
     before = next
@@ -94,12 +95,8 @@ function endOf({ place, size }: RingRecord): number {
   return place + size
 }
 
-function isZero(bytes: Buffer): boolean {
-  return bytes.equals(Buffer.alloc(bytes.length))
-}
-
 /** Only a torn record may come after the last: with an intact one behind it, it was acknowledged. */
-function checkNothingAfter(ring: Buffer, last: RingRecord, opener: RecordOpener, path: string): void {
+function checkNothingAfter(ring: Uint8Array, last: RingRecord, opener: RecordOpener, path: string): void {
   for (let place = 0; place < ring.length; place += ALIGNMENT) {
     const number = opener.numberAt(ring, place)
     if (number === undefined || number <= last.number || number > last.number + ring.length / ALIGNMENT) continue

@@ -2,10 +2,10 @@
  * An open agent's database with the ring in front of it. A turn is on disk when its record is in the ring; the database
  * gets the sum of many turns in one transaction, which also notes the last record that it has.
  */
+import { cancelTimer, startBackgroundTimer, type Timer } from '#platform/turn'
 import { StaticError } from '@static/protocol'
 import type { AgentStore, Change, ChannelId, InboxRecord, PoisonRecord, Snapshot } from '../../ports/index.ts'
 import { Bodies, deleteLeftovers } from '../bodies.ts'
-import { storeError } from '../connection.ts'
 import type { OpenCounter } from '../open-counter.ts'
 import { RING_BYTES, type RingFile } from './file.ts'
 import type { RingRecord } from './record.ts'
@@ -28,7 +28,7 @@ const NOTHING = new Uint8Array(0)
 /** A database and its ring. */
 export class RingStore implements AgentStore {
   readonly #database: Database
-  readonly #path: string
+  readonly #explain: (error: unknown) => unknown
   readonly #counter: OpenCounter
   readonly #ring: RingFile
   readonly #bodies: Bodies
@@ -44,16 +44,17 @@ export class RingStore implements AgentStore {
   readonly #note: Statement
   /** Turns that the database does not have yet. */
   #behind = 0
-  #timer: NodeJS.Timeout | undefined
+  #timer: Timer | undefined
   /** Whether there is something for a checkpoint to move or to wipe. */
   #written = false
   /** Why the agent must stop. What only the ring has is written to the database at the next start. */
   #failure: unknown
   #failed: ((error: unknown) => void) | undefined
 
-  constructor(database: Database, path: string, counter: OpenCounter, ring: RingFile) {
+  /** `explain` converts an error of the database or the disk to the error for the caller. */
+  constructor(database: Database, explain: (error: unknown) => unknown, counter: OpenCounter, ring: RingFile) {
     this.#database = database
-    this.#path = path
+    this.#explain = explain
     this.#counter = counter
     this.#ring = ring
     this.#bodies = new Bodies(database)
@@ -102,7 +103,7 @@ export class RingStore implements AgentStore {
         throw error
       }
       if (++this.#behind >= BEHIND_TURNS) this.#writeBehind()
-      else this.#timer ??= setTimeout(() => this.#writeInTime(), BEHIND_MS).unref()
+      else this.#timer ??= startBackgroundTimer(BEHIND_MS, () => this.#writeInTime())
     })
   }
 
@@ -126,7 +127,7 @@ export class RingStore implements AgentStore {
 
   close(): void {
     if (!this.#database.open) return
-    clearTimeout(this.#timer)
+    cancelTimer(this.#timer)
     try {
       if (this.#failure === undefined) this.checkpoint()
     } finally {
@@ -156,7 +157,7 @@ export class RingStore implements AgentStore {
     this.#checkpoint(() => deleteLeftovers(this.#database))
   }
 
-  #append(turn: Buffer): void {
+  #append(turn: Uint8Array): void {
     const isSmall = this.#ring.accepts(turn.length)
     if (!isSmall || !this.#buffer.hasRoom || !this.#ring.hasRoom(turn.length)) this.#writeBehind()
     if (isSmall) this.#ring.append('changes', turn)
@@ -170,7 +171,7 @@ export class RingStore implements AgentStore {
 
   /** Writes to the database what it does not have yet. */
   #writeBehind(last: RingPosition = this.#ring.position): void {
-    clearTimeout(this.#timer)
+    cancelTimer(this.#timer)
     this.#timer = undefined
     if (!this.#buffer.isEmpty) this.#writeAll(last)
   }
@@ -232,7 +233,7 @@ export class RingStore implements AgentStore {
       if (this.#failure !== undefined) throw this.#failure
       return work()
     } catch (cause) {
-      const error = storeError(cause, this.#path)
+      const error = this.#explain(cause)
       // Not after an error of reading alone: the database and the agent's memory still agree.
       if (this.#failure !== undefined) this.#report(error)
       throw error

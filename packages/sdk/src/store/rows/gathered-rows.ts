@@ -84,7 +84,7 @@ export class GatheredRows {
   }
 
   /** Applies everything to the database, in the caller's transaction. After an error it is no longer usable. */
-  apply(buffer: Buffer): void {
+  apply(buffer: Uint8Array): void {
     // Children first: messages give back the numbers of their bodies only if they are dropped themselves.
     for (const { number } of SHAPES.toReversed()) this.#drop(buffer, number)
     for (const { number } of SHAPES) {
@@ -102,7 +102,7 @@ export class GatheredRows {
     this.#tables = SHAPES.map(() => new GatheredTable())
   }
 
-  #drop(buffer: Buffer, number: number): void {
+  #drop(buffer: Uint8Array, number: number): void {
     const { drops, startDrops } = this.#at(number)
     const brief = this.#brief.get(number)
     for (const [key, at] of drops) {
@@ -140,7 +140,7 @@ function keyOf({ kind, table, values }: RowChange): readonly Value[] {
 }
 
 /** The values of a row with its changes since. */
-function putValues(buffer: Buffer, { at, changes }: PutRow): readonly Value[] {
+function putValues(buffer: Uint8Array, { at, changes }: PutRow): readonly Value[] {
   const put = readRowChange(buffer, at).change
   if (changes === undefined) return put.values
   const { until, key } = shapeAt(put.table)
@@ -154,7 +154,7 @@ function putValues(buffer: Buffer, { at, changes }: PutRow): readonly Value[] {
   return values
 }
 
-function applyChange(buffer: Buffer, at: number, table: SqlTable | undefined): void {
+function applyChange(buffer: Uint8Array, at: number, table: SqlTable | undefined): void {
   const { change } = readRowChange(buffer, at)
   const { fields, key } = shapeAt(change.table)
   const names = change.fields.map((field) => fields[field] ?? '')

@@ -26,7 +26,7 @@ export class RowBuffer {
   readonly #turn = new RowChangeWriter()
   #steps: RowStep[] = []
   /** The bytes of the turns that are kept. */
-  #kept: Buffer
+  #kept: Uint8Array
   #length = 0
   readonly #capacity: number
 
@@ -35,7 +35,7 @@ export class RowBuffer {
     this.#parents = new Parents(database)
     this.#apply = prepareChanges((table) => new RecordedRows(table, (change) => this.#record(change)))
     this.#capacity = capacity
-    this.#kept = Buffer.allocUnsafeSlow(capacity)
+    this.#kept = new Uint8Array(capacity)
   }
 
   get isEmpty(): boolean {
@@ -52,7 +52,7 @@ export class RowBuffer {
    *
    * @throws {RefusedChange} without effect, if the database would refuse one
    */
-  record(changes: readonly Change[]): Buffer {
+  record(changes: readonly Change[]): Uint8Array {
     return this.#recordAll(() => {
       for (const change of changes) {
         try {
@@ -65,7 +65,7 @@ export class RowBuffer {
   }
 
   /** Records a turn from its bytes. Throws `store_corrupt` if it does not match the database. */
-  replay(bytes: Buffer): void {
+  replay(bytes: Uint8Array): void {
     try {
       this.#recordAll(() => {
         for (let at = 0; at < bytes.length;) {
@@ -81,7 +81,7 @@ export class RowBuffer {
 
   /** Keeps the recorded turn. If there is no room although it is empty, makes room until the next `clear`. */
   keep(): void {
-    if (!this.hasRoom) this.#kept = Buffer.allocUnsafeSlow(this.#turn.length)
+    if (!this.hasRoom) this.#kept = new Uint8Array(this.#turn.length)
     this.#kept.set(this.#turn.bytes, this.#length)
     for (const step of this.#steps) this.#gathered.add(step, this.#length)
     this.#length += this.#turn.length
@@ -104,10 +104,10 @@ export class RowBuffer {
     this.#gathered.clear()
     this.#kept.fill(0, 0, this.#length)
     this.#length = 0
-    if (this.#kept.length > this.#capacity) this.#kept = Buffer.allocUnsafeSlow(this.#capacity)
+    if (this.#kept.length > this.#capacity) this.#kept = new Uint8Array(this.#capacity)
   }
 
-  #recordAll(work: () => void): Buffer {
+  #recordAll(work: () => void): Uint8Array {
     try {
       work()
       return this.#turn.bytes

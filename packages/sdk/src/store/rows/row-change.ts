@@ -9,6 +9,7 @@
  * little-endian. The bytes are only read after they were authenticated, so the reader does not expect damage.
  */
 import { StaticError } from '@static/protocol'
+import { utf8Text, viewOf, writeUtf8 } from '../../platform/bytes.ts'
 import type { Value } from '../sqlite.ts'
 
 export type RowChangeKind = 'put' | 'change' | 'drop'
@@ -31,7 +32,8 @@ const UTF8_WIDTH = 3
 
 /** Writes changes one after the other into a buffer that is reused. */
 export class RowChangeWriter {
-  #buffer: Buffer = Buffer.allocUnsafeSlow(USUAL_BYTES)
+  #buffer = new Uint8Array(USUAL_BYTES)
+  #view = viewOf(this.#buffer)
   #length = 0
 
   get length(): number {
@@ -39,7 +41,7 @@ export class RowChangeWriter {
   }
 
   /** What was written. Valid until the next change. */
-  get bytes(): Buffer {
+  get bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#length)
   }
 
@@ -64,7 +66,7 @@ export class RowChangeWriter {
     this.#buffer.fill(0, 0, this.#length)
     this.#length = 0
     // After an unusual turn, its memory is given back.
-    if (this.#buffer.length > 8 * USUAL_BYTES) this.#buffer = Buffer.allocUnsafeSlow(USUAL_BYTES)
+    if (this.#buffer.length > 8 * USUAL_BYTES) this.#use(new Uint8Array(USUAL_BYTES))
   }
 
   #value(value: Value): void {
@@ -74,34 +76,42 @@ export class RowChangeWriter {
       if (!Number.isSafeInteger(value)) throw new StaticError('internal_error', `${value} is not a whole number.`)
       this.byte(NUMBER)
       this.#reserve(8)
-      this.#length = this.#buffer.writeDoubleLE(value, this.#length)
+      this.#view.setFloat64(this.#length, value, true)
+      this.#length += 8
     } else if (typeof value === 'string') {
       this.byte(TEXT)
       this.#reserve(4 + UTF8_WIDTH * value.length)
-      const written = this.#buffer.write(value, this.#length + 4)
-      this.#length = this.#buffer.writeUInt32LE(written, this.#length) + written
+      const written = writeUtf8(this.#buffer, this.#length + 4, value)
+      this.#view.setUint32(this.#length, written, true)
+      this.#length += 4 + written
     } else {
       this.byte(BYTES)
       this.#reserve(4 + value.length)
-      const start = this.#buffer.writeUInt32LE(value.length, this.#length)
-      this.#buffer.set(value, start)
-      this.#length = start + value.length
+      this.#view.setUint32(this.#length, value.length, true)
+      this.#buffer.set(value, this.#length + 4)
+      this.#length += 4 + value.length
     }
   }
 
   #reserve(bytes: number): void {
     if (this.#length + bytes <= this.#buffer.length) return
-    const larger = Buffer.allocUnsafeSlow(2 * (this.#length + bytes))
+    const larger = new Uint8Array(2 * (this.#length + bytes))
     larger.set(this.bytes)
     this.#buffer.fill(0)
-    this.#buffer = larger
+    this.#use(larger)
+  }
+
+  #use(buffer: Uint8Array<ArrayBuffer>): void {
+    this.#buffer = buffer
+    this.#view = viewOf(buffer)
   }
 }
 
 /** The change at an offset, and the offset behind it. Its bytes are views. */
-export function readRowChange(bytes: Buffer, start: number): { readonly change: RowChange; readonly end: number } {
+export function readRowChange(bytes: Uint8Array, start: number): { readonly change: RowChange; readonly end: number } {
+  const view = viewOf(bytes)
   let at = start
-  const byte = (): number => bytes.readUInt8(at++)
+  const byte = (): number => view.getUint8(at++)
   const kind = KINDS[byte()] ?? 'put'
   const table = byte()
   const fields = kind === 'change' ? Array.from({ length: byte() }, byte) : []
@@ -111,12 +121,12 @@ export function readRowChange(bytes: Buffer, start: number): { readonly change: 
     const type = byte()
     if (type === NULL) values.push(null)
     else if (type === NUMBER) {
-      values.push(bytes.readDoubleLE(at))
+      values.push(view.getFloat64(at, true))
       at += 8
     } else {
       const from = at + 4
-      at = from + bytes.readUInt32LE(at)
-      values.push(type === TEXT ? bytes.toString('utf8', from, at) : bytes.subarray(from, at))
+      at = from + view.getUint32(at, true)
+      values.push(type === TEXT ? utf8Text(bytes.subarray(from, at)) : bytes.subarray(from, at))
     }
   }
   return { change: { kind, table, fields, values }, end: at }

@@ -1,4 +1,5 @@
 /** Where the keys of a table's rows are among their values, and keys as text, by which rows are found in memory. */
+import { latin1 } from '../../platform/bytes.ts'
 import type { Value } from '../sqlite.ts'
 import { fieldsOf, type TableDeclaration } from './table.ts'
 import { TABLES } from '../tables/all.ts'
@@ -72,7 +73,5 @@ function leading(part: Value): string {
 
 function textOf(part: Value): string {
   if (typeof part === 'string') return part
-  return part instanceof Uint8Array
-    ? Buffer.from(part.buffer, part.byteOffset, part.length).toString('latin1')
-    : String(part)
+  return part instanceof Uint8Array ? latin1(part) : String(part)
 }
