@@ -4,13 +4,13 @@ import type { DeliverWelcome } from '@static/protocol/relay'
 import type { InviteHandler } from '../agent/invite-handler.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentId, ChannelId, SessionInfo } from '../ports/index.ts'
-import { JoinAttempts } from '../joining/attempts.ts'
+import { Joins } from '../joining/joins.ts'
 import { InviteIssuer } from './issuer.ts'
 
 /** The invites of one agent: those it issued and those it joins with. */
 export class Invites implements InviteHandler {
   readonly issuer: InviteIssuer
-  readonly attempts: JoinAttempts
+  readonly joins: Joins
   readonly #agent: Pick<AgentServices, 'channels'>
   readonly #died: (error: StaticError) => void
 
@@ -18,21 +18,21 @@ export class Invites implements InviteHandler {
   constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
     this.#agent = agent
     this.issuer = new InviteIssuer(agent, relay, died)
-    this.attempts = new JoinAttempts(agent, relay)
+    this.joins = new Joins(agent, relay)
     this.#died = died
   }
 
   opened(info: SessionInfo): void {
     this.issuer.opened()
-    this.attempts.opened(info)
+    this.joins.opened(info)
   }
 
   welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
-    return this.attempts.welcomed(delivered)
+    return this.joins.welcomed(delivered)
   }
 
   refused(inviteId: Uint8Array, code: string): void {
-    this.attempts.refused(inviteId, code)
+    this.joins.refused(inviteId, code)
   }
 
   admitted(id: ChannelId, joiner: string): void {
@@ -59,25 +59,25 @@ export class Invites implements InviteHandler {
     const channel = this.#agent.channels.get(id)
     if (!channel) return
     if (kind === 'hello') this.issuer.hello(channel, sender, payload)
-    else this.attempts.greeting(channel, sender, payload)
+    else this.joins.greeting(channel, sender, payload)
   }
 
   accepted(id: ChannelId): void {
-    this.attempts.accepted(id)
+    this.joins.accepted(id)
   }
 
   leaving(id: ChannelId): void {
     const channel = this.#agent.channels.get(id)
-    if (channel) this.attempts.leaving(channel)
+    if (channel) this.joins.leaving(channel)
   }
 
   failed(name: string): void {
-    this.attempts.failed(name)
+    this.joins.failed(name)
   }
 
   dropped(id: ChannelId): void {
     this.issuer.dropped(id)
-    this.attempts.dropped(id)
+    this.joins.dropped(id)
   }
 
   async removing(id: ChannelId, agent: AgentId): Promise<() => void> {
@@ -86,7 +86,7 @@ export class Invites implements InviteHandler {
 
   stop(cause: StaticError | undefined): void {
     this.issuer.stop()
-    this.attempts.stop()
+    this.joins.stop()
     if (cause) this.#died(cause)
   }
 }

@@ -8,6 +8,7 @@ import { isLaterStay } from '../channel/log/contradiction.ts'
 import type { ChannelId } from '../ports/index.ts'
 import { refusalError } from '../ports/refusal.ts'
 import type { InviteToken } from '../admitting/token.ts'
+import type { OpenJoins } from './open-joins.ts'
 
 /**
  * Returns the channel if this agent is a member: it may have been removed while it was away, so the relay is asked, for
@@ -17,9 +18,9 @@ import type { InviteToken } from '../admitting/token.ts'
  */
 export async function heldChannel(
   agent: Pick<AgentServices, 'context' | 'channels' | 'requests'>,
+  joins: OpenJoins,
   { name, channelId, owner }: InviteToken,
   timeoutMs: number,
-  isAbandoned: (held: AgentChannel) => boolean,
 ): Promise<AgentChannel | undefined> {
   const held = agent.channels.named(name)
   const known = agent.channels.get(toHex(channelId))
@@ -35,7 +36,7 @@ export async function heldChannel(
   if (!held) return undefined
   checkName(agent, name, toHex(channelId))
   if (held.state === 'joined' && !held.failure) await askRelay(agent, held, timeoutMs)
-  if (held.failure || held.state === 'leaving' || isAbandoned(held)) {
+  if (held.failure || held.state === 'leaving' || joins.isAbandoned(held)) {
     await leaveChannel(agent, held)
     return undefined
   }

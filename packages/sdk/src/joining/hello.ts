@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
 import type { AgentChannel } from '../channel/channel.ts'
-import type { Attempt } from './attempt.ts'
+import type { Join } from './join.ts'
 
 const HELLO_MS = 2000
 const LONGEST_HELLO_MS = 600_000
@@ -18,17 +18,17 @@ export function helloDelayMs(repeats: number, members: number): number {
 /** Sends a hello, unless one from before is still to be sent: then the relay gets it in the session that resumes the channel. */
 export async function sendHello(
   { sender }: Pick<AgentChannel, 'sender'>,
-  attempt: Pick<Attempt, 'record' | 'isGreeting'>,
+  join: Pick<Join, 'record' | 'isGreeting'>,
 ): Promise<boolean> {
-  if (attempt.isGreeting) return false
-  attempt.isGreeting = true
+  if (join.isGreeting) return false
+  join.isGreeting = true
   try {
-    await sender.send('hello', attempt.record.nonce)
+    await sender.send('hello', join.record.nonce)
   } catch (error) {
     // A fork that is found just now stops everything. The next hello is sent all the same.
     if (StaticError.from(error).code !== 'fork_detected') throw error
   } finally {
-    attempt.isGreeting = false
+    join.isGreeting = false
   }
   return true
 }

@@ -23,7 +23,7 @@ import { wipeEpoch } from '../channel/group-state.ts'
 import type { Joined } from '../mls/index.ts'
 import { same } from '../platform/bytes.ts'
 import type { ChannelId, ChannelRecord } from '../ports/index.ts'
-import type { Attempt } from './attempt.ts'
+import type { Join } from './join.ts'
 
 // ---- Checked ----
 
@@ -102,7 +102,7 @@ interface Opening {
  */
 export async function openWelcome(
   { context: { engine, key }, keyPackages }: Opening,
-  { record, keys }: Pick<Attempt, 'record' | 'keys'>,
+  { record, keys }: Pick<Join, 'record' | 'keys'>,
   welcome: Uint8Array,
   tag: Uint8Array,
 ): Promise<Joined> {

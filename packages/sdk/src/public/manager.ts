@@ -202,7 +202,7 @@ export class StaticChannelManager implements AsyncDisposable {
     this.#checkAlive()
     return await this.client.edge.wait(async () => {
       if (isChannelName(token) && !isChannelName(name)) throw swapped(token)
-      return this.client.channelOf(await this.#invites.attempts.join(parseChannelName(name), token, timeout * MS))
+      return this.client.channelOf(await this.#invites.joins.join(parseChannelName(name), token, timeout * MS))
     })
   }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { fromHex, toHex } from '@static/protocol'
-import { JoinAttempts } from '../../src/joining/attempts.ts'
+import { Joins } from '../../src/joining/joins.ts'
 import { InviteIssuer } from '../../src/admitting/issuer.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
 
@@ -14,6 +14,16 @@ const NOW = Date.now()
 /** No one has come by an invite that members may use. */
 const NO_USES = { hello: () => undefined, hellosAnswered: () => undefined }
 const NO_VOUCHES = { isVouched: () => false }
+
+/** A channel that a joiner has entered, and that does not greet it by itself. */
+const ENTERED = { id: CHANNEL, name: 'acme/x/y', owner: OWNER, state: 'joining', group: {} }
+
+/** The agent of a joiner that has entered a channel. */
+function joinerIn(channel: object, record: object): object {
+  const context = { journal: { add: () => undefined }, now: () => NOW }
+  const keyPackages = { forget: () => undefined }
+  return { context, keyPackages, channels: new Map([[CHANNEL, channel]]), stored: { attempts: [record] } }
+}
 
 interface Joiner {
   readonly agent: string
@@ -184,13 +194,11 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
     keyPackage: randomBytes(300),
     admit: 'owner',
   }
-  const context = { journal: { add: () => undefined } }
-  const parts = { context, keyPackages: { forget: () => undefined }, channels: new Map() }
-  const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
   const states: string[] = []
-  const channel = { id: CHANNEL, name: 'acme/x/y', owner: OWNER, become: (state: string) => states.push(state) }
+  const channel = { ...ENTERED, become: (state: string) => states.push(state) }
+  const joins = new Joins(joinerIn(channel, record) as never, 'relay.test')
   const greet = (sender: string, ...parts: Uint8Array[]): void =>
-    attempts.greeting(channel as never, sender, Buffer.concat(parts))
+    joins.greeting(channel as never, sender, Buffer.concat(parts))
   const nonces = others.map(({ nonce }) => nonce)
   greet(OWNER, ...nonces)
   greet(OWNER, fromHex('00'), mine!.nonce)
@@ -209,19 +217,11 @@ test("by a token that members may use, the member that added the joiner greets i
     const { nonce } = mine!
     const place = { invite, channel: CHANNEL, name: 'acme/x/y', owner: OWNER, secret, expiresAt: NOW + 1e6 }
     const record = { ...place, nonce, keyPackage: randomBytes(300), admit }
-    const context = { journal: { add: () => undefined } }
-    const parts = { context, keyPackages: { forget: () => undefined }, channels: new Map() }
-    const attempts = new JoinAttempts({ ...parts, stored: { attempts: [record] } } as never, 'relay.test')
     const states: string[] = []
     const standing = { record: { offeredBy: adder!.agent } }
-    const channel = {
-      id: CHANNEL,
-      name: 'acme/x/y',
-      owner: OWNER,
-      standing,
-      become: (state: string) => states.push(state),
-    }
-    attempts.greeting(channel as never, sender, nonce)
+    const channel = { ...ENTERED, standing, become: (state: string) => states.push(state) }
+    const joins = new Joins(joinerIn(channel, record) as never, 'relay.test')
+    joins.greeting(channel as never, sender, nonce)
     return states
   }
   assert.deepEqual(greetedBy('members', adder!.agent), ['joined'])

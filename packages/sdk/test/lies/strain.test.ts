@@ -181,7 +181,7 @@ test('a joiner that keeps saying hello is greeted once more, then at intervals',
   })
   t.after(() => bob.close())
   const token = await alice.invite(NAME)
-  const joined = await invites!.attempts.join(NAME, token, 20_000)
+  const joined = await invites!.joins.join(NAME, token, 20_000)
   const room = world.relay.room(joined.id)
   const { nonce } = world.stores.get('alice')!.load().joiners[0]!
   const greetings = (): number =>

@@ -14,6 +14,7 @@ import { agentIdOf, makeEngine } from '../../src/mls/index.ts'
 import type { AgentId, ChannelRecord, PositionRecord } from '../../src/ports/index.ts'
 import { FORMS } from '../../src/session/io.ts'
 import { agentParts, newIdentity } from '../support/agent-parts.ts'
+import { bugIn } from '../support/found-bugs.ts'
 
 /** A payload that an application has read. */
 export interface Reading {
@@ -38,7 +39,7 @@ export class Person {
   readonly read: Reading[] = []
   /** Is told of what it reads, at once. */
   onRead: ((reading: Reading) => void) | undefined
-  /** What ended its agent as a whole, and was not a death. */
+  /** What ended its agent as a whole, and was not a death, and the bugs that its agent has found in itself. */
   readonly failures: string[] = []
   /** Offers that its application has not answered. */
   offers: JoinOffer[] = []
@@ -164,6 +165,8 @@ export class Person {
 
   async #listen({ client }: StaticChannelManager): Promise<void> {
     for await (const event of client.events()) {
+      const bug = bugIn(event)
+      if (bug !== undefined) this.failures.push(`${this.name}: ${bug}`)
       const detail = 'error' in event ? `: ${event.error.code} ${event.error.message}` : ''
       if (event.type !== 'rekeyed' && event.type !== 'receipt') this.#world.tell(`${this.name}: ${event.type}${detail}`)
       this.look()

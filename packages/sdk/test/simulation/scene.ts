@@ -1,4 +1,5 @@
 /** A channel of a simulated world, for single stories: nothing fails in it but what a test lets fail. */
+import assert from 'node:assert/strict'
 import { World } from '@static/testkit/world'
 import { Network } from '@static/testkit/world/network'
 import { SimulatedRelay } from '@static/testkit/world/relay'
@@ -32,6 +33,10 @@ export class Scene {
       await scene.call(scene.owner, (owner) => owner.create(NAME))
       try {
         await story(scene)
+        assert.deepEqual(
+          [scene.owner, ...scene.others].flatMap(({ failures }) => failures),
+          [],
+        )
       } catch (cause) {
         throw new Error(`${String(cause)}\n${world.story.join('\n')}`, { cause })
       }

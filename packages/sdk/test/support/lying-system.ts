@@ -14,6 +14,7 @@ import { FORMS } from '../../src/session/io.ts'
 import { makeMemoryStore } from '@static/testkit/store/agent-memory'
 import { makeMemoryTransport } from '@static/testkit/transport/memory'
 import { agentParts, newIdentity, openStoreOf } from './agent-parts.ts'
+import { FoundBugs } from './found-bugs.ts'
 import { LyingRelay } from './lying-relay.ts'
 import type { Room } from './lying-room.ts'
 import { NAME, take } from './test-system.ts'
@@ -36,6 +37,7 @@ export class LyingSystem {
   /** The databases by name, for a test that steals one. */
   readonly stores: Map<string, AgentStore> = new Map()
   readonly #clients: StaticClient[] = []
+  readonly #bugs = new FoundBugs()
   #directory: string | undefined
 
   private constructor(relay: LyingRelay) {
@@ -52,6 +54,7 @@ export class LyingSystem {
   async agent(name: string, options: LyingAgentOptions = {}): Promise<StaticClient> {
     const client = await StaticClient.start(await this.parts(name, options))
     this.#clients.push(client)
+    this.#bugs.watch(client)
     return client
   }
 
@@ -66,6 +69,7 @@ export class LyingSystem {
   async manager(name: string, options: LyingAgentOptions = {}): Promise<StaticChannelManager> {
     const manager = await StaticChannelManager.start(await this.parts(name, options), RELAY)
     this.#clients.push(manager.client)
+    this.#bugs.watch(manager.client)
     return manager
   }
 
@@ -110,6 +114,7 @@ export class LyingSystem {
   async close(): Promise<void> {
     for (const client of this.#clients) await client.close()
     if (this.#directory !== undefined) await rm(this.#directory, { recursive: true })
+    this.#bugs.check()
   }
 
   async #onDisk(name: string): Promise<AgentStore> {

@@ -15,6 +15,7 @@ import type { AgentStore, Transport } from '../../src/ports/index.ts'
 import { transportsFor } from '../../src/public/agent-parts.ts'
 import type { AgentStoreOptions } from '../../src/store/sqlcipher.ts'
 import { agentParts, openStoreOf } from './agent-parts.ts'
+import { FoundBugs } from './found-bugs.ts'
 
 /** How agents reach the relay. */
 export const WAYS = ['quic', 'grpc'] as const
@@ -54,6 +55,7 @@ export class TestSystem {
   readonly relay: TestRelay
   readonly way: Way
   readonly #clients = new Set<StaticClient>()
+  readonly #bugs = new FoundBugs()
 
   private constructor(relay: TestRelay, way: Way) {
     this.relay = relay
@@ -89,6 +91,7 @@ export class TestSystem {
   async agent(name: string, options: AgentOptions = {}): Promise<StaticClient> {
     const client = await StaticClient.start(await this.parts(name, options))
     this.#clients.add(client)
+    this.#bugs.watch(client)
     return client
   }
 
@@ -96,6 +99,7 @@ export class TestSystem {
   async manager(name: string, options: AgentOptions = {}): Promise<StaticChannelManager> {
     const manager = await StaticChannelManager.start(await this.parts(name, options), 'localhost')
     this.#clients.add(manager.client)
+    this.#bugs.watch(manager.client)
     return manager
   }
 
@@ -143,6 +147,7 @@ export class TestSystem {
   async close(): Promise<void> {
     for (const client of this.#clients) await client.close()
     await this.relay.close()
+    this.#bugs.check()
   }
 }
 

@@ -1,0 +1,586 @@
+/**
+ * The joiner's side of invites (SPEC.md, 6.3): what happens to a join in each of its states (join.ts). A request is stored
+ * before it is sent and is sent again in every session, so a join continues with the same token after a timeout or a crash.
+ * A Welcome is accepted only if it was made for this request with the invite's keys, the owner's leaf has signed it, and
+ * the owner answers this agent's hello; if members may admit, another member may do both, and the owner's leaf must show
+ * that the owner has committed.
+ */
+import { sha256 } from '#platform/crypto'
+import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
+import type { DeliverWelcome } from '@static/protocol/relay'
+import { inviteKeys } from '../admitting/keys.ts'
+import { decodeToken, invalid, type InviteToken } from '../admitting/token.ts'
+import { resumeOf } from '../agent/deliveries.ts'
+import { newChannel } from '../agent/founding.ts'
+import { leaveChannel } from '../agent/leaving.ts'
+import type { AgentServices } from '../agent/services.ts'
+import type { AgentChannel } from '../channel/channel.ts'
+import { wipeEpoch } from '../channel/group-state.ts'
+import { type Joined, KeyedMutex } from '../mls/index.ts'
+import { same } from '../platform/bytes.ts'
+import type { AgentId, AttemptRecord, ChannelId, SessionInfo, Time } from '../ports/index.ts'
+import { refusalError, retryDelay } from '../ports/refusal.ts'
+import { checkName, heldChannel } from './held-channel.ts'
+import { helloDelayMs, isAmong, sendHello } from './hello.ts'
+import { isEntered, isIn, isOver, type Join } from './join.ts'
+import { OpenJoins } from './open-joins.ts'
+import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './request.ts'
+import { indexOf, openWelcome, startOf } from './welcome.ts'
+
+/** The application is notified of a request that is deferred for this long. */
+const REPORTED_WAIT_MS = 2000
+
+/** How long a joiner waits for a Welcome when its invite has expired, or when it was removed to be added again. */
+const LATE_WELCOME_MS = 5000
+
+/** How often a Welcome that cannot be used for the moment is tried again in one session, or a spoilt request replaced. */
+const MOST_ENTRIES = 16
+const FIRST_ENTRY_MS = 5000
+const LONGEST_ENTRY_MS = 600_000
+
+/** A step may fail with these errors, which the next session does not mend: the calls that wait get them. */
+const FATAL: ReadonlySet<string> = new Set(['internal_error', 'store_failed', 'channel_exists'])
+
+/** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
+class Superseded extends Error {}
+
+/** What became of a Welcome: the channel is entered, there is nothing to enter, or it is tried again. */
+type Entry = 'entered' | 'nothing' | 'later'
+
+/** The joins by token that are in progress. */
+export class Joins {
+  readonly #agent: AgentServices
+  readonly #relay: string
+  readonly #open: OpenJoins
+  /** The joins of a channel share one request, so each waits for the one that another makes. */
+  readonly #requests = new KeyedMutex()
+  /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
+  readonly #checking = new Set<ChannelId>()
+  /** Channels that were entered with the request that is under way. */
+  readonly #entered = new Set<ChannelId>()
+  #info: SessionInfo | undefined
+  #stopped = false
+
+  /** `relay` is the relay's name. */
+  constructor(agent: AgentServices, relay: string) {
+    this.#agent = agent
+    this.#relay = relay
+    this.#open = new OpenJoins(agent)
+    for (const { record } of this.#open) {
+      const state = agent.channels.get(record.channel)?.state ?? 'offered'
+      if (state !== 'offered' && state !== 'joined') this.#entered.add(record.channel)
+    }
+  }
+
+  /**
+   * Joins with a token. Resolves once the owner has answered this agent's hello.
+   *
+   * @throws {StaticError} `invite_*`, `join_timeout`, `invalid_welcome`, `channel_exists`, `identity_changed`,
+   *   `group_full`
+   */
+  async join(name: string, text: string, timeoutMs: number): Promise<AgentChannel> {
+    const token = decodeToken(text)
+    if (token.name !== name) invalid(`The invite token is for channel ${token.name}, not ${name}.`)
+    if (token.relay !== this.#relay) {
+      invalid(
+        `The invite token is for relay ${token.relay}, but this agent uses ${this.#relay}. Connect to ${token.relay}.`,
+      )
+    }
+    const until = this.#agent.context.now() + timeoutMs
+    const held = await heldChannel(this.#agent, this.#open, token, timeoutMs)
+    if (held) return held
+    const invite = toHex(inviteKeys(token.secret).inviteId)
+    const known = this.#open.get(invite)
+    const begin = async (): Promise<Join> => this.#open.get(invite) ?? (await this.#begin(token))
+    const join = known ?? (await this.#requests.run(name, begin))
+    // Meanwhile, by another token or an offer.
+    const joined = this.#open.joinedChannel(join)
+    if (joined) return joined
+    if (this.#open.hasExpired(join)) {
+      this.#open.stateOf(join)
+      this.#open.end(join, 'refused')
+      throw StaticError.of('invite_expired')
+    }
+    // The relay may have forgotten the earlier request, or this agent has taken it back.
+    if (known) {
+      if (known.record.takenBack) this.#open.change(known, { takenBack: false })
+      this.#step(known)
+    }
+    if (this.#stopped) throw StaticError.of('closed')
+    return await this.#outcomeOf(join, timeoutMs, until)
+  }
+
+  // ---- Events ----
+
+  /** A session is open: pending requests are sent again. */
+  opened(info: SessionInfo): void {
+    this.#info = info
+    for (const held of this.#agent.channels)
+      if (this.#open.isAbandoned(held)) leaveChannel(this.#agent, held).catch(() => {})
+    for (const join of this.#open) {
+      // The relay delivers a Welcome that waits again.
+      join.cancelEntry?.()
+      join.entries = 0
+      this.#step(join)
+    }
+  }
+
+  /**
+   * Handles a Welcome for a request of this agent; returns undefined if it is for none. Anyone who knows the id of an invite can
+   * name it, but only an agent that has read the request knows the KeyPackage.
+   */
+  welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
+    const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
+    const { keyPackages } = this.#agent
+    const named = keyPackages.named(welcome)
+    // Tokens to one channel share a request.
+    const asked = [...this.#open].filter(({ record: own }) => named.some((one) => same(one.keyPackage, own.keyPackage)))
+    const join = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
+    if (!join) return undefined
+    return this.#enter(join, delivered).then(
+      (entry) => {
+        if (entry !== 'entered') return
+        for (const { cancelEntry } of asked) cancelEntry?.()
+        this.#step(join)
+      },
+      (error: unknown) => {
+        const refused = StaticError.from(error)
+        // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
+        // The same if another channel has the name.
+        const isBad = refused.code === 'invalid_welcome' && asked.some(({ record }) => record.admit === 'members')
+        const isOut = refused.code === 'channel_exists' && !this.#agent.channels.get(join.record.channel)
+        const isSpoilt = isBad && keyPackages.has(join.record.keyPackage)
+        if (isBad || isOut) keyPackages.forget(join.record.keyPackage)
+        this.#agent.context.emit({ type: 'welcome_refused', channel: join.record.name, error: refused })
+        this.#open.fail(join, refused)
+        // The relay has the spoilt request still: whoever acted on it would add this agent in vain.
+        if (isSpoilt) for (const each of asked) this.#askLater(each)
+      },
+    )
+  }
+
+  /** Handles the owner's refusal of a request. */
+  refused(inviteId: Uint8Array, code: string): void {
+    const join = this.#open.get(toHex(inviteId))
+    if (!join) return
+    const isKnown = Object.hasOwn(ERRORS, code)
+    this.#refuse(
+      join,
+      code === 'identity_changed'
+        ? this.#identityRefused(join.record)
+        : StaticError.of(isKnown ? (code as ErrorCode) : 'invite_invalid'),
+    )
+  }
+
+  /** Handles the answer to a hello, by the owner or the member that has added this agent: it has joined. */
+  greeting(channel: AgentChannel, sender: AgentId, nonces: Uint8Array): void {
+    const joins = this.#open.of(channel)
+    const mayGreet = ({ admit }: AttemptRecord): boolean =>
+      sender === channel.owner || (admit === 'members' && sender === channel.standing.record.offeredBy)
+    if (!joins.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
+    for (const join of joins) this.#open.stateOf(join)
+    channel.become('joined')
+    // Joins with other tokens for the channel have succeeded as well.
+    for (const join of joins) {
+      this.#open.end(join, 'joined')
+      for (const { resolve } of join.waiting) resolve(channel)
+    }
+  }
+
+  /** This agent has joined a channel by an offer: the calls that wait get it, and what was asked for is taken back. */
+  accepted(id: ChannelId): void {
+    for (const join of this.#open.on(id)) {
+      const joined = this.#open.joinedChannel(join)
+      if (!joined) continue
+      for (const { resolve } of join.waiting) resolve(joined)
+      this.#step(join)
+    }
+  }
+
+  /** The application is about to leave a channel. If it has joined, what was asked for before is over. */
+  leaving(channel: AgentChannel): void {
+    if (channel.state !== 'joined') return
+    for (const join of this.#open.of(channel)) {
+      this.#open.stateOf(join)
+      this.#open.end(join, 'left')
+    }
+  }
+
+  /** A channel has failed. If this agent was still joining it, the application has nothing in it, so it leaves. */
+  failed(name: string): void {
+    const channel = this.#agent.channels.named(name)
+    // One that came by an offer may have messages to read.
+    if (!channel || this.#open.of(channel).every(({ record }) => record.takenBack)) return
+    // If this fails, `join` leaves it later.
+    queueMicrotask(() => void leaveChannel(this.#agent, channel).catch(() => {}))
+  }
+
+  /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
+  dropped(id: ChannelId): void {
+    // The request is used up if the channel was entered with it.
+    const isUsed = this.#entered.delete(id) && !this.#checking.has(id)
+    for (const join of this.#open.on(id)) {
+      // Whoever has heard this agent takes the same request for a replay.
+      if (isUsed) this.#agent.keyPackages.forget(join.record.keyPackage)
+      this.#step(join)
+    }
+  }
+
+  stop(): void {
+    this.#stopped = true
+    for (const join of this.#open) this.#open.fail(join, StaticError.of('closed'))
+  }
+
+  // ---- Steps ----
+
+  /** What is to be done in the state of a join. */
+  #step(join: Join): void {
+    switch (this.#open.stateOf(join)) {
+      case 'asking':
+        return this.#ask(join)
+      // Whoever has already added this agent would remove it to add it again.
+      case 'welcomed':
+        return
+      case 'entering':
+      case 'greeting':
+        return this.#sayHello(join)
+      case 'expired':
+        return this.#expire(join)
+      case 'withdrawn':
+        return this.#open.hasExpired(join) ? this.#expire(join) : this.#withdraw(join)
+      case 'dropping':
+        return this.#open.hasExpired(join) ? this.#expire(join) : this.#dropAfterLateWelcome(join)
+      // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
+      case 'leaving':
+        return
+      case 'joined':
+      case 'refused':
+      case 'left':
+      case 'broken':
+    }
+  }
+
+  /** Takes the next step after a time, if this agent is as far as now: in `channel`, or in none. */
+  #stepLater(join: Join, channel: AgentChannel | undefined, waitMs: number): void {
+    join.cancel?.()
+    if (this.#stopped) return
+    join.cancel = this.#agent.context.later(waitMs, () => {
+      if (!isOver(this.#open.stateOf(join)) && this.#open.enteredChannel(join) === channel) this.#step(join)
+    })
+  }
+
+  async #begin(token: InviteToken): Promise<Join> {
+    if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
+    const { name, channelId, owner, secret, expiresAt, admit } = token
+    const channel = toHex(channelId)
+    // Same request with another token: whichever the owner accepts first, it adds this agent once.
+    const [other] = this.#open.alike({ channel, name, owner: toHex(owner) })
+    const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
+    const join = this.#open.begin({
+      invite: toHex(inviteKeys(secret).inviteId),
+      channel,
+      name,
+      owner: toHex(owner),
+      secret,
+      expiresAt,
+      nonce,
+      keyPackage,
+      admit,
+      takenBack: false,
+    })
+    await this.#agent.context.journal.written()
+    this.#step(join)
+    return join
+  }
+
+  /** Waits until a join that was given a time, and so ends at a moment, has succeeded or failed. */
+  async #outcomeOf({ record, waiting }: Join, timeoutMs: number, until: Time): Promise<AgentChannel> {
+    const { context } = this.#agent
+    const outcome = Promise.withResolvers<AgentChannel>()
+    waiting.add(outcome)
+    const cancel = context.later(Math.max(0, until - context.now()), () => outcome.reject(noAnswer(record, timeoutMs)))
+    try {
+      return await outcome.promise
+    } finally {
+      cancel()
+      waiting.delete(outcome)
+    }
+  }
+
+  // ---- Asking ----
+
+  /** Sends the request. */
+  #ask(join: Join): void {
+    this.#sendRequest(join).catch((error: unknown) => this.#failIfFatal(join, StaticError.from(error)))
+  }
+
+  async #sendRequest(join: Join): Promise<void> {
+    const { context } = this.#agent
+    await this.#requests.run(join.record.name, () => this.#renewRequest(join))
+    const info = this.#info
+    const { record } = join
+    checkName(this.#agent, record.name, record.channel)
+    const state = this.#open.stateOf(join)
+    if (!info || isOver(state) || isIn(state)) return
+    // Neither the relay nor the owner answers a request that has waited until its invite has expired.
+    const left = record.expiresAt - context.now()
+    const dueMs = left > 0 ? left + LATE_WELCOME_MS : Infinity
+    if (left > 0) this.#stepLater(join, undefined, dueMs)
+    const value = requestOf(join.keys, record, info, context.agentId)
+    context.session.request({ case: 'requestJoin', value }, (outcome) => {
+      if (outcome.type !== 'refused' || isIn(this.#open.stateOf(join))) return
+      const { code, retryAfterMs } = outcome.error
+      const error = refusalError(outcome.error)
+      if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(join, error)
+      const waitMs = retryDelay(retryAfterMs)
+      if (waitMs >= REPORTED_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
+      this.#stepLater(join, undefined, Math.min(waitMs, dueMs))
+    })
+  }
+
+  /**
+   * Makes another request if the KeyPackage was used by a membership that has ended: again one for all tokens, or whoever
+   * adds this agent by one would put it out to add it by the next.
+   */
+  async #renewRequest(join: Join): Promise<void> {
+    const { context, keyPackages } = this.#agent
+    if (isOver(this.#open.stateOf(join)) || keyPackages.has(join.record.keyPackage)) return
+    const other = this.#open.alike(join.record).find(({ record }) => keyPackages.has(record.keyPackage))
+    const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
+    if (isOver(this.#open.stateOf(join))) return keyPackages.forget(keyPackage)
+    this.#open.change(join, { nonce, keyPackage })
+    await context.journal.written()
+  }
+
+  async #freshRequest(): Promise<Pick<AttemptRecord, 'nonce' | 'keyPackage'>> {
+    const { keyPackage } = await this.#agent.keyPackages.make(false)
+    return { nonce: this.#agent.context.random(JOIN_NONCE_BYTES), keyPackage }
+  }
+
+  /** Asks with a new KeyPackage: not at once, or a member could have it ask forever. */
+  #askLater(join: Join): void {
+    const mayAsk = !this.#open.enteredChannel(join) && join.entries < MOST_ENTRIES
+    if (mayAsk) this.#stepLater(join, undefined, retryEntryMs(join.entries++))
+  }
+
+  // ---- Entering ----
+
+  /**
+   * Checks a Welcome and enters the channel, which stays hidden until the owner has answered. The relay deletes a Welcome
+   * that is acknowledged. So it is acknowledged only when the channel is on disk, or when the Welcome can never be used.
+   *
+   * @throws {StaticError} `invalid_welcome`, `channel_exists`: the Welcome is refused for good
+   */
+  async #enter(join: Join, delivered: DeliverWelcome): Promise<Entry> {
+    const { context, channels } = this.#agent
+    const { channel: id, name } = join.record
+    if (this.#isHeld(join, delivered)) return 'nothing'
+    this.#checking.add(id)
+    try {
+      return await channels.names.run(name, async () => {
+        this.#checking.add(id)
+        // An offer was accepted since it arrived.
+        if (this.#isHeld(join, delivered)) return 'nothing'
+        const entry = await this.#useWelcome(join, delivered).catch((error: unknown) => {
+          this.#acknowledge(delivered)
+          throw error
+        })
+        if (entry === 'later') return entry
+        await context.journal.written()
+        this.#acknowledge(delivered)
+        return entry
+      })
+    } finally {
+      this.#checking.delete(id)
+    }
+  }
+
+  async #useWelcome(join: Join, delivered: DeliverWelcome): Promise<Entry> {
+    const { context, channels } = this.#agent
+    const { channel: id, name } = join.record
+    const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
+    const before = this.#open.enteredChannel(join)
+    const used = channels.get(id)?.welcome
+    if (used && same(used, sha256(welcome))) return 'nothing'
+    checkName(this.#agent, name, id)
+    const joined = await openWelcome(this.#agent, join, welcome, delivered.welcome?.tag ?? new Uint8Array())
+    // Refused meanwhile: no one would say hello.
+    if (isOver(this.#open.stateOf(join))) {
+      wipeEpoch(context.engine, joined)
+      return 'nothing'
+    }
+    // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
+    const offered = channels.get(id)
+    const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
+    if (offered && !mayReplace) {
+      wipeEpoch(context.engine, joined)
+      throw StaticError.of('channel_exists', `This agent is already a member of channel ${name}.`)
+    }
+    if (offered) channels.drop(offered, undefined)
+    return await this.#enterGroup(join, joined, sha256(welcome), delivered)
+  }
+
+  /** Asks the relay where the log begins. If it does not say so now, nothing is kept but the KeyPackage. */
+  async #enterGroup(join: Join, joined: Joined, welcomeHash: Uint8Array, delivered: DeliverWelcome): Promise<Entry> {
+    const { context, channels, requests } = this.#agent
+    const { channel: id, name, owner } = join.record
+    const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
+    const offer = { offeredBy: toHex(joined.signer.agentId) }
+    const channel = channels.hold(newChannel(id, name, owner, 'joining', nowhere, offer))
+    const joins = this.#open.of(channel)
+    for (const each of joins) this.#open.stateOf(each)
+    try {
+      await requests.ask(resumeOf([fromHex(id)]), ({ channels: [state] }) => {
+        const start = startOf(state)
+        if (start.index !== indexOf(delivered)) throw new Superseded()
+        channel.enter(joined, 'joining', start, welcomeHash)
+        this.#entered.add(id)
+        if (join.record.takenBack) this.#open.change(join, { takenBack: false })
+        for (const each of joins) this.#open.stateOf(each)
+        if (state) channel.intake.answered(state)
+      })
+      return 'entered'
+    } catch (error) {
+      wipeEpoch(context.engine, joined)
+      const reason = StaticError.from(error)
+      const isUnusable = error instanceof Superseded || reason.code === 'invalid_welcome'
+      // Before the channel is dropped: an agent with a Welcome does not ask for another.
+      if (!isUnusable) this.#enterLater(join, delivered, reason)
+      channels.drop(channel, undefined)
+      if (!isUnusable) return 'later'
+      if (error instanceof Superseded) return 'nothing'
+      throw reason
+    }
+  }
+
+  /** The relay keeps this agent from using a Welcome for the moment. It delivers the Welcome again in the next session. */
+  #enterLater(join: Join, delivered: DeliverWelcome, error: StaticError): void {
+    const { context } = this.#agent
+    this.#failIfFatal(join, error)
+    if (this.#stopped || join.entries === MOST_ENTRIES) return
+    const waitMs = retryEntryMs(join.entries++)
+    context.emit({ type: 'throttled', channel: join.record.name, error, waitMs })
+    join.cancelEntry?.()
+    const cancel = context.later(waitMs, () => {
+      join.cancelEntry = undefined
+      void this.welcomed(delivered)
+    })
+    join.cancelEntry = () => {
+      join.cancelEntry = undefined
+      cancel()
+    }
+  }
+
+  /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
+  #isHeld(join: Join, delivered: DeliverWelcome): boolean {
+    const earlier = this.#agent.channels.get(join.record.channel)
+    const isCurrent = earlier === this.#open.enteredChannel(join)
+    if (earlier?.name !== join.record.name || earlier.state === 'offered' || isCurrent) return false
+    return this.#agent.held.hold(earlier, delivered)
+  }
+
+  /** Of its own channel: an index of another one would skip entries of this one. */
+  #acknowledge(delivered: DeliverWelcome): void {
+    this.#agent.context.deliveries.acknowledge(toHex(delivered.channelId), indexOf(delivered))
+  }
+
+  // ---- Greeting ----
+
+  /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
+  #sayHello(join: Join): void {
+    const channel = this.#open.enteredChannel(join)
+    if (!channel) return
+    const sent = sendHello(channel, join).then((isSent) => isSent && this.#sayHelloLater(join, channel))
+    sent.catch((error: unknown) => {
+      if (this.#failIfFatal(join, StaticError.from(error))) return
+      // The relay refuses the hello, for example because the channel is full.
+      if (channel === this.#open.enteredChannel(join)) this.#sayHelloLater(join, channel)
+    })
+  }
+
+  #sayHelloLater(join: Join, channel: AgentChannel): void {
+    const waitMs = helloDelayMs(join.hellos++, channel.group?.members.size ?? 0)
+    this.#stepLater(join, channel, waitMs)
+  }
+
+  // ---- After an offer ----
+
+  /**
+   * This agent came by an offer, so whoever acted on its request would remove it to add it again. A member that has
+   * already got the request may do so: it is kept, so that the Welcome can be opened.
+   */
+  #withdraw(join: Join): void {
+    if (!join.record.takenBack) this.#open.change(join, { takenBack: true })
+    if (!this.#info) return
+    const { session, agentId } = this.#agent.context
+    // Every session repeats it.
+    session.request({ case: 'answerJoin', value: withdrawalOf(join.keys, agentId) }, () => {})
+  }
+
+  /**
+   * This agent came by an offer and is out. If it was removed to be added by its request, the Welcome follows, at the latest
+   * after the answer to a Resume. Time without a session does not count: the next one begins again.
+   */
+  #dropAfterLateWelcome(join: Join): void {
+    const info = this.#info
+    const { context, channels } = this.#agent
+    const { channel } = join.record
+    const isOut = (): boolean => {
+      const hasWelcome = this.#checking.has(channel) || this.#open.hasWelcome(join)
+      return this.#open.stateOf(join) === 'dropping' && !hasWelcome && !channels.get(channel)
+    }
+    const wait = (then: () => void): void => {
+      context.later(LATE_WELCOME_MS, () => {
+        if (this.#info === info && !context.offline && isOut()) then()
+      })
+    }
+    // Not at once: what is still to be acknowledged of the earlier membership would count for the one of the Welcome.
+    wait(() => {
+      context.session.request(resumeOf([fromHex(channel)]), (outcome) => {
+        if (outcome.type === 'refused') this.#stepLater(join, undefined, retryDelay(outcome.error.retryAfterMs))
+        if (outcome.type === 'answered') wait(() => this.#open.end(join, 'left'))
+      })
+    })
+  }
+
+  // ---- Ends ----
+
+  #expire(join: Join): void {
+    this.#refuse(join, StaticError.of('invite_expired'))
+  }
+
+  /** Refused for good: the token cannot be used again. */
+  #refuse(join: Join, error: StaticError): void {
+    if (isEntered(this.#open.stateOf(join))) return
+    this.#open.end(join, 'refused')
+    this.#open.fail(join, error)
+  }
+
+  /** The owner decides about the key, so this agent's application learns what to send to it. */
+  #identityRefused({ name }: AttemptRecord): StaticError {
+    const problem = `The owner of channel ${name} knows this agent's identity with a different key, and decides which one is valid.`
+    const command = `static channel accept-new-key ${name} IDENTITY ${this.#agent.context.agentId}`
+    const remedy = `If yours is, the owner accepts it with \`${command}\`; then join again with the same token. Or use another identity.`
+    return StaticError.of('identity_changed', `${problem} ${remedy}`)
+  }
+
+  /** Rejects the calls that wait if the next session does not mend the error. Returns whether it does so. */
+  #failIfFatal(join: Join, error: StaticError): boolean {
+    const isFatal = FATAL.has(error.code)
+    if (isFatal) this.#open.fail(join, error)
+    return isFatal
+  }
+}
+
+/** How long an agent waits before it tries again to enter, after `repeats` times before. */
+function retryEntryMs(repeats: number): number {
+  return Math.min(FIRST_ENTRY_MS * 2 ** repeats, LONGEST_ENTRY_MS)
+}
+
+/** No agent that can admit joiners has answered. */
+function noAnswer({ admit }: AttemptRecord, timeoutMs: number): StaticError {
+  const isOwner = admit === 'owner'
+  const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
+  const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`
+  return StaticError.of('join_timeout', `${who} within ${timeoutMs / 1000} seconds. ${fix}`)
+}
