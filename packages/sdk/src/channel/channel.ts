@@ -89,7 +89,7 @@ export class AgentChannel {
     this.#ended = ended
     this.turn = new ChannelTurn(context, this, record)
     this.standing = new Standing(this, record)
-    const pending = this.#load(stored)
+    const { pending, unreadable } = this.#load(stored)
     this.intake = new Intake(context, this, record)
     this.sender = new Sender(context, this, stored)
     this.committer = new Committer(context, this, pending)
@@ -117,6 +117,11 @@ export class AgentChannel {
       this.asks,
       this.forks,
     ]
+    // Only now, because parts that read the disk make the journal write, and it would write this channel with them.
+    if (unreadable) {
+      this.standing.end(unreadable)
+      this.standing.set({ broken: record.broken ?? 'mls_error' })
+    }
     if (stored.ownReceipt) this.receipts.loaded()
     const { failure } = this
     if (!failure) return
@@ -372,19 +377,17 @@ export class AgentChannel {
   // ---- Internals ----
 
   /** Loads the group and the pending commit. If that fails, only this channel is broken, and it can be left. */
-  #load({ record, epoch, pending }: StoredChannel): Pending | undefined {
+  #load({ record, epoch, pending }: StoredChannel): { pending?: Pending | undefined; unreadable?: StaticError } {
     const { engine, key } = this.#context
     const { hash } = record.position
     try {
       if (epoch && hash.length !== HASH_BYTES)
         throw StaticError.of('store_corrupt', `The stored chain hash has ${hash.length} bytes, not ${HASH_BYTES}.`)
       this.#group = epoch && GroupState.load(engine, epoch, key, record.epoch)
-      return pending && loadPending(this.#context, pending)
+      return { pending: pending && loadPending(this.#context, pending) }
     } catch (cause) {
       this.#group = undefined
-      this.standing.end(StaticError.of('mls_error', undefined, { cause }))
-      this.standing.set({ broken: record.broken ?? 'mls_error' })
-      return undefined
+      return { unreadable: StaticError.of('mls_error', undefined, { cause }) }
     }
   }
 

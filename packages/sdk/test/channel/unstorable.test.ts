@@ -246,3 +246,16 @@ test('an exception after the turn is on disk breaks only its channel, and the ot
   bob.journal.flush()
   assert.equal(stored(bob).record.broken, 'mls_error')
 })
+
+test('a stored group that cannot be read breaks its channel alone, even with a request on disk that waits to be served', async () => {
+  const stage = await Stage.start(['ann', 'bob'])
+  const [ann, bob] = [stage.player('ann'), stage.player('bob')]
+  ann.channel.asks.ask({ payload: new Uint8Array(1), to: bob.agentId, lifetimeMs: 600_000, signal: undefined })
+  await stage.settle()
+  assert.equal(bob.store.requests(bob.channel.id, 0, 1).length, 1)
+  bob.store.write([{ type: 'putGroup', id: bob.channel.id, group: new Uint8Array([1, 2, 3]) }])
+  const again = bob.restart()
+  assert.equal(again.view, 'mls_error')
+  again.journal.flush()
+  assert.equal(stored(again).record.broken, 'mls_error')
+})
