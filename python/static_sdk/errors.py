@@ -20,9 +20,16 @@ __all__ = [
 
 
 # API keys, invite tokens, invite links and one-time tokens: as in the protocol package, `errors/redact.ts`.
+_SIGN = r"""[^\s'"`]"""
+_BAR = r"(?:_|%5F)"
+_KEY = rf"sk{_BAR}(?:live|test){_BAR}"
+_INVITE = rf"st{_BAR}inv{_BAR}"
+_LINK = r"static(?::|%(?:25)?3A)(?:/|%(?:25)?2F){1,2}"
+_ONE_TIME = rf"(?:(?<!\w)|(?<=%[0-9A-F]{{2}})|(?<=\\[bfnrt]))(?:pw|su){_BAR}"
+_FURTHER = r"[\s,]+[\w-]{20,}"
 _SECRET = re.compile(
-    r"""(sk_(?:live|test)_(?=[^\s'"`]{8,}[\w-])|st_inv_|static(?::|%3A)(?:/|%2F){1,2}|(?<!\w)(?:pw|su)_(?=[^\s'"`]{10,}[\w-]))"""
-    r"""[^\s'"`]*[\w-](?:[\s,]+[\w-]{20,})*""",
+    rf"({_KEY}(?={_SIGN}{{8,}}[\w-])|{_INVITE}|{_LINK}|{_ONE_TIME}(?={_SIGN}{{10,}}[\w-])){_SIGN}*[\w-](?:{_FURTHER})*"
+    rf"|({_KEY}|{_INVITE}|{_LINK}|{_ONE_TIME})[\w-]{{0,10}}(?:{_FURTHER})+",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -42,7 +49,7 @@ class StaticError(RuntimeError):
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
         _, status, prefix, retryable = CODES.get(code, _UNKNOWN)
         # A mistyped call may have put a key, token or link where a name belongs.
-        shown = _SECRET.sub(r"\1…", message)
+        shown = _SECRET.sub(r"\1\2…", message)
         super().__init__(f"{prefix} {shown}")
         self.code = code
         self.http_status = status

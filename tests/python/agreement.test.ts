@@ -27,11 +27,15 @@ print(json.dumps({code: [kind.__name__, *rest] for code, (kind, *rest) in CODES.
 
 test('both take the same secrets out of errors', async () => {
   const body = 'Q7r2Xw9LQ7r2Xw9L_Q7r2Xw9L-Q7r2Xw9LQ7r2Xw9L'
-  const prefixes = ['sk_live_', 'sk_test_', 'st_inv_', 'static://', 'static%3A%2F%2F', 'pw_', 'su_']
+  const prefixes = ['sk_live_', 'sk_test_', 'st_inv_', 'static://', 'static%3A%2F%2F', 'static%253A%252F', 'pw_', 'su_']
   const texts = prefixes.flatMap((prefix) => [
     `'${prefix}${body}' is wrong.`,
     `${prefix}${body}, ${body}.`,
     `${prefix}${body}\n${body}`,
+    `${prefix} ${body}`,
+    `${prefix}Q7r2 ${body}`,
+    `/x/${prefix.replaceAll('_', '%5F')}${body}%23${prefix}${body}`,
+    `%23${prefix}${body} \\n${prefix}${body}`,
     `${prefix}… and ${prefix}.`,
     `${prefix}Q7r2Xw9L… is kept`,
   ])

@@ -1,17 +1,35 @@
 /** Log lines of the servers: which fields of an error are logged, and redaction as a second defense for secrets. */
-import { StaticError } from '@static/protocol'
+import { redactSecrets, StaticError } from '@static/protocol'
 
-const SECRETS = /\b(sk_(?:live|test)_)[0-9A-Za-z]+|\beyJ[\w-]+\.[\w-]+\.[\w-]+|[^\s"@<>/]+@[^\s"@<>]+\.[^\s"@<>]+/g
+/** It begins where a word does, so that a long word is looked at once and not from each of its letters on. */
+const ADDRESS = /(?<![^\s"@<>/])[^\s"@<>/]+@[^\s"@<>]+\.[^\s"@<>]+/g
+/** Three words joined by dots or more, of which a JWT is one form. */
+const DOTTED = /(?<![\w-])[\w-]+(?:\.[\w-]+){2,}/g
+/** How a JWT begins. */
+const JWT = 'eyJ'
 
-/** Redacts anything that looks like a key, a token or an e-mail address. */
+/** Errors of one chain of causes that are logged. */
+const MOST_CAUSES = 16
+
+/** Redacts anything that looks like a key, a token, a link or an e-mail address, in time in proportion to the line's length. */
 export function redactLine(line: string): string {
-  // Most lines contain none of these: three substring searches are cheaper than the pattern.
-  if (!line.includes('@') && !line.includes('sk_') && !line.includes('eyJ')) return line
-  return line.replace(SECRETS, (_match, prefix: string | undefined) => `${prefix ?? ''}[redacted]`)
+  let shown = redactSecrets(line)
+  if (shown.includes(JWT)) {
+    shown = shown.replaceAll(DOTTED, (words) => {
+      const start = words.indexOf(JWT)
+      return start === -1 ? words : `${words.slice(0, start)}[redacted]`
+    })
+  }
+  // Most lines contain none: a substring search is cheaper than the pattern.
+  return shown.includes('@') ? shown.replaceAll(ADDRESS, '[redacted]') : shown
 }
 
 /** The fields of an error to log: never its other fields, which may quote a row or a request. */
 export function errorFields(error: unknown): Record<string, unknown> {
+  return fieldsOf(error, MOST_CAUSES)
+}
+
+function fieldsOf(error: unknown, left: number): Record<string, unknown> {
   if (!(error instanceof Error)) return { message: String(error) }
   const { code } = error as { code?: unknown }
   return {
@@ -19,7 +37,7 @@ export function errorFields(error: unknown): Record<string, unknown> {
     message: error.message,
     ...(typeof code === 'string' ? { code } : {}),
     ...(error instanceof StaticError ? {} : { stack: error.stack }),
-    ...(error.cause === undefined ? {} : { cause: errorFields(error.cause) }),
+    ...(error.cause === undefined || left <= 1 ? {} : { cause: fieldsOf(error.cause, left - 1) }),
   }
 }
 

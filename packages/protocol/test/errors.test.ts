@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inspect } from 'node:util'
+import { runInNewContext } from 'node:vm'
 import {
   AuthError,
   ChannelError,
@@ -94,6 +95,69 @@ test('an error shows no secret of the errors that its cause gathers, nor of a ca
   }
 })
 
+test('an error shows no secret of a cause that is an object, of its fields, or of one that cannot be changed', () => {
+  const secret = `sk_live_${BODY}`
+  const shared = { token: secret, list: [secret] }
+  const circular: Record<string, unknown> = { [secret]: 1 }
+  circular['self'] = circular
+  class Quoting extends Error {
+    override get message(): string {
+      return secret
+    }
+  }
+  const causes = {
+    object: shared,
+    array: [{ deep: [shared] }],
+    circular,
+    'a field': Object.assign(new Error('no'), { request: shared, [Symbol('key')]: secret }),
+    frozen: Object.freeze(new TypeError(secret, { cause: new Error(secret) })),
+    'another realm': runInNewContext(`new Error('${secret}')`) as unknown,
+    'a getter': new Quoting(),
+    'a DOMException': new DOMException(secret, 'AbortError'),
+  }
+  for (const [kind, cause] of Object.entries(causes)) {
+    const error = StaticError.of('unavailable', undefined, { cause })
+    const shown = [JSON.stringify(error), inspect(error, { depth: 8, showHidden: true }), inspect(error.details)]
+    for (const text of shown) assert.doesNotMatch(text, /Q7r2Xw9L/, kind)
+  }
+  assert.deepEqual(shared, { token: secret, list: [secret] }, 'an object that may be in use is not changed')
+  assert.ok(StaticError.of('unavailable', undefined, { cause: causes.frozen }).cause instanceof TypeError)
+})
+
+test('an error shows no secret in its details, and keeps ids as they are', () => {
+  const secret = `st_inv_${BODY}`
+  const lagging = [{ agent: `pw_${BODY}`, waiting: 3 }]
+  const errors = [{ field: secret, message: `not ${secret}` }]
+  const error = StaticError.of('queue_full', undefined, { errors, answer: { code: 'x', message: secret }, lagging })
+  assert.deepEqual(error.details, {
+    errors: [{ field: 'st_inv_…', message: 'not st_inv_…' }],
+    answer: { code: 'x', message: 'st_inv_…' },
+    lagging,
+  })
+  const clean = { errors: [{ field: 'name', message: 'is required' }], retryAfter: 3 }
+  assert.equal(StaticError.of('invalid_request', undefined, clean).details, clean)
+})
+
+test('an error can be made of a cause that cannot be read', () => {
+  const { proxy, revoke } = Proxy.revocable({}, {})
+  revoke()
+  const fails = {
+    get(): never {
+      throw new Error('no')
+    },
+  }
+  const causes = [
+    Object.defineProperty(new Error('x'), 'field', fails),
+    Object.defineProperty({}, 'field', { ...fails, enumerable: true }),
+    Object.create(null),
+    proxy,
+    new Proxy(new Error('x'), { ownKeys: () => fails.get(), getPrototypeOf: () => fails.get() }),
+  ]
+  for (const cause of causes) JSON.stringify(StaticError.of('unavailable', undefined, { cause }))
+  const [first] = causes
+  assert.equal(StaticError.of('unavailable', undefined, { cause: first }).cause, first)
+})
+
 test('a cause with any number of errors in it takes bounded time', () => {
   let cause = new AggregateError([new Error('last')])
   for (let depth = 0; depth < 30; depth++) {
@@ -117,6 +181,13 @@ test('a secret is recognised wherever it stands, and what only looks like one st
     [`got 2: static://${BODY}, ${BODY}.`]: 'got 2: static://….',
     [`"st_inv_${BODY}\n${BODY}"`]: '"st_inv_…"',
     [`"st_inv_${BODY}\\n${BODY}"`]: '"st_inv_…"',
+    [`sk_live_\n${BODY} st_inv_ ${BODY}`]: 'sk_live_… st_inv_…',
+    [`no\\npw_${BODY}`]: 'no\\npw_…',
+    [`SK_LIVE_Q7r2 ${BODY}`]: 'SK_LIVE_…',
+    // As part of a URL.
+    [`https://x/#%23pw_${BODY}&u=a%3Dsu%5F${BODY}`]: 'https://x/#%23pw_…',
+    [`/keys/sk%5Flive%5F${BODY} /st%5finv%5f${BODY}`]: '/keys/sk%5Flive%5F… /st%5finv%5f…',
+    [`/r?to=static%253A%252F%252F${BODY}`]: '/r?to=static%253A%252F%252F…',
   }
   for (const [text, expected] of Object.entries(redacted)) assert.equal(redactSecrets(text), expected)
   const kept = [
@@ -132,8 +203,10 @@ test('a secret is recognised wherever it stands, and what only looks like one st
 })
 
 test('a long text made to slow redaction down is redacted in no time', () => {
-  const parts = ['/', '%2F', 'static:/', 'sk_live_!', 'st_inv_', 'pw_!', ' ', ', ', 'x ', '!']
-  for (const prefix of ['static:', 'static%3A', 'sk_live_', 'st_inv_', 'st_inv_a', 'su_', '']) {
+  const words = [`${'b'.repeat(19)} `, `${'b'.repeat(20)} `, `${'b'.repeat(20)}!`]
+  const signs = ['/', '%2F', '%252F', '%5F', '%23', ' ', ', ', 'x ', '!']
+  const parts = [...signs, ...words, 'static:/', 'sk_live_!', 'sk%5Flive%5F ', 'st_inv_', 'st_inv_ ', 'pw_!', '%23pw_']
+  for (const prefix of ['static:', 'static%3A', 'sk_live_', 'sk%5Flive%5F', 'st_inv_', 'st_inv_a', 'su_', '']) {
     for (const part of parts) {
       const started = performance.now()
       redactSecrets(prefix + part.repeat(20_000 / part.length))

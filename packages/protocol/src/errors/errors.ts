@@ -1,5 +1,5 @@
 /** The classes that carry the codes of the table: one per family (SPEC.md, "Errors"). */
-import { redactCause, redactSecrets } from './redact.ts'
+import { redactSecrets, redactValue } from './redact.ts'
 import { type ErrorCode, type ErrorRow, ERRORS } from './table.ts'
 
 /** What an error can carry besides its code and message. */
@@ -36,8 +36,8 @@ export function docUrlOf(apiUrl: string, code: ErrorCode): string {
 }
 
 /**
- * The base class of all errors. API keys, tokens and invite links are taken out of its message, and out of the errors and
- * texts that caused it.
+ * The base class of all errors. API keys, tokens and invite links are taken out of its message, of the texts in its details,
+ * and of the errors and other values that caused it.
  */
 export class StaticError extends Error {
   /** What went wrong, for programs. */
@@ -47,12 +47,12 @@ export class StaticError extends Error {
   #docUrl: string | undefined
 
   constructor(code: ErrorCode, message?: string, details: ErrorDetails = {}) {
-    const cause = redactCause(details.cause)
+    const shown = shownDetails(details)
     const words = message === undefined ? ERRORS[code].help : redactSecrets(message)
-    super(words, cause === undefined ? undefined : { cause })
+    super(words, shown.cause === undefined ? undefined : { cause: shown.cause })
     this.name = ERRORS[code].family
     this.code = code
-    this.details = cause === details.cause ? details : { ...details, cause }
+    this.details = shown
   }
 
   /** The HTTP status that belongs to the code. */
@@ -105,9 +105,21 @@ export class StaticError extends Error {
   }
 }
 
+/** Without the secrets in texts. Ids of agents and relays stay: programs use them, and one can look like a secret. */
+function shownDetails(details: ErrorDetails): ErrorDetails {
+  const { lagging: _lagging, relay: _relay, ...texts } = details
+  const shown = redactValue(texts)
+  return shown === texts ? details : { ...details, ...(shown as ErrorDetails) }
+}
+
 function causeJson(cause: unknown): NonNullable<ErrorJson['cause']> {
   if (cause instanceof StaticError) return { code: cause.code, message: cause.message }
-  return { message: cause instanceof Error ? cause.message : String(cause) }
+  try {
+    return { message: cause instanceof Error ? cause.message : String(cause) }
+  } catch {
+    // An object without a prototype has no text.
+    return { message: 'unknown' }
+  }
 }
 
 /** The credential is missing, wrong or insufficient. */

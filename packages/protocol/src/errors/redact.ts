@@ -4,47 +4,126 @@
  * recognised by its prefix, so one that lost it is not.
  */
 
+/** A secret goes on up to a space or quote. */
+const SIGN = '[^\\s\'"`]'
+/** URLs may have escaped the signs of a prefix, those of a link even twice, or the one before it, as JSON does. */
+const BAR = '(?:_|%5F)'
+const KEY = `sk${BAR}(?:live|test)${BAR}`
+const INVITE = `st${BAR}inv${BAR}`
+const LINK = 'static(?::|%(?:25)?3A)(?:/|%(?:25)?2F){1,2}'
+const ONE_TIME = `(?:(?<!\\w)|(?<=%[0-9A-F]{2})|(?<=\\\\[bfnrt]))(?:pw|su)${BAR}`
+/** A paste can break a secret into several words, which are long. */
+const FURTHER = '[\\s,]+[\\w-]{20,}'
+
 /**
- * API keys, invite tokens, invite links, even as part of a path or URL, and one-time tokens, up to a space or quote. The
- * first 8 characters of a key and the first 10 of a one-time token name them in lists, so these alone are no secret. A
- * paste can break a secret into several words, which are long. Strangers choose some of these texts, so a prefix has a
- * fixed length: one that could repeat what follows it would take time in proportion to the square of the text's length.
+ * API keys, invite tokens, invite links, even as part of a path or URL, and one-time tokens. The first 8 characters of a key
+ * and the first 10 of a one-time token name them in lists, so these alone are no secret. Strangers choose some of these
+ * texts, so a prefix has a fixed length: one that could repeat what follows it would take time in proportion to the square
+ * of the text's length.
  */
-const SECRET =
-  /(sk_(?:live|test)_(?=[^\s'"`]{8,}[\w-])|st_inv_|static(?::|%3A)(?:\/|%2F){1,2}|(?<!\w)(?:pw|su)_(?=[^\s'"`]{10,}[\w-]))[^\s'"`]*[\w-](?:[\s,]+[\w-]{20,})*/gi
+const WHOLE = `(${KEY}(?=${SIGN}{8,}[\\w-])|${INVITE}|${LINK}|${ONE_TIME}(?=${SIGN}{10,}[\\w-]))${SIGN}*[\\w-](?:${FURTHER})*`
+/** One that was broken so early that only its further words are secret. */
+const BROKEN = `(${KEY}|${INVITE}|${LINK}|${ONE_TIME})[\\w-]{0,10}(?:${FURTHER})+`
+const SECRET = new RegExp(`${WHOLE}|${BROKEN}`, 'gi')
 
 /** The text with `…` in place of everything but the prefix of each secret in it. */
 export function redactSecrets(text: string): string {
-  return text.replaceAll(SECRET, '$1…')
+  return text.replaceAll(SECRET, '$1$2…')
 }
 
-/** Errors of one cause that are looked at: more than any chain of causes has, and than one would read. */
-const MOST_ERRORS = 64
+/** Objects of one value that are looked at: more than any chain of causes has, and than one would read. */
+const MOST_OBJECTS = 64
+/** Fields of one object that are looked at. */
+const MOST_FIELDS = 1000
+
+/** What has become of the objects seen so far; a circular value is met once. */
+type Seen = Map<object, unknown>
 
 /**
- * Takes secrets out of what caused an error, and returns it. Of an error these are its message, stack and fields, and
- * those of the errors in its `cause` and `errors`, the first 64 in all.
+ * Takes secrets out of a value that an error carries, and returns it. These are texts, errors, plain objects and arrays, and
+ * those in their fields: the first 64 in all, and 1,000 fields of each. An error is changed, unless it is frozen; of other
+ * objects, which may be in use elsewhere, a changed copy is returned. Other kinds of objects are left alone. Never throws.
  */
-export function redactCause(cause: unknown): unknown {
-  if (typeof cause === 'string') return redactSecrets(cause)
-  // A loop over a set goes on to what is added meanwhile, and meets a circular cause once.
-  const found = new Set([cause])
-  for (const error of found) {
-    if (!(error instanceof Error)) continue
-    redactFields(error)
-    const causes: unknown[] = [error.cause]
-    if (error instanceof AggregateError && Array.isArray(error.errors)) {
-      redactFields(error.errors)
-      causes.push(...error.errors.slice(0, MOST_ERRORS))
-    }
-    for (const one of causes) if (found.size < MOST_ERRORS) found.add(one)
+export function redactValue(value: unknown, seen: Seen = new Map()): unknown {
+  if (typeof value === 'string') return redactSecrets(value)
+  if (typeof value !== 'object' || value === null) return value
+  if (seen.has(value)) return seen.get(value)
+  if (seen.size >= MOST_OBJECTS) return value
+  seen.set(value, value)
+  try {
+    if (isError(value)) seen.set(value, redactError(value, seen))
+    else if (isPlain(value)) seen.set(value, redactPlain(value, seen))
+    return seen.get(value)
+  } catch {
+    // It cannot be looked at, such as a proxy that was revoked.
+    return '…'
   }
-  return cause
 }
 
-function redactFields(object: object): void {
-  for (const field of Object.getOwnPropertyNames(object)) {
-    const value: unknown = Reflect.get(object, field)
-    if (typeof value === 'string' && redactSecrets(value) !== value) Reflect.set(object, field, redactSecrets(value))
+/** Errors of other realms, such as a `vm` context, are instances of other classes. */
+function isError(value: object): boolean {
+  return value instanceof Error || Object.prototype.toString.call(value) === '[object Error]'
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return Array.isArray(value) || prototype === null || Object.getPrototypeOf(prototype) === null
+}
+
+function redactError(error: object, seen: Seen): object {
+  const fields = new Map<PropertyKey, unknown>()
+  let isStuck = false
+  // The message may be inherited: a getter of the class.
+  for (const name of new Set([...fieldsOf(error), 'message'])) {
+    const value = read(error, name)
+    const shown = redactValue(value, seen)
+    fields.set(name, shown)
+    if (!Object.is(value, shown) && !write(error, name, shown)) isStuck = true
   }
+  if (!isStuck) return error
+  const copy: object = Object.setPrototypeOf(new Error('…'), Object.getPrototypeOf(error))
+  for (const [name, value] of fields) define(copy, name, value, false)
+  return copy
+}
+
+function redactPlain(value: object, seen: Seen): object {
+  const copy = Array.isArray(value) ? [] : {}
+  seen.set(value, copy)
+  let isSame = true
+  for (const name of fieldsOf(value)) {
+    if (name === 'length' && Array.isArray(value)) continue
+    const field = read(value, name)
+    const shown = redactValue(field, seen)
+    const shownName = typeof name === 'string' ? redactSecrets(name) : name
+    isSame &&= Object.is(field, shown) && name === shownName
+    define(copy, shownName, shown, true)
+  }
+  return isSame ? value : copy
+}
+
+function fieldsOf(object: object): PropertyKey[] {
+  return Reflect.ownKeys(object).slice(0, MOST_FIELDS)
+}
+
+/** A getter may throw. */
+function read(object: object, name: PropertyKey): unknown {
+  try {
+    return Reflect.get(object, name)
+  } catch {
+    return undefined
+  }
+}
+
+/** Returns whether the field has the value now. */
+function write(object: object, name: PropertyKey, value: unknown): boolean {
+  try {
+    Reflect.set(object, name, value)
+    return Object.is(Reflect.get(object, name), value) || define(object, name, value, false)
+  } catch {
+    return false
+  }
+}
+
+function define(object: object, name: PropertyKey, value: unknown, enumerable: boolean): boolean {
+  return Reflect.defineProperty(object, name, { value, enumerable, writable: true, configurable: true })
 }
