@@ -119,6 +119,16 @@ const WALLS = [
   ['packages/sdk/src/store/tables/planted.ts', '../../session/core-runner.ts'],
   ['packages/sdk/src/store/planted.ts', '../admitting/link.ts'],
   ['packages/sdk/src/store/planted.ts', 'ts-mls'],
+  ['packages/sdk/src/agent/planted.ts', 'node:crypto'],
+  ['packages/sdk/src/channel/log/planted.ts', 'node:crypto'],
+  ['packages/sdk/src/joining/planted.ts', '@static/node/compare'],
+  ['packages/sdk/src/admitting/planted.ts', 'node:util'],
+  ['packages/sdk/src/session/planted.ts', 'node:net'],
+  ['packages/sdk/src/mls/planted.ts', '@static/node/ed25519'],
+  ['packages/sdk/src/mls/ts-mls/planted.ts', 'node:crypto'],
+  ['packages/sdk/src/store/rows/planted.ts', 'node:buffer'],
+  ['packages/sdk/src/store/ring/planted.ts', 'node:fs'],
+  ['packages/sdk/src/store/ring/planted.ts', '../../channel/journal.ts'],
   ['packages/sdk/src/transport/planted.ts', '../channel/journal.ts'],
   ['packages/sdk/src/transport/planted.ts', '../store/sqlite.ts'],
   ['packages/sdk/src/transport/planted.ts', 'ts-mls'],
@@ -205,6 +215,9 @@ const DOORS = [
   ['packages/sdk/src/admitting/planted.ts', '../channel/channel.ts'],
   ['packages/sdk/src/session/planted.ts', '../ports/index.ts'],
   ['packages/sdk/src/store/planted.ts', '../ports/index.ts'],
+  ['packages/sdk/src/store/planted.ts', 'node:fs'],
+  ['packages/sdk/src/session/planted.ts', '#platform/turn'],
+  ['packages/sdk/src/session/planted.ts', '@static/node/connection-error'],
   ['packages/sdk/src/transport/planted.ts', '../ports/index.ts'],
   ['packages/sdk/src/transport/planted.ts', '@static/node/quic'],
   ['packages/sdk/src/mls/ts-mls/planted.ts', 'ts-mls'],
@@ -346,6 +359,7 @@ test('protocol, core and the rules of commits have no clock and no randomness, a
   const protocol = 'packages/protocol/src/planted.ts'
   const core = 'packages/relay/src/core/planted.ts'
   const rules = 'packages/sdk/src/mls/commit-rules.ts'
+  const ring = 'packages/sdk/src/store/ring/planted.ts'
   const api = 'packages/api/src/planted.ts'
   const clock = 'export const now: number = Date.now()\n'
   const floating = 'async function work(): Promise<void> {}\nexport function start(): void {\n  work()\n}\n'
@@ -353,6 +367,7 @@ test('protocol, core and the rules of commits have no clock and no randomness, a
     new Map([
       [protocol, clock],
       [rules, clock],
+      [ring, 'export const bytes: Uint8Array = Buffer.alloc(1)\nsetImmediate(() => {})\n'],
       [core, `${clock}export const bit: number = Math.random()\n`],
       [api, floating],
     ]),
@@ -360,6 +375,8 @@ test('protocol, core and the rules of commits have no clock and no randomness, a
   for (const expected of [
     `eslint(no-restricted-globals) ${protocol}:1`,
     `eslint(no-restricted-globals) ${rules}:1`,
+    `eslint(no-restricted-globals) ${ring}:1`,
+    `eslint(no-restricted-globals) ${ring}:2`,
     `eslint(no-restricted-properties) ${core}:1`,
     `eslint(no-restricted-properties) ${core}:2`,
     `typescript(no-floating-promises) ${api}:3`,

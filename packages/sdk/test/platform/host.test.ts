@@ -17,7 +17,7 @@ const joined = (separator: string, most: number): fc.Arbitrary<string> =>
 const name = fc.string({
   unit: fc.oneof(
     fc.constantFrom(
-      ...'abcxyzXYZ019-_.,:/?#@[]%\\ \t\0',
+      ...Array.from('abcxyzXYZ019-_.,:/?#@[]%\\ \t\0'),
       'ß',
       'ü',
       'İ',

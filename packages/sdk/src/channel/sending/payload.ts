@@ -39,11 +39,11 @@ export function jsonText(value: unknown): string {
   throw StaticError.of('invalid_request', `${capitalized(typeOf(value))} cannot be sent as JSON${why}.`, { cause })
 }
 
-const kindOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)?.get
+const typedArray: object = Object.getPrototypeOf(Uint8Array.prototype)
 
 /** Whether it is a Uint8Array, even one of another realm, which `instanceof` does not know. */
 function isBytes(value: unknown): value is Uint8Array {
-  return kindOf?.call(value) === 'Uint8Array'
+  return ArrayBuffer.isView(value) && Reflect.get(typedArray, Symbol.toStringTag, value) === 'Uint8Array'
 }
 
 function typeOf(value: unknown): string {
