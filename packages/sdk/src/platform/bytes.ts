@@ -54,11 +54,12 @@ export function viewOf(bytes: Uint8Array): DataView {
 
 /** Writes four bytes, the highest first, and returns the offset after them. Without a view, which costs more. */
 export function writeUint32(bytes: Uint8Array, at: number, value: number): number {
-  bytes[at] = value >>> 24
-  bytes[at + 1] = value >>> 16
-  bytes[at + 2] = value >>> 8
-  bytes[at + 3] = value
-  return at + 4
+  let next = at
+  bytes[next++] = value >>> 24
+  bytes[next++] = value >>> 16
+  bytes[next++] = value >>> 8
+  bytes[next++] = value
+  return next
 }
 
 /** The most arguments of one call. */

@@ -216,7 +216,7 @@ test('closing a store that has failed wipes what only the ring has', async (t) =
   globalThis.Uint8Array = new Proxy(plain, {
     construct: (target, values: [number]) => {
       const bytes = new target(...values)
-      if (Number(values[0]) >= 4096) buffers.push(Buffer.from(bytes.buffer))
+      if (values[0] >= 4096) buffers.push(Buffer.from(bytes.buffer))
       return bytes
     },
   })

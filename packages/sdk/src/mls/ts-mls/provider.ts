@@ -100,24 +100,19 @@ function makeHpke(suite: Suite): Hpke {
   ): Uint8Array => expand(secret, concat(uint16(length), VERSION, id, text.encode(label), info), length)
   const noPsk = labelledExtract(hpkeSuite, EMPTY, 'psk_id_hash', EMPTY)
 
-  const sharedSecret = (
-    own: AgreementKey,
-    peer: AgreementKey,
-    ephemeral: Uint8Array,
-    receiver: Uint8Array,
-  ): Uint8Array => {
-    // Throws for a point of small order: the result would be zero.
-    const point = agree(own, peer)
+  /** Wipes the point that the keys have agreed on. */
+  const sharedSecret = (point: Uint8Array, ephemeral: Uint8Array, receiver: Uint8Array): Uint8Array => {
     const secret = labelledExtract(kemSuite, EMPTY, 'eae_prk', point)
     point.fill(0)
     return labelledExpand(kemSuite, secret, 'shared_secret', concat(ephemeral, receiver), DIGEST_BYTES)
   }
   const encapsulate = (receiver: HpkeKey): { shared: Uint8Array; enc: Uint8Array } => {
     const { privateKey, publicBytes: enc } = generateAgreementKey()
-    return { shared: sharedSecret(privateKey, receiver.object, enc, receiver.raw), enc }
+    // Throws for a point of small order: the result would be zero.
+    return { shared: sharedSecret(agree(privateKey, receiver.object), enc, receiver.raw), enc }
   }
   const decapsulate = (receiver: HpkeKey, enc: Uint8Array): Uint8Array =>
-    sharedSecret(receiver.object, importPublic(enc).object, enc, receiver.publicRaw)
+    sharedSecret(agree(receiver.object, importPublic(enc).object), enc, receiver.publicRaw)
   const schedule = (shared: Uint8Array, info: Uint8Array): { key: Uint8Array; exporter: Uint8Array } => {
     const context = concat(MODE_BASE, noPsk, labelledExtract(hpkeSuite, EMPTY, 'info_hash', info))
     const secret = labelledExtract(hpkeSuite, shared, 'secret', EMPTY)
