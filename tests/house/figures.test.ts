@@ -1,13 +1,15 @@
 /** The figures of the house (`npm run proof -- house`), and whether they would notice. */
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { globSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { test } from 'node:test'
 import { copiesBetween, figuresOf, readPackages } from '../../lab/house/figures.ts'
 
+const root = resolve(import.meta.dirname, '../..')
+
 test('no package has an import circle or an `any`, and no two have six lines in common', () => {
-  const packages = readPackages(resolve(import.meta.dirname, '../..'))
+  const packages = readPackages(root)
   assert.ok(packages.length >= 9)
   for (const { name, files, circles, anys } of packages.map(figuresOf)) {
     assert.ok(files > 0)
@@ -17,11 +19,11 @@ test('no package has an import circle or an `any`, and no two have six lines in 
 })
 
 test('a circle, an `any` and a copy are found, and classes are measured', (t) => {
-  const root = mkdtempSync(join(tmpdir(), 'static-house-'))
-  t.after(() => rmSync(root, { recursive: true }))
+  const home = mkdtempSync(join(tmpdir(), 'static-house-'))
+  t.after(() => rmSync(home, { recursive: true }))
   const write = (path: string, lines: readonly string[]): void => {
-    mkdirSync(dirname(join(root, path)), { recursive: true })
-    writeFileSync(join(root, path), lines.map((line) => `${line}\n`).join(''))
+    mkdirSync(dirname(join(home, path)), { recursive: true })
+    writeFileSync(join(home, path), lines.map((line) => `${line}\n`).join(''))
   }
   const six = Array.from({ length: 6 }, (_, n) => `  step(${n}, 'the same')`)
   write('packages/a/src/one.ts', ["import type { Two } from './deep/two.ts'", 'export type One = Two | 1'])
@@ -55,7 +57,7 @@ test('a circle, an `any` and a copy are found, and classes are measured', (t) =>
     '  }',
     '}',
   ])
-  const packages = readPackages(root)
+  const packages = readPackages(home)
   const [a, b, c] = packages.map(figuresOf)
   assert.deepEqual(a?.circles, ['packages/a/src/deep/two.ts → packages/a/src/one.ts → packages/a/src/deep/two.ts'])
   assert.deepEqual(c?.circles, [`${whole} → packages/sdk/src/channel/other.ts → ${whole}`])
@@ -63,4 +65,16 @@ test('a circle, an `any` and a copy are found, and classes are measured', (t) =>
   assert.deepEqual(b?.mostPublic, { name: 'Life', lines: 20, members: 3 })
   assert.deepEqual(b?.largestFile, { name: 'life.ts', lines: 20 })
   assert.deepEqual(copiesBetween(packages), ['packages/a/src/deep/two.ts:6 and packages/b/src/life.ts:13 are the same'])
+})
+
+test('no folder of the SDK has more than 16 files', () => {
+  const folders = new Map<string, number>()
+  for (const file of globSync('packages/sdk/src/**/*.ts', { cwd: root })) {
+    folders.set(dirname(file), (folders.get(dirname(file)) ?? 0) + 1)
+  }
+  assert.ok(folders.size > 10)
+  assert.deepEqual(
+    [...folders].filter(([, count]) => count > 16),
+    [],
+  )
 })

@@ -217,7 +217,7 @@ export class Admissions extends Part {
    * one until it is told the counts again; the owner, which no one tells, counts what may have been claimed.
    */
   missed(): void {
-    this.claims.lose()
+    this.claims.missed()
     if (this.#list && !this.#isOwner) this.#put({ ...this.#list, counts: this.invites.map(() => undefined) })
   }
 

@@ -88,7 +88,7 @@ export class Claims {
   }
 
   /** Messages of this epoch are lost, perhaps even this agent's own claims: a later poll tries again. */
-  lose(): void {
+  missed(): void {
     this.#put(LOST, [])
     this.end(StaticError.of('unavailable', 'The claim may be among messages that the relay no longer has.'))
   }

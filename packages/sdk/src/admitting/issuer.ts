@@ -371,7 +371,7 @@ export class InviteIssuer {
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
     for (const { admissions, sender } of this.#agent.channels) {
-      // Killed before it answered them: any message shows them that this agent is here.
+      // Killed before it answered them: any message shows that this agent is here. Joiners without a greeting say hello again.
       if (admissions.unanswered.length === 0) continue
       const { unanswered } = admissions
       sender.send('heartbeat', new Uint8Array()).then(

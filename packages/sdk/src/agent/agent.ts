@@ -1,6 +1,14 @@
 /**
  * An agent: its channels, its KeyPackages and its session. It passes the relay's pushes to their channels; channels
- * send after the turn's transaction. Calls with more than one step are in founding.ts, owning.ts and leaving.ts, in
+ * send after the turn's transaction.
+ *
+ * When a session is lost: every request under way ends as `lost`; then `lost` tells deliveries, requests and, part by part,
+ * each channel (`AgentChannel.lose`). Nothing that is on disk is given up. When one is open again (`opened`), every channel
+ * asks the relay to resume; its answer tells the parts again (`Intake.answered` → `AgentChannel.resumed`), and what is on
+ * disk is sent again as it was. The relay takes a message id once, and delivers again what was not acknowledged. Joins and
+ * invites go on with `Invites.opened`. Calls that wait for an answer ask again by themselves (relay-requests.ts).
+ *
+ * Calls with more than one step are in founding.ts, owning.ts and leaving.ts, in
  * joining/ and in admitting/.
  */
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'

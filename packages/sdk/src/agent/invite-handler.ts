@@ -1,4 +1,7 @@
-/** The events that an agent passes to its invite handler. */
+/**
+ * The events that an agent passes to its invite handler. None says that the session is lost: requests fail or wait by
+ * themselves (relay-requests.ts), and the next session begins with `opened`.
+ */
 import type { StaticError } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
 import type { AgentId, ChannelId, SessionInfo } from '../ports/index.ts'

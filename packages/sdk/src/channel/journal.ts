@@ -1,6 +1,6 @@
 /**
- * Writes one transaction per wake-up: all changes made while the events of one turn are handled are written together,
- * and actions that depend on them (sending, acknowledging) happen afterwards. Nothing leaves the process before that,
+ * Writes one transaction per wake-up (in the ring file of store/ring, which the database follows): all changes made while
+ * the events of one turn are handled are written together, and actions that depend on them (sending, acknowledging) happen afterwards. Nothing leaves the process before that,
  * so a crash loses nothing that was already reported.
  */
 import { cancelTimer, cancelTurn, nextTurn, startTimer, type Timer, type Turn } from '#platform/turn'

@@ -11,9 +11,12 @@
  * 4. `Journal.flush` → `drain`: the channel's record, the ratchet and the outbox are written in one transaction.
  * 5. `written` → `AgentChannel.written` → `Sender.written`: the message is on disk, so it may leave.
  * 6. `transmit` → `Sender.transmit`: the request goes to the session.
- * 7. The relay's answer → `Sender.#answered`: `send` resolves; a later transaction deletes the row.
+ * 7. The relay's answer → `Sender.#answered` → `Outbox.answer`: `send` resolves, and the row is marked as answered.
+ * 8. The message's entry in the log → `Follower.#ownMessage` → `Outbox.pass`: the row is deleted. An entry that comes
+ *    before the answer counts as the answer.
  *
- * A crash before 4 loses a message that was never acknowledged to anyone. After it, the message is sent again as it is.
+ * A crash before 4 loses a message whose `send` has not resolved: 2 waits while there is no session, a commit is under way
+ * or the relay slows this agent down. After 4, the message is sent again as it is.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
@@ -28,8 +31,8 @@ export class ChannelTurn implements Writer {
   readonly #context: Pick<AgentContext, 'offline' | 'journal'>
   readonly #channel: AgentChannel
   readonly #lock = new GroupLock()
-  /** Whether messages wait for nothing but the end of the turn. */
-  #isEnding = false
+  /** Whether `#encrypt` is called at the end of the turn. */
+  #isEncryptDue = false
   #changes: Change[] = []
   #recordChanged = false
   #epochChanged = false
@@ -68,8 +71,8 @@ export class ChannelTurn implements Writer {
     const { group, standing, intake, sender, committer, upkeep, requests } = this.#channel
     const { blocked } = intake
     if (blocked) {
-      sender.refuse(blocked)
-      return committer.refuse(blocked)
+      sender.rejectQueued(blocked)
+      return committer.rejectQueued(blocked)
     }
     if (!standing.refusal()) requests.wakeServers()
     // The relay would refuse anything from an epoch that the channel has left.
@@ -77,8 +80,8 @@ export class ChannelTurn implements Writer {
     if (committer.isBusy) return committer.transmit()
     if (committer.work(group) || !standing.isTalking) return
     this.attempt(() => sender.work(group, upkeep.rekeyFailure))
-    if (sender.isReady && !this.#isEnding) {
-      this.#isEnding = true
+    if (sender.isReady && !this.#isEncryptDue) {
+      this.#isEncryptDue = true
       this.#context.journal.atEnd(() => this.#encrypt())
     }
     sender.transmit()
@@ -87,7 +90,7 @@ export class ChannelTurn implements Writer {
 
   /** Encrypts what waits for the end of the turn. */
   #encrypt(): void {
-    this.#isEnding = false
+    this.#isEncryptDue = false
     const { group, standing, intake, sender, committer, upkeep } = this.#channel
     if (!intake.isCurrent || !this.isFree || !group || standing.failure) return
     if (committer.isBusy || !standing.isTalking) return
@@ -97,7 +100,10 @@ export class ChannelTurn implements Writer {
     if (sender.counter > counter) upkeep.reported()
   }
 
-  /** Sends what is on disk. */
+  /**
+   * Sends what is on disk, even for an epoch that the channel has left: whether the relay has it already, only the relay
+   * can say.
+   */
   transmit(): void {
     const { standing, intake, sender, committer } = this.#channel
     if (!intake.isOnline || standing.failure) return

@@ -374,13 +374,13 @@ export class Joins {
   async #enter(join: Join, delivered: DeliverWelcome): Promise<Entry> {
     const { context, channels } = this.#agent
     const { channel: id, name } = join.record
-    if (this.#isHeld(join, delivered)) return 'nothing'
+    if (this.#holdIfEarlier(join, delivered)) return 'nothing'
     this.#checking.add(id)
     try {
       return await channels.names.run(name, async () => {
         this.#checking.add(id)
         // An offer was accepted since it arrived.
-        if (this.#isHeld(join, delivered)) return 'nothing'
+        if (this.#holdIfEarlier(join, delivered)) return 'nothing'
         const entry = await this.#useWelcome(join, delivered).catch((error: unknown) => {
           this.#acknowledge(delivered)
           throw error
@@ -472,7 +472,7 @@ export class Joins {
   }
 
   /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
-  #isHeld(join: Join, delivered: DeliverWelcome): boolean {
+  #holdIfEarlier(join: Join, delivered: DeliverWelcome): boolean {
     const earlier = this.#agent.channels.get(join.record.channel)
     const isCurrent = earlier === this.#open.enteredChannel(join)
     if (earlier?.name !== join.record.name || earlier.state === 'offered' || isCurrent) return false

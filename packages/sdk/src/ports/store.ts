@@ -82,12 +82,13 @@ export interface ChannelRecord {
   /** Agent id of the owner. */
   readonly owner: AgentId
   /**
-   * - `founding`: the Welcome of this agent's new channel exists, the channel is not registered yet.
+   * - `founding`: the Welcome of this agent's new channel exists; the channel is not registered, or the commit that
+   *   removes the founder's leaf is not in the log.
    * - `offered`: a Welcome is waiting to be accepted.
-   * - `joining`: entered with an invite, not yet greeted by the owner.
+   * - `joining`: entered with an invite, not yet greeted by the owner or by the member that added this agent.
    * - `joined`: in use.
    * - `leaving`: Leave is in progress.
-   * - `ended`: left, removed or deleted; kept until the application has read the rest of the inbox.
+   * - `ended`: removed, deleted, or left by another copy of this agent; kept until the application has read the rest of the inbox.
    */
   readonly state: 'founding' | 'offered' | 'joining' | 'joined' | 'leaving' | 'ended'
   readonly position: PositionRecord

@@ -20,7 +20,7 @@ test('a fork stops an agent that joins once it has joined, and only then is its 
     name: 'acme/fork/one',
     nameOf: (member: string) => member,
     turn: { touch: () => {} },
-    sender: { refuse: () => void refused++ },
+    sender: { rejectQueued: () => void refused++ },
     admissions: { claims: { end: () => {} } },
   }
   const standing = new Standing(channel as never, newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record)

@@ -99,10 +99,10 @@ test('a refusal stops sending until all answers have arrived', () => {
   outbox.answer(messages[0]!, 7)
   outbox.refuse(messages[1]!, undefined)
   assert.equal(outbox.hasRoom, false)
-  assert.equal(outbox.isSettled, false)
+  assert.equal(outbox.canRecover, false)
   assert.deepEqual(outbox.take(), [])
   outbox.refuse(messages[2]!, undefined)
-  assert.equal(outbox.isSettled, true)
+  assert.equal(outbox.canRecover, true)
   outbox.recover(undefined)
   assert.equal(outbox.hasRoom, true)
   assert.deepEqual(
@@ -140,7 +140,7 @@ test('after a lost session the same bytes are sent again', () => {
   const { outbox, messages } = sent(3)
   outbox.answer(messages[0]!, 7)
   outbox.refuse(messages[1]!, undefined)
-  outbox.lose()
+  outbox.sendAgain()
   assert.deepEqual(
     outbox.take().map(({ record }) => record),
     messages.slice(1).map(({ record }) => record),
@@ -156,8 +156,8 @@ test('after a lost session the same bytes are sent again, including those of fai
   const { outbox, messages, told } = sent(2)
   const before = messages.map(({ record }) => record)
   outbox.refuse(messages[0]!, StaticError.of('too_large'))
-  outbox.lose()
-  assert.equal(outbox.isSettled, false)
+  outbox.sendAgain()
+  assert.equal(outbox.canRecover, false)
   assert.deepEqual(
     outbox.take().map(({ record }) => record),
     before,
@@ -175,13 +175,13 @@ test('a message that is not on disk is not sent, whatever happens to the others'
   const endings: readonly ((outbox: Outbox, message: Outgoing) => void)[] = [
     (outbox, message) => outbox.refuse(message, undefined),
     (outbox, message) => outbox.refuse(message, error),
-    (outbox) => outbox.lose(),
+    (outbox) => outbox.sendAgain(),
   ]
   for (const end of endings) {
     const { outbox, messages } = sent(1)
     outbox.add(record(2), undefined)
     end(outbox, messages[0]!)
-    if (outbox.isSettled) outbox.recover(undefined)
+    if (outbox.canRecover) outbox.recover(undefined)
     assert.deepEqual(
       outbox.take().filter(({ record }) => record.counter === 2),
       [],
@@ -271,7 +271,7 @@ class Model {
   }
 
   #work(): void {
-    if (this.outbox.isSettled) {
+    if (this.outbox.canRecover) {
       // Caught up, and numbered from the first that is left.
       this.#known = this.#head
       this.#counter = (this.outbox.unanswered[0]?.record.counter ?? this.#counter + 1) - 1
@@ -308,7 +308,7 @@ class Model {
   #cut(): void {
     const arrived = this.#line.splice(0).slice(0, 2)
     for (const { record } of arrived) this.#judge(record)
-    this.outbox.lose()
+    this.outbox.sendAgain()
   }
 
   #pass(): void {

@@ -148,7 +148,7 @@ export class ReceivedRequests extends Part {
   }
 
   /** Calls the function whenever answers can be sent, as far as the channel knows. Returns a function that ends that. */
-  onResume(action: () => void): () => void {
+  onSendable(action: () => void): () => void {
     this.#resumed.add(action)
     return () => void this.#resumed.delete(action)
   }

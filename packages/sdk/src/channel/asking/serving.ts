@@ -236,7 +236,7 @@ class Serving {
     try {
       while (!job.isAborted && !isExpired(entry, this.#context.now())) {
         if (this.#isHalted) {
-          if (!(await this.#wait((go) => requests.onResume(go), job.aborted))) return requests.release(entry)
+          if (!(await this.#wait((go) => requests.onSendable(go), job.aborted))) return requests.release(entry)
           continue
         }
         requests.inbox.given(entry)

@@ -1,6 +1,6 @@
 /**
  * Follows a channel's log: processes entries in order, one at a time. Messages take effect immediately, commits when
- * MLS has processed them. Changes memory only; the membership writes the changes at the end of the turn.
+ * MLS has processed them. Changes memory only; the turn writes the changes at its end.
  */
 import { sha256 } from '#platform/crypto'
 import { declarationBytes, fromHex, message, StaticError, toHex } from '@static/protocol'
@@ -49,7 +49,7 @@ interface CommitPlace {
 /** The number of members remembered whose newer versions were reported. */
 const MOST_REPORTED = 1024
 
-/** The reading side of a membership. */
+/** The reading side of a channel. */
 export class Follower {
   readonly #context: FollowerContext
   readonly #channel: AgentChannel

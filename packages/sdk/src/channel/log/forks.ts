@@ -52,7 +52,7 @@ export class Forks extends Part {
     const { standing, sender, admissions } = this.#channel
     const refusal = standing.refusal()
     if (!refusal) return
-    sender.refuse(refusal)
+    sender.rejectQueued(refusal)
     // Nobody waits for a claim that the relay has deferred.
     admissions.claims.end(refusal)
   }

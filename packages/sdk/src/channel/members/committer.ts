@@ -138,7 +138,7 @@ export class Committer extends Part {
   }
 
   /** Fails all queued commits. The pending one continues. */
-  refuse(error: StaticError): void {
+  rejectQueued(error: StaticError): void {
     for (const job of this.#jobs.splice(0)) job.failed(error)
   }
 

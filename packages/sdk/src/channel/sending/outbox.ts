@@ -71,7 +71,7 @@ export class Outbox {
   }
 
   /** Whether a message was refused and all answers have arrived, so that `recover` can resend. */
-  get isSettled(): boolean {
+  get canRecover(): boolean {
     return this.#stalled && this.#unanswered.every(({ state }) => state !== 'sent')
   }
 
@@ -129,7 +129,7 @@ export class Outbox {
   }
 
   /** The session is lost: sent messages may or may not have arrived, and are sent again. */
-  lose(): void {
+  sendAgain(): void {
     for (const message of this.#unanswered) {
       // Including permanently refused ones: re-encrypting the others while one of them may have arrived would fork.
       if (message.state !== 'new') message.state = 'stored'

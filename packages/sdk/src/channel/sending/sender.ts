@@ -100,7 +100,7 @@ export class Sender extends Part {
 
   /** The number of generations of this epoch used up by messages that the relay refused. */
   get burnt(): number {
-    const [first] = this.#outbox.isSettled ? this.#outbox.unanswered : []
+    const [first] = this.#outbox.canRecover ? this.#outbox.unanswered : []
     // Refused messages are encrypted again, from the first one's counter on.
     return this.#channel.group?.burnt(first ? first.record.counter - 1 : this.counter) ?? 0
   }
@@ -112,7 +112,7 @@ export class Sender extends Part {
 
   /** Sends refused messages again, if possible. `rekeyFailure`: why the keys cannot be replaced now. */
   work(group: GroupState, rekeyFailure: StaticError | undefined): void {
-    if (this.#context.now() >= this.#notBefore && this.#outbox.isSettled) this.#recover(group, rekeyFailure)
+    if (this.#context.now() >= this.#notBefore && this.#outbox.canRecover) this.#recover(group, rekeyFailure)
   }
 
   /**
@@ -123,7 +123,7 @@ export class Sender extends Part {
     if (this.#context.now() < this.#notBefore) return
     while (this.isReady) {
       if (this.burnt >= MOST_BURNT) {
-        if (rekeyFailure) this.refuse(exhausted(this.burnt, rekeyFailure))
+        if (rekeyFailure) this.rejectQueued(exhausted(this.burnt, rekeyFailure))
         return
       }
       if (!this.#pace.take()) return
@@ -169,7 +169,7 @@ export class Sender extends Part {
   override lose(): void {
     this.#blockedBy = undefined
     this.#refusal = undefined
-    this.#outbox.lose()
+    this.#outbox.sendAgain()
   }
 
   /** Whether a message, or the pack that it is in, is on its way into the log. */
@@ -191,7 +191,7 @@ export class Sender extends Part {
   }
 
   /** Rejects all queued messages. Encrypted ones continue. */
-  refuse(error: StaticError): void {
+  rejectQueued(error: StaticError): void {
     this.#waiting.refuse(error)
   }
 
@@ -200,7 +200,7 @@ export class Sender extends Part {
     this.#cancel?.()
     this.#pace.end()
     this.#watch.stop()
-    this.refuse(error)
+    this.rejectQueued(error)
     this.#outbox.fail(error)
   }
 
@@ -320,7 +320,7 @@ export class Sender extends Part {
         this.#blockedBy = refusalError(refusal)
         this.#refusal = undefined
         // Otherwise each queued message would be tried, one after the other.
-        if (this.#isProbing && this.#outbox.unanswered.length === 1) this.refuse(this.#blockedBy)
+        if (this.#isProbing && this.#outbox.unanswered.length === 1) this.rejectQueued(this.#blockedBy)
         this.#isProbing = true
         this.#outbox.refuse(message, this.#blockedBy)
     }
@@ -344,7 +344,7 @@ export class Sender extends Part {
     // slot without it, the relay does not have it.
     if (this.#outbox.unanswered.some(({ mayBeStored, record }) => mayBeStored && record.slot === slot)) {
       this.#blockedBy = undefined
-      this.#outbox.lose()
+      this.#outbox.sendAgain()
       return this.#channel.turn.touch()
     }
     const isExhausted = this.burnt >= MOST_BURNT
