@@ -359,6 +359,7 @@ test('everything works with the keyboard, and the focus is where one expects it'
   assert.equal(await focused(), 'Copy key')
   await page.keyboard.press('Tab')
   await page.keyboard.press('Enter')
+  await dialogIsGone(page)
   const revoke = button(page, /Revoke by hand/)
   await revoke.focus()
   await page.keyboard.press('Enter')
