@@ -9,6 +9,12 @@ const MAX_PAYLOAD = 262_144
 const numbered = (word: string, count: number, from = 0): string[] =>
   Array.from({ length: count }, (_, n) => `${word} ${from + n}`)
 
+/** Bytes as their numbers, whatever the class of the array. */
+function asNumbers(this: Record<string, unknown>, key: string, value: unknown): unknown {
+  const held = this[key]
+  return held instanceof Uint8Array ? [...held] : value
+}
+
 for (const way of waysFor('quic')) {
   test(`channels, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
@@ -103,7 +109,9 @@ for (const way of waysFor('quic')) {
       const again = await takeEnvelope(jim.channel(name))
       assert.equal(again.messageId, given.messageId)
       assert.equal(again.redelivered, true)
-      assert.deepEqual(Object.entries(again).slice(0, -1), Object.entries(given).slice(0, -1))
+      // Bytes are compared by what is in them, not by the class of the array.
+      const facts = (envelope: object): string => JSON.stringify(Object.entries(envelope).slice(0, -1), asNumbers)
+      assert.equal(facts(again), facts(given))
       // Asking for the next one settles, too.
       const second = jim.channel(name).messages()
       assert.equal(text((await second.next()).value!), 'payload 301')
