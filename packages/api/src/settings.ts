@@ -75,7 +75,7 @@ export const DEFAULT_SETTINGS: Settings = {
     passwords: { limit: 20, seconds: 60 },
     passwordsPerDevice: { limit: 10, seconds: 60 },
     passwordsOfDevices: { limit: 20, seconds: 60 },
-    slowedAttempts: { limit: 2, seconds: 1 },
+    slowedAttempts: { limit: 1, seconds: 1 },
   },
   quota: { free: 100_000, dev: 1_000_000, team: 10_000_000, enterprise: null, test: 1_000 },
   channelBytes: { free: 256 * MIB, dev: 512 * MIB, team: GIB, enterprise: null, test: 64 * MIB },

@@ -30,7 +30,7 @@ export function errorFields(error: unknown): Record<string, unknown> {
 }
 
 function fieldsOf(error: unknown, left: number): Record<string, unknown> {
-  if (!(error instanceof Error)) return { message: String(error) }
+  if (!(error instanceof Error)) return { message: textOf(error) }
   const { code } = error as { code?: unknown }
   return {
     type: error.name,
@@ -38,6 +38,15 @@ function fieldsOf(error: unknown, left: number): Record<string, unknown> {
     ...(typeof code === 'string' ? { code } : {}),
     ...(error instanceof StaticError ? {} : { stack: error.stack }),
     ...(error.cause === undefined || left <= 1 ? {} : { cause: fieldsOf(error.cause, left - 1) }),
+  }
+}
+
+function textOf(value: unknown): string {
+  try {
+    return String(value)
+  } catch {
+    // An object without a prototype has no text.
+    return 'unknown'
   }
 }
 

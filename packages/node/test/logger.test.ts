@@ -45,6 +45,9 @@ test('a long line made to slow redaction down is logged in no time, and a circul
   error.cause = new Error('y', { cause: error })
   log.error({ err: error }, 'failed')
   assert.equal(JSON.parse(lines.at(-1) ?? '').err.cause.cause.message, 'x')
+  // An object without a prototype has no text.
+  log.error({ err: new Error('x', { cause: Object.create(null) as object }) }, 'failed')
+  assert.equal(JSON.parse(lines.at(-1) ?? '').err.cause.message, 'unknown')
 })
 
 test('an error is logged with type, message and code; other fields, which may quote a row, are not', () => {

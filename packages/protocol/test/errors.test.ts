@@ -134,6 +134,9 @@ test('an error shows no secret in its details, and keeps ids as they are', () =>
     answer: { code: 'x', message: 'st_inv_…' },
     lagging,
   })
+  const many = Array.from({ length: 100 }, (_, at) => ({ field: `field ${at}`, message: 'is required' }))
+  const long = StaticError.of('invalid_request', undefined, { errors: many, cause: new Error(secret) })
+  assert.doesNotMatch(inspect(long.cause), /Q7r2Xw9L/)
   const clean = { errors: [{ field: 'name', message: 'is required' }], retryAfter: 3 }
   assert.equal(StaticError.of('invalid_request', undefined, clean).details, clean)
 })

@@ -108,8 +108,10 @@ export class StaticError extends Error {
 /** Without the secrets in texts. Ids of agents and relays stay: programs use them, and one can look like a secret. */
 function shownDetails(details: ErrorDetails): ErrorDetails {
   const { lagging: _lagging, relay: _relay, ...texts } = details
-  const shown = redactValue(texts)
-  return shown === texts ? details : { ...details, ...(shown as ErrorDetails) }
+  // Each on its own: a long list of errors must not leave the cause as it is.
+  const shown = Object.entries(texts).map(([name, value]) => ({ name, value, shown: redactValue(value) }))
+  if (shown.every(({ value, shown }) => Object.is(value, shown))) return details
+  return { ...details, ...(Object.fromEntries(shown.map(({ name, shown }) => [name, shown])) as ErrorDetails) }
 }
 
 function causeJson(cause: unknown): NonNullable<ErrorJson['cause']> {

@@ -260,7 +260,9 @@ export async function addJoiners<Asking extends Candidate>(
     const { code } = StaticError.from(error)
     if (code === 'closed') throw error
     const maySplit = DEFERRED.has(code) ? ++deferrals.count <= MOST_DEFERRED : !TRANSIENT.has(code)
-    if (candidates.length === 1 || !maySplit) {
+    // In a large channel the relay takes no adds of members without a vouch: a smaller commit would be refused as well.
+    const isFull = code === 'group_full' && channel.group?.isOwner !== true
+    if (candidates.length === 1 || !maySplit || isFull) {
       await Promise.all(candidates.map((each) => decision.failed(each, error)))
       return
     }

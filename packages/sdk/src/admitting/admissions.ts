@@ -47,6 +47,8 @@ interface StoredAdmissions extends Pick<StoredChannel, 'inviteList' | 'uses' | '
 
 /** A list that the relay has refused is sent again after this time. */
 const RETRY_MS = 60_000
+/** After the relay has called the channel too full for an add by this agent, others admit for this time. */
+const FULL_MS = 600_000
 
 /** The list in force. */
 interface CurrentList extends InviteList {
@@ -73,6 +75,7 @@ export class Admissions extends Part {
   /** Whether to try again to send what is due. */
   #isAsked = false
   #retryAt: Time = 0
+  #fullUntil: Time = 0
   #changes: Change[] = []
 
   constructor(
@@ -108,6 +111,17 @@ export class Admissions extends Part {
 
   invite(id: string): ListedInvite | undefined {
     return this.invites.find((invite) => invite.id === id)
+  }
+
+  /** Whether the relay has just called the channel too full for an add by this agent: only those with a vouch can add then. */
+  get isFull(): boolean {
+    const left = this.#fullUntil - this.#context.now()
+    return left > 0 && left <= FULL_MS
+  }
+
+  /** The relay has called the channel too full. */
+  full(): void {
+    this.#fullUntil = this.#context.now() + FULL_MS
   }
 
   /** The number of commits up to the last one by which the owner removed a member that had not left; 0 if there was none. */

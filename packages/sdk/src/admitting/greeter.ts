@@ -1,7 +1,7 @@
 /** Answers the hellos of joiners: those that arrive together share one greeting, as every member reads each. */
 import type { AgentContext } from '../agent/context.ts'
 import type { AgentChannel } from '../channel/channel.ts'
-import { concat } from '../platform/bytes.ts'
+import { concatAll } from '../platform/bytes.ts'
 import type { AgentId, ChannelId, Time } from '../ports/index.ts'
 
 /**
@@ -44,7 +44,7 @@ export class Greeter {
     this.#next.set(id, waiting)
     while (waiting.length > 0) {
       const some = waiting.splice(0, MOST_GREETED)
-      await sender.send('greeting', concat(...some.map(({ nonce }) => nonce))).then(
+      await sender.send('greeting', concatAll(some.map(({ nonce }) => nonce))).then(
         () => admissions.hellosAnswered(some.map(({ from }) => from)),
         // The joiners say hello again.
         () => {},

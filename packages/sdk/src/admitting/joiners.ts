@@ -154,8 +154,8 @@ async function addAsOwner(
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,
-    // The owner has given a token of one use to this agent alone. One that only lost its state stays vouched for.
-    isVouched: ({ agent, invite }) => invite.record.maxUses === 1 || channel.receipts.isVouched(agent),
+    // The owner has given a token of one use to this agent alone.
+    isVouched: (each) => each.invite.record.maxUses === 1 || staysVouched(channel, each),
   })
 }
 
@@ -167,7 +167,7 @@ async function addAsOwner(
 function isOlder(channel: AgentChannel, { agent, encryptionKey, madeAt }: Candidate): boolean {
   const leaf = isIn(channel, agent) ? channel.group?.members.get(agent) : undefined
   if (!leaf || same(leaf.encryptionKey, encryptionKey)) return false
-  return leaf.madeAt === undefined || (channel.history.sender(agent) !== undefined && madeAt <= leaf.madeAt)
+  return leaf.madeAt === undefined || (channel.history.hasHeard(agent) && madeAt <= leaf.madeAt)
 }
 
 function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): boolean {
@@ -198,18 +198,20 @@ export async function admitAsMember(
 ): Promise<readonly RefusedJoiner[]> {
   const { context } = agent
   const refused: RefusedJoiner[] = []
+  const isOwner = channel.owner === context.agentId
   const checked = await checkAsMember(context, channel, requests, refused)
   // What a member has asked before is void, even if it leaves meanwhile.
   const valid = checked.filter((each) => issued?.isVoid(channel.id, each.agent, each) !== true)
   const candidates = valid.filter((each) => !isVoidInGroup(context, channel, each))
   if (candidates.length === 0) return refused
-  if (channel.owner !== context.agentId) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
+  if (!isOwner) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
   const done = new Set<MembersCandidate>()
   const failed = (each: MembersCandidate, error: unknown): void => {
     done.add(each)
     refused.push({ request: each.request, error })
   }
   const round = async (): Promise<boolean> => {
+    if (!isOwner && channel.admissions.isFull) return false
     const chosen = chooseToClaim(context, channel, candidates, done, failed)
     if (chosen.length === 0) return false
     try {
@@ -295,7 +297,7 @@ function isVoidInGroup(
   if (!isIn(channel, agent)) return channel.admissions.hasLeft(agent, encryptionKey)
   const leaf = channel.group?.members.get(agent)
   const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
-  return channel.owner !== agentId || !isNew || channel.history.sender(agent) !== undefined
+  return channel.owner !== agentId || !isNew || channel.history.hasHeard(agent)
 }
 
 /** How many may still join with an invite; undefined if it is not in the list, or this agent cannot say. */
@@ -315,7 +317,7 @@ async function addAsMember(
   candidates: readonly MembersCandidate[],
   failed: (each: MembersCandidate, error: unknown) => void,
 ): Promise<void> {
-  const { admissions, roster, receipts } = channel
+  const { admissions, roster } = channel
   await addJoiners(channel, candidates, {
     isDue: (each, _, others) => {
       if (!admissions.claims.isOwn(each) || isVoidInGroup(context, channel, each)) return false
@@ -327,11 +329,12 @@ async function addAsMember(
     },
     failed: (each, error) => {
       admissions.claims.failed(each.agent)
+      if (StaticError.from(error).code === 'group_full') admissions.full()
       return Promise.resolve(failed(each, error))
     },
     joiners: () => [],
     noticeOf: (agent) => roster.notice(agent),
-    isVouched: ({ agent }) => receipts.isVouched(agent),
+    isVouched: (each) => staysVouched(channel, each),
   })
 }
 
@@ -359,6 +362,12 @@ export async function answerJoin(
 /** The context that requests and tokens are bound to. */
 export function placeOf({ channelId, name, owner }: AgentChannel): JoinPlace {
   return { channelId, name, owner: fromHex(owner) }
+}
+
+/** Whether the owner has vouched for a joiner that only lost its state. One with another name must be vouched for again. */
+function staysVouched({ receipts, group }: AgentChannel, { agent, identity }: Candidate): boolean {
+  const leaf = group?.members.get(agent)
+  return leaf !== undefined && same(leaf.identity, identity) && receipts.isVouched(agent)
 }
 
 /** Whether an agent is in the group and has not left. */

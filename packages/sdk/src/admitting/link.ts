@@ -65,7 +65,8 @@ export function isInviteLink(text: string): boolean {
 export function encodeLink({ endpoint, grpcPort, relayId, ca, token }: LinkParts): string {
   const certificates = (ca?.match(PEM) ?? []).map(certificateBytes)
   if (certificates.length > MOST_CERTIFICATES) throw tooLarge(`${certificates.length} certificates`)
-  const tokenBytes = fromBase64url(token.slice(TOKEN_PREFIX.length)) ?? NOTHING
+  const tokenBytes = fromBase64url(token.slice(TOKEN_PREFIX.length))
+  if (!tokenBytes) throw StaticError.of('internal_error', 'An invite token of this agent is not base64url.')
   const body = concat(
     Uint8Array.of(VERSION, WAYS.indexOf(endpoint.way)),
     twoBytes(grpcPort),
@@ -199,6 +200,7 @@ function checksum(body: Uint8Array): Uint8Array {
 }
 
 function twoBytes(value: number): Uint8Array {
+  if (value > 0xffff) throw tooLarge(`${value} does not fit into two bytes`)
   return Uint8Array.of(value >> 8, value)
 }
 

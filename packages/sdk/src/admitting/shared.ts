@@ -90,7 +90,7 @@ export class SharedInvites {
 
 /** Whether nothing of a joiner was read since it was added: its hello may be lost, unlike what it sent later. */
 function isSilent({ history }: AgentChannel, { agent, state }: UseRecord): boolean {
-  return (state === 'added' || state === 'removing') && history.sender(agent) === undefined
+  return (state === 'added' || state === 'removing') && !history.hasHeard(agent)
 }
 
 /** An invite as the group's list has it. */

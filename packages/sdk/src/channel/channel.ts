@@ -345,7 +345,12 @@ export class AgentChannel {
   }
 
   #change(change: RosterChange): void {
-    for (const agent of [...change.removed, ...change.added]) this.#history.forget(agent)
+    for (const agent of change.removed) {
+      // One that is added by the same commit only replaces its leaf.
+      if (change.added.includes(agent)) this.#history.restart(agent)
+      else this.#history.forget(agent)
+    }
+    for (const agent of change.added) if (!change.removed.includes(agent)) this.#history.forget(agent)
     for (const part of this.parts) part.change(change)
   }
 

@@ -221,20 +221,22 @@ export class EpochCipher {
     at += authenticatedData.length
     const contentData = message.subarray(PRIVATE_MESSAGE.length, at)
 
+    const guard = reuseGuard()
+    const messageKey = this.#messageKey(secret, generation, guard)
+    const sealedAt = writeLength(message, headBytes, sealedBytes)
     let end = writeLength(content, 0, plaintext.length)
     content.set(plaintext, end)
     end = writeLength(content, end + plaintext.length, SIGNATURE_BYTES)
     const toBeSigned = this.#toBeSigned(leaf, authenticatedData, plaintext)
-    content.set(sign(toBeSigned), end)
-    content.fill(0, end + SIGNATURE_BYTES)
-
-    const guard = reuseGuard()
-    const messageKey = this.#messageKey(secret, generation, guard)
-    const sealedAt = writeLength(message, headBytes, sealedBytes)
-    seal(suite, messageKey, contentData, content, message, sealedAt)
-    // Both hold the plaintext, and the memory is reused.
-    content.fill(0)
-    toBeSigned.fill(0)
+    try {
+      content.set(sign(toBeSigned), end)
+      content.fill(0, end + SIGNATURE_BYTES)
+      seal(suite, messageKey, contentData, content, message, sealedAt)
+    } finally {
+      // Both hold the plaintext, and the memory is reused.
+      content.fill(0)
+      toBeSigned.fill(0)
+    }
 
     const senderData = new Uint8Array(SENDER_DATA_BYTES)
     writeUint32(senderData, 0, leaf)
@@ -268,6 +270,8 @@ export class EpochCipher {
     const row = ratchets.get(leaf)
     if (row === undefined) throw failure(`The sender, leaf ${leaf}, is not a member.`)
     this.#expectRow(row, leaf)
+    if (generation === MAX_GENERATION)
+      throw failure(`Generation ${generation} is never used: its ratchet is exhausted.`)
     if (generation < row.generation)
       throw failure(`The message was already opened or skipped: generation ${generation}, next is ${row.generation}.`)
     const steps = generation - row.generation
@@ -285,8 +289,9 @@ export class EpochCipher {
 
     const content = opened(suite, messageKey, parts.contentData, parts.ciphertext)
     const { plaintext, signature } = partsOf(content)
+    const verify = this.#verifier(leaf)
     const toBeSigned = this.#toBeSigned(leaf, parts.authenticatedData, plaintext)
-    const isSigned = this.#verifier(leaf)(toBeSigned, signature)
+    const isSigned = verify(toBeSigned, signature)
     toBeSigned.fill(0)
     if (!isSigned) throw failure(`The message is not signed by its sender, leaf ${leaf}.`)
     return {

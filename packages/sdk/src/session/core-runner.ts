@@ -18,7 +18,7 @@ import type {
   Time,
   Transport,
 } from '../ports/index.ts'
-import { concat } from '../platform/bytes.ts'
+import { concatAll } from '../platform/bytes.ts'
 import type { TokenSource } from '../account/token-source.ts'
 import { SessionCore } from './core.ts'
 import type { Effect, Input, Position, StreamNumber } from './io.ts'
@@ -352,7 +352,7 @@ class CoreRunner implements RelaySession {
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {
   const [first] = parts
-  return first && parts.length === 1 ? first : concat(...parts)
+  return first && parts.length === 1 ? first : concatAll(parts)
 }
 
 /** Whether the peer is not the expected relay, or cannot be identified. */

@@ -54,6 +54,32 @@ test('the relay says that an invite is used up: no one is stuck, and the joiner 
   agree(crowd, invite.listed.id, 1)
 })
 
+test('a member for which the channel is too full tries once, and leaves its joiners to others for a while', async () => {
+  const { crowd, stage, invite, joiner } = await openCrowd(4)
+  const joiners = [joiner, await crowd.joiner('j2', invite.keys), await crowd.joiner('j3', invite.keys)]
+  let refused = 0
+  stage.refuse = ({ name }, { case: kind }) => {
+    if (kind !== 'sendCommit' || name !== 'bob') return undefined
+    refused++
+    return { code: 'group_full' }
+  }
+  for (let polls = 0; polls < 3; polls++) {
+    crowd.poll(stage.player('bob'), requestsOf(joiners))
+    await stage.advance(POLITE_MS)
+  }
+  assert.equal(refused, 1)
+  crowd.poll(crowd.owner, requestsOf(joiners))
+  await stage.advance(5000, 500)
+  assert.equal(crowd.added.length, 3)
+  // Not for good: the owner may have vouched for it.
+  stage.refuse = () => undefined
+  await stage.advance(600_000, 60_000)
+  const late = await crowd.joiner('j4', invite.keys)
+  crowd.poll(stage.player('bob'), [late.request])
+  await stage.advance(5000, 500)
+  assert.equal(crowd.added.length, 4)
+})
+
 test('a member that claims a joiner and does nothing holds the others back for a minute, once', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
   const claims = [{ invite: invite.listed.id, agent: joiner.agentId }]

@@ -118,7 +118,7 @@ function offline(
   const committer = { commit: () => new Promise<void>((resolve) => commits.push(resolve)) }
   const admissions = { invites: [], uses, unanswered: [] }
   const group = { members: new Map([['bob', {}]]) }
-  const history = { sender: () => undefined }
+  const history = { hasHeard: () => false }
   const channel = { id: CHANNEL, owner: OWNER, state: 'joined', group, admissions, committer, history }
   const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
   const timers = { every: (_: number, action: () => void) => ((tick = action), () => undefined) }

@@ -84,7 +84,7 @@ class Owner {
       ...channel,
       committer,
       upkeep: { isRekeyDue: false },
-      history: { sender: () => undefined },
+      history: { hasHeard: () => false },
       receipts: { isVouched: (agent: string) => this.vouched.has(agent) },
       admissions: {
         hasLeft: () => false,
@@ -174,6 +174,16 @@ test('a member that lost its state and joins again stays vouched for, if it was'
   const again = await Promise.all([owner.joiner('vouched', vouched), owner.joiner('other', other)])
   await owner.decide(again.map(({ asked }) => asked))
   assert.deepEqual(owner.vouches, [[], [agents[0].agent]])
+})
+
+test('a member that joins again under another name is not vouched for', async () => {
+  const owner = new Owner(9)
+  const key = generateSignatureKeyPair()
+  const first = await owner.joiner('bob', key)
+  await owner.decide([first.asked])
+  owner.vouched.add(first.agent)
+  await owner.decide([(await owner.joiner('carol', key)).asked])
+  assert.deepEqual(owner.vouches, [[], []])
 })
 
 test('joiners whose answers were too many for the relay are answered when they are decided again', async () => {

@@ -95,6 +95,27 @@ test('a member whose fork was accepted cannot stop the channel again, whatever i
   assert.equal(bob.told('fork_detected').length, 1)
 })
 
+test('a member whose fork was accepted stays accepted when its leaf is replaced, and no longer once it was removed', async () => {
+  const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
+  const [ann, bob, mal] = [stage.player('ann'), stage.player('bob'), new Apart(stage, 'mal')]
+  mal.say(mal.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
+  await stage.settleWithPrograms()
+  for (const { channel } of [ann, bob]) channel.acceptFork()
+  const accepted = (): (boolean | undefined)[] =>
+    [ann, bob].map(({ channel }) => channel.history.sender(mal.agentId)?.accepted)
+  const commit = async (change: object): Promise<void> => {
+    const done = ann.channel.committer.commit(() => change)
+    await stage.settle()
+    await done
+  }
+  const { keyPackage } = await mal.mls.keyPackage(Date.now())
+  await commit({ adds: [keyPackage], removes: [mal.mls.agentId] })
+  assert.deepEqual(accepted(), [true, true])
+  assert.equal(bob.channel.history.hasHeard(mal.agentId), false)
+  await commit({ removes: [mal.mls.agentId] })
+  assert.deepEqual(accepted(), [undefined, undefined])
+})
+
 test('an agent that claims a fork does not keep the owner from removing another one', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal', 'syb', 'eve'], { apart: ['mal', 'syb', 'eve'] })
   const ann = stage.player('ann')

@@ -206,9 +206,29 @@ test('an accepted member is not compared until it is added again, but its messag
   assert.equal(again.judge(ANN, second), undefined, 'after a restart')
   again.skipTo({ ...bob.history.position, index: 7 })
   assert.equal(again.judge(ANN, { ...second, seen: { index: 7, hash: ZERO } }), undefined, 'after a gap')
+  // With a new leaf it counts from 1 again, and is still not compared.
+  bob.history.restart(ANN)
+  assert.equal(bob.history.hasHeard(ANN), false)
+  assert.equal(bob.history.repeats(ANN, first.frame), false)
+  assert.equal(bob.history.judge(ANN, first.frame), undefined, 'with a new leaf')
   // A member that comes back is judged like all others.
   bob.history.forget(ANN)
   assert.equal(bob.history.judge(ANN, second), 'seen')
+  bob.history.restart(ANN)
+  assert.equal(bob.history.judge(ANN, second), 'seen')
+})
+
+test('a sender that was accepted confirms nothing, and no other confirms more than there is', () => {
+  const ann = new Member(ANN)
+  const bob = new Member(BOB)
+  const said = ann.say('1')
+  const far = { ...said.frame, seen: { index: 2 ** 40, hash: ZERO } }
+  bob.history.heard(ANN, far, ZERO)
+  assert.equal(bob.history.confirmed, bob.history.position.index)
+  bob.take(said)
+  bob.history.accept(ANN)
+  bob.history.heard(ANN, { ...far, counter: 2 }, ZERO)
+  assert.ok(bob.history.confirmed < bob.history.position.index)
 })
 
 /** Who speaks next, and who catches up before. */

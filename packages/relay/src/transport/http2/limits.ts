@@ -68,7 +68,7 @@ const REFUSED_SHARE = 0.1
 const LEAST_REFUSED = 8
 
 /** A slowed address begins one handshake in this time, in milliseconds; so many of its connections may wait for theirs. */
-export const SLOW_MS = 50
+export const SLOW_MS = 200
 const MOST_WAITING = 100
 
 const MAX_HEADER_BYTES = 16 * 1024

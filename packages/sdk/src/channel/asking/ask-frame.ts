@@ -11,7 +11,7 @@
  */
 import { AGENT_ID_BYTES, fromHex, MAX_PAYLOAD_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
 import { peerText } from '@static/node/peer-text'
-import { concat, latin1, utf8, utf8Text, viewOf } from '../../platform/bytes.ts'
+import { concat, concatAll, latin1, utf8, utf8Text, viewOf } from '../../platform/bytes.ts'
 import type { AgentId } from '../../ports/index.ts'
 
 /** The largest payload of a request or an answer: that of a message, less what goes before it. */
@@ -136,7 +136,7 @@ export function decodeMore(bytes: Uint8Array): { readonly requestId: Uint8Array;
 
 /** Encodes which requests a member does not take. */
 export function encodeRefused(requestIds: readonly Uint8Array[]): Uint8Array {
-  return concat(...requestIds)
+  return concatAll(requestIds)
 }
 
 /** The requests that a member does not take; undefined if the frame is malformed. */

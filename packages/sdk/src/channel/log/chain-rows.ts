@@ -3,7 +3,7 @@
  * one, so that an entry costs 32 bytes and no more rows than there are writes; rows too old to matter are deleted.
  */
 import { fromHex, HASH_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
-import { concat, same } from '../../platform/bytes.ts'
+import { concatAll, same } from '../../platform/bytes.ts'
 import type { Change, ChainRecord, ChannelId, PositionRecord } from '../../ports/index.ts'
 
 /** Of an own message: how far it is from the first entry of its row, and its id. */
@@ -79,7 +79,7 @@ export class ChainRows {
     const changes: Change[] = this.#useless.splice(0).map((first) => ({ type: 'dropChain', id, first }))
     for (let first = Math.max(this.#drained + 1, index - this.#kept + 1); first <= index; first += MOST_IN_ROW) {
       const count = Math.min(MOST_IN_ROW, index - first + 1)
-      const hashes = concat(...Array.from({ length: count }, (_, at) => hashAt(first + at)))
+      const hashes = concatAll(Array.from({ length: count }, (_, at) => hashAt(first + at)))
       changes.push({ type: 'putChain', id, chain: { first, hashes, own: this.#ownFrom(first, count) } })
       this.#rows.push({ first, count })
     }
@@ -101,7 +101,7 @@ export class ChainRows {
       item.set(fromHex(messageId), 2)
       items.push(item)
     }
-    return concat(...items)
+    return concatAll(items)
   }
 
   #give({ first, hashes, own }: ChainRecord, give: Parameters<ChainRows['restore']>[0]): void {

@@ -89,9 +89,14 @@ export class History {
     return this.#position
   }
 
-  /** The progress of a sender, if it has sent anything. */
+  /** The progress of a sender, if it has sent anything or was accepted. */
   sender(agent: AgentId): SenderRecord | undefined {
     return this.#senders.get(agent)
+  }
+
+  /** Whether a sender has sent anything with its present leaf. */
+  hasHeard(agent: AgentId): boolean {
+    return (this.#senders.get(agent)?.counter ?? 0) > 0
   }
 
   /** Appends the next entry. */
@@ -126,7 +131,7 @@ export class History {
   /**
    * Compares a sender's view with this agent's; call it before `advance` with the same entry, which has this counter in
    * its envelope. The first message of a sender sets its counter and chain. An accepted sender is not compared until it is
-   * added again: it could make a difference with every message.
+   * removed: it could make a difference with every message.
    */
   judge(sender: AgentId, frame: Frame, envelopeCounter: number = frame.counter): Difference | undefined {
     const known = this.#senders.get(sender)
@@ -144,7 +149,8 @@ export class History {
   heard(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
     const accepted = this.#senders.get(sender)?.accepted ?? false
     this.#put({ agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
-    this.confirmed = Math.max(this.confirmed, frame.seen.index)
+    // What an accepted sender has seen is not compared, so it confirms nothing.
+    if (!accepted) this.confirmed = Math.max(this.confirmed, Math.min(frame.seen.index, this.#position.index))
   }
 
   /**
@@ -161,6 +167,13 @@ export class History {
   forget(sender: AgentId): void {
     this.#senders.delete(sender)
     this.#changed.add(sender)
+  }
+
+  /** A sender has a new leaf and counts from 1 again. It stays accepted, or it could stop the channel with every leaf. */
+  restart(sender: AgentId): void {
+    const accepted = this.#senders.get(sender)?.accepted ?? false
+    this.forget(sender)
+    if (accepted) this.accept(sender)
   }
 
   /** The application continues although this member has seen a different log. */

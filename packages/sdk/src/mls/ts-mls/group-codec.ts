@@ -19,7 +19,7 @@ import { nodeTypeEncoder } from 'ts-mls/nodeType.js'
 import { privateKeyPathEncoder } from 'ts-mls/privateKeyPath.js'
 import { protocolVersionEncoder } from 'ts-mls/protocolVersion.js'
 import { secretTreeNodeEncoder } from 'ts-mls/secretTree.js'
-import { concat } from '../../platform/bytes.ts'
+import { concat, concatAll } from '../../platform/bytes.ts'
 import { lengthBytes, writeLength } from '../framing.ts'
 
 /** The encoded fields: the rest of a ClientState is empty in this SDK's groups, or stored elsewhere. */
@@ -114,7 +114,7 @@ function sourceOf(leaf: LeafNode): Uint8Array {
 }
 
 function list<Item>(items: readonly Item[], encodeItem: (item: Item) => Uint8Array): Uint8Array {
-  return vector(concat(...items.map((item) => encodeItem(item))))
+  return vector(concatAll(items.map((item) => encodeItem(item))))
 }
 
 /** A byte string with its length before it. */

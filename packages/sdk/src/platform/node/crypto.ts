@@ -120,7 +120,8 @@ export function decrypt({ cipher, key, nonce, data }: Sealing, sealed: Uint8Arra
     plaintext.fill(0)
     throw error
   }
-  return plaintext
+  // Not as a Buffer, whose `slice` and `toString` differ.
+  return new Uint8Array(plaintext.buffer, plaintext.byteOffset, plaintext.byteLength)
 }
 
 /** The types differ per AEAD, but all accept the same calls. */

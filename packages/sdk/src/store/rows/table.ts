@@ -3,7 +3,7 @@
  * it, and the same table in memory are all derived from it.
  */
 import { PUBLIC_KEY_BYTES, StaticError } from '@static/protocol'
-import { concat } from '../../platform/bytes.ts'
+import { concatAll } from '../../platform/bytes.ts'
 import type { Value } from '../sqlite.ts'
 
 /** How a column is declared in SQL. */
@@ -116,7 +116,7 @@ export const KEYS: Column<readonly Uint8Array[]> = {
   write: (keys) => {
     const odd = keys.find(({ length }) => length !== PUBLIC_KEY_BYTES)
     if (odd) throw new StaticError('internal_error', `A key has ${odd.length} bytes, not ${PUBLIC_KEY_BYTES}.`)
-    return concat(...keys)
+    return concatAll(keys)
   },
   read: (value, column) => {
     const bytes = readBytes(value, column)
