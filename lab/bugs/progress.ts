@@ -8,8 +8,8 @@ import { dirname, join } from 'node:path'
 export interface Outcome {
   readonly verdict: 'passes' | 'caught' | 'SURVIVES' | 'NO TEST FAILED' | 'TIMEOUT'
   readonly seconds: number
-  /** The first test that failed. */
-  readonly failed?: string | undefined
+  /** The tests that failed. */
+  readonly failed?: readonly string[]
 }
 
 /** Outcomes by bug and test file; a file alone was run without a bug. Only of this very state of the checkout. */

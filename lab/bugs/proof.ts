@@ -18,8 +18,8 @@ interface Run {
   readonly passed: boolean
   readonly isLate: boolean
   readonly seconds: number
-  /** The first test that failed. */
-  readonly failed: string | undefined
+  /** The tests that failed, in that order. */
+  readonly failed: readonly string[]
   readonly output: string
 }
 
@@ -28,7 +28,9 @@ const TIMEOUT_MS = 300_000
 /** Of a whole file: a bug may make it hang where no test is running. */
 const FILE_TIMEOUT_MS = 600_000
 const RESUME = '--resume'
-const FAILED = /^ *not ok \d+ - (.+)\n/m
+/** How long a file goes on after its first failure, to see which other tests notice the bug. */
+const GRACE_MS = 4000
+const FAILED = /^ *not ok \d+ - (.+)\n/gm
 const root = resolve(import.meta.dirname, '../..')
 /** Of its own: two of these proofs may run at once. */
 const place = join(root, `.cache/bugs-${process.pid}`)
@@ -73,7 +75,7 @@ await shareOut(bugs, async (bug, copy) => {
     if (verdict !== 'caught') survivors.add(bug.name)
     const row = `${verdict.padEnd(8)} ${seconds.toFixed(0).padStart(4)} s  ${bug.name}: ${bug.about}`
     table.push(row)
-    process.stdout.write(`${row}\n${' '.repeat(17)}${proof}: ${failed ?? '-'}\n`)
+    process.stdout.write(`${row}\n${' '.repeat(17)}${proof}: ${failed?.join(' · ') ?? '-'}\n`)
   }
 })
 rmSync(place, { recursive: true, force: true })
@@ -109,7 +111,7 @@ function makeCopy(copy: string): string {
 async function plant(bug: PlantedBug, proof: string, copy: string): Promise<Outcome> {
   const { passed, isLate, failed, seconds, output } = await runWith(bug, proof, copy)
   if (passed) return { verdict: 'SURVIVES', seconds }
-  if (failed !== undefined) return { verdict: 'caught', seconds, failed }
+  if (failed.length > 0) return { verdict: 'caught', seconds, failed }
   process.stdout.write(`${output}\n`)
   return { verdict: isLate ? 'TIMEOUT' : 'NO TEST FAILED', seconds }
 }
@@ -129,32 +131,36 @@ async function runWith(bug: PlantedBug, proof: string, copy: string): Promise<Ru
   }
 }
 
-/** Runs a test file until its first failure. */
+/** Runs a test file, until a moment after its first failure. */
 async function runTest(copy: string, file: string): Promise<Run> {
   // Failures are printed when they happen only by the process that runs the file itself.
   const words = ['--test-reporter=tap', `--test-timeout=${TIMEOUT_MS}`, file]
   const child = spawn(process.execPath, words, { cwd: copy, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   let output = ''
-  let failed: string | undefined
   let isLate = false
   const started = performance.now()
   const end = (): void => {
-    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
   }
   const timer = setTimeout(() => {
     isLate = true
     end()
   }, FILE_TIMEOUT_MS)
+  let grace: NodeJS.Timeout | undefined
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
       output += text
-      if (failed !== undefined) return
-      failed = FAILED.exec(output)?.[1]
-      // What waits for something that the bug prevents would wait for its timeout.
-      if (failed !== undefined) end()
+      // A test that waits for something that the bug prevents would wait for its timeout.
+      if (grace === undefined && failedIn(output).length > 0) grace = setTimeout(end, GRACE_MS)
     })
   }
   const code = await new Promise<number | null>((done, reject) => child.on('error', reject).on('close', done))
   clearTimeout(timer)
+  clearTimeout(grace)
+  const failed = failedIn(output)
   return { passed: code === 0, isLate, failed, output, seconds: (performance.now() - started) / 1000 }
+}
+
+function failedIn(output: string): readonly string[] {
+  return [...new Set([...output.matchAll(FAILED)].map(([, name = '']) => name))]
 }
