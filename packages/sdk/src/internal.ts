@@ -1,5 +1,5 @@
 /**
- * For `@static/testkit` alone: the ports that its stores, transports and crash injection stand in for, and the frames that
+ * Only for `@static/testkit`: the ports that its stores, transports and crash injection implement, and the frames that
  * its liar sends. Not published.
  */
 export { encodeAnswer, encodeAnswerEnd, encodeCancel, encodeRequest } from './channel/asking/ask-frame.ts'

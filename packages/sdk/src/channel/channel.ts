@@ -1,9 +1,9 @@
 /**
- * One channel as this agent holds it, whether it is a member, is creating or joining it, or was offered it: its ids, its
- * group, its place in the log, its standing, and its parts.
+ * One channel as this agent holds it, whether it is a member, is creating or joining it, or was offered it: its ids,
+ * its group, its place in the log, its standing, and its parts.
  *
- * Log entries arrive at `intake`, are followed in order by `follower`, and what they mean goes to the other parts.
- * Everything changes in memory first. At the end of the turn (turn.ts) it is written in one transaction, and only then is
+ * Log entries arrive at `intake`. `follower` follows them in order and passes their effects to the other parts.
+ * Everything changes in memory first. The end of the turn (turn.ts) writes it in one transaction, and only then is
  * anything sent to the relay or given to the application (`written`).
  */
 import {
@@ -46,11 +46,11 @@ export class AgentChannel {
   readonly channelId: Uint8Array
   readonly name: ChannelName
   readonly owner: AgentId
-  /** What the agent is in this channel, as recorded. */
+  /** The agent's standing in this channel, as recorded. */
   readonly standing: Standing
-  /** Decides what happens next, and writes what has changed. */
+  /** Decides what happens next, and writes all changes. */
   readonly turn: ChannelTurn
-  /** The channel's state with the relay: what is delivered, acknowledged, missing. */
+  /** The channel's state with the relay: delivered, acknowledged and missing entries. */
   readonly intake: Intake
   readonly follower: Follower
   readonly sender: Sender
@@ -65,16 +65,16 @@ export class AgentChannel {
   readonly asks: Asks
   readonly forks: Forks
   /**
-   * All parts, in the order in which each is asked (part.ts). Intake comes first, so that nothing more arrives in a
-   * session that is lost or a channel that ends. Receipts come before the roster, which reports a change of members:
-   * by then the receipts know who they are. Forks come last: when one is over, they let others send what is due by then.
+   * All parts, in the order in which each is asked (part.ts). Intake comes first, so that nothing more arrives once a
+   * session is lost or a channel ends. Receipts come before the roster, which reports a change of members, so that they
+   * know the members by then. Forks come last: once a fork is over, they let other parts send what is due.
    */
   readonly parts: readonly Part[]
   readonly #context: AgentContext
   #history: History
   #group: GroupState | undefined
   #welcome: Uint8Array | undefined
-  /** Called when the membership has ended and everything in it is read. */
+  /** Called when the membership has ended and everything in it has been read. */
   readonly #ended: () => void
 
   constructor(context: AgentContext, stored: StoredChannel, ended: () => void) {
@@ -117,7 +117,7 @@ export class AgentChannel {
       this.asks,
       this.forks,
     ]
-    // Only now, because parts that read the disk make the journal write, and it would write this channel with them.
+    // Only now: parts that read from disk make the journal write, and it would write this channel as well.
     if (unreadable) {
       this.standing.end(unreadable)
       this.standing.set({ broken: record.broken ?? 'mls_error' })
@@ -125,7 +125,7 @@ export class AgentChannel {
     if (stored.ownReceipt) this.receipts.loaded()
     const { failure } = this
     if (!failure) return
-    // Nothing is requested from the relay, and readers get what is on disk.
+    // Requests nothing from the relay. Readers get what is on disk.
     for (const part of [this.intake, this.inbox, this.requests, this.asks]) part.end(failure, failure)
   }
 
@@ -143,7 +143,7 @@ export class AgentChannel {
     return this.#group
   }
 
-  /** A member as errors name it. */
+  /** A member's name in errors. */
   nameOf(agentId: AgentId): string {
     const identity = this.#group?.members.get(agentId)?.identity
     if (!identity) return `Agent ${shortFingerprint(agentId)}`
@@ -155,19 +155,19 @@ export class AgentChannel {
     return this.#welcome
   }
 
-  /** Why the channel cannot continue, if so. */
+  /** Why the channel cannot continue, if it cannot. */
   get failure(): StaticError | undefined {
     return this.standing.failure
   }
 
-  /** Whether the owner has sent something since this agent joined, in its group as it is here. */
+  /** Whether the owner has sent something since this agent joined, in the group as this agent knows it. */
   get isConfirmed(): boolean {
     return this.standing.record.confirmed || this.#group?.place.hasHeardOwner === true
   }
 
   // ---- Actions of the agent and the application ----
 
-  /** Continues although a member has seen a different history. */
+  /** Continues even though a member has seen a different history. */
   acceptFork(): void {
     this.forks.accept()
     this.turn.work()
@@ -218,7 +218,7 @@ export class AgentChannel {
     this.turn.transmit()
   }
 
-  /** The agent closes: others learn what was processed, as far as it is on disk. */
+  /** The agent closes: tells the other members how far it has processed, as far as that is on disk. */
   signOff(): void {
     const receipt = this.receipts.next(true)
     if (receipt) this.intake.sendReceipt(receipt)
@@ -270,7 +270,7 @@ export class AgentChannel {
 
   // ---- The turn ----
 
-  /** Everything that was drained is on disk, so it may leave the process. */
+  /** Everything drained is on disk, so it may leave the process. */
   written(): void {
     for (const part of this.parts) part.written()
     this.intake.acknowledge(this.receipts.next())
@@ -285,7 +285,7 @@ export class AgentChannel {
 
   // ---- Findings in the log ----
 
-  /** The application learns that the owner is in this group. */
+  /** Tells the application that the owner is in this group. */
   #confirm(): void {
     if (this.standing.record.confirmed || !this.isConfirmed) return
     this.standing.set({ confirmed: true })
@@ -316,7 +316,7 @@ export class AgentChannel {
     return new GroupState(this.#context.engine, epoch, place)
   }
 
-  /** Adopts the epoch of this agent's commit, which is in the log now. */
+  /** Adopts the epoch of this agent's commit, which is now in the log. */
   committed({ next, purpose, request, job, welcomes }: Pending): void {
     const context = this.#context
     const { adds = [], removes = [], leaveNotices = [], vouches = [] } = request.declaration ?? {}
@@ -339,14 +339,14 @@ export class AgentChannel {
       byInvite: request.welcomes.filter(({ inviteId }) => inviteId.length > 0).map(({ agentId }) => toHex(agentId)),
     })
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
-    // Before anything else in the new epoch.
+    // This must come first in the new epoch.
     this.upkeep.retry()
     job?.done({ welcomes })
   }
 
   #change(change: RosterChange): void {
     for (const agent of change.removed) {
-      // One that is added by the same commit only replaces its leaf.
+      // A member that the same commit adds again has only replaced its leaf.
       if (change.added.includes(agent)) this.#history.restart(agent)
       else this.#history.forget(agent)
     }
@@ -362,14 +362,14 @@ export class AgentChannel {
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
-  /** Ends this channel alone, because its rows on disk cannot be read. They stay there, and a restart tries again. */
+  /** Ends only this channel, because its rows on disk cannot be read. They stay there, and a restart tries again. */
   unreadable(error: StaticError): void {
     if (this.failure) return
     this.end(error, error)
     this.#context.emit({ type: 'channel_failed', channel: this.name, error })
   }
 
-  /** Breaks this channel alone, because its state cannot be serialized. The disk keeps its last written state. */
+  /** Breaks only this channel, because its state cannot be serialized. The disk keeps its last written state. */
   unstorable(cause: unknown): void {
     const error = StaticError.of('mls_error', `The state of channel ${this.name} cannot be stored.`, { cause })
     const { broken } = this.standing.record
@@ -381,7 +381,7 @@ export class AgentChannel {
 
   // ---- Internals ----
 
-  /** Loads the group and the pending commit. If that fails, only this channel is broken, and it can be left. */
+  /** Loads the group and the pending commit. A failure breaks only this channel, which can still be left. */
   #load({ record, epoch, pending }: StoredChannel): { pending?: Pending | undefined; unreadable?: StaticError } {
     const { engine, key } = this.#context
     const { hash } = record.position

@@ -1,6 +1,6 @@
 /**
- * The MLS group of one channel in its current epoch, with the ratchets of its messages, and which of these are not on
- * disk yet. Wipes values once their successors are in place.
+ * The MLS group of one channel in its current epoch, with its message ratchets, and which of them are not on disk yet.
+ * Wipes values once their successors are in place.
  */
 import { StaticError, toHex } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
@@ -19,7 +19,7 @@ import {
 import type { AgentId, Change, ChannelId, EpochPlace, EpochRecord } from '../ports/index.ts'
 import { SenderTrust } from './log/sender-trust.ts'
 
-/** A decrypted message of another member. */
+/** A decrypted message from another member. */
 export interface OpenedMessage {
   readonly sender: Member
   readonly plaintext: Uint8Array
@@ -31,11 +31,11 @@ export interface Envelope {
   readonly sender: AgentId
   readonly index: number
   readonly counter: number
-  /** Counter of the sender's last message that was decrypted here, if any. */
+  /** Counter of the last message from this sender that was decrypted here, if any. */
   readonly lastCounter: number | undefined
 }
 
-/** The place of an epoch of which nothing is known. */
+/** The place of an epoch about which nothing is known. */
 export const NO_EPOCH: EpochPlace = {
   index: 0,
   counter: 0,
@@ -46,7 +46,7 @@ export const NO_EPOCH: EpochPlace = {
   doubted: [],
 }
 
-/** After this many undecryptable entries by the owner, this agent must be in another epoch. */
+/** After this many undecryptable entries by the owner, the owner must be in another epoch. */
 const MOST_OWNER_FAILURES = 2
 
 export class GroupState {
@@ -55,13 +55,13 @@ export class GroupState {
   readonly #members: ReadonlyMap<AgentId, Member>
   #group: Group
   readonly facts: GroupFacts
-  /** Rows that changed since they were written. */
+  /** Rows that have changed since they were written. */
   readonly #dirty = new Set<number>()
   #place: EpochPlace
   readonly #trust = new SenderTrust()
-  /** Whether the owner has sent in this epoch, and no commit that only some members can follow came after that. */
+  /** Whether the owner has sent in this epoch, with no later commit that only some members can follow. */
   #isConfirmed = false
-  /** How many entries by the owner could not be decrypted since then. */
+  /** The number of undecryptable entries by the owner since then. */
   #ownerFailures = 0
 
   constructor(engine: MlsEngine, { group, rows }: Epoch, place: EpochPlace) {
@@ -120,7 +120,7 @@ export class GroupState {
   }
 
   /**
-   * Decrypts a message of the member that its envelope names.
+   * Decrypts a message from the member named in its envelope.
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
@@ -148,21 +148,23 @@ export class GroupState {
     }
   }
 
-  /** Whether this sender's last failure was the one that limits it from now on. */
+  /** Whether this sender's last failure is the one that limits it from now on. */
   hasLostTrust(sender: AgentId): boolean {
     return this.#trust.isLostNow(sender)
   }
 
   /**
-   * The number of this agent's generations in this epoch whose counters never reach the other members, if its last
-   * message has this counter: those of messages that the relay refused.
+   * The number of this agent's generations in this epoch that never reach the other members, because the relay refused
+   * their messages. `counter` is that of its last message.
    */
   burnt(counter: number): number {
     const generation = this.#rows.get(this.facts.own.leaf)?.generation ?? 0
     return generation - Math.max(0, counter - this.#place.counter)
   }
 
-  /** All messages after this counter are encrypted in this epoch, including those first encrypted in an earlier one. */
+  /**
+   * From this counter on, all messages are encrypted in this epoch, including those first encrypted in an earlier one.
+   */
   rewind(counter: number): void {
     if (counter < this.#place.counter) this.#place = { ...this.#place, counter }
   }
@@ -170,12 +172,12 @@ export class GroupState {
   /** Records that a commit by this member was skipped. */
   leaveOut(by: AgentId): void {
     const { leftOut } = this.#place
-    // Two strangers, which only a lying relay can name, are enough.
+    // Two strangers are enough: only a lying relay can name them.
     if (leftOut.includes(by) || (leftOut.length >= 2 && !this.#members.has(by))) return
     this.#place = { ...this.#place, leftOut: [...leftOut, by] }
   }
 
-  /** The members whose commits were skipped in this epoch, or in earlier ones in which the owner has not sent since. */
+  /** The members whose commits were skipped in this epoch, or in earlier ones after which the owner has not sent. */
   get allLeftOut(): readonly AgentId[] {
     const { leftOut, leftOutBefore } = this.#place
     return [...new Set([...leftOutBefore, ...leftOut])].filter((by) => this.#members.has(by))
@@ -189,7 +191,9 @@ export class GroupState {
     if (!doubted.includes(by)) this.#place = { ...this.#place, doubted: [...doubted, by] }
   }
 
-  /** Another member has shown that it is in this epoch. The owner must send itself, because the others follow it. */
+  /**
+   * Another member has shown that it is in this epoch. The owner must still send itself, because the others follow it.
+   */
   settle(): void {
     if (!this.isOwner) this.#clearDoubt()
   }
@@ -203,9 +207,8 @@ export class GroupState {
   }
 
   /**
-   * Counts an entry by the owner, in its place and with the number of this epoch, that cannot be decrypted. Returns
-   * whether this shows that the owner is in another epoch with that number: a single one may be a bit that the relay
-   * has flipped.
+   * Counts an undecryptable entry by the owner that is in its place and has this epoch's number. Returns whether the
+   * owner must be in a different epoch with that number: a single such entry may be a bit flipped by the relay.
    */
   isOwnerElsewhere(): boolean {
     return !this.#isConfirmed && ++this.#ownerFailures >= MOST_OWNER_FAILURES
@@ -224,7 +227,7 @@ export class GroupState {
     return isOwner || (this.#members.has(sender) && leftOut.some((by) => by !== sender))
   }
 
-  /** Replaces the group with one of the same epoch in which the key of this agent's commit is used up. */
+  /** Replaces the group with one of the same epoch that has used up the key of this agent's commit. */
   use(group: Group): void {
     this.#engine.wipe(this.#group, group)
     this.#group = group
@@ -236,7 +239,7 @@ export class GroupState {
     return epochRecord(this.#engine, { group: this.#group, rows: [...this.#rows.values()] })
   }
 
-  /** Returns the rows that changed since the last call. */
+  /** Returns the rows changed since the last call. */
   drain(id: ChannelId): Change[] {
     const changes: Change[] = []
     for (const leaf of this.#dirty) {
@@ -247,7 +250,7 @@ export class GroupState {
     return changes
   }
 
-  /** Erases the epoch from memory, except what the next one shares with it. */
+  /** Erases the epoch from memory, except the parts it shares with the next one. */
   wipe(staying?: Group): void {
     this.#engine.wipe(this.#group, staying)
     for (const { secret } of this.#rows.values()) secret.fill(0)

@@ -1,7 +1,7 @@
 /**
- * Writes one transaction per wake-up (in the ring file of store/ring, which the database follows): all changes made while
- * the events of one turn are handled are written together, and actions that depend on them (sending, acknowledging) happen afterwards. Nothing leaves the process before that,
- * so a crash loses nothing that was already reported.
+ * Writes one transaction per wake-up (to the ring file of store/ring, which the database follows): all changes made
+ * while one turn's events are handled are written together. Actions that depend on them (sending, acknowledging) happen
+ * afterwards. Nothing leaves the process before that, so a crash loses nothing already reported.
  */
 import { cancelTimer, cancelTurn, nextTurn, startTimer, type Timer, type Turn } from '#platform/turn'
 import { StaticError } from '@static/protocol'
@@ -17,22 +17,22 @@ import {
 /** How long a deferred change may wait for a transaction to join. */
 const LATER_MS = 25
 
-/** A source of changes, drained when they are written. */
+/** A source of changes, drained when the journal writes. */
 export interface Writer {
   /** Returns the changes since the last call, in order. */
   drain(): readonly Change[]
   /**
-   * Called when `drain` has thrown, or the store has refused one of its changes, so none of them are written. The writer
-   * fails alone, and touches itself if it has something to write instead.
+   * Called when `drain` threw or the store refused one of its changes: none of them are written. Only this writer
+   * fails, and it touches itself if it has something to write instead.
    */
   abandon(cause: unknown): void
   /** Called when the drained changes are on disk. */
   written(): void
 }
 
-/** What a turn writes. */
+/** The changes that a turn writes. */
 class GatheredTurn {
-  /** Changes that belong to no writer: those of the turn, and those made while its writers were drained. */
+  /** Changes that belong to no writer: those of the turn, and those made while draining its writers. */
   readonly #before: readonly Change[]
   readonly #after: Change[] = []
   readonly #drained = new Map<Writer, Change[]>()
@@ -42,7 +42,7 @@ class GatheredTurn {
     this.#before = before
   }
 
-  /** All changes, in the order in which they are written. */
+  /** All changes, in the order they are written. */
   get changes(): readonly Change[] {
     const all = [...this.#before]
     for (const changes of this.#drained.values()) for (const change of changes) all.push(change)
@@ -50,7 +50,7 @@ class GatheredTurn {
     return all
   }
 
-  /** Those whose changes are written. */
+  /** The writers whose changes are written. */
   get writers(): Iterable<Writer> {
     return this.#drained.keys()
   }
@@ -68,7 +68,7 @@ class GatheredTurn {
     this.#drained.set(writer, [...(this.#drained.get(writer) ?? []), ...writer.drain()])
   }
 
-  /** Leaves a writer out, and lets it write something else instead; the second time nothing. */
+  /** Leaves a writer out and lets it write something else instead, but only once. */
   abandon(writer: Writer, cause: unknown): void {
     this.#drained.delete(writer)
     if (this.#abandoned.has(writer)) return
@@ -84,13 +84,13 @@ export class Journal {
   #writers = new Set<Writer>()
   readonly #changes: Change[] = []
   #waiting: PromiseWithResolvers<void>[] = []
-  /** What is left to do in this turn. */
+  /** Callbacks left to run in this turn. */
   #endings: (() => void)[] = []
   #scheduled: Turn | undefined
   #later: Timer | undefined
   #failure: StaticError | undefined
 
-  /** Calls `failed` once when the store cannot write: the agent must stop, because memory is ahead of the disk. */
+  /** Calls `failed` once if the store cannot write: memory is then ahead of the disk, so the agent must stop. */
   constructor(store: AgentStore, failed: (error: StaticError) => void) {
     this.#store = store
     this.#failed = failed
@@ -103,13 +103,13 @@ export class Journal {
     this.#schedule()
   }
 
-  /** The same for a change that may be written later, because a crash may undo it. */
+  /** Like `touch`, for a change that can wait, because a crash may undo it. */
   touchLater(writer: Writer): void {
     this.#writers.add(writer)
     this.#later ??= startTimer(LATER_MS, () => this.flush())
   }
 
-  /** Calls back at the end of the turn, before it is written. */
+  /** Calls back at the end of the turn, before the write. */
   atEnd(ending: () => void): void {
     this.#endings.push(ending)
     this.#schedule()
@@ -131,15 +131,15 @@ export class Journal {
   }
 
   /**
-   * Writes pending changes, then returns the unsettled messages on disk after an index. Throws if they cannot be read;
-   * by itself, that does not stop the agent.
+   * Writes pending changes, then returns the unsettled messages on disk after an index. Throws if they cannot be read,
+   * which by itself does not stop the agent.
    */
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[] {
     this.#flushToRead()
     return this.#store.inbox(id, after, limit)
   }
 
-  /** The same for the messages of a channel that were put aside. */
+  /** Like `inbox`, for the messages put aside in a channel. */
   poison(id: ChannelId): readonly PoisonRecord[] {
     this.#flushToRead()
     return this.#store.poison(id)
@@ -162,7 +162,7 @@ export class Journal {
     this.#write()
   }
 
-  /** Writes what has changed so far. The turn may go on. */
+  /** Writes all changes so far. The turn may go on. */
   #write(): void {
     cancelTurn(this.#scheduled)
     cancelTimer(this.#later)
@@ -198,7 +198,7 @@ export class Journal {
     }
   }
 
-  /** Drains all changed writers. One that throws is left out; all others are written. */
+  /** Drains all changed writers. Leaves out any that throws. */
   #gather(turn: GatheredTurn): void {
     // An abandoned writer is drained once more.
     while (this.#writers.size > 0) {

@@ -1,17 +1,17 @@
 /**
- * What a channel asks of its parts. Each overrides what concerns it; everything else does nothing. `AgentChannel.parts` has
- * the one order in which they are asked (channel.ts).
+ * The interface of a channel's parts. Each part overrides the methods it needs; the defaults do nothing.
+ * `AgentChannel.parts` defines the one order in which they are called (channel.ts).
  */
 import type { StaticError } from '@static/protocol'
 import type { AgentId, Change } from '../ports/index.ts'
 
-/** What a commit that this agent has adopted changed about the members. */
+/** How an adopted commit changed the members. */
 export interface RosterChange {
   /** The member that committed. */
   readonly by: AgentId
   readonly added: readonly AgentId[]
   readonly removed: readonly AgentId[]
-  /** How many of those removed had left. */
+  /** How many of the removed members had left. */
   readonly left: number
   /** The added members that this agent, as the owner, vouches for. */
   readonly vouched: readonly AgentId[]
@@ -26,7 +26,7 @@ export abstract class Part {
     return []
   }
 
-  /** Everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   written(): void {}
 
   /** The relay delivers the channel from now on. */

@@ -1,4 +1,4 @@
-/** What a call gets on a channel that this agent was removed from. */
+/** The error of a call on a channel that this agent was removed from. */
 import { StaticError } from '@static/protocol'
 
 /** @internal */

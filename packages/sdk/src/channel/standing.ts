@@ -1,9 +1,11 @@
-/** The standing of an agent in a channel, as recorded: joined or leaving, forked, broken, and when its keys were replaced. */
+/**
+ * The standing of an agent in a channel, as recorded: joined or leaving, forked, broken, and its last key replacement.
+ */
 import { type ErrorCode, ERRORS, StaticError } from '@static/protocol'
 import type { ChannelRecord } from '../ports/index.ts'
 import type { AgentChannel } from './channel.ts'
 
-/** The part of a channel's record that is neither in its history nor with the sender. */
+/** The part of a channel's record that is held neither by its history nor by the sender. */
 export type StandingRecord = Pick<
   ChannelRecord,
   | 'state'
@@ -24,11 +26,11 @@ export function channelError(code: ErrorCode, name: string): StaticError {
   return StaticError.of(code, text)
 }
 
-/** The error for a channel in which a member has seen a different history. Its members compare their words. */
+/** The error for a channel in which a member has seen a different history. */
 function forked(channel: string, member: string): StaticError {
-  const problem = `${member} says that it has seen another history of this channel, so this agent sends nothing.`
+  const problem = `${member} says it has seen a different history of this channel, so this agent sends nothing.`
   const words =
-    'Compare the words of `verify` with that member. If the words are equal, both have seen the same history, and what it says is wrong: ' +
+    'Compare the words of `verify` with that member. If the words are equal, both have seen the same history and the member is wrong: ' +
     'have the owner remove it, or accept the fork. If they differ, the relay has shown you different histories.'
   return StaticError.of('fork_detected', `Channel ${channel}: ${problem} ${words}`)
 }
@@ -37,7 +39,7 @@ function forked(channel: string, member: string): StaticError {
 export class Standing {
   readonly #channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>
   #record: StandingRecord
-  /** The error that ended the channel until the agent restarts. */
+  /** The error that keeps the channel ended until the agent restarts. */
   #endedBy: StaticError | undefined
 
   constructor(channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>, record: StandingRecord) {
@@ -52,7 +54,7 @@ export class Standing {
     return this.#record
   }
 
-  /** Why the channel cannot continue, if so. */
+  /** Why the channel cannot continue, if it cannot. */
   get failure(): StaticError | undefined {
     const { state, broken } = this.#record
     if (this.#endedBy) return this.#endedBy
@@ -62,15 +64,15 @@ export class Standing {
   }
 
   /**
-   * Whether messages are sent. An agent that joins with an invite says hello before it has fully joined, also in a fork:
-   * its application, which has to decide, has no channel yet, and a member could keep it out for good.
+   * Whether messages are sent. An agent that joins with an invite says hello before it has fully joined, even in a
+   * fork: its application has no channel yet and cannot decide, so a member could keep it out for good.
    */
   get isTalking(): boolean {
     const { state, fork } = this.#record
     return state === 'joining' || (state === 'joined' && fork === undefined)
   }
 
-  /** Why nothing can be sent or committed, if so. */
+  /** Why nothing can be sent or committed, if nothing can. */
   refusal(despiteFork: boolean = false): StaticError | undefined {
     const { fork } = this.#record
     if (fork === undefined || despiteFork) return this.failure
@@ -82,7 +84,7 @@ export class Standing {
     this.#channel.turn.touch()
   }
 
-  /** Ends the channel. If called again, the first error stays. */
+  /** Ends the channel. The first error stays if called again. */
   end(error: StaticError): void {
     this.#endedBy ??= error
   }

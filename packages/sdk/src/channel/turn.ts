@@ -1,22 +1,23 @@
 /**
- * The turn of one channel: decides what may happen next, and writes what has changed. Commits come before messages,
- * nothing is encrypted for an epoch that the channel has left, and nothing touches the group while a task holds it.
+ * The turn of one channel: decides what may happen next, and writes all changes. Commits come before messages, nothing
+ * is encrypted for a past epoch, and nothing touches the group while a task holds it.
  *
- * The steps of a send, in the order in which they run:
+ * The steps of a send, in order:
  *
  * 1. `Sender.send` queues the payload and asks for `work`.
  * 2. `work` starts a commit if one is due, and otherwise asks the journal to call `#encrypt` at the end of the turn, so
  *    that payloads of one turn can go together.
- * 3. `#encrypt` → `Sender.encrypt`: what waits becomes one message or more, each encrypted, with its row in the outbox.
+ * 3. `#encrypt` → `Sender.encrypt`: queued payloads become one or more encrypted messages, each with its row in the
+ * outbox.
  * 4. `Journal.flush` → `drain`: the channel's record, the ratchet and the outbox are written in one transaction.
  * 5. `written` → `AgentChannel.written` → `Sender.written`: the message is on disk, so it may leave.
  * 6. `transmit` → `Sender.transmit`: the request goes to the session.
  * 7. The relay's answer → `Sender.#answered` → `Outbox.answer`: `send` resolves, and the row is marked as answered.
- * 8. The message's entry in the log → `Follower.#ownMessage` → `Outbox.pass`: the row is deleted. An entry that comes
+ * 8. The message's entry in the log → `Follower.#ownMessage` → `Outbox.pass`: the row is deleted. An entry that arrives
  *    before the answer counts as the answer.
  *
- * A crash before 4 loses a message whose `send` has not resolved: 2 waits while there is no session, a commit is under way
- * or the relay slows this agent down. After 4, the message is sent again as it is.
+ * A crash before 4 loses a message whose `send` has not resolved: 2 waits while there is no session, a commit is under
+ * way or the relay slows this agent down. After 4, the message is resent unchanged.
  */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../agent/context.ts'
@@ -31,16 +32,16 @@ export class ChannelTurn implements Writer {
   readonly #context: Pick<AgentContext, 'offline' | 'journal'>
   readonly #channel: AgentChannel
   readonly #lock = new GroupLock()
-  /** Whether `#encrypt` is called at the end of the turn. */
+  /** Whether `#encrypt` runs at the end of the turn. */
   #isEncryptDue = false
   #changes: Change[] = []
   #recordChanged = false
   #epochChanged = false
   #dropped: 'due' | 'done' | undefined
-  /** The record that was drained last, and the one that is on disk. */
+  /** The record drained last, and the one on disk. */
   #drained: ChannelRecord
   #stored: ChannelRecord
-  /** Memory is ahead of the disk and stays so. */
+  /** Memory is ahead of the disk and will stay so. */
   #isAbandoned = false
 
   constructor(context: Pick<AgentContext, 'offline' | 'journal'>, channel: AgentChannel, stored: ChannelRecord) {
@@ -62,7 +63,7 @@ export class ChannelTurn implements Writer {
 
   // ---- What may happen next ----
 
-  /** Continues with everything that can continue. If that throws, the channel breaks. */
+  /** Does everything that can be done now. If that throws, the channel breaks. */
   work(): void {
     this.attempt(() => this.#work())
   }
@@ -75,7 +76,7 @@ export class ChannelTurn implements Writer {
       return committer.rejectQueued(blocked)
     }
     if (!standing.refusal()) requests.wakeServers()
-    // The relay would refuse anything from an epoch that the channel has left.
+    // The relay would refuse anything from a past epoch.
     if (!intake.isCurrent || !this.isFree || !group || standing.failure) return
     if (committer.isBusy) return committer.transmit()
     if (committer.work(group) || !standing.isTalking) return
@@ -88,7 +89,7 @@ export class ChannelTurn implements Writer {
     if (!standing.refusal()) upkeep.check()
   }
 
-  /** Encrypts what waits for the end of the turn. */
+  /** Encrypts the payloads queued in this turn. */
   #encrypt(): void {
     this.#isEncryptDue = false
     const { group, standing, intake, sender, committer, upkeep } = this.#channel
@@ -100,10 +101,7 @@ export class ChannelTurn implements Writer {
     if (sender.counter > counter) upkeep.reported()
   }
 
-  /**
-   * Sends what is on disk, even for an epoch that the channel has left: whether the relay has it already, only the relay
-   * can say.
-   */
+  /** Sends the messages on disk, even for a past epoch: only the relay knows whether it already has them. */
   transmit(): void {
     const { standing, intake, sender, committer } = this.#channel
     if (!intake.isOnline || standing.failure) return
@@ -111,7 +109,7 @@ export class ChannelTurn implements Writer {
     if (!committer.isBusy && standing.isTalking) sender.transmit()
   }
 
-  /** Why messages cannot be sent now, if so. */
+  /** Why messages cannot be sent now, if they cannot. */
   obstacle(): StaticError | undefined {
     const { standing, intake, committer } = this.#channel
     const refusal = standing.refusal()
@@ -123,7 +121,7 @@ export class ChannelTurn implements Writer {
     return committer.isBusy ? StaticError.of('unavailable', 'A group change is in progress.') : undefined
   }
 
-  /** Runs a task that holds the group until it is done. If it fails, the channel breaks. */
+  /** Runs a task that holds the group until it is done. If the task fails, the channel breaks. */
   exclusively(task: () => Promise<void>): void {
     const guarded = async (): Promise<void> => {
       await task().catch((error: unknown) => this.#channel.break(asMlsError(error)))
@@ -149,7 +147,7 @@ export class ChannelTurn implements Writer {
     this.#context.journal.touch(this)
   }
 
-  /** The same for a change that may be written later, because a crash may undo it. */
+  /** Like `touch`, for a change that can wait, because a crash may undo it. */
   touchLater(): void {
     this.#recordChanged = true
     this.#context.journal.touchLater(this)
@@ -160,7 +158,7 @@ export class ChannelTurn implements Writer {
     this.#context.journal.touch(this)
   }
 
-  /** The same for a change that may be written later, because a crash may undo it. */
+  /** Like `touchPart`, for a change that can wait, because a crash may undo it. */
   touchPartLater(): void {
     this.#context.journal.touchLater(this)
   }
@@ -179,11 +177,11 @@ export class ChannelTurn implements Writer {
 
   // ---- The journal writes the turn ----
 
-  /** Returns everything that has changed. The record comes first: the rows of the parts belong to it. */
+  /** Returns all changes. The record comes first, because the parts' rows belong to it. */
   drain(): readonly Change[] {
     const { id, group, history, parts } = this.#channel
     if (this.#dropped) {
-      // Only once: the agent may have rejoined by the time the last reader settles.
+      // Only once: by the time the last reader settles, the agent may have rejoined.
       const changes: Change[] = this.#dropped === 'due' ? [{ type: 'dropChannel', id }] : []
       this.#dropped = 'done'
       return changes
@@ -191,7 +189,7 @@ export class ChannelTurn implements Writer {
     if (this.#isAbandoned) return this.#drainAbandoned()
     if (this.#recordChanged) this.#drained = this.#channel.record()
     const whole = this.#epochChanged
-    // Not pushed as arguments: a full inbox that is settled in one turn has more changes than the stack has room for.
+    // Not pushed as arguments: settling a full inbox in one turn makes more changes than the stack can hold.
     const changes: Change[] = [
       ...(this.#recordChanged ? [{ type: 'putChannel', record: this.#drained } as const] : []),
       ...this.#changes,
@@ -206,14 +204,14 @@ export class ChannelTurn implements Writer {
     return changes
   }
 
-  /** Everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   written(): void {
     this.#stored = this.#drained
     if (!this.#dropped) this.attempt(() => this.#channel.written())
   }
 
   /**
-   * Nothing that was drained is written, because it cannot be serialized. From now on memory is ahead of the disk, so the
+   * The drained changes cannot be serialized, so none are written. Memory stays ahead of the disk from now on: the
    * channel is stored as broken at its last written state and can only end.
    */
   abandon(cause: unknown): void {
@@ -223,7 +221,7 @@ export class ChannelTurn implements Writer {
     this.touch()
   }
 
-  /** The channel's standing at its last written state, and deletions of data that is no longer needed. */
+  /** The channel's standing at its last written state, and deletions of data no longer needed. */
   #drainAbandoned(): readonly Change[] {
     const { id, group, inbox, poison } = this.#channel
     const changes: Change[] = []
@@ -236,7 +234,7 @@ export class ChannelTurn implements Writer {
       changes.push({ type: 'putEpoch', id, epoch: undefined })
       this.#epochChanged = false
     }
-    // The newest messages are read from memory: on disk they would be ahead of the channel's position in the log.
+    // Readers get the newest messages from memory: on disk they would be ahead of the channel's position in the log.
     const { index } = this.#stored.position
     const isAhead = (change: Change): boolean => change.type === 'putInbox' && change.record.index > index
     this.#recordChanged = false

@@ -17,7 +17,7 @@ import { makeClockedTransport } from '../transport/clock.ts'
 import { makeGrpcTransport } from '../transport/grpc.ts'
 import { makeQuicTransport } from '../transport/quic.ts'
 
-/** The parts of an agent, and the settings that they were made from. */
+/** The parts of an agent, and the settings they were made from. */
 export interface OpenedAgentParts {
   readonly parts: AgentParts
   readonly settings: Settings
@@ -27,7 +27,7 @@ export interface OpenedAgentParts {
  * Creates the parts of an agent from its settings.
  *
  * @throws {StaticError} `store_*`, `invalid_request` if the directory belongs to another identity, `invite_expired` or
- *   `invite_invalid` for a link that is too old, or for another relay than the agent's
+ *   `invite_invalid` for a link that has expired or is for a different relay
  */
 export async function openAgentParts(wanted: Settings): Promise<OpenedAgentParts> {
   const store = await openAgentStore({
@@ -50,15 +50,15 @@ export async function openAgentParts(wanted: Settings): Promise<OpenedAgentParts
 }
 
 /**
- * A link never replaces the relay of an agent. An agent that knows only the link's relay was interrupted before it could
- * remember the link.
+ * A link never replaces the relay of an agent. An agent that knows only the link's relay crashed before it could store
+ * the link.
  */
 function usedSettings(wanted: Settings, store: AgentStore): Settings {
   const { adopt, endpoint } = wanted
   if (adopt === undefined) return wanted
   const { link, otherwise } = adopt
   const known = [...store.load().relays]
-  // It has met the relay that is configured: a link to another address of that relay changes nothing either.
+  // This agent has met the configured relay, so a link to another address of the same relay changes nothing.
   if (otherwise !== undefined && known.some(([name]) => name === otherwise.endpoint.serverName)) return otherwise
   const isNew = known.every(([name, { relayId }]) => name === endpoint.serverName && toHex(relayId) === link.relayId)
   if (isNew) {
@@ -71,7 +71,7 @@ function usedSettings(wanted: Settings, store: AgentStore): Settings {
 
 const NEW_LINK = 'Ask the owner of the channel for a new one.'
 
-/** One for all agents of the process, which share its thread. */
+/** Shared by all agents of the process, since they share its thread. */
 const turns = new FollowTurns(setImmediate)
 
 function partsOf(settings: Settings, store: AgentStore): AgentParts {
@@ -111,7 +111,10 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
   }
 }
 
-/** Keeps the relay of a link that has led to a session. An agent that cannot is closed: it would be lost next time. */
+/**
+ * Stores the relay of a link once it has led to a session. If that fails, closes the agent: the relay would be lost at
+ * the next start.
+ */
 export async function rememberLink(
   { adopt, dataDir }: Settings,
   client: { readonly relay: KnownRelay | undefined; close(): Promise<void> },
@@ -125,7 +128,7 @@ export async function rememberLink(
   }
 }
 
-/** The same for an application that does not wait for the first session. */
+/** Like `rememberLink`, for an application that does not wait for the first session. */
 function remembering(settings: Settings, listener: SessionListener): SessionListener {
   let isKept = false
   return {

@@ -5,9 +5,9 @@ import type { ErrorEdge } from './error-edge.ts'
 import type { AgentId } from '../ports/index.ts'
 
 /**
- * A request, and its answers as they arrive. Ends when the member asked has ended its answer; if all were asked, when
- * all have, or when the time is over. Asking for the next answer settles the current one. Leaving the loop early cancels
- * the request.
+ * A request, and its answers as they arrive. Ends when the member asked has ended its answer. A request to all ends
+ * when all have answered, or at its deadline. Asking for the next answer settles the current one. Leaving the loop
+ * early cancels the request.
  */
 export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> {
   readonly #ask: OpenAsk
@@ -24,7 +24,7 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
     return this.#ask.id
   }
 
-  /** The member that was asked. Undefined: all. */
+  /** The member asked; undefined for all. */
   get to(): AgentId | undefined {
     return this.#ask.to
   }
@@ -38,7 +38,7 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
    * The next answer.
    *
    * @throws {StaticError} `ask_timeout` if the member asked has not ended its answer in time, `not_found` if it left,
-   *   `queue_full` if too many requests wait for it, what kept the request from being sent (see `send`), or the error that ended the channel
+   *   `queue_full` if too many requests wait for it, the error that kept the request from being sent (see `send`), or the error that ended the channel
    */
   async next(): Promise<IteratorResult<Answer, undefined>> {
     const entry = await this.#edge.wait(() => this.#ask.next())
@@ -51,7 +51,7 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
     return Promise.resolve({ done: true, value: undefined })
   }
 
-  /** Ends the request and forgets its answers. The members asked are notified, unless they are done. */
+  /** Ends the request and forgets its answers. The members asked are notified unless they are done. */
   cancel(): void {
     this.#ask.cancel()
   }

@@ -29,16 +29,16 @@ export interface AskOptions {
   readonly signal?: AbortSignal
 }
 
-/** Messages of a channel that a handler has failed on too often. */
+/** Messages of a channel that a handler failed on too often. */
 export interface PoisonMessages {
-  /** Everything that was put aside, in the order of the log. */
+  /** All messages put aside, in log order. */
   list(): readonly PoisonMessage[]
   /**
-   * Delivers a message again, before those that have arrived since, and counts its attempts from zero. Pass its
-   * `messageId`.
+   * Delivers a message again, before later messages, and counts its attempts from zero. Pass its `messageId`.
    *
-   * @throws {StaticError} `not_found` if no such message was put aside; `invalid_request` if several have this id, since
-   *   senders choose them: then pass `messageId@index`
+   * @throws {StaticError} `not_found` if no such message was put aside; `invalid_request` if several have this id,
+   * since
+   *   senders choose ids: then pass `messageId@index`
    */
   retry(message: string): Promise<void>
   /**

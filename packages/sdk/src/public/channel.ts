@@ -45,7 +45,7 @@ import {
 import { verificationWords } from './verification.ts'
 
 /**
- * A channel that this agent is a member of. You can send and receive concurrently, from any number of callers. Network
+ * A channel this agent is a member of. You can send and receive concurrently, from any number of callers. Network
  * failures, relay restarts and commits by other members are handled internally.
  */
 export class Channel implements AsyncDisposable {
@@ -76,18 +76,18 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Whether the owner has sent anything since this agent joined. Until then, a former member that works together with
-   * the relay may have shown an old state of the channel to this agent. Event: `confirmed`.
+   * Whether the owner has sent anything since this agent joined. Until then, a former member colluding with the relay
+   * may have shown this agent an old state of the channel. Event: `confirmed`.
    */
   get confirmed(): boolean {
     return this.#channel.isConfirmed
   }
 
   /**
-   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk. What
-   * is sent in one turn of the event loop may travel, and is charged, as one message, with up to 16 payloads. If
-   * the program ends before that, a message that was already encrypted is sent at the next start. While it waits for
-   * more than 5 s, for a connection, quota, the relay's disk or its rate limit, the event `waiting` says for what.
+   * Sends a string or bytes, at most 262,144 bytes, to all members. Resolves once the relay has stored it on disk.
+   * Payloads sent in one turn of the event loop, up to 16, may travel and be charged as one message. If the program
+   * ends before that, a message that was already encrypted is sent at the next start. If it waits more than 5 s for a
+   * connection, quota, the relay's disk or its rate limit, the event `waiting` says which.
    *
    * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`, `quota_exceeded`,
    *   `queue_full`, `removed`, `fork_detected`, `mls_error`, `closed`; with `signal` or `timeout`, `cancelled` if the
@@ -108,13 +108,12 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
-   * for the next payload settles the current one. Leaving the loop, by `break` or by an error, does not: that payload
-   * is delivered again, in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes
-   * to one of them.
+   * for the next payload settles the current one. Leaving the loop by `break` or an error does not: that payload is
+   * delivered again in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes to
+   * one of them.
    *
    * @throws {StaticError} the error that ended the channel: `removed`, `not_found`, `mls_error` or `closed`
-   * @example
-   * for await (const payload of channel.messages()) handle(payload)
+   * @example for await (const payload of channel.messages()) handle(payload)
    */
   messages(): AsyncIterableIterator<Uint8Array, undefined, undefined> {
     return this.#edge.iterate(this.#channel.inbox.read(({ payload }) => payload))
@@ -122,7 +121,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Like `messages`, but with the verified sender and the log position of each payload. `envelope.settle()` settles it
-   * at once.
+   * immediately.
    */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#channel
@@ -131,15 +130,14 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Calls a function for each message and settles the message when the function succeeds. If it throws or rejects, it
-   * is called again after 1, 5, 30, 60 and then every 300 seconds; later messages of the same sender wait. After
+   * is called again after 1, 5, 30, 60 and then every 300 seconds; later messages from the same sender wait. After
    * `attempts` failures (10) the message is put aside on disk and the next one is handled. Events report each failure
-   * (`handler_failed`) and each message that is put aside (`poison`).
+   * (`handler_failed`) and each message put aside (`poison`).
    *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
    *
    * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel, as in `messages`
-   * @example
-   * await channel.handle(async (envelope) => save(envelope.json()))
+   * @example await channel.handle(async (envelope) => save(envelope.json()))
    */
   async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
     const { inbox } = this.#channel
@@ -149,14 +147,13 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Asks a member, or all of them, and returns the answers as they arrive, with their verified senders. A string or
-   * bytes, at most 262,080 bytes. Only the member asked is believed. The request is sent like a message and outlives the
-   * program: `asked` returns it after a restart, with the answers that were not read.
+   * Asks a member, or all of them, and returns the answers as they arrive, with their verified senders. The payload is
+   * a string or bytes, at most 262,080 bytes. Answers from members that were not asked are ignored. The request is sent
+   * like a message and outlives the program: `asked` returns it after a restart, with its unread answers.
    *
    * @throws {StaticError} `invalid_request`, `too_large`, `not_found` if `to` is not a member, `queue_full` if 256
-   *   requests of this agent are open; the iterator throws what happens later
-   * @example
-   * for await (const answer of channel.ask('status?', { to: agentId })) console.log(answer.text())
+   *   requests of this agent are open; the iterator throws later errors
+   * @example for await (const answer of channel.ask('status?', { to: agentId })) console.log(answer.text())
    */
   ask(payload: Uint8Array | string, options: AskOptions = {}): Ask {
     return this.#edge.run(() => {
@@ -166,7 +163,7 @@ export class Channel implements AsyncDisposable {
     })
   }
 
-  /** The requests of this agent that are open: not answered completely, or with answers that were not read. */
+  /** The open requests of this agent: not fully answered, or with unread answers. */
   asked(): readonly Ask[] {
     return this.#channel.asks.list().map((ask) => new Ask(ask, this.#edge))
   }
@@ -191,7 +188,9 @@ export class Channel implements AsyncDisposable {
     await this.#edge.wait(() => serveRequests(this.#agent.context, this.#channel, serve, options))
   }
 
-  /** Messages that a handler has failed on too often, at most 1,000 of 64 MiB in total. Further ones are retried. */
+  /**
+   * Messages that a handler failed on too often, at most 1,000 of 64 MiB in total. Beyond that, messages are retried.
+   */
   get poison(): PoisonMessages {
     const { poison } = this.#channel
     return {
@@ -201,16 +200,16 @@ export class Channel implements AsyncDisposable {
     }
   }
 
-  /** @internal Like `envelopes`, for messages that count as delivered only when they are marked as given. */
+  /** @internal Like `envelopes`, for messages that count as delivered only once marked as given. */
   readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#channel
     return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
   }
 
   /**
-   * How far the other members have processed the channel, as each has signed and this agent has verified. Also while a
-   * member is offline: the relay keeps its last receipt. Later ones are reported by the event `receipt`. Without a
-   * connection it returns what is known.
+   * How far the other members have processed the channel, as each has signed and this agent has verified. Includes
+   * offline members, since the relay keeps their last receipts. The event `receipt` reports later ones. Without a
+   * connection, returns the receipts already known.
    */
   async receipts(): Promise<readonly MemberReceipt[]> {
     return await this.#edge.wait(async () => {
@@ -221,14 +220,13 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Resolves once every other member has signed that it has received a message (`delivered`) or that its application has
-   * settled it (`settled`, the default), even if it was never online together with this agent. Members that left, were
-   * removed, missed the message, put it aside or have receipts off are returned in `unreached`, not waited for.
+   * Resolves once every other member has signed that it has received a message (`delivered`) or that its application
+   * has settled it (`settled`, the default), even if the two were never online at the same time. Members that left,
+   * were removed, missed the message, put it aside or have receipts off are returned in `unreached`, not waited for.
    *
-   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, `not_found` if this agent has sent no
+   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, `not_found` if this agent sent no
    * such message, `invalid_request`, or the error that ended the channel
-   * @example
-   * const { unreached } = await channel.reached(await channel.send('deploy'), 'settled', { timeout: 30 })
+   * @example const { unreached } = await channel.reached(await channel.send('deploy'), 'settled', { timeout: 30 })
    */
   async reached(sent: SentMessage, level: ReceiptLevel = 'settled', options: ReachedOptions = {}): Promise<Reached> {
     return await this.#edge.wait(async () => {
@@ -250,7 +248,7 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Resolves with a member once it is in the channel: the one with this agent id, or without one any other member.
+   * Resolves with a member once it is in the channel: the one with this agent id, or any other member if none is given.
    *
    * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, or the error that ended the
    * channel
@@ -265,9 +263,9 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Adds a member. Pass either a KeyPackage that you received over an authenticated path, or an agent id; in that case
-   * a KeyPackage is fetched from the relay and checked against the id. The relay delivers the Welcome to the new
-   * member. It is also returned, in case you want to deliver it yourself.
+   * Adds a member. Pass either a KeyPackage that you received over an authenticated path, or an agent id: the relay
+   * then supplies a KeyPackage, which is checked against the id. The relay delivers the Welcome to the new member. It
+   * is also returned, so you can deliver it yourself.
    *
    * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
    */
@@ -289,9 +287,9 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Accepts another key for an identity that this agent has added before, in all channels of this channel's owner: from
-   * now on the identity is the agent with this id, and the one before it is refused. `addMember` and invites refuse a new
-   * key otherwise. Compare the id with the identity's holder first.
+   * Accepts a new key for an identity that this agent has added before, in all channels of this channel's owner: from
+   * now on the identity is the agent with this id, and its previous agent is refused. Otherwise `addMember` and invites
+   * refuse a new key. Compare the id with the identity's holder first.
    *
    * @throws {StaticError} `invalid_request`
    */
@@ -339,9 +337,9 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Declares a commit invalid, as the owner; `commit_skipped` events report its slot. The relay undoes its changes to
-   * the roster and bars its sender from committing until `liftBar`. The owner's agent already rejects what every member
-   * finds invalid and what it cannot follow itself (`unfollowable`); this call is for what it missed, for instance in
-   * an epoch that it joined by a Welcome.
+   * the roster and bars its sender from committing until `liftBar`. The owner's agent already rejects commits that
+   * every member finds invalid and commits it cannot follow itself (`unfollowable`). Use this call for those it missed,
+   * for instance in an epoch it joined by a Welcome.
    *
    * @throws {StaticError} `not_found`, `not_allowed`
    */
@@ -359,10 +357,10 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Vouches for a member; owner only. The relay then counts its vote on invalid commits, gives it an allowance of commits
-   * of its own, and keeps entries for it in a full channel. The owner already vouches for those that its program adds
-   * (`addMember`) and that it admits with an invite of one use: use this for members that joined with other invites or
-   * were added by others, once you know whose they are. It ends with the membership.
+   * Vouches for a member; owner only. The relay then counts its vote on invalid commits, gives it its own allowance of
+   * commits, and keeps entries for it in a full channel. The owner already vouches for members that its program adds
+   * (`addMember`) or that it admits with a single-use invite. Use this for members that joined with other invites or
+   * were added by others, once you know whose they are. A vouch ends with the membership.
    *
    * @throws {StaticError} `not_allowed`, `not_found` for an agent that is not a member, `epoch_mismatch` while others
    * commit
@@ -373,8 +371,8 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Resets the relay's roster to the members of the group; owner only. Use it when commits that every member skipped
-   * have put agents on the roster that are not in the group, or removed members from it: the former lose their place
-   * and their Welcomes, the latter get it back. Bars stay (`liftBar`), and so do vouches (`vouch`).
+   * have added agents to the roster that are not in the group, or dropped members from it: the former lose their place
+   * and their Welcomes, the latter regain theirs. Bars (`liftBar`) and vouches (`vouch`) stay.
    *
    * @throws {StaticError} `not_allowed`, `epoch_mismatch` while others commit, `fork_detected` or `mls_error` when this
    * agent does not know who is in the group
@@ -385,7 +383,7 @@ export class Channel implements AsyncDisposable {
 
   /**
    * Resolves once everything the relay has for this channel is processed. Until then, `members` and `verify` may be out
-   * of date. You do not have to read messages meanwhile. Without a connection it waits for one, or until `signal` is
+   * of date. You do not have to read messages meanwhile. Without a connection, it waits for one or until `signal` is
    * aborted.
    *
    * @throws {StaticError} `queue_full` if the inbox is full of unread messages, or the error that ended the channel
@@ -395,8 +393,8 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Twelve words that are the same for all members who have seen the same log and the same members. Compare them out of
-   * band after `catchUp`, while no one sends. If they differ, the relay has shown you different logs or members.
+   * Twelve words that are the same for all members that have seen the same log and the same members. Compare them out
+   * of band after `catchUp`, while no one sends. If they differ, the relay has shown you different logs or members.
    */
   verify(): string {
     const { group, failure, history } = this.#channel
@@ -404,12 +402,14 @@ export class Channel implements AsyncDisposable {
     return verificationWords(group.facts.epochAuthenticator, history.position)
   }
 
-  /** Resumes sending after `fork_detected`, although a member has seen a different history. Compare `verify` first. */
+  /**
+   * Resumes sending after `fork_detected`, even though a member has seen a different history. Compare `verify` first.
+   */
   acceptFork(): void {
     this.#edge.run(() => this.#channel.acceptFork())
   }
 
-  /** @internal Whether a payload, or the end, can be read without waiting for the relay. */
+  /** @internal Whether a payload or the end can be read without waiting for the relay. */
   get hasNext(): boolean {
     return this.#channel.inbox.hasNext
   }
@@ -419,7 +419,9 @@ export class Channel implements AsyncDisposable {
     this.#channel.stopReaders()
   }
 
-  /** Does what only members can. The relay does not know the channel of a removed agent: `not_found` would mislead. */
+  /**
+   * Runs an action that only members can take. The relay answers a removed agent with `not_found`, which would mislead.
+   */
   async #asMember<Result>(action: () => Promise<Result>): Promise<Result> {
     return await this.#edge.wait(async () => {
       if (this.#channel.failure?.code === 'removed') throw removedFrom(this.name)

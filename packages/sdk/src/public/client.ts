@@ -106,7 +106,7 @@ export class StaticClient implements AsyncDisposable {
 
   /**
    * Creates a channel owned by this agent. If this agent already owns a channel of that name, even one whose creation
-   * was interrupted, that channel is returned.
+   * was interrupted, returns that channel.
    *
    * @throws {StaticError} `channel_error` for an invalid name, `channel_exists` if another agent has the name,
    *   `api_key_required` for a guest, `store_rolled_back` if creation was interrupted in an old copy of the data directory
@@ -116,9 +116,10 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /**
-   * Opens a channel that this agent is a member of. Works after a restart, too.
+   * Opens a channel this agent is a member of, even after a restart.
    *
-   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if it
+   * @throws {StaticError} `channel_error` for an invalid name, `not_found` if this agent is not a member, `removed` if
+   * it
    *   was, `channel_exists` if its database has two channels of that name
    */
   channel(name: string): Channel {
@@ -128,7 +129,7 @@ export class StaticClient implements AsyncDisposable {
   /** @internal The membership in the channel of this name. */
   membershipOf(name: ChannelName): AgentChannel {
     const held = this.#agent.channels.meant(name)
-    // One that broke while it was created can be deleted.
+    // A channel that broke while being created can be deleted.
     const isFounding = held?.state === 'founding' && !held.failure
     if (!held || isFounding || held.state === 'joining') {
       if (this.#agent.channels.wasRemoved(name)) throw removedFrom(name)
@@ -140,7 +141,7 @@ export class StaticClient implements AsyncDisposable {
     return held
   }
 
-  /** All channels that this agent is a member of. */
+  /** All channels this agent is a member of. */
   channels(): readonly Channel[] {
     return [...this.#agent.channels]
       .filter(({ state }) => state === 'joined' || state === 'leaving' || state === 'ended')
@@ -189,8 +190,8 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /**
-   * Events other than messages, from now on: connections, members, changed keys, gaps and forks. Channels that have
-   * already failed, for example while the agent started, are reported first.
+   * Events other than messages, from now on: connections, members, changed keys, gaps and forks. First reports channels
+   * that have already failed, for example while the agent started.
    */
   events(): AsyncIterableIterator<AgentEvent> {
     const failed: AgentEvent[] = []

@@ -17,7 +17,7 @@ export interface ChannelMember {
   readonly agentId: AgentId
   /** The agent id in groups of four digits. Compare it with the one its owner sees. */
   readonly fingerprint: string
-  /** The name that this agent has chosen for itself. Nothing verifies it. */
+  /** The name this agent chose for itself. Nothing verifies it. */
   readonly identity: Uint8Array
 }
 
@@ -32,15 +32,15 @@ export function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember 
   return { agentId, fingerprint: fingerprintOf(agentId), identity }
 }
 
-/** What a message, a request and an answer have in common. */
+/** The common part of messages, requests and answers. */
 export abstract class ReceivedMessage {
   /** Verified by the signature on the message. */
   readonly sender: ChannelMember
   /** 32 hexadecimal digits, the same as `send` returned to the sender. */
   readonly messageId: string
-  /** Position in the channel's log. Payloads that were sent as one message share it. */
+  /** Position in the channel's log. Payloads sent as one message share it. */
   readonly index: number
-  /** The epoch of the group in which it was sent: each change of members or keys begins a new one. */
+  /** The epoch of the group in which it was sent. Each change of members or keys begins a new one. */
   readonly epoch: number
   /** When the relay accepted the message, by the relay's clock. */
   readonly time: Date
@@ -72,7 +72,7 @@ export abstract class ReceivedMessage {
   }
 
   /**
-   * The value in a payload of JSON, as `Channel.sendJson` sends it.
+   * The value of a JSON payload, as sent by `Channel.sendJson`.
    *
    * @throws {StaticError} `invalid_json`
    */
@@ -90,9 +90,9 @@ export abstract class ReceivedMessage {
 export class Envelope extends ReceivedMessage {
   readonly payload: Uint8Array
   /**
-   * True if the message may have been delivered before without being settled. False means that it was not. After a crash,
-   * it is also true of up to 256 messages that the program has never seen: what it has seen is not written to disk one by
-   * one. After an orderly close it is exact.
+   * True if the message may have been delivered before without being settled; false means that it was not. After a
+   * crash, it is also true for up to 256 messages that the program has never seen, because deliveries are not written
+   * to disk one by one. After an orderly close it is exact.
    */
   readonly redelivered: boolean
   readonly #entry: Entry
@@ -107,29 +107,29 @@ export class Envelope extends ReceivedMessage {
     this.#inbox = inbox
   }
 
-  /** Settles the message, so that it is not delivered again. Asking for the next one does this, too. */
+  /** Settles the message, so that it is not delivered again. Asking for the next message also settles it. */
   settle(): void {
     this.#inbox.settle(this.#entry)
   }
 
-  /** @internal The program has a message that was read ahead. */
+  /** @internal The program has received a message that was read ahead. */
   markGiven(): void {
     this.#inbox.given(this.#entry)
   }
 }
 
-/** A request of another member, for the handler of `Channel.serve`. */
+/** A request from another member, for the handler of `Channel.serve`. */
 export class ChannelRequest extends ReceivedMessage {
   readonly payload: Uint8Array
-  /** Whether this agent was asked by name. Otherwise all members were. */
+  /** Whether this agent was asked by id. Otherwise all members were asked. */
   readonly isToMe: boolean
   /** When the asker stops waiting. */
   readonly deadline: Date
-  /** True if the request may have been served before, completely or in part; after a crash, see `Envelope.redelivered`. */
+  /** True if the request may have been served before, fully or in part; after a crash, see `Envelope.redelivered`. */
   readonly redelivered: boolean
   readonly #signalOf: () => AbortSignal
 
-  /** @internal Handlers get requests. */
+  /** @internal Handlers receive requests. */
   constructor(entry: Entry, signalOf: () => AbortSignal) {
     super(entry.record)
     const body = decodeRequest(entry.payload)
@@ -148,7 +148,7 @@ export class ChannelRequest extends ReceivedMessage {
 
 /** An answer to a request (`Channel.ask`). */
 export class Answer extends ReceivedMessage {
-  /** Why the member did not answer, if so: `ask_failed`, with the member's own code in `details.answer`. */
+  /** Set if the member did not answer: `ask_failed`, with the member's own code in `details.answer`. */
   readonly error: StaticError | undefined
   readonly #payload: Uint8Array
 
@@ -163,7 +163,7 @@ export class Answer extends ReceivedMessage {
   /**
    * The bytes of the answer.
    *
-   * @throws {StaticError} `error`, if there is one
+   * @throws {StaticError} `error`, if set
    */
   get payload(): Uint8Array {
     if (this.error) throw this.error
@@ -176,9 +176,9 @@ function askFailed(sender: AgentId, answer: AnswerError): StaticError {
   return StaticError.of('ask_failed', text, { answer })
 }
 
-/** A message that a handler has failed on too often, and that was put aside (`Channel.poison`). */
+/** A message that a handler failed on too often, so it was put aside (`Channel.poison`). */
 export interface PoisonMessage extends Pick<Envelope, 'payload' | 'sender' | 'messageId' | 'index' | 'epoch' | 'time'> {
-  /** How often it was tried. */
+  /** How often the handler tried it. */
   readonly attempts: number
   /** The handler's last error. */
   readonly reason: string
@@ -202,7 +202,7 @@ export function poisonMessageOf({ record, payload }: PutAside): PoisonMessage {
   }
 }
 
-/** Throws unless it is UTF-8. */
+/** Throws unless the payload is UTF-8. */
 function textOf(payload: Uint8Array): string {
   return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload)
 }

@@ -23,9 +23,9 @@ export interface InviteOptions {
   /** Lifetime in seconds. Default: 3,600. */
   readonly ttl?: number
   /**
-   * Who admits the agents that join with it. `owner` (default): only this agent, while it runs. `members`: any member
-   * with an account, so that agents can join while this one is off. They see `confirmed` (on `Channel`) once this agent
-   * has been back. A channel has at most 16 such open invites, of at most 250 uses.
+   * Which agents admit those that join with it. `owner` (default): only this agent, while it runs. `members`: any
+   * member with an account, so that agents can join while this one is off. They see `confirmed` (on `Channel`) once
+   * this agent is back. A channel can have 16 such open invites, of at most 250 uses each.
    */
   readonly admit?: Admit
 }
@@ -33,8 +33,8 @@ export interface InviteOptions {
 /** Limits of an invite, and the address in its link. */
 export interface LinkOptions extends InviteOptions {
   /**
-   * Address of the relay for the invitee, if it is not the one that this agent uses: `quic://host:4433` or
-   * `https://host:5000`, or several with commas.
+   * Relay address for the invitee, if it differs from the one this agent uses: `quic://host:4433` or
+   * `https://host:5000`, or several, separated by commas.
    */
   readonly endpoint?: string
 }
@@ -50,7 +50,7 @@ const MOST_AT_ONCE = 100
 /** A pending read of the next payload. */
 type PendingRead = Promise<IteratorResult<Envelope, undefined>>
 
-/** Why join requests are no longer answered, if so. */
+/** Set once join requests are no longer answered. */
 interface Death {
   error: StaticError | undefined
   readonly told: PromiseWithResolvers<StaticError>
@@ -58,7 +58,7 @@ interface Death {
 
 /** The state of `receive` for one channel. */
 interface ChannelReader {
-  /** The messages that the last call returned and the next one settles. */
+  /** The messages that the last call returned. The next call settles them. */
   given: Envelope[]
   readonly waiting: PendingRead[]
 }
@@ -79,7 +79,7 @@ export class StaticChannelManager implements AsyncDisposable {
   readonly died: Promise<StaticError>
   readonly #invites: Invites
   readonly #readers = new Map<Channel, ChannelReader>()
-  /** Where the relay is; undefined if the manager was started from parts. */
+  /** The address of the relay; undefined if the manager was started from parts. */
   #place: Pick<Settings, 'endpoint' | 'ca'> | undefined
   readonly #death: Death
 
@@ -115,7 +115,7 @@ export class StaticChannelManager implements AsyncDisposable {
     const death: Death = { error: undefined, told: Promise.withResolvers() }
     let invites: Invites | undefined
     const client = await StaticClient.start(parts, (agent) => {
-      // Perhaps before there is a manager.
+      // This can run before the manager exists.
       invites = new Invites(agent, relay, (cause) => {
         const error = StaticError.of('listener_died', `${LISTENER_STOPPED}: ${cause.message}`, { cause })
         death.error ??= new ErrorEdge(parts.apiUrl).mark(error)
@@ -148,10 +148,10 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * Creates an invite and returns it as a link: one string with which an agent on another machine finds the relay,
-   * trusts its certificate and joins. It is as secret as a token.
+   * Creates an invite and returns it as a link: one string that lets an agent on another machine find the relay, trust
+   * its certificate and join. It is as secret as a token.
    *
-   * @throws {StaticError} as `invite`; `invalid_request` if the relay cannot have this address
+   * @throws {StaticError} as `invite`; `invalid_request` if this cannot be an address of the relay
    */
   async inviteLink(name: string, { endpoint, ...limits }: LinkOptions = {}): Promise<string> {
     return await this.client.edge.wait(async () => {
@@ -166,7 +166,7 @@ export class StaticChannelManager implements AsyncDisposable {
           'A link contains the id of the relay, and this agent has never been connected. Try again once it has.',
         )
       const parts = { ...relay, endpoint: address, ca: place.ca }
-      // Throws if the CA does not fit, before there is an invite that cannot be handed out.
+      // Throws if the CA does not fit, before an invite exists that cannot be handed out.
       encodeLink({ ...parts, token: '' })
       return encodeLink({ ...parts, token: await this.invite(name, limits) })
     })
@@ -182,7 +182,7 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * The invites to a channel that this agent has created, the next to expire first.
+   * The invites to a channel created by this agent, the next to expire first.
    *
    * @throws {StaticError} `not_found`
    */
@@ -193,7 +193,7 @@ export class StaticChannelManager implements AsyncDisposable {
   /**
    * Joins a channel with an invite token. Resolves once the owner has answered; `timeout` is in seconds. After a
    * timeout, call it again with the same token to continue. An agent that is already a member gets the channel and does
-   * not use the token. One that has been removed joins again; what it has not read of its earlier membership is dropped.
+   * not use the token. A removed agent joins again, and its unread messages of the earlier membership are dropped.
    *
    * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
    *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
@@ -207,10 +207,11 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * Joins a channel with an invite link to the relay of this agent. An agent without a relay is connected with the
-   * option `link` first.
+   * Joins a channel with an invite link to this agent's relay. An agent without a relay must first connect with the
+   * option `link`.
    *
-   * @throws {StaticError} as `joinWithToken`; `invite_invalid` also if the link is damaged, too new, or for another relay
+   * @throws {StaticError} as `joinWithToken`; `invite_invalid` also if the link is damaged, of a newer version, or for
+   * another relay
    */
   async joinWithLink(link: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
     const parsed = this.client.edge.run(() => parseInviteLink(link))
@@ -227,8 +228,8 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * The next payload, or null if none arrives within `timeout` seconds. The next call for this channel settles it, and
-   * so does `close`.
+   * The next payload, or null if none arrives within `timeout` seconds. The next call for this channel or `close`
+   * settles it.
    */
   async receive(name: string, timeout: number = RECEIVE_SECONDS): Promise<Uint8Array | null> {
     const [envelope] = await this.client.edge.wait(() => this.#receive(name, timeout * MS, 1))
@@ -236,19 +237,19 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * All available payloads, at most 100. Waits up to `timeout` seconds for the first one. The next call settles them,
-   * and so does `close`.
+   * All available payloads, at most 100. Waits up to `timeout` seconds for the first one. The next call or `close`
+   * settles them.
    */
   async receiveEnvelopes(name: string, timeout: number = RECEIVE_SECONDS): Promise<readonly Envelope[]> {
     return await this.client.edge.wait(() => this.#receive(name, timeout * MS, MOST_AT_ONCE))
   }
 
-  /** All channels that this agent is a member of. */
+  /** All channels this agent is a member of. */
   channels(): readonly Channel[] {
     return this.client.channels()
   }
 
-  /** Settles what was received and shuts the agent down. See `StaticClient.close`. */
+  /** Settles all received payloads and shuts the agent down. See `StaticClient.close`. */
   async close(): Promise<void> {
     for (const { given } of this.#readers.values()) for (const envelope of given) envelope.settle()
     await this.client.close()
@@ -293,7 +294,7 @@ export class StaticChannelManager implements AsyncDisposable {
 
 function waitOn(channel: Channel): PendingRead {
   const next = channel.readAhead().next()
-  // The next call to receive gets the error. If there is none, it must not count as an unhandled rejection.
+  // The next call to `receive` gets the error. Without one, it must not count as an unhandled rejection.
   next.catch(() => {})
   return next
 }

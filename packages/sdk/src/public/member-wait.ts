@@ -6,7 +6,7 @@ import type { Agent } from '../agent/agent.ts'
 /**
  * Resolves with the result of `find`, which is called again whenever an event arrives.
  *
- * @throws {StaticError} `cancelled`, what `find` throws, or `closed`
+ * @throws {StaticError} `cancelled`, any error of `find`, or `closed`
  */
 export async function waitForMember<Member>(
   { context, events }: Pick<Agent, 'context' | 'events'>,

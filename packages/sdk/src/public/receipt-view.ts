@@ -7,36 +7,39 @@ import { type ChannelMember, memberOf } from './envelope.ts'
 import { parseAgentId } from './fingerprint.ts'
 import type { AgentId, StayRecord } from '../ports/index.ts'
 
-/** How far a member has processed the channel, as it has signed. Numbers are positions in the channel's log. */
+/** How far a member has processed the channel, according to its signed receipt. Numbers are positions in the log. */
 export interface MemberReceipt extends ChannelMember {
-  /** What the member tells: `settled`, only `delivered`, `off` for nothing, or `unknown` before its first receipt. */
+  /** What the member reports: `settled`, only `delivered`, `off` for nothing, or `unknown` before its first receipt. */
   readonly mode: ReceiptMode | 'unknown'
-  /** It has received everything after `since` and up to here. */
+  /** The member has received everything after `since` up to here. */
   readonly delivered: number
-  /** Its application has settled all messages after `since` and `aside` and up to here, as far as it has told. */
+  /** Its application has settled all messages after `since` and `aside` up to here, as far as it has reported. */
   readonly settled: number
-  /** The entry that added it, or the last one that it missed: deleted before it came, or not readable for it. */
+  /**
+   * The entry that added the member, or the last one it missed: deleted before it arrived, or unreadable for the
+   * member.
+   */
   readonly since: number
-  /** The last message that it has put aside, because its handler failed too often; 0: none. */
+  /** The last message that the member put aside because its handler failed too often; 0 if none. */
   readonly aside: number
-  /** When this agent got the receipt. */
+  /** When this agent received the receipt. */
   readonly at: Date | undefined
 }
 
-/** Who has a message, and who is not waited for. */
+/** The members that have a message, and those not waited for. */
 export interface Reached {
-  /** The members that have signed that they have it. */
+  /** The members whose receipts say that they have it. */
   readonly reached: readonly AgentId[]
   /**
-   * The others, and why: they `left` or were `removed`, `missed` it, put it or a later message `aside`, have receipts
-   * (of this kind) `off`, or were `not_member` when it was sent.
+   * The others, with the reason: they `left` or were `removed`, `missed` it, put it or a later message `aside`, have
+   * receipts (of this kind) `off`, or were `not_member` when it was sent.
    */
   readonly unreached: readonly { readonly agentId: AgentId; readonly reason: UnreachedReason }[]
 }
 
 /** Options of `Channel.reached`. */
 export interface ReachedOptions {
-  /** The agent ids of the members to wait for. Default: everybody who was a member when the message was sent. */
+  /** The agent ids of the members to wait for. Default: everyone who was a member when the message was sent. */
   readonly by?: readonly AgentId[]
   /** Ends the wait when it is aborted. */
   readonly signal?: AbortSignal
@@ -66,7 +69,7 @@ export function reachedOf({ reached, unreached }: Judgement): Reached {
   return { reached: [...reached], unreached: [...unreached].map(([agentId, reason]) => ({ agentId, reason })) }
 }
 
-/** @internal Checks what the application asks. */
+/** @internal Checks the question of the application. */
 export function questionOf(
   sent: SentMessage,
   level: ReceiptLevel,

@@ -24,10 +24,10 @@ import { readRelayFile } from '../store/relay-file.ts'
 import { checkApiKey } from '../account/token-source.ts'
 import { type Credentials, localAuthority, readAuthority, readCredentials } from '../account/user-files.ts'
 
-/** Options of a client. A missing option is taken from its environment variable, then from the per-user file. */
+/** Options of a client. A missing option falls back to its environment variable, then to the per-user file. */
 export interface ClientOptions {
   /**
-   * Address of the relay, `quic://host:4433` or `https://host:5000`, or several of one kind with commas between them: the
+   * Address of the relay, `quic://host:4433` or `https://host:5000`, or several of one kind, separated by commas: the
    * nodes of one relay, dialed in random order until one answers. Environment: `STATIC_RELAY`.
    */
   readonly endpoint?: string
@@ -38,8 +38,9 @@ export interface ClientOptions {
    */
   readonly identity?: Uint8Array | string
   /**
-   * An invite link, for an agent that has no relay yet: the link says its address, name and CA, and the agent remembers
-   * them in `dataDir`. At a relay out of a link the agent is a guest, unless the same endpoint is configured here.
+   * An invite link, for an agent that has no relay yet: the link gives its address, name and CA, and the agent stores
+   * them in `dataDir`. At a relay it knows only from a link, the agent is a guest, unless the same endpoint is
+   * configured here.
    */
   readonly link?: string
   /** API key. Null makes the agent a guest even if a key is set elsewhere. Environment: `STATIC_API_KEY`. */
@@ -61,21 +62,21 @@ export interface ClientOptions {
   readonly offers?: OfferPolicy
   /**
    * What this agent's signed receipts tell the other members of a channel: `settled` (default), how far the application
-   * has settled messages; `delivered`, only how far they were received; or `off`, that there are none.
+   * has settled messages; `delivered`, only how far they were received; or `off`, nothing.
    */
   readonly receipts?: ReceiptMode
-  /** What unlocks the agent's database. Default: a key file in `dataDir`. */
+  /** The key that unlocks the agent's database. Default: a key file in `dataDir`. */
   readonly key?: KeySource
   /** Whether to use gRPC if QUIC cannot connect. Default: true. */
   readonly fallback?: boolean
   /**
-   * Port of gRPC at the relay's host, if QUIC cannot connect. Default: the one that the relay told in an earlier session,
-   * else 5000. Environment: `STATIC_GRPC_PORT`.
+   * gRPC port of the relay's host, used if QUIC cannot connect. Default: the port the relay announced in an earlier
+   * session, otherwise 5000. Environment: `STATIC_GRPC_PORT`.
    */
   readonly grpcPort?: number
   /**
-   * Id of the relay, 64 hexadecimal digits, to accept in place of the one that this agent knows: the one that
-   * `relay_changed` names, once you know that the operator has set the relay up again. The channels of the old relay end.
+   * Id of the relay, 64 hexadecimal digits, to accept instead of the one this agent knows. Take it from
+   * `relay_changed`, once you know that the operator has set up the relay again. The channels of the old relay end.
    */
   readonly acceptRelay?: string
   /**
@@ -97,7 +98,7 @@ export interface Settings {
   readonly endpoint: Endpoint
   /** Whether to use gRPC if QUIC cannot connect. */
   readonly fallback: boolean
-  /** The port of gRPC then; undefined: the one that the relay has told, else 5000. */
+  /** The gRPC port for that; undefined: the one the relay announced, otherwise 5000. */
   readonly grpcPort: number | undefined
   /** An absolute path. */
   readonly dataDir: string
@@ -114,19 +115,19 @@ export interface Settings {
   readonly offers: OfferPolicy
   readonly receipts: ReceiptMode
   readonly key: KeySource
-  /** Id of a relay to accept in place of the known one. */
+  /** Id of a relay to accept instead of the known one. */
   readonly acceptRelay: Uint8Array | undefined
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
   readonly wait: boolean
-  /** Set if the endpoint is out of a link that this agent has not used yet. */
+  /** Set if the endpoint comes from a link that this agent has not used yet. */
   readonly adopt: Adoption | undefined
 }
 
-/** A link whose relay becomes that of the agent, unless it has met another one. */
+/** A link whose relay becomes the agent's, unless the agent has met another one. */
 export interface Adoption {
   readonly link: InviteLink
-  /** The settings for an agent that has met another relay; undefined if none is configured. */
+  /** The settings to use if the agent has met another relay; undefined if none is configured. */
   readonly otherwise: Settings | undefined
 }
 
@@ -148,14 +149,14 @@ export interface AccountSettings {
   readonly apiKey: string | undefined
   /** PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
-  /** The CA as it was given, to pass on as `ClientOptions.ca`; undefined if it was found or there is none. */
+  /** The CA as given, to pass on as `ClientOptions.ca`; undefined if it was found or there is none. */
   readonly givenCa: string | undefined
   /** Undefined if not configured. */
   readonly relay: string | undefined
   readonly places: UserPlaces
 }
 
-/** Looks an option up, then its variable, then takes what the per-user file has. */
+/** Looks up an option, then its variable, then the value in the per-user file. */
 type Lookup = (option: keyof ClientOptions, variable: string, kept?: string) => string | undefined
 
 const MAX_IDENTITY_BYTES = 255
@@ -192,7 +193,7 @@ export function resolveSettings(
   const account = accountSettings(options, text, file)
   const ownRelay = (endpoint: Endpoint): Settings => {
     const { apiKey, apiUrl } = account
-    // Nothing out of a link decides to whom a key or token goes.
+    // A link must not decide where a key or token goes.
     const linkedCa = apiKey === undefined && endpoint.url === bound?.endpoint ? bound.ca : undefined
     const authority = text('ca', 'STATIC_CA', file.ca) ?? linkedCa
     const isHere = isLocal(endpoint) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
@@ -210,7 +211,7 @@ export function resolveSettings(
   return { ...common, ...GUEST, ...relay, ...first, adopt: { link, otherwise: own } }
 }
 
-/** No key and no token goes to a relay out of a link. */
+/** A relay from a link gets no key and no token. */
 const GUEST = { apiKey: undefined, apiUrl: undefined } as const
 
 /** The settings that do not depend on the relay. */
@@ -259,8 +260,7 @@ function accountSettings(options: ClientOptions, text: Lookup, file: Credentials
 }
 
 /**
- * The account settings alone, for a program that calls the API itself. `usualApiUrl` is the default for the API's
- * address.
+ * The account settings alone, for a program that calls the API itself. `usualApiUrl` is the API's default address.
  *
  * @throws {StaticError} see `resolveSettings`
  */
@@ -293,13 +293,13 @@ export function userPlaces(
   }
 }
 
-/** The given CA, else for a local server the CA of `static up`. */
+/** The given CA, or for a local server the CA of `static up`. */
 function authorityOf(given: string | undefined, isHere: boolean, { server }: UserPlaces): string | undefined {
   if (given !== undefined) return readAuthority(given)
   return isHere ? localAuthority(server) : undefined
 }
 
-/** An XDG base directory of the user. By that specification, a relative path counts as unset. */
+/** An XDG base directory of the user. The XDG specification treats a relative path as unset. */
 function userDirectory(env: Environment, variable: string, inHome: string): string {
   const set = env[variable] ?? ''
   if (isAbsolute(set)) return set

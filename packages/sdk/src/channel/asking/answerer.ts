@@ -1,11 +1,11 @@
-/** How far a member has answered a request of this agent, and how much of that was read. */
+/** How far a member has answered a request, and how much of that was read. */
 import { CONFIRMED_BYTES, isWindowFull, WINDOW_BYTES } from './answer-window.ts'
 
 /** An answer that the application has not read. */
 interface Unread {
   /** Its size in bytes. */
   readonly held: number
-  /** What the window counts for it: at most what the member counts. */
+  /** Its size in the window, at most the size the member counts. */
   counted: number
 }
 
@@ -16,17 +16,17 @@ export class Answerer {
   ended = false
   /** Whether a confirmation could not be sent, and will be sent again. */
   isRetrying = false
-  /** How many answers the application has read, and the bytes of those that the member does not know of. */
+  /** How many answers the application has read, and the bytes of those not yet confirmed to the member. */
   #read = 0
   #unconfirmed = 0
-  /** The answers that the application has not read, the first of which has the number `#read`. */
+  /** The answers that the application has not read. The first one has the number `#read`. */
   #unread: Unread[] = []
   #heldBytes = 0
   #countedBytes = 0
   /** Answers with lower numbers arrived before a restart. */
   #restored = 0
 
-  /** Restores what is on disk. What was read before may not have been confirmed. */
+  /** Restores the state on disk. Answers read earlier may not have been confirmed. */
   restore(answers: number, ended: boolean): void {
     this.answers = answers
     this.ended = ended
@@ -40,7 +40,9 @@ export class Answerer {
     return isWindowFull(this.#countedBytes, size)
   }
 
-  /** An answer has arrived, or is on disk. How large the member gave one of those the last time is not known. */
+  /**
+   * An answer has arrived or was loaded from disk. The size that the member last counted for a loaded one is unknown.
+   */
   push(number: number, size: number): void {
     const counted = number < this.#restored ? 0 : size
     this.answers = Math.max(this.answers, number + 1)
@@ -51,8 +53,8 @@ export class Answerer {
   }
 
   /**
-   * Whether an answer that is given again, more briefly, has to take the place of the unread one and those behind it, which
-   * follow again. Otherwise more and more could be held that the window no longer counts.
+   * Whether a shorter repetition must replace the unread answer and all answers after it, which the member sends again.
+   * Otherwise the held answers could outgrow what the window counts.
    */
   isReplacing(number: number, size: number): boolean {
     const unread = this.#unread[number - this.#read]
@@ -68,7 +70,7 @@ export class Answerer {
     this.answers = number
   }
 
-  /** The member was restarted and gives an answer again: from now on it counts its size as it is now. */
+  /** The restarted member repeats an answer. From now on it counts the new size. */
   repeat(number: number, size: number): void {
     const unread = this.#unread[number - this.#read]
     if (unread === undefined) this.#unconfirmed += size
@@ -84,11 +86,11 @@ export class Answerer {
     this.#read++
     this.#heldBytes -= held
     this.#countedBytes -= counted
-    // The member may count more than is known here for those that arrived before a restart.
+    // For answers that arrived before a restart, the member may count more than is known here.
     this.#unconfirmed += this.#read === this.#restored ? CONFIRMED_BYTES : Math.max(held, counted)
   }
 
-  /** Whether the member has to know how much was read. */
+  /** Whether to confirm to the member how much was read. */
   get isDue(): boolean {
     return this.#unconfirmed >= CONFIRMED_BYTES && this.#read > 0 && !this.ended && !this.isRetrying
   }

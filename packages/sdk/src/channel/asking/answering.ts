@@ -1,5 +1,5 @@
 /**
- * Sends the answers to one request, numbered, and at most a window of them beyond what the asker has read: an asker that
+ * Sends the numbered answers to one request, at most a window of them beyond what the asker has read. An asker that
  * reads nothing holds back only its own answers.
  */
 import type { StaticError } from '@static/protocol'
@@ -7,24 +7,26 @@ import type { Sender } from '../sending/sender.ts'
 import { isWindowFull, sizeOfAnswer } from './answer-window.ts'
 import { type AnswerError, encodeAnswer, encodeAnswerEnd } from './ask-frame.ts'
 
-/** Answers that are sent before the relay has accepted the first of them. */
+/** The number of answers sent before the relay has accepted the first. */
 const MOST_IN_FLIGHT = 16
 
 /** The answers to one request. */
 export class Answering {
   readonly #requestId: Uint8Array
   readonly #sender: Pick<Sender, 'send'>
-  /** Called when the asker holds the answers back. Returns a function for when it no longer does, which may wait. */
+  /**
+   * Called when the asker holds the answers back. Returns a function to call when it no longer does, which may wait.
+   */
   readonly #held: () => () => Promise<void>
   #number = 0
-  /** Sizes of the answers that the asker has not read, the first of which has the number `#read`. */
+  /** Sizes of the answers that the asker has not read. The first one has the number `#read`. */
   readonly #unread: number[] = []
   #unreadBytes = 0
   #read = 0
   readonly #inFlight = new Set<Promise<void>>()
   #failure: { readonly cause: unknown } | undefined
   #stopped: StaticError | undefined
-  /** Why it does not wait for the asker, if so. */
+  /** Set if it must not wait for the asker. */
   #hurried: StaticError | undefined
   #wake: (() => void) | undefined
 
@@ -34,7 +36,7 @@ export class Answering {
     this.#held = held
   }
 
-  /** The asker has read so many answers. */
+  /** The asker has read this many answers. */
   more(read: number): void {
     for (; this.#read < read && this.#unread.length > 0; this.#read++) this.#unreadBytes -= this.#unread.shift() ?? 0
     this.#wake?.()
@@ -46,13 +48,13 @@ export class Answering {
     this.#wake?.()
   }
 
-  /** The same, but only if it has to wait for the asker. */
+  /** Like `stop`, but only if `send` has to wait for the asker. */
   hurry(error: StaticError): void {
     this.#hurried ??= error
     this.#wake?.()
   }
 
-  /** Sends an answer that others follow. Waits while the asker has a window of unread ones. */
+  /** Sends an answer that is not the last. Waits while the asker has a full window of unread answers. */
   async send(payload: Uint8Array): Promise<void> {
     await this.#room(sizeOfAnswer(payload))
     const sent = this.#sender
@@ -66,8 +68,8 @@ export class Answering {
   }
 
   /**
-   * Ends the answer, with the last one, an error or nothing. Resolves when the relay has accepted all of it. Only a last
-   * answer waits for the asker: the asker takes the other ends at any time.
+   * Ends the answer: with a last payload, an error or nothing. Resolves when the relay has accepted all of it. Only a
+   * last payload waits for the asker, which accepts the other endings at any time.
    */
   async end(content: { readonly payload: Uint8Array } | { readonly error: AnswerError } | undefined): Promise<void> {
     if (content && 'payload' in content) await this.#room(sizeOfAnswer(content.payload))

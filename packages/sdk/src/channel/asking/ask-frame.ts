@@ -1,5 +1,5 @@
 /**
- * What is inside the frames of requests and answers (SPEC.md, 5.1). Numbers are big-endian.
+ * The contents of request and answer frames (SPEC.md, 5.1). Numbers are big-endian.
  *
  *     request:    the member asked(32; zeros: all), lifetime in ms(8), the payload
  *     answer:     request id(16), number(4), the payload
@@ -14,18 +14,18 @@ import { peerText } from '@static/node/peer-text'
 import { concat, concatAll, latin1, utf8, utf8Text, viewOf } from '../../platform/bytes.ts'
 import type { AgentId } from '../../ports/index.ts'
 
-/** The largest payload of a request or an answer: that of a message, less what goes before it. */
+/** The largest payload of a request or an answer: that of a message, less the fields before it. */
 export const MOST_ASK_BYTES: number = MAX_PAYLOAD_BYTES - 64
 /** The longest lifetime of a request, in milliseconds: that of an entry at the relay. */
 export const MOST_LIFETIME_MS: number = 7 * 24 * 3600 * 1000
-/** Requests of one asker that a channel holds open, at either end. */
+/** Requests of one asker that a channel holds open, at each end. */
 export const MOST_OPEN = 256
 /** Requests in one refusal: as many as fit into the smallest message. */
 export const MOST_REFUSED = 64
-/** Characters of an error's text, and bytes of it that are accepted. */
+/** Limits of an error's text: characters sent, and bytes accepted. */
 const MOST_ERROR_CHARACTERS = 1000
 const MOST_ERROR_BYTES = 4096
-/** Bytes of an error's code. */
+/** Limit of an error's code, in bytes. */
 const MOST_CODE_BYTES = 64
 
 const LIFETIME_AT = AGENT_ID_BYTES
@@ -50,9 +50,9 @@ export interface AnswerError {
 /** A decoded answer, or the end of one. */
 export interface AnswerBody {
   readonly requestId: Uint8Array
-  /** Its position among the answers of its sender to this request, from 0. */
+  /** Its position among its sender's answers to this request, from 0. */
   readonly number: number
-  /** Undefined for an end that is only that. */
+  /** Undefined for an end without content. */
   readonly content: { readonly payload: Uint8Array } | { readonly error: AnswerError } | undefined
 }
 
@@ -64,7 +64,7 @@ export function encodeRequest({ to, lifetimeMs, payload }: RequestBody): Uint8Ar
   return bytes
 }
 
-/** Decodes a request, whose payload is a view of the bytes; undefined if it is malformed. */
+/** Decodes a request. The payload is a view of the bytes. Returns undefined if it is malformed. */
 export function decodeRequest(bytes: Uint8Array): RequestBody | undefined {
   if (bytes.length < REQUEST_PAYLOAD_AT) return undefined
   const to = bytes.subarray(0, LIFETIME_AT)
@@ -77,7 +77,7 @@ export function decodeRequest(bytes: Uint8Array): RequestBody | undefined {
   }
 }
 
-/** Encodes an answer that others follow. */
+/** Encodes an answer that is not the last. */
 export function encodeAnswer(requestId: Uint8Array, number: number, payload: Uint8Array): Uint8Array {
   return concat(headOf(requestId, number), payload)
 }
@@ -92,7 +92,7 @@ export function encodeAnswerEnd({ requestId, number, content }: AnswerBody): Uin
   return concat(head, Uint8Array.of(STATUS.error, code.length), code, text)
 }
 
-/** Decodes an answer or its end, whose payload is a view of the bytes; undefined if it is malformed. */
+/** Decodes an answer or its end. The payload is a view of the bytes. Returns undefined if it is malformed. */
 export function decodeAnswer(kind: 'answer' | 'answer_end', bytes: Uint8Array): AnswerBody | undefined {
   if (bytes.length < ANSWER_AT) return undefined
   const requestId = bytes.subarray(0, NUMBER_AT)
@@ -118,7 +118,7 @@ export function encodeCancel(requestId: Uint8Array): Uint8Array {
   return Uint8Array.from(requestId)
 }
 
-/** The request that is cancelled; undefined if the frame is malformed. */
+/** The cancelled request; undefined if the frame is malformed. */
 export function decodeCancel(bytes: Uint8Array): Uint8Array | undefined {
   return bytes.length === MESSAGE_ID_BYTES ? bytes : undefined
 }
@@ -134,12 +134,12 @@ export function decodeMore(bytes: Uint8Array): { readonly requestId: Uint8Array;
   return { requestId: bytes.subarray(0, NUMBER_AT), read: viewOf(bytes).getUint32(NUMBER_AT) }
 }
 
-/** Encodes which requests a member does not take. */
+/** Encodes which requests a member refuses. */
 export function encodeRefused(requestIds: readonly Uint8Array[]): Uint8Array {
   return concatAll(requestIds)
 }
 
-/** The requests that a member does not take; undefined if the frame is malformed. */
+/** The requests that a member refuses; undefined if the frame is malformed. */
 export function decodeRefused(bytes: Uint8Array): readonly Uint8Array[] | undefined {
   const count = bytes.length / MESSAGE_ID_BYTES
   if (!Number.isInteger(count) || count < 1 || count > MOST_REFUSED) return undefined
@@ -153,7 +153,7 @@ function headOf(requestId: Uint8Array, number: number): Uint8Array {
   return head
 }
 
-/** Codes and texts reach people and language models: they are cut to one line of bounded length. */
+/** Cuts code and text to one line of bounded length, since people and language models read them. */
 function decodeError(bytes: Uint8Array): AnswerError | undefined {
   const length = bytes[0] ?? 0
   if (length === 0 || length > MOST_CODE_BYTES || bytes.length < 1 + length) return undefined

@@ -1,10 +1,10 @@
 /**
  * The open requests of this agent in one channel. A request's id, addressee and deadline are on disk from the turn in
- * which it is encrypted until it is answered and read, cancelled or timed out; its payload is not. Only the member that
- * was asked is believed: all other answers to them are reported and ignored. Answers to the requests of other members
- * are none of its business.
+ * which it is encrypted until it is answered and read, cancelled or timed out; its payload is not. Only the member
+ * asked is believed: answers from others are reported and ignored. Answers to other members' requests are not handled
+ * here.
  *
- * A server that was killed starts again with its first answer. Answers are numbered, so each number is taken once.
+ * A server that was killed starts again with its first answer. Answers are numbered, and each number is accepted once.
  */
 import { MAX_PAYLOAD_BYTES, MESSAGE_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import { ciphertextBytesOf } from '../../mls/index.ts'
@@ -28,7 +28,7 @@ import {
 } from './ask-frame.ts'
 import { type AnswerEntry, OpenAsk, sizeOfEntry } from './open-ask.ts'
 
-/** What it asks of the agent. */
+/** The context it needs from the agent. */
 type AsksContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'random' | 'later' | 'emit'>
 
 export interface Question {
@@ -43,12 +43,12 @@ export interface Question {
 type IgnoredReason = Extract<AgentEvent, { readonly type: 'answer_ignored' }>['reason']
 
 /**
- * Unread answers to all requests: one of the largest for each, or a full window. A third of a sender's own counts twice:
- * so senders that take all they can leave room to any other. Errors count, but are small and always find room.
+ * Limit of unread answers to all requests: for each, one of the largest size or a full window. A third of a sender's
+ * own bytes counts twice, so greedy senders leave room for others. Errors count, but are small and always accepted.
  */
 const MOST_UNREAD_BYTES: number = MOST_OPEN * (MOST_ASK_BYTES + 1024)
 const OWN_PART: number = 1 / 3
-/** The delay before a failed notice to an answering member is sent again. */
+/** The delay before a failed notice to an answering member is resent. */
 const RETRY_MS = 5000
 
 /** The requests of this agent in one channel. */
@@ -56,19 +56,19 @@ export class Asks extends Part {
   readonly #context: AsksContext
   readonly #channel: AgentChannel
   readonly #open = new Map<string, OpenAsk>()
-  /** The last requests that are over, by id: late answers to them are reported. */
+  /** The last finished requests, by id, so that late answers to them are reported. */
   readonly #over = new Set<string>()
-  /** Ends the timer of each, and its wait to be sent. */
+  /** Per request: stops its timer and its wait to be sent. */
   readonly #stops = new Map<OpenAsk, (() => void)[]>()
-  /** The members that each expects answers of, if it asked all. */
+  /** Per request to all: the members expected to answer. */
   readonly #expected = new Map<OpenAsk, ReadonlySet<AgentId>>()
-  /** Requests that are on disk, or will be with the changes so far. */
+  /** Requests that are on disk, or will be once the current changes are written. */
   readonly #stored = new Set<OpenAsk>()
-  /** Arrived since the last write. */
+  /** Answers that arrived since the last write. */
   #fresh: AnswerEntry[] = []
   readonly #changed = new Map<OpenAsk, Set<AgentId>>()
   #changes: Change[] = []
-  /** Bytes of unread answers, in all and by their senders. */
+  /** Bytes of unread answers, in total and by sender. */
   #unreadBytes = 0
   readonly #unreadOf = new Map<AgentId, number>()
   #ended: StaticError | undefined
@@ -88,7 +88,7 @@ export class Asks extends Part {
     if (stored.answers.messages > 0) this.#load()
   }
 
-  /** The open requests, the oldest first. */
+  /** The open requests, oldest first. */
   list(): readonly OpenAsk[] {
     for (const ask of this.#open.values()) this.#check(ask)
     return [...this.#open.values()]
@@ -97,7 +97,7 @@ export class Asks extends Part {
   /**
    * Asks. The request is sent in the background; if that fails, its reader gets the error.
    *
-   * @throws {StaticError} what ended the channel, `not_found`, `invalid_request`, `queue_full`
+   * @throws {StaticError} the error that ended the channel, `not_found`, `invalid_request`, `queue_full`
    */
   ask({ payload, to, lifetimeMs, signal }: Question): OpenAsk {
     const { group, name } = this.#channel
@@ -148,7 +148,7 @@ export class Asks extends Part {
     this.#context.emit({ type: 'answer_ignored', channel: this.#channel.name, sender, index, request, reason })
   }
 
-  /** A member does not take some requests. Only the one that was asked is believed, and only if it has not answered. */
+  /** A member refuses some requests. Only the member asked is believed, and only if it has not answered. */
   refused(sender: AgentId, bytes: Uint8Array): void {
     for (const requestId of decodeRefused(bytes) ?? []) {
       const ask = this.#open.get(toHex(requestId))
@@ -158,12 +158,12 @@ export class Asks extends Part {
     }
   }
 
-  /** Requests to those that are no longer members will not be answered. */
+  /** Former members will not answer their requests. */
   override change({ removed }: RosterChange): void {
     if (removed.length === 0) return
     for (const ask of this.#open.values()) {
       if (ask.to !== undefined && removed.includes(ask.to) && !ask.isFinished && !this.#isComplete(ask)) {
-        ask.finish(StaticError.of('not_found', `Agent ${ask.to} left the channel before it had answered.`))
+        ask.finish(StaticError.of('not_found', `Agent ${ask.to} left the channel before it answered.`))
       }
       this.#check(ask)
     }
@@ -177,7 +177,7 @@ export class Asks extends Part {
     for (const stops of this.#stops.values()) for (const stop of stops) stop()
   }
 
-  /** The agent stops: gives nothing more to the application. Unread answers stay on disk. */
+  /** The agent stops: gives the application nothing more. Unread answers stay on disk. */
   override seal(): void {
     for (const ask of this.#open.values()) ask.clear(this.#ended)
   }
@@ -204,7 +204,7 @@ export class Asks extends Part {
     return changes
   }
 
-  /** Takes an answer. Returns why it is ignored, if so. */
+  /** Accepts an answer, or returns why it is ignored. */
   #take(
     kind: 'answer' | 'answer_end',
     record: InboxRecord,
@@ -222,10 +222,10 @@ export class Asks extends Part {
     if (isAnswer && answerer.isReplacing(number, size)) this.#retract(ask, sender, number)
     const isRepeated = isAnswer && number < answerer.answers
     if (isRepeated) answerer.repeat(number, size)
-    // An end without an answer is never refused: it is not sent again.
+    // An end without an answer is never refused, because it is not resent.
     else if (isAnswer && (answerer.isFull(size) || !this.#hasRoom(sender, size))) return 'too_many'
     else if (content) {
-      // The error of a server that was restarted may come earlier than that.
+      // The error of a restarted server may come earlier than that.
       this.#push(ask, { record, number: answerer.answers, content, stored: false, settled: false })
     }
     answerer.ended = kind === 'answer_end'
@@ -267,7 +267,7 @@ export class Asks extends Part {
     else this.#unreadOf.delete(sender)
   }
 
-  /** Forgets the oldest request that is past its deadline, if its answers were not read. Returns whether there was one. */
+  /** Drops the oldest request that is past its deadline with unread answers. Returns whether there was one. */
   #dropOverdue(): boolean {
     const now = this.#context.now()
     for (const ask of this.#open.values()) {
@@ -318,7 +318,7 @@ export class Asks extends Part {
     this.#check(ask)
   }
 
-  /** Ends a request. The members asked are notified, unless they are done. */
+  /** Ends a request. The members asked are notified unless they are done. */
   cancel(ask: OpenAsk, error?: StaticError): void {
     if (!this.#open.has(ask.id) || this.#ended) return ask.clear()
     const isDone = ask.isFinished || this.#isComplete(ask)
@@ -338,7 +338,7 @@ export class Asks extends Part {
     if (ask.isEmpty) this.#close(ask)
   }
 
-  /** Ends a request that is answered, and forgets it once everything is read. */
+  /** Finishes a request once it is answered, and forgets it once everything is read. */
   #check(ask: OpenAsk): void {
     if (this.#ended) return
     if (!ask.isFinished && this.#isComplete(ask)) ask.finish(undefined)
@@ -380,7 +380,7 @@ export class Asks extends Part {
     this.#count(entry, -1)
     if (!entry.stored) return
     this.#changes.push({ type: 'dropAnswer', id: this.#channel.id, place: placeOf(entry.record) })
-    // If a crash undoes this, the answer is given again.
+    // If a crash undoes this, the answer is delivered again.
     this.#channel.turn.touchPartLater()
   }
 
@@ -400,7 +400,7 @@ export class Asks extends Part {
   }
 }
 
-/** Whether a message has no more padding than it needs. Its ciphertext is kept, but room is counted by what is in it. */
+/** Whether a message has no more padding than needed. Its ciphertext is kept, but limits count the content. */
 function isCompact({ ciphertext }: InboxRecord, { length }: Uint8Array): boolean {
   return length <= MAX_PAYLOAD_BYTES && ciphertext.length <= ciphertextBytesOf(FRAME_HEAD_BYTES + length)
 }

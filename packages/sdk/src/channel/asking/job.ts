@@ -1,4 +1,4 @@
-/** A request that is being served, and what ends that early. */
+/** A request that is being served, and its early end. */
 import type { StaticError } from '@static/protocol'
 import type { Entry } from '../receiving/inbox.ts'
 import type { Answering } from './answering.ts'
@@ -7,9 +7,9 @@ import type { Answering } from './answering.ts'
 export class Job {
   readonly entry: Entry
   answering: Answering | undefined
-  /** Settles when its handler has ended, which may be long after the request has. */
+  /** Settles when its handler has ended, possibly long after the request. */
   handled: Promise<unknown> = Promise.resolve()
-  /** Settles when its handler has given its next answer, or has ended. */
+  /** Settles when its handler has yielded its next answer or has ended. */
   step: Promise<unknown> = Promise.resolve()
   failures = 0
   readonly #abort = new AbortController()
@@ -20,7 +20,7 @@ export class Job {
     this.entry = entry
   }
 
-  /** For the handler. Node makes a signal when it is first used: most handlers use none, and each costs memory. */
+  /** For the handler. Node creates a signal on first use: most handlers use none, and each costs memory. */
   get signal(): AbortSignal {
     return this.#abort.signal
   }
@@ -35,7 +35,7 @@ export class Job {
     return this.#aborted.promise
   }
 
-  /** No more answers are wanted: the asker has cancelled the request, or it has expired. */
+  /** No more answers are wanted: the asker cancelled the request, or it expired. */
   abort(error: StaticError): void {
     this.#isAborted = true
     this.#aborted.resolve(undefined)

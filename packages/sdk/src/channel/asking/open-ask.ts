@@ -1,6 +1,6 @@
 /**
- * One open request of this agent: the answers that the application has not read, and how far each member has answered.
- * An answer is settled when the application asks for the next one; if the process ends first, it is given again.
+ * One open request of this agent: its unread answers, and how far each member has answered. An answer is settled when
+ * the application asks for the next one. If the process ends first, it is delivered again.
  */
 import { type StaticError, toHex } from '@static/protocol'
 import type { AgentId, AskRecord, InboxRecord, Time } from '../../ports/index.ts'
@@ -14,7 +14,7 @@ export interface AnswerEntry {
   readonly record: InboxRecord
   readonly number: number
   readonly content: { readonly payload: Uint8Array } | { readonly error: AnswerError }
-  /** Whether it is on disk, or will be with the changes that were drained last. */
+  /** Whether it is on disk, or will be with the changes drained last. */
   stored: boolean
   settled: boolean
 }
@@ -57,12 +57,12 @@ export class OpenAsk {
     return this.#queue.length === 0
   }
 
-  /** Whether everything that arrived is read and settled. */
+  /** Whether everything that arrived has been read and settled. */
   get isSettled(): boolean {
     return this.isEmpty && this.#given === undefined
   }
 
-  /** Answers that are not settled. */
+  /** The unsettled answers. */
   get unsettled(): readonly AnswerEntry[] {
     return this.#given ? [this.#given, ...this.#queue] : this.#queue
   }
@@ -81,7 +81,10 @@ export class OpenAsk {
     this.#serve()
   }
 
-  /** Removes the answers of a member from this number on, which it gives again. Not if the application has the first. */
+  /**
+   * Removes the answers of a member from this number on, because the member repeats them. Does nothing if the
+   * application has the first.
+   */
   retract(agent: AgentId, number: number): readonly AnswerEntry[] {
     const isGone = (entry: AnswerEntry): boolean => entry.record.sender === agent && entry.number >= number
     const gone = this.#queue.filter(isGone)
@@ -91,7 +94,7 @@ export class OpenAsk {
     return gone
   }
 
-  /** Returns the next answer and settles the one before; undefined at the end. */
+  /** Settles the previous answer and returns the next one; undefined at the end. */
   async next(): Promise<AnswerEntry | undefined> {
     if (!this.#isAttached) {
       this.#isAttached = true
@@ -110,7 +113,7 @@ export class OpenAsk {
     this.#serve()
   }
 
-  /** Forgets all answers. Readers that had not got all of them get the error. */
+  /** Forgets all answers. Readers that have not received all of them get the error. */
   clear(error?: StaticError): void {
     if (error && !this.isSettled) this.#end = { error }
     this.#end ??= { error: undefined }
@@ -119,7 +122,7 @@ export class OpenAsk {
     this.#serve()
   }
 
-  /** Ends the request. The members asked are notified, unless they are done. */
+  /** Ends the request. The members asked are notified unless they are done. */
   cancel(): void {
     this.#channel.asks.cancel(this)
   }
@@ -138,7 +141,7 @@ export class OpenAsk {
       if (!entry && !this.#end) return
       const waiting = this.#waiting.shift()
       if (entry) {
-        // The answer of an earlier `next` that was called without waiting.
+        // The answer of an earlier `next` that the caller did not wait for.
         this.#settle()
         this.#queue.shift()
         this.#given = entry
@@ -149,7 +152,7 @@ export class OpenAsk {
   }
 }
 
-/** What a window counts for an entry. */
+/** The size of an entry in the window. */
 export function sizeOfEntry({ content }: Pick<AnswerEntry, 'content'>): number {
   return sizeOfAnswer('payload' in content ? content.payload : new Uint8Array())
 }

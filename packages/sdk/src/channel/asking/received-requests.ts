@@ -1,8 +1,8 @@
 /**
- * Requests of other members that this agent has not answered completely. They wait on disk until a server (serving.ts)
- * takes them, also for a restart, until they expire or are cancelled. Each asker may use a share of the room, so none can
- * fill it; beyond that its requests are not taken. They never hold back messages. Refusals are the work of a server, and
- * one message holds many of them: an asker cannot make this agent send a message for each of its own.
+ * Requests from other members that this agent has not fully answered. They wait on disk for a server (serving.ts), even
+ * across a restart, until they expire or are cancelled. Each asker gets a share of the room, so none can fill it;
+ * requests beyond it are refused. They never hold back messages. Only a server sends refusals, and one message holds
+ * many of them: an asker cannot make this agent send a message for each of its own.
  */
 import { type StaticError, toHex } from '@static/protocol'
 import type { AgentId, Change, InboxRecord, MessageTotals, StoredChannel, Time } from '../../ports/index.ts'
@@ -21,32 +21,32 @@ import {
   MOST_REFUSED,
 } from './ask-frame.ts'
 
-/** What it asks of the agent. */
+/** The context it needs from the agent. */
 type RequestsContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'later' | 'emit'>
 
 /** A request that a server has taken. */
 export interface TakenRequest {
   /** The asker wants no more answers. */
   cancel(): void
-  /** The asker has read so many answers. */
+  /** The asker has read this many answers. */
   more(read: number): void
 }
 
 /**
- * The most requests of all askers, and their bytes of ciphertext. A third of an asker's own counts twice: so askers that
- * take all they can leave room to any other.
+ * Limits of requests from all askers, by number and bytes of ciphertext. A third of an asker's own counts twice, so
+ * greedy askers leave room for others.
  */
 const MOST_REQUESTS = 4096
 const MOST_BYTES = 32 * 1024 * 1024
 const OWN_PART: number = 1 / 3
-/** What one asker may use of the bytes. */
+/** The share of the bytes that one asker may use. */
 const MOST_ASKER_BYTES: number = MOST_BYTES / 4
-/** What one asker may use of a refusal. Requests beyond that time out. */
+/** The share of a refusal that one asker may use. Requests beyond that time out. */
 const MOST_ASKER_REFUSED: number = MOST_REFUSED / 2
-/** How long requests are gathered for a refusal, and the time from one refusal to the next. */
+/** How long requests are gathered for a refusal, and the minimum time between refusals. */
 const GATHER_MS = 1000
 const REFUSAL_MS = 60_000
-/** The minimum time between two searches for requests that have expired. */
+/** The minimum time between two searches for expired requests. */
 const SWEEP_MS = 60_000
 const PAGE = 64
 
@@ -60,14 +60,14 @@ export class ReceivedRequests extends Part {
   readonly #taken = new Map<string, TakenRequest>()
   /** Called when answers can be sent again. */
   readonly #resumed = new Set<() => void>()
-  /** Cancelled while they were not in memory, by their askers: as many of each as it may have here. */
+  /** Requests cancelled while not in memory, by asker: as many of each as it may have here. */
   readonly #cancelled = new Map<AgentId, Set<string>>()
-  /** The number of servers that run. */
+  /** The number of running servers. */
   #servers = 0
-  /** To be refused with the next message, and what prevents that. */
+  /** Requests to refuse with the next message, and a function that cancels it. */
   #refused: InboxRecord[] = []
   #cancelRefusal: (() => void) | undefined
-  /** When requests that are over were last searched for, when they are next, and what prevents that. */
+  /** The times of the last and the next search for requests that are over, and a function that cancels the next. */
   #sweptAt: Time = -Infinity
   #sweepAt: Time = Infinity
   #cancelSweep: (() => void) | undefined
@@ -102,7 +102,7 @@ export class ReceivedRequests extends Part {
     this.#sweepBy(record.receivedAt + request.lifetimeMs)
   }
 
-  /** Handles the asker's word about one of its requests. */
+  /** Handles an asker's notice about one of its requests. */
   heed(kind: 'cancel' | 'more', asker: AgentId, bytes: Uint8Array): void {
     if (kind === 'more') {
       const more = decodeMore(bytes)
@@ -119,20 +119,20 @@ export class ReceivedRequests extends Part {
     else if (this.inbox.hasNext) this.#noteCancelled(asker, key)
   }
 
-  /** A server has taken a request. Returns false if it was cancelled meanwhile, or if its asker is gone. */
+  /** A server has taken a request. Returns false if it was cancelled or its asker is gone. */
   take({ record }: Entry, taken: TakenRequest): boolean {
     if (this.#isWithdrawn(record)) return false
     this.#taken.set(keyOf(record.sender, record.messageId), taken)
     return true
   }
 
-  /** Returns a request that a server has taken, so that it is served again. */
+  /** Returns a taken request, so that it is served again. */
   release(entry: Entry): void {
     this.#taken.delete(keyOf(entry.record.sender, entry.record.messageId))
     this.inbox.release(entry)
   }
 
-  /** A request is done with: answered, cancelled or expired. */
+  /** A request is over: answered, cancelled or expired. */
   settle(entry: Entry): void {
     if (entry.settled) return
     const { sender, messageId, ciphertext } = entry.record
@@ -141,24 +141,26 @@ export class ReceivedRequests extends Part {
     this.inbox.settle(entry)
   }
 
-  /** A server begins. Returns a function for its end. */
+  /** A server starts. Returns a function that ends it. */
   serves(): () => void {
     this.#servers++
     return () => void this.#servers--
   }
 
-  /** Calls the function whenever answers can be sent, as far as the channel knows. Returns a function that ends that. */
+  /**
+   * Calls the function whenever answers can be sent, as far as the channel knows. Returns a function that stops this.
+   */
   onSendable(action: () => void): () => void {
     this.#resumed.add(action)
     return () => void this.#resumed.delete(action)
   }
 
-  /** The channel is neither in a fork nor full. */
+  /** Called when the channel is neither in a fork nor full. */
   wakeServers(): void {
     for (const action of this.#resumed) action()
   }
 
-  /** No one waits for answers to the requests of those that are no longer members. */
+  /** Former members no longer wait for answers to their requests. */
   override change({ removed }: RosterChange): void {
     for (const agent of removed) {
       for (const [key, taken] of this.#taken) if (key.startsWith(agent)) taken.cancel()
@@ -169,7 +171,7 @@ export class ReceivedRequests extends Part {
       }
       this.#cancelled.delete(agent)
     }
-    // The rest of theirs is on disk.
+    // Their other requests are on disk.
     if (removed.some((agent) => this.#shares.has(agent))) this.#sweepBy(this.#context.now())
   }
 
@@ -205,7 +207,7 @@ export class ReceivedRequests extends Part {
     for (const oldest of keys) return void keys.delete(oldest)
   }
 
-  /** Whether a request was cancelled, or its asker has left since, even if it was added again. */
+  /** Whether the request was cancelled or its asker has left since, even if it was added again. */
   #isWithdrawn({ sender, messageId, index }: InboxRecord): boolean {
     if (this.#cancelled.get(sender)?.delete(keyOf(sender, messageId)) === true) return true
     const { group } = this.#channel
@@ -220,13 +222,13 @@ export class ReceivedRequests extends Part {
     this.#total = { messages: this.#total.messages + messages, bytes: this.#total.bytes + bytes }
   }
 
-  /** Drops queued requests that are over, at this time or soon after: no one waits for them. */
+  /** Drops queued requests that are over, at this time or soon after, since no one waits for them. */
   #sweepBy(at: Time): void {
     if (at >= this.#sweepAt) return
     this.#sweepAt = at
     this.#cancelSweep?.()
     const now = this.#context.now()
-    // The clock may have been set back, and `at` is what others say.
+    // The clock may have been set back, and `at` comes from other members.
     const wait = Math.max(0, SWEEP_MS - Math.abs(now - this.#sweptAt), Math.min(at - now, MOST_LIFETIME_MS))
     this.#cancelSweep = this.#context.later(wait, () => this.#sweep())
   }
@@ -277,7 +279,7 @@ export class ReceivedRequests extends Part {
   }
 }
 
-/** Whether the asker no longer waits, by the relay's time of acceptance. */
+/** Whether the asker has stopped waiting, counted from the relay's time of acceptance. */
 export function isExpired(request: Pick<Entry, 'record' | 'payload'>, now: Time): boolean {
   return expiryOf(request) <= now
 }

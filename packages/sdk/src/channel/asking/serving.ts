@@ -1,10 +1,10 @@
 /**
  * Runs an application's handler for each request and sends what it yields as answers. The requests of one asker are
- * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are places. One
- * that waits until its answers are read gives its place to others: a place is held by work.
- * A request is settled when the relay has accepted its last answer. If the process ends before that, it is served again,
- * as `redelivered`. No handler is started while the channel sends nothing until the application acts (in a fork, or with a
- * full inbox): it would be for nothing, again and again.
+ * served one at a time, or as many as `perAsker` allows; askers do not wait for each other while there are free places.
+ * A request that waits for its answers to be read gives up its place, because only work holds a place. A request is
+ * settled when the relay has accepted its last answer. If the process ends before that, it is served again, as
+ * `redelivered`. No handler starts while the channel cannot send until the application acts (in a fork, or with a full
+ * inbox): its work would be wasted again and again.
  */
 import { nextTurn } from '#platform/turn'
 import { StaticError, toHex } from '@static/protocol'
@@ -23,18 +23,18 @@ import { isExpired, type ReceivedRequests } from './received-requests.ts'
 
 /** Options of `Channel.serve`. */
 export interface ServeOptions {
-  /** The number of requests served at the same time, of which one asker gets three quarters at most. Default: 64. */
+  /** The number of requests served at the same time. One asker gets at most three quarters of them. Default: 64. */
   readonly concurrency?: number
   /**
-   * The number of requests of the same asker served at the same time. One that waits until its answers are read does not
-   * count. Default: 1.
+   * The number of requests from the same asker served at the same time. A request that waits for its answers to be read
+   * does not count. Default: 1.
    */
   readonly perAsker?: number
   /** Stops serving: requests in progress are finished, and no others are started. */
   readonly signal?: AbortSignal
 }
 
-/** What a handler gives: answers one by one, or a promise of the only one. */
+/** The result of a handler: answers one by one, or a promise of a single one. */
 export type Answers =
   | AsyncIterable<Uint8Array | string, Uint8Array | string | void>
   | Promise<Uint8Array | string | void>
@@ -42,10 +42,10 @@ export type Answers =
 /** Serves one request. Its signal is aborted when the asker wants no more answers. */
 export type RequestHandler = (entry: Entry, signalOf: () => AbortSignal) => Answers
 
-/** What serving asks of its agent. */
+/** The context that serving needs from its agent. */
 type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
 
-/** What serving needs of its channel. */
+/** What serving needs from its channel. */
 interface ServingChannel {
   readonly name: string
   readonly requests: ReceivedRequests
@@ -57,9 +57,9 @@ interface ServingChannel {
 const CONCURRENCY = 64
 const PER_ASKER = 1
 const MOST_CONCURRENCY = 1000
-/** A third of an asker's own places counts twice: so askers that take all they can leave some to any other. */
+/** A third of an asker's own places counts twice, so greedy askers leave some for others. */
 const OWN_PART: number = 1 / 3
-/** The delays before a request is served again whose answers could not be sent. The last one repeats. */
+/** The delays before a request is served again because its answers could not be sent. The last one repeats. */
 const DELAYS_MS: readonly number[] = [1000, 5000, 30_000, 60_000]
 
 const STOPPED: StaticError = StaticError.of('closed', 'The server has stopped.')
@@ -67,9 +67,9 @@ const STOPPED: StaticError = StaticError.of('closed', 'The server has stopped.')
 /** The requests of one asker. */
 interface Lane {
   running: number
-  /** Requests that have given their place to others of the asker until it has read their answers. */
+  /** Requests that gave up their place to others of the same asker, until the asker has read their answers. */
   aside: number
-  /** Each lets one of them go on, which have been read. */
+  /** Callbacks that resume requests whose answers have been read. */
   readonly returning: (() => void)[]
   readonly queue: Job[]
 }
@@ -104,7 +104,7 @@ class Serving {
   readonly #lanes = new Map<AgentId, Lane>()
   readonly #active = new Set<Job>()
   readonly #tasks = new Set<Promise<void>>()
-  /** Each ends a wait. */
+  /** Callbacks that end a wait. */
   readonly #wakes = new Set<() => void>()
   #running = 0
   #aside = 0
@@ -145,12 +145,12 @@ class Serving {
       for (const { entry } of lane.queue.splice(0)) this.#channel.requests.release(entry)
       for (const goOn of lane.returning.splice(0)) this.#place(lane, goOn)
     }
-    // An asker that reads nothing must not keep this from ending.
+    // An asker that reads nothing must not keep serving from ending.
     for (const { answering } of this.#active) answering?.hurry(STOPPED)
     for (const wake of this.#wakes) wake()
   }
 
-  /** Reads ahead, so that an asker with many requests does not hold back others. Bounded by the requests' room. */
+  /** Reads ahead, so that an asker with many requests does not hold back others. The room for requests bounds this. */
   async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
     const { requests } = this.#channel
     while (!this.#isStopped) {
@@ -174,7 +174,7 @@ class Serving {
     this.#next()
   }
 
-  /** Starts what there are places for, the askers in turn. */
+  /** Starts requests while there are places, taking askers in turn. */
   #next(): void {
     const { concurrency, perAsker } = this.#options
     for (const [asker, lane] of this.#lanes) {
@@ -182,28 +182,28 @@ class Serving {
       const hasPlace = lane.running < perAsker && this.#running + lane.running * OWN_PART < concurrency
       const start = hasPlace ? (lane.returning.shift() ?? this.#starting(asker, lane)) : undefined
       if (!start) continue
-      // Behind the others.
+      // Moves this asker behind the others.
       this.#lanes.delete(asker)
       this.#lanes.set(asker, lane)
       this.#place(lane, start)
     }
   }
 
-  /** Takes a place for a request that starts or goes on. */
+  /** Takes a place for a request that starts or resumes. */
   #place(lane: Lane, start: () => void): void {
     lane.running++
     this.#running++
     start()
   }
 
-  /** Returns what starts the next request of an asker, if there is one. */
+  /** Returns a function that starts the asker's next request, if there is one. */
   #starting(asker: AgentId, lane: Lane): (() => void) | undefined {
     const job = lane.queue.shift()
     if (!job) return undefined
     return () => {
       const task = this.#serve(job, lane).finally(() => {
         this.#tasks.delete(task)
-        // A handler that ignores the signal keeps its place. Otherwise an asker that cancels could start any number.
+        // A handler that ignores the signal keeps its place. Otherwise an asker could start any number by cancelling.
         void job.handled.finally(() => this.#free(asker, lane))
       })
       this.#tasks.add(task)
@@ -246,7 +246,7 @@ class Serving {
           await this.#answer(job, job.answering)
           break
         } catch {
-          // Its answers could not be sent. They are numbered, so the asker takes none of them twice.
+          // Its answers could not be sent. They are numbered, so the asker accepts none of them twice.
         }
         entry.redelivered = true
         const delay = DELAYS_MS[Math.min(job.failures++, DELAYS_MS.length - 1)] ?? 0
@@ -260,7 +260,7 @@ class Serving {
     }
   }
 
-  /** Runs the handler and sends what it gives. Throws if that cannot be sent. */
+  /** Runs the handler and sends its answers. Throws if they cannot be sent. */
   async #answer(job: Job, answering: Answering): Promise<void> {
     let last: Uint8Array | undefined
     let failure: StaticError | undefined
@@ -275,10 +275,10 @@ class Serving {
     else await answering.end(last && { payload: last })
   }
 
-  /** Returns the last answer, so that it goes with the end. */
+  /** Returns the last answer, so that it is sent with the end. */
   async #run(job: Job, answering: Answering): Promise<Uint8Array | undefined> {
     const answers = this.#handler(job.entry, () => job.signal)
-    // Not waited for any longer if it ignores the signal.
+    // Stops waiting for a handler that ignores the signal.
     const { aborted } = job
     if (!(Symbol.asyncIterator in answers)) {
       job.handled = Promise.allSettled([answers])
@@ -307,12 +307,12 @@ class Serving {
         held = bytes
       }
     } finally {
-      // Not awaited: it may ignore this as well.
+      // Not awaited: the handler may ignore this as well.
       job.handled = Promise.allSettled([step, iterator.return?.()])
     }
   }
 
-  /** Reports an error of the handler to the application, and returns what the asker gets of it. */
+  /** Reports a handler's error to the application, and returns the error for the asker. */
   #failed(entry: Entry, error: unknown): StaticError {
     const { index, sender } = entry.record
     const reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
@@ -322,9 +322,9 @@ class Serving {
   }
 
   /**
-   * While an asker does not read the answers to a request, others get its place, once the handler has stopped at its next
-   * answer; the asker's own requests do, too, while no more than `concurrency` wait like that. Returns what waits for a
-   * place again.
+   * While an asker does not read the answers to a request, other requests get its place once the handler has stopped at
+   * its next answer. The asker's own requests may use it only while no more than `concurrency` wait like this. Returns
+   * a function that waits for a place again.
    */
   #hold(job: Job, lane: Lane): () => Promise<void> {
     let isRead = false
@@ -357,7 +357,7 @@ class Serving {
     }
   }
 
-  /** Lets a request go on that still waits for a place: it only ends. */
+  /** Resumes a request that still waits for a place, so that it can end. */
   #return(lane: Lane, goOn: () => void): void {
     const at = lane.returning.indexOf(goOn)
     if (at < 0) return
@@ -380,7 +380,9 @@ class Serving {
     return (committer.refusal ?? intake.blocked) !== undefined
   }
 
-  /** Waits until `begin` says to go on, which returns what cancels that. Returns false if serving stops first. */
+  /**
+   * Waits until `begin` calls back; `begin` returns a function that cancels this. Returns false if serving stops first.
+   */
   async #wait(begin: (go: () => void) => () => void, aborted: Promise<undefined>): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const cancel = begin(() => resolve(true))
@@ -395,7 +397,7 @@ class Serving {
   }
 }
 
-/** The answers could not be sent; as opposed to an error of the handler. */
+/** The answers could not be sent, as opposed to an error of the handler. */
 class Unsent extends Error {
   constructor(cause: unknown) {
     super('The answers could not be sent.', { cause })

@@ -1,4 +1,4 @@
-/** Log entries as the hash chain takes them. The relay delivers an agent's own entries without their bodies. */
+/** Log entries as input of the hash chain. The relay delivers an agent's own entries without their bodies. */
 import { sha256 } from '#platform/crypto'
 import {
   type ChainEntry,
@@ -42,7 +42,7 @@ export function leaveNotice({ notice }: DeliverLeave): LeaveNoticeFields {
   return notice ?? NO_NOTICE
 }
 
-/** Whether an entry that is delivered again is not the one that this agent has taken. `own`: it is this agent's. */
+/** Whether a redelivered entry differs from the one this agent processed. `own`: it is this agent's. */
 export function isAnother(history: History, entry: Exclude<LogEntry, { case: 'gap' }>, own: boolean): boolean {
   const index = Number(entry.value.index)
   switch (entry.case) {

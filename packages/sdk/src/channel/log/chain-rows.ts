@@ -1,14 +1,14 @@
 /**
- * The last hashes of a channel's chain on disk. Each write appends a row with the hashes of the entries since the last
- * one, so that an entry costs 32 bytes and no more rows than there are writes; rows too old to matter are deleted.
+ * The last hashes of a channel's chain on disk. Each write appends one row with the hashes of the entries since the
+ * last write, so an entry costs 32 bytes. Rows too old to matter are deleted.
  */
 import { fromHex, HASH_BYTES, MESSAGE_ID_BYTES, toHex } from '@static/protocol'
 import { concatAll, same } from '../../platform/bytes.ts'
 import type { Change, ChainRecord, ChannelId, PositionRecord } from '../../ports/index.ts'
 
-/** Of an own message: how far it is from the first entry of its row, and its id. */
+/** For each own message: its distance from the first entry of its row, and its id. */
 const OWN_BYTES = 2 + MESSAGE_ID_BYTES
-/** So that the distance fits. */
+/** Keeps the distance within its two bytes. */
 const MOST_IN_ROW = 1024
 
 interface Row {
@@ -22,9 +22,9 @@ export class ChainRows {
   readonly #stored: readonly ChainRecord[]
   readonly #position: PositionRecord
   #rows: Row[] = []
-  /** Rows on disk that are of no use. */
+  /** Obsolete rows on disk. */
   #useless: number[] = []
-  /** The last index whose hash is on disk, or will be with what was drained last. */
+  /** The last index whose hash is on disk, or will be with the changes drained last. */
   #drained: number
   /** The own messages since then, by index. */
   readonly #own = new Map<number, string>()
@@ -36,7 +36,7 @@ export class ChainRows {
     this.#drained = position.index - 1
   }
 
-  /** Gives everything on disk that leads to the position without a hole. Returns the first index. */
+  /** Passes on all hashes on disk that lead to the position without a hole. Returns the first index. */
   restore(give: (index: number, hash: Uint8Array, messageId: string | undefined) => void): number {
     const { index, hash } = this.#position
     const useful: ChainRecord[] = []
@@ -50,7 +50,7 @@ export class ChainRows {
       }
     }
     const last = useful.at(-1)?.hashes.subarray(-HASH_BYTES)
-    // Of another stay: nothing of it leads here.
+    // The rows are from another stay: none of them lead here.
     if (!last || !same(last, hash)) {
       this.#useless = this.#stored.map(({ first }) => first)
       return index
@@ -74,7 +74,7 @@ export class ChainRows {
     this.#drained = index - 1
   }
 
-  /** Returns what to write so that the disk has the last hashes up to an index. */
+  /** Returns the changes that bring the hashes on disk up to an index. */
   drain(id: ChannelId, index: number, hashAt: (index: number) => Uint8Array): Change[] {
     const changes: Change[] = this.#useless.splice(0).map((first) => ({ type: 'dropChain', id, first }))
     for (let first = Math.max(this.#drained + 1, index - this.#kept + 1); first <= index; first += MOST_IN_ROW) {

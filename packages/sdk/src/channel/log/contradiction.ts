@@ -28,13 +28,13 @@ export function contradiction(
   return undefined
 }
 
-/** The error for a relay that no longer has what it delivered or accepted. */
+/** The error for a relay that no longer has entries it delivered or accepted. */
 export function relayRolledBack(evidence: string): StaticError {
   const { remedy } = ERRORS.relay_rolled_back
   return StaticError.of('relay_rolled_back', `The relay has lost part of this channel’s log: ${evidence}. ${remedy}`)
 }
 
-/** The error for a data directory that is older than what the relay has received from this agent. */
+/** The error for a data directory older than what the relay has received from this agent. */
 export function rolledBack(relay: string, here: string): StaticError {
   const { remedy } = ERRORS.store_rolled_back
   const problem = 'The data directory was replaced by an older copy'

@@ -1,15 +1,15 @@
 /**
  * Commits that this agent followed as the owner, and the members that still send in the epoch before: they could not
- * follow, or only claim so. No one can prove either, so a dispute is reported to the application and has no other effect.
+ * follow, or only claim so. Neither can be proven, so a dispute is only reported to the application.
  */
 import type { AgentId } from '../../ports/index.ts'
 
 /** A commit that members did not follow. */
 export interface Dispute {
-  /** Who made the commit. */
+  /** The sender of the commit. */
   readonly sender: AgentId
   readonly slot: number
-  /** The members that have sent in the epoch before it since. */
+  /** The members that have since sent in the epoch before it. */
   readonly members: readonly AgentId[]
 }
 
@@ -19,14 +19,14 @@ interface Followed {
   readonly members: Set<AgentId>
 }
 
-/** The number of commits, and of members heard, that are remembered. */
+/** Limit of remembered commits, and of remembered members. */
 const MOST = 1024
 
 /** The disputes of one channel, since the agent started. */
 export class Disputes {
   /** By the epoch that the commit ended. */
   readonly #followed = new Map<bigint, Followed>()
-  /** The last epoch in which a member was heard: it has followed all commits before. */
+  /** The last epoch in which each member was heard: it has followed all earlier commits. */
   readonly #heard = new Map<AgentId, bigint>()
 
   /** The owner has followed a commit by another member, made in this epoch. */
@@ -36,15 +36,15 @@ export class Disputes {
     this.#followed.set(epoch, { sender, slot, members: new Set() })
   }
 
-  /** A message or commit of a member was decrypted in this epoch. */
+  /** A message or commit from a member was decrypted in this epoch. */
   heard(member: AgentId, epoch: bigint): void {
     if (this.#heard.size >= MOST) this.#heard.clear()
     this.#heard.set(member, epoch)
   }
 
   /**
-   * A member that has received all commits sends in this earlier epoch. Returns what to report: the commit that it did
-   * not follow, with the first member, and whenever their number has doubled.
+   * A member that has received all commits sends in this earlier epoch. Returns a report of the commit it did not
+   * follow: with the first such member, and each time their number has doubled.
    */
   behind(member: AgentId, epoch: bigint): Dispute | undefined {
     const followed = this.#followed.get(epoch)

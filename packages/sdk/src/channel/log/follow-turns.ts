@@ -1,7 +1,7 @@
 /**
- * The order in which the agents of one process follow commits of others. In a large group that takes each of them a good
- * part of a tenth of a second, on one thread, and a commit reaches all of them at once: an agent whose application waits
- * for a commit of its own must neither wait until all others have followed, nor until the thread has read its messages.
+ * The order in which the agents of one process follow commits by others. In a large group each needs up to a tenth of a
+ * second on the shared thread, and a commit reaches all of them at once. An agent whose application waits for its own
+ * commit must not wait until all others have followed, or until the thread has read its messages.
  */
 
 interface Waiting {
@@ -9,7 +9,7 @@ interface Waiting {
   readonly go: () => void
 }
 
-/** One turn for each round of the event loop, so that what has arrived is read in between. */
+/** Grants one turn per round of the event loop, so that arrived data is read in between. */
 export class FollowTurns {
   readonly #defer: (action: () => void) => void
   readonly #waiting: Waiting[] = []
@@ -19,7 +19,10 @@ export class FollowTurns {
     this.#defer = defer
   }
 
-  /** Resolves when it is this one's turn: first those that are urgent by then, each in the order in which they came. */
+  /**
+   * Resolves when it is the caller's turn. Callers that are urgent by then come first; otherwise the order of calls
+   * applies.
+   */
   async take(isUrgent: () => boolean): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#waiting.push({ isUrgent, go: resolve })

@@ -26,7 +26,7 @@ import { Disputes } from './disputes.ts'
 import type { Difference } from './history.ts'
 import type { LogEntry } from './log-entry.ts'
 
-/** What a follower asks of its agent. */
+/** The context that a follower needs from its agent. */
 type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'turns' | 'session' | 'invites' | 'emit'>
 
 interface Opened {
@@ -42,18 +42,18 @@ interface CommitPlace {
   readonly slot: bigint
   /** Whether its slot is the next one. An honest relay delivers no other. */
   readonly isInPlace: boolean
-  /** How many notices of agents that have left it carries. */
+  /** How many leave notices it carries. */
   readonly left: number
 }
 
-/** The number of members remembered whose newer versions were reported. */
+/** The number of members remembered as reported for a newer version. */
 const MOST_REPORTED = 1024
 
 /** The reading side of a channel. */
 export class Follower {
   readonly #context: FollowerContext
   readonly #channel: AgentChannel
-  /** Members whose newer versions were reported to the application. */
+  /** Members already reported to the application for using a newer version. */
   readonly #newer = new Set<AgentId>()
   readonly #disputes = new Disputes()
 
@@ -73,7 +73,7 @@ export class Follower {
     const own = sender === this.#context.agentId
     if (index < expected) {
       if (!isAnother(history, entry, own)) return intake.repeated(index)
-      return this.#channel.break(relayRolledBack(`entry ${index} is another than the one that this agent has read`))
+      return this.#channel.break(relayRolledBack(`entry ${index} differs from the one this agent already read`))
     }
     if (index > expected) return intake.missing(expected)
     switch (entry.case) {
@@ -203,7 +203,7 @@ export class Follower {
     }
     const result = await engine.process(group.group, commit, { declaration: body, declarer: entry.sender })
     if (this.#channel.group !== group) {
-      // The membership has ended meanwhile.
+      // The membership ended in the meantime.
       if (result.kind === 'accepted' && result.next) wipeEpoch(engine, result.next)
       return
     }
@@ -235,7 +235,7 @@ export class Follower {
         this.#behind(group, result.epoch, place)
         return
       case 'rejected':
-        // Signed in this epoch, although invalid.
+        // Signed in this epoch, even though invalid.
         if (result.sender && !group.place.doubted.includes(sender)) group.settle()
         return this.#skipped(group, place, result.reason)
       case 'undecryptable':
@@ -243,7 +243,7 @@ export class Follower {
         return
       case 'unfollowable':
         group.doubt(sender)
-        // Shows the owner that this agent has not followed, before the owner's next message ends the channel here.
+        // Shows the owner that this agent did not follow, before the owner's next message ends the channel here.
         if (!group.isOwner && place.isInPlace) this.#channel.upkeep.speak()
         return this.#skipped(group, place, 'unfollowable')
     }
@@ -265,7 +265,7 @@ export class Follower {
       )
       return true
     }
-    // In its place, so the owner has seen the same commits as this agent but has followed different ones.
+    // It is in its place, so the owner has seen the same commits as this agent but followed different ones.
     if (epoch > own || !isInPlace || sender !== this.#channel.owner) return false
     if (epoch === own && !group.isOwnerElsewhere()) return false
     const text =
@@ -274,7 +274,7 @@ export class Follower {
     return true
   }
 
-  /** As the owner: reports a member that has received the last commits and sends in the epoch before one of them. */
+  /** As the owner: reports a member that has received the latest commits but sends in an epoch before one of them. */
   #behind(group: GroupState, epoch: bigint, { sender, isInPlace }: Pick<CommitPlace, 'sender' | 'isInPlace'>): void {
     if (!group.isOwner || !isInPlace || !group.members.has(sender)) return
     const dispute = this.#disputes.behind(sender, epoch)
@@ -287,8 +287,8 @@ export class Follower {
   /**
    * Skips a commit. A member that knows that its own epoch is the group's votes to reject the commit; the owner's vote
    * alone makes the relay undo it. Other members do not vote while a commit is in doubt, nor about another epoch before
-   * the owner has sent in this one, because that epoch may be the owner's. No one votes on a commit that the relay has
-   * misplaced.
+   * the owner has sent in this one, because that epoch may be the owner's. No one votes on a commit misplaced by the
+   * relay.
    */
   #skipped(group: GroupState, place: CommitPlace, reason: string): void {
     const { sender, slot, isInPlace } = place
@@ -303,8 +303,8 @@ export class Follower {
     // A lost or refused vote changes nothing here.
     this.#context.session.request({ case: 'rejectCommit', value }, () => {})
     if (!group.isOwner || (reason !== 'unfollowable' && !isElsewhere)) return
-    // Honest members may be in either epoch, as this one may have been: no one is barred for it before the owner sends.
-    // Once only, and not if another commit has earned the bar.
+    // Honest members may be in either epoch, as this one may have been, so no one is barred for it before the owner
+    // sends. Only once, and not if another commit has earned the bar.
     if (isElsewhere && isFirst) this.#liftBar(sender)
     this.#channel.upkeep.speak()
   }
@@ -320,7 +320,7 @@ export class Follower {
     const { history } = this.#channel
     history.advance(leaveEntry(entry))
     this.#channel.turn.touch()
-    // The leave is by another copy of this agent, or from before this Welcome was used.
+    // The leave is from another copy of this agent, or from before this Welcome was used.
     if (toHex(sender) === this.#context.agentId) return this.#channel.over()
     const { roster, admissions } = this.#channel
     roster.leave(sender, leaveNotice(entry), history.position.slot)
@@ -330,8 +330,8 @@ export class Follower {
 
   /**
    * Handles entries that were deleted. The relay counts from its own cursor, which is behind this agent's position if
-   * an acknowledgement was lost. So only entries beyond the position are missing here, and the slots show whether a
-   * commit is among them, not the notice's flag.
+   * an acknowledgement was lost. So only entries beyond the position are missing here. The slots, not the notice's
+   * flag, show whether a commit is among them.
    */
   #gap({ firstIndex, position, commitLost, ended, last }: GapNotice): void {
     const channel = this.#channel

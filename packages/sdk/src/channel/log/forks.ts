@@ -1,4 +1,4 @@
-/** What a channel does when a member has seen a different history: it stops sending until the application decides. */
+/** How a channel reacts when a member has seen a different history: it stops sending until the application decides. */
 import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
@@ -16,20 +16,20 @@ export class Forks extends Part {
     this.#channel = channel
   }
 
-  /** A message or receipt of a member shows a different history. */
+  /** A message or receipt from a member shows a different history. */
   found(member: AgentId, difference: Difference): void {
     if (this.#channel.standing.record.fork !== undefined) return
     this.#channel.standing.set({ fork: member })
     this.#stop(member, `Agent ${member} has seen a different log (${difference}).`)
   }
 
-  /** This agent has joined. Its application could not be told of a fork before. */
+  /** This agent has joined. Before that, its application could not be notified of a fork. */
   joined(): void {
     const { fork } = this.#channel.standing.record
     if (fork !== undefined) this.#stop(fork, `Agent ${fork} has seen a different log.`)
   }
 
-  /** The application continues nevertheless. */
+  /** The application continues despite the fork. */
   accept(): void {
     const { fork } = this.#channel.standing.record
     if (fork === undefined) return
@@ -37,7 +37,7 @@ export class Forks extends Part {
     this.#end()
   }
 
-  /** Members were removed: with the one that has seen a different history, the fork is over. */
+  /** Members were removed. If the one with the different history is among them, the fork is over. */
   override change({ removed }: RosterChange): void {
     const { fork } = this.#channel.standing.record
     if (fork !== undefined && removed.includes(fork)) this.#end()
@@ -53,13 +53,13 @@ export class Forks extends Part {
     const refusal = standing.refusal()
     if (!refusal) return
     sender.rejectQueued(refusal)
-    // Nobody waits for a claim that the relay has deferred.
+    // No caller waits for a claim that the relay has deferred.
     admissions.claims.end(refusal)
   }
 
   #end(): void {
     this.#channel.standing.set({ fork: undefined })
-    // What the fork has put off: the removal of those that have left, and a list of invites.
+    // Work that the fork postponed: removing agents that have left, and sending a list of invites.
     this.#channel.roster.removeLeavers()
     this.#channel.admissions.sendDue()
   }

@@ -1,9 +1,9 @@
 /**
  * A channel's log as this agent has seen it: the hash chain over all entries, and the progress of each sender. Every
- * message states what its sender had seen. If that differs from what this agent has seen, the relay has shown its
- * members different logs (SPEC.md, 5.2). Pure: it keeps no entries and makes no decisions about the group.
+ * message states what its sender had seen. If that differs from this agent's view, the relay has shown its members
+ * different logs (SPEC.md, 5.2). Pure: it keeps no entries and makes no decisions about the group.
  *
- * It cannot detect that the last message is withheld, or that two sides are kept apart forever. `verify` can.
+ * It cannot detect that the last message is withheld, or that two groups are kept apart forever. `verify` can.
  */
 import { sha256 } from '#platform/crypto'
 import { type ChainEntry, chainNext, HASH_BYTES, toHex } from '@static/protocol'
@@ -13,7 +13,7 @@ import type { Frame } from '../sending/message-frame.ts'
 import { packIdOf } from '../sending/pack.ts'
 import { ChainRows } from './chain-rows.ts'
 
-/** The number of past hashes kept for comparison, also over a restart: a sender may be this far behind. */
+/** The number of past hashes kept for comparison, even across a restart: a sender may be this far behind. */
 const KEPT = 1024
 /** Replaces the hash of a sender's last frame if that frame may be in a gap. */
 const UNKNOWN = new Uint8Array(HASH_BYTES)
@@ -32,9 +32,9 @@ export class History {
   readonly #senders: Map<AgentId, SenderRecord>
   /** Senders whose progress is not written yet. */
   readonly #changed = new Set<AgentId>()
-  /** The last index that another member has confirmed. */
+  /** The last index confirmed by another member. */
   confirmed = 0
-  /** The indexes of this agent's own messages among the last entries, by their ids. */
+  /** The indexes of this agent's own messages among the last entries, by id. */
   readonly #own = new Map<string, number>()
   readonly #rows: ChainRows
 
@@ -54,20 +54,20 @@ export class History {
     return Math.max(this.#since, this.#position.index - KEPT + 1)
   }
 
-  /** Whether this agent's chain has this hash at an index; undefined if it does not know. */
+  /** Whether this agent's chain has this hash at an index; undefined if unknown. */
   compare(index: number, hash: Uint8Array): boolean | undefined {
     if (index > this.#position.index || index < this.since) return undefined
     const own = this.#hashes[index % KEPT]
     return own && same(own, hash)
   }
 
-  /** Whether an entry is the one that this agent's chain has at an index; undefined if it does not know. */
+  /** Whether this agent's chain has this entry at its index; undefined if unknown. */
   has(index: number, entry: ChainEntry): boolean | undefined {
     const before = index > this.since ? this.#hashes[(index - 1) % KEPT] : undefined
     return before && this.compare(index, chainNext(sha256, before, entry))
   }
 
-  /** Where a message of this agent, or the pack that it is in, is in the log, if it is among the last entries. */
+  /** The index of this agent's message, or of its pack, if it is among the last entries. */
   ownIndex(messageId: Uint8Array): number | undefined {
     return this.#own.get(toHex(packIdOf(messageId)))
   }
@@ -94,7 +94,7 @@ export class History {
     return this.#senders.get(agent)
   }
 
-  /** Whether a sender has sent anything with its present leaf. */
+  /** Whether a sender has sent anything with its current leaf. */
   hasHeard(agent: AgentId): boolean {
     return (this.#senders.get(agent)?.counter ?? 0) > 0
   }
@@ -109,19 +109,19 @@ export class History {
     })
   }
 
-  /** Skips entries that were deleted. Nothing before them can be compared any more. */
+  /** Skips entries that were deleted. Nothing before them can be compared any longer. */
   skipTo(position: PositionRecord): AgentId[] {
     this.#since = position.index
     this.#move(position)
     this.#rows.restart(position.index)
-    // How far senders got in the gap is unknown, only that they do not go back.
+    // How far senders got in the gap is unknown, except that they do not go back.
     for (const [agent, sender] of this.#senders) this.#put({ ...sender, agent, ownHash: UNKNOWN })
     return [...this.#senders.keys()]
   }
 
   /**
-   * Whether this repeats an earlier message of the sender. MLS does not sign a message's position, so a member that
-   * colludes with the relay can encrypt another member's message again (RFC 9750). It must not be delivered twice,
+   * Whether this repeats an earlier message from the sender. MLS does not sign a message's position, so a member that
+   * colludes with the relay can re-encrypt another member's message (RFC 9750). It must not be delivered twice,
    * whatever else follows from it.
    */
   repeats(sender: AgentId, { counter }: Frame): boolean {
@@ -129,9 +129,9 @@ export class History {
   }
 
   /**
-   * Compares a sender's view with this agent's; call it before `advance` with the same entry, which has this counter in
-   * its envelope. The first message of a sender sets its counter and chain. An accepted sender is not compared until it is
-   * removed: it could make a difference with every message.
+   * Compares a sender's view with this agent's. Call it before `advance` with the same entry, whose envelope has this
+   * counter. The first message from a sender sets its counter and chain. An accepted sender is not compared until it is
+   * removed, because it could make a difference with every message.
    */
   judge(sender: AgentId, frame: Frame, envelopeCounter: number = frame.counter): Difference | undefined {
     const known = this.#senders.get(sender)
@@ -149,13 +149,13 @@ export class History {
   heard(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
     const accepted = this.#senders.get(sender)?.accepted ?? false
     this.#put({ agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
-    // What an accepted sender has seen is not compared, so it confirms nothing.
+    // An accepted sender's view is not compared, so it confirms nothing.
     if (!accepted) this.confirmed = Math.max(this.confirmed, Math.min(frame.seen.index, this.#position.index))
   }
 
   /**
-   * Records a message of a sender that is not a frame, if it is in its place. It is skipped, but its sender's next frame
-   * follows it: a client with a fault must not look like a relay that hides messages.
+   * Records a message that is not a frame, if it is in its place. It is skipped, but its sender's next frame follows
+   * it: a faulty client must not look like a relay that hides messages.
    */
   heardNoFrame(sender: AgentId, counter: number, bytesHash: Uint8Array): void {
     const { counter: last, ownHash, accepted } = this.#senders.get(sender) ?? NOT_HEARD
@@ -163,26 +163,29 @@ export class History {
     if (isInPlace) this.#put({ agent: sender, counter, ownHash: bytesHash, accepted })
   }
 
-  /** Forgets a sender: one that is added again starts over. */
+  /** Forgets a sender. If it is added again, it starts over. */
   forget(sender: AgentId): void {
     this.#senders.delete(sender)
     this.#changed.add(sender)
   }
 
-  /** A sender has a new leaf and counts from 1 again. It stays accepted, or it could stop the channel with every leaf. */
+  /**
+   * A sender has a new leaf and counts from 1 again. It stays accepted; otherwise it could stop the channel with every
+   * leaf.
+   */
   restart(sender: AgentId): void {
     const accepted = this.#senders.get(sender)?.accepted ?? false
     this.forget(sender)
     if (accepted) this.accept(sender)
   }
 
-  /** The application continues although this member has seen a different log. */
+  /** The application continues even though this member has seen a different log. */
   accept(sender: AgentId): void {
     const known = this.#senders.get(sender) ?? NOT_HEARD
     this.#put({ ...known, agent: sender, accepted: true })
   }
 
-  /** Returns the senders that changed since the last call. */
+  /** Returns the changed senders since the last call. */
   drain(id: ChannelId): Change[] {
     const changes = [...this.#changed].map((agent): Change => {
       const sender = this.sender(agent)

@@ -8,7 +8,7 @@ export type LogEntry =
   | { readonly case: 'deliverLeave'; readonly value: DeliverLeave }
   | { readonly case: 'gap'; readonly value: GapNotice }
 
-/** The index of an entry; of a gap, its last one. */
+/** The index of an entry, or the last index of a gap. */
 export function lastIndexOf(entry: LogEntry): number {
   return Number(entry.case === 'gap' ? (entry.value.position?.index ?? 0n) : entry.value.index)
 }

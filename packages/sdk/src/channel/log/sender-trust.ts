@@ -1,14 +1,17 @@
 /**
- * How far a message may move the ratchet of its sender (SPEC.md, 4.2). Each step is hashed before any part of the
- * message is authenticated, so a sender of undecryptable messages could make all other members hash for it.
+ * How far a message may move its sender's ratchet (SPEC.md, 4.2). Each step is hashed before any part of the message is
+ * authenticated, so undecryptable messages could make all other members hash in vain.
  */
 import type { AgentId } from '../../ports/index.ts'
 
-/** How many generations a sender may use up for messages that others never receive. See MOST_BURNT in sender.ts. */
+/** How many generations a sender may use up on messages that others never receive. See MOST_BURNT in sender.ts. */
 const SLACK = 1024
-/** More than a sender uses before it replaces its keys. Applies whatever counters and indexes the relay reports. */
+/**
+ * More than a sender uses before it replaces its keys. Applies regardless of the counters and indexes that the relay
+ * reports.
+ */
 const MOST_STEPS = 32_768
-/** After MOST_FAILURES undecryptable messages in a row, a sender may move its ratchet by STEPS_AFTER_FAILURES only. */
+/** After MOST_FAILURES undecryptable messages in a row, a sender may move its ratchet by only STEPS_AFTER_FAILURES. */
 const MOST_FAILURES = 8
 const STEPS_AFTER_FAILURES = 16
 
@@ -16,7 +19,7 @@ const STEPS_AFTER_FAILURES = 16
 export class SenderTrust {
   /** Failures in a row. */
   readonly #failures = new Map<AgentId, number>()
-  /** How much of the slack of this epoch a sender has used up. */
+  /** How much of this epoch's slack each sender has used. */
   readonly #used = new Map<AgentId, number>()
 
   /** The steps allowed for a sender's message; `sent` is how many it can have sent since the last decrypted one. */

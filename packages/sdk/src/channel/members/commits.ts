@@ -1,7 +1,7 @@
 /**
  * This agent's commits in one channel. One at a time is created, stored as pending, sent, and adopted when its entry
- * arrives in the log. If another commit takes the slot first, it is rolled back and automatically created again on top
- * of the winner.
+ * arrives in the log. If another commit takes the slot first, this one is rolled back and created again on top of the
+ * winner.
  */
 import { sha256 } from '#platform/crypto'
 import { create } from '@bufbuild/protobuf'
@@ -15,7 +15,7 @@ import { newMessageId } from '../sending/message-id.ts'
 import { epochRecord, type GroupState, wipeEpoch } from '../group-state.ts'
 
 export interface CommitResult {
-  /** One for each agent that was added. */
+  /** One for each added agent. */
   readonly welcomes: PendingCommit['welcomes']
 }
 
@@ -33,16 +33,18 @@ export interface CommitJob {
   /** The tags of Welcomes for agents that join with an invite. */
   readonly tags?: WelcomeTags | undefined
   /**
-   * The agents that join with invites, encoded by the layer above. Reported to it on adoption, also after a restart.
+   * The agents that join with invites, encoded by the layer above. Reported to it on adoption, even after a restart.
    */
   joiners?(): readonly string[]
   /** How long in total the relay may defer it; by default as long as any other commit. */
   readonly maxWaitMs?: number | undefined
-  /** Whether it is a removal by the owner, which is made even if a member has seen a different history. */
+  /** Whether it is a removal by the owner, allowed even if a member has seen a different history. */
   readonly isRemoval?: boolean | undefined
-  /** When the relay first deferred it, if it is created again. */
+  /** When the relay first deferred it, if it was created again. */
   readonly deferredSince?: number | undefined
-  /** How often it was created again because the relay said that its slot was taken, by nothing it named. */
+  /**
+   * How often it was created again because the relay reported its slot as taken without naming the commit that took it.
+   */
   readonly mismatches?: number | undefined
   done(result: CommitResult): void
   failed(error: StaticError): void

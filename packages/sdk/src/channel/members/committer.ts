@@ -14,8 +14,8 @@ const MAX_WAIT_MS = 60_000
 /** The application is notified of a commit that is deferred for longer than this in total. */
 const REPORTED_WAIT_MS = 2000
 /**
- * Every refused commit uses up a key of the epoch, and the others allow only so many (SPEC.md, 4.3). After the first few of
- * an epoch, each adds a second to the wait before the next one, up to the longest.
+ * Every refused commit uses up a key of the epoch, and other members allow only a limited number (SPEC.md, 4.3). After
+ * the first few in an epoch, each adds a second to the wait before the next one, up to the maximum.
  */
 const FREE_COMMITS = 128
 const MORE_WAIT_MS = 1000
@@ -23,11 +23,11 @@ const LONGEST_WAIT_MS = 15 * 60_000
 
 type Refusal = Extract<Outcome, { type: 'refused' }>['error']
 
-/** What a committer asks of its agent. */
+/** The context that a committer needs from its agent. */
 type CommitterContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'sign' | 'emit'>
 
 export interface CommitOptions {
-  /** Whether it goes before all others. */
+  /** Whether it goes before all other commits. */
   readonly urgent?: boolean
   /** As in the job. */
   readonly isRemoval?: boolean
@@ -46,7 +46,7 @@ export class Committer extends Part {
   #pendingChanged = false
   #groupChanged = false
   #notBefore = 0
-  /** When a commit was last dropped, and whether the wait that follows was reported. */
+  /** When a commit was last dropped, and whether the following wait was reported. */
   #droppedAt = 0
   #isWaitReported = false
   #cancel: (() => void) | undefined
@@ -64,12 +64,12 @@ export class Committer extends Part {
     return this.#pending !== undefined
   }
 
-  /** Whether a commit is to be made or in the log, or none will be made here: what comes before it must not wait. */
+  /** Whether a commit is queued or pending, or can never be made here: earlier work must not wait. */
   get isWaitedFor(): boolean {
     return this.#jobs.length > 0 || this.#pending !== undefined || this.#failure !== undefined
   }
 
-  /** Why nothing can be committed, if so. */
+  /** Why nothing can be committed, if nothing can. */
   get refusal(): StaticError | undefined {
     return this.#channel.standing.refusal()
   }
@@ -77,7 +77,7 @@ export class Committer extends Part {
   /**
    * Commits a change. Resolves when the commit is in the log and adopted here.
    *
-   * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
+   * @throws {StaticError} the error that ended the channel, `fork_detected`, or the relay's refusal
    */
   async commit(change: CommitJob['change'], options: CommitOptions = {}): Promise<CommitResult> {
     const { urgent, ...own } = options
@@ -101,7 +101,7 @@ export class Committer extends Part {
     return true
   }
 
-  /** Called when everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   override written(): void {
     if (this.#pending?.state === 'made') this.#pending.state = 'stored'
   }
@@ -115,7 +115,7 @@ export class Committer extends Part {
     session.request({ case: 'sendCommit', value: pending.request }, (outcome) => this.#answered(pending, outcome))
   }
 
-  /** The session is lost: whether the relay has the commit is unknown, so it is sent again. */
+  /** The session is lost. Whether the relay has the commit is unknown, so it is resent. */
   override lose(): void {
     if (this.#pending && this.#pending.state !== 'made') this.#pending.state = 'stored'
   }
@@ -167,7 +167,7 @@ export class Committer extends Part {
   async #make(group: GroupState, job: CommitJob): Promise<void> {
     const { id, history } = this.#channel
     try {
-      // It was requested before a fork was found.
+      // It was requested before the fork was found.
       const refusal = this.#channel.standing.refusal(job.isRemoval)
       if (refusal) throw refusal
       const change = job.change(group)
@@ -196,7 +196,7 @@ export class Committer extends Part {
   }
 
   #answered(pending: Pending, outcome: Outcome): void {
-    // Already adopted or rolled back by an entry of the log.
+    // A log entry has already adopted it or rolled it back.
     if (this.#pending !== pending) return
     switch (outcome.type) {
       case 'answered':
@@ -235,7 +235,7 @@ export class Committer extends Part {
     }
   }
 
-  /** Notifies the application if a commit is deferred for long. */
+  /** Notifies the application if a commit is deferred for a long time. */
   #report(pending: Pending, error: StaticError, waitMs: number): void {
     const now = this.#context.now()
     if (pending.isReported === true || now + waitMs - (pending.deferredSince ?? now) < REPORTED_WAIT_MS) return
@@ -248,7 +248,10 @@ export class Committer extends Part {
     return Number(head) > this.#channel.history.position.slot
   }
 
-  /** If the relay names no commit that took the slot, the wait grows: it must not make this agent create commit after commit. */
+  /**
+   * If the relay names no commit that took the slot, the wait grows, so that the relay cannot make this agent create
+   * commit after commit.
+   */
   #mismatchDelay({ job }: Pending, refusal: Refusal): number {
     const { retryAfterMs } = refusal
     if (this.#isTaken(refusal)) return retryAfterMs === undefined ? 0 : retryDelay(retryAfterMs)
@@ -256,27 +259,27 @@ export class Committer extends Part {
     return Math.max(retryDelay(retryAfterMs), mismatches > 0 ? MORE_WAIT_MS * 2 ** (mismatches - 1) : 0)
   }
 
-  /** Drops a pending commit and creates it again, with no more time than it had left. */
+  /** Drops a pending commit and creates it again, with only its remaining time. */
   #redo(pending: Pending, mismatches?: number): void {
     this.#drop(pending)
     const { job, deferredSince } = pending
     if (job) this.#jobs.unshift({ ...job, deferredSince, mismatches })
   }
 
-  /** Whether the next commit must wait because so many of this epoch were refused. If so, wakes up when it is due. */
+  /** Whether the next commit must wait because too many in this epoch were refused. If so, wakes up when it is due. */
   #mustWait(group: GroupState): boolean {
     const context = this.#context
     const made = context.engine.commitsMade(group.group)
     const wait = Math.min((made - FREE_COMMITS) * MORE_WAIT_MS, LONGEST_WAIT_MS)
     const passed = context.now() - this.#droppedAt
-    // A time that is still to come is from before the clock was set back.
+    // A future time is from before the clock was set back.
     if (passed < 0 || passed >= wait) return false
     const waitMs = wait - passed
     this.#cancel?.()
     this.#cancel = context.later(waitMs, () => this.#channel.turn.work())
     if (!this.#isWaitReported && waitMs >= REPORTED_WAIT_MS) {
       this.#isWaitReported = true
-      const error = StaticError.of('unavailable', `The relay has refused ${made} commits of this agent in this epoch.`)
+      const error = StaticError.of('unavailable', `The relay has refused ${made} commits by this agent in this epoch.`)
       context.emit({ type: 'throttled', channel: this.#channel.name, error, waitMs })
     }
     return true
@@ -297,7 +300,7 @@ export class Committer extends Part {
     this.#notBefore = Math.max(this.#notBefore, context.now() + milliseconds)
     this.#cancel?.()
     this.#cancel = context.later(this.#notBefore - context.now(), () => {
-      // By the clock, the timer may fire a little early, and nothing else would wake this up.
+      // The timer may fire slightly early by the clock, and nothing else would wake this up.
       this.#notBefore = 0
       this.#channel.turn.work()
     })

@@ -1,6 +1,6 @@
 /**
  * The members of a channel, beyond what the group itself records: the keys of identities, and agents that have left but
- * are still in the tree. Any member may remove an agent that has left, with its signed notice; each tries after a
+ * are still in the tree. Any member may remove an agent that has left, using its signed notice; each tries after a
  * random delay.
  */
 import { fromHex, type LeaveNoticeFields, StaticError, toHex } from '@static/protocol'
@@ -11,13 +11,13 @@ import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
 import { Part, type RosterChange } from '../part.ts'
 
-/** What a roster asks of its agent. */
+/** The context that a roster needs from its agent. */
 type RosterContext = Pick<AgentContext, 'agentId' | 'pins' | 'emit' | 'later' | 'chance'>
 
-/** Members remove an agent that has left after a random delay up to this, so that not all try at once. */
+/** The longest random delay before a member removes an agent that has left, so that not all try at once. */
 const REMOVAL_SPREAD_MS = 5000
 
-/** In the record of an agent that has left according to the relay, but with an invalid notice. */
+/** In the record of an agent that has left according to the relay, but without a valid notice. */
 const NO_NOTICE = { publicKey: new Uint8Array(), leafKeys: [], signature: new Uint8Array() }
 
 /** The roster of one channel. */
@@ -44,13 +44,13 @@ export class Roster extends Part {
     return leaver && isProven(leaver) ? noticeOf(leaver) : undefined
   }
 
-  /** Whether the relay claims that a member has left, without a valid notice. It delivers nothing to that member. */
+  /** Whether the relay claims, without a valid notice, that a member has left. It delivers nothing to that member. */
   isSaidToHaveLeft(agent: AgentId): boolean {
     const leaver = this.#leavers.get(agent)
     return leaver !== undefined && !isProven(leaver)
   }
 
-  /** The agent that has an identity, if it is a different one: the pinned one, or a member. */
+  /** The other agent that has this identity, if any: the pinned one, or a member. */
   conflict(identity: Uint8Array, agent: AgentId): AgentId | undefined {
     const { owner, group } = this.#channel
     return (
@@ -58,7 +58,7 @@ export class Roster extends Part {
     )
   }
 
-  /** This agent has entered the group. Its owner is pinned, as the one whose channel this agent has chosen to join. */
+  /** This agent has entered the group. Pins the owner, since this agent chose to join its channel. */
   enter(): void {
     const { group, owner } = this.#channel
     this.#members = group?.members ?? new Map()
@@ -68,7 +68,8 @@ export class Roster extends Part {
   }
 
   /**
-   * Handles a notice that an agent has left, here and with its current leaf. A notice of an earlier leave is invalid.
+   * Handles a notice that an agent has left this channel with its current leaf. A notice of an earlier leave is
+   * invalid.
    */
   leave(id: Uint8Array, notice: LeaveNoticeFields, head: number): void {
     const context = this.#context
@@ -78,7 +79,7 @@ export class Roster extends Part {
     // Without a leaf there is nothing to remove.
     if (agent === context.agentId || !member) return
     if (!isLeaveOf(channelId, member, notice) || Number(notice.slot) !== head) {
-      // The relay's claim removes no one. But if the agent wants to come back, the owner can replace its leaf.
+      // The relay's claim removes no one. But if the agent wants to return, the owner can replace its leaf.
       if (!this.#leavers.has(agent)) this.#keep({ agent, slot: head, ...NO_NOTICE })
       context.emit({
         type: 'roster_lie',
@@ -109,8 +110,8 @@ export class Roster extends Part {
   }
 
   /**
-   * Handles a commit that added and removed agents. Those that this agent adds are pinned, but for those that asked to
-   * join (`byInvite`): they chose their names themselves.
+   * Handles a commit that added and removed agents. Pins the agents this agent added, except those that asked to join
+   * (`byInvite`), because they chose their own names.
    */
   override change({ by, added, removed, byInvite = [] }: RosterChange): void {
     const { id, name, owner, group } = this.#channel
@@ -152,7 +153,7 @@ export class Roster extends Part {
     return changes
   }
 
-  /** Reports a member whose identity had another key until now, as a pin or as one of the leaves that are gone. */
+  /** Reports a member whose identity previously had another key, either pinned or in a leaf that is gone. */
   #meet({ agentId, identity }: Member, gone: readonly Member[]): boolean {
     const { owner, name } = this.#channel
     const now = toHex(agentId)
@@ -174,7 +175,7 @@ export class Roster extends Part {
     const cancel = context.later(context.chance() * REMOVAL_SPREAD_MS, () => {
       this.#planned.delete(agent)
       this.#remove(leaver).catch((error: unknown) => {
-        // Another member does it, or the next session retries.
+        // Another member removes it, or the next session retries.
         if (!(error instanceof StaticError)) throw error
       })
     })
@@ -189,7 +190,7 @@ export class Roster extends Part {
   }
 }
 
-/** The other agent among these that has an identity. */
+/** Another agent among these with the same identity. */
 function namesake(members: Iterable<Member>, identity: Uint8Array, agent: AgentId): AgentId | undefined {
   for (const member of members) {
     if (same(member.identity, identity) && toHex(member.agentId) !== agent) return toHex(member.agentId)
@@ -197,7 +198,7 @@ function namesake(members: Iterable<Member>, identity: Uint8Array, agent: AgentI
   return undefined
 }
 
-/** Whether an agent has signed that it left. Otherwise only the relay says so. */
+/** Whether an agent has signed its leave. Otherwise only the relay claims it. */
 function isProven({ leafKeys }: LeaverRecord): boolean {
   return leafKeys.length > 0
 }

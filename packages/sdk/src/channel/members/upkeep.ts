@@ -1,6 +1,7 @@
 /**
- * Automatic tasks of a member: it replaces its keys after a time or a number of messages, and, if it signs no receipts,
- * sends a heartbeat with what it has seen if no other member has. Each member adds a random share to these times, so that not all act at once.
+ * Automatic tasks of a member: it replaces its keys after a time or a number of messages. If it signs no receipts, it
+ * also sends a heartbeat with what it has seen, unless another member has. Each member adds a random share to these
+ * times, so that not all act at once.
  */
 import { StaticError } from '@static/protocol'
 import type { Time } from '../../ports/index.ts'
@@ -11,16 +12,19 @@ import { Part } from '../part.ts'
 /** The keys are replaced after this time or this many messages. */
 const REKEY_MS = 24 * 60 * 60 * 1000
 const REKEY_MESSAGES = 10_000
-/** Well below MOST_BURNT, where sending stops: a refused burst burns 64 at once. */
+/** Well below MOST_BURNT, where sending stops: one refused burst burns 64. */
 const REKEY_BURNT = 512
 /**
- * A rekey that the relay refused, or deferred until it was given up, is started again after this time, then each time
- * after as long as it has failed, up to the longest: messages and other commits wait for every attempt, and each uses up
- * a key of the epoch.
+ * A rekey that the relay refused, or deferred until this agent gave up, restarts after this time. The wait then grows
+ * to as long as it has been failing, up to the maximum: messages and other commits wait for every attempt, and each
+ * uses up a key of the epoch.
  */
 const REKEY_AGAIN_MS = 60_000
 const REKEY_LONGEST_MS = 16 * REKEY_AGAIN_MS
-/** A heartbeat follows after this time, plus a random share of the spread, if no message has reported what was seen. */
+/**
+ * A heartbeat follows after this time, plus a random share of the spread, if no message has reported what this agent
+ * has seen.
+ */
 const HEARTBEAT_MS = 60_000
 const HEARTBEAT_SPREAD_MS = 15_000
 
@@ -31,10 +35,10 @@ export class Upkeep extends Part {
   /** Between 0 and 1. */
   readonly #share: number
   #rekeying: Promise<unknown> | undefined
-  /** Why the last rekey failed. It is not retried automatically before the next tick or session, or `#rekeyAgainAt`. */
+  /** Why the last rekey failed. Not retried automatically before the next tick or session, or `#rekeyAgainAt`. */
   #failure: StaticError | undefined
   #rekeyAgainAt: Time
-  /** Since when an entry was seen that no message has reported, and its index. */
+  /** When an entry that no message has reported was first seen, and its index. */
   #unreportedSince: Time | undefined
   #unreportedIndex = 0
   /** When this agent last showed its epoch. */
@@ -49,7 +53,7 @@ export class Upkeep extends Part {
     if (this.#isDeferred) this.#failure = StaticError.of('unavailable', 'The relay has refused to replace the keys.')
   }
 
-  /** Whether a commit without changes must follow before the last add is complete. */
+  /** Whether an empty commit must follow before the last add is complete. */
   get isRekeyDue(): boolean {
     return this.#channel.standing.record.rekeyDue
   }
@@ -96,7 +100,7 @@ export class Upkeep extends Part {
     this.check()
   }
 
-  /** Sends a heartbeat that shows this agent's epoch, since members may differ. At most once a minute. */
+  /** Sends a heartbeat to show this agent's epoch, because members may disagree on it. At most once a minute. */
   speak(): void {
     const { sender, standing } = this.#channel
     const now = this.#context.now()
@@ -113,7 +117,7 @@ export class Upkeep extends Part {
     this.retry()
     admissions.retry()
     if (!this.#failure && now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
-    // Receipts tell the same, at no one's cost.
+    // Receipts report the same at no cost.
     if (receipts.mode !== 'off') return
     if (this.#unreportedSince === undefined || this.#channel.group?.members.size === 1) return
     if (now - this.#unreportedSince < HEARTBEAT_MS + this.#share * HEARTBEAT_SPREAD_MS) return
@@ -148,14 +152,14 @@ export class Upkeep extends Part {
 
   #defer(): void {
     const { standing } = this.#channel
-    // Not tried at all, because of a fork or because the channel ends here.
+    // Not attempted at all, because of a fork or because the channel ends here.
     if (standing.refusal()) return
     const { rekeyDeferredAt } = standing.record
     if (rekeyDeferredAt === 0) standing.set({ rekeyDeferredAt: this.#context.now() })
     this.#rekeyAgainAt = this.#nextRekey()
   }
 
-  /** When a failed rekey is next due. Derived from when it first failed, so a restart does not hasten it. */
+  /** When a failed rekey is next due. Based on its first failure, so a restart does not hasten it. */
   #nextRekey(): Time {
     const since = this.#channel.standing.record.rekeyDeferredAt
     const passed = Math.max(0, this.#context.now() - since)
@@ -165,7 +169,7 @@ export class Upkeep extends Part {
   }
 
   #rekeySoon(): void {
-    // Callers of `rekey` get the error; otherwise it becomes due again.
+    // Callers of `rekey` get the error; otherwise the rekey becomes due again.
     this.rekey().catch(() => {})
   }
 }

@@ -1,46 +1,46 @@
-/** Which members have a message, by their receipts, and callers that wait for that. */
+/** Which members have a message, according to their receipts, and the callers waiting for that. */
 import type { StaticError } from '@static/protocol'
 import type { AgentId, StayRecord } from '../../ports/index.ts'
 
-/** What is waited for: that a member has received a message, or that its application has settled it. */
+/** What to wait for: that a member has received a message, or that its application has settled it. */
 export type ReceiptLevel = 'delivered' | 'settled'
 
 /**
  * Why a member is not waited for: it left or was removed, missed the message, put it or a later one aside, has receipts
- * off (or those of this level), or was not a member when the message was sent.
+ * (of this level) off, or was not a member when the message was sent.
  */
 export type UnreachedReason = 'left' | 'removed' | 'missed' | 'aside' | 'off' | 'not_member'
 
-/** Who has a message, and who is not waited for. */
+/** The members that have a message, and those not waited for. */
 export interface Judgement {
   readonly reached: ReadonlySet<AgentId>
   readonly unreached: ReadonlyMap<AgentId, UnreachedReason>
 }
 
-/** A message and what is waited for. */
+/** A message, and the level and members to wait for. */
 export interface Question {
   readonly index: number
   readonly level: ReceiptLevel
-  /** Undefined: everybody who was a member. */
+  /** Undefined: everyone who was a member. */
   readonly by: readonly AgentId[] | undefined
 }
 
-/** What decides about a message. */
+/** The facts that decide about a message. */
 export interface Evidence {
-  /** The stays that include an entry, without this agent's. */
+  /** The stays that include an entry, except this agent's. */
   stays(index: number): readonly StayRecord[]
-  /** Whether a member has signed that it leaves, although it is still in the group. */
+  /** Whether a member that is still in the group has signed that it leaves. */
   isLeaving(agent: AgentId): boolean
 }
 
-/** What a member's stay says about a message: that it has it, why it is not waited for, or nothing yet. */
+/** What a member's stay says about a message: reached, why it is not waited for, or nothing yet. */
 export function verdict(
   { receipt, ending }: Pick<StayRecord, 'receipt' | 'ending'>,
   { index, level }: Pick<Question, 'index' | 'level'>,
 ): 'reached' | UnreachedReason | undefined {
   if (receipt && receipt.since >= index) return 'missed'
   if (receipt) {
-    // What was settled before receipts were switched off had been delivered.
+    // Messages settled before receipts were switched off had been delivered.
     const delivered = receipt.mode === 'off' ? Math.max(receipt.aside, receipt.settled) : receipt.index
     if (level === 'delivered' && index <= delivered) return 'reached'
     if (level === 'settled' && index <= receipt.aside) return 'aside'
@@ -53,7 +53,7 @@ export function verdict(
 
 interface Waiting extends PromiseWithResolvers<Judgement> {
   readonly question: Question
-  /** What was proven once counts, whatever a member says later. */
+  /** Proven once counts, whatever a member reports later. */
   readonly reached: Set<AgentId>
 }
 
@@ -66,7 +66,7 @@ export class ReachedWaits {
     this.#evidence = evidence
   }
 
-  /** Resolves once nobody is left to wait for. `cancel` gets a function that ends the wait with an error. */
+  /** Resolves once no one is left to wait for. `cancel` receives a function that ends the wait with an error. */
   async wait(question: Question, cancel: (fail: (error: StaticError) => void) => void): Promise<Judgement> {
     const waiting: Waiting = { ...Promise.withResolvers<Judgement>(), question, reached: new Set() }
     this.#waiting.add(waiting)
@@ -79,12 +79,12 @@ export class ReachedWaits {
     }
   }
 
-  /** Something has changed that may decide. */
+  /** Something has changed that may decide a wait. */
   changed(): void {
     for (const waiting of this.#waiting) this.#judge(waiting)
   }
 
-  /** No more receipts will come. */
+  /** No more receipts will arrive. */
   fail(error: StaticError): void {
     for (const { reject } of this.#waiting) reject(error)
   }
@@ -97,7 +97,7 @@ export class ReachedWaits {
     let isOpen = false
     for (const agent of by ?? stays.keys()) {
       if (reached.has(agent)) continue
-      // An agent that came back has two; an entry is in one of them only.
+      // An agent that came back has two stays, but an entry is in only one of them.
       const [stay] = stays.get(agent) ?? []
       const found = stay ? (verdict(stay, question) ?? this.#leaving(agent)) : 'not_member'
       if (found === 'reached') reached.add(agent)

@@ -1,8 +1,8 @@
 /**
- * Receipts of other members, as the relay gives them. Nothing is believed before it is checked: that the sender is a
- * member, that the receipt is of this stay and newer than the last one, the chain hash against this agent's own log,
- * and the signature by the key of the member's leaf. The signature costs the most and comes last: without it, a hash
- * that is equal says nothing new, and one that differs is worth a look.
+ * Receipts of other members, as delivered by the relay. Each is checked before it is believed: the sender is a member,
+ * the receipt is of this stay and newer than the last one, the chain hash matches this agent's log, and the member's
+ * leaf key signed it. The signature is the most expensive check and comes last. It is skipped for an equal hash if the
+ * application does not use receipts; a hash that differs is always worth checking.
  */
 import { decodeReceipt, receiptBytes, type SignedReceipt, toHex } from '@static/protocol'
 import type { ReceiptBatch } from '@static/protocol/relay'
@@ -12,7 +12,7 @@ import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
 import { isNewer, type Stays } from './stays.ts'
 
-/** Signatures of a member that may fail in a time. Who sends more bad ones silences nobody else. */
+/** Failed signatures allowed per member in a time. A member that sends more silences only itself. */
 const MOST_FAILURES = 4
 const FAILURES_MS = 8000
 
@@ -21,11 +21,11 @@ export class ReceiptReader {
   readonly #context: Pick<AgentContext, 'agentId' | 'now'>
   readonly #channel: AgentChannel
   readonly #stays: Stays
-  /** The last receipt of each member that is ahead of this agent's log. */
+  /** Each member's last receipt that is ahead of this agent's log. */
   readonly #ahead = new Map<AgentId, SignedReceipt>()
-  /** Whether the application uses receipts: only then are they worth a signature. */
+  /** Whether the application uses receipts: only then are they worth verifying. */
   isUsed = false
-  /** How many receipts of each member failed, and since when. */
+  /** How many of each member's receipts failed, and since when. */
   readonly #failures = new Map<AgentId, { readonly since: Time; readonly count: number }>()
 
   constructor(context: Pick<AgentContext, 'agentId' | 'now'>, channel: AgentChannel, stays: Stays) {
@@ -34,7 +34,7 @@ export class ReceiptReader {
     this.#stays = stays
   }
 
-  /** Checks what the relay gives. */
+  /** Checks the receipts delivered by the relay. */
   check({ receipts }: Pick<ReceiptBatch, 'receipts'>): void {
     for (const { agentId, receipt } of receipts) {
       const agent = toHex(agentId)
@@ -43,7 +43,7 @@ export class ReceiptReader {
     }
   }
 
-  /** This agent's log has grown: receipts that were ahead of it may not be any more. */
+  /** This agent's log has grown: receipts that were ahead of it may not be any longer. */
   reached(): void {
     if (this.#ahead.size === 0) return
     const { index } = this.#channel.history.position
@@ -54,7 +54,7 @@ export class ReceiptReader {
     }
   }
 
-  /** A member's stay has ended or begun: what waits is of another one. */
+  /** A member's stay has ended or begun: a waiting receipt belongs to another stay. */
   forget(agent: AgentId): void {
     this.#ahead.delete(agent)
     this.#failures.delete(agent)
@@ -70,7 +70,7 @@ export class ReceiptReader {
       return
     }
     const isSame = history.compare(claim.index, claim.hash)
-    // Too far back to compare, or the application knows that this member has seen another log.
+    // Too far back to compare, or the application has accepted that this member has seen a different log.
     if (isSame === undefined || (!isSame && history.sender(agent)?.accepted === true)) return
     if ((isSame && !this.isUsed) || !this.#isSigned(agent, member.signatureKey, claim)) return
     if (!isSame) return this.#channel.forks.found(agent, 'receipt')

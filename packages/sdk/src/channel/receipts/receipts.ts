@@ -1,6 +1,6 @@
 /**
- * The receipts of one channel: this agent's own (signer.ts), those of others (reader.ts), and who waits for them
- * (reached.ts). The relay is asked for all of them only once the application uses them, otherwise for a sample.
+ * The receipts of one channel: this agent's own (signer.ts), those of others (reader.ts), and callers waiting for them
+ * (reached.ts). Until the application uses receipts, the relay is asked only for a sample.
  */
 import { fromHex, type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import { type ReceiptBatch, ReceiptDemand } from '@static/protocol/relay'
@@ -15,7 +15,7 @@ import { ReceiptReader } from './reader.ts'
 import { ReceiptSigner } from './signer.ts'
 import { Stays } from './stays.ts'
 
-/** What receipts ask of their agent. */
+/** The context that receipts need from their agent. */
 type ReceiptsContext = Pick<AgentContext, 'agentId' | 'sign' | 'now' | 'later' | 'emit' | 'receipts' | 'offline'>
 
 /** A message that `reached` asks about. */
@@ -36,9 +36,9 @@ export class Receipts extends Part {
   readonly #reader: ReceiptReader
   readonly #stays: Stays
   readonly #waits: ReachedWaits
-  /** Callers that wait for a message of this agent to be in the log. */
+  /** Callers waiting for a message of this agent to be in the log. */
   readonly #placing = new Set<() => void>()
-  /** Whether the relay gives all receipts next, whether it has in this session, and who waits for that. */
+  /** Whether the relay delivers all receipts next, whether it has in this session, and the callers waiting for that. */
   #isFetching = false
   #hasFetched = false
   readonly #fetching = new Set<() => void>()
@@ -62,12 +62,12 @@ export class Receipts extends Part {
     })
   }
 
-  /** What this agent tells others. */
+  /** What this agent reports to others. */
   get mode(): ReceiptMode {
     return this.#signer.mode
   }
 
-  /** Which receipts the relay should give in the next session. */
+  /** Which receipts the relay should deliver in the next session. */
   get demand(): ReceiptDemand {
     return this.#reader.isUsed ? ReceiptDemand.ALL : ReceiptDemand.SAMPLE
   }
@@ -77,13 +77,15 @@ export class Receipts extends Part {
     return this.#stays.of(agent).addedAt
   }
 
-  /** Whether this agent, as the owner, has vouched for a member. It stands for itself. */
+  /** Whether this agent, as the owner, has vouched for a member. It counts as vouched itself. */
   isVouched(agent: AgentId): boolean {
     if (this.#channel.owner !== this.#context.agentId) return false
     return agent === this.#context.agentId || this.#stays.of(agent).vouched
   }
 
-  /** The relay has accepted this agent's vouch for a member since an entry; it may have been removed meanwhile. */
+  /**
+   * The relay has accepted this agent's vouch for a member since an entry. The member may have been removed meanwhile.
+   */
   vouched(agent: AgentId, since: number): void {
     if (this.#channel.group?.members.has(agent) !== true || this.memberSince(agent) !== since) return
     this.#stays.vouch(agent)
@@ -92,7 +94,7 @@ export class Receipts extends Part {
 
   // ---- For the application ----
 
-  /** The members other than this agent with their last verified receipts, after the relay has given what it has. */
+  /** The other members with their last verified receipts, after the relay has delivered those it has. */
   async current(): Promise<readonly StayRecord[]> {
     this.#use()
     if (!this.#hasFetched && this.#context.offline === undefined) await this.#fetched()
@@ -101,9 +103,9 @@ export class Receipts extends Part {
   }
 
   /**
-   * Resolves once everybody has a message who can.
+   * Resolves once every member that can has a message.
    *
-   * @throws {StaticError} `cancelled`, `not_found`, or what ended the channel
+   * @throws {StaticError} `cancelled`, `not_found`, or the error that ended the channel
    */
   async reached({ sent, level, by }: ReachedQuestion, limits: SendLimits): Promise<Judgement> {
     const { failure } = this.#channel
@@ -118,7 +120,7 @@ export class Receipts extends Part {
     })
     try {
       const index = await Promise.race([this.#place(sent), ended.promise])
-      // Meanwhile this agent may have been removed: of a channel without a group, nobody would be left to wait for.
+      // This agent may have been removed meanwhile: without a group, there would be no one left to wait for.
       if (this.#ended) throw this.#ended
       const question: Question = { index, level, by }
       return await this.#waits.wait(question, (fail) => void ended.promise.catch(fail))
@@ -129,12 +131,12 @@ export class Receipts extends Part {
 
   // ---- What happens in the channel ----
 
-  /** The agent starts with a channel that is on disk. */
+  /** The agent starts with a channel loaded from disk. */
   loaded(): void {
     this.#signer.loaded()
   }
 
-  /** The relay gives receipts of others. */
+  /** The relay delivers receipts of other members. */
   deliver(batch: ReceiptBatch): void {
     this.#reader.check(batch)
     // Before the answer to Resume, it is a sample.
@@ -187,12 +189,12 @@ export class Receipts extends Part {
     this.#fetching.clear()
   }
 
-  /** The receipt to send with the next acknowledgement, if there is one. The last one does not wait for its time. */
+  /** The receipt to send with the next acknowledgement, if there is one. The last one is sent immediately. */
   next(isLast = false): Uint8Array | undefined {
     return this.#signer.next(isLast)
   }
 
-  /** Everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   override written(): void {
     this.#signer.written()
     this.#reader.reached()
@@ -218,7 +220,7 @@ export class Receipts extends Part {
   #use(): void {
     if (this.#reader.isUsed) return
     this.#reader.isUsed = true
-    // Also while an answer is pending: that one is for samples.
+    // Even while an answer is pending, since that one is for samples.
     this.#channel.intake.resume()
   }
 
@@ -231,7 +233,7 @@ export class Receipts extends Part {
     this.#fetching.delete(resolve)
   }
 
-  /** A receipt of a member was verified and recorded. */
+  /** A member's receipt was verified and recorded. */
   confirmed(agent: AgentId): void {
     const { receipt } = this.#stays.of(agent)
     this.#channel.turn.touchPartLater()
@@ -248,8 +250,8 @@ export class Receipts extends Part {
   }
 
   /**
-   * The index of a message of this agent: as its own log says, as long as it knows. The relay could have answered with
-   * any other.
+   * The index of a message of this agent, according to its own log if it still knows, because the relay could have
+   * answered with any other.
    */
   async #place(sent: SentMessage): Promise<number> {
     const messageId = fromHex(sent.messageId)
@@ -266,6 +268,6 @@ export class Receipts extends Part {
     }
     const { history, name } = this.#channel
     if (sent.index > 0 && sent.index < history.since) return sent.index
-    throw StaticError.of('not_found', `This agent has sent no message ${toHex(messageId)} to channel ${name}.`)
+    throw StaticError.of('not_found', `This agent sent no message ${toHex(messageId)} to channel ${name}.`)
   }
 }

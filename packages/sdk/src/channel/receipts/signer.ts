@@ -1,7 +1,7 @@
 /**
- * This agent's own receipts in one channel. A receipt is signed only for what is on disk, at most four times a second,
- * and travels with an acknowledgement. After a restart, and with every session, the last one is signed again from what
- * the disk says: none is lost for what was processed, and none can exist for what was not.
+ * This agent's own receipts in one channel. A receipt covers only what is on disk, is signed at most four times a
+ * second, and travels with an acknowledgement. After a restart, and in every session, the last one is signed again from
+ * the disk, so none is lost for what was processed, and none can exist for what was not.
  */
 import { encodeReceipt, type ReceiptClaim, type ReceiptMode, receiptBytes } from '@static/protocol'
 import type { Change, OwnReceiptRecord, Time } from '../../ports/index.ts'
@@ -17,13 +17,13 @@ export class ReceiptSigner {
   readonly #channel: AgentChannel
   #own: OwnReceiptRecord
   #isChanged = false
-  /** What was drained last, which is on disk once `written` was called. */
+  /** The claim drained last, which is on disk once `written` was called. */
   #drained: ReceiptClaim | undefined
   #stored: ReceiptClaim | undefined
-  /** What the relay was sent in this session. */
+  /** The last claim sent to the relay in this session. */
   #sent: ReceiptClaim | undefined
   #sentAt: Time = -Infinity
-  /** Whether it was said a second time in this session that receipts are off. */
+  /** Whether this session has sent a second time that receipts are off. */
   #isOffRepeated = false
   #cancel: (() => void) | undefined
 
@@ -49,21 +49,21 @@ export class ReceiptSigner {
     this.#stored = undefined
   }
 
-  /** An entry was not read: it was deleted, or could not be opened. */
+  /** An entry was not read: it was deleted or could not be decrypted. */
   missed(index: number): void {
     if (index <= this.#own.since) return
     this.#own = { ...this.#own, since: index }
     this.#isChanged = true
   }
 
-  /** A message was put aside. Whatever happens to it later, it was not settled when it came. */
+  /** A message was put aside. Whatever happens to it later, it was not settled when it arrived. */
   putAside(index: number): void {
     if (index <= this.#own.aside) return
     this.#own = { ...this.#own, aside: index }
     this.#isChanged = true
   }
 
-  /** Returns the changes since the last call, and notes what the disk will say with them. */
+  /** Returns the changes since the last call, and records what the disk will then hold. */
   drain(): readonly Change[] {
     this.#drained = this.#claim()
     if (!this.#isChanged) return []
@@ -71,12 +71,12 @@ export class ReceiptSigner {
     return [{ type: 'putOwnReceipt', id: this.#channel.id, own: this.#own }]
   }
 
-  /** Everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   written(): void {
     this.#stored = this.#drained
   }
 
-  /** The agent starts: nothing is in memory that is not on disk. */
+  /** The agent starts: memory holds nothing that is not on disk. */
   loaded(): void {
     this.#stored = this.#claim()
   }
@@ -88,11 +88,11 @@ export class ReceiptSigner {
     this.#send()
   }
 
-  /** The receipt to send now, if there is one. Otherwise one is sent when its time has come, unless it is the last. */
+  /** The receipt to send now, if there is one. Otherwise it is sent when its time has come, unless it is the last. */
   next(isLast: boolean): Uint8Array | undefined {
     const claim = this.#stored
     const { group, channelId } = this.#channel
-    // Alone, there is no one to tell.
+    // Alone in the channel, there is no one to tell.
     if (!claim || !this.#channel.intake.isOnline || (group?.members.size ?? 0) < 2 || !this.#isNew(claim))
       return undefined
     const now = this.#context.now()
@@ -116,23 +116,23 @@ export class ReceiptSigner {
     this.#cancel = undefined
   }
 
-  /** Sends a receipt of its own, if there is one to send now. */
+  /** Sends a receipt without an acknowledgement, if one is due now. */
   #send(): void {
     const receipt = this.next(false)
     if (receipt) this.#channel.intake.sendReceipt(receipt)
   }
 
-  /** Everything that is not settled is after this index; `after` is left out. */
+  /** Everything unsettled is after this index. Ignores payloads up to `after`. */
   #settledUpTo(after: number): number {
     const { inbox, history } = this.#channel
-    // Payloads alone: anybody can send a request that no one serves, or never read its answers.
+    // Only payloads count: anyone can send a request that no one serves, or never read its answers.
     return inbox.settledUpTo(history.position.index, after)
   }
 
   #isNew(claim: ReceiptClaim): boolean {
     const sent = this.#sent
     if (!sent) return true
-    // Others believe a change of mode when there is another entry.
+    // Other members accept a change of mode only with a later entry.
     if (claim.mode === 'off') return !this.#isOffRepeated && claim.index > sent.index
     const { since, index, aside, settled } = claim
     return since > sent.since || index > sent.index || aside > sent.aside || settled > sent.settled
@@ -143,7 +143,7 @@ export class ReceiptSigner {
     const { since, aside } = this.#own
     const { mode } = this
     if (mode !== 'settled') return { mode, since, index, hash, aside: 0, settled: 0 }
-    // What was settled stays so, and what is put aside counts for all before it.
+    // Settled messages stay settled, and a message put aside counts for all before it.
     const settled = Math.max(aside, Math.min(index, this.#settledUpTo(aside)), this.#stored?.settled ?? 0)
     return { mode, since, index, hash, aside, settled }
   }

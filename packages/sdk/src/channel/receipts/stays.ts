@@ -1,14 +1,15 @@
 /**
- * Who was a member of a channel from which entry to which, as this agent's log says, and the last receipt of each that
- * was verified; at the owner's agent also whether it vouches for them. Pure: it decides nothing and only records. Members that were there before this agent have been since 0.
+ * From which entry to which each agent was a member of the channel, according to this agent's log, with the last
+ * verified receipt of each; in the owner's agent, also whether it vouches for them. Pure: it decides nothing and only
+ * records. For members that were there before this agent, a stay starts at 0.
  */
 import { RECEIPT_MODES, type ReceiptClaim } from '@static/protocol'
 import type { AgentId, Change, ChannelId, StayRecord, Time } from '../../ports/index.ts'
 
-/** Stays that have ended are remembered as long as there are not this many later ones. */
+/** An ended stay is kept until this many later ones have ended. */
 const MOST_ENDED = 250
 
-/** What a receipt says, without what it was compared with. */
+/** The content of a receipt, without the fields it was compared with. */
 export type StayReceipt = NonNullable<StayRecord['receipt']>
 
 /** The stays of one channel. */
@@ -60,11 +61,11 @@ export class Stays {
     }
   }
 
-  /** A receipt of a member was verified. */
+  /** A member's receipt was verified. */
   confirm(agent: AgentId, claim: ReceiptClaim, heardAt: Time): StayRecord {
     const before = this.of(agent)
     const { mode, since, index } = claim
-    // What a member has settled stays so when it tells no more of it.
+    // A member's settled messages stay settled if it stops reporting them.
     const { aside, settled } = settling(claim, before.receipt)
     const stay = { ...before, receipt: { mode, since, index, aside, settled, heardAt } }
     this.#put(stay)
@@ -91,8 +92,9 @@ export class Stays {
 }
 
 /**
- * Whether a receipt says more than the last one of the same stay. Nothing in it goes back. A mode alone is no time: of two
- * receipts that differ in nothing else, the one that tells more counts, whichever the relay gives last.
+ * Whether a receipt says more than the last one of the same stay. None of its values may go back. A mode has no order
+ * in time: of two receipts that differ only in mode, the one that reports more counts, whichever the relay delivers
+ * last.
  */
 export function isNewer(claim: ReceiptClaim, known: StayReceipt | undefined): boolean {
   if (!known) return true
@@ -103,7 +105,7 @@ export function isNewer(claim: ReceiptClaim, known: StayReceipt | undefined): bo
   return says || RECEIPT_MODES.indexOf(claim.mode) > RECEIPT_MODES.indexOf(known.mode)
 }
 
-/** What was settled and put aside by a receipt, or by an earlier one if this does not tell. */
+/** The settled and aside positions of a receipt, or of an earlier one if this one does not report them. */
 function settling(claim: ReceiptClaim, known: StayReceipt | undefined): Pick<ReceiptClaim, 'aside' | 'settled'> {
   return claim.mode === 'settled' ? claim : (known ?? claim)
 }

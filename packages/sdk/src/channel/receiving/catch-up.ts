@@ -1,4 +1,4 @@
-/** Callers that wait until everything the relay has is processed. */
+/** Callers waiting until everything the relay has is processed. */
 import type { StaticError } from '@static/protocol'
 
 /** The pending calls of `catchUp` in one channel. */
@@ -24,7 +24,7 @@ export class CatchUp {
     }
   }
 
-  /** Discards what the relay has reported; it will report it again. */
+  /** Discards the relay's last report; it will report again. */
   forget(): void {
     this.#last = undefined
   }
@@ -40,7 +40,7 @@ export class CatchUp {
     for (const { resolve } of this.#take()) resolve()
   }
 
-  /** Rejects all pending calls, because no more entries will come. */
+  /** Rejects all pending calls, because no more entries will arrive. */
   fail(error: StaticError): void {
     for (const { reject } of this.#take()) reject(error)
   }

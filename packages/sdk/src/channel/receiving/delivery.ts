@@ -1,4 +1,4 @@
-/** Gives a received frame to the part of the channel that its kind is for. */
+/** Passes a received frame to the part of the channel that handles its kind. */
 import type { InboxRecord } from '../../ports/index.ts'
 import type { AgentChannel } from '../channel.ts'
 import type { Incoming } from './inbox.ts'
@@ -36,7 +36,7 @@ export function deliverFrame(
 
 const NOTHING = new Uint8Array()
 
-/** The payloads of a pack. Each is stored alone, so the key of the pack is not needed any more. */
+/** The payloads of a pack. Each is stored separately, so the pack's key is no longer needed. */
 function unpack(record: InboxRecord, pack: Uint8Array, redelivered: boolean): readonly Incoming[] {
   record.messageKey.fill(0)
   const payloads = decodePack(pack) ?? []
@@ -48,7 +48,7 @@ function unpack(record: InboxRecord, pack: Uint8Array, redelivered: boolean): re
       ciphertext: NOTHING,
       messageKey: NOTHING,
     },
-    // A copy: one that is kept would keep the whole pack.
+    // A copy, because a kept view would keep the whole pack in memory.
     payload: Uint8Array.from(payload),
     redelivered,
   }))

@@ -1,7 +1,7 @@
 /**
  * Runs an application's handler for each message: settles the message when the handler succeeds, and retries after a
- * delay when it fails. Meanwhile, later messages of the same sender wait, or run beside it as `concurrency` allows; other
- * senders do not wait for it. A message that fails too often is put aside.
+ * delay when it fails. Meanwhile, later messages from the same sender wait, or run alongside it as `concurrency`
+ * allows; other senders do not wait for it. A message that fails too often is put aside.
  *
  * Every attempt is written to disk before it starts, so that a handler that crashes the process is not retried forever.
  * The exception is the first attempt at a message that was never delivered before: it would cost a write per message.
@@ -15,7 +15,7 @@ import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */
 export interface HandleOptions {
-  /** The number of messages handled at the same time. Default: 1, which keeps each sender's in order. */
+  /** The number of messages handled at the same time. Default: 1, which keeps each sender's messages in order. */
   readonly concurrency?: number
   /** The number of attempts before a message is put aside (see `Channel.poison`). Default: 10. */
   readonly attempts?: number
@@ -23,10 +23,10 @@ export interface HandleOptions {
   readonly signal?: AbortSignal
 }
 
-/** What handling asks of its agent. */
+/** The context that handling needs from its agent. */
 type HandlingContext = Pick<AgentContext, 'journal' | 'later' | 'emit'>
 
-/** What handling needs of its channel. */
+/** What handling needs from its channel. */
 interface HandlingChannel {
   readonly name: string
   readonly inbox: Inbox
@@ -55,11 +55,11 @@ export async function handleMessages(
   await new Handling(context, channel, handler, { concurrency, attempts, ...(signal && { signal }) }).run()
 }
 
-/** The messages of one sender that others do not wait for. */
+/** The messages of one sender that are held back without delaying other senders. */
 interface Held {
-  /** How many wait for their next attempt. */
+  /** How many are waiting for their next attempt. */
   waiting: number
-  /** Later ones, which wait for those. Bounded by the inbox. */
+  /** Later messages, which wait for those. The inbox bounds them. */
   readonly queue: Entry[]
 }
 
@@ -73,7 +73,7 @@ class Handling {
   readonly #places: Places
   readonly #held = new Map<AgentId, Held>()
   readonly #tasks = new Set<Promise<void>>()
-  /** Each ends a wait. */
+  /** Callbacks that end a wait. */
   readonly #wakes = new Set<() => void>()
   #isStopped = false
   #failure: { readonly cause: unknown } | undefined
@@ -104,7 +104,7 @@ class Handling {
     try {
       await this.#read(reader)
     } finally {
-      // What waits is still tried when no more messages can arrive, unless handling stops.
+      // Waiting messages are still tried when no more can arrive, unless handling stops.
       while (this.#tasks.size > 0) await Promise.all(this.#tasks)
       this.#signal?.removeEventListener('abort', stop)
       forget()
@@ -144,7 +144,7 @@ class Handling {
     this.#tasks.add(watched)
   }
 
-  /** Makes the next attempt at a message, then, in the same place, at those of its sender that waited for it. */
+  /** Makes the next attempt at a message, then, in the same place, at the messages of its sender that waited for it. */
   async #handle(first: Entry, before?: Trial): Promise<void> {
     const { inbox } = this.#channel
     const { sender } = first.record
@@ -166,7 +166,7 @@ class Handling {
     if (held.waiting === 0 && held.queue.length === 0) this.#held.delete(sender)
   }
 
-  /** Tries a message again after a delay. Until then its sender has one place less. */
+  /** Retries a message after a delay. Until then, its sender has one place fewer. */
   async #later(entry: Entry, trial: Trial, delay: number): Promise<void> {
     const { sender } = entry.record
     const held = this.#held.get(sender) ?? { waiting: 0, queue: [] }
@@ -180,7 +180,7 @@ class Handling {
     for (const each of [entry, ...held.queue.splice(0)]) this.#channel.inbox.release(each)
   }
 
-  /** The same as `#attempt`. If the disk fails in it, another `handle` gets the message. */
+  /** Like `#attempt`, but if the disk fails, another `handle` gets the message. */
   async #attemptOrRelease(entry: Entry, trial: Trial): Promise<number | undefined> {
     try {
       return await this.#attempt(entry, trial)
@@ -190,7 +190,7 @@ class Handling {
     }
   }
 
-  /** Makes one attempt. Returns after how long the next one is due; undefined if the message is settled or put aside. */
+  /** Makes one attempt. Returns the delay before the next one; undefined if the message is settled or put aside. */
   async #attempt(entry: Entry, trial: Trial): Promise<number | undefined> {
     const { inbox } = this.#channel
     inbox.given(entry)
@@ -203,7 +203,7 @@ class Handling {
         inbox.settle(entry)
         return undefined
       } catch (error) {
-        // It may repeat the message, which is up to 256 KiB.
+        // It may quote the message, which can be 256 KiB long.
         trial.reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
       }
       if (entry.settled) return undefined
@@ -248,22 +248,22 @@ class Handling {
   }
 }
 
-/** What names a message in an event. */
+/** The fields that identify a message in an event. */
 function namesOf({ record }: Entry): { sender: AgentId; index: number; messageId: string } {
   const { sender, index, messageId } = record
   return { sender, index, messageId: toHex(messageId) }
 }
 
-/** What has become of a message so far. */
+/** The attempts at a message so far. */
 interface Trial {
   attempts: number
   reason: string
-  /** Whether it was reported as one that should be put aside. */
+  /** Whether it was reported as due to be put aside. */
   isReported: boolean
 }
 
 function newTrial({ record }: Entry): Trial {
-  // The reason is kept if the last recorded attempt ended with the process, so that its error is unknown.
+  // Kept if the last recorded attempt ended with the process, so that its error is unknown.
   return { attempts: record.attempts, reason: 'The program ended during the last attempt.', isReported: false }
 }
 

@@ -1,4 +1,4 @@
-/** The two tables of an inbox on disk: payloads for the application, and requests of other members. */
+/** The two tables of an inbox on disk: payloads for the application, and requests from other members. */
 import { StaticError } from '@static/protocol'
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
@@ -22,7 +22,7 @@ export function payloadTable({ journal, engine }: TableContext, channel: AgentCh
   }
 }
 
-/** The requests of other members. */
+/** The requests from other members. */
 export function requestTable({ journal, engine }: TableContext, channel: AgentChannel): InboxTable {
   return {
     put: (id, record) => ({ type: 'putRequest', id, record }),
@@ -37,7 +37,7 @@ export function requestTable({ journal, engine }: TableContext, channel: AgentCh
   }
 }
 
-/** What the disk says, or why it cannot be read: then the channel ends, alone. */
+/** The rows on disk, or the error if they cannot be read, which ends only this channel. */
 function readable(channel: AgentChannel, read: () => readonly Incoming[]): readonly Incoming[] | StaticError {
   try {
     return read()

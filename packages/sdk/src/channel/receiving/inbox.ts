@@ -4,9 +4,8 @@
  * not settled when the turn ends are written to disk, as ciphertext and message key. Beyond a page, unread payloads are
  * not kept in memory.
  *
- * A payload that was delivered before is marked `redelivered`, also after a crash: before a payload is delivered, the
- * disk states up to which index payloads may have been delivered. That bound runs ahead, so that it needs no extra
- * write.
+ * A payload that was delivered before is marked `redelivered`, even after a crash: before delivery, the disk records up
+ * to which index payloads may have been delivered. That bound runs ahead, so it needs no extra write.
  */
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, InboxPlace, InboxRecord } from '../../ports/index.ts'
@@ -16,7 +15,7 @@ import { asStored, bytesOf } from './stored-message.ts'
 
 /** A payload on its way to the application. */
 export interface Incoming {
-  /** One of a pack has neither ciphertext nor key until it is stored: most are settled first. */
+  /** Payloads of a pack have neither ciphertext nor key until they are stored: most are settled first. */
   readonly record: InboxRecord
   readonly payload: Uint8Array
   /** Whether it may have been delivered before. */
@@ -27,7 +26,7 @@ export interface Incoming {
 export interface Entry extends Incoming {
   record: InboxRecord
   redelivered: boolean
-  /** Whether it is on disk, or will be with the changes that were drained last. */
+  /** Whether it is on disk, or will be with the changes drained last. */
   stored: boolean
   settled: boolean
   /** The reader that has it; undefined while it is queued. */
@@ -39,8 +38,8 @@ export interface InboxTable {
   put(id: ChannelId, record: InboxRecord): Change
   drop(id: ChannelId, place: InboxPlace): Change
   /**
-   * Writes pending changes, then returns decrypted rows on disk after an index, never a part of a pack's.
-   * After an error no more may arrive.
+   * Writes pending changes, then returns decrypted rows on disk after an index, never only part of a pack. After an
+   * error, no more may arrive.
    */
   page(after: number, limit: number): readonly Incoming[] | StaticError
 }
@@ -50,7 +49,7 @@ export interface StoredInbox {
   readonly messages: number
   /** Bytes of ciphertext. */
   readonly bytes: number
-  /** The index of the first one; 0 if there is none. */
+  /** The index of the first payload; 0 if there is none. */
   readonly first: number
   readonly givenUpTo: number
 }
@@ -70,9 +69,9 @@ export interface ReadOptions {
 
 /** The number of payloads kept in memory. */
 const KEPT = 256
-/** The limit of unsettled payloads, by their weight. */
+/** The limit of unsettled payloads, by weight. */
 const FULL_BYTES = 64 * 1024 * 1024
-/** The limit while the owner removes a member. More than the free plan's room of a channel at the relay. */
+/** The limit while the owner removes a member. More than the free plan's limit for a channel at the relay. */
 const FULL_FOR_REMOVAL_BYTES = 8 * FULL_BYTES
 const PAGE = 64
 /** How far beyond the channel's position payloads may be delivered before the next write. */
@@ -86,19 +85,19 @@ export class Inbox extends Part {
   /** In order of their indexes. */
   #ready: Entry[] = []
   #waiting: WaitingReader[] = []
-  /** Arrived since the last write. */
+  /** Payloads that arrived since the last write. */
   #fresh: Entry[] = []
   #changes: Change[] = []
   #weight: number
-  /** Those in memory that are not settled, mostly in order. */
+  /** The unsettled payloads in memory, mostly in order. */
   readonly #unsettled = new Set<Entry>()
-  /** No unsettled payload on disk has a lower index when the agent starts. */
+  /** At the start of the agent, no unsettled payload on disk has a lower index. */
   readonly #firstOnDisk: number
   /** The disk holds more payloads after this index. */
   #onDiskAfter: number | undefined
   /** The last index that was loaded into memory. */
   #last = 0
-  /** The last one delivered to the application since the agent started, and an upper bound of indexes from before that. */
+  /** The last payload delivered to the application since the agent started, and an upper bound of those before that. */
   #given: InboxPlace = NOWHERE
   #givenBefore: number
   /** The bound on the delivered index, as drained and as on disk. */
@@ -106,7 +105,7 @@ export class Inbox extends Part {
   #storedBound: number
   /** Whether the application has read since the agent started. */
   #isRead = false
-  /** How often all iterators were ended. */
+  /** How often all iterators have been ended. */
   #stops = 0
   readonly #stopListeners = new Set<() => void>()
   #isSealed = false
@@ -153,17 +152,15 @@ export class Inbox extends Part {
     return this.#weight === 0
   }
 
-  /**
-   * The last index before the first unsettled payload; `position` if there is none. Payloads up to `after` are left out.
-   */
+  /** The last index before the first unsettled payload; `position` if there is none. Ignores payloads up to `after`. */
   settledUpTo(position: number, after: number): number {
-    // Those on disk alone are all later than what was loaded.
+    // Payloads that are only on disk come after all loaded ones.
     const onDisk = this.#onDiskAfter === undefined ? position : Math.max(this.#onDiskAfter, this.#firstOnDisk - 1)
     for (const { record } of this.#unsettled) if (record.index > after) return Math.min(record.index - 1, onDisk)
     return onDisk
   }
 
-  /** Adds the payload, or all payloads of the pack, that has arrived. They stay together, in memory or on disk. */
+  /** Adds an arrived payload, or all payloads of a pack. They stay together, in memory or on disk. */
   arrive(...arrived: readonly Incoming[]): void {
     const entries = arrived.map((incoming) => this.#hold(incoming))
     if (this.#onDiskAfter !== undefined || this.#ready.length >= KEPT) {
@@ -179,21 +176,21 @@ export class Inbox extends Part {
     }
   }
 
-  /** Takes back a payload that was put aside. */
+  /** Returns a payload that was put aside to the inbox. */
   readmit(incoming: Incoming): void {
     const entry = this.#hold(incoming)
     const { index } = entry.record
-    // Read from disk, in order with the others.
+    // It will be read from disk, in order with the others.
     if (this.#onDiskAfter !== undefined && index > this.#onDiskAfter) return
-    // What arrives next may be left on disk, and is looked for after this index.
+    // Payloads that arrive next may be left on disk, and are looked up after this index.
     this.#last = Math.max(this.#last, index)
     this.#unsettled.add(entry)
     this.#queue(entry)
   }
 
   /**
-   * Returns an iterator over the payloads, which settles each when the next one is asked for. If it is ended early, its
-   * last payload is delivered again.
+   * Returns an iterator over the payloads that settles each when the next one is requested. If it ends early, its last
+   * payload is delivered again.
    */
   read<Item>(
     map: (entry: Entry) => Item,
@@ -213,7 +210,7 @@ export class Inbox extends Part {
         if (done || stops !== this.#stops) return Promise.resolve(end)
         const { promise, resolve, reject } = Promise.withResolvers<IteratorResult<Item, undefined>>()
         const give = (entry: Entry | undefined): void => {
-          // The payload of an earlier `next` that was called without waiting.
+          // The payload of an earlier `next` that the caller did not wait for.
           settle()
           given = entry
           done = entry === undefined
@@ -240,7 +237,7 @@ export class Inbox extends Part {
     if (isBefore(this.#given, entry.record)) this.#given = placeOf(entry.record)
   }
 
-  /** Nothing beyond this index was delivered before. After a crash, the disk has only an upper bound. */
+  /** No payload beyond this index was delivered before. After a crash, the disk has only an upper bound. */
   limitGivenBefore(index: number): void {
     this.#givenBefore = Math.min(this.#givenBefore, index)
   }
@@ -275,7 +272,7 @@ export class Inbox extends Part {
     this.#queue(entry)
   }
 
-  /** Records the number of attempts that a handler has started with a payload. */
+  /** Records how many attempts a handler has started at a payload. */
   count(entry: Entry, attempts: number): void {
     if (entry.settled) return
     entry.record = { ...entry.record, attempts }
@@ -283,14 +280,14 @@ export class Inbox extends Part {
     this.#channel.turn.touchPart()
   }
 
-  /** Removes a payload that is stored elsewhere from now on. */
+  /** Removes a payload that is now stored elsewhere. */
   remove(entry: Entry): void {
     this.#remove(entry)
   }
 
   /**
-   * Settles what waits for a reader and is over, in memory and on disk, and returns it. Not in the middle of a turn,
-   * because it reads from disk.
+   * Settles queued payloads that are over, in memory and on disk, and returns them. Not for use in the middle of a
+   * turn, because it reads from disk.
    */
   sweep(isOver: (incoming: Incoming) => boolean): readonly InboxRecord[] {
     const over = this.#ready.filter(isOver)
@@ -337,7 +334,7 @@ export class Inbox extends Part {
     return this.#drainedBound
   }
 
-  /** What has changed since the last time. */
+  /** Returns the changes since the last call. */
   override drain(): readonly Change[] {
     const changes = this.#changes
     this.#changes = []
@@ -351,7 +348,7 @@ export class Inbox extends Part {
     return changes
   }
 
-  /** Everything that was drained is on disk: serves the readers that waited for that. */
+  /** Everything drained is on disk: serves the readers that waited for it. */
   serveWritten(): void {
     this.#storedBound = this.#drainedBound
     this.#serve()
@@ -405,7 +402,7 @@ export class Inbox extends Part {
   #refill(): void {
     if (this.#onDiskAfter === undefined) return
     const page = this.#table.page(this.#onDiskAfter, PAGE)
-    // Even if it has ended already: readers must not take what was read so far for all there is.
+    // Even after the end: readers must not mistake the payloads read so far for all there are.
     if (page instanceof StaticError) {
       this.#end = { error: page }
       return void (this.#onDiskAfter = undefined)
@@ -423,7 +420,7 @@ export class Inbox extends Part {
     let firstKept: number | undefined
     for (let after = start; after !== undefined;) {
       const page = this.#table.page(after, PAGE)
-      // The disk cannot be read, or a reader waited for the write and has loaded some of these.
+      // The disk cannot be read, or a reader that waited for the write has loaded some of these.
       if (page instanceof StaticError || this.#onDiskAfter !== start) return over
       for (const incoming of page) {
         if (isOver(incoming)) over.push(this.#dropStored(incoming))
@@ -470,10 +467,13 @@ export class Inbox extends Part {
   }
 }
 
-/** What a payload counts besides its ciphertext: handlers may hold a whole inbox in memory, however small its messages. */
+/**
+ * The weight of a payload besides its ciphertext: handlers may hold a whole inbox in memory, however small its
+ * messages.
+ */
 export const OVERHEAD = 1024
 
-/** What a payload counts, whether it is encrypted for the disk yet or not. */
+/** The weight of a payload, whether or not it is encrypted for the disk yet. */
 export function weightOf({ record, payload }: Incoming): number {
   return bytesOf(record, payload) + OVERHEAD
 }
@@ -488,9 +488,9 @@ export function isBefore(one: InboxPlace, other: InboxPlace): boolean {
   return one.index === other.index ? one.part < other.part : one.index < other.index
 }
 
-/** Inserts a payload at its place among others. */
+/** Inserts a payload in order. */
 export function insert(entries: Entry[], entry: Entry): void {
-  // By halves: a handler that stops returns everything it has held back, up to a full inbox.
+  // By bisection: a handler that stops returns everything it has held back, up to a full inbox.
   let [from, to] = [0, entries.length]
   while (from < to) {
     const middle = (from + to) >> 1

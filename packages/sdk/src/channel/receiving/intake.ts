@@ -1,8 +1,8 @@
 /**
- * The state of a channel towards the relay: whether the relay delivers, which entries are queued for processing, which
- * are acknowledged and which are missing. The relay delivers from its answer to Resume on. While the inbox is full,
- * entries are dropped; they are requested again once there is room. While the owner removes a member, more is taken: the
- * removal is an entry of the log behind all others, and a member could fill the inbox so as not to be removed.
+ * The state of a channel with the relay: whether it delivers, and which entries are queued, acknowledged or missing.
+ * The relay delivers once it has answered Resume. While the inbox is full, entries are dropped; they are requested
+ * again once there is room. While the owner removes a member, more is accepted: the removal is an entry behind all
+ * others, and a member could fill the inbox to avoid being removed.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { ChannelState } from '@static/protocol/relay'
@@ -28,26 +28,26 @@ type Link =
   /** Nothing more is requested from the relay until the agent restarts. */
   | { readonly type: 'ended' }
 
-/** What an intake asks of its agent. */
+/** The context that an intake needs from its agent. */
 type IntakeContext = Pick<AgentContext, 'deliveries' | 'emit' | 'later'>
 
 /** How often missing entries are requested again. */
 const MOST_HOLES = 3
 
-/** The delay before a channel that the relay does not deliver is requested again. */
+/** The delay before requesting a channel again that the relay does not deliver. */
 const RESUME_AGAIN_MS = 5000
 
 const WAITING: Link = { type: 'waiting' }
 
-/** The receiving side of a channel, towards the relay. */
+/** The receiving side of a channel. */
 export class Intake extends Part {
   readonly #context: IntakeContext
   readonly #channel: AgentChannel
   readonly #catchUp = new CatchUp()
   #link: Link = WAITING
-  /** The number of Resume requests: only the answer to the last one counts. */
+  /** The number of Resume requests. Only the answer to the last one counts. */
   #questions = 0
-  /** Entries that are queued behind earlier ones. */
+  /** Entries queued behind earlier ones. */
   #inbound: LogEntry[] = []
   /** The number of commits that the relay has reported as accepted. */
   #head = 0
@@ -59,10 +59,10 @@ export class Intake extends Part {
   #delivered = 0
   /** Entries up to this one may have been delivered to the application before. Exact after the first Resume. */
   #redeliveredUpTo: number
-  /** No entry beyond this one was, whatever the relay has. */
+  /** No entry beyond this one was delivered before, whatever the relay reports. */
   readonly #givenUpTo: number
   #hasResumed = false
-  /** How each removal that is under way is given up. */
+  /** Callbacks that give up each removal in progress. */
   readonly #removals = new Set<(error: StaticError) => void>()
 
   constructor(
@@ -94,7 +94,7 @@ export class Intake extends Part {
     return this.#link.type === 'delivering' || (this.#link.type === 'paused' && this.#link.isOnline)
   }
 
-  /** Why nothing can be sent until the application reads, if so. */
+  /** Why nothing can be sent until the application reads, if nothing can. */
   get blocked(): StaticError | undefined {
     return this.#link.type === 'paused' && !this.isCurrent ? inboxFull() : undefined
   }
@@ -104,9 +104,9 @@ export class Intake extends Part {
     return index <= this.#redeliveredUpTo
   }
 
-  /** Resolves when everything that the relay has now is processed; without a session, what it has in the next one. */
+  /** Resolves when everything the relay has now is processed; without a session, everything it has in the next one. */
   async catchUp(signal?: AbortSignal): Promise<void> {
-    // The answer to a Resume from before this call does not include what the relay has by now.
+    // The answer to an earlier Resume does not include what the relay has received since.
     if (this.#checkWanted() && !this.isOnline) await this.#catchUp.wait(signal)
     if (!this.#checkWanted()) return
     if (this.isOnline) this.resume()
@@ -115,7 +115,7 @@ export class Intake extends Part {
 
   // ---- The session ----
 
-  /** The log begins here for this agent. Nothing of it was delivered to the application. */
+  /** The log begins here for this agent. None of it was delivered to the application. */
   start(index: number): void {
     this.#acknowledged = index
     this.#redeliveredUpTo = index
@@ -155,7 +155,7 @@ export class Intake extends Part {
     const { name, owner } = channel
     const { index } = this.#position
     if (isLaterStay(state, index)) {
-      // The rest of the earlier membership is lost. The Welcome to the later one waits until this one is read.
+      // The rest of the earlier membership is lost. The Welcome to the later one waits until this one has been read.
       this.#context.emit({ type: 'gap', channel: name, first: index + 1, last: Number(state.addedIndex) })
       return channel.over('removed')
     }
@@ -176,7 +176,7 @@ export class Intake extends Part {
     this.#delivered = cursor
     this.#link = { type: 'delivering' }
     this.#forgetInbound()
-    // Not the highest ever reported: a head that does not exist would block the channel forever.
+    // Not the highest ever reported: a nonexistent head would block the channel forever.
     this.#head = Number(state.head)
     this.#catchUp.expect(Number(state.lastIndex))
     this.#catchUp.reached(this.#position.index)
@@ -243,15 +243,15 @@ export class Intake extends Part {
     this.resume()
   }
 
-  /** An entry was delivered again, so the relay has missed an acknowledgement. */
+  /** An entry was delivered again, so the relay missed an acknowledgement. */
   repeated(index: number): void {
     this.#acknowledged = Math.min(this.#acknowledged, index)
     this.#channel.turn.touch()
   }
 
   /**
-   * Acknowledges entries that are on disk, to the session that delivered them, even while a Resume is unanswered. With
-   * the receipt for them, if there is one.
+   * Acknowledges entries on disk to the session that delivered them, even while a Resume is unanswered, together with
+   * their receipt if there is one.
    */
   acknowledge(receipt: Uint8Array | undefined): void {
     const index = Math.min(this.#position.index, this.#delivered, this.#mostAcknowledged)
@@ -261,14 +261,14 @@ export class Intake extends Part {
   }
 
   /**
-   * The last entry has removed this agent and added it again: the relay would take its acknowledgement for that of the
-   * Welcome, which is not on disk, and delete that.
+   * The last entry removed this agent and added it again. The relay would take an acknowledgement of it for that of the
+   * Welcome, which is not on disk, and delete the Welcome.
    */
   leaveLast(): void {
     this.#mostAcknowledged = this.#position.index - 1
   }
 
-  /** Sends a receipt for what was acknowledged before. */
+  /** Sends a receipt for entries acknowledged earlier. */
   sendReceipt(receipt: Uint8Array): void {
     this.#context.deliveries.acknowledge(this.#channel.id, this.#acknowledged, receipt)
   }
@@ -281,7 +281,7 @@ export class Intake extends Part {
   }
 
   /**
-   * Takes entries past a full inbox while a member is being removed.
+   * Accepts entries past a full inbox while a member is being removed.
    *
    * @throws {StaticError} as the removal, and `queue_full` if the inbox is full even for that
    */
@@ -307,7 +307,7 @@ export class Intake extends Part {
     return this.#removals.size > 0 ? this.#channel.inbox.isFullForRemoval : this.#channel.inbox.isFull
   }
 
-  /** The last entry that was processed. */
+  /** The last processed entry. */
   get #position(): PositionRecord {
     return this.#channel.history.position
   }
@@ -316,14 +316,14 @@ export class Intake extends Part {
     return this.#position.slot < this.#head
   }
 
-  /** Whether entries arrive. Throws the reason if they do not and the application did not ask for that. */
+  /** Whether entries arrive. If not, throws the reason, unless the application asked for it. */
   #checkWanted(): boolean {
     const error = this.#channel.failure ?? (this.#link.type === 'paused' ? inboxFull() : undefined)
     if (error) throw error
     return this.isWanted
   }
 
-  /** Resumes after a delay, unless something else does first. */
+  /** Resumes after a delay, unless another cause resumes first. */
   #resumeLater(): void {
     const number = this.#questions
     this.#context.later(RESUME_AGAIN_MS, () => {
@@ -333,7 +333,7 @@ export class Intake extends Part {
 
   #pause(): void {
     const link = this.#link
-    // The last entry may have ended the channel as well.
+    // The last entry may also have ended the channel.
     if (link.type !== 'ended' && link.type !== 'paused') {
       this.#link = { type: 'paused', isOnline: link.type === 'delivering' }
     }
@@ -355,6 +355,6 @@ function inboxFull(): StaticError {
 }
 
 function fullForRemoval(): StaticError {
-  const text = 'The inbox of this channel is full, even for a removal. Read its messages, then look at the members:'
+  const text = 'The inbox of this channel is full, even for a removal. Read its messages, then check the members:'
   return StaticError.of('queue_full', `${text} the removal may have happened; if it has not, retry.`)
 }

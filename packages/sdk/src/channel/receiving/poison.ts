@@ -1,7 +1,7 @@
 /**
- * Messages that a handler has failed on too often (handling.ts). They are put aside so that they do not block later
- * ones, and stay on disk until the application retries or drops them. Their number and bytes are limited. At the limit,
- * no more are put aside, so that none is lost.
+ * Messages that a handler failed on too often (handling.ts). They are put aside so that they do not block later ones,
+ * and stay on disk until the application retries or drops them. Their number and bytes are limited. At the limit, no
+ * more are put aside, so that none is lost.
  */
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentId, Change, MessageTotals, PoisonRecord, StoredChannel } from '../../ports/index.ts'
@@ -11,7 +11,7 @@ import { Part } from '../part.ts'
 import { type Entry, placeOf } from './inbox.ts'
 import { asStored, bytesOf, payloadOf } from './stored-message.ts'
 
-/** What it asks of the agent. */
+/** The context it needs from the agent. */
 type PoisonContext = Pick<AgentContext, 'engine' | 'journal' | 'now'>
 
 /** A message that was put aside, with its payload. */
@@ -23,7 +23,7 @@ export interface PutAside {
 const MOST_MESSAGES = 1000
 /** Bytes of ciphertext. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** One sender may use this share of both. */
+/** The share of both that one sender may use. */
 const SHARE = 1 / 4
 /** Characters of the reason why a message failed. */
 export const MOST_REASON_CHARACTERS = 1000
@@ -34,7 +34,7 @@ export class Poison extends Part {
   readonly #channel: AgentChannel
   #messages: number
   #bytes: number
-  /** By sender. Read from disk when it is first needed. */
+  /** By sender. Read from disk on first use. */
   #shares: Map<AgentId, MessageTotals> | undefined
   #changes: Change[] = []
 
@@ -50,7 +50,7 @@ export class Poison extends Part {
     return this.#messages === 0
   }
 
-  /** Moves a message here from the inbox. Returns false if there is no room for it, or not for one of its sender. */
+  /** Moves a message here from the inbox. Returns false if there is no room for it, or no more for its sender. */
   put(entry: Entry, reason: string): boolean {
     if (entry.settled) return true
     const length = bytesOf(entry.record, entry.payload)
@@ -67,7 +67,7 @@ export class Poison extends Part {
     return true
   }
 
-  /** The messages that were put aside, in order. */
+  /** The messages put aside, in order. */
   list(): readonly PutAside[] {
     if (this.isEmpty) return []
     return this.#context.journal.poison(this.#channel.id).map((record) => {
@@ -79,7 +79,7 @@ export class Poison extends Part {
   }
 
   /**
-   * Moves a message back to the inbox. Its name is its id or, if others have the same one, `id@index`.
+   * Moves a message back to the inbox. Its name is its id or, if that is not unique, `id@index`.
    *
    * @throws {StaticError} `not_found`, `invalid_request`
    */

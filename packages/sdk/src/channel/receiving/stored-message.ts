@@ -1,4 +1,4 @@
-/** A received message as stored: ciphertext and message key. The payloads of a pack are stored one by one. */
+/** A received message as stored: ciphertext and message key. The payloads of a pack are stored separately. */
 import { isPayloadKey, type MlsEngine, openPayload, sealPayload, storedBytes } from '../../mls/index.ts'
 import type { InboxRecord } from '../../ports/index.ts'
 import { decodeFrame } from '../sending/message-frame.ts'
@@ -9,13 +9,13 @@ export function payloadOf(engine: MlsEngine, record: InboxRecord): Uint8Array | 
   return isPayloadKey(messageKey) ? openPayload(record) : decodeFrame(engine.reopen(ciphertext, messageKey))?.payload
 }
 
-/** The record of a message with what the disk needs: one of a pack is encrypted for it now. */
+/** The record of a message with the fields that the disk needs. Payloads of a pack are encrypted now. */
 export function asStored<Stored extends InboxRecord>(message: { record: Stored; payload: Uint8Array }): Stored {
   const { record, payload } = message
   return isStorable(record) ? record : { ...record, ...sealPayload(payload) }
 }
 
-/** The bytes of the ciphertext, also before there is one. */
+/** The bytes of the ciphertext, even before it exists. */
 export function bytesOf(record: InboxRecord, payload: Uint8Array): number {
   return isStorable(record) ? record.ciphertext.length : storedBytes(payload)
 }

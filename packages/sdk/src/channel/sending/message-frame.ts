@@ -1,6 +1,6 @@
 /**
  * The plaintext frame inside every encrypted application message (SPEC.md, 5.1). It repeats the message's metadata
- * where the relay cannot change it, so that members detect a relay that drops, repeats, reorders or reassigns messages.
+ * where the relay cannot change it, so members can detect a relay that drops, repeats, reorders or reassigns messages.
  *
  *     version(1) = 1, kind(1), message id(16), counter(8), hash of the sender's previous frame(32),
  *     seen: index(8), hash(32); the payload to the end
@@ -9,7 +9,7 @@ import { HASH_BYTES, MESSAGE_ID_BYTES } from '@static/protocol'
 import { viewOf } from '../../platform/bytes.ts'
 import { decodePack, hasPartRoom } from './pack.ts'
 
-/** The version that this agent writes. */
+/** The version written by this agent. */
 export const VERSION = 1
 const ID_AT = 2
 const COUNTER_AT: number = ID_AT + MESSAGE_ID_BYTES
@@ -20,7 +20,7 @@ const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 /** The bytes of a frame besides its payload. */
 export const FRAME_HEAD_BYTES: number = PAYLOAD_AT
 
-/** The purpose of a message. Only payloads, alone or in a pack, are given by `messages()`. 12 to 16 are reserved. */
+/** The purpose of a message. `messages()` returns only payloads, alone or from a pack. 12 to 16 are reserved. */
 const KINDS = {
   payload: 0,
   heartbeat: 1,
@@ -43,7 +43,7 @@ const NAMES: ReadonlyMap<number | undefined, FrameKind> = new Map(
 
 const CONTROL: ReadonlySet<FrameKind> = new Set(['heartbeat', 'hello', 'greeting', 'invites', 'claim', 'refused'])
 
-/** Whether the agent sends frames of a kind on its own account. All others are charged like payloads. */
+/** Whether the agent sends frames of this kind on its own. All others are charged like payloads. */
 export function isControl(kind: FrameKind): boolean {
   return CONTROL.has(kind)
 }
@@ -62,7 +62,7 @@ export interface Frame {
   readonly counter: number
   /** SHA-256 of the sender's previous frame in this channel; zeros before the first. */
   readonly previous: Uint8Array
-  /** The last entry that the sender had processed. */
+  /** The last entry the sender had processed. */
   readonly seen: Seen
   readonly payload: Uint8Array
 }
@@ -86,7 +86,7 @@ export function encodeFrame(frame: Frame & { readonly kind: FrameKind }): Uint8A
   return bytes
 }
 
-/** Decodes a frame, whose fields are views of the bytes; undefined if it is malformed. */
+/** Decodes a frame. Its fields are views of the bytes. Returns undefined if it is malformed. */
 export function decodeFrame(bytes: Uint8Array): DecodedFrame | undefined {
   const [version] = bytes
   if (bytes.length < PAYLOAD_AT || version === undefined || version < VERSION) return undefined

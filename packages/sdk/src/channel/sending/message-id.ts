@@ -1,6 +1,6 @@
 /**
- * Ids of messages and commits: first the time, so that the relay's index stays compact, then random bytes. The last four
- * bits are zero: in the payloads of a pack they are the payload's number.
+ * Ids of messages and commits: the time first, so that the relay's index stays compact, then random bytes. The last
+ * four bits are zero; in the payloads of a pack they hold the payload's number.
  */
 import { MESSAGE_ID_BYTES } from '@static/protocol'
 import { viewOf } from '../../platform/bytes.ts'

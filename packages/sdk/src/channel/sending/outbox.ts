@@ -1,10 +1,10 @@
 /**
  * This agent's messages in one channel, from encryption to the entry in the log. Pure: the caller asks what to send and
  * what to write. A message is *new* until it is on disk, *stored* until it is sent, *sent* until the relay answers,
- * then *answered* until its entry arrives in the log: the hash of its body is needed for that entry's hash.
+ * then *answered* until its entry arrives in the log: that entry's hash needs the hash of the message's body.
  *
  * The relay accepts a sender's messages only in the order of their counters. When it refuses one, it refuses all later
- * ones as well. So nothing more is sent until every answer has arrived, and then they are sent again in order.
+ * ones as well. So nothing more is sent until every answer has arrived; then the refused messages are resent in order.
  */
 import { sha256 } from '#platform/crypto'
 import { type StaticError, toHex } from '@static/protocol'
@@ -31,7 +31,7 @@ export interface Outgoing {
   state: 'new' | 'stored' | 'sent' | 'refused' | 'failed' | 'done'
   /** Why it failed. */
   error: StaticError | undefined
-  /** The relay has refused it without looking for it, so it may have stored it before. */
+  /** The relay refused it without looking it up, so it may have stored it before. */
   mayBeStored: boolean
   /** Undefined after a restart, when no caller is waiting. */
   readonly sending: Sending | undefined
@@ -50,7 +50,7 @@ export class Outbox {
   #answered: AnsweredRecord[]
   #changes: Change[] = []
   #bytes: number
-  /** Whether a message may be `stored`. Asked for at every step of the channel, of which there are several a message. */
+  /** Whether a message may be `stored`. Checked at every step of the channel, several times per message. */
   #mayTake = true
   /** A message was refused: nothing is sent until every answer has arrived. */
   #stalled = false
@@ -86,7 +86,7 @@ export class Outbox {
     this.#changes.push({ type: 'putOutbox', id: this.#id, record })
   }
 
-  /** Everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   written(): void {
     for (const message of this.#unanswered) if (message.state === 'new') message.state = 'stored'
     this.#mayTake = true
@@ -108,7 +108,7 @@ export class Outbox {
     this.#changes.push({ type: 'answerOutbox', id: this.#id, messageId, bodyHash })
   }
 
-  /** The relay has refused the message: permanently if there is an error, otherwise until it is sent again. */
+  /** The relay has refused the message: permanently if there is an error, otherwise until it is resent. */
   refuse(message: Outgoing, error: StaticError | undefined): void {
     if (message.state === 'done') return
     message.state = error === undefined ? 'refused' : 'failed'
@@ -117,7 +117,7 @@ export class Outbox {
     this.#stalled = true
   }
 
-  /** The relay takes nothing now. */
+  /** The relay accepts nothing now. */
   defer(message: Outgoing): void {
     this.refuse(message, undefined)
     message.mayBeStored = true
@@ -128,10 +128,11 @@ export class Outbox {
     for (const message of this.#unanswered) if (message.state !== 'failed') this.refuse(message, error)
   }
 
-  /** The session is lost: sent messages may or may not have arrived, and are sent again. */
+  /** The session is lost: sent messages may or may not have arrived, and are resent. */
   sendAgain(): void {
     for (const message of this.#unanswered) {
-      // Including permanently refused ones: re-encrypting the others while one of them may have arrived would fork.
+      // Including permanently refused ones: re-encrypting the others while one of them may have arrived would cause a
+      // fork.
       if (message.state !== 'new') message.state = 'stored'
       message.error = undefined
     }
@@ -140,7 +141,7 @@ export class Outbox {
   }
 
   /**
-   * Continues after a refusal. Drops the failed messages and queues the rest again, with new records if `renew` is
+   * Continues after a refusal: drops the failed messages and queues the rest again, with new records if `renew` is
    * given.
    */
   recover(renew: ((message: Outgoing) => OutboxRecord) | undefined): void {
@@ -173,7 +174,7 @@ export class Outbox {
     if (passed === undefined) return undefined
     const rest: AnsweredRecord[] = []
     for (const answered of this.#answered) {
-      // Entries arrive in order, so those of earlier messages were lost in a gap.
+      // Entries arrive in order, so the entries of earlier messages were lost in a gap.
       if (answered.counter > passed.counter) rest.push(answered)
       else this.#changes.push({ type: 'dropOutbox', id: this.#id, messageId: answered.messageId })
     }
@@ -206,7 +207,10 @@ export class Outbox {
     return this.#answered.find((answered) => same(answered.messageId, messageId))
   }
 
-  /** The entry of an unanswered message is its answer, too. Its row is dropped at once, so the answer is not written. */
+  /**
+   * The entry of an unanswered message counts as its answer. Its row is dropped immediately, so the answer is not
+   * written.
+   */
   #answerByEntry(messageId: Uint8Array, index: number): AnsweredRecord | undefined {
     const message = this.#unanswered.find(({ record }) => same(record.messageId, messageId))
     return message && this.#accept(message, index)
@@ -225,7 +229,7 @@ export class Outbox {
   #settle(message: Outgoing): void {
     message.state = 'done'
     this.#bytes -= message.record.ciphertext.length
-    // Nearly always it is the first of many.
+    // It is nearly always the first of many.
     if (this.#unanswered[0] === message) this.#unanswered.shift()
     else this.#unanswered = this.#unanswered.filter((other) => other !== message)
   }

@@ -18,7 +18,7 @@ export class Pace {
   readonly #context: Pick<AgentContext, 'now' | 'later' | 'emit'>
   readonly #channel: AgentChannel
   #waitMs = 0
-  /** Set while the wait after a message lasts. */
+  /** Set during the wait after a message. */
   #cancel: (() => void) | undefined
   #reportedAt: number | undefined
 
@@ -27,7 +27,7 @@ export class Pace {
     this.#channel = channel
   }
 
-  /** Applies the relay's last answer. No wait means that there is room. */
+  /** Applies the relay's last answer. No wait means there is room. */
   heed(waitMs: number | undefined, lagging: readonly Laggard[]): void {
     this.#waitMs = Math.min(waitMs ?? 0, MOST_MS)
     if (this.#waitMs === 0) this.end()
@@ -54,7 +54,7 @@ export class Pace {
 
   #report(lagging: readonly Laggard[]): void {
     const now = this.#context.now()
-    // The absolute difference: a clock that was set back must not suppress the event.
+    // The absolute difference, so that a clock that was set back does not suppress the event.
     if (this.#reportedAt !== undefined && Math.abs(now - this.#reportedAt) < REPORT_MS) return
     const { name, group } = this.#channel
     const members = lagging

@@ -1,19 +1,19 @@
 /**
- * A pack: several payloads that travel as one message (SPEC.md, 5.1). It has in place of the payload
+ * A pack: several payloads that travel as one message (SPEC.md, 5.1). Instead of the payload it has
  *
  *     2 to 16 times: length of a payload(4), the payload
  *
- * to the end, in at most 16,981 bytes: with the rest of the frame, that is what 17 cells hold. Its payloads have no frames
- * of their own, so a pack cannot contain another one, nor anything that an agent sends on its own account. The id of a
- * payload is that of the pack with the payload's number in its last four bits, which are zero in the ids of all packs
- * and payloads that are sent.
+ * to the end, in at most 16,981 bytes, which with the rest of the frame fill 17 cells. Its payloads have no frames of
+ * their own, so a pack cannot contain another pack, nor anything that an agent sends on its own. The id of a payload is
+ * that of the pack with the payload's number in its last four bits, which are zero in the ids of all packs and payloads
+ * that are sent.
  */
 import { viewOf } from '../../platform/bytes.ts'
 
 export const MOST_PARTS = 16
 const FEWEST_PARTS = 2
 export const MOST_PACK_BYTES = 16_981
-/** What a payload takes besides its bytes. */
+/** The bytes a payload takes besides its own. */
 export const PART_HEAD_BYTES = 4
 const PART_BITS = 0x0f
 
@@ -45,7 +45,7 @@ export function decodePack(bytes: Uint8Array): readonly Uint8Array[] | undefined
   return payloads.length < FEWEST_PARTS ? undefined : payloads
 }
 
-/** Whether a pack or a payload can have this message id: there is room for the number of a payload. */
+/** Whether a pack or a payload can have this message id, with room for the number of a payload. */
 export function hasPartRoom(messageId: Uint8Array): boolean {
   return ((messageId.at(-1) ?? 0) & PART_BITS) === 0
 }
@@ -55,7 +55,7 @@ export function partId(packId: Uint8Array, part: number): Uint8Array {
   return withLast(packId, (packId.at(-1) ?? 0) | part)
 }
 
-/** The id of the message that a payload was sent in. */
+/** The id of the message that carried a payload. */
 export function packIdOf(messageId: Uint8Array): Uint8Array {
   return withLast(messageId, (messageId.at(-1) ?? 0) & ~PART_BITS)
 }

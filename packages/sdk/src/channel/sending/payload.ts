@@ -1,14 +1,14 @@
-/** Payloads: strings and bytes. Any other type would arrive as something that the caller did not intend. */
+/** Payloads: strings and bytes. Any other type would arrive as something the caller did not intend. */
 import { MAX_PAYLOAD_BYTES, StaticError } from '@static/protocol'
 
 /**
- * The bytes of a payload, copied, because they may be encrypted when the caller has reused the buffer.
+ * The bytes of a payload, copied, because the caller may reuse the buffer before they are encrypted.
  *
  * @throws {StaticError} `invalid_request` for anything but a string or a Uint8Array, `too_large`
  */
 export function payloadBytes(payload: unknown, most: number = MAX_PAYLOAD_BYTES): Uint8Array {
   const bytes = typeof payload === 'string' ? new TextEncoder().encode(payload) : payload
-  // Views of wider elements are refused: which bytes they stand for depends on the machine.
+  // Views with wider elements are refused, because their bytes depend on the machine.
   if (!isBytes(bytes)) {
     throw StaticError.of(
       'invalid_request',
@@ -41,7 +41,7 @@ export function jsonText(value: unknown): string {
 
 const typedArray: object = Object.getPrototypeOf(Uint8Array.prototype)
 
-/** Whether it is a Uint8Array, even one of another realm, which `instanceof` does not know. */
+/** Whether it is a Uint8Array, even one from another realm, which `instanceof` does not recognize. */
 function isBytes(value: unknown): value is Uint8Array {
   return ArrayBuffer.isView(value) && Reflect.get(typedArray, Symbol.toStringTag, value) === 'Uint8Array'
 }

@@ -1,5 +1,6 @@
 /**
- * Waiting to send: limits how long a caller waits, and notifies the application when nothing is accepted for a while.
+ * Waiting to send: limits how long a caller waits, and notifies the application when no message is accepted for a
+ * while.
  */
 import type { StaticError } from '@static/protocol'
 import type { Time } from '../../ports/index.ts'
@@ -12,7 +13,7 @@ export interface SendLimits {
   readonly timeoutMs?: number | undefined
 }
 
-/** The application is notified when no message was accepted for this long. */
+/** The application is notified when no message has been accepted for this long. */
 const REPORT_AFTER_MS = 5000
 const MS = 1000
 
@@ -36,14 +37,14 @@ export function limitSend(
   }
 }
 
-/** What a watch asks of its sender. */
+/** What a watch needs from its sender. */
 interface Watched {
   /** Whether a message of the application is pending. */
   isWaiting(): boolean
   obstacle(): StaticError
 }
 
-/** Notifies the application once per wait, which ends when a message is accepted. One timer serves all messages. */
+/** Notifies the application once per wait. A wait ends when a message is accepted. One timer serves all messages. */
 export class SendWatch {
   readonly #context: Pick<AgentContext, 'now' | 'later' | 'emit'>
   readonly #channel: string

@@ -1,7 +1,7 @@
 /**
- * This agent's messages in one channel, from `send` to the relay's answer. A message is encrypted at the end of the turn
- * if there is room, stored, then sent (the steps are in turn.ts); payloads of one turn go together (waiting.ts). If the
- * group has moved to another epoch meanwhile, the relay refuses it; it is then decrypted with its message key and
+ * This agent's messages in one channel, from `send` to the relay's answer. A message is encrypted at the end of the
+ * turn if there is room, stored, then sent (the steps are in turn.ts); payloads of one turn go together (waiting.ts).
+ * If the group has since moved to another epoch, the relay refuses it. It is then decrypted with its message key and
  * encrypted for the new epoch under the same id, in order with the others.
  */
 import { sha256 } from '#platform/crypto'
@@ -22,14 +22,14 @@ import { packIdOf } from './pack.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
 import { type NamedMessage, type Waiting, WaitingMessages } from './waiting.ts'
 
-/** What a sender asks of its agent. */
+/** The context that a sender needs from its agent. */
 type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'emit'>
 
-/** How often the first message is resent as out of order before one is accepted. */
+/** How often the first message is resent as out of order until one is accepted. */
 const MOST_REORDERS = 5
 
 /**
- * How many generations of an epoch may be used up by messages that the relay refuses. Other members allow 1,024
+ * How many generations of an epoch messages refused by the relay may use up. Other members allow 1,024
  * (sender-trust.ts). Beyond this, nothing is encrypted without new keys.
  */
 const MOST_BURNT = 768
@@ -79,7 +79,7 @@ export class Sender extends Part {
   /**
    * Sends a message. Resolves when the relay has stored it durably.
    *
-   * @throws {StaticError} what ended the channel, `fork_detected`, or the reason why the relay refuses it
+   * @throws {StaticError} the error that ended the channel, `fork_detected`, or the relay's refusal
    */
   async send(kind: FrameKind, payload: Uint8Array, limits: SendLimits = {}, as?: NamedMessage): Promise<SentMessage> {
     const refusal = kind === 'hello' ? this.#channel.failure : this.#channel.standing.refusal()
@@ -101,7 +101,7 @@ export class Sender extends Part {
   /** The number of generations of this epoch used up by messages that the relay refused. */
   get burnt(): number {
     const [first] = this.#outbox.canRecover ? this.#outbox.unanswered : []
-    // Refused messages are encrypted again, from the first one's counter on.
+    // Refused messages are re-encrypted, starting with the first one's counter.
     return this.#channel.group?.burnt(first ? first.record.counter - 1 : this.counter) ?? 0
   }
 
@@ -110,7 +110,7 @@ export class Sender extends Part {
     return !this.#waiting.isEmpty && this.#outbox.hasRoom && !(this.#isProbing && this.#outbox.unanswered.length > 0)
   }
 
-  /** Sends refused messages again, if possible. `rekeyFailure`: why the keys cannot be replaced now. */
+  /** Resends refused messages, if possible. `rekeyFailure`: why the keys cannot be replaced now. */
   work(group: GroupState, rekeyFailure: StaticError | undefined): void {
     if (this.#context.now() >= this.#notBefore && this.#outbox.canRecover) this.#recover(group, rekeyFailure)
   }
@@ -137,7 +137,7 @@ export class Sender extends Part {
     this.#channel.turn.work()
   }
 
-  /** Called when everything that was drained is on disk. */
+  /** Everything drained is on disk. */
   override written(): void {
     this.#outbox.written()
   }
@@ -172,7 +172,7 @@ export class Sender extends Part {
     this.#outbox.sendAgain()
   }
 
-  /** Whether a message, or the pack that it is in, is on its way into the log. */
+  /** Whether a message, or its pack, is on its way into the log. */
   isPending(messageId: Uint8Array): boolean {
     return this.#outbox.has(packIdOf(messageId))
   }
@@ -182,7 +182,7 @@ export class Sender extends Part {
     return this.#outbox.pass(messageId, index)
   }
 
-  /** Ends a message that is not encrypted, if there is one with this id: it is not sent. */
+  /** Cancels the message with this id if it is not encrypted yet, so that it is not sent. */
   withdraw(messageId: Uint8Array): void {
     const waiting = this.#waiting.named(messageId)
     if (!waiting) return
@@ -241,7 +241,7 @@ export class Sender extends Part {
       sending.reject(StaticError.from(error))
       return
     } finally {
-      // The only copy here that is not the caller's.
+      // This is the only copy here that is not the caller's.
       if (kind === 'pack') payload.fill(0)
     }
     this.#outbox.add(record, sending)
@@ -271,11 +271,11 @@ export class Sender extends Part {
         this.#watch.progress()
         if (outcome.body.case === 'sendMessage') this.#pace.heed(outcome.body.value.waitMs, outcome.body.value.lagging)
         this.#outbox.answer(message, Number((outcome.body.value as SendMessageResponse).index))
-        // If a crash undoes this, the message is sent again and gets the same answer.
+        // If a crash undoes this, the message is resent and gets the same answer.
         this.#channel.turn.touchLater()
         break
       case 'lost':
-        // The next session sends it again.
+        // The next session resends it.
         return
       case 'refused':
         this.#refused(message, outcome.error)
@@ -316,10 +316,10 @@ export class Sender extends Part {
         return
       default:
         if (refusal.lagging.length > 0) this.#pace.heed(undefined, refusal.lagging)
-        // The channel or the account is the reason, so later messages would be refused as well.
+        // The channel or the account is the cause, so later messages would be refused as well.
         this.#blockedBy = refusalError(refusal)
         this.#refusal = undefined
-        // Otherwise each queued message would be tried, one after the other.
+        // Otherwise each queued message would be tried in turn.
         if (this.#isProbing && this.#outbox.unanswered.length === 1) this.rejectQueued(this.#blockedBy)
         this.#isProbing = true
         this.#outbox.refuse(message, this.#blockedBy)
@@ -331,24 +331,24 @@ export class Sender extends Part {
     this.#notBefore = Math.max(this.#notBefore, context.now() + milliseconds)
     this.#cancel?.()
     this.#cancel = context.later(this.#notBefore - context.now(), () => {
-      // By the clock, the timer may fire a little early, and nothing else would wake this up.
+      // The timer may fire slightly early by the clock, and nothing else would wake this up.
       this.#notBefore = 0
       this.#channel.turn.work()
     })
   }
 
-  /** Sends refused messages again once all answers have arrived, encrypted again if necessary. */
+  /** Resends refused messages once all answers have arrived, re-encrypted if necessary. */
   #recover(group: GroupState, rekeyFailure: StaticError | undefined): void {
     const { slot } = this.#channel.history.position
-    // Sent again as it is, before another's refusal ends it or it gets another ciphertext. If the log has come to a later
-    // slot without it, the relay does not have it.
+    // Resent unchanged, before another message's refusal ends it or it gets a new ciphertext. If the log has reached a
+    // later slot without it, the relay does not have it.
     if (this.#outbox.unanswered.some(({ mayBeStored, record }) => mayBeStored && record.slot === slot)) {
       this.#blockedBy = undefined
       this.#outbox.sendAgain()
       return this.#channel.turn.touch()
     }
     const isExhausted = this.burnt >= MOST_BURNT
-    // They can be encrypted again with new keys.
+    // They can be re-encrypted with new keys.
     if (isExhausted && !this.#blockedBy && !rekeyFailure) return
     if (this.#blockedBy) this.#outbox.refuseAll(this.#blockedBy)
     else if (isExhausted && rekeyFailure) this.#outbox.refuseAll(exhausted(this.burnt, rekeyFailure))
@@ -359,7 +359,7 @@ export class Sender extends Part {
     if (first === undefined || sameBytes) {
       this.#outbox.recover(undefined)
     } else {
-      // The first remaining message now follows what the first unanswered one followed.
+      // The first remaining message now takes the place of the first unanswered one in the chain.
       const base = this.#frameOf(first)
       this.counter = base.counter - 1
       group.rewind(this.counter)
@@ -380,6 +380,6 @@ export class Sender extends Part {
 }
 
 function exhausted(burnt: number, cause: StaticError): StaticError {
-  const text = `The relay has refused ${burnt} messages since the keys were last replaced, and the keys cannot be replaced now: ${cause.message} Send again later.`
+  const text = `The relay has refused ${burnt} messages since the keys were last replaced, and the keys cannot be replaced now: ${cause.message} Retry later.`
   return StaticError.of(cause.code, text, { cause })
 }

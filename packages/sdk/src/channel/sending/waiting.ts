@@ -1,6 +1,6 @@
 /**
- * Messages that wait to be encrypted, in order, until the turn ends. Payloads that follow each other then travel as one
- * message, a pack, if that takes no more cells than they would apart.
+ * Messages waiting to be encrypted, in order, until the turn ends. Consecutive payloads then travel as one message, a
+ * pack, if that takes no more cells than sending them separately.
  */
 import type { StaticError } from '@static/protocol'
 import { cellsOf } from '../../mls/index.ts'
@@ -11,11 +11,11 @@ import { encodePack, MOST_PACK_BYTES, MOST_PARTS, PART_HEAD_BYTES } from './pack
 /** A message whose id is known before it is sent. */
 export interface NamedMessage {
   readonly messageId: Uint8Array
-  /** Called when it is encrypted: what changes now is written together with it. */
+  /** Called when it is encrypted: changes made now are written together with it. */
   sealed(): void
 }
 
-/** A message to encrypt, and who waits for it. */
+/** A message to encrypt, and its waiting caller. */
 export interface Waiting {
   readonly kind: FrameKind
   readonly payload: Uint8Array
@@ -31,7 +31,7 @@ export class WaitingMessages {
     return this.#messages.length === 0
   }
 
-  /** Whether one of them is the application's. */
+  /** Whether one of them is from the application. */
   get hasPayload(): boolean {
     return this.#messages.some(({ kind }) => !isControl(kind))
   }
@@ -53,18 +53,18 @@ export class WaitingMessages {
     return at >= 0
   }
 
-  /** The message that has been given this id. */
+  /** The message with this id. */
   named(messageId: Uint8Array): Waiting | undefined {
     return this.#messages.find(({ as }) => as?.messageId === messageId)
   }
 
-  /** Rejects all of them. */
+  /** Rejects all messages. */
   refuse(error: StaticError): void {
     for (const { sending } of this.#messages.splice(0)) sending.reject(error)
   }
 }
 
-/** How many of the first messages one message can carry. */
+/** How many of the first messages fit into one message. */
 function packable(messages: readonly Waiting[]): number {
   let [bytes, cellsApart, most] = [0, 0, 1]
   for (const [at, { kind, payload, as }] of messages.slice(0, MOST_PARTS).entries()) {
