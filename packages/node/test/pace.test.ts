@@ -4,13 +4,16 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Pace } from '../src/pace.ts'
 
 /** Asks for turns, and notes which came and which did not. */
-function makeLine(t: TestContext, most: number): { ask: (key: string, name: string) => void; log: string[] } {
+function makeLine(
+  t: TestContext,
+  most: number,
+): { ask: (key: string, name: string, isGone?: () => boolean) => void; log: string[] } {
   mock.timers.enable({ apis: ['setTimeout'] })
   t.after(() => mock.timers.reset())
   const pace = new Pace(100, most)
   const log: string[] = []
-  const ask = (key: string, name: string): void => {
-    void pace.turn(key).then((isDue) => log.push(isDue ? name : `not ${name}`))
+  const ask = (key: string, name: string, isGone?: () => boolean): void => {
+    void pace.turn(key, isGone).then((isDue) => log.push(isDue ? name : `not ${name}`))
   }
   return { ask, log }
 }
@@ -51,4 +54,12 @@ test('beyond the number that may wait, the one that waits longest gets no turn',
   await pass(100)
   await pass(100)
   assert.deepEqual(log, ['a', 'not b', 'd', 'c'])
+})
+
+test('one that is gone when its turn comes leaves it to the next', async (t) => {
+  const { ask, log } = makeLine(t, 10)
+  for (const name of ['a', 'b']) ask('one', name)
+  for (const name of ['c', 'd']) ask('one', name, () => true)
+  await pass(100)
+  assert.deepEqual(log, ['a', 'not d', 'not c', 'b'])
 })

@@ -168,7 +168,8 @@ export class Connections {
 
   /** Waits for the turn of a slowed address: the handshake is what costs most. */
   async #wait(socket: Socket, subject: string, slowed: string): Promise<string | undefined> {
-    if (await this.#pace.turn(slowed)) return subject
+    if (await this.#pace.turn(slowed, () => socket.destroyed)) return subject
+    if (socket.destroyed) return undefined
     this.#log.cut(this.#balancers.addressOf(socket), 'resets')
     socket.destroy()
     return undefined
