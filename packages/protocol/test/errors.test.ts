@@ -134,9 +134,11 @@ test('an error shows no secret in its details, and keeps ids as they are', () =>
     answer: { code: 'x', message: 'st_inv_…' },
     lagging,
   })
-  const many = Array.from({ length: 100 }, (_, at) => ({ field: `field ${at}`, message: 'is required' }))
+  const many = Array.from({ length: 100 }, (_, at) => ({ field: `field ${at}`, message: secret }))
   const long = StaticError.of('invalid_request', undefined, { errors: many, cause: new Error(secret) })
-  assert.doesNotMatch(inspect(long.cause), /Q7r2Xw9L/)
+  assert.doesNotMatch(inspect(long, { depth: 8, maxArrayLength: 1000 }), /Q7r2Xw9L/)
+  const wide = Object.fromEntries(Array.from({ length: 1100 }, (_, at) => [`field ${at}`, secret]))
+  assert.doesNotMatch(inspect(StaticError.of('internal_error', undefined, { cause: wide }), { depth: 8 }), /Q7r2Xw9L/)
   const clean = { errors: [{ field: 'name', message: 'is required' }], retryAfter: 3 }
   assert.equal(StaticError.of('invalid_request', undefined, clean).details, clean)
 })

@@ -48,7 +48,7 @@ export function redactValue(value: unknown, seen: Seen = new Map()): unknown {
   if (typeof value === 'string') return redactSecrets(value)
   if (typeof value !== 'object' || value === null) return value
   if (seen.has(value)) return seen.get(value)
-  if (seen.size >= MOST_OBJECTS) return value
+  if (seen.size >= MOST_OBJECTS) return '…'
   seen.set(value, value)
   try {
     if (isError(value)) seen.set(value, redactError(value, seen))
@@ -89,7 +89,7 @@ function redactError(error: object, seen: Seen): object {
 function redactPlain(value: object, seen: Seen): object {
   const copy = Array.isArray(value) ? [] : {}
   seen.set(value, copy)
-  let isSame = true
+  let isSame = Reflect.ownKeys(value).length <= MOST_FIELDS
   for (const name of fieldsOf(value)) {
     if (name === 'length' && Array.isArray(value)) continue
     const field = read(value, name)
