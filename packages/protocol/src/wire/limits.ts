@@ -32,6 +32,8 @@ export const MAX_PAYLOAD_BYTES = 262_144
 export const MAX_CIPHERTEXT_BYTES = 278_528
 /** The most members of a channel. */
 export const MAX_MEMBERS = 250
+/** Maximum size of a group to which unvouched members add. The other places are left to the owner and vouched members. */
+export const MAX_UNVOUCHED_SIZE = 200
 /** The largest KeyPackage, as an MLSMessage or without that header. Ours have about 330 bytes. */
 export const MAX_KEY_PACKAGE_BYTES = 4096
 /** The largest Welcome. One into a channel of 250 members has about 75 KiB. */

@@ -8,6 +8,7 @@ import {
   fromHex,
   type LeaveNoticeFields,
   MAX_MEMBERS,
+  MAX_UNVOUCHED_SIZE,
   message,
   shownIdentity,
   StaticError,
@@ -260,8 +261,9 @@ export async function addJoiners<Asking extends Candidate>(
     const { code } = StaticError.from(error)
     if (code === 'closed') throw error
     const maySplit = DEFERRED.has(code) ? ++deferrals.count <= MOST_DEFERRED : !TRANSIENT.has(code)
-    // In a large channel the relay takes no adds of members without a vouch: a smaller commit would be refused as well.
-    const isFull = code === 'group_full' && channel.group?.isOwner !== true
+    // The relay takes no more adds of a member without a vouch: it would refuse a smaller commit as well.
+    const { group } = channel
+    const isFull = code === 'group_full' && group?.isOwner !== true && (group?.members.size ?? 0) >= MAX_UNVOUCHED_SIZE
     if (candidates.length === 1 || !maySplit || isFull) {
       await Promise.all(candidates.map((each) => decision.failed(each, error)))
       return

@@ -323,6 +323,7 @@ export class Admissions extends Part {
       // No one waits for its earlier self.
       else if (added.includes(use.agent) && isWaitedFor(use)) this.#putUse({ ...use, state: 'here' })
     }
+    if (removed.length > 0) this.#fullUntil = 0
     for (const agent of removed) this.#added.delete(agent)
     for (const agent of added) {
       const { encryptionKey = new Uint8Array() } = group?.members.get(agent) ?? {}

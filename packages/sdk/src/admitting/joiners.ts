@@ -365,8 +365,9 @@ export function placeOf({ channelId, name, owner }: AgentChannel): JoinPlace {
 }
 
 /** Whether the owner has vouched for a joiner that only lost its state. One with another name must be vouched for again. */
-function staysVouched({ receipts, group }: AgentChannel, { agent, identity }: Candidate): boolean {
-  const leaf = group?.members.get(agent)
+function staysVouched(channel: AgentChannel, { agent, identity }: Candidate): boolean {
+  const { receipts, group } = channel
+  const leaf = isIn(channel, agent) ? group?.members.get(agent) : undefined
   return leaf !== undefined && same(leaf.identity, identity) && receipts.isVouched(agent)
 }
 

@@ -346,8 +346,9 @@ export class AgentChannel {
 
   #change(change: RosterChange): void {
     for (const agent of change.removed) {
-      // A member that the same commit adds again has only replaced its leaf.
-      if (change.added.includes(agent)) this.#history.restart(agent)
+      // A member that the same commit adds again, and that has not left, has only replaced its leaf.
+      const isReplaced = change.added.includes(agent) && this.roster.notice(agent) === undefined
+      if (isReplaced) this.#history.restart(agent)
       else this.#history.forget(agent)
     }
     for (const agent of change.added) if (!change.removed.includes(agent)) this.#history.forget(agent)

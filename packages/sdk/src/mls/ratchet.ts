@@ -291,8 +291,13 @@ export class EpochCipher {
     const { plaintext, signature } = partsOf(content)
     const verify = this.#verifier(leaf)
     const toBeSigned = this.#toBeSigned(leaf, parts.authenticatedData, plaintext)
-    const isSigned = verify(toBeSigned, signature)
-    toBeSigned.fill(0)
+    let isSigned = false
+    try {
+      isSigned = verify(toBeSigned, signature)
+    } finally {
+      toBeSigned.fill(0)
+      if (!isSigned) content.fill(0)
+    }
     if (!isSigned) throw failure(`The message is not signed by its sender, leaf ${leaf}.`)
     return {
       leaf,

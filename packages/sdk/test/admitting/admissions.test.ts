@@ -1,7 +1,7 @@
 /** Members admit by invites that they may use: what honest ones do, and what lies change. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fromHex, StaticError, toHex } from '@static/protocol'
+import { fromHex, MAX_UNVOUCHED_SIZE, StaticError, toHex } from '@static/protocol'
 import { decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { sealRequest } from '../../src/joining/request.ts'
 import { admitAsMember } from '../../src/admitting/joiners.ts'
@@ -58,6 +58,8 @@ test('a member for which the channel is too full tries once, and leaves its join
   const { crowd, stage, invite, joiner } = await openCrowd(4)
   const joiners = [joiner, await crowd.joiner('j2', invite.keys), await crowd.joiner('j3', invite.keys)]
   let refused = 0
+  const { members } = stage.player('bob').channel.group ?? assert.fail()
+  Object.defineProperty(members, 'size', { value: MAX_UNVOUCHED_SIZE })
   stage.refuse = ({ name }, { case: kind }) => {
     if (kind !== 'sendCommit' || name !== 'bob') return undefined
     refused++

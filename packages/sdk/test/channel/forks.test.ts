@@ -59,7 +59,7 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   // Whoever sends reads which member it is, and what its words and this agent's words tell.
   const name = `mal (${told?.member.slice(0, 8)}…)`
   await assert.rejects(bob.send('hi'), ({ message }: StaticError) => {
-    assert.ok(message.startsWith(`Channel ${bob.channel.name}: ${name} says that it has seen another history`), message)
+    assert.ok(message.startsWith(`Channel ${bob.channel.name}: ${name} says it has seen a different history`), message)
     assert.match(message, /If the words are equal, .* is wrong.*If they differ, the relay/)
     return true
   })
@@ -114,6 +114,26 @@ test('a member whose fork was accepted stays accepted when its leaf is replaced,
   assert.equal(bob.channel.history.hasHeard(mal.agentId), false)
   await commit({ removes: [mal.mls.agentId] })
   assert.deepEqual(accepted(), [undefined, undefined])
+})
+
+test('a member whose fork was accepted and that has left is compared again, even if one commit removes and adds it', async () => {
+  const stage = await Stage.start(['ann', 'mal'], { apart: ['mal'] })
+  const [ann, mal] = [stage.player('ann'), new Apart(stage, 'mal')]
+  mal.say(mal.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
+  await stage.settleWithPrograms()
+  ann.channel.acceptFork()
+  mal.leave()
+  await stage.settle()
+  const { keyPackage } = await mal.mls.keyPackage(Date.now())
+  const notice = ann.channel.roster.notice(mal.agentId) ?? assert.fail()
+  const done = ann.channel.committer.commit(() => ({
+    adds: [keyPackage],
+    removes: [mal.mls.agentId],
+    leaveNotices: [notice],
+  }))
+  await stage.settle()
+  await done
+  assert.equal(ann.channel.history.sender(mal.agentId), undefined)
 })
 
 test('an agent that claims a fork does not keep the owner from removing another one', async () => {

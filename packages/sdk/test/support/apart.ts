@@ -64,6 +64,12 @@ export class Apart {
     return engine.encrypt(this.mls.group, new Map([[leaf, claimed]]), this.frame('never')).ciphertext
   }
 
+  /** Leaves by a notice for its present leaf. */
+  leave(): void {
+    const own = engine.facts(this.mls.group).members.find(({ agentId }) => toHex(agentId) === this.agentId)
+    this.stage.leave({ agentId: this.agentId, key: this.mls.key }, [own?.encryptionKey ?? assert.fail()])
+  }
+
   /** Puts any bytes into the log as a commit, with a declaration that it signs. Returns the slot. */
   commit(commit: Uint8Array, declared: Partial<DeclarationFields> = {}): number {
     const { channelId, position } = this.stage

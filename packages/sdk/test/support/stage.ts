@@ -217,18 +217,21 @@ export class Stage {
   }
 
   /** An agent leaves by its signed notice. */
-  leave(player: Player, leafKeys: Uint8Array[] = [...player.channel.standing.record.leafKeys]): void {
+  leave(
+    { agentId, key }: { readonly agentId: AgentId; readonly key: SignatureKeyPair },
+    leafKeys: readonly Uint8Array[] = this.players.find((player) => player.agentId === agentId)?.channel.standing.record
+      .leafKeys ?? [],
+  ): void {
     const slot = BigInt(this.position.slot)
-    const signature = player.sign(leaveBytes(this.channelId, { slot, leafKeys }))
     const notice: LeaveNotice = {
       $typeName: 'static.relay.v1.LeaveNotice',
-      publicKey: player.key.publicKey,
+      publicKey: key.publicKey,
       slot,
-      leafKeys,
-      signature,
+      leafKeys: [...leafKeys],
+      signature: ed25519.signer(key)(leaveBytes(this.channelId, { slot, leafKeys })),
     }
-    this.append({ kind: 'leave', sender: player.agentId, slot: this.position.slot, notice })
-    this.#strike(player.agentId)
+    this.append({ kind: 'leave', sender: agentId, slot: this.position.slot, notice })
+    this.#strike(agentId)
   }
 
   /** Where a player stands. */

@@ -1,5 +1,5 @@
 /** The checks of a commit: its slot, its size, its roster changes, and its Welcomes. */
-import { leaveBody, MAX_MEMBERS, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
+import { leaveBody, MAX_MEMBERS, MAX_UNVOUCHED_SIZE, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
 import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../ports.ts'
 import { type Context, refuse } from './context.ts'
 import { type Channel, isVouchedIn, roster } from './state.ts'
@@ -8,8 +8,6 @@ import { type Channel, isVouchedIn, roster } from './state.ts'
 const MAX_WAITING = 64
 /** Maximum number of agents without a Welcome that raise the size limit for members other than the owner. */
 const MAX_COUNTED_ADDS = 8
-/** Maximum size of a group to which unvouched members add. The other places are left to the owner and vouched members. */
-const MAX_UNVOUCHED_SIZE = 200
 
 /** Checks the sender's bar, the slot and the size. */
 export function judgePlace(

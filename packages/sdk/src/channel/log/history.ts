@@ -150,7 +150,7 @@ export class History {
     const accepted = this.#senders.get(sender)?.accepted ?? false
     this.#put({ agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
     // An accepted sender's view is not compared, so it confirms nothing.
-    if (!accepted) this.confirmed = Math.max(this.confirmed, Math.min(frame.seen.index, this.#position.index))
+    if (!accepted && this.#agrees(frame.seen)) this.confirmed = Math.max(this.confirmed, frame.seen.index)
   }
 
   /**
