@@ -1,15 +1,16 @@
 /**
- * The table of promises in docs/09-promises.md. A proof that passes writes its own rows: each line `promise T1: FIGURES`
- * of its output becomes the last result of that promise and command. Below the table stands how many processes were killed
- * in the runs that it lists.
+ * The table of promises in docs/09-promises.md: a row for each promise, with the newest result of each proof that shows it.
+ * A proof that passes writes its own results: each line `promise T1: FIGURES` of its output belongs to that promise.
+ * Below the table stands how many processes were killed in the runs that it lists.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 
-interface Row {
+/** What a proof has shown of a promise. Its name is the first word of the command, the others are options. */
+interface Result {
   readonly id: string
   readonly command: string
-  readonly result: string
+  readonly figures: string
   readonly date: string
 }
 
@@ -18,7 +19,10 @@ const TABLE = /(<!-- promises -->\n)[^]*(\n<!-- \/promises -->)/
 const LINE = /\bpromise (T\d+): (.+)$/gm
 /** In the results of T1. */
 const KILLS = /(\d+) kills/g
-const ROW = /^\| (T\d+) \| .+? \| `(.+?)` \| (.+?) \| (.+?) \|$/gm
+const COMMAND = 'npm run proof -- '
+const ROW = /^\| (T\d+) \| .+? \| (`.+) \|$/gm
+const BREAK = '<br>'
+const RESULT = /^`(.+?)` \((\S+)\): (.+)$/
 
 /** What is promised, by number. */
 const PROMISES: Readonly<Record<string, string>> = {
@@ -43,29 +47,32 @@ const PROMISES: Readonly<Record<string, string>> = {
 export function recordPromises(command: string, output: string, date: string): void {
   const results = Map.groupBy(output.matchAll(LINE), ([, id = '']) => id)
   if (results.size === 0) return
-  const found = [...results].map(([id, lines]): Row => {
-    return { id, command, result: lines.map(([, , result = '']) => result).join('; '), date }
+  const found = [...results].map(([id, lines]): Result => {
+    return { id, command, figures: lines.map(([, , figures = '']) => figures).join('; '), date }
   })
   writeFileSync(PAGE, updatedPage(readFileSync(PAGE, 'utf8'), found))
 }
 
-/** The page with rows replaced or added. */
-export function updatedPage(page: string, found: readonly Row[]): string {
-  const rows = new Map(rowsOf(page).map((row) => [keyOf(row), row]))
-  for (const row of found) {
-    if (!(row.id in PROMISES)) throw new Error(`There is no promise ${row.id}.`)
-    rows.set(keyOf(row), { ...row, result: row.result.replaceAll('|', '\\|') })
+/** The page with results replaced or added. */
+export function updatedPage(page: string, found: readonly Result[]): string {
+  const results = new Map(resultsOf(page).map((result) => [keyOf(result), result]))
+  for (const result of found) {
+    if (!(result.id in PROMISES)) throw new Error(`There is no promise ${result.id}.`)
+    const command = result.command.replace(COMMAND, '')
+    const figures = result.figures.replaceAll('|', '\\|')
+    results.set(keyOf({ ...result, command }), { ...result, command, figures })
   }
-  const sorted = [...rows.values()].sort((a, b) => numberOf(a) - numberOf(b) || (a.command < b.command ? -1 : 1))
-  const lines = sorted.map(
-    ({ id, command, result, date }) => `| ${id} | ${PROMISES[id]} | \`${command}\` | ${result} | ${date} |`,
-  )
+  const sorted = [...results.values()].sort((a, b) => (a.command < b.command ? -1 : 1))
+  const lines = Object.entries(PROMISES).flatMap(([id, promise]) => {
+    const own = sorted.filter((result) => result.id === id).map(textOf)
+    return own.length === 0 ? [] : [`| ${id} | ${promise} | ${own.join(BREAK)} |`]
+  })
   const kills = sorted
     .filter(({ id }) => id === 'T1')
-    .flatMap(({ result }) => [...result.matchAll(KILLS)])
+    .flatMap(({ figures }) => [...figures.matchAll(KILLS)])
     .reduce((sum, [, count]) => sum + Number(count), 0)
   const total = `In the runs of T1, processes were killed ${kills.toLocaleString('en')} times: 0 lost, 0 doubled.`
-  const head = ['| # | promise | command | last result | date |', '|---|---|---|---|---|']
+  const head = [`| # | promise | newest result of each proof (\`${COMMAND}NAME\`) |`, '|---|---|---|']
   if (!TABLE.test(page)) throw new Error('docs/09-promises.md has no table between `<!-- promises -->` and its end.')
   return page.replace(
     TABLE,
@@ -73,19 +80,20 @@ export function updatedPage(page: string, found: readonly Row[]): string {
   )
 }
 
-function rowsOf(page: string): Row[] {
-  return [...page.matchAll(ROW)].map(([, id = '', command = '', result = '', date = '']) => ({
-    id,
-    command,
-    result,
-    date,
-  }))
+function resultsOf(page: string): Result[] {
+  return [...page.matchAll(ROW)].flatMap(([, id = '', cell = '']) =>
+    cell.split(BREAK).flatMap((text) => {
+      const [, command = '', date = '', figures = ''] = RESULT.exec(text) ?? []
+      return command === '' ? [] : [{ id, command, figures, date }]
+    }),
+  )
 }
 
-function keyOf({ id, command }: Row): string {
-  return `${id} ${command}`
+function textOf({ command, date, figures }: Result): string {
+  return `\`${command}\` (${date}): ${figures}`
 }
 
-function numberOf({ id }: Row): number {
-  return Number(id.slice(1))
+/** A run with other options replaces an earlier one of the same proof. */
+function keyOf({ id, command }: Result): string {
+  return `${id} ${command.split(' ')[0]}`
 }

@@ -238,7 +238,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     prove: (words) => node('lab/examples/proof.ts', words),
   },
   traffic: {
-    about: 'record agents with each traffic profile and write the results of a classifier into the README: [--runs 4]',
+    about: 'record agents with each traffic profile and write what a classifier finds into docs/04: [--runs 4]',
     options: ['--runs N'],
     prove: async (words) => {
       await ensureCapture('The traffic proof')

@@ -1,9 +1,10 @@
 /**
  * `npm run proof -- traffic`: 64 connections of real agents, recorded by tcpdump in a network of their own, in every profile
  * and over both ways. Agents send receipts, as they do by default. `--runs 4` pools that and three more of `strict`,
- * with their own seeds: a leak too small for one shows in all. Writes bench/results/traffic.json and traffic.svg, and the table in README.md.
+ * with their own seeds: a leak too small for one shows in all. Writes bench/results/traffic.json and traffic.svg, and the
+ * table in docs/04-traffic.md.
  */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -27,9 +28,9 @@ import { isInside, obstacle, raiseLoopback, runInside } from './network.ts'
 import { type TrialOptions, tryToTell } from './permutation.ts'
 import { plot } from './plot.ts'
 import { pooled } from './pooled.ts'
-import { tableOf, writeTable } from './readme.ts'
 import { PROFILES, Scene, type Way, WAYS } from './scene.ts'
 import { burstsOf, onlyInOne, sizesOf } from './sizes.ts'
+import { tableOf, withTable } from './table.ts'
 
 const ROOT = resolve(import.meta.dirname, '../..')
 const SEED = seedOf(6)
@@ -80,7 +81,8 @@ async function main(): Promise<boolean> {
   writeFileSync(join(results, 'traffic.json'), `${JSON.stringify(findings, null, 2)}\n`)
   writeFileSync(join(results, 'traffic.svg'), plot(findings, traces))
   const table = tableOf(findings)
-  writeTable(join(ROOT, 'README.md'), table)
+  const page = join(ROOT, 'docs/04-traffic.md')
+  writeFileSync(page, withTable(readFileSync(page, 'utf8'), table))
   console.log(`\n${table}\n`)
   const checks = WAYS.flatMap((way) => checksOf(way, findings.ways[way]))
   for (const { isMet, words } of checks) console.log(`${isMet ? '✔' : '✘'} ${words}`)

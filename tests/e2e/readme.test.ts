@@ -8,7 +8,6 @@ import { makeWorkspace } from '@static/testkit/server/workspace'
 
 /** Snippets that are not followed here, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {
-  'README.md#Start sh 2': 'it is `npm test`, which runs this test',
   'README.md#Two agents talk sh 4': 'it takes a second machine: two-machines.test.ts follows it',
   'README.md#Two agents talk sh 5': 'the same',
 }

@@ -7,26 +7,38 @@ import { updatedPage } from '../../scripts/promises.ts'
 
 const PAGE = 'Before.\n<!-- promises -->\n| # |\n<!-- /promises -->\nAfter.\n'
 
-test('a proof replaces its own rows and leaves those of others', () => {
+test('a promise has one row, in which a proof replaces its own result and leaves those of others', () => {
   const first = updatedPage(PAGE, [
-    { id: 'T14', command: 'npm run proof -- bugs', result: '2 of 2 caught', date: '2026-01-01' },
-    { id: 'T1', command: 'npm run proof -- crash', result: '60 kills, 0 lost', date: '2026-01-02' },
+    { id: 'T14', command: 'npm run proof -- bugs', figures: '2 of 2 caught', date: '2026-01-01' },
+    { id: 'T1', command: 'npm run proof -- crash', figures: '60 kills, 0 lost', date: '2026-01-02' },
+    { id: 'T1', command: 'npm run proof -- chaos --seeds 2', figures: 'a | b, 7 kills', date: '2026-01-02' },
   ])
   const second = updatedPage(first, [
-    { id: 'T14', command: 'npm run proof -- bugs', result: '3 of 3 caught', date: '2026-02-01' },
+    { id: 'T1', command: 'npm run proof -- chaos --seeds 3', figures: 'a | b, 9 kills', date: '2026-02-01' },
   ])
   assert.deepEqual(second.split('\n').slice(4, 6), [
-    '| T1 | no acknowledged message is lost when a process dies | `npm run proof -- crash` | 60 kills, 0 lost | 2026-01-02 |',
-    '| T14 | the tests notice bugs | `npm run proof -- bugs` | 3 of 3 caught | 2026-02-01 |',
+    '| T1 | no acknowledged message is lost when a process dies | ' +
+      '`chaos --seeds 3` (2026-02-01): a \\| b, 9 kills<br>`crash` (2026-01-02): 60 kills, 0 lost |',
+    '| T14 | the tests notice bugs | `bugs` (2026-01-01): 2 of 2 caught |',
   ])
   assert.match(second, /^Before\.[^]*After\.\n$/)
-  assert.match(second, /\nIn the runs of T1, processes were killed 60 times: 0 lost, 0 doubled\.\n/)
+  assert.match(second, /\nIn the runs of T1, processes were killed 69 times: 0 lost, 0 doubled\.\n/)
 })
 
 test('a result of no promise, or a page without a table, is refused', () => {
-  const row = { id: 'T99', command: 'x', result: 'y', date: 'z' }
-  assert.throws(() => updatedPage(PAGE, [row]), /no promise T99/)
-  assert.throws(() => updatedPage('', [{ ...row, id: 'T1' }]), /no table/)
+  const result = { id: 'T99', command: 'x', figures: 'y', date: 'z' }
+  assert.throws(() => updatedPage(PAGE, [result]), /no promise T99/)
+  assert.throws(() => updatedPage('', [{ ...result, id: 'T1' }]), /no table/)
+})
+
+test('the page has each promise once', () => {
+  const page = readFileSync(resolve(import.meta.dirname, '../../docs/09-promises.md'), 'utf8')
+  const ids = [...page.matchAll(/^\| (T\d+) \|/gm)].map(([, id]) => id)
+  assert.deepEqual(
+    ids,
+    Array.from({ length: 15 }, (_, at) => `T${at + 1}`),
+  )
+  assert.equal(updatedPage(page, []), page, 'and writing it again changes nothing')
 })
 
 test('each promise has a proof that prints its row', () => {

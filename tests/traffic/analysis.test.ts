@@ -1,5 +1,7 @@
 /** The test of the test: what reads captures and looks for differences finds what is there, and nothing else. */
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { chanceOf } from '../../lab/traffic/chance.ts'
 import { areaUnderCurve, learnAndScore, matrixOf } from '../../lab/traffic/classifier.ts'
@@ -12,6 +14,7 @@ import { fisher, pooled } from '../../lab/traffic/pooled.ts'
 import { windowsOf } from '../../lab/traffic/schedule.ts'
 import { burstsOf, onlyInOne, sizesOf } from '../../lab/traffic/sizes.ts'
 import { synthetic } from '../../lab/traffic/synthetic.ts'
+import { tableOf, withTable } from '../../lab/traffic/table.ts'
 
 const SCHEDULE = { startsAt: 1_800_000_000_000, blockMs: 5000, blocks: 12 }
 const OPTIONS = { seed: 6, splits: 4, permutations: 99 }
@@ -202,4 +205,16 @@ test('runs are averaged and pooled, each with its own tries', () => {
   assert.equal(strictTries.length, 2)
   assert.equal(plantedLeak?.p, 0.02, 'each run must find its leak')
   assert.deepEqual(both.runs, [{ seed: 6 }, { seed: 106 }])
+})
+
+test('docs/04 shows the last recording, and a new one replaces the table and nothing else', () => {
+  const root = join(import.meta.dirname, '../..')
+  const page = readFileSync(join(root, 'docs/04-traffic.md'), 'utf8')
+  const findings = JSON.parse(readFileSync(join(root, 'bench/results/traffic.json'), 'utf8')) as Findings
+  const table = tableOf(findings)
+  assert.equal(withTable(page, table), page)
+  const changed = withTable(page, '| none |')
+  assert.equal(changed, page.replace(table, '| none |'))
+  assert.equal(withTable(changed, table), page)
+  assert.throws(() => withTable('Nothing.', table), /no place/)
 })

@@ -1,5 +1,4 @@
-/** The figures for people: the table in README.md, between its two marks. */
-import { readFileSync, writeFileSync } from 'node:fs'
+/** The figures for people: the table in docs/04-traffic.md, between its two marks. */
 import type { Finding, Findings } from './findings.ts'
 import { WAYS } from './scene.ts'
 
@@ -27,13 +26,12 @@ export function tableOf({ ways }: Findings): string {
   return lines.join('\n')
 }
 
-/** Writes the table into a README; the marks must be there. */
-export function writeTable(path: string, table: string): void {
-  const content = readFileSync(path, 'utf8')
-  const begin = content.indexOf(BEGIN)
-  const end = content.indexOf(END)
-  if (begin === -1 || end < begin) throw new Error(`${path} has no place for the table of the traffic.`)
-  writeFileSync(path, `${content.slice(0, begin + BEGIN.length)}\n\n${table}\n\n${content.slice(end)}`)
+/** A page with the table between its marks. */
+export function withTable(page: string, table: string): string {
+  const begin = page.indexOf(BEGIN)
+  const end = page.indexOf(END)
+  if (begin === -1 || end < begin) throw new Error(`The page has no place for the table: ${BEGIN} and ${END}.`)
+  return `${page.slice(0, begin + BEGIN.length)}\n\n${table}\n\n${page.slice(end)}`
 }
 
 function aucOf(found: Pick<Finding, 'auc' | 'p'> | undefined): string {
