@@ -29,10 +29,10 @@ export type {
 } from './ports.ts'
 export { CoreRunner } from './runner/core-runner.ts'
 export { settingsFrom } from './settings.ts'
-export type { InviteRows } from './store/ledger/invite-rows.ts'
-export { type EntryDraft } from './store/ledger/draft.ts'
+export type { InviteRows } from './store/ledger/rows/invites.ts'
+export { type EntryDraft } from './store/ledger/log/draft.ts'
 export { Ledger } from './store/ledger/ledger.ts'
-export { addEntry } from './store/ledger/log.ts'
+export { addEntry } from './store/ledger/log/log.ts'
 export {
   type Answered,
   type Behind,
@@ -45,7 +45,7 @@ export {
   type Owned,
   type Rows,
   type Weight,
-} from './store/ledger/rows.ts'
+} from './store/ledger/rows/rows.ts'
 export {
   type AccountRecord,
   type Channel,
@@ -65,8 +65,8 @@ export {
   type JoinRows,
   type JoinWeight,
   queueOf,
-} from './store/ledger/join-rows.ts'
-export type { Notices, TransientRows } from './store/ledger/transient-rows.ts'
+} from './store/ledger/rows/joins.ts'
+export type { Notices, TransientRows } from './store/ledger/rows/transient.ts'
 export type { EngineStep } from './store/sqlite/engine.ts'
 export type { WorkerOptions } from './store/sqlite/worker-messages.ts'
 export { serveDatabase } from './store/sqlite/serve.ts'

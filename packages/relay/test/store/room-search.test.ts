@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { MemoryRows } from '@static/testkit/store/relay-memory-rows'
 import type { Store } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
-import type { Weight } from '../../src/store/ledger/rows.ts'
+import type { Weight } from '../../src/store/ledger/rows/rows.ts'
 import type { Channel } from '../../src/store/ledger/state.ts'
 import { ChannelFixture, RETENTION, accepted, account, refused, sha256 } from './channel-fixture.ts'
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Context } from '../../src/store/ledger/context.ts'
-import { judgeSlots, keepSlot } from '../../src/store/ledger/slots.ts'
+import { judgeSlots, keepSlot } from '../../src/store/ledger/commits/slots.ts'
 import { newAccount, newChannel, type Slot } from '../../src/store/ledger/state.ts'
 import { account, RETENTION, START } from './channel-fixture.ts'
 

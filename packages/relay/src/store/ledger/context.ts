@@ -1,7 +1,7 @@
 /** The context of every operation, and shared checks. */
 import { type ErrorCode, fromHex, type Hash } from '@static/protocol'
 import type { Actor, ChannelId, Refusal, Retention, StoreEvent } from '../../ports.ts'
-import type { Rows } from './rows.ts'
+import type { Rows } from './rows/rows.ts'
 import { type Channel, type Member, type Sender, findMember, isUnwelcomed } from './state.ts'
 
 /** The engine's rows, the settings, and the event sink. */

@@ -22,7 +22,7 @@ import type {
   Owned,
   Rows,
   Weight,
-} from '../ledger/rows.ts'
+} from '../ledger/rows/rows.ts'
 import type { AccountRecord, Channel, Slot, Turn } from '../ledger/state.ts'
 import type { Proof } from './doubt.ts'
 import { DueRows } from './due.ts'

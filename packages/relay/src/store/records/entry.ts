@@ -2,7 +2,7 @@
 import { chainNext, type Hash, toHex } from '@static/protocol'
 import type { Entry, Position, Time } from '../../ports.ts'
 import { damaged, intact } from '../checksum.ts'
-import { readCommitBody, readLeaveBody } from '../ledger/entry-body.ts'
+import { readCommitBody, readLeaveBody } from '../ledger/log/entry-body.ts'
 
 /** A row of `entries` without the body, with the index for its key. */
 export type HeaderRow = readonly [

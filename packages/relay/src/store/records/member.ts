@@ -1,7 +1,7 @@
 /** Members as rows, the same in SQLite and PostgreSQL. */
 import { fromHex, leaveBody, toHex } from '@static/protocol'
 import type { Time } from '../../ports.ts'
-import { readLeaveBody } from '../ledger/entry-body.ts'
+import { readLeaveBody } from '../ledger/log/entry-body.ts'
 import type { Ending, Member } from '../ledger/state.ts'
 
 /** How a membership ended, at the end of its row. */

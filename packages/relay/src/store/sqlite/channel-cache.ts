@@ -5,9 +5,9 @@
 import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../ports.ts'
 import { type Value, checksum, damaged, intact, sealed } from '../checksum.ts'
-import { weighChannel } from '../ledger/channel-weight.ts'
+import { weighChannel } from '../records/channel-weight.ts'
 import { senderOf } from '../ledger/context.ts'
-import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows.ts'
+import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows/rows.ts'
 import {
   type Channel,
   type ChannelFields,

@@ -1,7 +1,7 @@
 /** Ids of messages and commits in SQLite. */
 import type { Time } from '../../ports.ts'
 import { intact, sealed } from '../checksum.ts'
-import type { Answered, IdKey } from '../ledger/rows.ts'
+import type { Answered, IdKey } from '../ledger/rows/rows.ts'
 import type { Channel } from '../ledger/state.ts'
 import { idKey, LAST_ID } from './keys.ts'
 import type { Statements } from './statements.ts'

@@ -11,7 +11,7 @@ import {
   type JoinRows,
   type JoinWeight,
   queueOf,
-} from '../ledger/join-rows.ts'
+} from '../ledger/rows/joins.ts'
 import { type Prepared, prepared } from './statements.ts'
 
 /** Maximum number of rows that one sweep deletes. */

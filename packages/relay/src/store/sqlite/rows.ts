@@ -31,7 +31,7 @@ import {
   type Owned,
   type Rows,
   type Weight,
-} from '../ledger/rows.ts'
+} from '../ledger/rows/rows.ts'
 import { isDamage } from './damage.ts'
 import { purgeDropped } from './dropped.ts'
 import { SqliteIds } from './ids.ts'

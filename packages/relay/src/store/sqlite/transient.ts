@@ -1,7 +1,7 @@
 /** Join requests and used nonces in SQLite. There is one node, so no one needs notices. */
 import type { DatabaseSync } from 'node:sqlite'
 import type { Time } from '../../ports.ts'
-import type { Notices, TransientRows } from '../ledger/transient-rows.ts'
+import type { Notices, TransientRows } from '../ledger/rows/transient.ts'
 import { SqliteJoinRows } from './joins.ts'
 import { type Prepared, prepared } from './statements.ts'
 

@@ -20,7 +20,7 @@ import {
   leaveDraft,
   messageDraft,
   placed,
-} from '../ledger/draft.ts'
+} from '../ledger/log/draft.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
 /** What the worker is started with. */

@@ -3,7 +3,7 @@
  * were not used for longest are packed.
  */
 import type { ChannelId } from '../../../ports.ts'
-import { weighChannel } from '../../ledger/channel-weight.ts'
+import { weighChannel } from '../../records/channel-weight.ts'
 import type { KnownAccounts } from './accounts.ts'
 import type { Kept } from './kept.ts'
 import { pack, unpack } from './packed-channel.ts'

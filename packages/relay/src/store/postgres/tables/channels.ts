@@ -5,7 +5,7 @@
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Head, Position } from '../../../ports.ts'
 import { intact } from '../../checksum.ts'
-import type { Glance, NewChannel } from '../../ledger/rows.ts'
+import type { Glance, NewChannel } from '../../ledger/rows/rows.ts'
 import { type Channel, emptyChannel, findMember, newChannel, onRoster } from '../../ledger/state.ts'
 import { readChannel } from '../../records/channel.ts'
 import { Facts, Missing, type Table } from '../facts.ts'

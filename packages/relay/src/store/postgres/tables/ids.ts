@@ -2,7 +2,7 @@
 import { fromHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../../ports.ts'
 import { checksum, intact } from '../../checksum.ts'
-import type { Answered, IdKey } from '../../ledger/rows.ts'
+import type { Answered, IdKey } from '../../ledger/rows/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { KINDS } from '../../records/entry.ts'
 import { Missing, type Table } from '../facts.ts'

@@ -1,7 +1,7 @@
 /** Invites. Those of a channel are changed only by whoever holds its lock. */
 import type { ChannelId, Invite, Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
-import type { InviteRows } from '../../ledger/invite-rows.ts'
+import type { InviteRows } from '../../ledger/rows/invites.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { type InviteRow, inviteRow, readInvite } from '../../records/invite.ts'
 import { Facts, Missing, type Table } from '../facts.ts'

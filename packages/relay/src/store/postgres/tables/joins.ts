@@ -14,7 +14,7 @@ import {
   type JoinRows,
   type JoinWeight,
   queueOf,
-} from '../../ledger/join-rows.ts'
+} from '../../ledger/rows/joins.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { type Row, type Statement, statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'

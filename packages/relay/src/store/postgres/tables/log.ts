@@ -2,7 +2,7 @@
 import { type Hash, fromHex, toHex } from '@static/protocol'
 import type { Entry, Position } from '../../../ports.ts'
 import { checksum, damaged } from '../../checksum.ts'
-import { ENTRY_OVERHEAD, type Weight } from '../../ledger/rows.ts'
+import { ENTRY_OVERHEAD, type Weight } from '../../ledger/rows/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { type HeaderRow, headerRow, readEntry, readPosition } from '../../records/entry.ts'
 import type { Proof } from '../doubt.ts'

@@ -2,7 +2,7 @@
 import { toHex } from '@static/protocol'
 import type { StoreEvent, Time } from '../../../ports.ts'
 import { checksum, damaged } from '../../checksum.ts'
-import type { Notices, TransientRows } from '../../ledger/transient-rows.ts'
+import type { Notices, TransientRows } from '../../ledger/rows/transient.ts'
 import { fromJson, toJson } from '../../records/json.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'

@@ -2,7 +2,7 @@
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, StoredWelcome, Time } from '../../../ports.ts'
 import { checksum, intact, sealed } from '../../checksum.ts'
-import type { DroppedWelcome, NewWelcome } from '../../ledger/rows.ts'
+import type { DroppedWelcome, NewWelcome } from '../../ledger/rows/rows.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { fromJson, toJson } from '../../records/json.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'

@@ -1,6 +1,6 @@
 /** Decodes the bodies of commits and leaves, stored as the hash chain covers them (`log.ts` of the protocol). */
 import type { LeaveNoticeFields } from '@static/protocol'
-import type { CommitEntry } from '../../ports.ts'
+import type { CommitEntry } from '../../../ports.ts'
 
 /** Decodes the body of a commit's entry. */
 export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | 'declaration'> {

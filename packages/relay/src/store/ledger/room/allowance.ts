@@ -4,9 +4,9 @@
  * allowance of the vouched member behind them, or one for all that the owner or an invite for members brought in, so that
  * made-up members do not multiply it.
  */
-import type { AgentId, Refusal, Time, Unpaid } from '../../ports.ts'
-import { type Context, refuse, senderOf, touch, touchSender } from './context.ts'
-import { type Channel, type Sender, isVouched, isVouchedIn } from './state.ts'
+import type { AgentId, Refusal, Time, Unpaid } from '../../../ports.ts'
+import { type Context, refuse, senderOf, touch, touchSender } from '../context.ts'
+import { type Channel, type Sender, isVouched, isVouchedIn } from '../state.ts'
 
 export const HOUR = 3600_000
 /** Bytes that one message of the owner's quota pays for. */

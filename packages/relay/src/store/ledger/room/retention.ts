@@ -3,14 +3,14 @@
  * those that only removed members need, then, by the vouched members alone, those that too few of them need. An agent
  * that missed entries gets a gap when it reads on.
  */
-import type { AgentId, StoreRequest, StoreResult, Time } from '../../ports.ts'
-import { type Context, touch, touchMember, touchSender } from './context.ts'
-import { expireInvites } from './invites.ts'
-import { positionAt } from './log.ts'
-import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from './state.ts'
+import type { AgentId, StoreRequest, StoreResult, Time } from '../../../ports.ts'
+import { type Context, touch, touchMember, touchSender } from '../context.ts'
+import { expireInvites } from '../invites/invites.ts'
+import { positionAt } from '../log/log.ts'
+import { type Channel, type Member, findMember, forgetMember, isAwaited, lowestCursor, unawaited } from '../state.ts'
 import { hold, keepSearches } from './room.ts'
-import { forgetSlots } from './slots.ts'
-import { dropWelcome, expireWelcomes } from './welcomes.ts'
+import { forgetSlots } from '../commits/slots.ts'
+import { dropWelcome, expireWelcomes } from '../members/welcomes.ts'
 
 /** Minimum number of entries to delete immediately; fewer are left to the sweep. */
 const WORTH_CUTTING = 64

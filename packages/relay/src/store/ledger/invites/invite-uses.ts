@@ -3,9 +3,9 @@
  * may know nothing of each other, so the relay refuses a commit beyond the last use.
  */
 import { ERRORS, toHex } from '@static/protocol'
-import type { Actor, AgentId, Invite, Refusal, Time, WelcomeFields } from '../../ports.ts'
-import { type Context, refuse } from './context.ts'
-import type { Channel, Slot } from './state.ts'
+import type { Actor, AgentId, Invite, Refusal, Time, WelcomeFields } from '../../../ports.ts'
+import { type Context, refuse } from '../context.ts'
+import type { Channel, Slot } from '../state.ts'
 
 /** Why an invite cannot be used so many times more; undefined if it can. */
 export function whyEnded({ revoked, expiresAt, uses, maxUses }: Invite, now: Time, count = 1): Refusal | undefined {

@@ -4,8 +4,8 @@
  * channel within its account: one alone can fill three quarters, and `k` that take all they can leave `1 / (1 + 3k)` of
  * the room to the others.
  */
-import type { AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../ports.ts'
-import { type Context, touch } from './context.ts'
+import type { AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../../ports.ts'
+import { type Context, touch } from '../context.ts'
 import {
   type AccountRecord,
   type Channel,
@@ -16,7 +16,7 @@ import {
   isVouched,
   roster,
   unawaited,
-} from './state.ts'
+} from '../state.ts'
 
 /** Extra weight of a sender's own entries in its channel, and of a channel in its account. */
 const OWN_WEIGHT = 1 / 3

@@ -1,5 +1,5 @@
 /** Entries as built from requests, before the log assigns index and chain hash. */
-import type { CommitEntry, Entry, LeaveEntry, MessageEntry, StoreRequest } from '../../ports.ts'
+import type { CommitEntry, Entry, LeaveEntry, MessageEntry, StoreRequest } from '../../../ports.ts'
 
 /** The operations that log an entry. */
 export type LoggingOperation = 'append' | 'commit' | 'leave'

@@ -3,7 +3,7 @@
  * Earlier declarations, votes and undone commits no longer count.
  */
 import { MAX_MEMBERS, toHex } from '@static/protocol'
-import type { AgentId, Done, Refusal, StoreRequest } from '../../ports.ts'
+import type { AgentId, Done, Refusal, StoreRequest } from '../../../ports.ts'
 import {
   type Context,
   admit,
@@ -14,13 +14,13 @@ import {
   touch,
   touchMember,
   touchSender,
-} from './context.ts'
-import { positionAt } from './log.ts'
-import { letGo } from './retention.ts'
-import { hold } from './room.ts'
-import { TURN_BYTES } from './rows.ts'
-import { type Channel, type Member, type Turn, findMember, forgetMember, onRoster, placeMember } from './state.ts'
-import { dropWelcome } from './welcomes.ts'
+} from '../context.ts'
+import { positionAt } from '../log/log.ts'
+import { letGo } from '../room/retention.ts'
+import { hold } from '../room/room.ts'
+import { TURN_BYTES } from '../rows/rows.ts'
+import { type Channel, type Member, type Turn, findMember, forgetMember, onRoster, placeMember } from '../state.ts'
+import { dropWelcome } from '../members/welcomes.ts'
 
 /** Sets the roster to exactly the agents that the owner names. */
 export function resetRoster(context: Context, request: StoreRequest<'resetRoster'>): Done | Refusal {

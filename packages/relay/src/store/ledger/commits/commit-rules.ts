@@ -1,8 +1,8 @@
 /** The checks of a commit: its slot, its size, its roster changes, and its Welcomes. */
 import { leaveBody, MAX_MEMBERS, MAX_UNVOUCHED_SIZE, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
-import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../ports.ts'
-import { type Context, refuse } from './context.ts'
-import { type Channel, isVouchedIn, roster } from './state.ts'
+import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../../ports.ts'
+import { type Context, refuse } from '../context.ts'
+import { type Channel, isVouchedIn, roster } from '../state.ts'
 
 /** Maximum number of Welcomes of one account's channels pending for an agent: anyone can add any agent. */
 const MAX_WAITING = 64

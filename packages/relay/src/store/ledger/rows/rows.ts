@@ -13,10 +13,10 @@ import type {
   Position,
   StoredWelcome,
   Time,
-} from '../../ports.ts'
-import type { InviteRows } from './invite-rows.ts'
-import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from './state.ts'
-import type { TransientRows } from './transient-rows.ts'
+} from '../../../ports.ts'
+import type { InviteRows } from './invites.ts'
+import type { AccountRecord, Channel, ChannelFields, Member, Sender, Slot, Turn } from '../state.ts'
+import type { TransientRows } from './transient.ts'
 
 /** Bytes charged for an entry in addition to its body. */
 export const ENTRY_OVERHEAD = 200

@@ -1,12 +1,12 @@
 /** Resume, Welcomes and Ack: an agent's standings, its pending Welcomes, and its cursors. */
-import type { AgentId, ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcome } from '../../ports.ts'
-import { type Context, touchMember } from './context.ts'
+import type { AgentId, ChannelId, Done, StoreRequest, StoreResult, Standing, StoredWelcome } from '../../../ports.ts'
+import { type Context, touchMember } from '../context.ts'
 import { positionAt } from './log.ts'
-import { letGo } from './retention.ts'
-import { readableStay } from './roster.ts'
-import { type Glance, type Rows, WELCOME_OVERHEAD } from './rows.ts'
-import { type Channel, type Member, findMember, isUnwelcomed, onRoster } from './state.ts'
-import { dropWelcome } from './welcomes.ts'
+import { letGo } from '../room/retention.ts'
+import { readableStay } from '../members/roster.ts'
+import { type Glance, type Rows, WELCOME_OVERHEAD } from '../rows/rows.ts'
+import { type Channel, type Member, findMember, isUnwelcomed, onRoster } from '../state.ts'
+import { dropWelcome } from '../members/welcomes.ts'
 
 /** An agent's standings in its channels. */
 export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {

@@ -1,7 +1,7 @@
 /** Vouch: the owner stands behind members that its commits did not vouch for. */
-import type { Done, Refusal, StoreRequest } from '../../ports.ts'
-import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
-import type { Member } from './state.ts'
+import type { Done, Refusal, StoreRequest } from '../../../ports.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from '../context.ts'
+import type { Member } from '../state.ts'
 
 /** Lets members count from the next commit on: their votes, their allowances, and the entries that they need. */
 export function vouch(context: Context, request: StoreRequest<'vouch'>): Done | Refusal {

@@ -1,7 +1,7 @@
 /** Agents whose request to join was answered by a Welcome that waits for them. */
-import type { AgentId, ChannelId } from '../../ports.ts'
-import type { Rows } from './rows.ts'
-import { onRoster } from './state.ts'
+import type { AgentId, ChannelId } from '../../../ports.ts'
+import type { Rows } from '../rows/rows.ts'
+import { onRoster } from '../state.ts'
 
 /** Whether an agent was added because of a join request, and has yet to fetch its Welcome. */
 export function isWelcomed(rows: Rows, channel: ChannelId, agent: AgentId): boolean {

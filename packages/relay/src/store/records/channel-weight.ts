@@ -1,5 +1,5 @@
 /** How much memory a channel's record takes, for the caches of engines. */
-import type { Channel } from './state.ts'
+import type { Channel } from '../ledger/state.ts'
 
 /** The approximate size of the parts of a record, in bytes. It differs by engine. */
 export interface PartBytes {

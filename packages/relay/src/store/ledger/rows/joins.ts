@@ -2,7 +2,7 @@
  * The join requests of an engine. Whoever has a token can add to a queue, so nothing here reads a whole one into memory,
  * except where all of it ends: each method takes as long as what it returns, or as the index entries that it counts.
  */
-import type { AgentId, ChannelId, JoinRequest, Time } from '../../ports.ts'
+import type { AgentId, ChannelId, JoinRequest, Time } from '../../../ports.ts'
 
 /** Whom requests wait for: the id of the agent that registered their invites, or of the channel whose members do. */
 export type JoinQueue = string

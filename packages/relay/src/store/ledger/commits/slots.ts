@@ -2,11 +2,11 @@
  * The commits that can still be rejected. They are remembered as long as entries are kept: a window counted in slots
  * could be used up by anyone who commits fast.
  */
-import type { Refusal, Time } from '../../ports.ts'
-import { type Context, touch } from './context.ts'
-import { hold } from './room.ts'
-import { SLOT_BYTES, TURN_BYTES } from './rows.ts'
-import type { Channel, Slot } from './state.ts'
+import type { Refusal, Time } from '../../../ports.ts'
+import { type Context, touch } from '../context.ts'
+import { hold } from '../room/room.ts'
+import { SLOT_BYTES, TURN_BYTES } from '../rows/rows.ts'
+import type { Channel, Slot } from '../state.ts'
 
 /** Maximum number of slots a channel remembers: 97 commits an hour for a week. */
 const MAX_SLOTS = 16_384

@@ -1,6 +1,6 @@
 /** The invites of an engine. */
-import type { ChannelId, Invite, Time } from '../../ports.ts'
-import type { Channel } from './state.ts'
+import type { ChannelId, Invite, Time } from '../../../ports.ts'
+import type { Channel } from '../state.ts'
 
 /** Invites, in the order of their last change. */
 export interface InviteRows {

@@ -2,10 +2,10 @@
  * The members of a channel, derived from the log: an entry's effect on one agent is a turn. When a commit is rejected,
  * its turns are skipped and the later ones are replayed.
  */
-import type { AgentId } from '../../ports.ts'
-import { type Context, senderOf, touchMember, touchSender } from './context.ts'
-import { hold } from './room.ts'
-import { type Rows, TURN_BYTES } from './rows.ts'
+import type { AgentId } from '../../../ports.ts'
+import { type Context, senderOf, touchMember, touchSender } from '../context.ts'
+import { hold } from '../room/room.ts'
+import { type Rows, TURN_BYTES } from '../rows/rows.ts'
 import {
   type Channel,
   type Ending,
@@ -20,7 +20,7 @@ import {
   isUnwelcomed,
   onRoster,
   placeMember,
-} from './state.ts'
+} from '../state.ts'
 import { dropWelcome } from './welcomes.ts'
 
 /** The result of skipping a rejected commit, for one of its agents. */

@@ -2,11 +2,11 @@
  * Welcomes pending for their joiners, and the GroupInfo shared by those of one commit, which is kept until the last of
  * them is deleted. Both count towards the channel's size, as entries do.
  */
-import type { AgentId, Time } from '../../ports.ts'
-import type { Context } from './context.ts'
-import { hold } from './room.ts'
-import { type NewWelcome, WELCOME_OVERHEAD } from './rows.ts'
-import type { Channel } from './state.ts'
+import type { AgentId, Time } from '../../../ports.ts'
+import type { Context } from '../context.ts'
+import { hold } from '../room/room.ts'
+import { type NewWelcome, WELCOME_OVERHEAD } from '../rows/rows.ts'
+import type { Channel } from '../state.ts'
 
 /** Maximum number of Welcomes that one sweep expires. */
 const SWEEP_WELCOMES = 1024

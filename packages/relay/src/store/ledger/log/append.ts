@@ -1,14 +1,14 @@
 /** SendMessage: its checks in order, who pays, and the entry. */
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
-import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../ports.ts'
-import { beginHour, HOUR, isCurrent, isThisHour } from './allowance.ts'
-import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
+import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../../ports.ts'
+import { beginHour, HOUR, isCurrent, isThisHour } from '../room/allowance.ts'
+import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from '../context.ts'
 import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
-import { cut, schedule } from './retention.ts'
-import { findRoom, pressureOn } from './room.ts'
-import { ENTRY_OVERHEAD, type IdKey } from './rows.ts'
-import { type Channel, type Sender, findMember, isUnwelcomed } from './state.ts'
+import { cut, schedule } from '../room/retention.ts'
+import { findRoom, pressureOn } from '../room/room.ts'
+import { ENTRY_OVERHEAD, type IdKey } from '../rows/rows.ts'
+import { type Channel, type Sender, findMember, isUnwelcomed } from '../state.ts'
 
 /** Control messages use only the smallest padded sizes. */
 const MAX_CONTROL_BYTES = 4096

@@ -1,11 +1,11 @@
 /** RejectCommit and LiftBar: how a channel recovers from a commit that its members find invalid. */
 import { MAX_MEMBERS } from '@static/protocol'
-import type { Done, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
-import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from './context.ts'
-import { returnUses } from './invite-uses.ts'
-import { letGo } from './retention.ts'
-import { type LeftOut, applyLeftOut, electorate, hasVote, leaveOut } from './roster.ts'
-import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from './state.ts'
+import type { Done, Refusal, StoreRequest, StoreResult } from '../../../ports.ts'
+import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from '../context.ts'
+import { returnUses } from '../invites/invite-uses.ts'
+import { letGo } from '../room/retention.ts'
+import { type LeftOut, applyLeftOut, electorate, hasVote, leaveOut } from '../members/roster.ts'
+import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from '../state.ts'
 
 /** Maximum size of a group after undone removals: later commits may have filled it again. */
 const MAX_UNDONE_MEMBERS = 2 * MAX_MEMBERS

@@ -2,12 +2,12 @@
  * Join requests: kept until the agent that registered the invite has answered, or someone has added the joiner, or they
  * expire. Those that any member may answer live as long as their invite.
  */
-import type { AgentId, Done, Invite, NumberedJoin, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
-import { type Context, admit, isRefusal, refuse } from './context.ts'
+import type { AgentId, Done, Invite, NumberedJoin, Refusal, StoreRequest, StoreResult, Time } from '../../../ports.ts'
+import { type Context, admit, isRefusal, refuse } from '../context.ts'
 import { whyEnded } from './invite-uses.ts'
-import { type JoinHeader, type JoinKey, type JoinQueue, type JoinWeight, queueOf } from './join-rows.ts'
-import type { Channel } from './state.ts'
-import { isWelcomed } from './welcomed.ts'
+import { type JoinHeader, type JoinKey, type JoinQueue, type JoinWeight, queueOf } from '../rows/joins.ts'
+import type { Channel } from '../state.ts'
+import { isWelcomed } from '../members/welcomed.ts'
 
 /** How long a joiner that finds an invite crowded should wait. */
 const CROWDED_MS = 5000

@@ -1,9 +1,9 @@
 /** Creating and deleting channels, and checking membership. */
 import { chainStart, fromHex } from '@static/protocol'
-import type { Done, Position, Refusal, StoreRequest, StoreResult } from '../../ports.ts'
-import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from './context.ts'
-import { refuseChannel } from './joins.ts'
-import { placeMember, roster } from './state.ts'
+import type { Done, Position, Refusal, StoreRequest, StoreResult } from '../../../ports.ts'
+import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from '../context.ts'
+import { refuseChannel } from '../invites/joins.ts'
+import { placeMember, roster } from '../state.ts'
 
 /** Creates a channel with its creator as owner and first member. A repeated request gets the same answer. */
 export function create(context: Context, request: StoreRequest<'create'>): StoreResult<'create'> {

@@ -1,10 +1,10 @@
 /** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
-import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../ports.ts'
-import { type Context, admit, isRefusal, noteAction, refuse } from './context.ts'
+import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../../ports.ts'
+import { type Context, admit, isRefusal, noteAction, refuse } from '../context.ts'
 import { whyEnded } from './invite-uses.ts'
 import { queueOfInvite, refuseInvites } from './joins.ts'
-import { onRoster } from './state.ts'
-import { isWelcomed } from './welcomed.ts'
+import { onRoster } from '../state.ts'
+import { isWelcomed } from '../members/welcomed.ts'
 
 /** Maximum number of invites that a channel keeps beyond the limit of open ones. */
 const MAX_ENDED = 1000

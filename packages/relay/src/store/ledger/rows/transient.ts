@@ -1,6 +1,6 @@
 /** Rows that expire by themselves: join requests, used nonces, and what other nodes must be told. */
-import type { StoreEvent, Time } from '../../ports.ts'
-import type { JoinRows } from './join-rows.ts'
+import type { StoreEvent, Time } from '../../../ports.ts'
+import type { JoinRows } from './joins.ts'
 
 /** The events of a store since a position. */
 export interface Notices {

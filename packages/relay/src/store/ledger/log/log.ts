@@ -1,12 +1,12 @@
 /** A channel's log: chains entries in order of arrival, and reads only those that an agent may see. */
 import { chainNext } from '@static/protocol'
-import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../ports.ts'
-import { type Context, senderOf, touchSender } from './context.ts'
+import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../../ports.ts'
+import { type Context, senderOf, touchSender } from '../context.ts'
 import { type EntryDraft, placed } from './draft.ts'
-import { hold } from './room.ts'
-import { ENTRY_OVERHEAD } from './rows.ts'
-import { readableStay } from './roster.ts'
-import { type Channel, type Member, findMember } from './state.ts'
+import { hold } from '../room/room.ts'
+import { ENTRY_OVERHEAD } from '../rows/rows.ts'
+import { readableStay } from '../members/roster.ts'
+import { type Channel, type Member, findMember } from '../state.ts'
 
 /** Number of recent positions kept in memory: members mostly acknowledge what was just delivered. */
 const RECENT = 64

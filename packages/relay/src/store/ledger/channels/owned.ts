@@ -1,6 +1,6 @@
 /** What an account may see of its channels from outside: names, members and sizes, no content. */
-import type { OwnedChannel, StoreRequest, StoreResult } from '../../ports.ts'
-import type { Context } from './context.ts'
+import type { OwnedChannel, StoreRequest, StoreResult } from '../../../ports.ts'
+import type { Context } from '../context.ts'
 
 export function owned(
   { rows }: Context,
