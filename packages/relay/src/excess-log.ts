@@ -1,7 +1,7 @@
 /** Logs that a limit refuses peers or drops their connections: occasionally for each limit, not for every peer. */
 import type { Logger } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
-import type { Excess } from './core/limits.ts'
+import type { Excess } from './core/sessions/limits.ts'
 import type { Time } from './ports.ts'
 import type { CutReason } from './transport/http2/limits.ts'
 

@@ -1,6 +1,6 @@
 /** Prometheus metrics of a relay. */
 import { collectDefaultMetrics, Counter, Histogram, Registry } from 'prom-client'
-import type { StreamLimit } from './core/limits.ts'
+import type { StreamLimit } from './core/sessions/limits.ts'
 import { BUCKETS } from './metrics/buckets.ts'
 import { type BusSources, makeBusMetrics } from './metrics/bus.ts'
 import { type LoadSources, makeLoadMetrics } from './metrics/load.ts'

@@ -15,7 +15,7 @@ import {
   rosterResetMessage,
   welcomeMessage,
 } from './server-messages.ts'
-import type { Reading, Session } from './stream.ts'
+import type { Reading, Session } from './sessions/stream.ts'
 
 /** Limits of one read of the log: the window of a stream holds two of them. */
 const READ_BYTES = 128 * 1024

@@ -15,7 +15,7 @@ import {
   type Topic,
 } from '../ports.ts'
 import type { Effect, Outcome, SessionNotice, Settlement, StoreEffect } from './io.ts'
-import type { Excess } from './limits.ts'
+import type { Excess } from './sessions/limits.ts'
 
 type Then<Value> = (outcome: Outcome<Value>) => void
 

@@ -13,7 +13,7 @@ import type {
   StreamId,
   Topic,
 } from '../ports.ts'
-import type { Excess } from './limits.ts'
+import type { Excess } from './sessions/limits.ts'
 
 /** An event from outside the core. */
 export type Input =

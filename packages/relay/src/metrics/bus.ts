@@ -1,6 +1,6 @@
 /** Prometheus metrics of the bus between nodes. Absent without NATS. */
 import { Counter, Gauge, type Registry } from 'prom-client'
-import type { CatchUpCounts } from '../core/cluster.ts'
+import type { CatchUpCounts } from '../core/cluster/cluster.ts'
 import type { BusCounts, BusState } from '../ports.ts'
 
 /** The bus and what it has done. */

@@ -1,6 +1,6 @@
 /** Prometheus metrics of what a relay stores and has leased, and of its build. Reading them scans no table. */
 import { Gauge, type Registry } from 'prom-client'
-import type { LeaseCounts } from '../core/quota.ts'
+import type { LeaseCounts } from '../core/accounts/quota.ts'
 import type { Durability, StoreCensus, Time } from '../ports.ts'
 
 /** Sources of the numbers that are read on demand. */

@@ -1,6 +1,6 @@
 /** What a proxy answers on connections beyond its own limits: the same as a relay. */
 import type { ServerMessage } from '@static/protocol/relay'
-import { excessRefusal } from '../core/limits.ts'
+import { excessRefusal } from '../core/sessions/limits.ts'
 import { closingMessage, serverMessage, wireRefusal } from '../core/server-messages.ts'
 import type { FullTransport } from '../ports.ts'
 

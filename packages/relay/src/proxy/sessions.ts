@@ -17,7 +17,7 @@ import {
 } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema, CloseReason, Purpose, ServerMessageSchema } from '@static/protocol/relay'
-import { TRAFFIC } from '../core/opening.ts'
+import { TRAFFIC } from '../core/sessions/opening.ts'
 import type { FullTransport, Peer, StreamHandler, StreamId, Transport } from '../ports.ts'
 import { heaviest } from '../runner/heaviest.ts'
 import { Shaping } from '../session/shaping.ts'

@@ -6,7 +6,7 @@ import { Turns } from '@static/node/turns'
 import { type OverviewAgent, StaticError } from '@static/protocol'
 import type { ClientMessage, ServerMessage } from '@static/protocol/relay'
 import type { Effect, Input, Outcome, SessionNotice } from '../core/io.ts'
-import type { Excess } from '../core/limits.ts'
+import type { Excess } from '../core/sessions/limits.ts'
 import type { Relay, RelayCounts } from '../core/relay.ts'
 import type {
   Bus,

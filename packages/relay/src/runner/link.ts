@@ -6,7 +6,7 @@
 import { subjectOf } from '@static/node/address'
 import { addressKey, CELL_BYTES, type CellEvent, CellJoiner, makeCell, networkOf } from '@static/protocol'
 import type { ProxyHelloRequest } from '@static/protocol/relay'
-import { addressText } from '../core/address.ts'
+import { addressText } from '../core/sessions/address.ts'
 import type { Peer, StreamId, Time, Transport } from '../ports.ts'
 
 /** Encoded cells, the same for every stream they go to. */

@@ -4,7 +4,7 @@ import test from 'node:test'
 import { type RelayOverview, toHex } from '@static/protocol'
 import { Agent } from '@static/testkit/agent'
 import { OverviewReporter } from '../../src/api/overview-reporter.ts'
-import { Presence } from '../../src/core/presence.ts'
+import { Presence } from '../../src/core/accounts/presence.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import { type MemoryRelay, openMemoryRelay } from '../support/memory-relay.ts'
 

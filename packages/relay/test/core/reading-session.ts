@@ -1,7 +1,7 @@
 /** A session that has resumed and reads what the deliveries of a node give it. */
 import { Delivery } from '../../src/core/delivery.ts'
 import { Effects } from '../../src/core/effects.ts'
-import type { Session } from '../../src/core/stream.ts'
+import type { Session } from '../../src/core/sessions/stream.ts'
 import type { AgentId } from '../../src/ports.ts'
 
 /** Enters a session without channels. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ResumeTurn, ResumeTurns } from '../../src/core/channels/resume-turns.ts'
-import type { Stream } from '../../src/core/stream.ts'
+import type { Stream } from '../../src/core/sessions/stream.ts'
 
 interface World {
   readonly turns: ResumeTurns

@@ -4,7 +4,7 @@ import test from 'node:test'
 import { ReceiptDemand } from '@static/protocol/relay'
 import type { Delivery } from '../../src/core/delivery.ts'
 import type { Effects } from '../../src/core/effects.ts'
-import { type Session, stayOf } from '../../src/core/stream.ts'
+import { type Session, stayOf } from '../../src/core/sessions/stream.ts'
 import type { Entry, Standing } from '../../src/ports.ts'
 import { readingSession } from './reading-session.ts'
 

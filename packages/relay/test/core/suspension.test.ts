@@ -1,7 +1,7 @@
 /** The operator suspends an account: its agents stop within seconds, whatever tokens and leases they hold. */
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { BlockedAccounts } from '../../src/core/blocked-accounts.ts'
+import { BlockedAccounts } from '../../src/core/accounts/blocked-accounts.ts'
 import { Effects } from '../../src/core/effects.ts'
 import type { Effect } from '../../src/core/io.ts'
 import { CloseReason } from '@static/protocol/relay'

@@ -1,9 +1,9 @@
 /** Requests about channels. Fields and signatures are checked here; the store decides everything else. */
 import type { ResumeRequest } from '@static/protocol/relay'
 import type { AgentId, ChannelId } from '../../ports.ts'
-import type { PendingRequest, RequestBody } from '../pending-request.ts'
-import type { Quota } from '../quota.ts'
-import type { Session, Stream } from '../stream.ts'
+import type { PendingRequest, RequestBody } from '../requests/pending-request.ts'
+import type { Quota } from '../accounts/quota.ts'
+import type { Session, Stream } from '../sessions/stream.ts'
 import { Commits } from './commits.ts'
 import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { KeyPackages } from './key-packages.ts'

@@ -4,7 +4,7 @@
  * would use it up.
  */
 import { type Account, accountKey, type AgentId, type Time } from '../../ports.ts'
-import { Rates } from '../rates.ts'
+import { Rates } from '../requests/rates.ts'
 
 /** What is known of the KeyPackages of an agent. */
 export interface Supply {

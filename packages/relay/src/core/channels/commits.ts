@@ -24,12 +24,12 @@ import {
   type Welcome,
 } from '@static/protocol/relay'
 import type { ChannelId, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../ports.ts'
-import { CommitRates, isReader } from '../commit-rates.ts'
+import { CommitRates, isReader } from '../requests/commit-rates.ts'
 import { isUnknown } from '../effects.ts'
 import type { Outcome } from '../io.ts'
-import type { PendingRequest } from '../pending-request.ts'
-import type { Quota, Unit } from '../quota.ts'
-import { accountOf, agentIdOf, channelIdOf, checkLength, checkNotice, numberOf, wrong } from '../request-fields.ts'
+import type { PendingRequest } from '../requests/pending-request.ts'
+import type { Quota, Unit } from '../accounts/quota.ts'
+import { accountOf, agentIdOf, channelIdOf, checkLength, checkNotice, numberOf, wrong } from '../requests/request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 /** Maximum backoff of a sender that lost a slot, times the number that lost recently; a random part of it is used. */

@@ -8,9 +8,9 @@ import {
   UploadKeyPackageResponseSchema,
 } from '@static/protocol/relay'
 import type { Account, AgentId } from '../../ports.ts'
-import type { PendingRequest } from '../pending-request.ts'
-import { Rates } from '../rates.ts'
-import { accountOf, agentIdOf, channelIdOf, wrong } from '../request-fields.ts'
+import type { PendingRequest } from '../requests/pending-request.ts'
+import { Rates } from '../requests/rates.ts'
+import { accountOf, agentIdOf, channelIdOf, wrong } from '../requests/request-fields.ts'
 import { type RefusalDetails, serverMessage, tooOften } from '../server-messages.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 import { ClaimShares, LOW_KEY_PACKAGES } from './claim-shares.ts'

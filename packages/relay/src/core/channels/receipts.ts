@@ -13,9 +13,9 @@ import { ReceiptDemand } from '@static/protocol/relay'
 import type { AgentId, ChannelId, MemberReceipt, StoreResult, Time } from '../../ports.ts'
 import type { Delivery } from '../delivery.ts'
 import type { Effects } from '../effects.ts'
-import { wrong } from '../request-fields.ts'
+import { wrong } from '../requests/request-fields.ts'
 import { receiptsMessage } from '../server-messages.ts'
-import type { Reading, Session } from '../stream.ts'
+import type { Reading, Session } from '../sessions/stream.ts'
 
 /** Four rounds a second. */
 const ROUND_MS = 250

@@ -5,7 +5,7 @@
  */
 import { networkLimit, networkOf } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
-import type { Stream } from '../stream.ts'
+import type { Stream } from '../sessions/stream.ts'
 
 /**
  * Names of channels that the store gets from one address at a time, unless a single Resume has more: one of the largest,

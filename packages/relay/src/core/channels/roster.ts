@@ -9,8 +9,8 @@ import {
   LeaveResponseSchema,
 } from '@static/protocol/relay'
 import type { StoreRequest } from '../../ports.ts'
-import type { PendingRequest } from '../pending-request.ts'
-import { accountOf, channelIdOf, checkNotice, numberOf, wrong } from '../request-fields.ts'
+import type { PendingRequest } from '../requests/pending-request.ts'
+import { accountOf, channelIdOf, checkNotice, numberOf, wrong } from '../requests/request-fields.ts'
 import { accepted, actorOf, allowMemberEnvelopes, type ChannelContext } from './context.ts'
 
 export function createChannel(context: ChannelContext, request: PendingRequest, value: CreateChannelRequest): void {

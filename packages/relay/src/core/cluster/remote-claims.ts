@@ -1,6 +1,6 @@
 /** KeyPackages that this node asks other nodes for. */
-import type { Time } from '../ports.ts'
-import type { Claimed } from './channels/other-nodes.ts'
+import type { Time } from '../../ports.ts'
+import type { Claimed } from '../channels/other-nodes.ts'
 
 /** How long others have to answer. */
 const CLAIM_MS = 1000

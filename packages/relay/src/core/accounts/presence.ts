@@ -3,7 +3,7 @@
  * console. In memory only, since the start of this node, and bounded.
  */
 import type { OverviewAgent } from '@static/protocol'
-import type { Account, AgentId, Time } from '../ports.ts'
+import type { Account, AgentId, Time } from '../../ports.ts'
 
 /** An agent of an account. */
 export interface SeenAgent {

@@ -4,14 +4,14 @@
  * taken all that they may.
  */
 import { addressKey, Holdings, networkLimit, networkOf, Shares, sourceOf } from '@static/protocol'
-import type { Peer, StreamId } from '../ports.ts'
-import type { Settings } from '../settings.ts'
-import type { Effects } from './effects.ts'
-import type { StreamKind } from './io.ts'
+import type { Peer, StreamId } from '../../ports.ts'
+import type { Settings } from '../../settings.ts'
+import type { Effects } from '../effects.ts'
+import type { StreamKind } from '../io.ts'
 import { excessRefusal, guestRefusal, redirectRefusal, type StreamLimit } from './limits.ts'
-import { Rates, takeFor } from './rates.ts'
-import { wrong } from './request-fields.ts'
-import { type Closing, closingMessage, type RefusalDetails, serverMessage } from './server-messages.ts'
+import { Rates, takeFor } from '../requests/rates.ts'
+import { wrong } from '../requests/request-fields.ts'
+import { type Closing, closingMessage, type RefusalDetails, serverMessage } from '../server-messages.ts'
 import type { Stream } from './stream.ts'
 
 /** The most of all places that guests can take. */

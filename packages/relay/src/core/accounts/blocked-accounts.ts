@@ -3,9 +3,9 @@
  * the relay asks the API every few seconds about the accounts that use it, and ends their sessions. All times here are
  * from the monotonic clock.
  */
-import { type AgentId, type BlockedAnswer, type BlockReason, MAX_CHECKED_ACCOUNTS, type Time } from '../ports.ts'
-import type { Effects } from './effects.ts'
-import type { Caller } from './session-token.ts'
+import { type AgentId, type BlockedAnswer, type BlockReason, MAX_CHECKED_ACCOUNTS, type Time } from '../../ports.ts'
+import type { Effects } from '../effects.ts'
+import type { Caller } from '../sessions/session-token.ts'
 
 /** With the API's answer, sessions of a suspended account end well within 10 s. */
 const CHECK_MS = 4000

@@ -4,11 +4,11 @@
  * reports exactly the accepted messages to the API. All times here are from the monotonic clock.
  */
 import type { Lease } from '@static/protocol'
-import { type Account, accountKey, type BlockReason, type Time } from '../ports.ts'
+import { type Account, accountKey, type BlockReason, type Time } from '../../ports.ts'
 import type { BlockedAccounts } from './blocked-accounts.ts'
-import type { Effects } from './effects.ts'
-import type { Outcome } from './io.ts'
-import { type RefusalDetails, refusalOf } from './server-messages.ts'
+import type { Effects } from '../effects.ts'
+import type { Outcome } from '../io.ts'
+import { type RefusalDetails, refusalOf } from '../server-messages.ts'
 
 /** A reserved unit of a lease: one message. */
 export interface Unit {

@@ -9,7 +9,7 @@ import {
   toHex,
 } from '@static/protocol'
 import type { LeaveNotice } from '@static/protocol/relay'
-import type { Account, AgentId, ChannelId } from '../ports.ts'
+import type { Account, AgentId, ChannelId } from '../../ports.ts'
 import type { PendingRequest } from './pending-request.ts'
 
 /** The error for an invalid field: a sentence that names the field as in the .proto, without the full stop. */

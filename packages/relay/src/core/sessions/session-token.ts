@@ -4,8 +4,8 @@
  */
 import { base64Decode, base64Encode } from '@bufbuild/protobuf/wire'
 import { fromHex, MODES, toHex, type TrafficProfileName } from '@static/protocol'
-import type { Account, AgentId, Time } from '../ports.ts'
-import type { CoreCrypto } from './io.ts'
+import type { Account, AgentId, Time } from '../../ports.ts'
+import type { CoreCrypto } from '../io.ts'
 
 /** The authenticated sender of a request. */
 export interface Caller {

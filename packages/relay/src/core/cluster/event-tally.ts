@@ -2,7 +2,7 @@
  * Recognizes events that arrive twice: once told by the node where they happened, once read from the store. Either may
  * come first. Events that mean the same to an agent however often it hears of them are not tallied.
  */
-import type { StoreEvent, Time } from '../ports.ts'
+import type { StoreEvent, Time } from '../../ports.ts'
 
 type Tallied = Exclude<StoreEvent, { type: 'appended' }>
 

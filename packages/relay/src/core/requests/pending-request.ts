@@ -1,10 +1,10 @@
 /** Requests that have not been answered yet. */
 import type { ClientMessage } from '@static/protocol/relay'
-import type { Time } from '../ports.ts'
-import type { Effects } from './effects.ts'
-import { type Body, type RefusalDetails, serverMessage, wireRefusal } from './server-messages.ts'
-import type { Caller } from './session-token.ts'
-import type { Stream } from './stream.ts'
+import type { Time } from '../../ports.ts'
+import type { Effects } from '../effects.ts'
+import { type Body, type RefusalDetails, serverMessage, wireRefusal } from '../server-messages.ts'
+import type { Caller } from '../sessions/session-token.ts'
+import type { Stream } from '../sessions/stream.ts'
 
 /** The body of a request, for its handler. */
 export type RequestBody = Exclude<ClientMessage['body'], { case: undefined }>

@@ -26,16 +26,16 @@ import {
   type RevokeInviteRequest,
   RevokeInviteResponseSchema,
 } from '@static/protocol/relay'
-import type { Account, AgentId, ChannelId, Invite, StoreEvent, StoreResult, Time } from '../ports.ts'
-import type { Settings } from '../settings.ts'
-import type { Delivery } from './delivery.ts'
-import type { Effects } from './effects.ts'
-import type { CoreCrypto } from './io.ts'
-import type { PendingRequest } from './pending-request.ts'
-import { type Body, refusalOf, serverMessage, tooOften } from './server-messages.ts'
-import { Rates } from './rates.ts'
-import { accountOf, channelIdOf, checkLength, idOf, numberOf, wrong } from './request-fields.ts'
-import type { Stream } from './stream.ts'
+import type { Account, AgentId, ChannelId, Invite, StoreEvent, StoreResult, Time } from '../../ports.ts'
+import type { Settings } from '../../settings.ts'
+import type { Delivery } from '../delivery.ts'
+import type { Effects } from '../effects.ts'
+import type { CoreCrypto } from '../io.ts'
+import type { PendingRequest } from '../requests/pending-request.ts'
+import { type Body, refusalOf, serverMessage, tooOften } from '../server-messages.ts'
+import { Rates } from '../requests/rates.ts'
+import { accountOf, channelIdOf, checkLength, idOf, numberOf, wrong } from '../requests/request-fields.ts'
+import type { Stream } from '../sessions/stream.ts'
 
 interface Poll {
   readonly request: PendingRequest

@@ -28,13 +28,13 @@ import {
   type RefreshSessionRequest,
   TrafficProfile,
 } from '@static/protocol/relay'
-import type { Account, Deployment, Time } from '../ports.ts'
-import type { Settings } from '../settings.ts'
-import { Allotments } from './allotments.ts'
-import type { Effects } from './effects.ts'
-import type { CoreCrypto, Outcome } from './io.ts'
-import type { Body } from './server-messages.ts'
-import { checkLength, wrong } from './request-fields.ts'
+import type { Account, Deployment, Time } from '../../ports.ts'
+import type { Settings } from '../../settings.ts'
+import { Allotments } from '../accounts/allotments.ts'
+import type { Effects } from '../effects.ts'
+import type { CoreCrypto, Outcome } from '../io.ts'
+import type { Body } from '../server-messages.ts'
+import { checkLength, wrong } from '../requests/request-fields.ts'
 import type { Caller } from './session-token.ts'
 import type { Challenge, Stream } from './stream.ts'
 

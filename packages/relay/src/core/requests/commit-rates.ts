@@ -3,8 +3,8 @@
  * across all agents. An agent that reads a channel in a session has an additional share of its own there, which no one
  * else can use up, so the owner can always act. Channels that do not exist have no such shares.
  */
-import { accountKey, type ChannelId, type Time } from '../ports.ts'
-import type { Settings } from '../settings.ts'
+import { accountKey, type ChannelId, type Time } from '../../ports.ts'
+import type { Settings } from '../../settings.ts'
 import type { PendingRequest } from './pending-request.ts'
 import { Rates } from './rates.ts'
 

@@ -1,6 +1,6 @@
 /** The limits of connections and streams (SPEC.md, "Limits"), and the refusal of a peer that is beyond one. */
-import type { ConnectionLimit } from '../ports.ts'
-import type { RefusalDetails } from './server-messages.ts'
+import type { ConnectionLimit } from '../../ports.ts'
+import type { RefusalDetails } from '../server-messages.ts'
 
 /** A limit by its name in the settings, under `streams`. */
 export type StreamLimit =

@@ -1,6 +1,6 @@
 /** Token buckets by key, in bounded memory. */
 import { NETWORK_SHARES, networkOf } from '@static/protocol'
-import type { Time } from '../ports.ts'
+import type { Time } from '../../ports.ts'
 
 interface Bucket {
   tokens: number

@@ -1,7 +1,7 @@
 /** Storage limits of accounts: stated in the API's tokens, kept in the store. */
 import type { TokenClaims } from '@static/protocol'
-import { type Account, accountKey, type StoreRequest } from '../ports.ts'
-import type { Effects } from './effects.ts'
+import { type Account, accountKey, type StoreRequest } from '../../ports.ts'
+import type { Effects } from '../effects.ts'
 
 /** Number of accounts remembered. Forgetting one costs one store operation. */
 const MAX_ACCOUNTS = 100_000

@@ -13,16 +13,16 @@ import {
   type NodeId,
   type StoreEvent,
   type Time,
-} from '../ports.ts'
-import type { KeyPackages } from './channels/key-packages.ts'
-import type { Claimed, OtherNodes } from './channels/other-nodes.ts'
-import type { Receipts } from './channels/receipts.ts'
-import type { Delivery } from './delivery.ts'
-import type { Effects } from './effects.ts'
+} from '../../ports.ts'
+import type { KeyPackages } from '../channels/key-packages.ts'
+import type { Claimed, OtherNodes } from '../channels/other-nodes.ts'
+import type { Receipts } from '../channels/receipts.ts'
+import type { Delivery } from '../delivery.ts'
+import type { Effects } from '../effects.ts'
 import { EventTally } from './event-tally.ts'
-import type { Outcome } from './io.ts'
+import type { Outcome } from '../io.ts'
 import { NONE_CLAIMED, RemoteClaims } from './remote-claims.ts'
-import type { Session } from './stream.ts'
+import type { Session } from '../sessions/stream.ts'
 
 /** What a node knows of itself. */
 export interface ClusterOptions {

@@ -1,7 +1,7 @@
 /** Streams and the sessions on them. */
 import type { ReceiptDemand } from '@static/protocol/relay'
-import type { AckedPosition, ChannelId, MemberReceipt, Peer, StreamId, Time } from '../ports.ts'
-import type { StreamKind } from './io.ts'
+import type { AckedPosition, ChannelId, MemberReceipt, Peer, StreamId, Time } from '../../ports.ts'
+import type { StreamKind } from '../io.ts'
 import type { Caller } from './session-token.ts'
 
 /** A stream of cells, a unary call, or a stream of pushes. */
