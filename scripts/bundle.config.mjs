@@ -12,7 +12,7 @@ const programs = {
 }
 /** They start these as threads. */
 const workers = {
-  'store-worker': 'packages/relay/src/store/sqlite/worker.ts',
+  'store-worker': 'packages/relay/src/store/sqlite/thread/worker.ts',
   'crashing-store-worker': 'packages/testkit/src/crash/store-worker.ts',
   'quic-worker': 'packages/relay/src/transport/quic/worker.ts',
   'clock-worker': 'packages/sdk/src/transport/clock-worker.ts',

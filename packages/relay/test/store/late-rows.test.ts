@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { DatabaseSync } from 'node:sqlite'
 import { type TestContext, test } from 'node:test'
 import type { Store } from '../../src/ports.ts'
-import { copyDatabase } from '../../src/store/sqlite/copy.ts'
+import { copyDatabase } from '../../src/store/sqlite/backup/copy.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   RETENTION,

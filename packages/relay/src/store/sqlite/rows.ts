@@ -17,8 +17,8 @@ import { channelRow } from '../records/channel.ts'
 import { headerRow, readEntry, readPosition } from '../records/entry.ts'
 import { fromJson, toJson } from '../records/json.ts'
 import { readSlot, readTurn } from '../records/slot.ts'
-import { AccountCache } from './account-cache.ts'
-import { ChannelCache } from './channel-cache.ts'
+import { AccountCache } from './tables/account-cache.ts'
+import { ChannelCache } from './tables/channel-cache.ts'
 import {
   type Answered,
   type Behind,
@@ -33,13 +33,13 @@ import {
   type Weight,
 } from '../ledger/rows/rows.ts'
 import { isDamage } from './damage.ts'
-import { purgeDropped } from './dropped.ts'
-import { SqliteIds } from './ids.ts'
-import { SqliteInviteRows } from './invites.ts'
-import { entryKey } from './keys.ts'
-import { lastSequence, lateChannels } from './late-channels.ts'
+import { purgeDropped } from './tables/dropped.ts'
+import { SqliteIds } from './tables/ids.ts'
+import { SqliteInviteRows } from './tables/invites.ts'
+import { entryKey } from './tables/keys.ts'
+import { lastSequence, lateChannels } from './tables/late-channels.ts'
 import { type Statements, iterate, prepareStatements } from './statements.ts'
-import { SqliteTransientRows } from './transient.ts'
+import { SqliteTransientRows } from './tables/transient.ts'
 import { type AccountRecord, type Channel, type Slot, type Turn, newChannel } from '../ledger/state.ts'
 
 /** Maximum number of entries whose effects are not stored: a crash follows them again. */

@@ -16,7 +16,7 @@ import type {
   StoreOperation,
 } from '../../ports.ts'
 import type { Call } from '../call.ts'
-import { type FromWorker, type ToWorker, type WorkerOptions, packCalls, unpackAnswers } from './worker-messages.ts'
+import { type FromWorker, type ToWorker, type WorkerOptions, packCalls, unpackAnswers } from './thread/worker-messages.ts'
 
 /** Options of a store in a file. */
 export interface SqliteStoreOptions {
@@ -37,7 +37,7 @@ export interface SqliteStore extends Store {
   readonly transactions: number
 }
 
-const WORKER = { module: new URL('./worker.ts', import.meta.url), data: {} }
+const WORKER = { module: new URL('./thread/worker.ts', import.meta.url), data: {} }
 
 /**
  * Opens or creates the file. Throws `store_locked` if another process has it open, `store_corrupt` if it is not a

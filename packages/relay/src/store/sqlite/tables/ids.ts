@@ -1,10 +1,10 @@
 /** Ids of messages and commits in SQLite. */
-import type { Time } from '../../ports.ts'
-import { intact, sealed } from '../checksum.ts'
-import type { Answered, IdKey } from '../ledger/rows/rows.ts'
-import type { Channel } from '../ledger/state.ts'
+import type { Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
+import type { Answered, IdKey } from '../../ledger/rows/rows.ts'
+import type { Channel } from '../../ledger/state.ts'
 import { idKey, LAST_ID } from './keys.ts'
-import type { Statements } from './statements.ts'
+import type { Statements } from '../statements.ts'
 
 /** Maximum number of ids that one sweep visits. */
 const SWEEP_ROWS = 2048

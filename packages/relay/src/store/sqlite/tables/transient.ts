@@ -1,9 +1,9 @@
 /** Join requests and used nonces in SQLite. There is one node, so no one needs notices. */
 import type { DatabaseSync } from 'node:sqlite'
-import type { Time } from '../../ports.ts'
-import type { Notices, TransientRows } from '../ledger/rows/transient.ts'
+import type { Time } from '../../../ports.ts'
+import type { Notices, TransientRows } from '../../ledger/rows/transient.ts'
 import { SqliteJoinRows } from './joins.ts'
-import { type Prepared, prepared } from './statements.ts'
+import { type Prepared, prepared } from '../statements.ts'
 
 /** Maximum number of nonces that one sweep deletes. */
 const SWEEP_ROWS = 2048

@@ -3,9 +3,9 @@
  * the room of the account, which then has it back, and then the rest.
  */
 import type { StatementSync } from 'node:sqlite'
-import type { Account } from '../../ports.ts'
+import type { Account } from '../../../ports.ts'
 import { entryKey } from './keys.ts'
-import type { Statements } from './statements.ts'
+import type { Statements } from '../statements.ts'
 
 /** How much one sweep deletes, of what counts and of the rest: rows, and their bytes. */
 const MAX_ROWS = 2048

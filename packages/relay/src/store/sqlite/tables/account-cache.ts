@@ -1,8 +1,8 @@
 /** Account records in memory. An account's size is the sum over its channels, so no message writes a row for it. */
-import { type Account, accountKey, type Time } from '../../ports.ts'
-import { intact, sealed } from '../checksum.ts'
-import { type AccountRecord, newAccount } from '../ledger/state.ts'
-import type { Statements } from './statements.ts'
+import { type Account, accountKey, type Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
+import { type AccountRecord, newAccount } from '../../ledger/state.ts'
+import type { Statements } from '../statements.ts'
 
 /** Number of accounts in memory. One takes a few hundred bytes; reloading it sums up its channels. */
 const MAX_ACCOUNTS = 20_000

@@ -3,11 +3,11 @@
  * before it commits; the rest later (`late-rows.ts`).
  */
 import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
-import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../ports.ts'
-import { type Value, checksum, damaged, intact, sealed } from '../checksum.ts'
-import { weighChannel } from '../records/channel-weight.ts'
-import { senderOf } from '../ledger/context.ts'
-import { ENTRY_OVERHEAD, type Glance } from '../ledger/rows/rows.ts'
+import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../../ports.ts'
+import { type Value, checksum, damaged, intact, sealed } from '../../checksum.ts'
+import { weighChannel } from '../../records/channel-weight.ts'
+import { senderOf } from '../../ledger/context.ts'
+import { ENTRY_OVERHEAD, type Glance } from '../../ledger/rows/rows.ts'
 import {
   type Channel,
   type ChannelFields,
@@ -18,15 +18,15 @@ import {
   type Member,
   placeMember,
   type Sender,
-} from '../ledger/state.ts'
-import { type ChannelRow, FIXED_COLUMNS, channelRow, readChannel } from '../records/channel.ts'
-import { isEqual, readEntry, readPosition } from '../records/entry.ts'
-import { type MemberRow, memberRow, readMember } from '../records/member.ts'
-import { type SenderRow, readSender, senderRow } from '../records/sender.ts'
-import { isDamage } from './damage.ts'
+} from '../../ledger/state.ts'
+import { type ChannelRow, FIXED_COLUMNS, channelRow, readChannel } from '../../records/channel.ts'
+import { isEqual, readEntry, readPosition } from '../../records/entry.ts'
+import { type MemberRow, memberRow, readMember } from '../../records/member.ts'
+import { type SenderRow, readSender, senderRow } from '../../records/sender.ts'
+import { isDamage } from '../damage.ts'
 import { entryKey } from './keys.ts'
 import { follow, isSameSender, isSameState, type Recoverable, recoverable, stateOf } from './late-rows.ts'
-import { type Statements, iterate } from './statements.ts'
+import { type Statements, iterate } from '../statements.ts'
 
 /** Approximate memory limit for channel records, and the approximate size of their parts. */
 const CACHED_BYTES = 64 * 1_048_576

@@ -1,7 +1,7 @@
 /** Copies the database file of a relay that is not running. */
 import { StaticError } from '@static/protocol'
 import { Copier } from './copier.ts'
-import { openDatabase, readDeployment } from './schema.ts'
+import { openDatabase, readDeployment } from '../schema.ts'
 
 /**
  * Copies to a new file. Throws `store_locked` if the relay is running: then it must make the copy itself. Writes no

@@ -1,8 +1,8 @@
 /** Join requests in SQLite. What is only counted or numbered comes from an index alone: the boxes are in the rows. */
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import { fromHex, toHex } from '@static/protocol'
-import type { AgentId, ChannelId, JoinRequest, Time } from '../../ports.ts'
-import { intact, sealed } from '../checksum.ts'
+import type { AgentId, ChannelId, JoinRequest, Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
 import {
   type JoinHeader,
   type JoinKey,
@@ -11,8 +11,8 @@ import {
   type JoinRows,
   type JoinWeight,
   queueOf,
-} from '../ledger/rows/joins.ts'
-import { type Prepared, prepared } from './statements.ts'
+} from '../../ledger/rows/joins.ts'
+import { type Prepared, prepared } from '../statements.ts'
 
 /** Maximum number of rows that one sweep deletes. */
 const SWEEP_ROWS = 2048

@@ -5,13 +5,13 @@
 import type { DatabaseSync } from 'node:sqlite'
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import { StaticError } from '@static/protocol'
-import { batchLength } from '../batch.ts'
-import type { Call } from '../call.ts'
-import { Census } from './census.ts'
-import { Copier } from './copier.ts'
-import { type EngineStep, SqliteEngine } from './engine.ts'
+import { batchLength } from '../../batch.ts'
+import type { Call } from '../../call.ts'
+import { Census } from '../census.ts'
+import { Copier } from '../backup/copier.ts'
+import { type EngineStep, SqliteEngine } from '../engine.ts'
 import { type FromWorker, type ToWorker, type WorkerOptions, packAnswers, unpackCalls } from './worker-messages.ts'
-import { openDatabase, readDeployment } from './schema.ts'
+import { openDatabase, readDeployment } from '../schema.ts'
 
 /** Opens the database and answers calls until it is closed; `onStep` is called at each step of the engine. */
 export function serveDatabase(port: MessagePort, options: WorkerOptions, onStep?: (step: EngineStep) => void): void {

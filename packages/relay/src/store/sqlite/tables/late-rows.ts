@@ -4,9 +4,9 @@
  * Anything else (free and guests' counts, bars, accounts) makes a row differ from what a crash leaves, and is written
  * with its entry.
  */
-import type { AgentId, Entry } from '../../ports.ts'
-import type { Channel, Sender } from '../ledger/state.ts'
-import { isEqual } from '../records/entry.ts'
+import type { AgentId, Entry } from '../../../ports.ts'
+import type { Channel, Sender } from '../../ledger/state.ts'
+import { isEqual } from '../../records/entry.ts'
 
 /** The fields that change, without the positions. */
 type ChannelField =

@@ -1,8 +1,8 @@
 /** What a start must know of the log: where it ends, and which channels have rows that are behind it. */
 import { toHex } from '@static/protocol'
-import type { ChannelId } from '../../ports.ts'
-import { isDamage } from './damage.ts'
-import type { Statements } from './statements.ts'
+import type { ChannelId } from '../../../ports.ts'
+import { isDamage } from '../damage.ts'
+import type { Statements } from '../statements.ts'
 
 type OnDamage = ((error: unknown) => void) | undefined
 

@@ -11,8 +11,8 @@ import type {
   StoreCensus,
   StoreEvent,
   StoreOperation,
-} from '../../ports.ts'
-import type { Answer, Call } from '../call.ts'
+} from '../../../ports.ts'
+import type { Answer, Call } from '../../call.ts'
 import {
   type EntryDraft,
   type LoggingOperation,
@@ -20,7 +20,7 @@ import {
   leaveDraft,
   messageDraft,
   placed,
-} from '../ledger/log/draft.ts'
+} from '../../ledger/log/draft.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
 /** What the worker is started with. */

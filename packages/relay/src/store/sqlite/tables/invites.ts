@@ -1,12 +1,12 @@
 /** Invites in SQLite. */
 import type { DatabaseSync } from 'node:sqlite'
 import { fromHex } from '@static/protocol'
-import type { ChannelId, Invite, Time } from '../../ports.ts'
-import { intact, sealed } from '../checksum.ts'
-import type { InviteRows } from '../ledger/rows/invites.ts'
-import type { Channel } from '../ledger/state.ts'
-import { type InviteRow, inviteRow, readInvite } from '../records/invite.ts'
-import { type Prepared, prepared } from './statements.ts'
+import type { ChannelId, Invite, Time } from '../../../ports.ts'
+import { intact, sealed } from '../../checksum.ts'
+import type { InviteRows } from '../../ledger/rows/invites.ts'
+import type { Channel } from '../../ledger/state.ts'
+import { type InviteRow, inviteRow, readInvite } from '../../records/invite.ts'
+import { type Prepared, prepared } from '../statements.ts'
 
 const SQL = {
   find: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum

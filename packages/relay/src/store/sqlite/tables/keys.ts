@@ -1,6 +1,6 @@
 /** Keys of entries and ids. */
-import type { IdKey } from '../ledger/rows/rows.ts'
-import { KINDS } from '../records/entry.ts'
+import type { IdKey } from '../../ledger/rows/rows.ts'
+import { KINDS } from '../../records/entry.ts'
 
 const INDEX_BITS = 36n
 
