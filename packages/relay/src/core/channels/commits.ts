@@ -29,7 +29,15 @@ import { isUnknown } from '../effects.ts'
 import type { Outcome } from '../io.ts'
 import type { PendingRequest } from '../requests/pending-request.ts'
 import type { Quota, Unit } from '../accounts/quota.ts'
-import { accountOf, agentIdOf, channelIdOf, checkLength, checkNotice, numberOf, wrong } from '../requests/request-fields.ts'
+import {
+  accountOf,
+  agentIdOf,
+  channelIdOf,
+  checkLength,
+  checkNotice,
+  numberOf,
+  wrong,
+} from '../requests/request-fields.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 /** Maximum backoff of a sender that lost a slot, times the number that lost recently; a random part of it is used. */

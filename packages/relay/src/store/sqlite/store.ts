@@ -16,7 +16,13 @@ import type {
   StoreOperation,
 } from '../../ports.ts'
 import type { Call } from '../call.ts'
-import { type FromWorker, type ToWorker, type WorkerOptions, packCalls, unpackAnswers } from './thread/worker-messages.ts'
+import {
+  type FromWorker,
+  type ToWorker,
+  type WorkerOptions,
+  packCalls,
+  unpackAnswers,
+} from './thread/worker-messages.ts'
 
 /** Options of a store in a file. */
 export interface SqliteStoreOptions {
