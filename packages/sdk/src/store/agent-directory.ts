@@ -32,8 +32,8 @@ import { readWithRing } from './rows/row-buffer.ts'
 import { readIdentity } from './snapshot.ts'
 import { openRows } from './rows/sql-rows.ts'
 import type { ReadsOf } from './rows/table.ts'
-import { RELAY } from './tables/agent.ts'
-import { CHANNEL } from './tables/channel.ts'
+import { RELAY } from './tables/agent-tables.ts'
+import { CHANNEL } from './tables/channel-tables.ts'
 
 /** Everything that an agent keeps in its directory; the temporary files of an interrupted write are `.NAME.*.tmp`. */
 const FILES = [

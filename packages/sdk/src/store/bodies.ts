@@ -6,7 +6,7 @@
  */
 import { columnName } from './rows/table.ts'
 import type { Database, Statement } from './sqlite.ts'
-import { TABLES } from './tables/all.ts'
+import { TABLES } from './tables/all-tables.ts'
 
 /**
  * Enough for a burst in each direction. More would only make the next checkpoint slow, since every deleted row is

@@ -2,7 +2,7 @@
 import { StaticError } from '@static/protocol'
 import type { Change, ChannelId, EpochRecord } from '../ports/index.ts'
 import type { WritesOf } from './rows/table.ts'
-import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
+import { KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent-tables.ts'
 import {
   CHANNEL,
   channelRow,
@@ -14,10 +14,10 @@ import {
   RATCHET,
   SENDER,
   WELCOME,
-} from './tables/channel.ts'
-import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invites.ts'
-import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/messages.ts'
-import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipts.ts'
+} from './tables/channel-tables.ts'
+import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
+import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/message-tables.ts'
+import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipt-tables.ts'
 
 /** The handler of each type of change. */
 type Steps = { readonly [Type in Change['type']]: (change: Extract<Change, { readonly type: Type }>) => void }

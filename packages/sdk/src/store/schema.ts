@@ -7,7 +7,7 @@
 import { StaticError } from '@static/protocol'
 import type { Database } from './sqlite.ts'
 import { columnName, type TableDeclaration } from './rows/table.ts'
-import { TABLES } from './tables/all.ts'
+import { TABLES } from './tables/all-tables.ts'
 
 const VERSION = 8
 

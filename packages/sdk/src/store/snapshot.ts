@@ -13,7 +13,7 @@ import type {
   StoredChannel,
 } from '../ports/index.ts'
 import type { ReadsOf, Table, Totals } from './rows/table.ts'
-import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './tables/agent-tables.ts'
 import {
   CHANNEL,
   channelRecord,
@@ -26,8 +26,8 @@ import {
   RATCHET,
   SENDER,
   WELCOME,
-} from './tables/channel.ts'
-import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invites.ts'
+} from './tables/channel-tables.ts'
+import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
 import {
   ANSWER,
   ANSWERER,
@@ -38,8 +38,8 @@ import {
   type OutboxRow,
   POISON,
   REQUEST,
-} from './tables/messages.ts'
-import { CHAIN, OWN_RECEIPT, STAY, stayRecord } from './tables/receipts.ts'
+} from './tables/message-tables.ts'
+import { CHAIN, OWN_RECEIPT, STAY, stayRecord } from './tables/receipt-tables.ts'
 
 export function readIdentity(rowsOf: ReadsOf): IdentityRecord {
   const [row] = rowsOf(IDENTITY).all()

@@ -27,7 +27,7 @@ import { readIdentity } from './snapshot.ts'
 import { openRows } from './rows/sql-rows.ts'
 import { SqlTable } from './rows/sql-table.ts'
 import type { Database } from './sqlite.ts'
-import { IDENTITY } from './tables/agent.ts'
+import { IDENTITY } from './tables/agent-tables.ts'
 
 /** Options for opening an agent's database. */
 export interface AgentStoreOptions {

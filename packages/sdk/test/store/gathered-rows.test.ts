@@ -11,7 +11,7 @@ import { prepareInbox, preparePoison, readSnapshot } from '../../src/store/snaps
 import { openRows } from '../../src/store/rows/sql-rows.ts'
 import { SqlTable } from '../../src/store/rows/sql-table.ts'
 import { type Database, openDatabase } from '../../src/store/sqlite.ts'
-import { IDENTITY as IDENTITY_TABLE } from '../../src/store/tables/agent.ts'
+import { IDENTITY as IDENTITY_TABLE } from '../../src/store/tables/agent-tables.ts'
 import { anyChange } from './any-change.ts'
 import { AGENT, CHANNEL, IDENTITY, inviteRecord, joinerRecord, OTHER, put } from './support.ts'
 

@@ -2,7 +2,7 @@
 import { latin1 } from '../../platform/bytes.ts'
 import type { Value } from '../sqlite.ts'
 import { fieldsOf, type TableDeclaration } from './table.ts'
-import { TABLES } from '../tables/all.ts'
+import { TABLES } from '../tables/all-tables.ts'
 
 /** A table, by the places of its fields. */
 export interface TableShape {

@@ -11,7 +11,7 @@ import type {
   UseRecord,
 } from '../../ports/index.ts'
 import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
-import type { InChannel } from './channel.ts'
+import type { InChannel } from './channel-tables.ts'
 
 export const INVITE: Table<InviteRecord> = {
   name: 'invite',

@@ -2,7 +2,7 @@
 import { RECEIPT_MODES } from '@static/protocol'
 import type { ChainRecord, OwnReceiptRecord, StayRecord } from '../../ports/index.ts'
 import { BYTES, type Column, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
-import type { InChannel } from './channel.ts'
+import type { InChannel } from './channel-tables.ts'
 
 export const CHAIN: Table<InChannel<ChainRecord>> = {
   name: 'chain',

@@ -3,7 +3,7 @@
  */
 import type { AnswererRecord, AskRecord, InboxRecord, OutboxRecord, PoisonRecord } from '../../ports/index.ts'
 import { BYTES, FLAG, INTEGER, OPTIONAL_BYTES, OPTIONAL_TEXT, type Table, TEXT } from '../rows/table.ts'
-import type { InChannel } from './channel.ts'
+import type { InChannel } from './channel-tables.ts'
 
 /**
  * A message of this agent. Once it is answered, `bodyHash` is set, `messageKey` is empty, and the number of its

@@ -1,10 +1,10 @@
 /** All tables, parents first. */
 import type { TableDeclaration } from '../rows/table.ts'
-import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent.ts'
-import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel.ts'
-import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invites.ts'
-import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './messages.ts'
-import { CHAIN, OWN_RECEIPT, STAY } from './receipts.ts'
+import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent-tables.ts'
+import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel-tables.ts'
+import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invite-tables.ts'
+import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './message-tables.ts'
+import { CHAIN, OWN_RECEIPT, STAY } from './receipt-tables.ts'
 
 export const TABLES: readonly TableDeclaration[] = [
   IDENTITY,
