@@ -10,7 +10,7 @@ import { viewOf } from '../platform/bytes.ts'
 import type { Time } from '../ports/index.ts'
 
 /** At most so many are open: then the frame fits into the smallest message, as control messages must. */
-export const MOST_OPEN = 16
+export const MOST_OPEN_INVITES = 16
 
 export interface ListedInvite {
   /** Invite id, hexadecimal. */
@@ -78,9 +78,9 @@ export function encodeList({ number, slot, invites }: InviteList): Uint8Array {
 /** Decodes a list that is followed by its signature; undefined for anything that an honest owner does not send. */
 export function decodeList(bytes: Uint8Array): (InviteList & { readonly signature: Uint8Array }) | undefined {
   const view = viewOf(bytes)
-  const length = bytes[COUNT_AT] ?? MOST_OPEN + 1
+  const length = bytes[COUNT_AT] ?? MOST_OPEN_INVITES + 1
   const end = HEAD_BYTES + length * INVITE_BYTES
-  if (length > MOST_OPEN || bytes.length !== end + SIGNATURE_BYTES) return undefined
+  if (length > MOST_OPEN_INVITES || bytes.length !== end + SIGNATURE_BYTES) return undefined
   const number = Number(view.getBigUint64(0))
   const slot = Number(view.getBigUint64(8))
   const invites = Array.from({ length }, (_, n) => {
@@ -113,9 +113,9 @@ export function decodeListFrame(
   bytes: Uint8Array,
 ): { readonly signed: Uint8Array; readonly counts: readonly (UseCount | undefined)[] } | undefined {
   const view = viewOf(bytes)
-  const length = bytes[SLOT_BYTES + COUNT_AT] ?? MOST_OPEN + 1
+  const length = bytes[SLOT_BYTES + COUNT_AT] ?? MOST_OPEN_INVITES + 1
   const end = SLOT_BYTES + HEAD_BYTES + length * INVITE_BYTES + SIGNATURE_BYTES
-  if (length > MOST_OPEN || bytes.length !== end + length * COUNT_BYTES) return undefined
+  if (length > MOST_OPEN_INVITES || bytes.length !== end + length * COUNT_BYTES) return undefined
   const slot = Number(view.getBigUint64(0))
   if (!Number.isSafeInteger(slot)) return undefined
   const counts = Array.from({ length }, (_, n) => {

@@ -21,7 +21,7 @@ import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../agent/services.ts'
 import type { JoinRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
-import { MOST_OPEN } from './invite-list.ts'
+import { MOST_OPEN_INVITES } from './invite-list.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { Admit, AgentId, ChannelId, Time } from '../ports/index.ts'
 import { Greeter } from './greeter.ts'
@@ -29,7 +29,7 @@ import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { type ChannelPolls, JoinPolls } from './polls.ts'
 import { JOIN_NONCE_BYTES } from '../joining/request.ts'
 import { inviteKeys } from './keys.ts'
-import { admitAsMember, admitAsOwner, answerJoin, placeOf } from './joiners.ts'
+import { admitAsMember, admitAsOwner, answerJoin, joinPlaceOf } from './joiners.ts'
 import { SharedInvites } from './shared.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
@@ -121,7 +121,7 @@ export class InviteIssuer {
     // A member was removed meanwhile, so that all invites were ended.
     if (admit !== 'owner') this.#issued.checkAlive(record.id)
     this.#startPolling(id)
-    return encodeToken({ ...placeOf(channel), admit, name, secret, expiresAt, relay: this.#relay })
+    return encodeToken({ ...joinPlaceOf(channel), admit, name, secret, expiresAt, relay: this.#relay })
   }
 
   /** Checks what holds only for an invite that members may use. */
@@ -133,8 +133,8 @@ export class InviteIssuer {
       const text = `\`maxUses\` is ${maxUses}. With \`admit: 'members'\` it must be at most ${MAX_MEMBERS}.`
       throw StaticError.of('invalid_request', text)
     }
-    if (this.#shared.openInvites(channel).length >= MOST_OPEN) {
-      const text = `Channel ${channel.name} has ${MOST_OPEN} open invites that members may use, the maximum.`
+    if (this.#shared.openInvites(channel).length >= MOST_OPEN_INVITES) {
+      const text = `Channel ${channel.name} has ${MOST_OPEN_INVITES} open invites that members may use, the maximum.`
       throw StaticError.of('invalid_request', `${text} Revoke one, or create this one with \`admit: 'owner'\`.`)
     }
   }
@@ -233,7 +233,7 @@ export class InviteIssuer {
   useCounted(id: ChannelId, invite: string): void {
     const channel = this.#agent.channels.get(id)
     if (!channel || channel.owner !== this.#agent.context.agentId) return
-    this.#shared.takeCount(channel, invite)
+    this.#shared.storeCount(channel, invite)
     if (!this.#isStopped) queueMicrotask(() => this.#watch(this.#shared.tidy(channel)))
   }
 

@@ -80,7 +80,7 @@ async function checkAsOwner(
       const invite = issued.get(toHex(request.inviteId))
       if (!invite || invite.record.channel !== channel.id) throw StaticError.of('invite_invalid')
       issued.checkAlive(invite.record.id)
-      candidates.push({ ...(await checkRequest(context, placeOf(channel), invite.keys, request)), invite })
+      candidates.push({ ...(await checkRequest(context, joinPlaceOf(channel), invite.keys, request)), invite })
     } catch (error) {
       refused.push({ request, error })
     }
@@ -107,7 +107,7 @@ function takeUses(
     const known = issued.joiner(channel.id, agent)
     const again = known !== undefined && isSame(known, candidate)
     // Already added, by this invite or another: its Welcome is waiting at the relay.
-    if (again && (known.state === 'added' || known.state === 'here') && isIn(channel, agent)) continue
+    if (again && (known.state === 'added' || known.state === 'here') && isMember(channel, agent)) continue
     try {
       // It has joined with this request before, and left: only the relay has it still.
       if (again && known.state === 'here') throw StaticError.of('invite_invalid')
@@ -165,7 +165,7 @@ async function addAsOwner(
  * it would put the agent out.
  */
 function isOlder(channel: AgentChannel, { agent, encryptionKey, madeAt }: Candidate): boolean {
-  const leaf = isIn(channel, agent) ? channel.group?.members.get(agent) : undefined
+  const leaf = isMember(channel, agent) ? channel.group?.members.get(agent) : undefined
   if (!leaf || same(leaf.encryptionKey, encryptionKey)) return false
   return leaf.madeAt === undefined || (channel.history.hasHeard(agent) && madeAt <= leaf.madeAt)
 }
@@ -244,7 +244,7 @@ async function checkAsMember(
     try {
       if (!listed) throw StaticError.of('invite_invalid')
       const keys = admitKeys(request.inviteId, listed.members)
-      const candidate = await checkRequest(context, placeOf(channel), keys, request)
+      const candidate = await checkRequest(context, joinPlaceOf(channel), keys, request)
       candidates.push({ ...candidate, invite })
     } catch (error) {
       refused.push({ request, error })
@@ -294,7 +294,7 @@ function isVoidInGroup(
   channel: AgentChannel,
   { agent, encryptionKey }: MembersCandidate,
 ): boolean {
-  if (!isIn(channel, agent)) return channel.admissions.hasLeft(agent, encryptionKey)
+  if (!isMember(channel, agent)) return channel.admissions.hasLeft(agent, encryptionKey)
   const leaf = channel.group?.members.get(agent)
   const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
   return channel.owner !== agentId || !isNew || channel.history.hasHeard(agent)
@@ -360,18 +360,18 @@ export async function answerJoin(
 }
 
 /** The context that requests and tokens are bound to. */
-export function placeOf({ channelId, name, owner }: AgentChannel): JoinPlace {
+export function joinPlaceOf({ channelId, name, owner }: AgentChannel): JoinPlace {
   return { channelId, name, owner: fromHex(owner) }
 }
 
 /** Whether the owner has vouched for a joiner that only lost its state. One with another name must be vouched for again. */
 function staysVouched(channel: AgentChannel, { agent, identity }: Candidate): boolean {
   const { receipts, group } = channel
-  const leaf = isIn(channel, agent) ? group?.members.get(agent) : undefined
+  const leaf = isMember(channel, agent) ? group?.members.get(agent) : undefined
   return leaf !== undefined && same(leaf.identity, identity) && receipts.isVouched(agent)
 }
 
 /** Whether an agent is in the group and has not left. */
-function isIn({ group, roster }: AgentChannel, agent: AgentId): boolean {
+function isMember({ group, roster }: AgentChannel, agent: AgentId): boolean {
   return group?.members.has(agent) === true && roster.notice(agent) === undefined
 }

@@ -88,7 +88,7 @@ export function welcomeTag(
 }
 
 /** Seals data for the holders of the token. */
-export function seal({ box, inviteId }: AdmitKeys, plaintext: Uint8Array): Uint8Array {
+export function sealBox({ box, inviteId }: AdmitKeys, plaintext: Uint8Array): Uint8Array {
   const nonce = randomBytes(NONCE_BYTES)
   const sealed = new Uint8Array(NONCE_BYTES + plaintext.length + TAG_BYTES)
   sealed.set(nonce)
@@ -97,7 +97,7 @@ export function seal({ box, inviteId }: AdmitKeys, plaintext: Uint8Array): Uint8
 }
 
 /** Opens a box; undefined if it was not sealed by a holder of the token. */
-export function unseal({ box, inviteId }: AdmitKeys, sealed: Uint8Array): Uint8Array | undefined {
+export function openBox({ box, inviteId }: AdmitKeys, sealed: Uint8Array): Uint8Array | undefined {
   if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
   const nonce = sealed.subarray(0, NONCE_BYTES)
   try {

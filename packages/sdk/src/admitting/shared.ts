@@ -52,7 +52,7 @@ export class SharedInvites {
   }
 
   /** An agent was added by an invite: the count of the channel is the one on disk. */
-  takeCount(channel: AgentChannel, invite: string): void {
+  storeCount(channel: AgentChannel, invite: string): void {
     const count = channel.admissions.count(invite)
     if (count !== undefined) this.#issued.setUses(invite, count)
   }

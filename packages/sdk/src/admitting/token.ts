@@ -76,15 +76,15 @@ function parse(text: string): InviteToken | undefined {
   const admit = ADMITS[bytes[1] ?? ADMITS.length]
   if (bytes[0] !== VERSION || admit === undefined) return undefined
   let at = 10
-  const take = (length: number): Uint8Array => Uint8Array.from(bytes.subarray(at, (at += length)))
-  const [secret, owner, channelId] = [take(SECRET_BYTES), take(AGENT_ID_BYTES), take(CHANNEL_ID_BYTES)]
-  const takeText = (most: number): string | undefined => {
+  const read = (length: number): Uint8Array => Uint8Array.from(bytes.subarray(at, (at += length)))
+  const [secret, owner, channelId] = [read(SECRET_BYTES), read(AGENT_ID_BYTES), read(CHANNEL_ID_BYTES)]
+  const readText = (most: number): string | undefined => {
     const length = bytes[at++] ?? most + 1
     if (length > most || at + length > bytes.length) return undefined
-    return latin1(take(length))
+    return latin1(read(length))
   }
-  const name = takeText(MAX_NAME_LENGTH)
-  const relay = name === undefined ? undefined : takeText(MAX_RELAY_LENGTH)
+  const name = readText(MAX_NAME_LENGTH)
+  const relay = name === undefined ? undefined : readText(MAX_RELAY_LENGTH)
   const expiresAt = Number(viewOf(bytes).getBigUint64(2))
   if (name === undefined || relay === undefined || at !== bytes.length) return undefined
   if (!isChannelName(name) || !RELAY_NAME.test(relay) || !Number.isSafeInteger(expiresAt)) return undefined

@@ -63,7 +63,7 @@ export interface AgentParts {
   /** What the agent's receipts tell others. Default: `settled`. */
   readonly receipts?: ReceiptMode | undefined
   /** Shared by the agents of a process. */
-  readonly turns?: Pick<FollowTurns, 'take'> | undefined
+  readonly turns?: Pick<FollowTurns, 'wait'> | undefined
   /** The API that the agent uses. Its pages explain errors. */
   readonly apiUrl?: string | undefined
 }

@@ -17,7 +17,7 @@ export interface AgentContext {
   readonly engine: MlsEngine
   readonly journal: Journal
   /** Undefined if this agent shares its thread with no other. */
-  readonly turns: Pick<FollowTurns, 'take'> | undefined
+  readonly turns: Pick<FollowTurns, 'wait'> | undefined
   readonly pins: Pins
   /** What this agent's receipts tell others. */
   readonly receipts: ReceiptMode

@@ -34,7 +34,7 @@ export async function removeMember(
   channel: AgentChannel,
   agent: AgentId,
 ): Promise<void> {
-  await channel.intake.takeForRemoval(async () => {
+  await channel.intake.receiveForRemoval(async () => {
     const done = await invites?.removing(channel.id, agent)
     try {
       await channel.committer.commit(() => ({ removes: [fromHex(agent)] }), { isRemoval: true })

@@ -27,7 +27,7 @@ export interface OpenedMessage {
 }
 
 /** The relay's metadata of a message. */
-export interface Envelope {
+export interface RelayedFields {
   readonly sender: AgentId
   readonly index: number
   readonly counter: number
@@ -124,7 +124,7 @@ export class GroupState {
    *
    * @throws {StaticError} `epoch_mismatch` for another epoch, otherwise `decryption_failure`
    */
-  open(ciphertext: Uint8Array, { sender, index, counter, lastCounter }: Envelope): OpenedMessage {
+  open(ciphertext: Uint8Array, { sender, index, counter, lastCounter }: RelayedFields): OpenedMessage {
     const member = this.#members.get(sender)
     if (member === undefined)
       throw StaticError.of('decryption_failure', `The sender, agent ${sender}, is not a member.`)
@@ -140,7 +140,7 @@ export class GroupState {
         this.confirm()
       }
       // A member that sends in this epoch has not followed the doubted commit either.
-      if (!this.#place.doubted.includes(sender)) this.settle()
+      if (!this.#place.doubted.includes(sender)) this.endDoubt()
       return { sender: member, plaintext, messageKey }
     } catch (error) {
       if (error instanceof StaticError && error.code === 'decryption_failure') this.#trust.failed(sender)
@@ -192,9 +192,10 @@ export class GroupState {
   }
 
   /**
-   * Another member has shown that it is in this epoch. The owner must still send itself, because the others follow it.
+   * Another member has shown that it is in this epoch: its commits are no longer doubted. The owner must still send itself,
+   * because the others follow it.
    */
-  settle(): void {
+  endDoubt(): void {
     if (!this.isOwner) this.#clearDoubt()
   }
 

@@ -45,7 +45,7 @@ const FATAL: ReadonlySet<string> = new Set(['internal_error', 'store_failed', 'c
 class Superseded extends Error {}
 
 /** What became of a Welcome: the channel is entered, there is nothing to enter, or it is tried again. */
-type Entry = 'entered' | 'nothing' | 'later'
+type WelcomeUse = 'entered' | 'nothing' | 'later'
 
 /** The joins by token that are in progress. */
 export class Joins {
@@ -371,7 +371,7 @@ export class Joins {
    *
    * @throws {StaticError} `invalid_welcome`, `channel_exists`: the Welcome is refused for good
    */
-  async #enter(join: Join, delivered: DeliverWelcome): Promise<Entry> {
+  async #enter(join: Join, delivered: DeliverWelcome): Promise<WelcomeUse> {
     const { context, channels } = this.#agent
     const { channel: id, name } = join.record
     if (this.#holdIfEarlier(join, delivered)) return 'nothing'
@@ -395,7 +395,7 @@ export class Joins {
     }
   }
 
-  async #useWelcome(join: Join, delivered: DeliverWelcome): Promise<Entry> {
+  async #useWelcome(join: Join, delivered: DeliverWelcome): Promise<WelcomeUse> {
     const { context, channels } = this.#agent
     const { channel: id, name } = join.record
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
@@ -421,7 +421,12 @@ export class Joins {
   }
 
   /** Asks the relay where the log begins. If it does not say so now, nothing is kept but the KeyPackage. */
-  async #enterGroup(join: Join, joined: Joined, welcomeHash: Uint8Array, delivered: DeliverWelcome): Promise<Entry> {
+  async #enterGroup(
+    join: Join,
+    joined: Joined,
+    welcomeHash: Uint8Array,
+    delivered: DeliverWelcome,
+  ): Promise<WelcomeUse> {
     const { context, channels, requests } = this.#agent
     const { channel: id, name, owner } = join.record
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }

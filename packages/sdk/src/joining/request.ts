@@ -15,8 +15,8 @@ import {
   type InviteKeys,
   type JoinPlace,
   joinTag,
-  seal,
-  unseal,
+  sealBox,
+  openBox,
 } from '../admitting/keys.ts'
 
 export const JOIN_NONCE_BYTES = 16
@@ -29,7 +29,7 @@ export interface JoinRequest {
 }
 
 export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
-  return seal(keys, concat(nonce, joinTag(keys, place, nonce, keyPackage), keyPackage))
+  return sealBox(keys, concat(nonce, joinTag(keys, place, nonce, keyPackage), keyPackage))
 }
 
 /** What a joiner sends to the relay. It is valid in one session. */
@@ -52,7 +52,7 @@ export function withdrawalOf({ inviteId }: InviteKeys, agent: AgentId): AnswerJo
 
 /** Opens and checks a request; undefined if its sender does not hold the token or it is for another channel. */
 export function openRequest(keys: AdmitKeys, place: JoinPlace, box: Uint8Array): JoinRequest | undefined {
-  const opened = unseal(keys, box)
+  const opened = openBox(keys, box)
   if (!opened || opened.length <= JOIN_NONCE_BYTES + TAG_BYTES) return undefined
   const nonce = opened.slice(0, JOIN_NONCE_BYTES)
   const tag = opened.subarray(JOIN_NONCE_BYTES, JOIN_NONCE_BYTES + TAG_BYTES)

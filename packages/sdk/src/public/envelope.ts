@@ -3,7 +3,7 @@ import { StaticError, toHex } from '@static/protocol'
 import { type AnswerError, decodeRequest } from '../channel/asking/ask-frame.ts'
 import type { AnswerEntry } from '../channel/asking/open-ask.ts'
 import type { Inbox } from '../channel/receiving/inbox.ts'
-import type { Entry } from '../channel/receiving/inbox.ts'
+import type { InboxEntry } from '../channel/receiving/inbox.ts'
 import type { PutAside } from '../channel/receiving/poison.ts'
 import { fingerprintOf } from './fingerprint.ts'
 import type { AgentId, InboxRecord } from '../ports/index.ts'
@@ -95,11 +95,11 @@ export class Envelope extends ReceivedMessage {
    * to disk one by one. After an orderly close it is exact.
    */
   readonly redelivered: boolean
-  readonly #entry: Entry
+  readonly #entry: InboxEntry
   readonly #inbox: Inbox
 
   /** @internal Get envelopes from a channel. */
-  constructor(entry: Entry, inbox: Inbox) {
+  constructor(entry: InboxEntry, inbox: Inbox) {
     super(entry.record)
     this.payload = entry.payload
     this.redelivered = entry.redelivered
@@ -130,7 +130,7 @@ export class ChannelRequest extends ReceivedMessage {
   readonly #signalOf: () => AbortSignal
 
   /** @internal Handlers receive requests. */
-  constructor(entry: Entry, signalOf: () => AbortSignal) {
+  constructor(entry: InboxEntry, signalOf: () => AbortSignal) {
     super(entry.record)
     const body = decodeRequest(entry.payload)
     this.payload = body?.payload ?? new Uint8Array()

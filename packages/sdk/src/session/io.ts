@@ -69,7 +69,7 @@ export type Effect<Key> =
   | { readonly type: 'firstFailed'; readonly error: StaticError }
 
 /** The agent's public key, and the cryptography that the core does not do itself. */
-export interface Signer {
+export interface SessionSigner {
   /** Ed25519, 32 bytes. */
   readonly publicKey: Uint8Array
   readonly sign: (bytes: Uint8Array) => Uint8Array
@@ -106,7 +106,7 @@ export interface CoreOptions {
   readonly tokens: boolean
   /** Whether to keep dialing if the relay or the API cannot be reached at first. */
   readonly wait: boolean
-  readonly signer: Signer
+  readonly signer: SessionSigner
   readonly traffic: TrafficProfileName
   /** Rate of the strict profile if it is not the default, otherwise 0. */
   readonly cellsPerSecond: number

@@ -6,8 +6,8 @@ import {
   type InviteKeys,
   inviteKeys,
   joinTag,
-  seal,
-  unseal,
+  sealBox,
+  openBox,
   welcomeTag,
 } from '../../src/admitting/keys.ts'
 
@@ -66,8 +66,8 @@ test('the values that the relay knows reveal none of the others', () => {
   // Nor does it do in their place.
   const { admission } = KEYS
   const relays = { ...KEYS, join: admission, welcome: admission, box: admission }
-  assert.equal(unseal(relays, seal(KEYS, words('secret'))), undefined)
-  assert.equal(unseal(KEYS, seal(relays, words('forged'))), undefined)
+  assert.equal(openBox(relays, sealBox(KEYS, words('secret'))), undefined)
+  assert.equal(openBox(KEYS, sealBox(relays, words('forged'))), undefined)
   assert.notDeepEqual(joinTag(relays, PLACE, NONCE, KEY_PACKAGE), joinTag(KEYS, PLACE, NONCE, KEY_PACKAGE))
   assert.notDeepEqual(
     welcomeTag(relays, KEY_PACKAGE, WELCOME, AUTHENTICATOR),
@@ -133,9 +133,9 @@ test('the proof for the relay depends on every field', () => {
 })
 
 test('a box is bound to its invite by more than the key', () => {
-  const box = seal(KEYS, words('secret'))
-  assert.deepEqual(unseal(KEYS, box), words('secret'))
-  for (const inviteId of others(KEYS.inviteId)) assert.equal(unseal({ ...KEYS, inviteId }, box), undefined)
+  const box = sealBox(KEYS, words('secret'))
+  assert.deepEqual(openBox(KEYS, box), words('secret'))
+  for (const inviteId of others(KEYS.inviteId)) assert.equal(openBox({ ...KEYS, inviteId }, box), undefined)
 })
 
 test('tags are equal only if every byte is', () => {

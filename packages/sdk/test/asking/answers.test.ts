@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { MAX_PAYLOAD_BYTES } from '@static/protocol'
-import { encodeAnswer, encodeAnswerEnd, MOST_ASK_BYTES, MOST_OPEN } from '../../src/channel/asking/ask-frame.ts'
+import { encodeAnswer, encodeAnswerEnd, MOST_ASK_BYTES, MOST_OPEN_ASKS } from '../../src/channel/asking/ask-frame.ts'
 import type { OpenAsk } from '../../src/channel/asking/open-ask.ts'
 import { type Player, Stage } from '../support/stage.ts'
 
@@ -12,7 +12,7 @@ const MINUTE = 60_000
 /** Asks everybody as often as an agent may. */
 async function asksAll(stage: Stage, player: Player): Promise<OpenAsk[]> {
   const question = { payload: Buffer.from('q'), to: undefined, lifetimeMs: MINUTE, signal: undefined }
-  const asks = Array.from({ length: MOST_OPEN }, () => player.channel.asks.ask(question))
+  const asks = Array.from({ length: MOST_OPEN_ASKS }, () => player.channel.asks.ask(question))
   await stage.settle()
   return asks
 }
@@ -49,7 +49,7 @@ test('a member that answers all requests as large as it can leaves room to other
   const asks = await asksAll(stage, ann)
   const largest = new Uint8Array(261_000)
   const taken = asks.filter((ask) => answers(ann, ask, mal.agentId, largest)).length
-  assert.ok(taken < MOST_OPEN, `${taken} were taken`)
+  assert.ok(taken < MOST_OPEN_ASKS, `${taken} were taken`)
   const others = asks.slice(0, 32).filter((ask) => answers(ann, ask, bob.agentId, largest, { isLast: true })).length
   assert.equal(others, 32)
 })
@@ -79,7 +79,7 @@ test('requests whose answers no one has read give way when they have timed out',
   const question = { payload: Buffer.from('one more'), to: bob.agentId, lifetimeMs: MINUTE, signal: undefined }
   assert.throws(() => ann.channel.asks.ask(question), { code: 'queue_full' })
   await stage.advance(2 * MINUTE, 30_000)
-  assert.equal(ann.channel.asks.list().length, MOST_OPEN, 'what arrived can still be read')
+  assert.equal(ann.channel.asks.list().length, MOST_OPEN_ASKS, 'what arrived can still be read')
   assert.ok(await asks[1]?.next())
   ann.channel.asks.ask(question)
   assert.equal(await first?.next(), undefined)

@@ -10,7 +10,7 @@ test('agents take turns, one in a round of the event loop, and those whose appli
   const done: string[] = []
   const urgent = new Set(['d'])
   for (const name of ['a', 'b', 'c', 'd', 'e']) {
-    void turns.take(() => urgent.has(name)).then(() => done.push(name))
+    void turns.wait(() => urgent.has(name)).then(() => done.push(name))
   }
   const order: string[] = []
   const round = async (): Promise<void> => {
@@ -38,7 +38,7 @@ test('an agent that waits for its turn follows when its application wants to com
     await world.agent('alice'),
     await world.agent('bob', {
       turns: {
-        take: async (isUrgent) => {
+        wait: async (isUrgent) => {
           taken++
           while (!isUrgent()) await new Promise(setImmediate)
         },

@@ -4,7 +4,7 @@ import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { StaticError, toHex } from '@static/protocol'
 import { handleMessages, type HandleOptions } from '../../src/channel/receiving/handling.ts'
-import type { Entry } from '../../src/channel/receiving/inbox.ts'
+import type { InboxEntry } from '../../src/channel/receiving/inbox.ts'
 import { type Player, Stage } from '../support/stage.ts'
 
 const SECOND = 1000
@@ -21,7 +21,7 @@ class Program {
     this.ended.catch(() => {})
   }
 
-  async #handle({ payload }: Entry): Promise<void> {
+  async #handle({ payload }: InboxEntry): Promise<void> {
     const text = Buffer.from(payload).toString()
     this.calls.push(text)
     await Promise.resolve()

@@ -55,7 +55,7 @@ class Member {
     let difference: Difference | undefined
     if (sender !== this.agent) {
       difference = this.history.judge(sender, frame)
-      this.history.heard(sender, frame, sha256(encodeFrame(frame)))
+      this.history.record(sender, frame, sha256(encodeFrame(frame)))
       if (difference) this.found.push(difference)
     }
     this.history.advance({ kind: 'message', sender: fromHex(sender), messageId, bodyHash: sha256(body) })
@@ -223,12 +223,12 @@ test('a sender that was accepted confirms nothing, and no other confirms more th
   const bob = new Member(BOB)
   const said = ann.say('1')
   const far = { ...said.frame, seen: { index: 2 ** 40, hash: ZERO } }
-  bob.history.heard(ANN, far, ZERO)
+  bob.history.record(ANN, far, ZERO)
   assert.equal(bob.history.confirmed, 0)
   bob.take(said)
   const { index, hash } = bob.history.position
   bob.history.accept(ANN)
-  bob.history.heard(ANN, { ...far, counter: 2, seen: { index, hash } }, ZERO)
+  bob.history.record(ANN, { ...far, counter: 2, seen: { index, hash } }, ZERO)
   assert.equal(bob.history.confirmed, 0)
 })
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import type { Entry, Incoming } from '../../src/channel/receiving/inbox.ts'
+import type { InboxEntry, Incoming } from '../../src/channel/receiving/inbox.ts'
 import { ID, incoming, Scene } from '../support/inbox-scene.ts'
 
 const MIB = 1024 * 1024
@@ -152,7 +152,7 @@ test('after a crash the bound is lowered to what can have been delivered', async
 test('a payload that was read ahead counts as delivered when it is passed on', async () => {
   const scene = new Scene(upTo(3).map((index) => incoming(index).record))
   const readers = upTo(3).map(() => scene.inbox.read((entry) => entry, { ahead: true }))
-  const entries: Entry[] = []
+  const entries: InboxEntry[] = []
   for (const reader of readers) entries.push((await reader.next()).value!)
   scene.inbox.given(entries[1]!)
   for (const reader of readers) await reader.return?.()
@@ -327,7 +327,7 @@ test('what is taken back after a restart is given to one reader, whatever arrive
 
 test('payloads that a reader gives back, however many, are put in order without a look at each of the others', async () => {
   const scene = new Scene()
-  const entries: Entry[] = []
+  const entries: InboxEntry[] = []
   let looks = 0
   for (const index of upTo(8000)) {
     const { record, ...rest } = incoming(index, 1)

@@ -33,7 +33,7 @@ function sent(count: number): { outbox: Outbox; messages: readonly Outgoing[]; t
   }
   outbox.drain()
   outbox.written()
-  return { outbox, messages: outbox.take(), told }
+  return { outbox, messages: outbox.markSent(), told }
 }
 
 test('a message is sent once it is on disk, then answered, and forgotten when its entry arrives', () => {
@@ -42,11 +42,11 @@ test('a message is sent once it is on disk, then answered, and forgotten when it
   let resolved = false
   outbox.add(one, { resolve: () => (resolved = true), reject: assert.fail })
   assert.deepEqual(outbox.drain(), [{ type: 'putOutbox', id: ID, record: one }])
-  assert.deepEqual(outbox.take(), [])
+  assert.deepEqual(outbox.markSent(), [])
   outbox.written()
-  const [message] = outbox.take()
+  const [message] = outbox.markSent()
   assert.equal(message?.state, 'sent')
-  assert.deepEqual(outbox.take(), [])
+  assert.deepEqual(outbox.markSent(), [])
   outbox.answer(message, 7)
   assert.equal(resolved, true)
   const bodyHash = sha256(one.ciphertext)
@@ -90,7 +90,7 @@ test('messages and bytes in flight are limited, but one message of any size is a
   large.add(record(1, { ciphertext: new Uint8Array(2 * 1024 * 1024) }), undefined)
   assert.equal(large.hasRoom, false)
   large.written()
-  large.answer(large.take()[0]!, 7)
+  large.answer(large.markSent()[0]!, 7)
   assert.equal(large.hasRoom, true)
 })
 
@@ -100,13 +100,13 @@ test('a refusal stops sending until all answers have arrived', () => {
   outbox.refuse(messages[1]!, undefined)
   assert.equal(outbox.hasRoom, false)
   assert.equal(outbox.canRecover, false)
-  assert.deepEqual(outbox.take(), [])
+  assert.deepEqual(outbox.markSent(), [])
   outbox.refuse(messages[2]!, undefined)
   assert.equal(outbox.canRecover, true)
   outbox.recover(undefined)
   assert.equal(outbox.hasRoom, true)
   assert.deepEqual(
-    outbox.take().map(({ record }) => record.counter),
+    outbox.markSent().map(({ record }) => record.counter),
     [2, 3],
   )
 })
@@ -131,9 +131,9 @@ test('failed messages are dropped, and the rest are encrypted again in their pla
   )
   for (const { messageKey } of before) assert.deepEqual(messageKey, new Uint8Array(32))
   // Not before it is on disk.
-  assert.deepEqual(outbox.take(), [])
+  assert.deepEqual(outbox.markSent(), [])
   outbox.written()
-  assert.equal(outbox.take().length, 2)
+  assert.equal(outbox.markSent().length, 2)
 })
 
 test('after a lost session the same bytes are sent again', () => {
@@ -142,12 +142,12 @@ test('after a lost session the same bytes are sent again', () => {
   outbox.refuse(messages[1]!, undefined)
   outbox.sendAgain()
   assert.deepEqual(
-    outbox.take().map(({ record }) => record),
+    outbox.markSent().map(({ record }) => record),
     messages.slice(1).map(({ record }) => record),
   )
   const stored = [record(7), record(8)]
   assert.deepEqual(
-    new Outbox(ID, stored).take().map(({ record }) => record),
+    new Outbox(ID, stored).markSent().map(({ record }) => record),
     stored,
   )
 })
@@ -159,7 +159,7 @@ test('after a lost session the same bytes are sent again, including those of fai
   outbox.sendAgain()
   assert.equal(outbox.canRecover, false)
   assert.deepEqual(
-    outbox.take().map(({ record }) => record),
+    outbox.markSent().map(({ record }) => record),
     before,
   )
   outbox.refuse(messages[0]!, StaticError.of('too_large'))
@@ -167,7 +167,7 @@ test('after a lost session the same bytes are sent again, including those of fai
   outbox.recover(({ record }) => ({ ...record, counter: 1 }))
   outbox.written()
   assert.deepEqual(told, ['1 too_large'])
-  assert.equal(outbox.take().length, 1)
+  assert.equal(outbox.markSent().length, 1)
 })
 
 test('a message that is not on disk is not sent, whatever happens to the others', () => {
@@ -183,12 +183,12 @@ test('a message that is not on disk is not sent, whatever happens to the others'
     end(outbox, messages[0]!)
     if (outbox.canRecover) outbox.recover(undefined)
     assert.deepEqual(
-      outbox.take().filter(({ record }) => record.counter === 2),
+      outbox.markSent().filter(({ record }) => record.counter === 2),
       [],
     )
     outbox.drain()
     outbox.written()
-    assert.equal(outbox.take().at(-1)?.record.counter, 2)
+    assert.equal(outbox.markSent().at(-1)?.record.counter, 2)
   }
 })
 
@@ -198,7 +198,7 @@ test('when sending ends, every waiting caller gets the error', () => {
   outbox.fail(StaticError.of('removed'))
   assert.deepEqual(told, ['1 ok', '2 removed'])
   assert.equal(outbox.hasRoom, false)
-  assert.deepEqual(outbox.take(), [])
+  assert.deepEqual(outbox.markSent(), [])
 })
 
 /** What the relay and the line do to the messages that are under way. */
@@ -284,7 +284,7 @@ class Model {
     }
     this.outbox.drain()
     this.outbox.written()
-    this.#line.push(...this.outbox.take())
+    this.#line.push(...this.outbox.markSent())
   }
 
   /** The relay handles the next request, and the answer arrives. */

@@ -8,7 +8,7 @@ import { GapNoticeSchema } from '@static/protocol/relay'
 import { fromHex, type StaticError, toHex } from '@static/protocol'
 import { BUCKETS } from '../../src/mls/index.ts'
 import type { SentMessage } from '../../src/channel/sending/outbox.ts'
-import type { Entry } from '../../src/channel/receiving/inbox.ts'
+import type { InboxEntry } from '../../src/channel/receiving/inbox.ts'
 import { encodePack } from '../../src/channel/sending/pack.ts'
 import { encodeFrame } from '../../src/channel/sending/message-frame.ts'
 import { Apart } from '../support/apart.ts'
@@ -37,7 +37,7 @@ async function pair(): Promise<{ stage: Stage; ann: Player; bob: Player }> {
 }
 
 /** The next payload of a reader, which is there. */
-async function next(reader: AsyncIterator<Entry, undefined>): Promise<Entry> {
+async function next(reader: AsyncIterator<InboxEntry, undefined>): Promise<InboxEntry> {
   const taken = reader.next()
   for (let turns = 0; turns < 10; turns++) {
     const found = await Promise.race([taken, setImmediate()])
@@ -299,7 +299,7 @@ test('each payload of a pack counts in the inbox, in memory and after a restart'
 })
 
 /** A payload that was read and settled, for its record. */
-async function filled(stage: Stage, ann: Player, bob: Player): Promise<{ entry: Entry }> {
+async function filled(stage: Stage, ann: Player, bob: Player): Promise<{ entry: InboxEntry }> {
   await sendAll(stage, ann, ['template'])
   const reader = bob.channel.inbox.read((entry) => entry)
   const entry = await next(reader)

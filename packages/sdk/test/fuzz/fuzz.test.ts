@@ -26,7 +26,7 @@ import { parseEndpoint } from '../../src/account/endpoint.ts'
 import { encodePack } from '../../src/channel/sending/pack.ts'
 import { parseAgentId } from '../../src/public/fingerprint.ts'
 import { openRequest, sealRequest } from '../../src/joining/request.ts'
-import { inviteKeys, seal } from '../../src/admitting/keys.ts'
+import { inviteKeys, sealBox } from '../../src/admitting/keys.ts'
 import { parseInviteLink } from '../../src/admitting/link.ts'
 import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
 import { ed25519 } from '../../src/mls/index.ts'
@@ -203,7 +203,7 @@ test('join requests of one who has the token', async (t) => {
     seeds: [Buffer.concat([ID, keyPackage])],
     decode: async (bytes) => {
       assert.equal(openRequest(keys, place, bytes), undefined)
-      assert.equal(openRequest(keys, place, seal(keys, bytes)), undefined, 'a tag that does not fit')
+      assert.equal(openRequest(keys, place, sealBox(keys, bytes)), undefined, 'a tag that does not fit')
       const request = { nonce: bytes.slice(0, 16), keyPackage: bytes.slice(16) }
       const opened = openRequest(keys, place, sealRequest(keys, place, request))
       if (request.keyPackage.length > 0) assert.deepEqual(opened, request)

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { SEED } from '@static/testkit/random'
 import { type JoinRequest, openRequest, sealRequest } from '../../src/joining/request.ts'
-import { type AdmitKeys, inviteKeys, joinTag, seal } from '../../src/admitting/keys.ts'
+import { type AdmitKeys, inviteKeys, joinTag, sealBox } from '../../src/admitting/keys.ts'
 
 const fill = (length: number, value: number): Uint8Array => new Uint8Array(length).fill(value)
 const KEYS = inviteKeys(fill(32, 1))
@@ -73,7 +73,7 @@ test('a box for another channel, owner or name is refused', () => {
 test('a box by a holder of Kbox alone is refused, because the tag needs Kjoin', () => {
   const forge = (keys: AdmitKeys): Uint8Array => {
     const tag = joinTag(keys, PLACE, REQUEST.nonce, REQUEST.keyPackage)
-    return seal(KEYS, Buffer.concat([REQUEST.nonce, tag, REQUEST.keyPackage]))
+    return sealBox(KEYS, Buffer.concat([REQUEST.nonce, tag, REQUEST.keyPackage]))
   }
   assert.deepEqual(openRequest(KEYS, PLACE, forge(KEYS)), REQUEST)
   assert.equal(openRequest(KEYS, PLACE, forge({ ...KEYS, join: KEYS.box })), undefined)
@@ -82,5 +82,5 @@ test('a box by a holder of Kbox alone is refused, because the tag needs Kjoin', 
 test('a box with too little content is refused', () => {
   const empty = { ...REQUEST, keyPackage: new Uint8Array() }
   assert.equal(openRequest(KEYS, PLACE, sealRequest(KEYS, PLACE, empty)), undefined)
-  for (const length of [0, 1, 16, 47]) assert.equal(openRequest(KEYS, PLACE, seal(KEYS, fill(length, 1))), undefined)
+  for (const length of [0, 1, 16, 47]) assert.equal(openRequest(KEYS, PLACE, sealBox(KEYS, fill(length, 1))), undefined)
 })

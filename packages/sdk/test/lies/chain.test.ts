@@ -82,7 +82,7 @@ class Member {
     if (sender !== this && frame) {
       const difference = this.history.judge(sender.agent, frame)
       if (difference) this.found.push(difference)
-      this.history.heard(sender.agent, frame, bodyHash)
+      this.history.record(sender.agent, frame, bodyHash)
     }
     this.history.advance({ kind, sender: sender.id, messageId, bodyHash })
   }

@@ -19,7 +19,7 @@ export const MOST_ASK_BYTES: number = MAX_PAYLOAD_BYTES - 64
 /** The longest lifetime of a request, in milliseconds: that of an entry at the relay. */
 export const MOST_LIFETIME_MS: number = 7 * 24 * 3600 * 1000
 /** Requests of one asker that a channel holds open, at each end. */
-export const MOST_OPEN = 256
+export const MOST_OPEN_ASKS = 256
 /** Requests in one refusal: as many as fit into the smallest message. */
 export const MOST_REFUSED = 64
 /** Limits of an error's text: characters sent, and bytes accepted. */
@@ -34,7 +34,7 @@ const NUMBER_AT = MESSAGE_ID_BYTES
 const ANSWER_AT: number = NUMBER_AT + 4
 const STATUS = { nothing: 0, payload: 1, error: 2 } as const
 
-export interface RequestBody {
+export interface AskBody {
   /** Undefined: all members. */
   readonly to: AgentId | undefined
   readonly lifetimeMs: number
@@ -56,7 +56,7 @@ export interface AnswerBody {
   readonly content: { readonly payload: Uint8Array } | { readonly error: AnswerError } | undefined
 }
 
-export function encodeRequest({ to, lifetimeMs, payload }: RequestBody): Uint8Array {
+export function encodeRequest({ to, lifetimeMs, payload }: AskBody): Uint8Array {
   const bytes = new Uint8Array(REQUEST_PAYLOAD_AT + payload.length)
   if (to !== undefined) bytes.set(fromHex(to), 0)
   viewOf(bytes).setBigUint64(LIFETIME_AT, BigInt(lifetimeMs))
@@ -65,7 +65,7 @@ export function encodeRequest({ to, lifetimeMs, payload }: RequestBody): Uint8Ar
 }
 
 /** Decodes a request. The payload is a view of the bytes. Returns undefined if it is malformed. */
-export function decodeRequest(bytes: Uint8Array): RequestBody | undefined {
+export function decodeRequest(bytes: Uint8Array): AskBody | undefined {
   if (bytes.length < REQUEST_PAYLOAD_AT) return undefined
   const to = bytes.subarray(0, LIFETIME_AT)
   const lifetimeMs = Number(viewOf(bytes).getBigUint64(LIFETIME_AT))

@@ -24,14 +24,14 @@ import {
   encodeMore,
   encodeRequest,
   MOST_ASK_BYTES,
-  MOST_OPEN,
+  MOST_OPEN_ASKS,
 } from './ask-frame.ts'
 import { type AnswerEntry, OpenAsk, sizeOfEntry } from './open-ask.ts'
 
 /** The context it needs from the agent. */
 type AsksContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'random' | 'later' | 'emit'>
 
-export interface Question {
+export interface NewAsk {
   readonly payload: Uint8Array
   /** Undefined: all members. */
   readonly to: AgentId | undefined
@@ -46,7 +46,7 @@ type IgnoredReason = Extract<AgentEvent, { readonly type: 'answer_ignored' }>['r
  * Limit of unread answers to all requests: for each, one of the largest size or a full window. A third of a sender's
  * own bytes counts twice, so greedy senders leave room for others. Errors count, but are small and always accepted.
  */
-const MOST_UNREAD_BYTES: number = MOST_OPEN * (MOST_ASK_BYTES + 1024)
+const MOST_UNREAD_BYTES: number = MOST_OPEN_ASKS * (MOST_ASK_BYTES + 1024)
 const OWN_PART: number = 1 / 3
 /** The delay before a failed notice to an answering member is resent. */
 const RETRY_MS = 5000
@@ -99,14 +99,14 @@ export class Asks extends Part {
    *
    * @throws {StaticError} the error that ended the channel, `not_found`, `invalid_request`, `queue_full`
    */
-  ask({ payload, to, lifetimeMs, signal }: Question): OpenAsk {
+  ask({ payload, to, lifetimeMs, signal }: NewAsk): OpenAsk {
     const { group, name } = this.#channel
     if (this.#ended) throw this.#ended
     if (to === this.#context.agentId) throw StaticError.of('invalid_request', '`to` is this agent. Ask another member.')
     if (to !== undefined && !group?.members.has(to))
       throw StaticError.of('not_found', `Agent ${to} is not a member of channel ${name}.`)
-    if (this.#open.size >= MOST_OPEN && !this.#dropOverdue()) {
-      const text = `This agent has ${MOST_OPEN} open requests in channel ${name}, the limit. Read or cancel some of them (\`channel.asked()\`).`
+    if (this.#open.size >= MOST_OPEN_ASKS && !this.#dropOverdue()) {
+      const text = `This agent has ${MOST_OPEN_ASKS} open requests in channel ${name}, the limit. Read or cancel some of them (\`channel.asked()\`).`
       throw StaticError.of('queue_full', text)
     }
     const record = { messageId: newMessageId(this.#context), to, deadline: this.#context.now() + lifetimeMs }
@@ -142,7 +142,7 @@ export class Asks extends Part {
     const ask = this.#open.get(request)
     if (!ask && !this.#over.has(request)) return
     const body = isCompact(record, bytes) ? decodeAnswer(kind, bytes) : undefined
-    const reason = body ? this.#take(kind, record, body, ask) : 'malformed'
+    const reason = body ? this.#accept(kind, record, body, ask) : 'malformed'
     if (reason === undefined) return
     const { sender, index } = record
     this.#context.emit({ type: 'answer_ignored', channel: this.#channel.name, sender, index, request, reason })
@@ -205,7 +205,7 @@ export class Asks extends Part {
   }
 
   /** Accepts an answer, or returns why it is ignored. */
-  #take(
+  #accept(
     kind: 'answer' | 'answer_end',
     record: InboxRecord,
     { number, content }: AnswerBody,
@@ -365,7 +365,7 @@ export class Asks extends Part {
     ask.clear()
     this.#over.add(ask.id)
     for (const oldest of this.#over) {
-      if (this.#over.size <= MOST_OPEN) break
+      if (this.#over.size <= MOST_OPEN_ASKS) break
       this.#over.delete(oldest)
     }
     if (!this.#stored.delete(ask)) return

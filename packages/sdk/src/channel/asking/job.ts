@@ -1,11 +1,11 @@
 /** A request that is being served, and its early end. */
 import type { StaticError } from '@static/protocol'
-import type { Entry } from '../receiving/inbox.ts'
+import type { InboxEntry } from '../receiving/inbox.ts'
 import type { Answering } from './answering.ts'
 
 /** One request on its way through a server. */
 export class Job {
-  readonly entry: Entry
+  readonly entry: InboxEntry
   answering: Answering | undefined
   /** Settles when its handler has ended, possibly long after the request. */
   handled: Promise<unknown> = Promise.resolve()
@@ -16,7 +16,7 @@ export class Job {
   readonly #aborted = Promise.withResolvers<undefined>()
   #isAborted = false
 
-  constructor(entry: Entry) {
+  constructor(entry: InboxEntry) {
     this.entry = entry
   }
 

@@ -9,7 +9,7 @@ import type { AgentId, Change, InboxRecord, MessageTotals, StoredChannel, Time }
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
 import { Part, type RosterChange } from '../part.ts'
-import { type Entry, Inbox, type Incoming } from '../receiving/inbox.ts'
+import { type InboxEntry, Inbox, type Incoming } from '../receiving/inbox.ts'
 import { requestTable } from '../receiving/inbox-table.ts'
 import {
   decodeCancel,
@@ -17,15 +17,15 @@ import {
   decodeRequest,
   encodeRefused,
   MOST_LIFETIME_MS,
-  MOST_OPEN,
+  MOST_OPEN_ASKS,
   MOST_REFUSED,
 } from './ask-frame.ts'
 
 /** The context it needs from the agent. */
 type RequestsContext = Pick<AgentContext, 'agentId' | 'engine' | 'journal' | 'now' | 'later' | 'emit'>
 
-/** A request that a server has taken. */
-export interface TakenRequest {
+/** A request that a server has begun to answer. */
+export interface RunningRequest {
   /** The asker wants no more answers. */
   cancel(): void
   /** The asker has read this many answers. */
@@ -57,7 +57,7 @@ export class ReceivedRequests extends Part {
   readonly #channel: AgentChannel
   readonly #shares = new Map<AgentId, MessageTotals>()
   #total: MessageTotals = { messages: 0, bytes: 0 }
-  readonly #taken = new Map<string, TakenRequest>()
+  readonly #running = new Map<string, RunningRequest>()
   /** Called when answers can be sent again. */
   readonly #resumed = new Set<() => void>()
   /** Requests cancelled while not in memory, by asker: as many of each as it may have here. */
@@ -106,37 +106,37 @@ export class ReceivedRequests extends Part {
   heed(kind: 'cancel' | 'more', asker: AgentId, bytes: Uint8Array): void {
     if (kind === 'more') {
       const more = decodeMore(bytes)
-      if (more) this.#taken.get(keyOf(asker, more.requestId))?.more(more.read)
+      if (more) this.#running.get(keyOf(asker, more.requestId))?.more(more.read)
       return
     }
     const requestId = decodeCancel(bytes)
     if (!requestId) return
     const key = keyOf(asker, requestId)
-    const taken = this.#taken.get(key)
+    const running = this.#running.get(key)
     const queued = this.inbox.find(({ record }) => keyOf(record.sender, record.messageId) === key)
-    if (taken) taken.cancel()
+    if (running) running.cancel()
     else if (queued) this.settle(queued)
     else if (this.inbox.hasNext) this.#noteCancelled(asker, key)
   }
 
-  /** A server has taken a request. Returns false if it was cancelled or its asker is gone. */
-  take({ record }: Entry, taken: TakenRequest): boolean {
+  /** A server begins to answer a request. Returns false if it was cancelled or its asker is gone. */
+  begin({ record }: InboxEntry, running: RunningRequest): boolean {
     if (this.#isWithdrawn(record)) return false
-    this.#taken.set(keyOf(record.sender, record.messageId), taken)
+    this.#running.set(keyOf(record.sender, record.messageId), running)
     return true
   }
 
-  /** Returns a taken request, so that it is served again. */
-  release(entry: Entry): void {
-    this.#taken.delete(keyOf(entry.record.sender, entry.record.messageId))
+  /** Returns a request that was begun, so that it is served again. */
+  release(entry: InboxEntry): void {
+    this.#running.delete(keyOf(entry.record.sender, entry.record.messageId))
     this.inbox.release(entry)
   }
 
   /** A request is over: answered, cancelled or expired. */
-  settle(entry: Entry): void {
+  settle(entry: InboxEntry): void {
     if (entry.settled) return
     const { sender, messageId, ciphertext } = entry.record
-    this.#taken.delete(keyOf(sender, messageId))
+    this.#running.delete(keyOf(sender, messageId))
     this.#count(sender, -1, -ciphertext.length)
     this.inbox.settle(entry)
   }
@@ -163,7 +163,7 @@ export class ReceivedRequests extends Part {
   /** Former members no longer wait for answers to their requests. */
   override change({ removed }: RosterChange): void {
     for (const agent of removed) {
-      for (const [key, taken] of this.#taken) if (key.startsWith(agent)) taken.cancel()
+      for (const [key, running] of this.#running) if (key.startsWith(agent)) running.cancel()
       for (;;) {
         const queued = this.inbox.find(({ record }) => record.sender === agent)
         if (!queued) break
@@ -193,7 +193,7 @@ export class ReceivedRequests extends Part {
   #hasRoom({ sender, ciphertext: { length } }: InboxRecord): boolean {
     const { messages, bytes } = this.#shares.get(sender) ?? { messages: 0, bytes: 0 }
     return (
-      messages < MOST_OPEN &&
+      messages < MOST_OPEN_ASKS &&
       bytes + length <= MOST_ASKER_BYTES &&
       this.#total.messages + messages * OWN_PART < MOST_REQUESTS &&
       this.#total.bytes + bytes * OWN_PART + length <= MOST_BYTES
@@ -203,7 +203,7 @@ export class ReceivedRequests extends Part {
   #noteCancelled(asker: AgentId, key: string): void {
     const keys = this.#cancelled.get(asker) ?? new Set()
     this.#cancelled.set(asker, keys.add(key))
-    if (keys.size <= MOST_OPEN) return
+    if (keys.size <= MOST_OPEN_ASKS) return
     for (const oldest of keys) return void keys.delete(oldest)
   }
 
@@ -280,11 +280,11 @@ export class ReceivedRequests extends Part {
 }
 
 /** Whether the asker has stopped waiting, counted from the relay's time of acceptance. */
-export function isExpired(request: Pick<Entry, 'record' | 'payload'>, now: Time): boolean {
+export function isExpired(request: Pick<InboxEntry, 'record' | 'payload'>, now: Time): boolean {
   return expiryOf(request) <= now
 }
 
-function expiryOf({ record, payload }: Pick<Entry, 'record' | 'payload'>): Time {
+function expiryOf({ record, payload }: Pick<InboxEntry, 'record' | 'payload'>): Time {
   return record.receivedAt + (decodeRequest(payload)?.lifetimeMs ?? 0)
 }
 

@@ -13,7 +13,7 @@ import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { Committer } from '../members/committer.ts'
 import type { Intake } from '../receiving/intake.ts'
-import type { Entry } from '../receiving/inbox.ts'
+import type { InboxEntry } from '../receiving/inbox.ts'
 import { MOST_REASON_CHARACTERS } from '../receiving/poison.ts'
 import type { Sender } from '../sending/sender.ts'
 import { Answering } from './answering.ts'
@@ -40,7 +40,7 @@ export type Answers =
   | Promise<Uint8Array | string | void>
 
 /** Serves one request. Its signal is aborted when the asker wants no more answers. */
-export type RequestHandler = (entry: Entry, signalOf: () => AbortSignal) => Answers
+export type RequestHandler = (entry: InboxEntry, signalOf: () => AbortSignal) => Answers
 
 /** The context that serving needs from its agent. */
 type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
@@ -151,7 +151,7 @@ class Serving {
   }
 
   /** Reads ahead, so that an asker with many requests does not hold back others. The room for requests bounds this. */
-  async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
+  async #read(reader: AsyncIterator<InboxEntry, undefined>): Promise<void> {
     const { requests } = this.#channel
     while (!this.#isStopped) {
       const { value: entry } = await reader.next()
@@ -159,9 +159,9 @@ class Serving {
       // Otherwise the reader would settle it with the next one.
       entry.holder = this
       const job = new Job(entry)
-      const taken = { cancel: () => this.#cancel(job), more: (read: number) => job.answering?.more(read) }
+      const running = { cancel: () => this.#cancel(job), more: (read: number) => job.answering?.more(read) }
       if (this.#isStopped) requests.release(entry)
-      else if (requests.take(entry, taken)) this.#queue(job)
+      else if (requests.begin(entry, running)) this.#queue(job)
       else requests.settle(entry)
     }
   }
@@ -313,7 +313,7 @@ class Serving {
   }
 
   /** Reports a handler's error to the application, and returns the error for the asker. */
-  #failed(entry: Entry, error: unknown): StaticError {
+  #failed(entry: InboxEntry, error: unknown): StaticError {
     const { index, sender } = entry.record
     const reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
     this.#context.emit({ type: 'request_failed', channel: this.#channel.name, sender, index, reason })

@@ -48,8 +48,8 @@ export function isAnother(history: History, entry: Exclude<LogEntry, { case: 'ga
   switch (entry.case) {
     case 'deliverMessage': {
       if (!own) return history.has(index, messageEntry(entry.value)) === false
-      const taken = history.ownIndex(entry.value.messageId)
-      return taken !== undefined && taken !== index
+      const ownIndex = history.ownIndex(entry.value.messageId)
+      return ownIndex !== undefined && ownIndex !== index
     }
     case 'deliverCommit':
       return !own && history.has(index, commitEntry(entry.value)) === false

@@ -27,7 +27,7 @@ export class Disputes {
   /** By the epoch that the commit ended. */
   readonly #followed = new Map<bigint, Followed>()
   /** The last epoch in which each member was heard: it has followed all earlier commits. */
-  readonly #heard = new Map<AgentId, bigint>()
+  readonly #lastEpochs = new Map<AgentId, bigint>()
 
   /** The owner has followed a commit by another member, made in this epoch. */
   followed(epoch: bigint, sender: AgentId, slot: number): void {
@@ -37,9 +37,9 @@ export class Disputes {
   }
 
   /** A message or commit from a member was decrypted in this epoch. */
-  heard(member: AgentId, epoch: bigint): void {
-    if (this.#heard.size >= MOST) this.#heard.clear()
-    this.#heard.set(member, epoch)
+  noteEpoch(member: AgentId, epoch: bigint): void {
+    if (this.#lastEpochs.size >= MOST) this.#lastEpochs.clear()
+    this.#lastEpochs.set(member, epoch)
   }
 
   /**
@@ -48,7 +48,7 @@ export class Disputes {
    */
   behind(member: AgentId, epoch: bigint): Dispute | undefined {
     const followed = this.#followed.get(epoch)
-    if (!followed || followed.sender === member || (this.#heard.get(member) ?? -1n) > epoch) return undefined
+    if (!followed || followed.sender === member || (this.#lastEpochs.get(member) ?? -1n) > epoch) return undefined
     const { sender, slot, members } = followed
     if (members.has(member)) return undefined
     members.add(member)

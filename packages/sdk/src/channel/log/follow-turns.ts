@@ -23,7 +23,7 @@ export class FollowTurns {
    * Resolves when it is the caller's turn. Callers that are urgent by then come first; otherwise the order of calls
    * applies.
    */
-  async take(isUrgent: () => boolean): Promise<void> {
+  async wait(isUrgent: () => boolean): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#waiting.push({ isUrgent, go: resolve })
     if (this.#waiting.length === 1) this.#defer(() => this.#next())

@@ -29,7 +29,7 @@ import type { LogEntry } from './log-entry.ts'
 /** The context that a follower needs from its agent. */
 type FollowerContext = Pick<AgentContext, 'agentId' | 'engine' | 'turns' | 'session' | 'invites' | 'emit'>
 
-interface Opened {
+interface OpenedFrame {
   readonly frame: DecodedFrame
   readonly member: Member
   readonly frameHash: Uint8Array
@@ -107,8 +107,8 @@ export class Follower {
     let difference: Difference | undefined
     if (opened) {
       difference = history.judge(sender, opened.frame, Number(entry.counter))
-      if (!repeated) history.heard(sender, opened.frame, opened.frameHash)
-      upkeep.heard()
+      if (!repeated) history.record(sender, opened.frame, opened.frameHash)
+      upkeep.othersReported()
     }
     history.advance(messageEntry(entry))
     channel.turn.touch()
@@ -135,7 +135,7 @@ export class Follower {
   }
 
   /** Decrypts a message. If it fails or contradicts its envelope, reports that and returns undefined. */
-  #open(entry: DeliverMessage, sender: AgentId): Opened | undefined {
+  #open(entry: DeliverMessage, sender: AgentId): OpenedFrame | undefined {
     const { group, history, name } = this.#channel
     if (!group) return undefined
     const index = Number(entry.index)
@@ -145,11 +145,11 @@ export class Follower {
       const envelope = { sender, index, counter: Number(entry.counter), lastCounter }
       const { sender: member, plaintext, messageKey } = group.open(entry.ciphertext, envelope)
       const frame = decodeFrame(plaintext)
-      this.#disputes.heard(sender, group.facts.epoch)
+      this.#disputes.noteEpoch(sender, group.facts.epoch)
       if (frame && same(frame.messageId, entry.messageId)) {
         return { frame, member, frameHash: sha256(plaintext), messageKey }
       }
-      if (!frame) history.heardNoFrame(sender, Number(entry.counter), sha256(plaintext))
+      if (!frame) history.recordNonFrame(sender, Number(entry.counter), sha256(plaintext))
     } catch (error) {
       if (!(error instanceof StaticError)) throw error
       isLimited = error.code === 'decryption_failure' && group.hasLostTrust(sender)
@@ -185,7 +185,7 @@ export class Follower {
     const channel = this.#channel
     const { engine } = this.#context
     const { intake, committer, upkeep } = this.#channel
-    await this.#context.turns?.take(() => committer.isWaitedFor)
+    await this.#context.turns?.wait(() => committer.isWaitedFor)
     const { group, history } = this.#channel
     if (!group) return
     const { commit, messageId, slot } = entry
@@ -236,7 +236,7 @@ export class Follower {
         return
       case 'rejected':
         // Signed in this epoch, even though invalid.
-        if (result.sender && !group.place.doubted.includes(sender)) group.settle()
+        if (result.sender && !group.place.doubted.includes(sender)) group.endDoubt()
         return this.#skipped(group, place, result.reason)
       case 'undecryptable':
         if (!this.#isElsewhere(group, group.facts.epoch, place)) this.#skipped(group, place, 'undecryptable')
@@ -361,7 +361,7 @@ export class Follower {
     if (to.slot !== slot) {
       return channel.break(StaticError.of('fork_detected', 'The relay hides a group change in a gap.'))
     }
-    if (this.#channel.history.skipTo(to).length > 0) this.#channel.upkeep.heard()
+    if (this.#channel.history.skipTo(to).length > 0) this.#channel.upkeep.othersReported()
     this.#channel.receipts.missed(to.index)
     this.#channel.admissions.missed()
     channel.turn.touch()

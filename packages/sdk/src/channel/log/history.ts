@@ -146,7 +146,7 @@ export class History {
   }
 
   /** Records a sender's message. */
-  heard(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
+  record(sender: AgentId, frame: Frame, frameHash: Uint8Array): void {
     const accepted = this.#senders.get(sender)?.accepted ?? false
     this.#put({ agent: sender, counter: frame.counter, ownHash: frameHash, accepted })
     // An accepted sender's view is not compared, so it confirms nothing.
@@ -157,7 +157,7 @@ export class History {
    * Records a message that is not a frame, if it is in its place. It is skipped, but its sender's next frame follows
    * it: a faulty client must not look like a relay that hides messages.
    */
-  heardNoFrame(sender: AgentId, counter: number, bytesHash: Uint8Array): void {
+  recordNonFrame(sender: AgentId, counter: number, bytesHash: Uint8Array): void {
     const { counter: last, ownHash, accepted } = this.#senders.get(sender) ?? NOT_HEARD
     const isInPlace = same(ownHash, UNKNOWN) ? counter > last : counter === last + 1
     if (isInPlace) this.#put({ agent: sender, counter, ownHash: bytesHash, accepted })

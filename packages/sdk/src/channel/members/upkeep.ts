@@ -133,7 +133,7 @@ export class Upkeep extends Part {
   }
 
   /** Another member has reported what it has seen. */
-  heard(): void {
+  othersReported(): void {
     if (this.#channel.history.confirmed >= this.#unreportedIndex) this.reported()
   }
 

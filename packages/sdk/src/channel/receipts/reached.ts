@@ -18,7 +18,7 @@ export interface Judgement {
 }
 
 /** A message, and the level and members to wait for. */
-export interface Question {
+export interface IndexQuestion {
   readonly index: number
   readonly level: ReceiptLevel
   /** Undefined: everyone who was a member. */
@@ -36,7 +36,7 @@ export interface Evidence {
 /** What a member's stay says about a message: reached, why it is not waited for, or nothing yet. */
 export function verdict(
   { receipt, ending }: Pick<StayRecord, 'receipt' | 'ending'>,
-  { index, level }: Pick<Question, 'index' | 'level'>,
+  { index, level }: Pick<IndexQuestion, 'index' | 'level'>,
 ): 'reached' | UnreachedReason | undefined {
   if (receipt && receipt.since >= index) return 'missed'
   if (receipt) {
@@ -52,7 +52,7 @@ export function verdict(
 }
 
 interface Waiting extends PromiseWithResolvers<Judgement> {
-  readonly question: Question
+  readonly question: IndexQuestion
   /** Proven once counts, whatever a member reports later. */
   readonly reached: Set<AgentId>
 }
@@ -67,7 +67,7 @@ export class ReachedWaits {
   }
 
   /** Resolves once no one is left to wait for. `cancel` receives a function that ends the wait with an error. */
-  async wait(question: Question, cancel: (fail: (error: StaticError) => void) => void): Promise<Judgement> {
+  async wait(question: IndexQuestion, cancel: (fail: (error: StaticError) => void) => void): Promise<Judgement> {
     const waiting: Waiting = { ...Promise.withResolvers<Judgement>(), question, reached: new Set() }
     this.#waiting.add(waiting)
     cancel((error) => waiting.reject(error))

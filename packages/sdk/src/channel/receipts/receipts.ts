@@ -10,7 +10,7 @@ import type { AgentChannel } from '../channel.ts'
 import { Part, type RosterChange } from '../part.ts'
 import type { SentMessage } from '../sending/outbox.ts'
 import { limitSend, type SendLimits } from '../sending/send-wait.ts'
-import { type Judgement, type Question, ReachedWaits, type ReceiptLevel } from './reached.ts'
+import { type Judgement, type IndexQuestion, ReachedWaits, type ReceiptLevel } from './reached.ts'
 import { ReceiptReader } from './reader.ts'
 import { ReceiptSigner } from './signer.ts'
 import { Stays } from './stays.ts'
@@ -122,7 +122,7 @@ export class Receipts extends Part {
       const index = await Promise.race([this.#place(sent), ended.promise])
       // This agent may have been removed meanwhile: without a group, there would be no one left to wait for.
       if (this.#ended) throw this.#ended
-      const question: Question = { index, level, by }
+      const question: IndexQuestion = { index, level, by }
       return await this.#waits.wait(question, (fail) => void ended.promise.catch(fail))
     } finally {
       forget?.()

@@ -37,15 +37,15 @@ export class CatchUp {
   /** Everything up to here is processed. */
   reached(index: number): void {
     if (this.#waiting.size === 0 || this.#last === undefined || index < this.#last) return
-    for (const { resolve } of this.#take()) resolve()
+    for (const { resolve } of this.#removeAll()) resolve()
   }
 
   /** Rejects all pending calls, because no more entries will arrive. */
   fail(error: StaticError): void {
-    for (const { reject } of this.#take()) reject(error)
+    for (const { reject } of this.#removeAll()) reject(error)
   }
 
-  #take(): readonly PromiseWithResolvers<void>[] {
+  #removeAll(): readonly PromiseWithResolvers<void>[] {
     const waiting = [...this.#waiting]
     this.#waiting.clear()
     return waiting

@@ -10,7 +10,7 @@ import { StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { Inbox } from './inbox.ts'
-import type { Entry } from './inbox.ts'
+import type { InboxEntry } from './inbox.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
 
 /** Options of `Channel.handle`. */
@@ -46,7 +46,7 @@ const MOST_CONCURRENCY = 1000
 export async function handleMessages(
   context: HandlingContext,
   channel: HandlingChannel,
-  handler: (entry: Entry) => unknown,
+  handler: (entry: InboxEntry) => unknown,
   options: HandleOptions,
 ): Promise<void> {
   const { concurrency = 1, attempts = ATTEMPTS, signal } = options
@@ -60,13 +60,13 @@ interface Held {
   /** How many are waiting for their next attempt. */
   waiting: number
   /** Later messages, which wait for those. The inbox bounds them. */
-  readonly queue: Entry[]
+  readonly queue: InboxEntry[]
 }
 
 class Handling {
   readonly #context: HandlingContext
   readonly #channel: HandlingChannel
-  readonly #handler: (entry: Entry) => unknown
+  readonly #handler: (entry: InboxEntry) => unknown
   readonly #attempts: number
   readonly #concurrency: number
   readonly #signal: AbortSignal | undefined
@@ -81,7 +81,7 @@ class Handling {
   constructor(
     context: HandlingContext,
     channel: HandlingChannel,
-    handler: (entry: Entry) => unknown,
+    handler: (entry: InboxEntry) => unknown,
     { concurrency, attempts, signal }: Pick<HandleOptions, 'signal'> & { concurrency: number; attempts: number },
   ) {
     this.#context = context
@@ -117,13 +117,13 @@ class Handling {
     for (const wake of this.#wakes) wake()
   }
 
-  async #read(reader: AsyncIterator<Entry, undefined>): Promise<void> {
+  async #read(reader: AsyncIterator<InboxEntry, undefined>): Promise<void> {
     while (!this.#isStopped) {
       const { value: entry } = await reader.next()
       if (!entry) return
       // Otherwise the reader would settle it with the next one.
       entry.holder = this
-      await this.#places.take()
+      await this.#places.acquire()
       const held = this.#held.get(entry.record.sender)
       if (this.#isStopped) this.#channel.inbox.release(entry)
       else if (held && held.waiting >= this.#concurrency) held.queue.push(entry)
@@ -131,7 +131,7 @@ class Handling {
         this.#start(this.#handle(entry))
         continue
       }
-      this.#places.leave()
+      this.#places.giveBack()
     }
   }
 
@@ -145,12 +145,12 @@ class Handling {
   }
 
   /** Makes the next attempt at a message, then, in the same place, at the messages of its sender that waited for it. */
-  async #handle(first: Entry, before?: Trial): Promise<void> {
+  async #handle(first: InboxEntry, before?: Trial): Promise<void> {
     const { inbox } = this.#channel
     const { sender } = first.record
     try {
       let trial = before
-      for (let entry: Entry | undefined = first; entry; trial = undefined) {
+      for (let entry: InboxEntry | undefined = first; entry; trial = undefined) {
         const delay: number | undefined = await this.#attemptOrRelease(entry, (trial ??= newTrial(entry)))
         if (delay !== undefined) this.#start(this.#later(entry, trial, delay))
         const held = this.#held.get(sender)
@@ -158,7 +158,7 @@ class Handling {
         entry = isFree ? held.queue.shift() : undefined
       }
     } finally {
-      this.#places.leave()
+      this.#places.giveBack()
     }
     const held = this.#held.get(sender)
     if (!held) return
@@ -167,21 +167,21 @@ class Handling {
   }
 
   /** Retries a message after a delay. Until then, its sender has one place fewer. */
-  async #later(entry: Entry, trial: Trial, delay: number): Promise<void> {
+  async #later(entry: InboxEntry, trial: Trial, delay: number): Promise<void> {
     const { sender } = entry.record
     const held = this.#held.get(sender) ?? { waiting: 0, queue: [] }
     this.#held.set(sender, held)
     held.waiting++
     const isDue = await this.#wait(delay)
-    if (isDue) await this.#places.take()
+    if (isDue) await this.#places.acquire()
     held.waiting--
     if (isDue && !this.#isStopped) return this.#handle(entry, trial)
-    if (isDue) this.#places.leave()
+    if (isDue) this.#places.giveBack()
     for (const each of [entry, ...held.queue.splice(0)]) this.#channel.inbox.release(each)
   }
 
   /** Like `#attempt`, but if the disk fails, another `handle` gets the message. */
-  async #attemptOrRelease(entry: Entry, trial: Trial): Promise<number | undefined> {
+  async #attemptOrRelease(entry: InboxEntry, trial: Trial): Promise<number | undefined> {
     try {
       return await this.#attempt(entry, trial)
     } catch (error) {
@@ -191,7 +191,7 @@ class Handling {
   }
 
   /** Makes one attempt. Returns the delay before the next one; undefined if the message is settled or put aside. */
-  async #attempt(entry: Entry, trial: Trial): Promise<number | undefined> {
+  async #attempt(entry: InboxEntry, trial: Trial): Promise<number | undefined> {
     const { inbox } = this.#channel
     inbox.given(entry)
     if (trial.attempts < this.#attempts || trial.isReported) {
@@ -221,7 +221,7 @@ class Handling {
     return isPutAside ? undefined : delay
   }
 
-  async #begin(entry: Entry, attempts: number): Promise<void> {
+  async #begin(entry: InboxEntry, attempts: number): Promise<void> {
     this.#channel.inbox.count(entry, attempts)
     await this.#context.journal.written()
   }
@@ -239,17 +239,17 @@ class Handling {
     return isOver
   }
 
-  #reportFailure(entry: Entry, details: { attempts: number; reason: string; retryInMs: number }): void {
+  #reportFailure(entry: InboxEntry, details: { attempts: number; reason: string; retryInMs: number }): void {
     this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, ...namesOf(entry), ...details })
   }
 
-  #reportPoison(entry: Entry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
+  #reportPoison(entry: InboxEntry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
     this.#context.emit({ type: 'poison', channel: this.#channel.name, ...namesOf(entry), ...details })
   }
 }
 
 /** The fields that identify a message in an event. */
-function namesOf({ record }: Entry): { sender: AgentId; index: number; messageId: string } {
+function namesOf({ record }: InboxEntry): { sender: AgentId; index: number; messageId: string } {
   const { sender, index, messageId } = record
   return { sender, index, messageId: toHex(messageId) }
 }
@@ -262,7 +262,7 @@ interface Trial {
   isReported: boolean
 }
 
-function newTrial({ record }: Entry): Trial {
+function newTrial({ record }: InboxEntry): Trial {
   // Kept if the last recorded attempt ended with the process, so that its error is unknown.
   return { attempts: record.attempts, reason: 'The program ended during the last attempt.', isReported: false }
 }
@@ -277,12 +277,12 @@ class Places {
   }
 
   /** Resolves with a place, in the order of the calls. */
-  async take(): Promise<void> {
+  async acquire(): Promise<void> {
     if (this.#free > 0) this.#free--
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))
   }
 
-  leave(): void {
+  giveBack(): void {
     const next = this.#waiting.shift()
     if (next) next()
     else this.#free++

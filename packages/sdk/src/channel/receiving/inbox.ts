@@ -23,7 +23,7 @@ export interface Incoming {
 }
 
 /** A payload in the inbox. */
-export interface Entry extends Incoming {
+export interface InboxEntry extends Incoming {
   record: InboxRecord
   redelivered: boolean
   /** Whether it is on disk, or will be with the changes drained last. */
@@ -58,7 +58,7 @@ export interface StoredInbox {
 interface WaitingReader {
   /** The iterator that asked. */
   readonly reader: object
-  give(entry: Entry | undefined): void
+  give(entry: InboxEntry | undefined): void
   fail(error: StaticError): void
 }
 
@@ -83,14 +83,14 @@ export class Inbox extends Part {
   readonly #channel: Pick<AgentChannel, 'id' | 'turn'>
   readonly #table: InboxTable
   /** In order of their indexes. */
-  #ready: Entry[] = []
+  #ready: InboxEntry[] = []
   #waiting: WaitingReader[] = []
   /** Payloads that arrived since the last write. */
-  #fresh: Entry[] = []
+  #fresh: InboxEntry[] = []
   #changes: Change[] = []
   #weight: number
   /** The unsettled payloads in memory, mostly in order. */
-  readonly #unsettled = new Set<Entry>()
+  readonly #unsettled = new Set<InboxEntry>()
   /** At the start of the agent, no unsettled payload on disk has a lower index. */
   readonly #firstOnDisk: number
   /** The disk holds more payloads after this index. */
@@ -193,11 +193,11 @@ export class Inbox extends Part {
    * payload is delivered again.
    */
   read<Item>(
-    map: (entry: Entry) => Item,
+    map: (entry: InboxEntry) => Item,
     { ahead = false }: ReadOptions = {},
   ): AsyncIterableIterator<Item, undefined, undefined> {
     const stops = this.#stops
-    let given: Entry | undefined
+    let given: InboxEntry | undefined
     let done = false
     const end = { done: true, value: undefined } as const
     const settle = (): void => {
@@ -209,7 +209,7 @@ export class Inbox extends Part {
         settle()
         if (done || stops !== this.#stops) return Promise.resolve(end)
         const { promise, resolve, reject } = Promise.withResolvers<IteratorResult<Item, undefined>>()
-        const give = (entry: Entry | undefined): void => {
+        const give = (entry: InboxEntry | undefined): void => {
           // The payload of an earlier `next` that the caller did not wait for.
           settle()
           given = entry
@@ -233,7 +233,7 @@ export class Inbox extends Part {
   }
 
   /** The application has received a payload that was read ahead. */
-  given(entry: Entry): void {
+  given(entry: InboxEntry): void {
     if (isBefore(this.#given, entry.record)) this.#given = placeOf(entry.record)
   }
 
@@ -248,12 +248,12 @@ export class Inbox extends Part {
   }
 
   /** A payload in memory that no reader has. */
-  find(matches: (entry: Entry) => boolean): Entry | undefined {
+  find(matches: (entry: InboxEntry) => boolean): InboxEntry | undefined {
     return this.#ready.find(matches)
   }
 
   /** Settles a payload: the application is done with it. */
-  settle(entry: Entry): void {
+  settle(entry: InboxEntry): void {
     if (entry.settled) return
     this.#remove(entry)
     entry.record.messageKey.fill(0)
@@ -264,7 +264,7 @@ export class Inbox extends Part {
   }
 
   /** Returns a payload to the queue, so that it is delivered again. */
-  release(entry: Entry): void {
+  release(entry: InboxEntry): void {
     if (entry.settled || entry.holder === undefined) return
     entry.holder = undefined
     // A payload that was read ahead but not passed on was not delivered.
@@ -273,7 +273,7 @@ export class Inbox extends Part {
   }
 
   /** Records how many attempts a handler has started at a payload. */
-  count(entry: Entry, attempts: number): void {
+  count(entry: InboxEntry, attempts: number): void {
     if (entry.settled) return
     entry.record = { ...entry.record, attempts }
     if (entry.stored) this.#changes.push(this.#table.put(this.#channel.id, entry.record))
@@ -281,7 +281,7 @@ export class Inbox extends Part {
   }
 
   /** Removes a payload that is now stored elsewhere. */
-  remove(entry: Entry): void {
+  remove(entry: InboxEntry): void {
     this.#remove(entry)
   }
 
@@ -358,8 +358,8 @@ export class Inbox extends Part {
     return Math.max(this.#given.index, this.#givenBefore)
   }
 
-  #hold(incoming: Incoming): Entry {
-    const entry: Entry = { ...incoming, stored: false, settled: false, holder: undefined }
+  #hold(incoming: Incoming): InboxEntry {
+    const entry: InboxEntry = { ...incoming, stored: false, settled: false, holder: undefined }
     this.#weight += weightOf(entry)
     this.#fresh.push(entry)
     this.#channel.turn.touchPart()
@@ -394,7 +394,7 @@ export class Inbox extends Part {
     if (this.#end) for (const waiting of this.#waiting.splice(0)) this.#finish(waiting)
   }
 
-  #give(waiting: WaitingReader | undefined, entry: Entry | undefined): void {
+  #give(waiting: WaitingReader | undefined, entry: InboxEntry | undefined): void {
     if (entry) entry.holder = waiting?.reader
     waiting?.give(entry)
   }
@@ -440,13 +440,13 @@ export class Inbox extends Part {
   }
 
   /** Queues a payload at its place. */
-  #queue(entry: Entry): void {
+  #queue(entry: InboxEntry): void {
     if (this.#isSealed) return
     insert(this.#ready, entry)
     this.#serve()
   }
 
-  #remove(entry: Entry): void {
+  #remove(entry: InboxEntry): void {
     if (entry.settled) return
     entry.settled = true
     this.#unsettled.delete(entry)
@@ -489,7 +489,7 @@ export function isBefore(one: InboxPlace, other: InboxPlace): boolean {
 }
 
 /** Inserts a payload in order. */
-export function insert(entries: Entry[], entry: Entry): void {
+export function insert(entries: InboxEntry[], entry: InboxEntry): void {
   // By bisection: a handler that stops returns everything it has held back, up to a full inbox.
   let [from, to] = [0, entries.length]
   while (from < to) {

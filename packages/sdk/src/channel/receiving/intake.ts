@@ -285,7 +285,7 @@ export class Intake extends Part {
    *
    * @throws {StaticError} as the removal, and `queue_full` if the inbox is full even for that
    */
-  async takeForRemoval(removal: () => Promise<void>): Promise<void> {
+  async receiveForRemoval(removal: () => Promise<void>): Promise<void> {
     const { promise, reject } = Promise.withResolvers<never>()
     this.#removals.add(reject)
     try {

@@ -8,7 +8,7 @@ import type { AgentId, Change, MessageTotals, PoisonRecord, StoredChannel } from
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
 import { Part } from '../part.ts'
-import { type Entry, placeOf } from './inbox.ts'
+import { type InboxEntry, placeOf } from './inbox.ts'
 import { asStored, bytesOf, payloadOf } from './stored-message.ts'
 
 /** The context it needs from the agent. */
@@ -51,7 +51,7 @@ export class Poison extends Part {
   }
 
   /** Moves a message here from the inbox. Returns false if there is no room for it, or no more for its sender. */
-  put(entry: Entry, reason: string): boolean {
+  put(entry: InboxEntry, reason: string): boolean {
     if (entry.settled) return true
     const length = bytesOf(entry.record, entry.payload)
     if (this.#messages >= MOST_MESSAGES || this.#bytes + length > MOST_BYTES) return false
@@ -84,7 +84,7 @@ export class Poison extends Part {
    * @throws {StaticError} `not_found`, `invalid_request`
    */
   async retry(name: string): Promise<void> {
-    const { record: stored, payload } = this.#take(name)
+    const { record: stored, payload } = this.#remove(name)
     const { reason: _reason, putAsideAt: _putAsideAt, ...record } = stored
     this.#channel.inbox.readmit({ record: { ...record, attempts: 0 }, payload, redelivered: true })
     await this.#context.journal.written()
@@ -96,7 +96,7 @@ export class Poison extends Part {
    * @throws {StaticError} `not_found`, `invalid_request`
    */
   async drop(name: string): Promise<void> {
-    this.#take(name)
+    this.#remove(name)
     await this.#context.journal.written()
   }
 
@@ -107,7 +107,7 @@ export class Poison extends Part {
     return changes
   }
 
-  #take(name: string): PutAside {
+  #remove(name: string): PutAside {
     const found = this.#find(name)
     this.#count(found.record.sender, -1, -found.record.ciphertext.length)
     this.#change({ type: 'dropPoison', id: this.#channel.id, place: placeOf(found.record) })

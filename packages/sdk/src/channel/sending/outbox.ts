@@ -50,8 +50,8 @@ export class Outbox {
   #answered: AnsweredRecord[]
   #changes: Change[] = []
   #bytes: number
-  /** Whether a message may be `stored`. Checked at every step of the channel, several times per message. */
-  #mayTake = true
+  /** Whether a message may be in the state `stored`. Checked at every step of the channel, several times per message. */
+  #mayHaveStored = true
   /** A message was refused: nothing is sent until every answer has arrived. */
   #stalled = false
 
@@ -89,13 +89,13 @@ export class Outbox {
   /** Everything drained is on disk. */
   written(): void {
     for (const message of this.#unanswered) if (message.state === 'new') message.state = 'stored'
-    this.#mayTake = true
+    this.#mayHaveStored = true
   }
 
   /** Returns the messages to send now and marks them as sent. */
-  take(): readonly Outgoing[] {
-    if (this.#stalled || !this.#mayTake) return NONE
-    this.#mayTake = false
+  markSent(): readonly Outgoing[] {
+    if (this.#stalled || !this.#mayHaveStored) return NONE
+    this.#mayHaveStored = false
     const stored = this.#unanswered.filter(({ state }) => state === 'stored')
     for (const message of stored) message.state = 'sent'
     return stored
@@ -136,7 +136,7 @@ export class Outbox {
       if (message.state !== 'new') message.state = 'stored'
       message.error = undefined
     }
-    this.#mayTake = true
+    this.#mayHaveStored = true
     this.#stalled = false
   }
 
@@ -147,7 +147,7 @@ export class Outbox {
   recover(renew: ((message: Outgoing) => OutboxRecord) | undefined): void {
     for (const message of this.#unanswered.filter(({ state }) => state === 'failed')) {
       const { messageId, messageKey } = message.record
-      this.#settle(message)
+      this.#remove(message)
       messageKey.fill(0)
       this.#changes.push({ type: 'dropOutbox', id: this.#id, messageId })
       if (message.error) message.sending?.reject(message.error)
@@ -164,7 +164,7 @@ export class Outbox {
       messageKey.fill(0)
       this.#changes.push({ type: 'putOutbox', id: this.#id, record: message.record })
     }
-    this.#mayTake = true
+    this.#mayHaveStored = true
     this.#stalled = false
   }
 
@@ -219,14 +219,14 @@ export class Outbox {
   #accept(message: Outgoing, index: number): AnsweredRecord {
     const { messageId, counter, ciphertext, messageKey } = message.record
     const answered = { messageId, counter, bodyHash: sha256(ciphertext) }
-    this.#settle(message)
+    this.#remove(message)
     this.#answered.push(answered)
     messageKey.fill(0)
     message.sending?.resolve({ messageId: toHex(messageId), index })
     return answered
   }
 
-  #settle(message: Outgoing): void {
+  #remove(message: Outgoing): void {
     message.state = 'done'
     this.#bytes -= message.record.ciphertext.length
     // It is nearly always the first of many.

@@ -35,7 +35,7 @@ export class Pace {
   }
 
   /** Whether a message may be sent now. If so, the next one has to wait. */
-  take(): boolean {
+  allow(): boolean {
     if (this.#cancel) return false
     if (this.#waitMs > 0) {
       this.#cancel = this.#context.later(this.#waitMs, () => {

@@ -20,7 +20,7 @@ import { Outbox, type Outgoing, type SentMessage } from './outbox.ts'
 import { Pace } from './pace.ts'
 import { packIdOf } from './pack.ts'
 import { limitSend, type SendLimits, SendWatch } from './send-wait.ts'
-import { type NamedMessage, type Waiting, WaitingMessages } from './waiting.ts'
+import { type NamedMessage, type WaitingMessage, WaitingMessages } from './waiting.ts'
 
 /** The context that a sender needs from its agent. */
 type SenderContext = Pick<AgentContext, 'engine' | 'session' | 'now' | 'random' | 'later' | 'emit'>
@@ -89,7 +89,7 @@ export class Sender extends Part {
       throw StaticError.of('cancelled', text, { cause: limits.signal.reason })
     }
     const { promise, resolve, reject } = Promise.withResolvers<SentMessage>()
-    const waiting: Waiting = { kind, payload, as, sending: { resolve, reject } }
+    const waiting: WaitingMessage = { kind, payload, as, sending: { resolve, reject } }
     if (this.#waiting.isEmpty && this.#outbox.unanswered.length === 0) this.#watch.progress()
     this.#waiting.add(waiting)
     if (!isControl(kind)) this.#watch.begin()
@@ -126,8 +126,8 @@ export class Sender extends Part {
         if (rekeyFailure) this.rejectQueued(exhausted(this.burnt, rekeyFailure))
         return
       }
-      if (!this.#pace.take()) return
-      const waiting = this.#waiting.take()
+      if (!this.#pace.allow()) return
+      const waiting = this.#waiting.removeNext()
       if (waiting) this.#encryptOne(group, waiting)
     }
   }
@@ -146,7 +146,7 @@ export class Sender extends Part {
   transmit(): void {
     if (this.#context.now() < this.#notBefore) return
     const { session } = this.#context
-    for (const outgoing of this.#outbox.take()) {
+    for (const outgoing of this.#outbox.markSent()) {
       const { messageId, counter, slot, control, ciphertext } = outgoing.record
       session.request(
         {
@@ -209,7 +209,7 @@ export class Sender extends Part {
   }
 
   /** Ends a caller's wait. An encrypted message is still sent, because later ones follow it in the chain. */
-  #cancelSend(waiting: Waiting, cause: unknown, reason: string): void {
+  #cancelSend(waiting: WaitingMessage, cause: unknown, reason: string): void {
     const why = `${reason} Waiting for: ${this.#obstacle.message}`
     const { sending } = waiting
     if (this.#waiting.remove(waiting)) {
@@ -232,7 +232,7 @@ export class Sender extends Part {
     )
   }
 
-  #encryptOne(group: GroupState, { kind, payload, as, sending }: Waiting): void {
+  #encryptOne(group: GroupState, { kind, payload, as, sending }: WaitingMessage): void {
     const messageId = as?.messageId ?? newMessageId(this.#context)
     let record: OutboxRecord
     try {

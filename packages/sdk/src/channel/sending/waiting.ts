@@ -16,7 +16,7 @@ export interface NamedMessage {
 }
 
 /** A message to encrypt, and its waiting caller. */
-export interface Waiting {
+export interface WaitingMessage {
   readonly kind: FrameKind
   readonly payload: Uint8Array
   readonly as: NamedMessage | undefined
@@ -25,7 +25,7 @@ export interface Waiting {
 
 /** The messages of one channel. */
 export class WaitingMessages {
-  #messages: Waiting[] = []
+  #messages: WaitingMessage[] = []
 
   get isEmpty(): boolean {
     return this.#messages.length === 0
@@ -36,25 +36,25 @@ export class WaitingMessages {
     return this.#messages.some(({ kind }) => !isControl(kind))
   }
 
-  add(message: Waiting): void {
+  add(message: WaitingMessage): void {
     this.#messages.push(message)
   }
 
   /** Removes the next message: a pack of the first payloads, or the first one. */
-  take(): Waiting | undefined {
+  removeNext(): WaitingMessage | undefined {
     const [first, ...others] = this.#messages.splice(0, packable(this.#messages))
     return first && others.length > 0 ? packOf([first, ...others]) : first
   }
 
   /** Removes a message. Returns whether it was here. */
-  remove(message: Waiting): boolean {
+  remove(message: WaitingMessage): boolean {
     const at = this.#messages.indexOf(message)
     if (at >= 0) this.#messages.splice(at, 1)
     return at >= 0
   }
 
   /** The message with this id. */
-  named(messageId: Uint8Array): Waiting | undefined {
+  named(messageId: Uint8Array): WaitingMessage | undefined {
     return this.#messages.find(({ as }) => as?.messageId === messageId)
   }
 
@@ -65,7 +65,7 @@ export class WaitingMessages {
 }
 
 /** How many of the first messages fit into one message. */
-function packable(messages: readonly Waiting[]): number {
+function packable(messages: readonly WaitingMessage[]): number {
   let [bytes, cellsApart, most] = [0, 0, 1]
   for (const [at, { kind, payload, as }] of messages.slice(0, MOST_PARTS).entries()) {
     bytes += PART_HEAD_BYTES + payload.length
@@ -76,7 +76,7 @@ function packable(messages: readonly Waiting[]): number {
   return most
 }
 
-function packOf(messages: readonly Waiting[]): Waiting {
+function packOf(messages: readonly WaitingMessage[]): WaitingMessage {
   const sending: Sending = {
     resolve: ({ messageId, index }) => {
       // The last digit of the id is the number of the payload.
