@@ -44,7 +44,7 @@ export default {
     {
       name: 'workers',
       transform(code, id) {
-        return code.replaceAll(/new URL\('(\.\/[\w-]+\.ts)', import\.meta\.url\)/g, (_, path) => {
+        return code.replaceAll(/new URL\('(\.\/[\w/-]+\.ts)', import\.meta\.url\)/g, (_, path) => {
           const name = workerName(resolve(id, '..', path))
           if (!name) throw new Error(`${id} starts ${path}, which bundle.config.mjs does not know.`)
           return `new URL('./${name}.js', import.meta.url)`

@@ -12,7 +12,7 @@ const files = JSON.parse(readFileSync(resolve(cache, 'test-files.json'), 'utf8')
 function inPlace(code, id) {
   if (!/import\.meta|__dirname/.test(code)) return undefined
   return code
-    .replaceAll(/new URL\('(\.\/[\w-]+\.ts)', import\.meta\.url\)/g, (text, path) => {
+    .replaceAll(/new URL\('(\.\/[\w/-]+\.ts)', import\.meta\.url\)/g, (text, path) => {
       const name = workerName(resolve(id, '..', path))
       return name ? `new URL(${JSON.stringify(pathToFileURL(resolve(cache, 'bundle', `${name}.js`)).href)})` : text
     })
