@@ -29,23 +29,19 @@ export type {
 } from './ports.ts'
 export { CoreRunner } from './runner/core-runner.ts'
 export { settingsFrom } from './settings.ts'
-export type { InviteRows } from './store/ledger/rows/invites.ts'
 export { type EntryDraft } from './store/ledger/log/draft.ts'
 export { Ledger } from './store/ledger/ledger.ts'
 export { addEntry } from './store/ledger/log/log.ts'
-export {
-  type Answered,
-  type Behind,
-  ENTRY_OVERHEAD,
-  type Glance,
-  type IdKey,
-  type NewChannel,
-  type DroppedWelcome,
-  type NewWelcome,
-  type Owned,
-  type Rows,
-  type Weight,
-} from './store/ledger/rows/rows.ts'
+export type { AccountRows } from './store/ledger/rows/accounts.ts'
+export type { ChannelRows, Glance, NameRows, NewChannel } from './store/ledger/rows/channels.ts'
+export type { DueRows, OldWelcome } from './store/ledger/rows/due.ts'
+export type { Answered, IdKey, IdRows } from './store/ledger/rows/ids.ts'
+export type { InviteRows } from './store/ledger/rows/invites.ts'
+export { ENTRY_OVERHEAD, type LogRows, type Weight } from './store/ledger/rows/log.ts'
+export type { Behind, Owned, OwnedRows } from './store/ledger/rows/owned.ts'
+export type { Rows } from './store/ledger/rows/rows.ts'
+export type { SlotRows } from './store/ledger/rows/slots.ts'
+export type { DroppedWelcome, NewWelcome, WelcomeRows } from './store/ledger/rows/welcomes.ts'
 export {
   type AccountRecord,
   type Channel,

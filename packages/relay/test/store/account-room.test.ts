@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
 import { DEFAULT_SETTINGS } from '../../src/settings.ts'
-import { ENTRY_OVERHEAD, SLOT_BYTES, TURN_BYTES } from '../../src/store/ledger/rows/rows.ts'
+import { ENTRY_OVERHEAD } from '../../src/store/ledger/rows/log.ts'
+import { SLOT_BYTES, TURN_BYTES } from '../../src/store/ledger/rows/slots.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
 import {
   RETENTION,

@@ -293,17 +293,15 @@ forEachEngine((open) => {
 })
 
 test('a full channel does not search the same entries again until something has changed, whatever the size', async () => {
-  class CountingRows extends MemoryRows {
-    looked = 0;
-
-    override *weights(...args: Parameters<MemoryRows['weights']>): ReturnType<MemoryRows['weights']> {
-      for (const weight of super.weights(...args)) {
-        this.looked += 1
-        yield weight
-      }
+  const rows = new MemoryRows()
+  let looked = 0
+  const weights = rows.log.weights.bind(rows.log)
+  rows.log.weights = function* (...args) {
+    for (const weight of weights(...args)) {
+      looked += 1
+      yield weight
     }
   }
-  const rows = new CountingRows()
   const ledger = new Ledger(rows, sha256, { ...RETENTION, channelBytes: 21_000 })
   const store: Store = {
     deployment: { relayId: new Uint8Array(), tokenKey: new Uint8Array() },
@@ -320,15 +318,15 @@ test('a full channel does not search the same entries again until something has 
   }
   await world.ack('alice', 5)
   await world.ack('bob', 5)
-  rows.looked = 0
+  looked = 0
   refused(await world.say('bob', { ciphertext: new Uint8Array(9000) }), 'queue_full')
-  assert.ok(rows.looked > 0)
-  rows.looked = 0
+  assert.ok(looked > 0)
+  looked = 0
   for (let size = 8999; size > 8000; size--) {
     const { lagging } = refused(await world.say('bob', { ciphertext: new Uint8Array(size) }), 'queue_full')
     assert.equal((lagging as string[]).length, 3)
   }
-  assert.equal(rows.looked, 0)
+  assert.equal(looked, 0)
   // What fits is taken, and so is what fits after an acknowledgement.
   accepted(await world.say('bob', { ciphertext: new Uint8Array(500) }))
   refused(await world.say('bob', { ciphertext: new Uint8Array(7000) }), 'queue_full')

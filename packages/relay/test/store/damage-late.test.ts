@@ -141,8 +141,8 @@ test('writing what is behind does not fill the memory', async (t) => {
   const cachedBytes = 20_000
   const rows = new SqliteRows(db, sha256, RETENTION.entryMs, { cachedBytes })
   rows.store()
-  assert.ok(rows.cached.bytes <= cachedBytes, `${rows.cached.bytes} bytes`)
-  assert.equal(rows.owned('account of zoe', 0, 100).channels.filter(({ lastIndex }) => lastIndex === 1).length, 20)
+  assert.ok(rows.channels.cached.bytes <= cachedBytes, `${rows.channels.cached.bytes} bytes`)
+  assert.equal(rows.owned.list('account of zoe', 0, 100).channels.filter(({ lastIndex }) => lastIndex === 1).length, 20)
 })
 
 test('the sweep goes on with the others when a channel that is due is damaged', async (t) => {

@@ -48,7 +48,7 @@ function opened(t: TestContext): Opened {
   return {
     world: new ChannelFixture(store, []),
     count: (table) => Number(db.prepare(`SELECT count(*) AS count FROM ${table}`).get()?.['count']),
-    held: (name) => rows.account(account(name)).bytes,
+    held: (name) => rows.accounts.get(account(name)).bytes,
   }
 }
 

@@ -4,8 +4,6 @@ import { test } from 'node:test'
 import { MemoryRows } from '@static/testkit/store/relay-memory-rows'
 import type { Store } from '../../src/ports.ts'
 import { Ledger } from '../../src/store/ledger/ledger.ts'
-import type { Weight } from '../../src/store/ledger/rows/rows.ts'
-import type { Channel } from '../../src/store/ledger/state.ts'
 import { ChannelFixture, RETENTION, accepted, account, refused, sha256 } from './channel-fixture.ts'
 
 const SMALL = { ciphertext: new Uint8Array(1) }
@@ -13,20 +11,16 @@ const LARGE = { ciphertext: new Uint8Array(20_000) }
 const SMALL_BYTES = 201
 const MAX_VISITED = 4096
 
-/** Counts the entries that are visited. */
-class CountingRows extends MemoryRows {
-  visited = 0;
-
-  override *weights(channel: Channel, after: number, through: number): Iterable<Weight> {
-    for (const weight of super.weights(channel, after, through)) {
-      this.visited += 1
+function counting(channelBytes: number): { world: ChannelFixture; visits: () => number } {
+  const rows = new MemoryRows()
+  let visited = 0
+  const weights = rows.log.weights.bind(rows.log)
+  rows.log.weights = function* (...args) {
+    for (const weight of weights(...args)) {
+      visited += 1
       yield weight
     }
   }
-}
-
-function counting(channelBytes: number): { world: ChannelFixture; visits: () => number } {
-  const rows = new CountingRows()
   const ledger = new Ledger(rows, sha256, { ...RETENTION, channelBytes })
   const store: Store = {
     deployment: { relayId: new Uint8Array(16), tokenKey: new Uint8Array(32) },
@@ -36,9 +30,9 @@ function counting(channelBytes: number): { world: ChannelFixture; visits: () => 
     close: () => Promise.resolve(),
   }
   const visits = (): number => {
-    const { visited } = rows
-    rows.visited = 0
-    return visited
+    const before = visited
+    visited = 0
+    return before
   }
   return { world: new ChannelFixture(store, []), visits }
 }

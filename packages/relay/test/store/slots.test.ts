@@ -11,11 +11,13 @@ const MAX_SLOTS = 16_384
 test('after a roster reset a used-up window is open to all members again, and no more slots are kept', () => {
   const dropped: number[] = []
   const record = newAccount(account('alice'))
-  const rows = { slot: () => undefined, putSlot: () => {}, changed: () => {}, account: () => record }
-  const context = {
-    rows: { ...rows, dropSlot: (_: unknown, slot: number) => ({ slots: dropped.push(slot), turns: 0 }) },
-    retention: RETENTION,
-  } as unknown as Context
+  const slots = {
+    get: () => undefined,
+    put: () => {},
+    drop: (_: unknown, slot: number) => ({ slots: dropped.push(slot), turns: 0 }),
+  }
+  const rows = { slots, channels: { changed: () => {} }, accounts: { get: () => record } }
+  const context = { rows, retention: RETENTION } as unknown as Context
   const position = { index: MAX_SLOTS, hash: new Uint8Array(32), slot: MAX_SLOTS }
   const fields = { id: '', name: '', account: account('alice'), owner: '', guestLimit: 0, last: position }
   const channel = { ...newChannel(1, fields), slotAt: START }

@@ -437,14 +437,14 @@ test('the channel cache is limited by size, but always keeps the last channel', 
   for (const [at, channel] of channels.entries()) {
     await world.create('alice', { channel, name: `a/b/c${at}` })
     accepted(await world.run('commit', world.commitRequest('alice', { channel, slot: 0, adds })))
-    assert.ok(rows.cached.bytes <= 200_000, JSON.stringify(rows.cached))
+    assert.ok(rows.channels.cached.bytes <= 200_000, JSON.stringify(rows.channels.cached))
   }
-  assert.equal(rows.cached.channels, 2)
+  assert.equal(rows.channels.cached.channels, 2)
   // Where an agent stands is told without loading any of them, and one operation on all of them keeps none too many.
   const { standings } = await world.resume('member 7')
-  assert.deepEqual([standings.length, rows.cached.channels], [6, 2])
+  assert.deepEqual([standings.length, rows.channels.cached.channels], [6, 2])
   await world.run('ack', { agent: agentId('member 7'), positions: channels.map((channel) => ({ channel, index: 1 })) })
-  assert.ok(rows.cached.bytes <= 200_000, JSON.stringify(rows.cached))
+  assert.ok(rows.channels.cached.bytes <= 200_000, JSON.stringify(rows.channels.cached))
   for (const channel of channels) {
     accepted(await world.run('append', world.message('member 7', { channel, slot: 1, counter: 1 })))
   }
@@ -457,8 +457,8 @@ test('the channel cache is limited by size, but always keeps the last channel', 
     const next = { ...change, adds: adds.map((name) => `${name}${'+'.repeat(round)}`) }
     accepted(await world.run('commit', world.commitRequest('alice', next)))
   }
-  assert.ok(rows.cached.bytes > 200_000)
-  assert.equal(rows.cached.channels, 1)
+  assert.ok(rows.channels.cached.bytes > 200_000)
+  assert.equal(rows.channels.cached.channels, 1)
 })
 
 test('a full disk refuses writes and loses nothing, and the store recovers when there is room', async (t) => {

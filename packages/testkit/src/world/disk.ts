@@ -167,13 +167,13 @@ export class RelayDisk {
 
   /** Who is on the roster of a channel. */
   roster(channel: string): readonly string[] {
-    const members = this.#rows.channel(channel)?.members.values() ?? []
+    const members = this.#rows.channels.get(channel)?.members.values() ?? []
     return [...members].filter((member) => onRoster(member)).map(({ agent }) => agent)
   }
 
   #forced(id: string, draft: Exclude<EntryDraft, { kind: 'leave' }>): { result: undefined; events: StoreEvent[] } {
     const rows = this.#rows
-    const channel = rows.channel(id)
+    const channel = rows.channels.get(id)
     const events: StoreEvent[] = []
     if (channel?.last.slot !== draft.slot) return { result: undefined, events }
     const context = { rows, hash: sha256, retention: this.#retention, emit: (event: StoreEvent) => events.push(event) }

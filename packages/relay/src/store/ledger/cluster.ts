@@ -9,7 +9,7 @@ export function useNonce({ rows }: Context, { nonce, until }: StoreRequest<'useN
 
 /** Where the logs of channels end. */
 export function heads({ rows }: Context, { channels }: StoreRequest<'heads'>): StoreResult<'heads'> {
-  return { heads: rows.heads(channels) }
+  return { heads: rows.channels.heads(channels) }
 }
 
 /** What happened on any node since a position. */

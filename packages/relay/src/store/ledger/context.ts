@@ -30,7 +30,7 @@ export function isRefusal(answer: object): answer is Refusal {
 
 /** The actor as a member of a channel, or why it is not admitted. Changes nothing. */
 export function admit({ rows }: Context, actor: Actor, id: ChannelId): Admitted | Refusal {
-  const channel = rows.channel(id)
+  const channel = rows.channels.get(id)
   const member = channel && findMember(channel, actor.agent)
   if (!channel || !member || isUnwelcomed(member)) return refuse('not_found')
   if (member.ended) return refuse('removed')
@@ -79,17 +79,17 @@ export function senderOf(channel: Pick<Channel, 'senders' | 'last'>, agent: stri
 /** Marks the channel's own fields as changed. */
 export function touch({ rows }: Context, channel: Channel): void {
   channel.changes.channel = true
-  rows.changed(channel)
+  rows.channels.changed(channel)
 }
 
 /** Marks a member as changed or deleted. */
 export function touchMember({ rows }: Context, channel: Channel, member: { readonly agent: string }): void {
   channel.changes.members.add(member.agent)
-  rows.changed(channel)
+  rows.channels.changed(channel)
 }
 
 /** Marks a sender as changed or deleted. */
 export function touchSender({ rows }: Context, channel: Channel, sender: { readonly agent: string }): void {
   channel.changes.senders.add(sender.agent)
-  rows.changed(channel)
+  rows.channels.changed(channel)
 }

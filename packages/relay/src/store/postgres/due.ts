@@ -4,6 +4,7 @@
  */
 import { toHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../ports.ts'
+import type { DueRows, OldWelcome } from '../ledger/rows/due.ts'
 import { type Channel, unawaited } from '../ledger/state.ts'
 import { Facts } from './facts.ts'
 import { statement } from './session.ts'
@@ -11,7 +12,7 @@ import { DUE } from './tables/channel-statements.ts'
 import type { ChannelTable } from './tables/channels.ts'
 import type { LogTable } from './tables/log.ts'
 import type { SlotTable } from './tables/slots.ts'
-import type { OldWelcome, WelcomeTable } from './tables/welcomes.ts'
+import type { WelcomeTable } from './tables/welcomes.ts'
 import { type Transaction, ask, bytea, send } from './write.ts'
 
 const SWEPT = statement('UPDATE channels SET acked = false WHERE id = ANY($1::bytea[]) AND acked')
@@ -31,7 +32,7 @@ interface SweptTables {
 }
 
 /** The channels and Welcomes that a sweep finds. */
-export class DueRows {
+export class DueTable implements DueRows {
   readonly #tables: SweptTables
   readonly #facts = new Facts()
   /** Channels that the sweep found damaged: the others go on without them. */

@@ -279,7 +279,7 @@ export class Lane {
       if (locks) this.#parts.onCommit(performance.now() - started)
       this.#transactions += 1
       rows.committed()
-      if (rows.expired !== undefined) await this.#parts.onExpired(rows.expired)
+      if (rows.ids.expired !== undefined) await this.#parts.onExpired(rows.ids.expired)
       return answers
     } catch (error) {
       return this.#fail(session, error, doubt)
@@ -347,14 +347,14 @@ export class Lane {
     } catch (error) {
       if (error instanceof Missing) missing.push(error)
       else if (missing.length === 0) throw error
-      this.#rows.suspect()
+      this.#rows.channels.suspect()
       return undefined
     }
   }
 
   #call({ name, request }: Call, isSure: boolean): Answer {
     try {
-      this.#rows.enter(name === 'ack')
+      this.#rows.channels.enter(name === 'ack')
       return this.#ledger.run(name, request)
     } catch (error) {
       // Nothing has changed, so repeated requests for damaged data do not slow down the others.

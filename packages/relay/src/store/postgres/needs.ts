@@ -169,7 +169,7 @@ export async function assume({ channels, ids, accounts }: PostgresRows, calls: r
 export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Promise<void> {
   const needs = new Needs()
   for (const call of calls) needs.add(call)
-  const { transaction, channels, names, invites, ids, welcomes, accounts, transient, receiptReads } = rows
+  const { transaction, channels, names, invites, ids, welcomes, accounts, transient } = rows
   const locks = lockKeys(needs.keys)
   const waiting: Promise<unknown>[] = []
   const start = (promise: Promise<unknown>): void => {
@@ -188,7 +188,7 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   waiting.push(channels.fetch([...locked, ...channels.seen], needs), ids.fetch(needs.ids))
   waiting.push(names.fetch(needs.names), channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
   for (const { ids: asked, agent, receipts } of needs.glances) {
-    waiting.push(channels.fetchGlances(asked, agent), receiptReads.fetch(asked, agent, receipts))
+    waiting.push(...channels.fetchGlances(asked, agent, receipts))
   }
   await settled(waiting)
   // What was read before the lock may have changed.

@@ -131,7 +131,7 @@ export class SqliteEngine {
         const started = performance.now()
         this.#commit.run()
         this.#commitMs.push(performance.now() - started)
-        this.#rows.committed()
+        this.#rows.channels.committed()
         return result
       } catch (error) {
         if (this.#db.isTransaction) this.#db.exec('ROLLBACK')

@@ -10,23 +10,23 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   const { rows, hash } = context
   const { actor, channel: id, name, welcome, guestLimit, maxChannels } = request
   const { agent, account } = actor
-  const known = rows.channel(id)
+  const known = rows.channels.get(id)
   if (known) {
     const same = known.owner === agent && known.name === name && isSame(known.account, account)
-    return same ? { welcome: rows.founding(known), guestLimit: known.guestLimit } : refuse('channel_exists')
+    return same ? { welcome: rows.channels.founding(known), guestLimit: known.guestLimit } : refuse('channel_exists')
   }
-  if (rows.named(account, name) !== undefined) {
+  if (rows.names.find(account, name) !== undefined) {
     return refuse(
       'channel_exists',
       `Channel ${name} already exists in this account. Choose another name, or ask its owner for an invite.`,
     )
   }
-  if (rows.countChannels(account) >= maxChannels) {
+  if (rows.names.count(account) >= maxChannels) {
     return refuse('not_allowed', `This account has reached its limit of ${maxChannels} channels. Delete one first.`)
   }
 
   const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }
-  const channel = rows.addChannel({ id, name, account, owner: agent, guestLimit, last: start }, welcome)
+  const channel = rows.channels.add({ id, name, account, owner: agent, guestLimit, last: start }, welcome)
   const owner = {
     agent,
     from: 0,
@@ -47,8 +47,8 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
 /** Deletes a channel and everything in it. */
 export function remove(context: Context, { account, channel: id, name }: StoreRequest<'delete'>): Done | Refusal {
   const { rows } = context
-  const found = id ?? (name === undefined ? undefined : rows.named(account, name))
-  const channel = found === undefined ? undefined : rows.channel(found)
+  const found = id ?? (name === undefined ? undefined : rows.names.find(account, name))
+  const channel = found === undefined ? undefined : rows.channels.get(found)
   if (!channel || !isSame(channel.account, account)) return refuse('not_found')
   const members = roster(channel).map(({ agent }) => agent)
   refuseChannel(context, channel)

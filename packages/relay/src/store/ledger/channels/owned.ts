@@ -6,13 +6,13 @@ export function owned(
   { rows }: Context,
   { account, skip, maxChannels, maxMembersPerChannel, maxMembers }: StoreRequest<'owned'>,
 ): StoreResult<'owned'> {
-  const { total, channels } = rows.owned(account, skip, maxChannels)
+  const { total, channels } = rows.owned.list(account, skip, maxChannels)
   let left = maxMembers
   return {
     total,
     channels: channels.map((channel): OwnedChannel => {
       const { id, name, mode, owner, logBytes, lastIndex } = channel
-      const { count, members } = rows.furthestBehind(channel, Math.min(left, maxMembersPerChannel))
+      const { count, members } = rows.owned.furthestBehind(channel, Math.min(left, maxMembersPerChannel))
       left -= members.length
       const behind = members.map(({ agent, cursor }) => ({ agent, waiting: Math.max(0, lastIndex - cursor) }))
       // What all have fetched is deleted a little later.

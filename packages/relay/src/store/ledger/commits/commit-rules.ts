@@ -139,7 +139,7 @@ export function judgeWelcomes(
       `The Welcome for agent ${large.agent} has ${size} bytes. The limit is ${MAX_WELCOME_BYTES}.`,
     )
   }
-  const full = welcomes.find(({ agent }) => rows.countWelcomes(channel, agent) >= MAX_WAITING)
+  const full = welcomes.find(({ agent }) => rows.welcomes.count(channel, agent) >= MAX_WAITING)
   if (!full) return undefined
   // Not `rate_limited`: nobody knows when the agent comes online, and a sender that retries would hold up its channel.
   return refuse(

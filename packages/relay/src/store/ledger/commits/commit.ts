@@ -11,7 +11,10 @@ import { addEntry } from '../log/log.ts'
 import { cut, letGo } from '../room/retention.ts'
 import { findRoom, hasReserve } from '../room/room.ts'
 import { electorate, takeTurn } from '../members/roster.ts'
-import { ENTRY_OVERHEAD, type IdKey, type NewWelcome, SLOT_BYTES, TURN_BYTES } from '../rows/rows.ts'
+import { ENTRY_OVERHEAD } from '../rows/log.ts'
+import type { IdKey } from '../rows/ids.ts'
+import type { NewWelcome } from '../rows/welcomes.ts'
+import { SLOT_BYTES, TURN_BYTES } from '../rows/slots.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
 import { type Channel, type Slot, findMember, isInGroup, isUnwelcomed } from '../state.ts'
 import { putGroupInfo, putWelcome, welcomeBytes } from '../members/welcomes.ts'
@@ -42,8 +45,8 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
   const { actor, messageId, declaration, now } = request
   const key: IdKey = { kind: 'commit', agent: actor.agent, id: messageId }
   const since = now - retention.messageIdMs
-  const known = rows.channel(request.channel)
-  const answered = known && rows.findId(known, key, since)
+  const known = rows.channels.get(request.channel)
+  const answered = known && rows.ids.find(known, key, since)
   if (answered) return { ...answered, units: 0 }
 
   const admitted = admit(context, actor, request.channel)
@@ -68,7 +71,7 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
   noteAction(context, actor, channel)
   cut(context, channel, verdict.through)
   const answer = take(context, plan, request)
-  rows.addId(channel, key, { ...answer, at: now }, since)
+  rows.ids.add(channel, key, { ...answer, at: now }, since)
   return { ...answer, units: verdict.units }
 }
 
@@ -179,7 +182,7 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
   const admitted = admit(context, actor, request.channel)
   if (isRefusal(admitted)) return admitted
   const { channel } = admitted
-  const taken = context.rows.slot(channel, slot)
+  const taken = context.rows.slots.get(channel, slot)
   if (!taken) return refuse('not_found', `The commit of slot ${slot} is unknown or no longer stored.`)
   if (taken.sender !== actor.agent) return refuse('not_allowed', 'Only the sender of a commit can send its Welcomes.')
   const joiner = channel.members.get(fields.agent)
@@ -220,7 +223,7 @@ export function welcome(context: Context, request: StoreRequest<'welcome'>): Sto
 /** Takes an agent off the roster at its own signed request. Needs no account, so that every agent can always leave. */
 export function leave(context: Context, request: StoreRequest<'leave'>): StoreResult<'leave'> {
   const { actor, channel: id, notice, now } = request
-  const channel = context.rows.channel(id)
+  const channel = context.rows.channels.get(id)
   const member = channel && findMember(channel, actor.agent)
   if (!channel || !member || isUnwelcomed(member)) return refuse('not_found')
   const { ended } = member

@@ -16,8 +16,8 @@ export function reject(
   { actor, channel: id, slot: number }: StoreRequest<'reject'>,
 ): StoreResult<'reject'> {
   const { rows } = context
-  const channel = rows.channel(id)
-  const slot = channel && rows.slot(channel, number)
+  const channel = rows.channels.get(id)
+  const slot = channel && rows.slots.get(channel, number)
   if (!channel || !slot || !findMember(channel, actor.agent)) return refuse('not_found')
   const barrier = mayAct(actor, channel)
   if (barrier) return barrier
@@ -39,12 +39,12 @@ export function reject(
   if (voters.includes(actor.agent)) return { rejected: false, votes: voters.length, needed }
   voters.push(actor.agent)
   const rejected = owner || voters.length >= needed
-  const leftOut = rejected ? rows.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
+  const leftOut = rejected ? rows.slots.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
   if (growth(leftOut) > Math.max(0, MAX_UNDONE_MEMBERS - channel.members.size)) {
     return refuse('group_full', 'Undoing the removals would make the group too large. Remove some members first.')
   }
   noteAction(context, actor, channel)
-  rows.putSlot(channel, { ...slot, voters, rejected })
+  rows.slots.put(channel, { ...slot, voters, rejected })
   if (rejected) undo(context, channel, slot, leftOut)
   return { rejected, votes: voters.length, needed }
 }

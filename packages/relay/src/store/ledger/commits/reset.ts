@@ -18,7 +18,7 @@ import {
 import { positionAt } from '../log/log.ts'
 import { letGo } from '../room/retention.ts'
 import { hold } from '../room/room.ts'
-import { TURN_BYTES } from '../rows/rows.ts'
+import { TURN_BYTES } from '../rows/slots.ts'
 import { type Channel, type Member, type Turn, findMember, forgetMember, onRoster, placeMember } from '../state.ts'
 import { dropWelcome } from '../members/welcomes.ts'
 
@@ -52,7 +52,7 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   for (const agent of dropped) drop(context, channel, agent)
   const returned = [...agents].filter((agent) => admitAgain(context, channel, agent, vouched.has(agent)))
   // Earlier turns no longer count. They are deleted with their slots, because there can be many.
-  hold(context, channel, -context.rows.dropTurns(channel, head) * TURN_BYTES)
+  hold(context, channel, -context.rows.slots.dropTurns(channel, head) * TURN_BYTES)
   channel.settled = head
   touch(context, channel)
   letGo(context, channel)
@@ -87,7 +87,7 @@ function admitAgain(context: Context, channel: Channel, agent: AgentId, isVouche
  */
 function lastStay(context: Context, channel: Channel, agent: AgentId): Pick<Member, 'from' | 'cursor' | 'ended'> {
   let added: Turn | undefined
-  for (const turn of context.rows.turnsFrom(channel, agent, 0)) if (turn.adds) added = turn
+  for (const turn of context.rows.slots.turnsFrom(channel, agent, 0)) if (turn.adds) added = turn
   if (!added?.undone) {
     const cursor = added?.position ?? channel.last
     return { from: cursor.index, cursor, ended: undefined }

@@ -5,7 +5,7 @@
 import type { Refusal, Time } from '../../../ports.ts'
 import { type Context, touch } from '../context.ts'
 import { hold } from '../room/room.ts'
-import { SLOT_BYTES, TURN_BYTES } from '../rows/rows.ts'
+import { SLOT_BYTES, TURN_BYTES } from '../rows/slots.ts'
 import type { Channel, Slot } from '../state.ts'
 
 /** Maximum number of slots a channel remembers: 97 commits an hour for a week. */
@@ -27,7 +27,7 @@ export function judgeSlots({ retention }: Context, channel: Channel, now: Time):
 export function keepSlot(context: Context, channel: Channel, slot: Slot): void {
   const { rows } = context
   if (slot.slot - channel.firstSlot >= MAX_SLOTS) forgetFirst(context, channel)
-  rows.putSlot(channel, slot)
+  rows.slots.put(channel, slot)
   hold(context, channel, SLOT_BYTES)
   if (channel.firstSlot !== slot.slot) return
   channel.slotAt = slot.at
@@ -45,10 +45,10 @@ export function forgetSlots(context: Context, channel: Channel, since: Time, bud
 
 /** Forgets the lowest slot. Returns how many rows were deleted. */
 function forgetFirst(context: Context, channel: Channel): number {
-  const { slots, turns } = context.rows.dropSlot(channel, channel.firstSlot)
+  const { slots, turns } = context.rows.slots.drop(channel, channel.firstSlot)
   hold(context, channel, -slots * SLOT_BYTES - turns * TURN_BYTES)
   channel.firstSlot += 1
-  channel.slotAt = context.rows.slot(channel, channel.firstSlot)?.at
+  channel.slotAt = context.rows.slots.get(channel, channel.firstSlot)?.at
   touch(context, channel)
   return slots + turns
 }

@@ -56,7 +56,7 @@ export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<
 export function findInvite({ rows }: Context, { id, joiner }: StoreRequest<'invite'>): StoreResult<'invite'> {
   const invite = rows.invites.get(id)
   if (!invite || !joiner) return { invite }
-  const joined = onRoster(rows.glance(invite.channel, joiner.agent)?.member)
+  const joined = onRoster(rows.channels.glance(invite.channel, joiner.agent)?.member)
   const welcomed = isWelcomed(rows, invite.channel, joiner.agent)
   return { invite, ended: whyEnded(invite, joiner.now), joined, welcomed }
 }

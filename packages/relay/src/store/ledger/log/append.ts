@@ -7,7 +7,8 @@ import { messageDraft } from './draft.ts'
 import { addEntry } from './log.ts'
 import { cut, schedule } from '../room/retention.ts'
 import { findRoom, pressureOn } from '../room/room.ts'
-import { ENTRY_OVERHEAD, type IdKey } from '../rows/rows.ts'
+import { ENTRY_OVERHEAD } from '../rows/log.ts'
+import type { IdKey } from '../rows/ids.ts'
 import { type Channel, type Sender, findMember, isUnwelcomed } from '../state.ts'
 
 /** Control messages use only the smallest padded sizes. */
@@ -26,7 +27,7 @@ interface Accepted {
 export function append(context: Context, request: StoreRequest<'append'>): StoreResult<'append'> {
   const { rows, retention } = context
   const { actor, now } = request
-  const channel = rows.channel(request.channel)
+  const channel = rows.channels.get(request.channel)
   if (!channel) return refuse('not_found')
   const key: IdKey = { kind: 'message', agent: actor.agent, id: request.messageId }
   const since = now - retention.messageIdMs
@@ -34,11 +35,11 @@ export function append(context: Context, request: StoreRequest<'append'>): Store
   // A known id takes precedence over every refusal. For a message that passes the checks, `addId` tests and stores it.
   const verdict = judge(context, channel, request)
   if (!('free' in verdict)) {
-    const known = rows.findId(channel, key, since)
+    const known = rows.ids.find(channel, key, since)
     return known ? { index: known.index, charged: false } : verdict
   }
   const index = channel.last.index + 1
-  const known = rows.addId(channel, key, { index, head: channel.last.slot, at: now }, since)
+  const known = rows.ids.add(channel, key, { index, head: channel.last.slot, at: now }, since)
   if (known) return { index: known.index, charged: false }
 
   const { sender, through, free } = verdict

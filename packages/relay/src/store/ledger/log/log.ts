@@ -4,7 +4,7 @@ import type { Entry, Gap, Position, StoreRequest, StoreResult } from '../../../p
 import { type Context, senderOf, touchSender } from '../context.ts'
 import { type EntryDraft, placed } from './draft.ts'
 import { hold } from '../room/room.ts'
-import { ENTRY_OVERHEAD } from '../rows/rows.ts'
+import { ENTRY_OVERHEAD } from '../rows/log.ts'
 import { readableStay } from '../members/roster.ts'
 import { type Channel, type Member, findMember } from '../state.ts'
 
@@ -28,7 +28,7 @@ export function addEntry(context: Context, channel: Channel, draft: EntryDraft, 
     slot: draft.kind === 'commit' ? draft.slot + 1 : draft.slot,
   }
   const entry = placed(draft, index, position.hash)
-  rows.addEntry(channel, entry, body)
+  rows.log.add(channel, entry, body)
 
   const size = body.length + ENTRY_OVERHEAD
   sender.bytes += size
@@ -55,7 +55,7 @@ export function positionAt({ rows }: Context, channel: Channel, index: number): 
   if (index < base.index || index > last.index) return undefined
   const first = recent[0]
   if (first && index >= first.index) return recent[index - first.index]
-  return rows.position(channel, index)
+  return rows.log.position(channel, index)
 }
 
 /** Reads entries after an index. If some were dropped, the gap comes first. */
@@ -64,11 +64,11 @@ export function read(
   { channel: id, agent, after, maxBytes, maxEntries }: StoreRequest<'read'>,
 ): StoreResult<'read'> {
   const { rows } = context
-  const channel = rows.channel(id)
+  const channel = rows.channels.get(id)
   const known = channel && findMember(channel, agent)
   const member = known && readableStay(rows, channel, known)
   // Whoever is not found is looked for again in another way: a damaged store must not say that a member is none.
-  if (!known) rows.glance(id, agent)
+  if (!known) rows.channels.glance(id, agent)
   if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true, from: undefined }
 
   const end = member.ended?.position ?? channel.last
@@ -77,7 +77,7 @@ export function read(
   const entries: Entry[] = []
   let bytes = 0
   const from = gap?.position ?? (start < end.index ? startAt(context, channel, member, start) : undefined)
-  for (const entry of from ? rows.entries(channel, from, end.index) : []) {
+  for (const entry of from ? rows.log.entries(channel, from, end.index) : []) {
     bytes += bodyLength(entry)
     if (entries.length > 0 && bytes > maxBytes) break
     entries.push(entry)
@@ -108,10 +108,10 @@ function isCommitLost(
 ): boolean {
   if (start === cursor.index) return position.slot !== cursor.slot
   if (channel.firstSlot > 0) {
-    const oldest = rows.slot(channel, channel.firstSlot)
+    const oldest = rows.slots.get(channel, channel.firstSlot)
     if (!oldest || oldest.position.index > start) return true
   }
-  const next = rows.commitAfter(channel, start)
+  const next = rows.slots.commitAfter(channel, start)
   return next !== undefined && next <= position.index
 }
 

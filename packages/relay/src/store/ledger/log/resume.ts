@@ -4,19 +4,21 @@ import { type Context, touchMember } from '../context.ts'
 import { positionAt } from './log.ts'
 import { letGo } from '../room/retention.ts'
 import { readableStay } from '../members/roster.ts'
-import { type Glance, type Rows, WELCOME_OVERHEAD } from '../rows/rows.ts'
+import type { Glance } from '../rows/channels.ts'
+import type { Rows } from '../rows/rows.ts'
+import { WELCOME_OVERHEAD } from '../rows/welcomes.ts'
 import { type Channel, type Member, findMember, isUnwelcomed, onRoster } from '../state.ts'
 import { dropWelcome } from '../members/welcomes.ts'
 
 /** An agent's standings in its channels. */
 export function resume({ rows }: Context, request: StoreRequest<'resume'>): StoreResult<'resume'> {
   const { agent, channels, after, limit, receipts = 0 } = request
-  const found = channels ?? rows.channelsOf(agent, after, limit + 1)
+  const found = channels ?? rows.channels.of(agent, after, limit + 1)
   const asked = channels ?? found.slice(0, limit)
   return {
     standings: asked.map((id) => standing(rows, id, agent, receipts)),
     more: found.length > asked.length,
-    member: rows.isMember(agent),
+    member: rows.channels.of(agent, undefined, 1).length > 0,
   }
 }
 
@@ -26,7 +28,7 @@ function standing(
   agent: AgentId,
   receipts: number,
 ): StoreResult<'resume'>['standings'][number] {
-  const glance = rows.glance(id, agent)
+  const glance = rows.channels.glance(id, agent)
   const member = glance && stayOf(rows, id, glance.member)
   if (!glance || !member) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = member
@@ -34,13 +36,13 @@ function standing(
   if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
   // Who was removed gets none: it could not tell who of them is still a member.
   const standing = describe({ ...glance, member })
-  return receipts > 0 && !ended ? { ...standing, receipts: rows.receipts(id, agent, receipts) } : standing
+  return receipts > 0 && !ended ? { ...standing, receipts: rows.channels.receipts(id, agent, receipts) } : standing
 }
 
 /** Loads the rest of the channel only for an agent that was added without a Welcome. */
 function stayOf(rows: Rows, id: ChannelId, member: Member): Member | undefined {
   if (!isUnwelcomed(member)) return member
-  const channel = rows.channel(id)
+  const channel = rows.channels.get(id)
   return channel && readableStay(rows, channel, member)
 }
 
@@ -70,10 +72,10 @@ export function welcomes(
 ): StoreResult<'welcomes'> {
   const taken: StoredWelcome[] = []
   let bytes = 0
-  for (const { sequence, size } of rows.welcomesOf(agent, after)) {
+  for (const { sequence, size } of rows.welcomes.of(agent, after)) {
     bytes += size + WELCOME_OVERHEAD
     if (taken.length > 0 && bytes > maxBytes) return { welcomes: taken, more: true }
-    taken.push(rows.welcome(sequence))
+    taken.push(rows.welcomes.get(sequence))
   }
   return { welcomes: taken, more: false }
 }
@@ -81,7 +83,7 @@ export function welcomes(
 /** Advances an agent's cursors, keeps its receipts, and deletes the Welcomes that it has used. */
 export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>): Done {
   for (const { channel: id, index, from, receipt } of positions) {
-    const channel = context.rows.channel(id)
+    const channel = context.rows.channels.get(id)
     const member = channel && findMember(channel, agent)
     if (!channel || !member || isUnwelcomed(member)) continue
     // It has returned to an earlier membership, of which it has not read as much.

@@ -5,7 +5,8 @@
 import type { AgentId } from '../../../ports.ts'
 import { type Context, senderOf, touchMember, touchSender } from '../context.ts'
 import { hold } from '../room/room.ts'
-import { type Rows, TURN_BYTES } from '../rows/rows.ts'
+import type { Rows } from '../rows/rows.ts'
+import { TURN_BYTES } from '../rows/slots.ts'
 import {
   type Channel,
   type Ending,
@@ -40,7 +41,7 @@ export function takeTurn(
 ): void {
   const before = snapshot(channel, fields.agent)
   const turn = { ...fields, rejected: false, before, undone: undefined }
-  context.rows.putTurn(channel, turn)
+  context.rows.slots.putTurn(channel, turn)
   hold(context, channel, TURN_BYTES)
   become(context, channel, fields.agent, outcome(turn, before))
 }
@@ -68,7 +69,7 @@ export function hasVote(channel: Channel, agent: AgentId, { slot }: Slot): boole
  */
 export function readableStay(rows: Rows, channel: Channel, member: Member): Member | undefined {
   if (!isUnwelcomed(member)) return member
-  for (const { adds, before } of rows.turnsFrom(channel, member.agent, member.from)) {
+  for (const { adds, before } of rows.slots.turnsFrom(channel, member.agent, member.from)) {
     const earlier = adds ? before?.member : undefined
     return earlier && !isUnwelcomed(earlier) ? earlier : undefined
   }
@@ -82,7 +83,7 @@ export function leaveOut(rows: Rows, channel: Channel, turn: Turn): LeftOut {
   const undone = before?.member.from === position.index ? before : undefined
   const turns: Turn[] = [{ ...turn, rejected: true, undone }]
   let replayed = turn.before
-  for (const next of rows.turnsFrom(channel, agent, position.index + 1)) {
+  for (const next of rows.slots.turnsFrom(channel, agent, position.index + 1)) {
     // From here on, nothing differs from what is stored.
     if (isSame(replayed, next.before)) return { agent, turns, before, after: before }
     replayed = latest(replayed, next.before)
@@ -94,7 +95,7 @@ export function leaveOut(rows: Rows, channel: Channel, turn: Turn): LeftOut {
 
 /** Stores the result of `leaveOut`. */
 export function applyLeftOut(context: Context, channel: Channel, { agent, turns, before, after }: LeftOut): void {
-  for (const turn of turns) context.rows.putTurn(channel, turn)
+  for (const turn of turns) context.rows.slots.putTurn(channel, turn)
   if (after !== before) become(context, channel, agent, after)
 }
 

@@ -5,14 +5,14 @@ import { onRoster } from '../state.ts'
 
 /** Whether an agent was added because of a join request, and has yet to fetch its Welcome. */
 export function isWelcomed(rows: Rows, channel: ChannelId, agent: AgentId): boolean {
-  const member = rows.glance(channel, agent)?.member
+  const member = rows.channels.glance(channel, agent)?.member
   return onRoster(member) && member.welcome !== undefined && isInvited(rows, channel, agent)
 }
 
 /** Whether the Welcome that waits for an agent answers a join request. If not, a member has added it unasked. */
 function isInvited(rows: Rows, channel: ChannelId, agent: AgentId): boolean {
-  for (const { sequence } of rows.welcomesOf(agent, 0)) {
-    const welcome = rows.welcome(sequence)
+  for (const { sequence } of rows.welcomes.of(agent, 0)) {
+    const welcome = rows.welcomes.get(sequence)
     if (welcome.channel === channel) return welcome.inviteId.length > 0
   }
   return false

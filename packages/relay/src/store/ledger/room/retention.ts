@@ -53,7 +53,7 @@ export function cut(context: Context, channel: Channel, through: number): number
   if (!position) throw new Error(`entry ${through} of channel ${channel.id} was already deleted`)
   let freed = 0
   const dropped = new Map<AgentId, { bytes: number; entries: number }>()
-  for (const { sender: agent, size } of rows.weights(channel, base.index, through)) {
+  for (const { sender: agent, size } of rows.log.weights(channel, base.index, through)) {
     freed += size
     const { bytes, entries } = dropped.get(agent) ?? { bytes: 0, entries: 0 }
     dropped.set(agent, { bytes: bytes + size, entries: entries + 1 })
@@ -63,11 +63,11 @@ export function cut(context: Context, channel: Channel, through: number): number
     sender.entries -= 1
     touchSender(context, channel, sender)
   }
-  rows.cut(channel, through)
+  rows.log.cut(channel, through)
   keepSearches(channel, through, dropped)
   channel.base = position
   channel.oldestAt = undefined
-  if (through < last.index) for (const { at } of rows.weights(channel, through, through + 1)) channel.oldestAt = at
+  if (through < last.index) for (const { at } of rows.log.weights(channel, through, through + 1)) channel.oldestAt = at
   hold(context, channel, -freed)
   return through - base.index
 }
@@ -95,13 +95,13 @@ function firstEnd({ former }: Channel): Time {
 export function sweep(context: Context, { now }: StoreRequest<'sweep'>): StoreResult<'sweep'> {
   const { rows, retention } = context
   const budget: Budget = { entries: SWEEP_ENTRIES, records: SWEEP_RECORDS }
-  for (const id of rows.dueChannels(now, SWEEP_CHANNELS)) {
+  for (const id of rows.due.channels(now, SWEEP_CHANNELS)) {
     if (budget.entries <= 0 || budget.records <= 0) continue
-    const channel = rows.channel(id)
+    const channel = rows.channels.get(id)
     if (channel) tidy(context, channel, now, budget)
     rows.settle()
   }
-  rows.expireIds(now - retention.messageIdMs)
+  rows.ids.expire(now - retention.messageIdMs)
   expireWelcomes(context, now - retention.entryMs)
   expireInvites(context, now - ENDED_INVITE_MS)
   rows.transient.expire(now)
@@ -114,7 +114,7 @@ function tidy(context: Context, channel: Channel, now: Time, budget: Budget): vo
   const since = now - retention.entryMs
   const { base } = channel
   let through = Math.max(base.index, Math.min(unawaited(channel), base.index + budget.entries))
-  for (const { index, at } of rows.weights(channel, through, base.index + budget.entries)) {
+  for (const { index, at } of rows.log.weights(channel, through, base.index + budget.entries)) {
     if (at > since) break
     through = index
   }

@@ -48,7 +48,7 @@ interface Gauge {
 /** Adds to the size of a channel and of its account; `bytes` may be negative. */
 export function hold(context: Context, channel: Channel, bytes: number): void {
   // Must come first: loading the account sums up its channels, and that must not include this change yet.
-  const account = context.rows.account(channel.account)
+  const account = context.rows.accounts.get(channel.account)
   account.bytes += bytes
   channel.bytes += bytes
   touch(context, channel)
@@ -56,11 +56,11 @@ export function hold(context: Context, channel: Channel, bytes: number): void {
 
 /** Stores the limits of a plan as reported by the API. Ignores a report older than the stored one. */
 export function allot({ rows }: Context, { account, channelBytes, accountBytes, at }: StoreRequest<'allot'>): Done {
-  const record = rows.account(account)
+  const record = rows.accounts.get(account)
   const isSame = channelBytes === record.channelBytes && accountBytes === record.accountBytes
   if (isSame || at < record.reportedAt) return { done: true }
   Object.assign(record, { channelBytes, accountBytes, reportedAt: at })
-  rows.putAllotment(record)
+  rows.accounts.put(record)
   return { done: true }
 }
 
@@ -92,7 +92,7 @@ export function findRoom(
   let through = known?.through ?? base
   let slack = false
   let visited = 0
-  for (const { index, size: held, sender: agent } of context.rows.weights(channel, through, reach)) {
+  for (const { index, size: held, sender: agent } of context.rows.log.weights(channel, through, reach)) {
     if (index > free) {
       if (isEnough(found, gauges, slack)) break
       slack = true
@@ -155,7 +155,7 @@ export function keepSearches(
  * such entries, so that the owner can remove members that do not read, but cannot fill the relay's disk.
  */
 export function hasReserve(context: Context, channel: Channel, size: number): boolean {
-  const account = context.rows.account(channel.account)
+  const account = context.rows.accounts.get(channel.account)
   return account.bytes + size <= (1 + RESERVE) * diskLimit(context, account)
 }
 
@@ -178,7 +178,7 @@ export function pressureOn(context: Context, channel: Channel, sender: Sender): 
 /** Every limit of a channel, with its use after one more entry of `size`, or its current use if `size` is 0. */
 function gaugesOf(context: Context, channel: Channel, sender: Sender | undefined, size: number): Gauge[] {
   const { retention, rows } = context
-  const account = rows.account(channel.account)
+  const account = rows.accounts.get(channel.account)
   const entries = channel.last.index - channel.base.index
   const more = size > 0 ? 1 : 0
   const own = sender ? OWN_WEIGHT : 0
@@ -233,7 +233,7 @@ function keptForOwner({ rows }: Context, channel: Channel): number {
   if (!owner || !lag || lag.reach <= owner.cursor.index) return Infinity
   const { slot } = owner.cursor
   if (slot < base.slot || slot === last.slot) return Infinity
-  return (lag.kept ??= rows.slot(channel, slot)?.position.index ?? base.index + 1)
+  return (lag.kept ??= rows.slots.get(channel, slot)?.position.index ?? base.index + 1)
 }
 
 function byCursor(one: Member, other: Member): number {

@@ -4,6 +4,7 @@
  */
 import { type Account, accountKey, type Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
+import type { AccountRows } from '../../ledger/rows/accounts.ts'
 import type { AccountRecord } from '../../ledger/state.ts'
 import { Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
@@ -38,7 +39,7 @@ interface Known extends Omit<AccountRecord, 'account'> {
 export type KnownAccounts = Map<string, Known>
 
 /** The accounts of a lane. */
-export class AccountTable implements Table {
+export class AccountTable implements AccountRows, Table {
   readonly #transaction: Transaction
   readonly #freshMs: number
   readonly #known: KnownAccounts

@@ -3,9 +3,9 @@
  * was read of it stays true until the transaction ends.
  */
 import { toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, Head, Position } from '../../../ports.ts'
+import type { Account, AgentId, ChannelId, Head, MemberReceipt, Position } from '../../../ports.ts'
 import { intact } from '../../checksum.ts'
-import type { Glance, NewChannel } from '../../ledger/rows/rows.ts'
+import type { ChannelRows, Glance, NewChannel } from '../../ledger/rows/channels.ts'
 import { type Channel, emptyChannel, findMember, newChannel, onRoster } from '../../ledger/state.ts'
 import { readChannel } from '../../records/channel.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
@@ -28,6 +28,7 @@ import { type ChannelChanges, writeChannels } from './channel-writes.ts'
 import { Glances } from './glances.ts'
 import type { Kept } from './kept.ts'
 import type { LogTable } from './log.ts'
+import { ReceiptReads } from './receipts.ts'
 import { Trust } from './trust.ts'
 
 /** An agent in a channel. */
@@ -45,13 +46,14 @@ export interface CurrentMembers {
 const NO_MEMBERS: CurrentMembers = { acting: [], rosters: new Set() }
 
 /** The channels of a lane. */
-export class ChannelTable implements Table {
+export class ChannelTable implements ChannelRows, Table {
   readonly #transaction: Transaction
   readonly #freshMs: number
   readonly #cache: ChannelCache
   readonly #trust: Trust
   readonly #facts = new Facts()
   readonly #glances: Glances
+  readonly #receipts: ReceiptReads
   /** The channels of this transaction. Null: it does not exist, or was deleted. */
   readonly #present = new Map<ChannelId, Kept | null>()
   /** The channels that the current operation has used. */
@@ -63,6 +65,8 @@ export class ChannelTable implements Table {
   readonly #seen = new Set<ChannelId>()
   readonly #loading: Loading
   #numbers: number[] = []
+  /** Whether the current operation is an acknowledgement, which does not raise a channel's version. */
+  #isAck = false
   #changes: ChannelChanges
 
   constructor(transaction: Transaction, log: LogTable, { cachedBytes, freshMs }: CacheOptions) {
@@ -71,6 +75,7 @@ export class ChannelTable implements Table {
     this.#cache = new ChannelCache(cachedBytes)
     this.#trust = new Trust(freshMs)
     this.#glances = new Glances(transaction)
+    this.#receipts = new ReceiptReads(transaction)
     this.#loading = { transaction, log, guard: (id, read) => this.#guard(id, read) }
     this.#changes = noChanges()
   }
@@ -91,6 +96,7 @@ export class ChannelTable implements Table {
   begin(): void {
     this.#facts.clear()
     this.#glances.begin()
+    this.#receipts.begin()
     this.#present.clear()
     this.#used.clear()
     this.#suspect.clear()
@@ -124,6 +130,11 @@ export class ChannelTable implements Table {
   }
 
   /** Another operation begins. */
+  enter(isAck: boolean): void {
+    this.#isAck = isAck
+    this.settle()
+  }
+
   settle(): void {
     this.#used.clear()
   }
@@ -145,13 +156,17 @@ export class ChannelTable implements Table {
     return found
   }
 
-  changed(channel: Channel, isAck: boolean): void {
-    const { changed, raised } = this.#changes
-    changed.add(channel)
-    if (!isAck || channel.changes.channel || channel.changes.senders.size > 0) raised.add(channel)
+  receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[] {
+    return this.#receipts.of(id, agent, limit, this.find(id))
   }
 
-  channelsOf(agent: AgentId, after: ChannelId | undefined, limit: number): ChannelId[] {
+  changed(channel: Channel): void {
+    const { changed, raised } = this.#changes
+    changed.add(channel)
+    if (!this.#isAck || channel.changes.channel || channel.changes.senders.size > 0) raised.add(channel)
+  }
+
+  of(agent: AgentId, after: ChannelId | undefined, limit: number): readonly ChannelId[] {
     // Channels that this batch has changed are asked themselves.
     const { changed, created, dropped } = this.#changes
     const touched = new Set([...changed, ...created.keys(), ...dropped.values()])
@@ -237,9 +252,9 @@ export class ChannelTable implements Table {
     this.#numbers.push(...rows.map(([number]) => number as number))
   }
 
-  /** Reads what agents ask about channels of theirs, without the rest of these channels. */
-  async fetchGlances(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
-    await this.#glances.fetch(ids, agent)
+  /** Reads what an agent asks about channels of its own, with some receipts, but not the rest of these channels. */
+  fetchGlances(ids: readonly ChannelId[], agent: AgentId, receipts: number): readonly Promise<void>[] {
+    return [this.#glances.fetch(ids, agent), this.#receipts.fetch(ids, agent, receipts)]
   }
 
   /**

@@ -2,7 +2,7 @@
 import { toHex } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../../ports.ts'
 import { damaged } from '../../checksum.ts'
-import type { Glance } from '../../ledger/rows/rows.ts'
+import type { Glance } from '../../ledger/rows/channels.ts'
 import { readChannel } from '../../records/channel.ts'
 import { Facts } from '../facts.ts'
 import { type Transaction, ask, bytea } from '../write.ts'

@@ -2,7 +2,7 @@
 import { fromHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../../ports.ts'
 import { checksum, intact } from '../../checksum.ts'
-import type { Answered, IdKey } from '../../ledger/rows/rows.ts'
+import type { Answered, IdKey, IdRows } from '../../ledger/rows/ids.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { KINDS } from '../../records/entry.ts'
 import { Missing, type Table } from '../facts.ts'
@@ -31,7 +31,7 @@ export interface ChannelIdKey {
 }
 
 /** The ids of a transaction. */
-export class IdTable implements Table {
+export class IdTable implements IdRows, Table {
   readonly #transaction: Transaction
   /** Null: there is none. */
   readonly #known = new Map<string, KnownId | null>()
@@ -39,14 +39,21 @@ export class IdTable implements Table {
     string,
     { readonly channel: Channel; readonly key: Buffer; readonly answer: StoredAnswer }
   >()
+  #expired: Time | undefined
 
   constructor(transaction: Transaction) {
     this.#transaction = transaction
   }
 
+  /** Ids from before this time may be deleted, if a sweep has asked for it. */
+  get expired(): Time | undefined {
+    return this.#expired
+  }
+
   begin(): void {
     this.#known.clear()
     this.#added.clear()
+    this.#expired = undefined
   }
 
   rewind(): void {
@@ -65,6 +72,10 @@ export class IdTable implements Table {
     const known = this.find(channel, key, since, text)
     if (!known) this.#added.set(text, { channel, key: bytes, answer })
     return known
+  }
+
+  expire(since: Time): void {
+    this.#expired = since
   }
 
   /** Takes ids for new, until the statement that stores them finds out. */

@@ -2,7 +2,7 @@
 import { type Hash, fromHex, toHex } from '@static/protocol'
 import type { Entry, Position } from '../../../ports.ts'
 import { checksum, damaged } from '../../checksum.ts'
-import { ENTRY_OVERHEAD, type Weight } from '../../ledger/rows/rows.ts'
+import { ENTRY_OVERHEAD, type LogRows, type Weight } from '../../ledger/rows/log.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { type HeaderRow, headerRow, readEntry, readPosition } from '../../records/entry.ts'
 import type { Proof } from '../doubt.ts'
@@ -40,7 +40,7 @@ class Range {
 }
 
 /** The logs of a transaction's channels. */
-export class LogTable implements Table {
+export class LogTable implements LogRows, Table {
   readonly #transaction: Transaction
   readonly #hash: Hash
   /** By channel number. */

@@ -1,6 +1,7 @@
 /** The names and the number of an account's channels. Whoever creates channels of an account holds its lock (needs.ts). */
 import { toHex } from '@static/protocol'
 import type { Account, ChannelId } from '../../../ports.ts'
+import type { NameRows } from '../../ledger/rows/channels.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { Facts, Missing } from '../facts.ts'
 import { statement } from '../session.ts'
@@ -21,7 +22,7 @@ export interface ChannelName {
 }
 
 /** The names of a transaction. */
-export class NameTable {
+export class NameTable implements NameRows {
   readonly #transaction: Transaction
   readonly #changes: () => ChannelChanges
   readonly #facts = new Facts()

@@ -2,12 +2,14 @@
 import { toHex } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import { sealed } from '../../checksum.ts'
+import type { SlotRows } from '../../ledger/rows/slots.ts'
 import type { Channel, Slot, Turn } from '../../ledger/state.ts'
 import { toJson } from '../../records/json.ts'
 import { readSlot, readTurn } from '../../records/slot.ts'
 import { Facts, Missing, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { type Transaction, ask, bytea, columns, send } from '../write.ts'
+import type { ChannelTable } from './channels.ts'
 
 const SLOT = statement('SELECT slot, entry, record, checksum FROM slots WHERE channel = $1 AND slot = $2')
 const NEXT_COMMITS = statement(
@@ -48,8 +50,9 @@ class Changed {
 }
 
 /** The slots and turns of a transaction's channels. */
-export class SlotTable implements Table {
+export class SlotTable implements SlotRows, Table {
   readonly #transaction: Transaction
+  readonly #channels: ChannelTable
   readonly #facts = new Facts()
   readonly #changed = new Map<number, Changed>()
   /** Channels whose slots the sweep is likely to drop, each with its first one, if these were not fetched yet. */
@@ -57,8 +60,9 @@ export class SlotTable implements Table {
   /** Channels whose slots are dropped. */
   readonly #dropping = new Set<number>()
 
-  constructor(transaction: Transaction) {
+  constructor(transaction: Transaction, channels: ChannelTable) {
     this.#transaction = transaction
+    this.#channels = channels
   }
 
   begin(): void {
@@ -72,17 +76,18 @@ export class SlotTable implements Table {
     this.#changed.clear()
   }
 
-  slot(channel: Channel, slot: number): Slot | undefined {
+  get(channel: Channel, slot: number): Slot | undefined {
     const { slots } = this.#of(channel)
     return slots.has(slot) ? slots.get(slot) : this.#stored(channel, slot)
   }
 
-  putSlot(channel: Channel, slot: Slot): void {
+  put(channel: Channel, slot: Slot): void {
+    this.#channels.changed(channel)
     this.#of(channel).slots.set(slot.slot, slot)
   }
 
-  dropSlot(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
-    const slots = this.slot(channel, slot) ? 1 : 0
+  drop(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
+    const slots = this.get(channel, slot) ? 1 : 0
     const changed = this.#of(channel)
     // Their number is enough, unless this batch has changed some.
     const turns = changed.turns.size === 0 ? this.#countTurns(channel, slot) : this.dropTurns(channel, slot)
@@ -162,7 +167,7 @@ export class SlotTable implements Table {
   }
 
   /** The channel is deleted: its rows go with it. */
-  drop({ number }: Channel): void {
+  dropChannel({ number }: Channel): void {
     this.#changed.delete(number)
   }
 

@@ -1,13 +1,15 @@
 /** Welcomes that wait for their joiners, and the GroupInfos they share. */
 import { toHex } from '@static/protocol'
-import type { Account, AgentId, ChannelId, StoredWelcome, Time } from '../../../ports.ts'
+import type { Account, AgentId, StoredWelcome, Time } from '../../../ports.ts'
 import { checksum, intact, sealed } from '../../checksum.ts'
-import type { DroppedWelcome, NewWelcome } from '../../ledger/rows/rows.ts'
+import type { OldWelcome } from '../../ledger/rows/due.ts'
+import type { DroppedWelcome, NewWelcome, WelcomeRows } from '../../ledger/rows/welcomes.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { fromJson, toJson } from '../../records/json.ts'
 import { Facts, Missing, Stale, type Table } from '../facts.ts'
 import { type Row, statement } from '../session.ts'
 import { Blob, type Transaction, ask, bytea, columns, send } from '../write.ts'
+import type { ChannelTable } from './channels.ts'
 
 const SEQUENCES = statement(
   `SELECT nextval(pg_get_serial_sequence('welcomes', 'sequence')) FROM generate_series(1, $1::int)`,
@@ -69,17 +71,12 @@ interface Listed {
   readonly size: number
 }
 
-/** Where a Welcome waits for too long. */
-export interface OldWelcome {
-  readonly channel: ChannelId
-  readonly agent: AgentId
-}
-
 type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
 
 /** The Welcomes of a transaction. */
-export class WelcomeTable implements Table {
+export class WelcomeTable implements WelcomeRows, Table {
   readonly #transaction: Transaction
+  readonly #channels: ChannelTable
   readonly #facts = new Facts()
   /** Numbers reserved for this transaction, under the locks of the agents. */
   #sequences: number[] = []
@@ -98,8 +95,9 @@ export class WelcomeTable implements Table {
     { readonly number: number; readonly index: number; readonly bytes?: Uint8Array }
   >()
 
-  constructor(transaction: Transaction) {
+  constructor(transaction: Transaction, channels: ChannelTable) {
     this.#transaction = transaction
+    this.#channels = channels
   }
 
   begin(): void {
@@ -163,7 +161,7 @@ export class WelcomeTable implements Table {
     return bytes
   }
 
-  count({ number, account }: Channel, agent: AgentId, isLive: (number: number) => boolean): number {
+  count({ number, account }: Channel, agent: AgentId): number {
     const { id, mode } = account
     const stored = this.#facts.get(othersKey(account, agent)) as readonly number[] | undefined
     if (!stored) throw new Missing(() => this.fetchOthers(account, [agent]))
@@ -173,14 +171,10 @@ export class WelcomeTable implements Table {
       const { account } = channel
       if (welcome.agent === agent && account.id === id && account.mode === mode) others.add(channel.number)
     }
-    return [...others].filter((other) => other !== number && isLive(other)).length
+    return [...others].filter((other) => other !== number && this.#channels.isLive({ number: other })).length
   }
 
-  *of(
-    agent: AgentId,
-    after: number,
-    isLive: (number: number) => boolean,
-  ): Iterable<{ sequence: number; size: number }> {
+  *of(agent: AgentId, after: number): Iterable<{ readonly sequence: number; readonly size: number }> {
     const rows = this.#facts.need(`of ${agent}`, () => ask(this.#transaction, OF_AGENT, [bytea(agent)]))
     const stored = rows
       .filter(([, channel]) => !this.#dropped.has(`${channel as number} ${agent}`))
@@ -190,7 +184,9 @@ export class WelcomeTable implements Table {
     const own = [...this.#put.values()]
       .filter(({ welcome }) => welcome.agent === agent)
       .map((row) => ({ sequence: row.sequence, channel: row.channel.number, size: this.#sizeOf(row) }))
-    const all = [...stored, ...own].filter(({ sequence, channel }) => sequence > after && isLive(channel))
+    const all = [...stored, ...own].filter(
+      ({ sequence, channel: number }) => sequence > after && this.#channels.isLive({ number }),
+    )
     this.#listed = all.sort((one, other) => one.sequence - other.sequence)
     for (const { sequence, size } of this.#listed) yield { sequence, size }
   }

@@ -1,7 +1,7 @@
 /** Ids of messages and commits in SQLite. */
 import type { Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
-import type { Answered, IdKey } from '../../ledger/rows/rows.ts'
+import type { Answered, IdKey, IdRows } from '../../ledger/rows/ids.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { idKey, LAST_ID } from './keys.ts'
 import type { Statements } from '../statements.ts'
@@ -13,7 +13,7 @@ const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
 
 /** The ids of an open database. */
-export class SqliteIds {
+export class SqliteIdRows implements IdRows {
   readonly #statements: Statements
   /** The current round through the ids: its position, the oldest id it left, and when the next round starts. */
   #round = { after: NOTHING, oldest: Infinity, start: 0 }

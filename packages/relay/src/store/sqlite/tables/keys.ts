@@ -1,5 +1,5 @@
 /** Keys of entries and ids. */
-import type { IdKey } from '../../ledger/rows/rows.ts'
+import type { IdKey } from '../../ledger/rows/ids.ts'
 import { KINDS } from '../../records/entry.ts'
 
 const INDEX_BITS = 36n

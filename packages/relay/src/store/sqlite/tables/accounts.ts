@@ -1,6 +1,7 @@
-/** Account records in memory. An account's size is the sum over its channels, so no message writes a row for it. */
+/** Account records in SQLite, kept in memory. An account's size is the sum over its channels, so no message writes a row for it. */
 import { type Account, accountKey, type Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
+import type { AccountRows } from '../../ledger/rows/accounts.ts'
 import { type AccountRecord, newAccount } from '../../ledger/state.ts'
 import type { Statements } from '../statements.ts'
 
@@ -15,31 +16,26 @@ type AllotmentRow = readonly [
   reportedAt: Time,
 ]
 
-/** The accounts of a database that are in memory. */
-export class AccountCache {
+/** The accounts of an open database. */
+export class SqliteAccountRows implements AccountRows {
   readonly #statements: Statements
+  readonly #store: () => void
   readonly #accounts = new Map<string, AccountRecord>()
 
-  constructor(statements: Statements) {
+  /** `store` writes the rows that are behind the log. */
+  constructor(statements: Statements, store: () => void) {
     this.#statements = statements
+    this.#store = store
   }
 
-  get(account: Account): AccountRecord | undefined {
-    return this.#accounts.get(accountKey(account))
+  get(account: Account): AccountRecord {
+    const known = this.#accounts.get(accountKey(account))
+    if (known) return known
+    // The sum is computed from the rows.
+    this.#store()
+    return this.#load(account)
   }
 
-  /** Reads an account. All changes to its channels must have been written. */
-  load(account: Account): AccountRecord {
-    const { id, mode } = account
-    const row = this.#statements.allotment.get(id, mode)
-    const record = row ? readAllotment(account, intact(row, `account ${id}`) as AllotmentRow) : newAccount(account)
-    const [bytes] = this.#statements.heldBytes.get(id, mode, id, mode) as unknown as [number]
-    record.bytes = bytes
-    this.#accounts.set(accountKey(account), record)
-    return record
-  }
-
-  /** Stores an account's limits. */
   put({ account: { id, mode }, channelBytes, accountBytes, reportedAt }: AccountRecord): void {
     this.#statements.putAllotment.run(...sealed([id, mode, channelBytes ?? null, accountBytes ?? null, reportedAt]))
   }
@@ -51,6 +47,16 @@ export class AccountCache {
 
   clear(): void {
     this.#accounts.clear()
+  }
+
+  #load(account: Account): AccountRecord {
+    const { id, mode } = account
+    const row = this.#statements.allotment.get(id, mode)
+    const record = row ? readAllotment(account, intact(row, `account ${id}`) as AllotmentRow) : newAccount(account)
+    const [bytes] = this.#statements.heldBytes.get(id, mode, id, mode) as unknown as [number]
+    record.bytes = bytes
+    this.#accounts.set(accountKey(account), record)
+    return record
   }
 }
 

@@ -1,19 +1,21 @@
 /**
- * Channel records in memory: loaded on demand. What does not follow from entries is written once per transaction, just
+ * Channels with their members and senders in SQLite, loaded into memory on demand. What does not follow from entries is written once per transaction, just
  * before it commits; the rest later (`late-rows.ts`).
  */
 import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
-import type { AgentId, ChannelId, Entry, MemberReceipt, Position, Time } from '../../../ports.ts'
+import type { AgentId, ChannelId, Entry, Head, MemberReceipt, Time } from '../../../ports.ts'
 import { type Value, checksum, damaged, intact, sealed } from '../../checksum.ts'
 import { weighChannel } from '../../records/channel-weight.ts'
 import { senderOf } from '../../ledger/context.ts'
-import { ENTRY_OVERHEAD, type Glance } from '../../ledger/rows/rows.ts'
+import type { ChannelRows, Glance, NewChannel } from '../../ledger/rows/channels.ts'
+import { ENTRY_OVERHEAD } from '../../ledger/rows/log.ts'
 import {
   type Channel,
   type ChannelFields,
   emptyChannel,
   findMember,
   lowestCursor,
+  newChannel,
   receiptsOf,
   type Member,
   placeMember,
@@ -39,8 +41,8 @@ interface LogRules {
   readonly onDamage: ((error: unknown) => void) | undefined
 }
 
-/** The channels of a database that are in memory. */
-export class ChannelCache {
+/** The channels of an open database. */
+export class SqliteChannelRows implements ChannelRows {
   readonly #statements: Statements
   readonly #rules: LogRules
   readonly #limit: number
@@ -66,7 +68,7 @@ export class ChannelCache {
   }
 
   /** Number of cached channels and their approximate size. */
-  get size(): { readonly channels: number; readonly bytes: number } {
+  get cached(): { readonly channels: number; readonly bytes: number } {
     return { channels: this.#channels.size, bytes: this.#weight }
   }
 
@@ -78,7 +80,6 @@ export class ChannelCache {
     return channel
   }
 
-  /** One agent in a channel, without loading the rest of it. */
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
     const found = this.#find(id, agent)
     if (found) return found
@@ -90,7 +91,13 @@ export class ChannelCache {
     return undefined
   }
 
-  /** The last receipts of members, without loading the rest of the channel. */
+  heads(ids: readonly ChannelId[]): readonly Head[] {
+    return ids.flatMap((channel) => {
+      const last = this.#current(channel)?.last
+      return last ? { channel, index: last.index, slot: last.slot } : []
+    })
+  }
+
   receipts(id: ChannelId, agent: AgentId, limit: number): readonly MemberReceipt[] {
     const channel = this.#current(id)
     if (!channel) return []
@@ -99,16 +106,23 @@ export class ChannelCache {
     return (rows as unknown as [Uint8Array, Uint8Array][]).map(([of, receipt]) => ({ agent: toHex(of), receipt }))
   }
 
-  /** Where the log of a channel ends, without loading the rest of it. */
-  last(id: ChannelId): Position | undefined {
-    return this.#current(id)?.last
+  of(agent: AgentId, after: ChannelId | undefined, limit: number): readonly ChannelId[] {
+    this.flush()
+    const rows = this.#statements.channelsOf.all(fromHex(agent), fromHex(after ?? ''), limit)
+    return (rows as unknown as [Uint8Array][]).map(([id]) => toHex(id))
   }
 
-  /** Adds a channel that has just been stored. */
-  add(channel: Channel): void {
-    this.#channels.set(channel.id, channel)
-    this.#recoverable.set(channel.id, recoverable(channel))
-    this.#reweigh(channel)
+  add(fields: NewChannel, welcome: Uint8Array): Channel {
+    const draft = newChannel(0, fields)
+    const number = Number(this.#statements.addChannel.run(...sealed(channelRow(draft))).lastInsertRowid)
+    this.#statements.addFounding.run(number, ...sealed([welcome]))
+    const channel = { ...draft, number }
+    this.#keep(channel)
+    return channel
+  }
+
+  founding({ number }: Channel): Uint8Array {
+    return (intact(this.#statements.founding.get(number), 'a founding') as [Uint8Array])[0]
   }
 
   /** Must be called with the channels whose rows are behind their log, before anything else. */
@@ -122,13 +136,16 @@ export class ChannelCache {
     follow(rows, senderOf(rows, entry.sender), entry, size, this.#rules.entryMs)
   }
 
-  /** Must be called after a change to a channel's records that `changes` names. */
   changed(channel: Channel): void {
     this.#changed.add(channel)
   }
 
-  /** Forgets a deleted channel. */
+  /** Deletes a channel except for what `purgeDropped` deletes later. */
   drop(channel: Channel): void {
+    const { number, account, bytes } = channel
+    const { dropChannel, dropFounding, dropMembers, addDropped } = this.#statements
+    for (const statement of [dropChannel, dropFounding, dropMembers]) statement.run(number)
+    addDropped.run(number, account.id, account.mode, bytes)
     this.#evict(channel.id)
     this.#changed.delete(channel)
     this.#noteStored(channel.id)
@@ -182,6 +199,12 @@ export class ChannelCache {
     for (const id of this.#stored) this.#late.add(id)
     this.#stored.clear()
     return isSpoiled
+  }
+
+  #keep(channel: Channel): void {
+    this.#channels.set(channel.id, channel)
+    this.#recoverable.set(channel.id, recoverable(channel))
+    this.#reweigh(channel)
   }
 
   #rowsOf({ id }: Channel): Recoverable {
@@ -256,7 +279,7 @@ export class ChannelCache {
     for (const sender of senders.all(number).map(toSender)) channel.senders.set(sender.agent, sender)
     const behind = this.#follow(channel)
     channel.acked = lowestCursor(channel)
-    this.add(channel)
+    this.#keep(channel)
     if (behind.size === 0) return channel
     const { late } = this.#rowsOf(channel)
     late.channel = true

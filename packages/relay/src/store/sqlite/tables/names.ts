@@ -1,0 +1,23 @@
+/** The names of channels in SQLite. */
+import { toHex } from '@static/protocol'
+import type { Account, ChannelId } from '../../../ports.ts'
+import type { NameRows } from '../../ledger/rows/channels.ts'
+import type { Statements } from '../statements.ts'
+
+/** The names of an open database. */
+export class SqliteNameRows implements NameRows {
+  readonly #statements: Statements
+
+  constructor(statements: Statements) {
+    this.#statements = statements
+  }
+
+  find({ id, mode }: Account, name: string): ChannelId | undefined {
+    const row = this.#statements.named.get(id, mode, name) as unknown as [Uint8Array] | undefined
+    return row && toHex(row[0])
+  }
+
+  count({ id, mode }: Account): number {
+    return (this.#statements.countChannels.get(id, mode) as unknown as [number])[0]
+  }
+}
