@@ -177,7 +177,7 @@ test('a link never replaces the relay, the CA or the pin of an agent', async () 
       guest.joinWithLink(pinned, SECONDS),
       refusal(
         'invite_invalid',
-        /leads to another relay .* an agent keeps its relay\. Join as another agent: `--as NAME`/,
+        /points to relay .* an agent cannot change its relay\. Join as another agent: `--as NAME`/,
       ),
     )
   }

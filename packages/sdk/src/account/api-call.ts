@@ -48,7 +48,7 @@ export async function callApi({ url, method, headers, apiKey, body, ca, timeoutM
       ...headers,
     },
     minVersion: 'TLSv1.3',
-    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says.
+    // Regardless of NODE_TLS_REJECT_UNAUTHORIZED.
     rejectUnauthorized: true,
     ...(ca === undefined ? {} : { ca }),
   })
@@ -80,7 +80,7 @@ export async function callApi({ url, method, headers, apiKey, body, ca, timeoutM
   }
 }
 
-/** Converts an error response of the API to an error with its code. `secret` is cut out of the message. */
+/** Converts an error response from the API to an error with its code. `secret` is removed from the message. */
 export function apiRefusal({ origin }: URL, { status, headers, json }: ApiAnswer, secret = ''): StaticError {
   const { code, detail, errors } = (json ?? {}) as Partial<Problem>
   const retryAfter = secondsOf(headers)

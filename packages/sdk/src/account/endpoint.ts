@@ -1,4 +1,4 @@
-/** The addresses of the relay and the API, as users write them. */
+/** Addresses of the relay and the API, as users write them. */
 import { StaticError } from '@static/protocol'
 import { asciiDomain, isIPv4, isIPv6 } from '../platform/host.ts'
 
@@ -13,9 +13,9 @@ export interface Address {
 export interface Endpoint {
   readonly way: 'quic' | 'grpc'
   readonly addresses: readonly [Address, ...Address[]]
-  /** The name that the certificates of all its nodes must contain. */
+  /** The name that every node's certificate must contain. */
   readonly serverName: string
-  /** Normalized, always with ports, so that the same endpoint always has the same text. */
+  /** Normalized, always with ports, so that equal endpoints have equal text. */
   readonly url: string
 }
 
@@ -27,7 +27,7 @@ const ENDPOINT = /^(quic|https):\/\/(\[[^\]]*\]|[^\s[\]@:/?#\\]+)(?::(\d{1,5}))?
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/
 
 /**
- * Parses `quic://host:4433` or `https://host:5000`, or several of one kind with commas between them. These ports are the
+ * Parses `quic://host:4433` or `https://host:5000`, or several of one kind, separated by commas. These ports are the
  * defaults; IPv6 addresses need brackets. The server name is `relayName`, else the host, which is `localhost` for
  * loopback addresses.
  *
@@ -92,7 +92,7 @@ function parseAddress(part: string, text: string): Address & Pick<Endpoint, 'way
   return { way, host, port }
 }
 
-/** The text of an endpoint with addresses that are valid and normalized. */
+/** The text of an endpoint whose addresses are valid and normalized. */
 export function endpointUrl(way: Endpoint['way'], addresses: readonly Address[]): string {
   const scheme = way === 'quic' ? 'quic' : 'https'
   return addresses.map(({ host, port }) => `${scheme}://${isIPv6(host) ? `[${host}]` : host}:${port}`).join(',')
@@ -120,13 +120,13 @@ function parseHost(text: string): string | undefined {
   return isIPv4(text) ? text : parseName(text)
 }
 
-/** Normalized as in URLs. Zones are rejected, because no certificate contains one. */
+/** Normalized as in URLs. Zone ids are rejected, because no certificate contains one. */
 function parseIPv6(text: string): string | undefined {
   if (!isIPv6(text)) return undefined
   return URL.parse(`https://[${text}]`)?.hostname.slice(1, -1)
 }
 
-/** A DNS name in lower-case ASCII. A name that ends in a number is a mistyped IP address. */
+/** A DNS name in lower-case ASCII. A name whose last label is a number is a mistyped IP address. */
 function parseName(text: string): string | undefined {
   const name = asciiDomain(text.replace(/\.$/, '')).toLowerCase()
   const labels = name.split('.')

@@ -1,5 +1,5 @@
 /**
- * Exchanges an API key for a token that the relay accepts (SPEC.md 1.5). The key is sent to the API over TLS 1.3 only;
+ * Exchanges an API key for a token that the relay accepts (SPEC.md 1.5). The key is sent only to the API, over TLS 1.3;
  * it never follows a redirect and never appears in an error.
  */
 import { type IssuedToken, StaticError } from '@static/protocol'
@@ -23,7 +23,7 @@ export interface TokenOptions {
   readonly apiKey: string
   /** CA of the API's certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
-  /** The token works for this agent only. */
+  /** The only agent that the token is valid for. */
   readonly agentId: AgentId
   /** For tests. */
   readonly now?: () => Time
@@ -34,7 +34,7 @@ export interface TokenOptions {
 const KEY = /^[!-~]{1,512}$/
 
 /**
- * Rejects what cannot be an API key.
+ * Rejects text that cannot be an API key.
  *
  * @throws {StaticError} `auth_key_invalid`
  */
@@ -61,14 +61,14 @@ export function makeTokenSource(options: TokenOptions): TokenSource {
     const answer = await callApi({ url, method: 'POST', apiKey, body: { agent_id: agentId }, ca, timeoutMs })
     if (answer.status !== 200) throw apiRefusal(url, answer, apiKey)
     const { token, expires_in: seconds } = (answer.json ?? {}) as Partial<IssuedToken>
-    // The token becomes a text field of a message, so any string will do, but nothing else.
+    // The token becomes a text field of a message, so it can be any string, but nothing else.
     if (typeof token !== 'string' || token === '' || typeof seconds !== 'number' || !(seconds > 0)) {
       throw StaticError.of(
         'unavailable',
         `The response from ${url.origin} contains no token. Check that this is the URL of the API.`,
       )
     }
-    // Counted from before the request, so that the token rather expires too early than too late.
+    // Counted from before the request, so that the token expires too early rather than too late.
     return { jwt: token, expiresAt: askedAt + seconds * 1000 }
   }
 }

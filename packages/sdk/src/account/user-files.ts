@@ -1,4 +1,4 @@
-/** Files outside the agent's directory that settings are read from: the user's credentials and CA certificates. */
+/** Settings files outside the agent's directory: the user's credentials and CA certificates. */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Adds members by as few commits as possible: by hand (`addMembers`), and those who ask to join (`addJoiners`, SPEC.md,
- * 6.3). A joiner that the group refuses is found by halving the commit, so it keeps out no one but itself.
+ * Adds members with as few commits as possible: by hand (`addMembers`), and agents that ask to join (`addJoiners`,
+ * SPEC.md, 6.3). Halving a refused commit finds the joiner that the group refuses, so it keeps out only itself.
  */
 import {
   type ErrorCode,
@@ -33,7 +33,7 @@ type Adding = Pick<AgentServices, 'context' | 'requests'>
 /** The number of KeyPackages requested at once. */
 const REQUESTED_AT_ONCE = 32
 
-/** An agent that the application has named. */
+/** An agent named by the application. */
 interface NewMember {
   readonly keyPackage: Uint8Array
   readonly agentId: AgentId
@@ -66,7 +66,7 @@ export async function addMembers(
     }
   }
   const welcomes = await channel.admissions.inTurn(() => commitUnclaimed(channel, newMembers))
-  // The first add to a single-member group is complete only after this.
+  // The first add to a single-member group is not complete until this.
   if (channel.upkeep.isRekeyDue) await channel.upkeep.rekey()
   return newMembers.map(({ agentId }) => welcomes.get(agentId) ?? missing())
 }
@@ -90,7 +90,7 @@ async function requestKeyPackage(
   return await requests.ask({ case: 'addMember', value }, ({ keyPackage }) => Uint8Array.from(keyPackage))
 }
 
-/** Claims end with their epoch, so another one begins first if this agent was stopped between a claim and its commit. */
+/** Claims end with their epoch. If this agent stopped between a claim and its commit, a new epoch begins first. */
 async function commitUnclaimed(
   channel: AgentChannel,
   newMembers: readonly NewMember[],
@@ -100,7 +100,7 @@ async function commitUnclaimed(
   return await commitNewMembers(channel, newMembers)
 }
 
-/** Makes one commit, or two if they do not fit into one. */
+/** Makes one commit, or two if one cannot hold them all. */
 async function commitNewMembers(
   channel: AgentChannel,
   newMembers: readonly NewMember[],
@@ -108,7 +108,7 @@ async function commitNewMembers(
   try {
     const { welcomes } = await channel.committer.commit((group) => ({
       adds: newMembers.map(({ keyPackage }) => keyPackage),
-      // The owner's application has named them.
+      // The owner's application has named these agents.
       vouches: group.isOwner ? newMembers.map(({ agentId }) => fromHex(agentId)) : [],
       ...returning(channel.roster, group, newMembers),
     }))
@@ -123,8 +123,8 @@ async function commitNewMembers(
 }
 
 /**
- * An agent that returns while its old leaf is still in the tree is removed and added in one commit: with its leave
- * notice or, if the notice names a key that the leaf does not have, by the owner, which needs no notice. The fresh
+ * An agent that returns while its old leaf is still in the tree is removed and added in one commit. This needs its
+ * leave notice, unless the notice names a key that the leaf does not have and this agent is the owner. The fresh
  * KeyPackage shows that the agent has left.
  */
 function returning(
@@ -163,7 +163,7 @@ function missing(): never {
 
 // ---- Those who ask to join ----
 
-/** Errors that pass: the request stays at the relay, which hands it over again with a later poll. */
+/** Transient errors: the request stays at the relay, which returns it with a later poll. */
 export const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
   'quota_exceeded',
   'queue_full',
@@ -171,32 +171,32 @@ export const TRANSIENT: ReadonlySet<ErrorCode> = new Set([
   'unavailable',
 ] satisfies ErrorCode[])
 
-/** The refusals among these that one joiner can cause, for example with as many pending Welcomes as it may have. */
+/** The transient errors that a single joiner can cause, for example with too many pending Welcomes. */
 const DEFERRED: ReadonlySet<ErrorCode> = new Set(['rate_limited', 'unavailable'] satisfies ErrorCode[])
-/** How long the relay may defer a part of a commit that it has already deferred for too long. */
+/** How long the relay may defer part of a commit that it has already deferred for too long. */
 const PART_WAIT_MS = 5000
-/** The number of such parts that may fail. Any more are left for the joiners' next requests. */
+/** The number of such parts that may fail. The rest wait for the joiners' next requests. */
 const MOST_DEFERRED = 16
 
-/** One that asks, with all that is known of it. */
+/** An agent that asks to join, with everything known about it. */
 export interface Candidate extends CheckedKeyPackage, JoinRequest {
   readonly agent: AgentId
   readonly keys: AdmitKeys
   readonly request: PolledRequest
 }
 
-/** How a batch is decided. */
+/** The rules for one batch. */
 export interface Decision<Asking extends Candidate> {
   /**
-   * Whether a candidate is still to be added, beside `others` and on top of the group as it is when the commit is made.
-   * Throws why not.
+   * Whether a candidate is still to be added, alongside `others` and on top of the group as it is when the commit is
+   * made. Throws the reason if not.
    */
   isDue(each: Asking, group: GroupState, others: readonly Asking[]): boolean
   /** A candidate was not added. */
   failed(each: Asking, error: unknown): Promise<void>
-  /** What is recorded with the commit. */
+  /** The data recorded with the commit. */
   joiners(chosen: readonly Asking[]): readonly string[]
-  /** The notice of a candidate that has left and is still in the tree. */
+  /** The notice of a candidate that has left but is still in the tree. */
   noticeOf(agent: AgentId): LeaveNoticeFields | undefined
   /** Whether the owner vouches for a candidate. Always false for other members. */
   isVouched(each: Asking): boolean
@@ -205,7 +205,7 @@ export interface Decision<Asking extends Candidate> {
 /**
  * Checks a request: its box, its tag and its KeyPackage.
  *
- * @throws {StaticError} `invite_invalid`, or what is wrong with the KeyPackage
+ * @throws {StaticError} `invite_invalid`, or the fault of the KeyPackage
  */
 export async function checkRequest(
   context: Pick<AgentContext, 'engine' | 'now'>,
@@ -220,7 +220,7 @@ export async function checkRequest(
 }
 
 /**
- * Adds joiners by one commit, with a Welcome each. If the group or the relay does not take it as a whole, it is tried in
+ * Adds joiners by one commit, with a Welcome each. If the group or the relay refuses it as a whole, it is retried in
  * halves. `deferrals` counts the commits so far that the relay has deferred for too long.
  */
 export async function addJoiners<Asking extends Candidate>(
@@ -261,7 +261,7 @@ export async function addJoiners<Asking extends Candidate>(
     const { code } = StaticError.from(error)
     if (code === 'closed') throw error
     const maySplit = DEFERRED.has(code) ? ++deferrals.count <= MOST_DEFERRED : !TRANSIENT.has(code)
-    // The relay takes no more adds of a member without a vouch: it would refuse a smaller commit as well.
+    // The relay accepts no more adds by a member without a vouch, so it would refuse a smaller commit as well.
     const { group } = channel
     const isFull = code === 'group_full' && group?.isOwner !== true && (group?.members.size ?? 0) >= MAX_UNVOUCHED_SIZE
     if (candidates.length === 1 || !maySplit || isFull) {
@@ -274,7 +274,7 @@ export async function addJoiners<Asking extends Candidate>(
   }
 }
 
-/** An agent that lost its state returns with the same key: it is removed and added in one commit. */
+/** An agent that lost its state returns with the same key, so it is removed and added in one commit. */
 function changeFor<Asking extends Candidate>(
   group: GroupState,
   candidates: readonly Asking[],

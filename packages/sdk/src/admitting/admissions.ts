@@ -1,15 +1,17 @@
 /**
- * Joining without the owner, in one channel (SPEC.md, 6.5): the invites that members may use, as the owner has signed
- * them, and who was added by them. Every member counts the uses from the log alone: a commit that adds an agent which
- * its sender has claimed in the same epoch is one. A relay that miscounts changes nothing here, and an add beyond the
- * count is reported to all, so that the owner removes the agent. The states of a use:
+ * Joining without the owner, in one channel (SPEC.md, 6.5):  the invites that members may use, as signed by the owner,
+ * and the agents added by them. Every member counts the uses from the log alone: a commit counts as a use if it adds an
+ * agent that its sender claimed in the same epoch. A relay that miscounts changes nothing here, and every agent reports
+ * an add beyond the count, so that the owner removes the agent. The states of a use:
  *
  * - `added`: the commit is adopted (`change`), and the joiner has not said hello.
- * - `heard`: it said hello, and this agent has to answer (`hello`): the owner answers all, others those they have added.
- * - `here`: its hello is answered (`hellosAnswered`), or is for others to answer, or it was added again since.
- * - `removing`: as the owner, this agent is about to remove it for its silence (`markRemoving`). A hello that comes in time
- *   leads to `heard`.
- * - `returned`: it was removed, and the use is given back.
+ * - `heard`: it said hello, and this agent has to answer (`hello`): the owner answers all, other members those they
+ *   added.
+ * - `here`: its hello is answered (`hellosAnswered`), or is for others to answer, or the agent has been added again
+ *   since.
+ * - `removing`: as the owner, this agent is about to remove it for its silence (`markRemoving`). A hello that arrives
+ *   in time leads to `heard`.
+ * - `returned`: it was removed, and the use is returned.
  */
 import { StaticError } from '@static/protocol'
 import { concat, same } from '../platform/bytes.ts'
@@ -32,27 +34,31 @@ import {
   type UseCount,
 } from './invite-list.ts'
 
-/** What admissions ask of the agent. */
+/** The context that admissions need from the agent. */
 type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
 
-/** The uses that a newcomer keeps without a list. Honest members add no more before it arrives. */
+/**
+ * The maximum uses that a newcomer records before it has a list. Honest members add no more before the list arrives.
+ */
 const MOST_BEFORE_LIST = 256
-/** The agents that have left and are remembered, the last ones. Requests from before are soon forgotten as well. */
+/** How many agents that left are remembered, latest first. Earlier requests are soon forgotten as well. */
 const MOST_LEFT = 256
 
-/** What is on disk. */
+/** The stored state. */
 interface StoredAdmissions extends Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'> {
   readonly record: Pick<ChannelRecord, 'removalSlot'>
 }
 
-/** A list that the relay has refused is sent again after this time. */
+/** A list that the relay refused is resent after this time. */
 const RETRY_MS = 60_000
-/** After the relay has called the channel too full for an add by this agent, others admit for this time. */
+/**
+ * After the relay calls the channel too full for an add by this agent, it leaves admissions to others for this time.
+ */
 const FULL_MS = 600_000
 
 /** The list in force. */
 interface CurrentList extends InviteList {
-  /** As the owner signed it. */
+  /** The bytes that the owner signed. */
   readonly signed: Uint8Array
   /** In the order of the list. */
   readonly counts: readonly (UseCount | undefined)[]
@@ -65,14 +71,17 @@ export class Admissions extends Part {
   readonly #channel: AgentChannel
   readonly claims: Claims
   readonly #uses: Map<string, UseRecord>
-  /** The leaf keys that agents were added with since this agent started: of those in the group, and of those that left. */
+  /**
+   * The leaf keys with which agents were added since this agent started, both those still in the group and those that
+   * left.
+   */
   readonly #added = new Map<AgentId, Uint8Array>()
   readonly #left = new Map<AgentId, Uint8Array>()
   readonly #turns = new KeyedMutex()
   #list: CurrentList | undefined
   #removalSlot: number
   #sending: Promise<void> | undefined
-  /** Whether to try again to send what is due. */
+  /** Whether to retry sending whatever is due. */
   #isAsked = false
   #retryAt: Time = 0
   #fullUntil: Time = 0
@@ -97,8 +106,8 @@ export class Admissions extends Part {
   }
 
   /**
-   * Runs a task that adds members, one at a time: an agent that is added by its id, after this agent has claimed it and
-   * before it adds it by its request, would take two uses of the invite.
+   * Runs a task that adds members, one at a time. Otherwise an agent that is added by its id, between this agent's
+   * claim and its commit, would use the invite twice.
    */
   async inTurn<Result>(task: () => Promise<Result>): Promise<Result> {
     return await this.#turns.run('', task)
@@ -113,31 +122,37 @@ export class Admissions extends Part {
     return this.invites.find((invite) => invite.id === id)
   }
 
-  /** Whether the relay has just called the channel too full for an add by this agent: only those with a vouch can add then. */
+  /**
+   * Whether the relay recently called the channel too full for an add by this agent. Only members with a vouch can add
+   * then.
+   */
   get isFull(): boolean {
     const left = this.#fullUntil - this.#context.now()
     return left > 0 && left <= FULL_MS
   }
 
-  /** The relay has called the channel too full. */
+  /** The relay called the channel too full. */
   full(): void {
     this.#fullUntil = this.#context.now() + FULL_MS
   }
 
-  /** The number of commits up to the last one by which the owner removed a member that had not left; 0 if there was none. */
+  /** The commit count at the last commit by which the owner removed a member that had not left; 0 if there was none. */
   get removalSlot(): number {
     return this.#removalSlot
   }
 
   /**
-   * Whether the owner has removed a member since it signed the list. The member knows the invites, and the relay may
-   * withhold the list that revokes them, so no one is admitted until another list has come.
+   * Whether the owner has removed a member since it signed the list. That member knows the invites, and the relay may
+   * withhold the list that revokes them, so no one is admitted until another list arrives.
    */
   get isStopped(): boolean {
     return this.#list !== undefined && this.#list.slot < this.#removalSlot
   }
 
-  /** How many agents have joined with an invite of the list; undefined if a newcomer has not been told. */
+  /**
+   * How many agents have joined with an invite in the list; undefined if this agent is a newcomer that does not know
+   * yet.
+   */
   count(id: string): number | undefined {
     const known = this.#list?.counts[this.invites.findIndex((invite) => invite.id === id)]
     if (!known) return undefined
@@ -148,20 +163,20 @@ export class Admissions extends Part {
     return count
   }
 
-  /** The agents that were added by such invites. Those of ended invites are forgotten once they are here. */
+  /** The agents added by such invites. Uses of ended invites are forgotten once the agents are here. */
   get uses(): Iterable<UseRecord> {
     return this.#uses.values()
   }
 
-  /** How a member came: the last time it was added by such an invite. */
+  /** How a member joined: its last addition by such an invite. */
   useOf(agent: AgentId): UseRecord | undefined {
     const uses = [...this.#uses.values()].filter((use) => use.agent === agent)
     return uses.toSorted((a, b) => b.slot - a.slot)[0]
   }
 
   /**
-   * Whether a request was used before: its joiner was added with it and came, or was added with another one since. Only the
-   * relay has it still; the joiner cannot use it again.
+   * Whether a request was used before: its joiner was added with it and arrived, or has since been added with another
+   * one. Only the relay still has it; the joiner cannot use it again.
    */
   isReplayed(agent: AgentId, leafKey: Uint8Array): boolean {
     const known = [...this.#uses.values()].filter((use) => use.agent === agent && same(use.leafKey, leafKey))
@@ -171,7 +186,7 @@ export class Admissions extends Part {
 
   /** An agent has left. */
   left(agent: AgentId): void {
-    // If it was added before this agent started, its leaf has that key as long as it has not committed.
+    // If it was added before this agent started, its leaf has that key until it commits.
     const leafKey = this.#added.get(agent) ?? this.#channel.group?.members.get(agent)?.encryptionKey
     if (!leafKey) return
     this.#left.delete(agent)
@@ -181,8 +196,8 @@ export class Admissions extends Part {
   }
 
   /**
-   * Whether a joiner was added with a request and has left since, so that the request is void. The relay has dropped it,
-   * but this agent may have got it before: by another invite, for example.
+   * Whether a joiner was added with a request and has left since, which voids the request. The relay has dropped it,
+   * but this agent may have received it earlier, for example through another invite.
    */
   hasLeft(agent: AgentId, leafKey: Uint8Array): boolean {
     const left = this.#left.get(agent)
@@ -191,7 +206,7 @@ export class Admissions extends Part {
 
   // ---- The list ----
 
-  /** As the owner: replaces the list and sends it to the group. Resolves once it is sent, or cannot be for now. */
+  /** As the owner: replaces the list and sends it to the group. Resolves once it is sent or cannot be sent for now. */
   async publish(invites: readonly ListedInvite[]): Promise<void> {
     this.#issue(invites)
     await this.#send()
@@ -210,25 +225,26 @@ export class Admissions extends Part {
     this.sendDue()
   }
 
-  /** Sends what is due: the relay delivers from now on, or a fork is over. */
+  /** Sends whatever is due: the relay now delivers, or a fork is over. */
   sendDue(): void {
     void this.#send()
   }
 
-  /** Called every few seconds in a session: sends what the relay has refused, after a while. */
+  /** Called every few seconds in a session: resends, after a delay, what the relay refused. */
   retry(): void {
     if (this.#list?.due && !this.#sending && this.#context.now() >= this.#retryAt) void this.#send()
   }
 
-  /** A frame of another member is in the log. */
+  /** Another member's frame is in the log. */
   receive(kind: 'invites' | 'claim', from: AgentId, payload: Uint8Array): void {
     if (kind === 'invites') this.#receiveList(from, payload)
     else this.claims.receive(from, payload)
   }
 
   /**
-   * Messages are lost: the relay no longer has them, or says so. A list may be among them, so that this agent admits no
-   * one until it is told the counts again; the owner, which no one tells, counts what may have been claimed.
+   * Messages are lost: the relay no longer has them, or says so. A list may be among them, so this agent admits no one
+   * until it learns the counts again. The owner, which learns them from no one, counts the agents that may have been
+   * claimed.
    */
   missed(): void {
     this.claims.missed()
@@ -236,8 +252,8 @@ export class Admissions extends Part {
   }
 
   /**
-   * Takes the list from whoever repeats it, if the owner has signed it and it is not older than the known one. The
-   * owner's counts replace this agent's, which are the same unless a member has told a newcomer wrong ones.
+   * Accepts the list from any member that repeats it, if the owner signed it and it is not older than the known one.
+   * The owner's counts replace this agent's, which are the same unless a member gave a newcomer wrong ones.
    */
   #receiveList(from: AgentId, payload: Uint8Array): void {
     const { owner, channelId, group, id, history } = this.#channel
@@ -250,7 +266,7 @@ export class Admissions extends Part {
     if (before?.number === list.number && !isKnown) return
     if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list), list.signature)) return
     const counts = list.invites.map((invite, n) => {
-      // Another commit came before the frame, so a newcomer may not know all uses since: it is sent again.
+      // Another commit came before the frame, so a newcomer may not know all uses since then: the list is resent.
       const told = frame.counts[n]?.slot === history.position.slot ? frame.counts[n] : undefined
       const known = this.#toldCount(invite.id)
       return from === owner ? (told ?? known) : (known ?? told)
@@ -272,7 +288,7 @@ export class Admissions extends Part {
     this.#forget()
   }
 
-  /** Sends the list to the group, and again if it changes meanwhile. If that fails, it is tried again later. */
+  /** Sends the list to the group, and again if it changes meanwhile. If that fails, it is retried later. */
   async #send(): Promise<void> {
     this.#isAsked = true
     this.#sending ??= this.#sendAll()
@@ -289,11 +305,11 @@ export class Admissions extends Part {
 
   async #sendDue(): Promise<void> {
     const { history } = this.#channel
-    // No one is told of invites by which this agent admits no one.
+    // Invites by which this agent admits no one are not announced.
     for (let list = this.#list; list?.due && !this.isStopped; list = this.#list) {
       const counts = list.invites.map(({ id }) => this.count(id))
       const { slot } = history.position
-      // A group of one learns it when someone is added.
+      // A group of one announces the list when someone is added.
       const isAlone = this.#channel.group?.members.size === 1
       try {
         if (!isAlone) await this.#channel.sender.send('invites', encodeListFrame(list.signed, slot, counts))
@@ -301,14 +317,14 @@ export class Admissions extends Part {
         this.#retryAt = this.#context.now() + RETRY_MS
         return
       }
-      // After another commit, its counts may have come too late.
+      // After another commit, the counts may have arrived too late.
       if (this.#list === list && history.position.slot === slot) this.#put({ ...list, due: false })
     }
   }
 
   // ---- Uses ----
 
-  /** A commit of a member is adopted. What changes is written together with it. */
+  /** A member's commit is adopted. The changes are written together with it. */
   override change({ by, added, removed, left }: RosterChange): void {
     const own = by === this.#context.agentId
     const { group, history } = this.#channel
@@ -320,7 +336,7 @@ export class Admissions extends Part {
         this.#putUse({ ...use, state: 'returned' })
         this.#context.invites?.useReturned(use.invite)
       }
-      // No one waits for its earlier self.
+      // The earlier join of an agent that was added again is no longer pending.
       else if (added.includes(use.agent) && isWaitedFor(use)) this.#putUse({ ...use, state: 'here' })
     }
     if (removed.length > 0) this.#fullUntil = 0
@@ -341,17 +357,22 @@ export class Admissions extends Part {
     if (own) this.#repeat(added.length > 0, isRemoval)
   }
 
-  /** This agent has committed. After a removal, others need a list from after it; those who were added need any. */
+  /**
+   * This agent has committed. After a removal, other members need a list signed after it; newly added agents need any.
+   */
   #repeat(hasAdded: boolean, isRemoval: boolean): void {
     const list = this.#list
     if (!list || (list.invites.length === 0 && !list.due)) return
     if (isRemoval) this.#issue(list.invites)
-    // It is sent by who added them, so it comes once.
+    // The member that added them sends it, so it is sent once.
     else if (hasAdded) this.#put({ ...list, due: true })
     void this.#send()
   }
 
-  /** As the owner: agents were added after messages were lost, by any of the invites. Too many are never admitted. */
+  /**
+   * As the owner: agents were added after messages were lost, by an unknown invite. Counts them for every invite, so
+   * that too many are never admitted.
+   */
   #countLost(agents: number): void {
     if (agents === 0 || !this.#list) return
     const counts = this.#list.counts.map((known) => known && { ...known, count: known.count + agents })
@@ -363,9 +384,9 @@ export class Admissions extends Part {
     const { id, name } = this.#channel
     const { agent, invite, by } = use
     const listed = this.invite(invite)
-    // Before a newcomer gets the list, it counts all that are claimed: the list may be older than they are.
+    // Before a newcomer gets the list, it counts all claimed agents, because the list may be older.
     if (!this.#list && this.#uses.size >= MOST_BEFORE_LIST) return
-    // One that does not know the count knows at least the uses that it has seen.
+    // An agent that does not know the count knows at least the uses it has seen.
     const count = this.count(invite) ?? [...this.#uses.values()].filter((other) => other.invite === invite).length
     const beyond = this.#list !== undefined && (!listed || count >= listed.maxUses)
     this.#putUse({ ...use, beyond })
@@ -387,12 +408,15 @@ export class Admissions extends Part {
     return 'now'
   }
 
-  /** As the owner: these are about to be removed for their silence. The commit that does it gives their uses back. */
+  /**
+   * As the owner: these members are about to be removed for their silence. The commit that removes them returns their
+   * uses.
+   */
   markRemoving(uses: readonly UseRecord[]): void {
     for (const use of uses) if (use.state === 'added') this.#putUse({ ...use, state: 'removing' })
   }
 
-  /** This agent has answered the hellos of these members: they are here. */
+  /** This agent has answered the hellos of these members, so they are here. */
   hellosAnswered(agents: readonly AgentId[]): void {
     for (const agent of agents) {
       const use = this.useOf(agent)
@@ -400,7 +424,7 @@ export class Admissions extends Part {
     }
   }
 
-  /** The members that said hello, and that this agent has not answered. */
+  /** The members whose hello this agent has not answered. */
   get unanswered(): readonly AgentId[] {
     return [...this.#uses.values()].filter(({ state }) => state === 'heard').map(({ agent }) => agent)
   }
@@ -420,12 +444,12 @@ export class Admissions extends Part {
     return this.#channel.owner === this.#context.agentId
   }
 
-  /** The owner answers all, others those that they have added. */
+  /** The owner answers all hellos, other members those of agents they added. */
   #answers({ by }: UseRecord): boolean {
     return this.#isOwner || by === this.#context.agentId
   }
 
-  /** Forgets uses that neither count nor are waited for. */
+  /** Forgets uses that neither count nor are pending. */
   #forget(): void {
     const { id, group } = this.#channel
     for (const [key, use] of this.#uses) {
@@ -449,7 +473,7 @@ export class Admissions extends Part {
   }
 }
 
-/** Whether its hello, or the answer to it, is still to come. */
+/** Whether its hello, or the answer to it, is pending. */
 function isWaitedFor({ state }: UseRecord): boolean {
   return state !== 'here' && state !== 'returned'
 }

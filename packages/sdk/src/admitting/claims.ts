@@ -1,7 +1,7 @@
 /**
- * The claims of one channel (SPEC.md, 6.5): before a member adds agents by invites, it names both to the group. Each claim
- * is an invite id(16) and an agent id(32). It counts in the epoch in which it was made, so every member of that epoch has
- * seen it. It is what makes a commit the use of an invite.
+ * The claims of one channel (SPEC.md, 6.5): before a member adds agents by invites, it names both to the group. Each
+ * claim is an invite id(16) and an agent id(32). It counts in the epoch in which it was made, so every member of that
+ * epoch has seen it. The claim makes a commit count as a use of an invite.
  */
 import { AGENT_ID_BYTES, fromHex, INVITE_ID_BYTES, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ClaimRecord, Time } from '../ports/index.ts'
@@ -9,10 +9,10 @@ import type { AgentContext } from '../agent/context.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { newMessageId } from '../channel/sending/message-id.ts'
 
-/** At most so many joiners are named by one frame, and so added by one commit. */
+/** The maximum number of joiners named by one frame, and so added by one commit. */
 export const MOST_CLAIMED = 16
 
-/** An agent that a member is about to add, and the invite that it joins with. */
+/** An agent that a member is about to add, and its invite. */
 export interface Claim {
   /** Invite id, hexadecimal. */
   readonly invite: string
@@ -21,23 +21,33 @@ export interface Claim {
 
 const CLAIM_BYTES: number = INVITE_ID_BYTES + AGENT_ID_BYTES
 
-/** Others leave a joiner to the first member that claims it for this long, out of politeness. Later claims add nothing. */
+/**
+ * Other members leave a joiner to the first member that claims it for this long. This is a courtesy: later claims do
+ * not extend it.
+ */
 const POLITE_MS = 60_000
-/** How many joiners are left to one member that has claimed but not added them. It holds no one back from others. */
+/**
+ * How many joiners are left to one member that has claimed but not added them. The limit keeps it from blocking others.
+ */
 const MOST_HELD = 32
-/** How many are left to all members together. They are not forgotten when the member goes: the next would begin again. */
+/**
+ * How many are left to all members together. They are not forgotten when a member leaves, or the next one would start
+ * again.
+ */
 const MOST_HELD_IN_ALL = 1024
-/** This agent tries a joiner that it could not add again after this time, then after twice as long each time. */
+/** This agent retries a joiner that it could not add after this time, then after twice as long each time. */
 const RETRY_MS = 60_000
 const LONGEST_RETRY_MS = 3_600_000
-/** Joiners remembered as tried in vain: as many as may ask. Beyond that, the oldest are forgotten. */
+/**
+ * How many joiners that could not be added are remembered: as many as may ask. Beyond that, the oldest are forgotten.
+ */
 const MOST_TRIED = 1024
-/** Stands for a member among the stored claims if messages of this epoch were lost: claims may be among them. */
+/** Stands for a member among the stored claims if messages of this epoch were lost, since claims may be among them. */
 const LOST = ''
 
-/** Claims of this agent that may come into the log. Beyond it, the oldest were lost. */
+/** Claims by this agent that may still appear in the log. Beyond this number, the oldest count as lost. */
 const MOST_SENT = 64
-/** An agent id has twice as many digits. */
+/** Tells message ids from agent ids, which have twice as many digits. */
 const MESSAGE_ID_DIGITS = 32
 
 interface SentClaim {
@@ -49,15 +59,20 @@ interface SentClaim {
 export class Claims {
   readonly #context: Pick<AgentContext, 'agentId' | 'now' | 'random'>
   readonly #channel: AgentChannel
-  /** By member, this agent among them. */
+  /** By member, including this agent. */
   readonly #byMember: Map<AgentId, readonly Claim[]>
   /** This agent's claims in this epoch, which are in the log. */
   #own: readonly Claim[] = []
-  /** Those on their way into the log, by message id. They are on disk with their messages, which may outlive this process. */
+  /**
+   * Claims on their way into the log, by message id. They are on disk with their messages, which may outlive this
+   * process.
+   */
   readonly #sent = new Map<string, SentClaim>()
-  /** By joiner that was not added since: the first member to claim it, and until when it is left to that member. */
+  /**
+   * By joiner that has not been added since: the first member to claim it, and until when it is left to that member.
+   */
   readonly #leftTo = new Map<AgentId, { readonly by: AgentId; readonly until: Time }>()
-  /** By joiner: how often this agent has tried to add it in vain, and until when it does not try again. */
+  /** By joiner: how often this agent failed to add it, and until when it does not try again. */
   readonly #tried = new Map<AgentId, { readonly times: number; readonly until: Time }>()
   #endAgainAt: Time = 0
 
@@ -74,7 +89,7 @@ export class Claims {
     for (const each of stored.filter(isSent)) this.#expect(each.by, read(each))
   }
 
-  /** A claim of another member is in the log, and replaces its last one. */
+  /** Another member's claim is in the log, and replaces its previous one. */
   receive(by: AgentId, payload: Uint8Array): void {
     const claims = decodeClaims(payload)
     if (!claims) return
@@ -87,33 +102,33 @@ export class Claims {
     }
   }
 
-  /** Messages of this epoch are lost, perhaps even this agent's own claims: a later poll tries again. */
+  /** Messages of this epoch are lost, perhaps including this agent's own claims: a later poll tries again. */
   missed(): void {
     this.#put(LOST, [])
     this.end(StaticError.of('unavailable', 'The claim may be among messages that the relay no longer has.'))
   }
 
-  /** Whether a member may have claimed agents in this epoch unknown to this agent. */
+  /** Whether a member may have claimed agents in this epoch without this agent knowing. */
   get mayBeLost(): boolean {
     return this.#byMember.has(LOST)
   }
 
-  /** The invite by which a member has claimed an agent in this epoch. */
+  /** The invite with which a member claimed an agent in this epoch. */
   inviteFor(by: AgentId, agent: AgentId): string | undefined {
     const known = this.#byMember.get(by)?.find((claim) => claim.agent === agent)
     if (known || by !== this.#context.agentId || !this.mayBeLost) return known?.invite
-    // This agent has not seen its own claim, and others may have.
+    // Others may have seen this agent's own claim before it has.
     const sent = [...this.#sent.values()].flatMap(({ claims }) => claims)
     return sent.findLast((claim) => claim.agent === agent)?.invite
   }
 
-  /** Whether another member has recently claimed an agent, or this agent has tried it in vain. */
+  /** Whether another member has recently claimed an agent, or this agent recently failed to add it. */
   isHeldBack(agent: AgentId): boolean {
     const now = this.#context.now()
     return (this.#leftTo.get(agent)?.until ?? 0) > now || (this.#tried.get(agent)?.until ?? 0) > now
   }
 
-  /** This agent could not add a joiner. Whoever asks must not make it claim and commit with every poll. */
+  /** This agent could not add a joiner. The joiner must not be able to make it claim and commit with every poll. */
   failed(agent: AgentId): void {
     const times = (this.#tried.get(agent)?.times ?? 0) + 1
     const [oldest] = this.#tried.keys()
@@ -128,7 +143,10 @@ export class Claims {
     return this.#own.some((own) => own.agent === agent && own.invite === invite)
   }
 
-  /** Whether a commit of this agent that adds an agent may be the use of an invite, even if a claim is still on its way. */
+  /**
+   * Whether a commit of this agent that adds an agent may count as the use of an invite, even if a claim is still on
+   * its way.
+   */
   mayCount(agent: AgentId): boolean {
     const waiting = [...this.#sent].filter(([id]) => this.#channel.sender.isPending(fromHex(id)))
     const sent = waiting.flatMap(([, { claims }]) => claims)
@@ -136,8 +154,8 @@ export class Claims {
   }
 
   /**
-   * Whether another epoch may begin now, to end claims of agents that could not be added: once a minute. Whoever asks by
-   * two invites must not make this agent commit each time.
+   * Whether another epoch may begin now to end claims of agents that could not be added: at most once a minute, so that
+   * a joiner asking with two invites cannot make this agent commit each time.
    */
   mayEnd(): boolean {
     const now = this.#context.now()
@@ -149,7 +167,7 @@ export class Claims {
   /**
    * Claims agents for this agent's next commit. Resolves when the claim is in the log.
    *
-   * @throws {StaticError} why it cannot be sent
+   * @throws {StaticError} the reason why it cannot be sent
    */
   async claim(claims: readonly Claim[]): Promise<void> {
     const messageId = newMessageId(this.#context)
@@ -157,7 +175,7 @@ export class Claims {
     const passed = this.#expect(id, claims)
     const sealed = (): void => this.#write(id, claims)
     this.#channel.sender.send('claim', encodeClaims(claims), {}, { messageId, sealed }).catch((error: unknown) => {
-      // The channel was closed, or the message will not be sent: only the latter is for good.
+      // The channel was closed, or the message will not be sent. Only the latter is permanent.
       if (StaticError.from(error).code !== 'closed' && this.#sent.delete(id)) this.#rewrite()
       passed.reject(error)
     })
@@ -185,7 +203,7 @@ export class Claims {
     sent.passed.resolve()
   }
 
-  /** Another epoch begins, in which these were added: who has not committed claims again. */
+  /** Another epoch begins, in which these agents were added. Members that have not committed yet claim again. */
   clear(added: readonly AgentId[]): void {
     if (this.#byMember.size > 0) {
       this.#byMember.clear()
@@ -203,7 +221,7 @@ export class Claims {
     this.#write(by, claims)
   }
 
-  /** Writes what is left: claims of this epoch, and those on their way. */
+  /** Writes the remaining claims: those of this epoch, and those on their way. */
   #rewrite(): void {
     const { admissions, id: channel } = this.#channel
     admissions.record({ type: 'dropClaims', id: channel })
@@ -225,7 +243,7 @@ export function encodeClaims(claims: readonly Claim[]): Uint8Array {
   return fromHex(claims.map(({ invite, agent }) => invite + agent).join(''))
 }
 
-/** Decodes claims; undefined for anything that an honest member does not send. */
+/** Decodes claims; undefined for anything that an honest member would not send. */
 export function decodeClaims(bytes: Uint8Array): readonly Claim[] | undefined {
   const length = bytes.length / CLAIM_BYTES
   if (!Number.isInteger(length) || length < 1 || length > MOST_CLAIMED) return undefined

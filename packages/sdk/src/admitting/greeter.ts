@@ -1,15 +1,21 @@
-/** Answers the hellos of joiners: those that arrive together share one greeting, as every member reads each. */
+/**
+ * Answers the hellos of joiners. Hellos that arrive together share one greeting, because every member reads each
+ * greeting.
+ */
 import type { AgentContext } from '../agent/context.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { concatAll } from '../platform/bytes.ts'
 import type { AgentId, ChannelId, Time } from '../ports/index.ts'
 
 /**
- * Minimum time between greetings to members of a channel that were greeted before: more than 120 control messages an
- * hour are not free, and a guest must not spend this agent's quota with its hellos.
+ * Minimum time between greetings to members that were greeted before. More than 120 control messages an hour are not
+ * free, and a guest must not spend this agent's quota with its hellos.
  */
 const AGAIN_MS = 60_000
-/** The number of hellos that one greeting answers. It must fit into the smallest message: longer ones are not control. */
+/**
+ * The number of hellos that one greeting answers. A greeting must fit into the smallest message, because longer ones
+ * are not control messages.
+ */
 const MOST_GREETED = 64
 
 /** A hello to answer. */
@@ -21,9 +27,9 @@ export interface Hello {
 /** The greetings of one agent. */
 export class Greeter {
   readonly #context: Pick<AgentContext, 'now' | 'later'>
-  /** The hellos to answer by the next greeting, by channel; an entry exists while a greeting is being sent. */
+  /** The hellos that the next greeting answers, by channel; an entry exists while a greeting is being sent. */
   readonly #next = new Map<ChannelId, Hello[]>()
-  /** Those of members that were greeted before, to answer later; and when such were last answered. */
+  /** The hellos of members greeted before, to answer later; and when such hellos were last answered. */
   readonly #again = new Map<ChannelId, Hello[]>()
   readonly #greetedAgainAt = new Map<ChannelId, Time>()
 
@@ -46,7 +52,7 @@ export class Greeter {
       const some = waiting.splice(0, MOST_GREETED)
       await sender.send('greeting', concatAll(some.map(({ nonce }) => nonce))).then(
         () => admissions.hellosAnswered(some.map(({ from }) => from)),
-        // The joiners say hello again.
+        // The joiners repeat their hellos.
         () => {},
       )
     }
@@ -70,7 +76,7 @@ export class Greeter {
   }
 }
 
-/** A member waits for one answer, to its last hello: however many it sends, they fill neither memory nor greetings. */
+/** A member gets one answer, to its last hello: however many it sends, they fill neither memory nor greetings. */
 function enqueue(hellos: Hello[], hello: Hello): void {
   const before = hellos.findIndex(({ from }) => from === hello.from)
   if (before === -1) hellos.push(hello)

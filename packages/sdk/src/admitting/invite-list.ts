@@ -1,6 +1,7 @@
 /**
  * The owner's list of the invites that members may use (SPEC.md, 6.5), as it travels in a frame and stays on disk. The
- * owner signs it, so that any member can repeat it to a newcomer. Whoever has it can admit, but cannot ask to join.
+ * owner signs it, so any member can repeat it to a newcomer. An agent that has it can admit others but cannot ask to
+ * join with it.
  *
  *     list: number(8), slot(8), invites(1), for each: id(16), Kmem(32), expiry(8), uses(4); the owner's signature(64)
  *     frame: slot of the counts(8), list, for each invite how many had joined with it at that slot(4)
@@ -9,7 +10,7 @@ import { fromHex, inviteListBytes, SIGNATURE_BYTES, toHex } from '@static/protoc
 import { viewOf } from '../platform/bytes.ts'
 import type { Time } from '../ports/index.ts'
 
-/** At most so many are open: then the frame fits into the smallest message, as control messages must. */
+/** The maximum number of open invites: the frame must fit into the smallest message, as control messages do. */
 export const MOST_OPEN_INVITES = 16
 
 export interface ListedInvite {
@@ -18,11 +19,11 @@ export interface ListedInvite {
   /** Kmem. */
   readonly members: Uint8Array
   readonly expiresAt: Time
-  /** How many agents may join, including those whose use was given back. */
+  /** How many agents may join, including those whose use was returned. */
   readonly maxUses: number
 }
 
-/** What the owner signs. Of two lists, the one with the higher number counts. */
+/** The content that the owner signs. Of two lists, the one with the higher number counts. */
 export interface InviteList {
   readonly number: number
   /** The number of commits when it was signed. A list from before a removal by the owner admits no one. */
@@ -30,7 +31,7 @@ export interface InviteList {
   readonly invites: readonly ListedInvite[]
 }
 
-/** How many agents had joined with an invite when its group was at a slot. */
+/** How many agents had joined with an invite when the group was at a slot. */
 export interface UseCount {
   readonly slot: number
   readonly count: number
@@ -75,7 +76,7 @@ export function encodeList({ number, slot, invites }: InviteList): Uint8Array {
   return bytes
 }
 
-/** Decodes a list that is followed by its signature; undefined for anything that an honest owner does not send. */
+/** Decodes a list followed by its signature; undefined for anything that an honest owner would not send. */
 export function decodeList(bytes: Uint8Array): (InviteList & { readonly signature: Uint8Array }) | undefined {
   const view = viewOf(bytes)
   const length = bytes[COUNT_AT] ?? MOST_OPEN_INVITES + 1
@@ -97,7 +98,7 @@ export function decodeList(bytes: Uint8Array): (InviteList & { readonly signatur
   return { number, slot, invites, signature: bytes.subarray(end) }
 }
 
-/** The payload of a frame with a signed list, and counts as of a slot in its order. */
+/** The payload of a frame with a signed list, and the counts as of a slot in the list's order. */
 export function encodeListFrame(signed: Uint8Array, slot: number, counts: readonly (number | undefined)[]): Uint8Array {
   const bytes = new Uint8Array(SLOT_BYTES + signed.length + counts.length * COUNT_BYTES)
   const view = viewOf(bytes)
@@ -125,7 +126,7 @@ export function decodeListFrame(
   return { signed: Uint8Array.from(bytes.subarray(SLOT_BYTES, end)), counts }
 }
 
-/** Counts as they are stored, in the order of their list. */
+/** Counts in stored form, in the order of their list. */
 export function encodeCounts(counts: readonly (UseCount | undefined)[]): Uint8Array {
   const bytes = new Uint8Array(counts.length * (SLOT_BYTES + COUNT_BYTES))
   const view = viewOf(bytes)

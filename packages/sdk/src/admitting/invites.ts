@@ -14,7 +14,7 @@ export class Invites implements InviteHandler {
   readonly #agent: Pick<AgentServices, 'channels'>
   readonly #died: (error: StaticError) => void
 
-  /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
+  /** `relay` is the relay's name. `died` is called when join requests are no longer answered. */
   constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
     this.#agent = agent
     this.issuer = new InviteIssuer(agent, relay, died)

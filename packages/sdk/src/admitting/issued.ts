@@ -4,7 +4,8 @@
  *
  * - `taken`: a use is taken (`takeUse`), and is on disk before the commit that adds the joiner.
  * - `added`: this agent has adopted the commit (`InviteIssuer.admitted`).
- * - `here`: the joiner said hello (`InviteIssuer.hello`), or was added in another way since (`InviteIssuer.added`).
+ * - `here`: the joiner said hello (`InviteIssuer.hello`), or has been added in another way since
+ *   (`InviteIssuer.added`).
  * - `gone`: it was not added, or stayed silent and was removed, and its use is returned (`returnUseOf`). Without spent
  *   KeyPackages to remember, it is forgotten instead.
  *
@@ -22,11 +23,11 @@ import { refusalError } from '../ports/refusal.ts'
 import type { JoinRequest } from '../joining/request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
-/** An invite as its issuer sees it. Invites that have ended are deleted after a while. */
+/** An invite as its issuer sees it. Ended invites are deleted after a while. */
 export interface IssuedInvite {
   /** Identifies the invite without revealing it: no one can join with the id alone. */
   readonly id: string
-  /** Who admits its joiners: only this agent, or any member with an account. */
+  /** Who admits joiners: only this agent, or any member with an account. */
   readonly admit: Admit
   /** Whether it can be used, or why not. */
   readonly state: 'open' | 'used_up' | 'expired' | 'revoked'
@@ -47,15 +48,15 @@ export interface Invite {
 }
 
 /**
- * How many uses of an invite are returned because their joiners stayed silent, besides as many as it has: each costs the
- * owner two commits, so whoever has the token could have it commit forever.
+ * How many uses of an invite are returned because their joiners stayed silent, beyond its own number of uses. Each
+ * costs the owner two commits, so otherwise anyone with the token could make it commit forever.
  */
 const MOST_SILENT = 16
-/** How many registrations of returned uses the relay may defer before the others wait for the next time. */
+/** How many registrations of returned uses the relay may defer before the rest wait for the next time. */
 const MOST_DEFERRED = 16
-/** How many revocations are repeated in a session. */
+/** How many revocations are repeated in one session. */
 const MOST_REVOCATIONS = 256
-/** How many KeyPackages of a joiner are remembered. Each is a use of an invite; after 90 days they expire by themselves. */
+/** How many KeyPackages of a joiner are remembered. Each is one use of an invite, and expires after 90 days. */
 const MOST_SPENT = 64
 const HASH_BYTES = 32
 
@@ -66,10 +67,10 @@ export class IssuedInvites {
   readonly #joiners = new Map<string, JoinerRecord>()
   /** By invite: how many uses were returned for silence since this agent started. */
   readonly #silent = new Map<string, number>()
-  /** The revoked invites that the relay turns joiners away for, as far as this agent knows since it started. */
+  /** The revoked invites that the relay is known to turn joiners away for, since this agent started. */
   readonly #confirmed = new Set<string>()
   #isRepeating = false
-  /** Invites with returned uses that the relay may not know of. */
+  /** Invites with returned uses that the relay may not know about. */
   readonly #deferred: Set<string>
   #isRegistering = false
 
@@ -98,7 +99,7 @@ export class IssuedInvites {
     return known?.state === 'gone' ? undefined : known
   }
 
-  /** Whether a joiner has asked with another KeyPackage since: only the relay has this request still. */
+  /** Whether a joiner has asked with another KeyPackage since: then only the relay still has this request. */
   isSpent(channel: ChannelId, agent: AgentId, { keyPackage }: JoinRequest): boolean {
     const spent = this.#joiners.get(keyOf(channel, agent))?.spent ?? new Uint8Array()
     const hash = sha256(keyPackage)
@@ -108,7 +109,7 @@ export class IssuedInvites {
     return false
   }
 
-  /** Whether a joiner has joined with this request, or has asked with another one since. */
+  /** Whether a joiner joined with this request, or has asked with another one since. */
   isVoid(channel: ChannelId, agent: AgentId, request: JoinRequest): boolean {
     const known = this.joiner(channel, agent)
     const hasJoined = known?.state === 'here'
@@ -128,12 +129,14 @@ export class IssuedInvites {
       })
   }
 
-  /** Whether an agent may still join or ask again: the agent that took the last use may not have been added yet. */
+  /**
+   * Whether an agent may still join or ask again, since the agent that took the last use may not have been added yet.
+   */
   isAlive({ revoked, expiresAt }: InviteRecord): boolean {
     return !revoked && expiresAt > this.#agent.context.now()
   }
 
-  /** The current record of a valid invite. Throws the error to answer a joiner with if it is not valid. */
+  /** The current record of a valid invite. Throws the error to answer a joiner with if the invite is not valid. */
   checkAlive(id: string): InviteRecord {
     const record = this.#invites.get(id)?.record
     if (!record) throw StaticError.of('invite_invalid')
@@ -142,7 +145,7 @@ export class IssuedInvites {
     return record
   }
 
-  /** Why no one can join with an invite, if so. */
+  /** Why no one can join with an invite; undefined if it can be used. */
   faultOf(id: string): StaticError | undefined {
     try {
       this.checkAlive(id)
@@ -152,33 +155,33 @@ export class IssuedInvites {
     }
   }
 
-  /** Stores an invite, then registers it at the relay: it is on disk before anyone else knows of it. */
+  /** Stores an invite, then registers it at the relay: it is on disk before anyone else learns about it. */
   async issue(invite: Invite): Promise<void> {
     this.#put(invite)
     await this.#agent.context.journal.written()
     await this.#register(invite.record)
   }
 
-  /** Revokes the invite: this agent admits no one with it from now on. */
+  /** Revokes the invite: this agent admits no one else with it. */
   async revoke(invite: Invite): Promise<void> {
     this.#put({ ...invite, record: { ...invite.record, revoked: true } })
     await this.#agent.context.journal.written()
   }
 
-  /** The relay turns away joiners with this invite. If it refuses to, that is repeated in the next session. */
+  /** Makes the relay turn away joiners with this invite. If the relay refuses, the next session repeats the request. */
   async revokeAtRelay({ record: { id }, keys: { inviteId } }: Invite): Promise<void> {
     const outcome = await this.#agent.requests.outcome({
       case: 'revokeInvite',
       value: message(RevokeInviteRequestSchema, { inviteId }),
     })
-    // With an invite that the relay does not know, no one can ask.
+    // No one can ask with an invite that the relay does not know.
     const isDone = outcome.type === 'answered' || outcome.error.code === 'not_found'
     if (isDone && this.#invites.has(id)) this.#confirmed.add(id)
   }
 
   /**
-   * The relay may not have taken revocations: this agent was stopped before, or the relay refused. It would go on
-   * storing requests that no one answers.
+   * The relay may not have processed revocations: this agent stopped before sending them, or the relay refused. It
+   * would keep storing requests that no one answers.
    */
   async repeatRevocations(): Promise<void> {
     if (this.#isRepeating) return
@@ -191,7 +194,7 @@ export class IssuedInvites {
       for (const { id } of open.slice(0, MOST_REVOCATIONS)) {
         const invite = this.#invites.get(id)
         if (invite) await this.revokeAtRelay(invite)
-        // A relay that has just refused one is not asked for all the others.
+        // After one refusal, the relay is not asked for the rest.
         if (invite && !this.#confirmed.has(id)) return
       }
     } finally {
@@ -211,7 +214,7 @@ export class IssuedInvites {
     others: number,
   ): void {
     const { context } = this.#agent
-    // Read again: it may have been revoked, or a use given back, while KeyPackages were checked.
+    // Read again, because the invite may have been revoked, or a use returned, while KeyPackages were checked.
     const record = this.checkAlive(invite.record.id)
     const agent = toHex(agentId)
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
@@ -230,22 +233,22 @@ export class IssuedInvites {
     })
   }
 
-  /** Returns a use with which no one joined; for a joiner that stayed silent, not forever. */
+  /** Returns a use with which no one joined; for silent joiners, only a limited number of times. */
   async returnUseOf(channel: ChannelId, agent: AgentId, isSilent = false): Promise<void> {
     const joiner = this.joiner(channel, agent)
     const invite = joiner && this.#invites.get(joiner.invite)
     if (!joiner || !invite) return
-    // It may ask again with the same KeyPackage, which it has not used.
+    // The joiner may ask again with the same KeyPackage, which it has not used.
     if (joiner.spent.length > 0) this.putJoiner({ ...joiner, state: 'gone' })
     else {
-      // Not kept: whoever has the token can ask as any number of agents.
+      // Not kept, because anyone with the token can ask as any number of agents.
       this.#joiners.delete(keyOf(channel, agent))
       this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent })
     }
     await this.returnUse(invite.record.id, isSilent)
   }
 
-  /** The same for an invite, whoever has not joined with it. */
+  /** The same by invite, for any joiner. */
   async returnUse(id: string, isSilent: boolean): Promise<void> {
     const invite = this.#invites.get(id)
     if (!invite) return
@@ -256,12 +259,15 @@ export class IssuedInvites {
     const returned = { ...record, uses: Math.max(0, record.uses - 1), returned: record.returned + 1 }
     this.#put({ ...invite, record: returned })
     await this.#agent.context.journal.written()
-    // If the relay refuses this for good, it turns the next joiner away: a use is lost, and no one is admitted.
+    // If the relay refuses this permanently, it turns the next joiner away: a use is lost, but no one is admitted
+    // beyond the count.
     const refusal = this.isAlive(returned) ? await refusalOf(this.#register(returned)) : undefined
     if (refusal?.retryable === true && this.#invites.has(id)) this.#deferred.add(id)
   }
 
-  /** Tells the relay of returned uses that it may not know of. What it defers is left for the next time. */
+  /**
+   * Tells the relay about returned uses that it may not know of. Anything the relay defers is left for the next time.
+   */
   async registerReturned(): Promise<void> {
     if (this.#isRegistering) return
     this.#isRegistering = true
@@ -271,7 +277,7 @@ export class IssuedInvites {
       for (const id of due) {
         this.#deferred.delete(id)
         if ((await this.#registerAgain(id)) === 'done') continue
-        // Behind the others.
+        // Moves behind the others.
         this.#deferred.add(id)
         if (++deferred >= MOST_DEFERRED) return
       }
@@ -289,14 +295,14 @@ export class IssuedInvites {
     return isDeferred && this.#invites.has(id) ? 'deferred' : 'done'
   }
 
-  /** Members count the uses of an invite that they may use; this agent is one of them. */
+  /** Members, including this agent, count the uses of an invite that they may use. */
   setUses(id: string, count: number): void {
     const invite = this.#invites.get(id)
     if (invite) this.#put({ ...invite, record: { ...invite.record, uses: count - invite.record.returned } })
   }
 
   putJoiner(record: JoinerRecord): void {
-    // It was deleted together with its channel or its invite.
+    // It was deleted with its channel or its invite.
     if (!this.#invites.has(record.invite)) return
     this.#joiners.set(keyOf(record.channel, record.agent), record)
     this.#agent.context.journal.add({ type: 'putJoiner', record })
@@ -325,11 +331,11 @@ export class IssuedInvites {
     }
   }
 
-  /** What a joiner has asked with before this KeyPackage. */
+  /** The KeyPackages with which a joiner asked before this one. */
   #spentBefore(channel: ChannelId, agent: AgentId, hash: Uint8Array): Uint8Array {
     const known = this.#joiners.get(keyOf(channel, agent))
     if (!known) return new Uint8Array()
-    // One that was never heard may ask with it again: the relay may have shown a request from before.
+    // A joiner that was never heard may ask with the same one again: the relay may have returned an older request.
     const last = known.state !== 'here' || same(known.keyPackageHash, hash) ? [] : [known.keyPackageHash]
     return concat(known.spent, ...last).slice(-MOST_SPENT * HASH_BYTES)
   }
@@ -361,7 +367,7 @@ export class IssuedInvites {
   }
 }
 
-/** Ignores a refusal by the relay or the group, which must not end anything else. */
+/** Ignores a refusal by the relay or the group, which must not stop anything else. */
 export async function unlessRefused(task: Promise<void>): Promise<void> {
   await refusalOf(task)
 }
@@ -376,7 +382,7 @@ async function refusalOf(task: Promise<void>): Promise<StaticError | undefined> 
   }
 }
 
-/** Registers an invite at the relay, which counts the uses it sees: it must learn which ones were returned. */
+/** Registers an invite at the relay, which counts the uses it sees, so it must learn how many were returned. */
 function registrationOf({ channel, secret, expiresAt, maxUses, returned, admit }: InviteRecord): Registration {
   const { inviteId, admission } = inviteKeys(secret)
   const value = message(RegisterInviteRequestSchema, {

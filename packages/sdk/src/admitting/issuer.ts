@@ -1,21 +1,22 @@
 /**
- * The owner's side of invites (SPEC.md, 6.3 and 6.5). This agent's own clock and its own count on disk (issued.ts) decide
- * whether an invite can still be used; the relay's count only keeps strangers away. A member with an account does steps 2
- * to 4 and 6 for the invites that members may use. The way of a join request:
+ * The owner's side of invites (SPEC.md, 6.3 and 6.5). This agent's own clock and its own count on disk (issued.ts)
+ * decide whether an invite can still be used; the relay's count only keeps strangers away. A member with an account
+ * does steps 2 to 4 and 6 for the invites that members may use. The path of a join request:
  *
  * 1. `invite` stores an invite, registers it at the relay and returns its token.
  * 2. `#poll` asks the relay for the requests of a channel, one poll after another (`ChannelPolls.next`).
- * 3. `#admit` decides about those of one poll. By invites that only the owner may use, `admitAsOwner` checks them
- *    (`checkAsOwner`), takes a use of the invite for each (`takeUses`), on disk before the commit, and adds them
- *    (`addAsOwner`). By invites that members may use, `admitAsMember` checks them (`checkAsMember`), claims those that no
- *    one else has claimed (`chooseToClaim`, `Claims.claim`), and adds them (`addAsMember`).
- * 4. `addJoiners` makes one commit with a Welcome for each (`Committer.commit`). The owner answers those that can never be
- *    admitted (`answerJoin`); others stay at the relay for a later poll.
- * 5. `admitted` notes, with the adopted commit, that the joiner of an own use was added. For invites that members may use,
- *    `Admissions.change` counts the use in every member's agent, and `useCounted` takes over the count.
+ * 3. `#admit` decides about the requests of one poll. By invites that only the owner may use, `admitAsOwner` checks
+ *    them (`checkAsOwner`), takes a use of the invite for each (`takeUses`), on disk before the commit, and adds them
+ *    (`addAsOwner`). By invites that members may use, `admitAsMember` checks them (`checkAsMember`), claims those that
+ *    no other member has claimed (`chooseToClaim`, `Claims.claim`), and adds them (`addAsMember`).
+ * 4. `addJoiners` makes one commit with a Welcome for each (`Committer.commit`). The owner answers those that can never
+ *    be admitted (`answerJoin`); others stay at the relay for a later poll.
+ * 5. `admitted` records, with the adopted commit, that the joiner of one of its own uses was added. For invites that
+ *    members may use, `Admissions.change` counts the use in every member's agent, and `useCounted` takes over the
+ *    count.
  * 6. `hello` answers the joiner's hello with a greeting (`Greeter.greet`), and the joiner is here.
- * 7. `#tick` removes joiners that stay silent, or were added beyond the count (`SharedInvites.tidy`), and gives their uses
- *    back.
+ * 7. `#tick` removes joiners that stay silent, or were added beyond the count (`SharedInvites.tidy`), and returns their
+ *    uses.
  */
 import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../agent/services.ts'
@@ -33,17 +34,19 @@ import { admitAsMember, admitAsOwner, answerJoin, joinPlaceOf } from './joiners.
 import { SharedInvites } from './shared.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
-/** The id of an invite; a token is longer. */
+/** An invite id, as opposed to a token, which is longer. */
 const INVITE_ID = /^[0-9a-f]{32}$/
 
 /** A joiner that does not say hello within this time after it was added is removed. */
 const HELLO_MS = 60_000
-/** Added for each other joiner of the channel that has not said hello: joiners that come together take longer. */
+/**
+ * Extra time for each other joiner of the channel that has not said hello: joiners that arrive together take longer.
+ */
 const HELLO_MORE_MS = 1000
 const TICK_MS = 5000
 /** Time after connecting in which pending hellos arrive before anyone is removed for silence. */
 const HELLOS_ARRIVE_MS = 10_000
-/** With those that are given back, it must fit into 32 bits. */
+/** Together with the returned uses, it must fit into 32 bits. */
 const MOST_USES = 2 ** 31
 const LONGEST_LIFE_MS = 365 * 24 * 60 * 60 * 1000
 
@@ -65,12 +68,12 @@ export class InviteIssuer {
   readonly #stopTicking: () => void
   /** Resolved when no member of the channel is being removed. */
   readonly #removals = new Map<ChannelId, Promise<void>>()
-  /** Channels in which a tick waits for a commit. Without a session, each tick would queue another one. */
+  /** Channels in which a tick waits for a commit. Otherwise, each tick without a session would queue another one. */
   readonly #ticking = new Set<ChannelId>()
   #openedAt: Time | undefined
   #isStopped = false
 
-  /** `relay` is the relay's name. `died` is called if join requests are no longer answered. */
+  /** `relay` is the relay's name. `died` is called when join requests are no longer answered. */
   constructor(agent: AgentServices, relay: string, died: (error: StaticError) => void) {
     this.#agent = agent
     this.#relay = relay
@@ -108,7 +111,7 @@ export class InviteIssuer {
       )
     }
     if (admit !== 'owner') {
-      // Whoever is being removed must not learn of it.
+      // A member being removed must not learn about the invite.
       while (this.#removals.has(id)) await this.#removals.get(id)
       this.#checkShared(channel, maxUses, admit)
     }
@@ -118,13 +121,13 @@ export class InviteIssuer {
     const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
     await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false, admit }, keys })
     await this.#shared.publish(channel)
-    // A member was removed meanwhile, so that all invites were ended.
+    // A member was removed meanwhile, which ended all invites.
     if (admit !== 'owner') this.#issued.checkAlive(record.id)
     this.#startPolling(id)
     return encodeToken({ ...joinPlaceOf(channel), admit, name, secret, expiresAt, relay: this.#relay })
   }
 
-  /** Checks what holds only for an invite that members may use. */
+  /** Checks the rules that apply only to invites that members may use. */
   #checkShared(channel: AgentChannel, maxUses: number, admit: unknown): void {
     if (admit !== 'members') {
       throw StaticError.of('invalid_request', `\`admit\` is ${JSON.stringify(admit)}. It must be "owner" or "members".`)
@@ -140,7 +143,7 @@ export class InviteIssuer {
   }
 
   /**
-   * Revokes an invite, named by its token or its id: no one can join with it from then on.
+   * Revokes an invite, given its token or its id. No one can join with it afterwards.
    *
    * @throws {StaticError} `invite_invalid` if this agent did not create it
    */
@@ -164,7 +167,7 @@ export class InviteIssuer {
 
   // ---- Join requests ----
 
-  /** Members may use other invites than before. */
+  /** The set of invites that members may use has changed. */
   listChanged(channel: ChannelId): void {
     if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#startPolling(channel)
   }
@@ -179,7 +182,7 @@ export class InviteIssuer {
     if (polls) this.#watch(this.#poll(id, polls).finally(() => this.#polls.end(id)))
   }
 
-  /** Polls for requests as long as an agent can join the channel. */
+  /** Polls for requests while agents can join the channel. */
   async #poll(id: ChannelId, polls: ChannelPolls): Promise<void> {
     while (!this.#isStopped) {
       const channel = this.#agent.channels.get(id)
@@ -191,7 +194,7 @@ export class InviteIssuer {
     }
   }
 
-  /** Whether this agent may admit someone to a channel. */
+  /** Whether this agent may admit agents to a channel. */
   #hasInvites(channel: ChannelId): boolean {
     const now = this.#agent.context.now()
     const shared = this.#agent.channels.get(channel)?.admissions.invites ?? []
@@ -199,7 +202,7 @@ export class InviteIssuer {
     return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
   }
 
-  /** Requests with invites that members may use are decided like a member's; only the owner answers them. */
+  /** Requests with invites that members may use are decided as a member would; only the owner answers them. */
   async #admit(channel: AgentChannel, requests: readonly JoinRequest[]): Promise<void> {
     const agent = this.#agent
     const issued = this.#issued
@@ -214,7 +217,7 @@ export class InviteIssuer {
   }
 
   /**
-   * The commit that adds a joiner is adopted. Written in the same transaction, so that a crash leaves both or neither.
+   * The commit that adds a joiner is adopted. Written in the same transaction, so that a crash keeps both or neither.
    */
   admitted(channel: ChannelId, joiner: string): void {
     const [agent = '', keyPackageHash] = joiner.split(' ')
@@ -223,7 +226,7 @@ export class InviteIssuer {
     this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
   }
 
-  /** An agent was added. If it had been added before and was never heard, no one waits for its earlier self. */
+  /** An agent was added. If an earlier join of it was never heard, that one is no longer pending. */
   added(channel: ChannelId, agent: AgentId): void {
     const known = this.#issued.joiner(channel, agent)
     if (known?.state === 'added') this.#issued.putJoiner({ ...known, state: 'here' })
@@ -246,21 +249,21 @@ export class InviteIssuer {
     const { id } = channel
     const joiner = this.#issued.joiner(id, from)
     if (!joiner || !same(joiner.nonce, nonce)) return this.#helloBySharedInvite(channel, from, nonce)
-    // Not before: one that stays silent is removed and gives its use back, and could take name after name.
+    // Only now: an agent that stays silent is removed and its use returned, so it could otherwise take name after name.
     if (channel.receipts.isVouched(from)) channel.roster.pin(from)
     if (joiner.state === 'here') return this.#greeter.greetLater(channel, { from, nonce })
     this.#issued.putJoiner({ ...joiner, state: 'here' })
     void this.#greeter.greet(channel, [{ from, nonce }])
   }
 
-  /** The same for a member that came by an invite that members may use. */
+  /** The same for a member that joined with an invite that members may use. */
   #helloBySharedInvite(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
     const when = channel.admissions.hello(from)
     if (when === 'now') void this.#greeter.greet(channel, [{ from, nonce }])
     else if (when === 'later' || this.#isForgotten(channel, from)) this.#greeter.greetLater(channel, { from, nonce })
   }
 
-  /** Whether it may have come by an invite that has ended: who missed the answer to its hello asks again. */
+  /** Whether it may have joined with an invite that has ended: it repeats its hello if it missed the answer. */
   #isForgotten({ id, owner, admissions }: AgentChannel, from: AgentId): boolean {
     return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
   }
@@ -268,8 +271,8 @@ export class InviteIssuer {
   // ---- Removals ----
 
   /**
-   * Called before the owner removes a member: revokes the invite it joined with, so that it cannot come back with it, and
-   * all whose keys it knows. Members may use no others until the returned function is called.
+   * Called before the owner removes a member: revokes the invite it joined with, so that it cannot return with it, and
+   * all invites whose keys it knows. Members can use no invites until the returned function is called.
    */
   async removing(channel: ChannelId, agent: AgentId): Promise<() => void> {
     const done = this.#beginRemoval(channel)
@@ -299,16 +302,16 @@ export class InviteIssuer {
     const invite = joiner && this.#issued.get(joiner.invite)
     if (!invite || invite.record.revoked) return
     await this.#issued.revoke(invite)
-    // That the relay turns joiners away is optional: this agent no longer admits anyone with it.
+    // It is optional that the relay turns joiners away: this agent admits no one else with it anyway.
     this.#watch(this.#issued.revokeAtRelay(invite))
   }
 
-  /** A joiner of an invite that members may use was removed for its silence. */
+  /** A joiner with an invite that members may use was removed for its silence. */
   useReturned(invite: string): void {
     this.#watch(this.#issued.returnUse(invite, true))
   }
 
-  /** Every few seconds: removes joiners that stay silent, and repeats what the relay has deferred or refused. */
+  /** Every few seconds: removes joiners that stay silent, and retries what the relay has deferred or refused. */
   async #tick(): Promise<void> {
     const { channels, isGuest, context } = this.#agent
     const issued = this.#issued
@@ -323,7 +326,7 @@ export class InviteIssuer {
       const patience = HELLO_MS + (joiners.length - 1) * HELLO_MORE_MS
       const silent = joiners.filter(({ since }) => now - since >= patience).map(({ agent }) => agent)
       if (!channel || channel.failure || silent.length === 0) continue
-      // Refused, or the members have seen different logs: retried at the next tick.
+      // If it is refused, or the members have seen different logs, the next tick retries it.
       await this.#tickIn(channel, () => unlessRefused(this.#removeSilent(channel, silent)))
     }
     for (const channel of channels) {
@@ -339,7 +342,7 @@ export class InviteIssuer {
     this.#pollAll()
   }
 
-  /** Does a part of a tick, unless that of an earlier one still waits in the channel. */
+  /** Runs part of a tick, unless the same part of an earlier one is still waiting in the channel. */
   async #tickIn({ id }: AgentChannel, act: () => Promise<void>): Promise<void> {
     if (this.#ticking.has(id)) return
     this.#ticking.add(id)
@@ -357,7 +360,7 @@ export class InviteIssuer {
       removed = agents.filter((agent) => group.members.has(agent) && isSilent(agent))
       return removed.length > 0 ? { removes: removed.map((agent) => fromHex(agent)) } : undefined
     })
-    // Includes joiners whose hello came while they were being removed: they can ask again.
+    // Includes joiners whose hello arrived while they were being removed: they can ask again.
     const gone = agents.filter((agent) => removed.includes(agent) || isSilent(agent))
     for (const agent of gone) await this.#issued.returnUseOf(id, agent, true)
   }
@@ -371,7 +374,8 @@ export class InviteIssuer {
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
     for (const { admissions, sender } of this.#agent.channels) {
-      // Killed before it answered them: any message shows that this agent is here. Joiners without a greeting say hello again.
+      // This agent was killed before it answered them. Any message shows that it is here, and joiners without a
+      // greeting repeat their hellos.
       if (admissions.unanswered.length === 0) continue
       const { unanswered } = admissions
       sender.send('heartbeat', new Uint8Array()).then(

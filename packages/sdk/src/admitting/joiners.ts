@@ -1,7 +1,7 @@
 /**
- * Admits the joiners of one poll, or answers why not. By invites that only the owner may use, `admitAsOwner` takes the
- * uses from the count on disk (SPEC.md, 6.3). By invites that members may use, `admitAsMember` claims the joiners first,
- * as the owner or as any member with an account (SPEC.md, 6.5). Both add them by one commit (`addJoiners`).
+ * Admits the joiners of one poll, or answers why not. For invites that only the owner may use, `admitAsOwner` takes the
+ * uses from the count on disk (SPEC.md, 6.3). For invites that members may use, `admitAsMember` claims the joiners
+ * first, as the owner or as any member with an account (SPEC.md, 6.5). Both add them by one commit (`addJoiners`).
  */
 import { sha256 } from '#platform/crypto'
 import { type ErrorCode, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
@@ -25,13 +25,13 @@ const ANSWERS: ReadonlySet<ErrorCode> = new Set([
   'group_full',
 ] satisfies ErrorCode[])
 
-/** Members other than the owner wait for this long and a random share of the spread, so that mostly one acts. */
+/** Members other than the owner wait for this long plus a random share of the spread, so that usually only one acts. */
 const DELAY_MS = 500
 const DELAY_SPREAD_MS = 2500
-/** How often slots may be lost to other commits before the rest is left to others, or to a later poll. */
+/** How many slots may be lost to other commits before the rest is left to other members, or to a later poll. */
 const MOST_TRIES = 64
 
-/** One that is not admitted, and why. */
+/** An agent that is not admitted, and why. */
 export interface RefusedJoiner {
   readonly request: PolledRequest
   readonly error: unknown
@@ -39,7 +39,7 @@ export interface RefusedJoiner {
 
 // ---- By invites that only the owner may use ----
 
-/** One that asks with an invite that only the owner may use. */
+/** An agent that asks with an invite that only the owner may use. */
 interface OwnerCandidate extends Candidate {
   readonly invite: Invite
 }
@@ -66,7 +66,7 @@ export async function admitAsOwner(
   await Promise.all(refused.map(({ request, error }) => answerJoin(agent, request, error)))
 }
 
-/** Those whose requests are in order. Changes nothing. */
+/** The candidates whose requests are valid. Changes nothing. */
 async function checkAsOwner(
   context: AgentServices['context'],
   issued: IssuedInvites,
@@ -88,7 +88,9 @@ async function checkAsOwner(
   return candidates
 }
 
-/** Takes a use for each that is not in the channel yet, at once: what others do meanwhile does not come in between. */
+/**
+ * Takes a use for each agent not in the channel yet, in one synchronous step, so that no other change comes in between.
+ */
 function takeUses(
   issued: IssuedInvites,
   channel: AgentChannel,
@@ -99,9 +101,9 @@ function takeUses(
   const identities = new Set<string>()
   for (const candidate of candidates) {
     const { agent, invite, request } = candidate
-    // It asks by two invites, and is added once.
+    // It asks with two invites, and is added once.
     if (taken.has(agent)) continue
-    // Not refused: it may have asked again since.
+    // Not refused, because it may have asked again since.
     if (channel.admissions.hasLeft(agent, candidate.encryptionKey)) continue
     if (issued.isSpent(channel.id, agent, candidate) || isOlder(channel, candidate)) continue
     const known = issued.joiner(channel.id, agent)
@@ -109,7 +111,7 @@ function takeUses(
     // Already added, by this invite or another: its Welcome is waiting at the relay.
     if (again && (known.state === 'added' || known.state === 'here') && isMember(channel, agent)) continue
     try {
-      // It has joined with this request before, and left: only the relay has it still.
+      // It joined with this request before, and left: only the relay still has the request.
       if (again && known.state === 'here') throw StaticError.of('invite_invalid')
       const identity = toHex(candidate.identity)
       if (identities.has(identity)) throw StaticError.of('identity_changed')
@@ -124,7 +126,7 @@ function takeUses(
   return [...taken.values()]
 }
 
-/** Adds those for whom a use is taken, and gives back the use of each that cannot be added. */
+/** Adds the candidates for which a use was taken, and returns the use of each that cannot be added. */
 async function addAsOwner(
   issued: IssuedInvites,
   channel: AgentChannel,
@@ -133,7 +135,8 @@ async function addAsOwner(
 ): Promise<void> {
   const { admissions, upkeep } = channel
   const { claims } = admissions
-  // If this agent has claimed one by an invite for members and could not add it, the commit would be a use of that invite.
+  // If this agent claimed one with an invite for members and could not add it, the commit would count as a use of that
+  // invite.
   const isClaimed = candidates.some((each) => claims.mayCount(each.agent))
   if (isClaimed && claims.mayEnd()) await unlessRefused(upkeep.rekey())
   const isTaken = ({ agent }: Candidate): boolean => issued.joiner(channel.id, agent)?.state === 'taken'
@@ -143,26 +146,26 @@ async function addAsOwner(
       if (!isTaken(each)) return false
       if (admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
       issued.checkAlive(each.invite.record.id)
-      // No other epoch has begun: it is tried again.
+      // No other epoch has begun, so it is retried.
       if (claims.mayCount(each.agent)) throw StaticError.of('unavailable')
       return true
     },
     failed: async (each, error) => {
       if (isTaken(each)) await issued.returnUseOf(channel.id, each.agent)
-      // Not one that has left: it may have asked again since.
+      // Not if it has left: it may have asked again since.
       if (!admissions.hasLeft(each.agent, each.encryptionKey)) refused.push({ request: each.request, error })
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,
-    // The owner has given a token of one use to this agent alone.
+    // The owner gave a single-use token to this agent alone.
     isVouched: (each) => each.invite.record.maxUses === 1 || staysVouched(channel, each),
   })
 }
 
 /**
- * Whether an agent that was heard in the channel is there by a KeyPackage that it made later, or has committed since: only
- * the relay has this request still, or it was made with another token. The agent has forgotten its KeyPackage, so acting on
- * it would put the agent out.
+ * Whether an agent that was heard in the channel is there with a KeyPackage that it made later, or has committed since.
+ * Then only the relay still has this request, or it was made with another token. The agent has forgotten its
+ * KeyPackage, so acting on it would lock the agent out.
  */
 function isOlder(channel: AgentChannel, { agent, encryptionKey, madeAt }: Candidate): boolean {
   const leaf = isMember(channel, agent) ? channel.group?.members.get(agent) : undefined
@@ -176,17 +179,18 @@ function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): 
 
 // ---- By invites that members may use ----
 
-/** One that asks with an invite that members may use. */
+/** An agent that asks with an invite that members may use. */
 interface MembersCandidate extends Candidate {
   /** Invite id, hexadecimal. */
   readonly invite: string
 }
 
 /**
- * Admits the senders of requests that came together, as far as no one else does. The owner acts at once, others after a
- * random delay, and all leave a joiner to the member that has claimed it. Slots order the commits: a member that loses one
- * looks at the group again, and claims again what is left to do. Returns those that can never be admitted: only the owner
- * answers them. The owner passes the invites that it has issued, and ignores those that it has added by others of them.
+ * Admits the senders of requests that arrived together, unless another member does. The owner acts at once, others
+ * after a random delay, and all leave a joiner to the member that claimed it. Slots order the commits: a member that
+ * loses one looks at the group again, and claims again what is left to do. Returns those that can never be admitted:
+ * only the owner answers them. The owner passes the invites it issued, and ignores agents that it added with others of
+ * them.
  *
  * @throws {StaticError} `closed`
  */
@@ -200,7 +204,7 @@ export async function admitAsMember(
   const refused: RefusedJoiner[] = []
   const isOwner = channel.owner === context.agentId
   const checked = await checkAsMember(context, channel, requests, refused)
-  // What a member has asked before is void, even if it leaves meanwhile.
+  // Earlier requests of a member are void, even if it leaves meanwhile.
   const valid = checked.filter((each) => issued?.isVoid(channel.id, each.agent, each) !== true)
   const candidates = valid.filter((each) => !isVoidInGroup(context, channel, each))
   if (candidates.length === 0) return refused
@@ -230,7 +234,7 @@ export async function admitAsMember(
   return refused
 }
 
-/** Those whose requests are in order. Changes nothing. */
+/** The candidates whose requests are valid. Changes nothing. */
 async function checkAsMember(
   context: AgentServices['context'],
   channel: AgentChannel,
@@ -253,7 +257,9 @@ async function checkAsMember(
   return candidates
 }
 
-/** Those to claim now: not in the group, not claimed by others, and no more than their invites have uses left. */
+/**
+ * The candidates to claim now: not in the group, not claimed by others, and no more than their invites have uses left.
+ */
 function chooseToClaim(
   context: AgentServices['context'],
   channel: AgentChannel,
@@ -266,12 +272,13 @@ function chooseToClaim(
   for (const each of candidates) {
     const { agent, invite, identity } = each
     if (chosen.length >= MOST_CLAIMED) break
-    // It asks by two invites, and is added once.
+    // It asks with two invites, and is added once.
     if (done.has(each) || chosen.some((other) => other.agent === agent)) continue
     if (isVoidInGroup(context, channel, each) || admissions.claims.isHeldBack(agent)) continue
     const listed = admissions.invite(invite)
     const left = usesLeft(admissions, invite)
-    // A newcomer that has not been told how many have joined admits no one, nor does anyone right after a removal.
+    // A newcomer that does not know how many have joined admits no one, and right after a removal neither does any
+    // member.
     if (listed && left === undefined) continue
     if (!listed || left === undefined) failed(each, StaticError.of('invite_revoked'))
     else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
@@ -285,9 +292,9 @@ function chooseToClaim(
 }
 
 /**
- * Whether a request is void: its joiner is in the group, or has left since it asked and may ask again. If it was never heard there and
- * asks with another KeyPackage than it was added with, a member has added it and not let it in: the owner adds it again.
- * Others may not remove it.
+ * Whether a request is void: its joiner is in the group, or has left since it asked and may ask again. If it was never
+ * heard there and asks with a different KeyPackage, a member added it but did not let it in: the owner adds it again.
+ * Other members may not remove it.
  */
 function isVoidInGroup(
   { agentId }: Pick<AgentServices['context'], 'agentId'>,
@@ -300,7 +307,7 @@ function isVoidInGroup(
   return channel.owner !== agentId || !isNew || channel.history.hasHeard(agent)
 }
 
-/** How many may still join with an invite; undefined if it is not in the list, or this agent cannot say. */
+/** How many agents may still join with an invite; undefined if it is not in the list, or this agent does not know. */
 function usesLeft(admissions: AgentChannel['admissions'], invite: string): number | undefined {
   const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
   return listed && count !== undefined && !admissions.isStopped ? listed.maxUses - count : undefined
@@ -310,7 +317,7 @@ function countOf(candidates: readonly MembersCandidate[], invite: string): numbe
   return candidates.filter((each) => each.invite === invite).length
 }
 
-/** Adds those that this agent has claimed, unless another commit has come in between. */
+/** Adds the candidates that this agent claimed, unless another commit comes in between. */
 async function addAsMember(
   context: AgentServices['context'],
   channel: AgentChannel,
@@ -340,7 +347,7 @@ async function addAsMember(
 
 // ---- By either ----
 
-/** Tells a joiner why it is not admitted, unless the reason passes: then its request stays at the relay. */
+/** Tells a joiner why it is not admitted, unless the reason is transient: then its request stays at the relay. */
 export async function answerJoin(
   { requests }: Pick<AgentServices, 'requests'>,
   { inviteId, agentId }: PolledRequest,
@@ -354,8 +361,9 @@ export async function answerJoin(
     agentId,
     code: ANSWERS.has(code) ? code : 'invite_invalid',
   })
-  // Refused if the request is gone; then no joiner is waiting for the answer. If there were too many answers, it stays at
-  // the relay, and is decided again with those that wait (`JoinPolls`): no wait here may hold up other joiners.
+  // The relay refuses this if the request is gone, and then no joiner is waiting for the answer. If there were too many
+  // answers, the request stays at the relay and is decided again with the other pending ones (`JoinPolls`). Waiting
+  // here would delay other joiners.
   await requests.outcome({ case: 'answerJoin', value })
 }
 
@@ -364,7 +372,10 @@ export function joinPlaceOf({ channelId, name, owner }: AgentChannel): JoinPlace
   return { channelId, name, owner: fromHex(owner) }
 }
 
-/** Whether the owner has vouched for a joiner that only lost its state. One with another name must be vouched for again. */
+/**
+ * Whether the owner has already vouched for a joiner that only lost its state. One with a new name must be vouched for
+ * again.
+ */
 function staysVouched(channel: AgentChannel, { agent, identity }: Candidate): boolean {
   const { receipts, group } = channel
   const leaf = isMember(channel, agent) ? group?.members.get(agent) : undefined

@@ -1,6 +1,6 @@
 /**
- * Keys derived from a token's secret (SPEC.md, 6.2). The relay learns the id and the admission key, which let it turn
- * away strangers. Neither opens a box, makes a tag, or reveals the secret.
+ * Keys derived from a token's secret (SPEC.md, 6.2). The relay learns the id and the admission key, with which it can
+ * turn away strangers. Neither opens a box, makes a tag, or reveals the secret.
  */
 import { decrypt, encryptInto, hkdfSha256, hmacSha256, randomBytes, sha256 } from '#platform/crypto'
 import { INVITE_ID_BYTES, joinProofBytes, signedBytes } from '@static/protocol'
@@ -10,7 +10,10 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const CIPHER = 'aes-256-gcm'
 
-/** What admits joiners of an invite: who has it reads their requests and tags their Welcomes, but cannot ask to join. */
+/**
+ * The keys that admit joiners of an invite. A holder can read their requests and tag their Welcomes, but cannot ask to
+ * join.
+ */
 export interface AdmitKeys {
   readonly inviteId: Uint8Array
   /** Kjoin: tags join requests. */
@@ -24,7 +27,7 @@ export interface AdmitKeys {
 export interface InviteKeys extends AdmitKeys {
   /** Kadm: proves to the relay that a joiner has the token. */
   readonly admission: Uint8Array
-  /** Kmem: from it, members derive what admits joiners. */
+  /** Kmem: members derive the admitting keys from it. */
   readonly members: Uint8Array
 }
 
@@ -35,7 +38,7 @@ export function inviteKeys(secret: Uint8Array): InviteKeys {
   return { ...admitKeys(inviteId, members), admission: derive(secret, 'admission', KEY_BYTES), members }
 }
 
-/** Derives what admits joiners from Kmem. */
+/** Derives the admitting keys from Kmem. */
 export function admitKeys(inviteId: Uint8Array, members: Uint8Array): AdmitKeys {
   return {
     inviteId,

@@ -1,9 +1,10 @@
 /**
- * Invite links (SPEC.md, 6.4): an invite token together with what an agent on another machine needs to use it: the
- * address of the relay, its id and its certificate authority. A link is as secret as its token.
+ * Invite links (SPEC.md, 6.4): an invite token together with everything that an agent on another machine needs to use
+ * it: the relay's address, its id and its certificate authority. A link is as secret as its token.
  *
  *     static:// + base64url: version(1) = 1, way(1), gRPC port(2), number of addresses(1), each as port(2) and host
- *     behind its length(1), relay id(32), number of certificates(1), each behind its length(2), token without its prefix behind its length(2), checksum(4)
+ *     behind its length(1), relay id(32), number of certificates(1), each behind its length(2), token without its
+ *     prefix behind its length(2), checksum(4)
  */
 import { certificateBytes, certificatePem, sha256 } from '#platform/crypto'
 import { RELAY_ID_BYTES, StaticError, toHex } from '@static/protocol'
@@ -11,17 +12,17 @@ import { type Address, type Endpoint, endpointUrl, MOST_ADDRESSES, parseEndpoint
 import { concat, fromBase64url, latin1, same, toBase64url, utf8 } from '../platform/bytes.ts'
 import { decodeToken, type InviteToken } from './token.ts'
 
-/** An invite link, as its parts. */
+/** The parts of an invite link. */
 export interface InviteLink {
-  /** Addresses of the relay, as in the option `endpoint`. */
+  /** Addresses of the relay, in the form of the option `endpoint`. */
   readonly endpoint: string
   /** Name in the relay's certificate. */
   readonly relayName: string
-  /** The relay's gRPC port, if it is known. */
+  /** The relay's gRPC port, if known. */
   readonly grpcPort: number | undefined
   /** Id of the relay, 64 hexadecimal digits. */
   readonly relayId: string
-  /** CA of the relay's certificate, PEM; undefined: a public one. */
+  /** CA of the relay's certificate, PEM; undefined for a public one. */
   readonly ca: string | undefined
   readonly channel: string
   /** The invite token. */
@@ -32,7 +33,7 @@ export interface InviteLink {
 /** The parts of a link that are not in its token. */
 export interface LinkParts {
   readonly endpoint: Endpoint
-  /** 0: not known. */
+  /** 0 if unknown. */
   readonly grpcPort: number
   readonly relayId: Uint8Array
   /** PEM, with any number of certificates. */
@@ -47,7 +48,7 @@ const WAYS = ['quic', 'grpc'] as const
 const CHECKSUM_BYTES = 4
 const CHECKSUM_CONTEXT = 'static link 1'
 const MOST_CERTIFICATES = 4
-/** Of the whole text. */
+/** The length limit of the whole link. */
 const MOST_CHARACTERS = 8192
 const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 const NOTHING = new Uint8Array()
@@ -58,7 +59,7 @@ export function isInviteLink(text: string): boolean {
 }
 
 /**
- * Makes a link.
+ * Encodes a link.
  *
  * @throws {StaticError} `invalid_request` if the certificate authorities do not fit into it
  */
@@ -84,9 +85,9 @@ export function encodeLink({ endpoint, grpcPort, relayId, ca, token }: LinkParts
 }
 
 /**
- * Reads an invite link. It is not used: nothing is sent, and whether it has expired is not checked.
+ * Parses an invite link without using it: sends nothing, and does not check whether it has expired.
  *
- * @throws {StaticError} `invite_invalid` if it is no link, is damaged, or was made by a newer version
+ * @throws {StaticError} `invite_invalid` if it is not a link, is damaged, or was made by a newer version
  */
 export function parseInviteLink(text: string): InviteLink {
   // JavaScript callers and callers from other languages can pass anything.
@@ -96,7 +97,7 @@ export function parseInviteLink(text: string): InviteLink {
   const body = bytes?.subarray(0, -CHECKSUM_BYTES) ?? NOTHING
   if (bytes === undefined || body.length === 0 || !same(checksum(body), bytes.subarray(-CHECKSUM_BYTES)))
     throw damaged()
-  // Every version begins with its number and ends with this checksum.
+  // In every version, a link begins with its version number and ends with this checksum.
   if (body[0] !== VERSION) {
     throw invalid(`The invite link has version ${body[0]}, and this program reads version ${VERSION}. Update Static.`)
   }
@@ -138,7 +139,7 @@ function readParts(parts: {
     const read: InviteToken = decodeToken(token)
     const written = endpointUrl(way, addresses)
     const endpoint = parseEndpoint(written, { relayName: read.relay })
-    // A link has exactly one encoding, and leads to the relay that its token is for.
+    // A link has exactly one encoding, and points to the relay that its token is for.
     const isSame = endpoint.addresses.length === addresses.length && endpoint.url === written
     if (!isSame || endpoint.serverName !== read.relay) return undefined
     const ca = certificates.map(certificatePem).join('')
@@ -162,15 +163,15 @@ export function linkEndpoint({ endpoint, relayName }: Pick<InviteLink, 'endpoint
   return parseEndpoint(endpoint, { relayName })
 }
 
-/** The error for an agent that has another relay than the link's. `own` is the address of its relay. */
+/** The error for an agent whose relay is not the link's. `own` is the address of the agent's relay. */
 export function otherRelay({ endpoint }: Pick<InviteLink, 'endpoint'>, own: string): StaticError {
   return invalid(
-    `The invite link leads to another relay (${endpoint}) than this agent's (${own}), and an agent keeps its relay. ` +
+    `The invite link points to relay ${endpoint}, but this agent uses ${own}, and an agent cannot change its relay. ` +
       'Join as another agent: `--as NAME` on the command line, another `dataDir` in a program.',
   )
 }
 
-/** Reads numbers and bytes in order. Reading beyond the end gives nothing, and is remembered. */
+/** Reads numbers and bytes in order. A read past the end returns nothing and sets a flag. */
 class Reader {
   readonly #bytes: Uint8Array
   #at = 0

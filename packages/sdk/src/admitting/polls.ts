@@ -1,6 +1,6 @@
 /**
- * Polls the relay for join requests (SPEC.md, 3.4, "Polls"): one poll after another for each channel that has an invite.
- * The issuer asks for the next requests of a channel, and decides about them before it asks again.
+ * Polls the relay for join requests (SPEC.md, 3.4, "Polls"), one poll after another for each channel that has an
+ * invite. The issuer asks for the next requests of a channel, and decides about them before it asks again.
  */
 import { message, toHex } from '@static/protocol'
 import { type JoinRequest, PollJoinRequestsRequestSchema, type PollJoinRequestsResponse } from '@static/protocol/relay'
@@ -12,14 +12,16 @@ import { retryDelay } from '../ports/refusal.ts'
 /** The relay allows an agent this many concurrent polls. */
 const POLLS = 4
 const LONG_POLL_MS = 25_000
-/** Between two polls that do not wait, for each channel that is polled, but at least as long as for four. */
+/** Minimum time between two polls that do not wait, for each polled channel, counted as at least four. */
 const SHORT_POLL_MS = 250
-/** So many polls are made in a window at most, whatever the relay answers. It allows twice as many. */
+/** The maximum number of polls in a window, whatever the relay answers. The relay allows twice as many. */
 const MOST_POLLS = 20
 const WINDOW_MS = 4000
 const TURN_MS = 200
 
-/** An honest relay gives no more, and no larger ones. Beyond it, the oldest are forgotten until the next session. */
+/**
+ * An honest relay returns no more, and no larger ones. Beyond that, the oldest are forgotten until the next session.
+ */
 const MOST_REQUESTS = 2048
 const MOST_BYTES = 2_097_152
 const MOST_BOX_BYTES = 16_384
@@ -51,7 +53,7 @@ export class JoinPolls {
     this.#polled.delete(channel)
   }
 
-  /** A session is open: the relay gives all requests again. */
+  /** A session is open, in which the relay returns all requests again. */
   opened(): void {
     this.#sessions++
   }
@@ -80,7 +82,7 @@ export class ChannelPolls {
   readonly #polls: JoinPolls
   readonly #pending = new PendingJoins()
   #session: number
-  /** When all that wait were returned last. */
+  /** When all pending requests were last returned. */
   #triedAt: Time
   #isShort = false
 
@@ -91,7 +93,7 @@ export class ChannelPolls {
     this.#triedAt = agent.context.now()
   }
 
-  /** Polls once. Returns the requests to decide about now; undefined if the relay refuses polls for good. */
+  /** Polls once. Returns the requests to decide about now; undefined if the relay refuses polls permanently. */
   async next({ channelId }: AgentChannel): Promise<readonly JoinRequest[] | undefined> {
     const { context, requests, timers } = this.#agent
     const pending = this.#pending
@@ -110,7 +112,7 @@ export class ChannelPolls {
     if (outcome.body.case !== 'pollJoinRequests') return []
     this.#isShort = waitMs === 0
     const fresh = pending.update(outcome.body.value)
-    // What could not be decided is tried again, but not for each that is new.
+    // Undecided requests are retried, but not with each new one.
     const isRetry = fresh.length === 0 || context.now() - this.#triedAt >= LONG_POLL_MS
     if (isRetry) this.#triedAt = context.now()
     return isRetry ? pending.all : fresh
@@ -123,32 +125,32 @@ export class ChannelPolls {
 }
 
 /**
- * The requests of one channel that the relay has given this agent, and that still wait there. The relay gives each one
- * once in a session, so what cannot be decided at once stays here for another try.
+ * The requests of one channel that the relay has returned to this agent and that are still pending there. The relay
+ * returns each one once in a session, so a request that cannot be decided at once stays here for another try.
  */
 export class PendingJoins {
   readonly #requests = new Map<string, JoinRequest>()
   #after = 0n
   #bytes = 0
 
-  /** The number of the last request that was given. */
+  /** The number of the last returned request. */
   get after(): bigint {
     return this.#after
   }
 
-  /** All that wait, the newest last. */
+  /** All pending requests, newest last. */
   get all(): readonly JoinRequest[] {
     return [...this.#requests.values()]
   }
 
-  /** Another session begins, in which the relay gives all requests again. */
+  /** A new session begins, in which the relay returns all requests again. */
   restart(): void {
     this.#requests.clear()
     this.#bytes = 0
     this.#after = 0n
   }
 
-  /** Adds what a poll after `after` was answered, and drops what no longer waits. Returns the requests that are new. */
+  /** Adds the result of a poll after `after`, and drops requests that are no longer pending. Returns the new ones. */
   update({ requests, last, pending }: PollJoinRequestsResponse): readonly JoinRequest[] {
     if (last < this.#after) {
       this.restart()

@@ -1,6 +1,7 @@
 /**
- * The owner's part in invites that members may use (SPEC.md, 6.5): keeps the group's list in line with the invites that
- * are open, ends them before a member is removed, and removes who was added beyond the count or never said hello.
+ * The owner's part in invites that members may use (SPEC.md, 6.5): keeps the group's list in line with the open
+ * invites, ends them before a member is removed, and removes agents that were added beyond the count or never said
+ * hello.
  */
 import { fromHex } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
@@ -10,7 +11,7 @@ import type { AgentChannel } from '../channel/channel.ts'
 import type { UseRecord } from '../ports/index.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 
-/** A joiner may say hello as long as the relay keeps its Welcome. */
+/** A joiner may say hello for as long as the relay keeps its Welcome. */
 const WELCOME_KEPT_MS = 7 * 24 * 60 * 60 * 1000
 
 /** The invites of an owner that members may use. */
@@ -23,14 +24,17 @@ export class SharedInvites {
     this.#issued = issued
   }
 
-  /** The open ones of a channel. */
+  /** The open invites of a channel. */
   openInvites({ id }: AgentChannel): readonly Invite[] {
     return this.#issued.records
       .filter((record) => record.channel === id && record.admit === 'members' && this.#issued.isAlive(record))
       .flatMap((record) => this.#issued.get(record.id) ?? [])
   }
 
-  /** Tells the group if its list is not what is open. Resolves once that is on disk, and sent or cannot be. */
+  /**
+   * Tells the group if its list differs from the open invites. Resolves once the list is on disk, and is sent or cannot
+   * be sent.
+   */
   async publish(channel: AgentChannel): Promise<void> {
     const { admissions, owner, failure, state } = channel
     if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
@@ -38,11 +42,14 @@ export class SharedInvites {
     const bytesOf = (some: readonly ListedInvite[]): Uint8Array => encodeList({ number: 0, slot: 0, invites: some })
     if (same(bytesOf(invites), bytesOf(admissions.invites))) return
     await admissions.publish(invites)
-    // A list that is lost would make this agent turn away those who have the token.
+    // If the list were lost, this agent would turn away holders of the token.
     await this.#agent.context.journal.written()
   }
 
-  /** Ends all that the members know, because one of them is about to be removed: at the group, then at the relay. */
+  /**
+   * Ends all invites that the members know, because one of them is about to be removed: first in the group, then at the
+   * relay.
+   */
   async endAll(channel: AgentChannel): Promise<void> {
     const open = this.openInvites(channel)
     if (open.length === 0) return
@@ -51,13 +58,13 @@ export class SharedInvites {
     for (const invite of open) await this.#issued.revokeAtRelay(invite)
   }
 
-  /** An agent was added by an invite: the count of the channel is the one on disk. */
+  /** An agent was added by an invite: stores the channel's count. */
   storeCount(channel: AgentChannel, invite: string): void {
     const count = channel.admissions.count(invite)
     if (count !== undefined) this.#issued.setUses(invite, count)
   }
 
-  /** Removes who was added beyond the count, and who has stayed silent. Their uses are given back. */
+  /** Removes agents that were added beyond the count or stayed silent. Their uses are returned. */
   async tidy(channel: AgentChannel): Promise<void> {
     const { admissions, owner, group, failure } = channel
     const { context } = this.#agent
@@ -88,12 +95,12 @@ export class SharedInvites {
   }
 }
 
-/** Whether nothing of a joiner was read since it was added: its hello may be lost, unlike what it sent later. */
+/** Whether nothing from a joiner was read since it was added: its hello may be lost, unlike later messages. */
 function isSilent({ history }: AgentChannel, { agent, state }: UseRecord): boolean {
   return (state === 'added' || state === 'removing') && !history.hasHeard(agent)
 }
 
-/** An invite as the group's list has it. */
+/** An invite in the form of the group's list. */
 function asListed({ record, keys }: Invite): ListedInvite {
   const { id, expiresAt, maxUses, returned } = record
   return { id, members: keys.members, expiresAt, maxUses: maxUses + returned }

@@ -18,25 +18,27 @@ import type { Admit, Time } from '../ports/index.ts'
 
 const PREFIX = 'st_inv_'
 const VERSION = 1
-/** Who admits, by the flags byte. */
+/** Who admits joiners, by the flags byte. */
 const ADMITS: readonly Admit[] = ['owner', 'members']
 export const SECRET_BYTES = 32
 const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES
 const MAX_RELAY_LENGTH = 253
-/** Host names and IP addresses. Error messages show the name, so it must not contain anything else. */
+/** Host names and IP addresses. Error messages show the name, so other characters are not allowed. */
 const RELAY_NAME = /^[\w.:[\]-]+$/
 
 export interface InviteToken {
-  /** Whose Welcome the joiner takes: with `owner`, no other member's. */
+  /** Whose Welcome the joiner accepts: with `owner`, only the owner's. */
   readonly admit: Admit
   readonly expiresAt: Time
-  /** S. */
+  /** S, the secret. */
   readonly secret: Uint8Array
   /** The owner's agent id. */
   readonly owner: Uint8Array
   readonly channelId: Uint8Array
   readonly name: ChannelName
-  /** The relay's name, to compare with the configured one. Nothing is ever sent to an address from a token. */
+  /**
+   * The relay's name, to compare with the configured one. This agent never sends anything to an address from a token.
+   */
   readonly relay: string
 }
 

@@ -2,14 +2,14 @@
  * An agent: its channels, its KeyPackages and its session. It passes the relay's pushes to their channels; channels
  * send after the turn's transaction.
  *
- * When a session is lost: every request under way ends as `lost`; then `lost` tells deliveries, requests and, part by part,
- * each channel (`AgentChannel.lose`). Nothing that is on disk is given up. When one is open again (`opened`), every channel
- * asks the relay to resume; its answer tells the parts again (`Intake.answered` → `AgentChannel.resumed`), and what is on
- * disk is sent again as it was. The relay takes a message id once, and delivers again what was not acknowledged. Joins and
- * invites go on with `Invites.opened`. Calls that wait for an answer ask again by themselves (relay-requests.ts).
+ * When a session is lost, every pending request ends as `lost`; then `lost` notifies deliveries, requests and each part
+ * of each channel (`AgentChannel.lose`). Everything on disk is kept. When a new session opens (`opened`), every channel
+ * asks the relay to resume. Its answer notifies the parts again (`Intake.answered` → `AgentChannel.resumed`), and
+ * messages on disk are resent unchanged. The relay accepts a message id once, and redelivers whatever was not
+ * acknowledged. Joins and invites continue with `Invites.opened`. Calls that await an answer repeat their request
+ * (relay-requests.ts).
  *
- * Calls with more than one step are in founding.ts, owning.ts and leaving.ts, in
- * joining/ and in admitting/.
+ * Calls with more than one step are in founding.ts, owning.ts and leaving.ts, in joining/ and in admitting/.
  */
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, RosterReset } from '@static/protocol/relay'
@@ -43,7 +43,7 @@ import { RelayRequests } from './relay-requests.ts'
 import type { AgentServices } from './services.ts'
 import { Timers } from './timers.ts'
 
-/** The parts of an agent that come from outside. */
+/** The parts of an agent that are supplied from outside. */
 export interface AgentParts {
   readonly store: AgentStore
   readonly engine: MlsEngine
@@ -58,13 +58,13 @@ export interface AgentParts {
   now(): Time
   random(bytes: number): Uint8Array
   chance(): number
-  /** Whose offers are accepted. Default: `anyone`. */
+  /** The agents whose offers are accepted. Default: `anyone`. */
   readonly offers?: OfferPolicy | undefined
   /** What the agent's receipts tell others. Default: `settled`. */
   readonly receipts?: ReceiptMode | undefined
   /** Shared by the agents of a process. */
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined
-  /** The API that the agent uses. Its pages explain errors. */
+  /** The API that the agent uses. Its pages explain error codes. */
   readonly apiUrl?: string | undefined
 }
 
@@ -155,7 +155,7 @@ export class Agent implements SessionListener, AgentServices {
     for (const channel of this.channels) await channel.idle()
     this.context.journal.flush()
     await this.#session.close()
-    // What was settled since, and waits for a transaction to join.
+    // Settled since then, and waiting for a transaction to join.
     this.context.journal.flush()
     this.#parts.store.close()
     this.context.key.seed.fill(0)
@@ -289,18 +289,21 @@ export class Agent implements SessionListener, AgentServices {
     const channel = this.channels.get(toHex(channelId))
     if (!channel) return
     this.#emit({ type: 'commit_rejected', channel: channel.name, sender: toHex(sender) })
-    // If this agent is no longer a member, the relay delivers nothing more; its answer to Resume says so.
+    // If this agent is no longer a member, the relay delivers nothing more; its answer to Resume reports that.
     const { intake } = channel
     if (intake.isWanted && undoneAdds.some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
-  /** Resumes if this agent returned to the roster, to get what it missed, or was dropped, to learn that it ended. */
+  /**
+   * Resumes if this agent returned to the roster, to fetch the entries it missed, or was dropped, to learn that it
+   * ended.
+   */
   #rosterReset({ channelId, dropped, returned }: RosterReset): void {
     const intake = this.channels.get(toHex(channelId))?.intake
     if (intake?.isWanted && [...dropped, ...returned].some((agent) => toHex(agent) === this.agentId)) intake.resume()
   }
 
-  /** A channel is gone. Welcomes to later memberships of it were made for requests that still count. */
+  /** A channel is gone. Welcomes to later memberships of it were made for requests that are still valid. */
   #dropped(id: ChannelId): void {
     for (const welcome of this.held.release(id)) this.#welcomes.receive(welcome)
     this.#invites?.dropped(id)
@@ -318,7 +321,7 @@ export class Agent implements SessionListener, AgentServices {
     }
   }
 
-  /** Stops, because the store has failed: memory is ahead of the disk, and nothing may leave the process. */
+  /** Stops because the store failed: memory is ahead of the disk, and nothing may leave the process. */
   #fail(error: StaticError): void {
     this.#stop(error, error)
     this.#session.close().catch(() => {})

@@ -16,13 +16,13 @@ const NAMED: ReadonlySet<ChannelRecord['state']> = new Set(['founding', 'joining
 export class AgentChannels {
   /** Only one call at a time creates or joins a channel under a name. */
   readonly names: KeyedMutex = new KeyedMutex()
-  /** The Leaves that are under way. Each goes on in the next session by itself. */
+  /** The pending Leaves. Each continues automatically in the next session. */
   readonly leaves: Map<AgentChannel, Promise<void>> = new Map()
   readonly #context: AgentContext
   readonly #keyPackages: KeyPackages
   readonly #dropped: (id: ChannelId) => void
   readonly #held = new Map<ChannelId, AgentChannel>()
-  /** Names of channels that this agent was removed from and has read completely, the latest last. */
+  /** Names of channels that this agent was removed from and has read to the end, latest last. */
   readonly #removed: Set<string>
 
   /** Calls `dropped` when a channel and all its data are deleted. */
@@ -46,23 +46,23 @@ export class AgentChannels {
     return this.#held.get(id)
   }
 
-  /** The channel with a name, unless it is only offered. One that is being left counts if there is no other. */
+  /** The channel with a name, unless it is only offered. A channel being left counts only if there is no other. */
   named(name: string): AgentChannel | undefined {
     const held = [...this].filter((each) => each.name === name && each.state !== 'offered')
     return held.find(({ state }) => state !== 'leaving') ?? held[0]
   }
 
   /**
-   * The same for the application, which means one channel by a name.
+   * The same for the application, for which a name stands for one channel.
    *
-   * @throws {StaticError} `channel_exists` if there are two: an earlier version could join another of a name in use, and the
-   *   database does not tell which was the first
+   * @throws {StaticError} `channel_exists` if there are two: an earlier version could join another channel with a name
+   *   in use, and the database does not record which came first
    */
   meant(name: string): AgentChannel | undefined {
     const [named, rival] = [...this].filter((each) => each.name === name && NAMED.has(each.state))
     if (!named || !rival) return named ?? this.named(name)
     const text = `This agent is in two channels named ${name}, ${named.id} and ${rival.id}. Leave one of them`
-    throw StaticError.of('channel_exists', `${text}: \`client.channels()\` has both, with their owners.`)
+    throw StaticError.of('channel_exists', `${text}: \`client.channels()\` lists both, with their owners.`)
   }
 
   /** Whether this agent was removed from its last channel with a name. */

@@ -1,4 +1,4 @@
-/** What the channels of an agent share. */
+/** The context that the channels of an agent share. */
 import type { ReceiptMode, StaticError } from '@static/protocol'
 import type { MlsEngine, SignatureKeyPair } from '../mls/index.ts'
 import type { AgentId, RelaySession, Time } from '../ports/index.ts'
@@ -9,20 +9,20 @@ import type { AgentEvent } from './events.ts'
 import type { InviteHandler } from './invite-handler.ts'
 import type { Pins } from './pins.ts'
 
-/** The agent, as its channels see it. */
+/** The agent as its channels see it. */
 export interface AgentContext {
   readonly agentId: AgentId
   readonly key: SignatureKeyPair
   sign(bytes: Uint8Array): Uint8Array
   readonly engine: MlsEngine
   readonly journal: Journal
-  /** Undefined if this agent shares its thread with no other. */
+  /** Undefined if no other agent shares this agent's thread. */
   readonly turns: Pick<FollowTurns, 'wait'> | undefined
   readonly pins: Pins
-  /** What this agent's receipts tell others. */
+  /** The level that this agent's receipts report to others. */
   readonly receipts: ReceiptMode
   readonly session: Pick<RelaySession, 'request'>
-  /** Why there is no session, if there is none and the reason is known. */
+  /** Why there is no session, if that is known. */
   readonly offline: StaticError | undefined
   readonly deliveries: Pick<Deliveries, 'acknowledge' | 'resume' | 'queued'>
   /** Undefined for an agent that does not handle invites. */

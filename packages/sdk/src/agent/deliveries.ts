@@ -1,5 +1,6 @@
 /**
- * Controls the relay's deliveries for all channels of an agent: where to start, what is acknowledged, when to pause.
+ * Controls the relay's deliveries for all channels of an agent: where they start, which entries are acknowledged, when
+ * they pause.
  */
 import { fromHex, message, toHex } from '@static/protocol'
 import { type ChannelState, ReceiptDemand, ResumeRequestSchema } from '@static/protocol/relay'
@@ -14,7 +15,7 @@ const RESUMED_AT_ONCE = 500
 /** A Resume request for one channel. */
 export interface ResumeQuestion {
   readonly id: ChannelId
-  /** Which receipts of other members the session gets. */
+  /** Which receipts from other members the session gets. */
   readonly receipts: ReceiptDemand
   /** Whether the channel still needs this answer: it has neither asked again nor ended. */
   isOpen(): boolean
@@ -30,7 +31,7 @@ export class Deliveries {
   #acks: Parameters<RelaySession['ack']>[0][number][] = []
   #queuedBytes = 0
   #isHolding = false
-  /** Cancels the next Resume without channels, if one waits. */
+  /** Cancels the next Resume without channels, if one is scheduled. */
   #cancel: (() => void) | undefined
 
   constructor(session: Pick<RelaySession, 'request' | 'ack' | 'hold' | 'release'>, timers: Timers) {
@@ -95,14 +96,14 @@ export class Deliveries {
     }
   }
 
-  /** Retries for the channels that still need the answer by then; or for Welcomes, if no channel was requested. */
+  /** Retries for the channels that still need the answer by then, or for Welcomes if no channel was requested. */
   #resumeLater(questions: readonly ResumeQuestion[], retryAfterMs: number | undefined): void {
     const cancel = this.#timers.later(retryDelay(retryAfterMs), () => {
       const open = questions.filter((question) => question.isOpen())
       if (open.length > 0 || questions.length === 0) this.resume(open)
     })
     if (questions.length > 0) return
-    // Every session asks for Welcomes: one that is refused takes the place of those before.
+    // Every session asks for Welcomes: a refused request replaces earlier ones.
     this.#cancel?.()
     this.#cancel = cancel
   }

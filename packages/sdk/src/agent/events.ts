@@ -1,8 +1,8 @@
-/** Events: notifications for the application that it does not have to wait for. */
+/** Events: notifications for the application. It can ignore them. */
 import type { ReceiptMode, StaticError } from '@static/protocol'
 import type { AgentId } from '../ports/index.ts'
 
-/** An event of the agent or one of its channels. Listen with `client.events()`. */
+/** An event from the agent or one of its channels. Listen with `client.events()`. */
 export type AgentEvent =
   /** A session with the relay is open. `way` is its transport. */
   | { readonly type: 'connected'; readonly way: 'quic' | 'grpc' }
@@ -19,8 +19,8 @@ export type AgentEvent =
       readonly removed: readonly AgentId[]
     }
   /**
-   * Member `by` added an agent that asked with an invite which members may use (`admit: 'members'`). If `beyond`, the
-   * invite had no uses left or was revoked: the owner's agent removes the agent.
+   * Member `by` added an agent that asked with an invite that members may use (`admit: 'members'`). If `beyond` is
+   * true, the invite had no uses left or was revoked, and the owner's agent removes the added agent.
    */
   | {
       readonly type: 'admitted'
@@ -31,7 +31,10 @@ export type AgentEvent =
       readonly invite: string
       readonly beyond: boolean
     }
-  /** The owner has sent something since this agent joined: this is the owner's channel (`Channel.confirmed`). */
+  /**
+   * The owner has sent something since this agent joined, which confirms that this is the owner's channel
+   * (`Channel.confirmed`).
+   */
   | { readonly type: 'confirmed'; readonly channel: string }
   /**
    * A member of the channel uses an identity that this agent knows with a different key: `known` is the pinned agent
@@ -51,11 +54,13 @@ export type AgentEvent =
   /** A message could not be decrypted and was skipped. */
   | { readonly type: 'decryption_failure'; readonly channel: string; readonly sender: AgentId; readonly index: number }
   /**
-   * Eight messages of a sender in a row could not be decrypted. Until one can be, or the group's keys change, a message
-   * of this sender is tried only if its key is at most 16 steps ahead. Emitted once.
+   * Eight messages in a row from one sender could not be decrypted. Until one can be, or the group's keys change, a
+   * message from this sender is tried only if its key is at most 16 steps ahead. Emitted once.
    */
   | { readonly type: 'sender_unreadable'; readonly channel: string; readonly sender: AgentId }
-  /** A member sends messages in a version that this agent does not know. They are skipped. Emitted once per member. */
+  /**
+   * A member sends messages in a version that this agent does not support. They are skipped. Emitted once per member.
+   */
   | {
       readonly type: 'unknown_version'
       readonly channel: string
@@ -63,7 +68,7 @@ export type AgentEvent =
       readonly version: number
     }
   /**
-   * A commit broke the rules, so every member skips it; or, with reason `unfollowable`, this agent cannot follow it.
+   * A commit broke the rules, so every member skips it. With reason `unfollowable`, only this agent cannot follow it.
    */
   | {
       readonly type: 'commit_skipped'
@@ -74,10 +79,10 @@ export type AgentEvent =
       readonly reason: string
     }
   /**
-   * To the owner: members still send in the epoch before a commit that this agent has followed. Either its committer
-   * made it unreadable for them, or they only claim so; no one can prove which. They must leave and be added again. If the
-   * committer did it, remove it (`Channel.removeMember`). Emitted with the first such member, and whenever their number has
-   * doubled.
+   * For the owner: members still send in the epoch before a commit that this agent has followed. Either its committer
+   * made it unreadable for them, or they only claim so; no one can prove which. They must leave and be added again. If
+   * you blame the committer, remove it (`Channel.removeMember`). Emitted for the first such member, and each time their
+   * number has doubled.
    */
   | {
       readonly type: 'commit_disputed'
@@ -89,11 +94,11 @@ export type AgentEvent =
       readonly slot: number
       readonly members: readonly AgentId[]
     }
-  /** The members have rejected a commit. Its sender cannot commit until the owner allows it again. */
+  /** The members rejected a commit. Its sender cannot commit until the owner allows it again. */
   | { readonly type: 'commit_rejected'; readonly channel: string; readonly sender: AgentId }
   /**
-   * A member says that it has seen a different history. Sending has stopped. Compare the results of `verify()` with it: if
-   * they are equal, what it says is wrong; if they differ, the relay has shown different histories.
+   * A member reports that it has seen a different history. Sending has stopped. Compare your result of `verify()` with
+   * the member's: if they are equal, its report is wrong; if they differ, the relay has shown different histories.
    */
   | {
       readonly type: 'fork_detected'
@@ -128,8 +133,8 @@ export type AgentEvent =
       readonly members: readonly { readonly agent: AgentId; readonly waiting: number }[]
     }
   /**
-   * The relay defers a change to a channel (adding or removing a member, new keys, a join) for more than a
-   * moment, or has refused so many commits that this agent waits before the next. It is retried automatically, first after
+   * The relay defers a change to a channel (adding or removing a member, new keys, a join) for more than a moment, or
+   * has refused so many commits that this agent waits before the next one. It is retried automatically, first after
    * `waitMs`. Emitted once per commit, and each time a join is deferred.
    */
   | { readonly type: 'throttled'; readonly channel: string; readonly error: StaticError; readonly waitMs: number }
@@ -159,9 +164,9 @@ export type AgentEvent =
       readonly isPutAside: boolean
     }
   /**
-   * A member's receipt was verified: it has processed the log up to entry `delivered` and, if its mode is `settled`, its
-   * application has settled everything up to `settled`. Emitted in channels whose receipts the application has asked for
-   * (`Channel.receipts`, `Channel.reached`).
+   * A member's receipt was verified: it has processed the log up to entry `delivered` and, if its mode is `settled`,
+   * its application has settled everything up to `settled`. Emitted in channels whose receipts the application has
+   * requested (`Channel.receipts`, `Channel.reached`).
    */
   | {
       readonly type: 'receipt'
@@ -180,8 +185,8 @@ export type AgentEvent =
       readonly reason: string
     }
   /**
-   * A request was not accepted: it is malformed, or its sender (or all members together) have too many that wait for
-   * this agent.
+   * A request was not accepted: it is malformed, or its sender (or all members together) has too many requests waiting
+   * for this agent.
    */
   | {
       readonly type: 'request_ignored'
@@ -191,22 +196,23 @@ export type AgentEvent =
       readonly reason: 'malformed' | 'too_many'
     }
   /**
-   * An answer to a request of this agent was ignored. `not_asked`: another member was asked. `ended`: its sender had ended its answer. `not_open`:
-   * the request is no longer open: it was answered, cancelled or timed out. `repeated`: its sender started again
-   * with its first answer, as after a crash. `too_many`: its sender does not wait until its answers are read.
+   * An answer to a request of this agent was ignored. `not_asked`: another member was asked. `ended`: its sender had
+   * already ended its answer. `not_open`: the request was already answered, cancelled or timed out. `repeated`: its
+   * sender restarted with its first answer, as after a crash. `too_many`: its sender does not wait until its answers
+   * are read.
    */
   | {
       readonly type: 'answer_ignored'
       readonly channel: string
       readonly sender: AgentId
       readonly index: number
-      /** The id of the request that it names. */
+      /** The id of the request that the answer names. */
       readonly request: string
       readonly reason: 'malformed' | 'not_open' | 'not_asked' | 'ended' | 'repeated' | 'out_of_order' | 'too_many'
     }
   /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }
-  /** A Welcome arrived that cannot be used. `channel` is empty if the relay gave it no valid name. */
+  /** A Welcome arrived that cannot be used. `channel` is empty if the relay sent no valid name. */
   | { readonly type: 'welcome_refused'; readonly channel: string; readonly error: StaticError }
 
 /** The number of events queued per listener. Beyond that, the oldest are dropped. */

@@ -27,8 +27,8 @@ import type { AgentServices } from './services.ts'
 type Founding = Pick<AgentServices, 'context' | 'channels' | 'requests' | 'keyPackages' | 'hasTokens'>
 
 /**
- * Creates a channel, continues one that is half created, or returns this agent's channel of that name. One that broke when
- * it was half created is deleted first.
+ * Creates a channel, continues a half-created one, or returns this agent's channel of that name. A half-created channel
+ * that broke is deleted first.
  *
  * @throws {StaticError} `channel_exists`, `api_key_required`, `store_rolled_back`, or the relay's refusal
  */
@@ -63,12 +63,18 @@ export function alreadyIn({ name, owner }: Pick<AgentChannel, 'name' | 'owner'>)
   return `${problem} Choose another name, or open it with \`client.channel(name)\`.`
 }
 
-/** Whether a half-created channel can never be continued. One that only ended with this agent can, after a restart. */
+/**
+ * Whether a half-created channel can never be continued. If it only ended because this agent stopped, a restart
+ * continues it.
+ */
 function isBroken({ state, standing }: AgentChannel): boolean {
   return state === 'founding' && standing.record.broken !== undefined
 }
 
-/** Deletes a broken channel here and at the relay, where it has the name. No one was added, unless the relay knows better. */
+/**
+ * Deletes a broken channel here and at the relay, where it occupies the name. No one was added, unless the relay says
+ * otherwise.
+ */
 async function discard(agent: Founding, channel: AgentChannel): Promise<void> {
   const { name, channelId, history, sender } = channel
   const isUsed = await agent.requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
@@ -77,7 +83,10 @@ async function discard(agent: Founding, channel: AgentChannel): Promise<void> {
   })
   if (isUsed) {
     const problem = `Channel ${name} was used after this copy of the data directory was made`
-    throw StaticError.of('store_rolled_back', `${problem}. Delete it for all with \`client.channel(name).delete()\`.`)
+    throw StaticError.of(
+      'store_rolled_back',
+      `${problem}. Delete it for all members with \`client.channel(name).delete()\`.`,
+    )
   }
   await deleteChannel(agent, channel).catch((error: unknown) => {
     if (StaticError.from(error).code !== 'not_found') throw error
@@ -114,7 +123,7 @@ async function register(agent: Founding, channel: AgentChannel): Promise<void> {
       )
     }
   } catch (error) {
-    // Refused permanently. Otherwise the relay may have registered it, and the next call finds out.
+    // Refused permanently. In other cases the relay may have registered it, and the next call finds out.
     if (error instanceof StaticError && !error.retryable && error.code !== 'closed') channels.drop(channel, error)
     throw error
   }

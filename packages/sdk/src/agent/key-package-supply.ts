@@ -4,16 +4,16 @@ import { UploadKeyPackageRequestSchema } from '@static/protocol/relay'
 import { POOLED } from './key-packages.ts'
 import type { AgentServices } from './services.ts'
 
-/** The minimum time between uploads, for a relay that keeps reporting that all are taken. */
+/** The minimum time between uploads, for a relay that keeps reporting none left. */
 const TOP_UP_MS = 10_000
-/** The uploads in a row, for an agent that many add at once; on average, they are as far apart as that. */
+/** The number of uploads in a row, for an agent that many add at once. On average, they are that far apart. */
 const MOST_UPLOADS = 8
 
 /** The KeyPackages of one agent at the relay. */
 export class KeyPackageSupply {
   readonly #agent: AgentServices
   #isBusy = false
-  /** The uploads that count, and what the relay has reported since they are too many. */
+  /** The uploads that still count, and the last report from the relay since there were too many. */
   #uploads = 0
   #reported: number | undefined
 

@@ -1,5 +1,5 @@
 /**
- * This agent's KeyPackages. Each is stored before it is handed out, and deleted once it was used. With an API key, some
+ * This agent's KeyPackages. Each is stored before it is handed out, and deleted once it is used. With an API key, some
  * are kept at the relay, so that others can add this agent while it is offline.
  */
 import { StaticError, toHex } from '@static/protocol'
@@ -9,12 +9,15 @@ import type { AgentContext } from './context.ts'
 
 /** The number of KeyPackages that the relay holds for others. */
 export const POOLED = 16
-/** The limit of pooled KeyPackages, including those claimed without a Welcome yet, and those that a restarted relay lost. */
+/**
+ * The limit of pooled KeyPackages, including those claimed without a Welcome so far, and those that a restarted relay
+ * lost.
+ */
 const MOST_POOLED = 1024
 /** Longer than the lifetime of any KeyPackage. */
 const KEPT_MS = 90 * 24 * 60 * 60 * 1000
 
-/** What KeyPackages ask of their agent. */
+/** The context that KeyPackages need from their agent. */
 type Maker = Pick<AgentContext, 'engine' | 'key' | 'journal' | 'now'>
 
 /** The KeyPackages that can still be used. */
@@ -22,7 +25,7 @@ export class KeyPackages {
   readonly #maker: Maker
   readonly #identity: Uint8Array
   readonly #known: Map<string, KeyPackageRecord>
-  /** By Welcome, the ref of its KeyPackage. */
+  /** The ref of the KeyPackage, by Welcome. */
   readonly #refs = new WeakMap<Uint8Array, string>()
 
   constructor(maker: Maker, identity: Uint8Array, known: readonly KeyPackageRecord[]) {
@@ -56,7 +59,7 @@ export class KeyPackages {
     if (found) return found
     throw StaticError.of(
       'invalid_welcome',
-      `These ${welcome.length} bytes are not a Welcome for a KeyPackage of this agent, or the KeyPackage was used before.`,
+      `These ${welcome.length} bytes are not a Welcome for a KeyPackage of this agent, or the KeyPackage was already used.`,
     )
   }
 
@@ -74,7 +77,7 @@ export class KeyPackages {
     return [...refs].flatMap((ref) => this.#known.get(ref) ?? [])
   }
 
-  /** A Welcome for this KeyPackage is kept. So the KeyPackage is kept as well, however many others are created. */
+  /** A Welcome for this KeyPackage is kept, so the KeyPackage is kept as well, however many others are created. */
   reserve(ref: string): void {
     const found = this.#known.get(ref)
     if (!found?.pooled) return

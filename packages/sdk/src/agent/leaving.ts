@@ -9,10 +9,13 @@ import type { AgentServices } from './services.ts'
 
 type Leaving = Pick<AgentServices, 'context' | 'channels' | 'requests'>
 
-/** The most notices signed for one leave: the relay names the head, and could otherwise get one for every head. */
+/**
+ * The maximum number of notices signed for one leave. The relay reports the head, and could otherwise get a notice for
+ * every head.
+ */
 const MOST_TRIES = 8
 
-/** This agent is not on the roster: it has left by an earlier try, or was removed. */
+/** This agent is not on the roster: it left in an earlier attempt, or was removed. */
 const ENDED: ReadonlySet<string> = new Set(['not_found', 'removed'])
 
 /**
@@ -34,9 +37,9 @@ export async function leaveChannel(agent: Leaving, channel: AgentChannel): Promi
   try {
     await finishLeaving(agent, channel)
   } catch (error) {
-    // A closed agent continues leaving when it starts again, and another call may have begun this.
+    // A closed agent continues leaving after a restart, and another call may have started this.
     if (before !== 'leaving' && !(error instanceof StaticError && error.code === 'closed')) {
-      // The signed notice may be kept for later. Replacing the leaf makes it invalid.
+      // The relay may keep the signed notice for later. Replacing the leaf makes it invalid.
       channel.become(before, true)
       channel.intake.resume()
     }
@@ -44,7 +47,7 @@ export async function leaveChannel(agent: Leaving, channel: AgentChannel): Promi
   }
 }
 
-/** Finishes leaving, or waits until a call from before has: every session calls it, and one answer is enough. */
+/** Finishes leaving, or waits for an earlier call to finish: every session calls this, and one answer is enough. */
 export async function finishLeaving(agent: Leaving, channel: AgentChannel): Promise<void> {
   const { leaves } = agent.channels
   const leave = leaves.get(channel) ?? sendLeave(agent, channel).finally(() => leaves.delete(channel))
@@ -66,7 +69,7 @@ async function sendLeave(agent: Leaving, channel: AgentChannel): Promise<void> {
     const refusal = outcome.type === 'refused' ? outcome.error : undefined
     if (refusal?.code === 'epoch_mismatch' && refusal.head !== undefined && tries < MOST_TRIES) {
       slot = refusal.head
-      // Asked after the head: if a commit adds this agent again later, the head is another one.
+      // Checked after reading the head: if a later commit adds this agent again, the head is different.
       if (await isMember(agent, channel)) continue
     } else if (refusal && !ENDED.has(refusal.code)) throw refusalError(refusal)
     channels.drop(channel, undefined)
@@ -75,7 +78,7 @@ async function sendLeave(agent: Leaving, channel: AgentChannel): Promise<void> {
   }
 }
 
-/** Whether this agent is still in a membership. If it was added again since, a Leave would end the later one. */
+/** Whether this agent is still in the same membership. If it was added again since, a Leave would end the later one. */
 async function isMember({ requests }: Leaving, { channelId, history }: AgentChannel): Promise<boolean> {
   return await requests.ask(resumeOf([channelId]), ({ channels: [state] }) => {
     if (!state || (state.error && ENDED.has(state.error.code))) return false

@@ -1,6 +1,6 @@
 /**
- * The calls of a channel's owner: it removes a member, vouches for one, declares a commit invalid, lets a member commit
- * again, resets the relay's roster, deletes the channel.
+ * Calls for a channel's owner: remove a member, vouch for one, declare a commit invalid, let a member commit again,
+ * reset the relay's roster, delete the channel.
  */
 import { fromHex, message, rosterBytes, StaticError, vouchBytes } from '@static/protocol'
 import {
@@ -20,12 +20,12 @@ import type { AgentServices } from './services.ts'
 
 type Owning = Pick<AgentServices, 'context' | 'requests'>
 
-/** Others may commit meanwhile. The statement is then signed again for the next head. */
+/** Others may commit meanwhile. Then the statement is signed again for the new head. */
 const MAX_TRIES = 8
 
 /**
- * Removes a member, even if it or another one has seen a different history or has filled the inbox: the owner decides who
- * is a member, and a hostile one could do either to stay.
+ * Removes a member, even if it or another one has seen a different history or has filled the inbox. The owner decides
+ * who is a member, and a hostile member could do either in order to stay.
  *
  * @throws {StaticError} `not_allowed`, `not_found`, `queue_full`
  */
@@ -66,11 +66,11 @@ export async function vouch(agent: Owning, channel: AgentChannel, member: AgentI
 }
 
 /**
- * Resets the relay's roster to the members of the group, after skipped commits have made it differ. Signed for this
- * agent's position in the log, with those that it has vouched for.
+ * Resets the relay's roster to the members of the group, after skipped commits made them differ. The statement is
+ * signed for this agent's position in the log, and lists the members it has vouched for.
  *
  * @throws {StaticError} `not_allowed` for anyone but the owner, `epoch_mismatch` while others keep committing, or the
- * error that ended or forked the channel, because this agent does not know the members then
+ *   error that ended or forked the channel, because then this agent does not know the members
  */
 export async function resetRoster(agent: Owning, channel: AgentChannel): Promise<void> {
   const { channelId, receipts } = channel
@@ -117,7 +117,7 @@ export async function deleteChannel(
   await context.journal.written()
 }
 
-/** Sends the relay a statement that is signed for the head, as the owner that has followed the log to its end. */
+/** Sends the relay a statement signed for the head, as the owner after following the log to its end. */
 async function sendSigned(
   { context, requests }: Owning,
   channel: AgentChannel,

@@ -1,15 +1,16 @@
 /**
- * The pinned key of each identity, per channel owner (SPEC.md, 5.3). Only this agent's own acts pin: other members, and
- * those who join with an invite of many uses, could occupy names otherwise. A pin never decides about a received commit, because members with different pins would split
- * the group. A conflict is reported to the application, and refused when this agent adds a member.
+ * The pinned key of each identity, per channel owner (SPEC.md, 5.3). Only this agent's own actions create pins, because
+ * otherwise other members, and agents that join with a multi-use invite, could occupy names. A pin never decides about
+ * a received commit, because members with different pins would split the group. A conflict is reported to the
+ * application, and refused when this agent adds a member.
  */
 import { toHex } from '@static/protocol'
 import type { Journal } from '../channel/journal.ts'
 import type { AgentId, Snapshot } from '../ports/index.ts'
 
 /**
- * The number of identities pinned per owner. Beyond it, no more are: those who ask to join choose their names, and
- * earlier pins must stay.
+ * The number of identities pinned per owner. No more are pinned beyond it: agents that ask to join choose their names,
+ * and earlier pins must stay.
  */
 const MOST_PINS = 10_000
 

@@ -1,4 +1,4 @@
-/** Requests with awaited answers: they wait for a session, and are repeated when it is lost. */
+/** Requests with awaited answers: they wait for a session, and are repeated if it is lost. */
 import type { StaticError } from '@static/protocol'
 import type { AnswerTo, Outcome, RelaySession, RequestBody } from '../ports/index.ts'
 import { refusalError, retryDelay } from '../ports/refusal.ts'
@@ -57,7 +57,7 @@ export class RelayRequests {
     }
   }
 
-  /** Makes a request and returns a refusal with its details. Waits for a session, and again if the session is lost. */
+  /** Makes a request and returns a refusal with its details. Waits for a session, and again if that session is lost. */
   async outcome(body: RequestBody): Promise<Exclude<Outcome, { type: 'lost' }>> {
     for (;;) {
       await this.#opened.promise
@@ -91,7 +91,7 @@ export class RelayRequests {
     this.#next.reject(error)
   }
 
-  /** Waits for the next session, which may be open already: one that has lost a request accepts no more. */
+  /** Waits for the next session, which may already be open: one that has lost a request accepts no more. */
   async #sessionAfter(session: number): Promise<void> {
     if (this.#sessions === session) await this.#next.promise
   }

@@ -14,14 +14,14 @@ export interface AgentServices {
   readonly requests: RelayRequests
   readonly timers: Timers
   readonly keyPackages: KeyPackages
-  /** Welcomes that wait for the end of an earlier membership. */
+  /** Welcomes waiting for the end of an earlier membership. */
   readonly held: HeldWelcomes
   /** Whether the session is a guest's, that is, acts for no account. True without a session. */
   readonly isGuest: boolean
   /** Whether the agent can get tokens of an account, even while it is offline. */
   readonly hasTokens: boolean
-  /** Invites on disk when the agent started. */
+  /** The invites on disk when the agent started. */
   readonly stored: Pick<Snapshot, 'invites' | 'joiners' | 'attempts'>
-  /** Stops the agent, because what it needs can be neither created nor stored. */
+  /** Stops the agent, because something it needs can be neither created nor stored. */
   fail(error: StaticError): void
 }

@@ -1,4 +1,4 @@
-/** Requests of a program, and the requests of others that it serves. */
+/** The program's requests, and the requests from others that it serves. */
 import { ERRORS, type ErrorCode, StaticError, toHex } from '@static/protocol'
 import type { Ask } from '../public/ask.ts'
 import type { Channel } from '../public/channel.ts'
@@ -9,7 +9,7 @@ import type { AskCall, CallResult, ReceivedFields, Tell } from './pipe-protocol.
 /** A request of the program. */
 interface HeldAsk {
   readonly ask: Ask
-  /** A wait that the program has given up: its next one gets the answer. */
+  /** A wait that the program abandoned: its next one gets the answer. */
   next: Promise<IteratorResult<Answer, undefined>> | undefined
 }
 
@@ -53,12 +53,12 @@ export class AskCalls {
     }
   }
 
-  /** Has the program serve each request; `id` is the number of its call. */
+  /** Makes the program serve each request; `id` is the number of its call. */
   async serve(channel: Channel, id: number, options: ServeOptions): Promise<void> {
     await channel.serve((request) => this.#serve(id, request), options)
   }
 
-  /** The program has answered a request completely, or failed to. */
+  /** The program has fully answered a request, or failed to. */
   answered(token: number, failure: { readonly code?: string; readonly message: string } | undefined): void {
     this.#served.get(token)?.push(undefined, failure && errorOf(failure))
   }
@@ -140,7 +140,7 @@ function fieldsOf({ sender, messageId, index, epoch, time }: ReceivedMessage): R
   }
 }
 
-/** A code that is one of Static's is meant for the asker. */
+/** If the code is one of Static's, it is meant for the asker. */
 function errorOf({ code, message }: { readonly code?: string; readonly message: string }): Error {
   return code !== undefined && Object.hasOwn(ERRORS, code)
     ? StaticError.of(code as ErrorCode, message)

@@ -1,6 +1,6 @@
 /**
- * The connections of a program to the driver: one per client, so that each ends alone. A connection that ends, or that
- * sends what is not a frame, closes its own client only.
+ * The connections of a program to the driver: one per client, so that each ends separately. A connection that ends, or
+ * that sends an invalid frame, closes only its own client.
  */
 import type { Duplex } from 'node:stream'
 import { StaticError } from '@static/protocol'
@@ -17,7 +17,7 @@ export class Connections {
     stream.once('close', () => this.#open.delete(connection))
   }
 
-  /** Shuts all clients down, before the process exits: one that is still connecting is not waited for. */
+  /** Shuts all clients down before the process exits, without waiting for one that is still connecting. */
   async close(): Promise<void> {
     const closing = [...this.#open].filter((connection) => !connection.isConnecting)
     await Promise.all(closing.map((connection) => connection.close()))
@@ -61,14 +61,14 @@ class Connection {
     return this.#driver.isConnecting
   }
 
-  /** Shuts the client down, then ends the connection: the program knows by it that the client is closed. */
+  /** Shuts the client down, then ends the connection, which tells the program that the client is closed. */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
   }
 
   async #close(): Promise<void> {
-    // Also after a failure the agent has let go of its directory.
+    // Even after a failure, the agent has released its directory.
     await this.#driver.close().catch((error: unknown) => warn('A client could not be closed in order', error))
     await new Promise<void>((resolve) => this.#stream.end(() => resolve()))
     // The program may not have ended its side.

@@ -21,7 +21,7 @@ import { Reading } from './reading.ts'
 
 type Happening = AgentEvent | JoinOffer
 
-/** An iterator and the pending calls for its next item: `return` alone would be queued behind them. */
+/** An iterator and the pending calls for its next item. A plain `return` would be queued behind them. */
 interface Listening {
   readonly iterator: AsyncIterator<Happening>
   readonly waiting: Set<PromiseWithResolvers<IteratorResult<Happening>>>
@@ -39,7 +39,7 @@ export class Driver {
   readonly #askCalls: AskCalls
   #connecting: Promise<unknown> | undefined
   #isClosed = false
-  /** The program has said what its readers have seen. */
+  /** The program has reported which messages its readers have seen. */
   #hasSaidBye = false
   #numbers = 0
 
@@ -68,7 +68,7 @@ export class Driver {
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#connecting?.catch(() => {})
-    // It was killed, perhaps, after its readers have seen any of these.
+    // The program may have been killed after its readers saw any of these.
     if (!this.#hasSaidBye) for (const { reading } of this.#channels) reading.given(Infinity)
     await this.#client?.close()
   }

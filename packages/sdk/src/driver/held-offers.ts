@@ -1,15 +1,15 @@
-/** The offers that a program has been told of, by number. */
+/** The offers reported to a program, by number. */
 import { StaticError } from '@static/protocol'
 import { MAX_OFFERS } from '../joining/offers.ts'
 
 /**
- * Holds as many offers as an agent does, so that strangers cannot fill the memory: an older one is no longer pending
- * there either.
+ * Holds as many offers as an agent does, so that strangers cannot fill the memory. An older one is no longer pending in
+ * the agent either.
  */
 export class HeldOffers<Offer> {
   readonly #offers = new Map<number, Offer>()
 
-  /** Holds an offer under a number that is higher than all before. */
+  /** Holds an offer under a number higher than all earlier ones. */
   put(on: number, offer: Offer): void {
     this.#offers.set(on, offer)
     const [oldest = on] = this.#offers.keys()

@@ -4,7 +4,7 @@ import type { StaticChannelManager } from '../public/manager.ts'
 import type { CallResult, InviteCall } from './pipe-protocol.ts'
 import { plainInvite } from './plain.ts'
 
-/** `describe` turns the channel that was joined into the result. */
+/** `describe` turns the joined channel into the result. */
 export async function answerInviteCall(
   manager: StaticChannelManager,
   call: InviteCall,

@@ -1,7 +1,7 @@
 /**
  * The driver: runs the SDK for a program in another language, which starts it as a child process. The program passes a
- * listening socket and connects to it once per client. The arguments are the number of that socket and the directory
- * that was made for it, if there is one. The driver exits when its stdin ends, or with its parent.
+ * listening socket and connects to it once per client. Its arguments are the number of that socket and the directory
+ * created for it, if there is one. The driver exits when its stdin ends, or with its parent.
  */
 import { Console } from 'node:console'
 import { rmSync } from 'node:fs'
@@ -31,7 +31,7 @@ async function end(): Promise<void> {
   if (ending) return
   ending = true
   setTimeout(() => process.exit(1), CLOSE_MS).unref()
-  // The program also does this, unless it was killed.
+  // The program also does this, unless it is killed.
   if (directory !== undefined) rmSync(directory, { recursive: true, force: true })
   await connections.close()
   process.exit(0)
@@ -43,8 +43,8 @@ server.listen({ fd: Number(listener) })
 process.stdin.on('end', () => void end())
 process.stdin.on('error', () => void end())
 process.stdin.resume()
-// The end of the pipe is not enough: a process forked by the parent may hold it open. And the main thread may be stuck,
-// for example in a file system that does not respond, so the watcher does not wait for it.
+// The end of the pipe is not enough: a process forked by the parent may hold it open. The main thread may be stuck as
+// well, for example in a file system that does not respond, so the watcher does not wait for it.
 const watch = new Worker(WATCH, {
   eval: true,
   workerData: { parent: process.ppid, lookMs: LOOK_MS, endMs: 2 * CLOSE_MS },

@@ -23,7 +23,7 @@ export class PendingCalls {
     }
   }
 
-  /** Ends the wait of a call; does nothing if it has been answered. */
+  /** Ends the wait of a call; does nothing if the call has been answered. */
   cancel(id: number): void {
     this.#cancels.get(id)?.abort()
   }

@@ -1,4 +1,7 @@
-/** The calls and notices of a program, and the messages of the driver to it: the headers of the frames of `pipe-frame.ts`. */
+/**
+ * The calls and notices of a program, and the messages of the driver to it: the headers of the frames of
+ * `pipe-frame.ts`.
+ */
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import type { InviteOptions } from '../public/manager.ts'
 import type { ClientOptions, Environment } from '../public/settings.ts'
@@ -9,11 +12,11 @@ export type DriverOptions = Omit<ClientOptions, 'identity' | 'key'> & {
   readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
 }
 
-/** Calls of a client, and of the iterators and offers that it has given out. */
+/** Calls of a client, and of the iterators and offers that it has returned. */
 type ClientCall =
   /**
-   * Bytes: the identity, when `hasIdentity`. `environment` is the program's: it may have changed since the driver
-   * started.
+   * Bytes: the identity, if `hasIdentity` is set. `environment` is the program's, which may have changed since the
+   * driver started.
    */
   | {
       readonly do: 'connect'
@@ -86,7 +89,7 @@ export interface PoisonPlace {
 
 /** Calls about the messages that a channel has put aside. */
 export type PoisonCall =
-  /** The next ones after one. Bytes of the answer: their payloads, one after the other. */
+  /** The next messages after a given one. Bytes of the answer: their payloads, concatenated. */
   | { readonly do: 'poison'; readonly on: number; readonly after: PoisonPlace }
   | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly message: string }
 
@@ -97,7 +100,7 @@ export type AskCall =
   | { readonly do: 'asked'; readonly on: number }
   /** `on` is the number of a request. Bytes of the answer to `nextAnswer`: the payload. */
   | { readonly do: 'nextAnswer' | 'cancelAsk'; readonly on: number }
-  /** An answer to a request of another member. Bytes: the payload. Answered with whether the asker wants more. */
+  /** An answer to another member's request. Bytes: the payload. The result is whether the asker wants more. */
   | { readonly do: 'answer'; readonly token: number }
 
 /** How an invite can be used. */
@@ -121,17 +124,20 @@ export interface CallResult {
   readonly bytes?: Uint8Array
 }
 
-/** Messages without an answer: ask for more payloads, settle some, tell which were passed on or handled, cancel a call. */
+/**
+ * Messages without an answer: ask for more payloads, settle some, report which were passed on or handled, cancel a
+ * call.
+ */
 export type Notice =
   | { readonly do: 'more'; readonly on: number; readonly count: number; readonly run: number }
   | { readonly do: 'settle'; readonly on: number; readonly tokens: readonly number[] }
-  /** Gives payloads back that no reader has taken, and ends the waits that were asked for before a run. */
+  /** Returns payloads that no reader has taken, and ends the waits requested before a run. */
   | { readonly do: 'recall'; readonly on: number; readonly tokens: readonly number[]; readonly before: number }
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
-  /** The program ends in order: its readers have seen nothing but what it has said to be given. */
+  /** The program ends in order: its readers have seen nothing beyond what it reported as given. */
   | { readonly do: 'bye' }
   | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
-  /** A request is answered completely. The code of an error is for the asker, an error without one is not. */
+  /** A request is fully answered. An error with a code is for the asker, an error without one is not. */
   | {
       readonly do: 'answered'
       readonly token: number
@@ -151,7 +157,7 @@ export interface PlainError {
   readonly cause?: { readonly code?: string; readonly message: string }
 }
 
-/** What messages, requests and answers have in common. */
+/** The common fields of messages, requests and answers. */
 export interface ReceivedFields {
   readonly sender: { readonly agentId: string; readonly fingerprint: string; readonly identity: string }
   readonly messageId: string
@@ -185,7 +191,7 @@ export type DriverMessage =
     })
   /** The asker wants no more answers to a request. */
   | { readonly event: 'cancelled'; readonly call: number; readonly token: number }
-  /** A payload that was asked for will not come. */
+  /** A requested payload will not come. */
   | { readonly event: 'ended'; readonly on: number; readonly run: number; readonly error?: PlainError }
   /** The manager no longer answers join requests. */
   | { readonly event: 'died'; readonly error: PlainError }

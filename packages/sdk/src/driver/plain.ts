@@ -1,4 +1,4 @@
-/** Values of the SDK as JSON values, which a program in another language can read. */
+/** The SDK's values as JSON values, which a program in another language can read. */
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentEvent } from '../agent/events.ts'
 import type { ChannelMember, ListedMember } from '../public/envelope.ts'

@@ -4,7 +4,7 @@ import type { PoisonMessage } from '../public/envelope.ts'
 import type { CallResult, PoisonCall, PoisonPlace } from './pipe-protocol.ts'
 import { plainMember } from './plain.ts'
 
-/** At most 8 MiB of payloads. */
+/** At most 8 MiB of payloads in total. */
 const MOST_POISON = 32
 
 export async function answerPoisonCall(poison: PoisonMessages, call: PoisonCall): Promise<CallResult> {
@@ -20,7 +20,10 @@ export async function answerPoisonCall(poison: PoisonMessages, call: PoisonCall)
   }
 }
 
-/** The next of these messages: not all, because a frame is limited. The ids of a pack's payloads are in their order. */
+/**
+ * The next of these messages. Not all at once, because frames are limited. The ids of a pack's payloads are in their
+ * order.
+ */
 function listed(all: readonly PoisonMessage[], after: PoisonPlace): CallResult {
   const isNext = ({ index, messageId }: PoisonMessage): boolean =>
     index > after.index || (index === after.index && messageId > after.messageId)

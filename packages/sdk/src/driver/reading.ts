@@ -15,7 +15,7 @@ export class Reading {
   readonly #on: number
   readonly #tell: Tell
   readonly #held = new Map<number, Envelope>()
-  /** Iterators that wait for a payload, with the run of the `more` that asked for it. */
+  /** Iterators waiting for a payload, with the run of the `more` that asked for it. */
   readonly #waiting = new Map<AsyncIterator<Envelope, undefined>, number>()
   /** The iterators of payloads that were read ahead, by token. */
   readonly #ahead = new Map<number, AsyncIterator<Envelope, undefined>>()
@@ -33,7 +33,7 @@ export class Reading {
     for (let left = count; left > 0; left--) this.#wait(run)
   }
 
-  /** The program has settled these. */
+  /** The program has settled these messages. */
   settle(tokens: readonly number[]): void {
     for (const token of tokens) {
       this.#held.get(token)?.settle()
@@ -42,7 +42,7 @@ export class Reading {
     }
   }
 
-  /** The program passes these on to no reader, and wants nothing more of what it asked for before this run. */
+  /** The program passes these on to no reader, and wants nothing of what it requested before this run. */
   recall(tokens: readonly number[], before: number): void {
     for (const [iterator, run] of this.#waiting) {
       if (run >= before) continue
@@ -61,7 +61,7 @@ export class Reading {
     for (const [token, envelope] of this.#held) if (token <= upTo) envelope.markGiven()
   }
 
-  /** Has the program handle each message; `call` is the number of its call. */
+  /** Makes the program handle each message; `call` is the number of its call. */
   async handle(call: number, options: HandleOptions): Promise<void> {
     await this.#channel.handle(async (envelope) => {
       const token = this.#hold(envelope)

@@ -11,8 +11,8 @@ import type { InviteToken } from '../admitting/token.ts'
 import type { OpenJoins } from './open-joins.ts'
 
 /**
- * Returns the channel if this agent is a member: it may have been removed while it was away, so the relay is asked, for
- * at most `timeoutMs`. A broken one is left first, and so is one that is abandoned.
+ * Returns the channel if this agent is a member. It may have been removed while it was offline, so it asks the relay,
+ * waiting at most `timeoutMs`. Leaves a broken or abandoned channel first.
  *
  * @throws {StaticError} `channel_exists`, `join_timeout`
  */
@@ -24,14 +24,14 @@ export async function heldChannel(
 ): Promise<AgentChannel | undefined> {
   const held = agent.channels.named(name)
   const known = agent.channels.get(toHex(channelId))
-  // The token's creator poses as the owner of a channel that this agent is a member of.
+  // The token's creator may pose as the owner of a channel that this agent is a member of.
   if (known && known.name !== name) {
     throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
   }
-  // Or somebody else has offered a channel with the same id.
+  // Or someone else has offered a channel with the same id.
   if (known && known.state !== 'offered' && known.owner !== toHex(owner)) {
-    const text = `This agent is already in a channel ${name} that agent ${known.owner} owns, but the owner of the token's is`
-    throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave that channel first.`)
+    const text = `This agent is already in a channel ${name} that agent ${known.owner} owns, but the token's channel is owned by`
+    throw StaticError.of('channel_exists', `${text}  ${toHex(owner)}. Leave channel ${name} first.`)
   }
   if (!held) return undefined
   checkName(agent, name, toHex(channelId))
@@ -43,7 +43,7 @@ export async function heldChannel(
   return held.state === 'joined' ? held : undefined
 }
 
-/** Processes what the relay has of a channel, which ends then if this agent is no longer a member. */
+/** Processes the entries that the relay has for a channel. The channel ends if this agent is no longer a member. */
 async function askRelay(
   { context, requests }: Pick<AgentServices, 'context' | 'requests'>,
   held: AgentChannel,
@@ -56,7 +56,7 @@ async function askRelay(
   } catch (error) {
     if (held.failure) return
     if (StaticError.from(error).code !== 'queue_full') throw error
-    // The inbox is full, so what would show a removal is not taken.
+    // The inbox is full, so the entry that would show a removal cannot be processed.
     const aborted = Promise.withResolvers<never>()
     late.signal.addEventListener('abort', () => aborted.reject(late.signal.reason))
     await Promise.race([endIfRemoved(requests, held), aborted.promise])
@@ -65,7 +65,7 @@ async function askRelay(
   }
 }
 
-/** Ends a channel that the relay no longer counts this agent a member of, without taking any of its entries. */
+/** Ends a channel if the relay no longer lists this agent as a member, without processing any entries. */
 async function endIfRemoved(requests: AgentServices['requests'], held: AgentChannel): Promise<void> {
   await requests.ask(resumeOf([held.channelId]), ({ channels: [state] }) => {
     const code = state?.error?.code
@@ -81,7 +81,7 @@ function noAnswer(timeoutMs: number): StaticError {
 }
 
 /**
- * A name means one channel. While a join waits for its Welcome, this agent may get another of that name.
+ * A name stands for one channel. While a join waits for its Welcome, this agent may enter another channel of that name.
  *
  * @throws {StaticError} `channel_exists`
  */

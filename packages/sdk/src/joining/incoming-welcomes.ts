@@ -1,7 +1,7 @@
 /**
- * Welcomes that the relay delivers: checked, copied, and passed to the join by token that they are for, or to the offers.
- * Each waits for the calls under way that create or join a channel of its name, so those that wait are limited. Others are
- * forgotten and not acknowledged, so that the relay delivers them again in the next session.
+ * Checks and copies Welcomes from the relay, and passes each to its join by token or to the offers. Each waits for
+ * pending calls that create or join a channel of the same name, so the number waiting is limited. Welcomes beyond the
+ * limit are dropped without an acknowledgement, so the relay delivers them again in the next session.
  */
 import { CHANNEL_ID_BYTES, isChannelName, StaticError, toHex } from '@static/protocol'
 import type { DeliverWelcome } from '@static/protocol/relay'
@@ -9,11 +9,11 @@ import type { AgentServices } from '../agent/services.ts'
 import { keepOffer, type Offer, type OfferPolicy } from './offers.ts'
 import { type CheckedWelcome, checkWelcome, indexOf } from './welcome.ts'
 
-/** Limits of the Welcomes that are being processed: as many as offers are kept. */
+/** Limits of the Welcomes being processed, the same as for pending offers. */
 export const MOST_INCOMING = 256
 export const MOST_INCOMING_BYTES: number = 8 * 1024 * 1024
 
-/** The Welcomes of one agent that are being processed. */
+/** The Welcomes that one agent is processing. */
 export class IncomingWelcomes {
   readonly #agent: AgentServices
   readonly #policy: OfferPolicy

@@ -1,9 +1,9 @@
 /**
- * The joiner's side of invites (SPEC.md, 6.3): what happens to a join in each of its states (join.ts). A request is stored
- * before it is sent and is sent again in every session, so a join continues with the same token after a timeout or a crash.
- * A Welcome is accepted only if it was made for this request with the invite's keys, the owner's leaf has signed it, and
- * the owner answers this agent's hello; if members may admit, another member may do both, and the owner's leaf must show
- * that the owner has committed.
+ * The joiner's side of invites (SPEC.md, 6.3): what a join does in each of its states (join.ts). A request is stored
+ * before it is sent and is resent in every session, so a join continues with the same token after a timeout or a crash.
+ * A Welcome is accepted only if it was made for this request with the invite's keys, the owner's leaf signed it, and
+ * the owner answers this agent's hello. If members may admit, another member may do both, and the owner's leaf must
+ * show that the owner has committed.
  */
 import { sha256 } from '#platform/crypto'
 import { type ErrorCode, ERRORS, fromHex, StaticError, toHex } from '@static/protocol'
@@ -27,36 +27,41 @@ import { OpenJoins } from './open-joins.ts'
 import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './request.ts'
 import { indexOf, openWelcome, startOf } from './welcome.ts'
 
-/** The application is notified of a request that is deferred for this long. */
+/** A request deferred for at least this long is reported to the application. */
 const REPORTED_WAIT_MS = 2000
 
-/** How long a joiner waits for a Welcome when its invite has expired, or when it was removed to be added again. */
+/**
+ * How long a joiner waits for a Welcome after its invite expired, or after it was removed in order to be added again.
+ */
 const LATE_WELCOME_MS = 5000
 
-/** How often a Welcome that cannot be used for the moment is tried again in one session, or a spoilt request replaced. */
+/** How often in one session an unusable Welcome is retried, or a spoilt request replaced. */
 const MOST_ENTRIES = 16
 const FIRST_ENTRY_MS = 5000
 const LONGEST_ENTRY_MS = 600_000
 
-/** A step may fail with these errors, which the next session does not mend: the calls that wait get them. */
+/** A step may fail with these errors, which a new session does not resolve, so waiting calls get them. */
 const FATAL: ReadonlySet<string> = new Set(['internal_error', 'store_failed', 'channel_exists'])
 
-/** The Welcome is from an earlier attempt: this agent was removed since and added again. The newer Welcome follows. */
+/**
+ * The Welcome is from an earlier attempt: since then, this agent was removed and added again. The newer Welcome
+ * follows.
+ */
 class Superseded extends Error {}
 
-/** What became of a Welcome: the channel is entered, there is nothing to enter, or it is tried again. */
+/** The outcome of a Welcome: the channel is entered, there is nothing to enter, or it is retried later. */
 type WelcomeUse = 'entered' | 'nothing' | 'later'
 
-/** The joins by token that are in progress. */
+/** The pending joins by token. */
 export class Joins {
   readonly #agent: AgentServices
   readonly #relay: string
   readonly #open: OpenJoins
-  /** The joins of a channel share one request, so each waits for the one that another makes. */
+  /** The joins of a channel share one request, so each waits for the request that another creates. */
   readonly #requests = new KeyedMutex()
-  /** Channels whose Welcome is being checked: it may take the place of an earlier one for the same request. */
+  /** Channels whose Welcome is being checked: it may replace an earlier one for the same request. */
   readonly #checking = new Set<ChannelId>()
-  /** Channels that were entered with the request that is under way. */
+  /** Channels that were entered with the pending request. */
   readonly #entered = new Set<ChannelId>()
   #info: SessionInfo | undefined
   #stopped = false
@@ -93,7 +98,7 @@ export class Joins {
     const known = this.#open.get(invite)
     const begin = async (): Promise<Join> => this.#open.get(invite) ?? (await this.#begin(token))
     const join = known ?? (await this.#requests.run(name, begin))
-    // Meanwhile, by another token or an offer.
+    // Joined meanwhile, by another token or an offer.
     const joined = this.#open.joinedChannel(join)
     if (joined) return joined
     if (this.#open.hasExpired(join)) {
@@ -101,7 +106,7 @@ export class Joins {
       this.#open.end(join, 'refused')
       throw StaticError.of('invite_expired')
     }
-    // The relay may have forgotten the earlier request, or this agent has taken it back.
+    // The relay may have forgotten the earlier request, or this agent has withdrawn it.
     if (known) {
       if (known.record.takenBack) this.#open.change(known, { takenBack: false })
       this.#step(known)
@@ -112,13 +117,13 @@ export class Joins {
 
   // ---- Events ----
 
-  /** A session is open: pending requests are sent again. */
+  /** A session is open: pending requests are resent. */
   opened(info: SessionInfo): void {
     this.#info = info
     for (const held of this.#agent.channels)
       if (this.#open.isAbandoned(held)) leaveChannel(this.#agent, held).catch(() => {})
     for (const join of this.#open) {
-      // The relay delivers a Welcome that waits again.
+      // The relay redelivers the waiting Welcome.
       join.cancelEntry?.()
       join.entries = 0
       this.#step(join)
@@ -126,8 +131,8 @@ export class Joins {
   }
 
   /**
-   * Handles a Welcome for a request of this agent; returns undefined if it is for none. Anyone who knows the id of an invite can
-   * name it, but only an agent that has read the request knows the KeyPackage.
+   * Handles a Welcome for a request of this agent; returns undefined if it is for none. Anyone who knows an invite's id
+   * can name it, but only an agent that has read the request knows the KeyPackage.
    */
   welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
     const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
@@ -145,15 +150,15 @@ export class Joins {
       },
       (error: unknown) => {
         const refused = StaticError.from(error)
-        // A member has read the request, added this agent and kept it out: the owner adds it again with a new KeyPackage.
-        // The same if another channel has the name.
+        // A member read the request and added this agent with an invalid Welcome, so the owner has to add it again with
+        // a new KeyPackage. The same applies if another channel has the name.
         const isBad = refused.code === 'invalid_welcome' && asked.some(({ record }) => record.admit === 'members')
         const isOut = refused.code === 'channel_exists' && !this.#agent.channels.get(join.record.channel)
         const isSpoilt = isBad && keyPackages.has(join.record.keyPackage)
         if (isBad || isOut) keyPackages.forget(join.record.keyPackage)
         this.#agent.context.emit({ type: 'welcome_refused', channel: join.record.name, error: refused })
         this.#open.fail(join, refused)
-        // The relay has the spoilt request still: whoever acted on it would add this agent in vain.
+        // The relay still has the spoilt request: acting on it would add this agent in vain.
         if (isSpoilt) for (const each of asked) this.#askLater(each)
       },
     )
@@ -172,7 +177,7 @@ export class Joins {
     )
   }
 
-  /** Handles the answer to a hello, by the owner or the member that has added this agent: it has joined. */
+  /** Handles the answer to a hello by the owner or the member that added this agent: it has joined. */
   greeting(channel: AgentChannel, sender: AgentId, nonces: Uint8Array): void {
     const joins = this.#open.of(channel)
     const mayGreet = ({ admit }: AttemptRecord): boolean =>
@@ -180,14 +185,14 @@ export class Joins {
     if (!joins.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
     for (const join of joins) this.#open.stateOf(join)
     channel.become('joined')
-    // Joins with other tokens for the channel have succeeded as well.
+    // Joins to this channel with other tokens have succeeded as well.
     for (const join of joins) {
       this.#open.end(join, 'joined')
       for (const { resolve } of join.waiting) resolve(channel)
     }
   }
 
-  /** This agent has joined a channel by an offer: the calls that wait get it, and what was asked for is taken back. */
+  /** This agent has joined a channel by an offer: waiting calls get the channel, and its requests are withdrawn. */
   accepted(id: ChannelId): void {
     for (const join of this.#open.on(id)) {
       const joined = this.#open.joinedChannel(join)
@@ -197,7 +202,7 @@ export class Joins {
     }
   }
 
-  /** The application is about to leave a channel. If it has joined, what was asked for before is over. */
+  /** The application is about to leave a channel. If this agent has joined it, its earlier requests are over. */
   leaving(channel: AgentChannel): void {
     if (channel.state !== 'joined') return
     for (const join of this.#open.of(channel)) {
@@ -206,21 +211,21 @@ export class Joins {
     }
   }
 
-  /** A channel has failed. If this agent was still joining it, the application has nothing in it, so it leaves. */
+  /** A channel has failed. If this agent was still joining it, it leaves, because the application has nothing in it. */
   failed(name: string): void {
     const channel = this.#agent.channels.named(name)
-    // One that came by an offer may have messages to read.
+    // A channel joined by an offer may have messages to read.
     if (!channel || this.#open.of(channel).every(({ record }) => record.takenBack)) return
     // If this fails, `join` leaves it later.
     queueMicrotask(() => void leaveChannel(this.#agent, channel).catch(() => {}))
   }
 
-  /** A channel is gone, for example because this agent was removed before the greeting: asks again. */
+  /** A channel is gone, for example because this agent was removed before it was greeted: asks again. */
   dropped(id: ChannelId): void {
-    // The request is used up if the channel was entered with it.
+    // The request is used up if it brought this agent into the channel.
     const isUsed = this.#entered.delete(id) && !this.#checking.has(id)
     for (const join of this.#open.on(id)) {
-      // Whoever has heard this agent takes the same request for a replay.
+      // A member that has heard this agent would take the same request for a replay.
       if (isUsed) this.#agent.keyPackages.forget(join.record.keyPackage)
       this.#step(join)
     }
@@ -233,12 +238,12 @@ export class Joins {
 
   // ---- Steps ----
 
-  /** What is to be done in the state of a join. */
+  /** Takes the step that the state of a join calls for. */
   #step(join: Join): void {
     switch (this.#open.stateOf(join)) {
       case 'asking':
         return this.#ask(join)
-      // Whoever has already added this agent would remove it to add it again.
+      // A member that has already added this agent would remove it in order to add it again.
       case 'welcomed':
         return
       case 'entering':
@@ -250,7 +255,7 @@ export class Joins {
         return this.#open.hasExpired(join) ? this.#expire(join) : this.#withdraw(join)
       case 'dropping':
         return this.#open.hasExpired(join) ? this.#expire(join) : this.#dropAfterLateWelcome(join)
-      // The owner must not add this agent while it leaves: it asks again when it has left (`dropped`).
+      // The owner must not add this agent while it leaves. It asks again once it has left (`dropped`).
       case 'leaving':
         return
       case 'joined':
@@ -260,7 +265,7 @@ export class Joins {
     }
   }
 
-  /** Takes the next step after a time, if this agent is as far as now: in `channel`, or in none. */
+  /** Takes the next step after a delay, provided this agent is then still in the same `channel`, or still in none. */
   #stepLater(join: Join, channel: AgentChannel | undefined, waitMs: number): void {
     join.cancel?.()
     if (this.#stopped) return
@@ -273,7 +278,7 @@ export class Joins {
     if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
     const { name, channelId, owner, secret, expiresAt, admit } = token
     const channel = toHex(channelId)
-    // Same request with another token: whichever the owner accepts first, it adds this agent once.
+    // The same request with another token: whichever the owner accepts first, it adds this agent once.
     const [other] = this.#open.alike({ channel, name, owner: toHex(owner) })
     const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
     const join = this.#open.begin({
@@ -293,7 +298,7 @@ export class Joins {
     return join
   }
 
-  /** Waits until a join that was given a time, and so ends at a moment, has succeeded or failed. */
+  /** Waits until a join that has a timeout, and a time at which it ends, has succeeded or failed. */
   async #outcomeOf({ record, waiting }: Join, timeoutMs: number, until: Time): Promise<AgentChannel> {
     const { context } = this.#agent
     const outcome = Promise.withResolvers<AgentChannel>()
@@ -322,7 +327,7 @@ export class Joins {
     checkName(this.#agent, record.name, record.channel)
     const state = this.#open.stateOf(join)
     if (!info || isOver(state) || isIn(state)) return
-    // Neither the relay nor the owner answers a request that has waited until its invite has expired.
+    // Neither the relay nor the owner answers a request whose invite expired while it waited.
     const left = record.expiresAt - context.now()
     const dueMs = left > 0 ? left + LATE_WELCOME_MS : Infinity
     if (left > 0) this.#stepLater(join, undefined, dueMs)
@@ -339,8 +344,8 @@ export class Joins {
   }
 
   /**
-   * Makes another request if the KeyPackage was used by a membership that has ended: again one for all tokens, or whoever
-   * adds this agent by one would put it out to add it by the next.
+   * Makes a new request if a membership that has ended used the KeyPackage. All tokens share the new one, because
+   * otherwise a member that adds this agent by one would remove it in order to add it by the next.
    */
   async #renewRequest(join: Join): Promise<void> {
     const { context, keyPackages } = this.#agent
@@ -357,7 +362,7 @@ export class Joins {
     return { nonce: this.#agent.context.random(JOIN_NONCE_BYTES), keyPackage }
   }
 
-  /** Asks with a new KeyPackage: not at once, or a member could have it ask forever. */
+  /** Asks with a new KeyPackage, after a delay: otherwise a member could make it ask forever. */
   #askLater(join: Join): void {
     const mayAsk = !this.#open.enteredChannel(join) && join.entries < MOST_ENTRIES
     if (mayAsk) this.#stepLater(join, undefined, retryEntryMs(join.entries++))
@@ -366,10 +371,11 @@ export class Joins {
   // ---- Entering ----
 
   /**
-   * Checks a Welcome and enters the channel, which stays hidden until the owner has answered. The relay deletes a Welcome
-   * that is acknowledged. So it is acknowledged only when the channel is on disk, or when the Welcome can never be used.
+   * Checks a Welcome and enters the channel, which stays hidden until the owner has answered. The relay deletes an
+   * acknowledged Welcome, so this agent acknowledges it only when the channel is on disk, or when the Welcome can never
+   * be used.
    *
-   * @throws {StaticError} `invalid_welcome`, `channel_exists`: the Welcome is refused for good
+   * @throws {StaticError} `invalid_welcome`, `channel_exists`: the Welcome is refused permanently
    */
   async #enter(join: Join, delivered: DeliverWelcome): Promise<WelcomeUse> {
     const { context, channels } = this.#agent
@@ -379,7 +385,7 @@ export class Joins {
     try {
       return await channels.names.run(name, async () => {
         this.#checking.add(id)
-        // An offer was accepted since it arrived.
+        // An offer was accepted after it arrived.
         if (this.#holdIfEarlier(join, delivered)) return 'nothing'
         const entry = await this.#useWelcome(join, delivered).catch((error: unknown) => {
           this.#acknowledge(delivered)
@@ -404,12 +410,12 @@ export class Joins {
     if (used && same(used, sha256(welcome))) return 'nothing'
     checkName(this.#agent, name, id)
     const joined = await openWelcome(this.#agent, join, welcome, delivered.welcome?.tag ?? new Uint8Array())
-    // Refused meanwhile: no one would say hello.
+    // Refused meanwhile: it would never say hello.
     if (isOver(this.#open.stateOf(join))) {
       wipeEpoch(context.engine, joined)
       return 'nothing'
     }
-    // Either it was removed before its hello arrived, asked again and was added again, or it also has an offer.
+    // Either this agent was removed before its hello arrived, asked again and was added again, or it also has an offer.
     const offered = channels.get(id)
     const mayReplace = offered?.name === name && (offered === before || offered.state === 'offered')
     if (offered && !mayReplace) {
@@ -420,7 +426,7 @@ export class Joins {
     return await this.#enterGroup(join, joined, sha256(welcome), delivered)
   }
 
-  /** Asks the relay where the log begins. If it does not say so now, nothing is kept but the KeyPackage. */
+  /** Asks the relay where the log begins. If the relay does not answer that now, only the KeyPackage is kept. */
   async #enterGroup(
     join: Join,
     joined: Joined,
@@ -449,7 +455,7 @@ export class Joins {
       wipeEpoch(context.engine, joined)
       const reason = StaticError.from(error)
       const isUnusable = error instanceof Superseded || reason.code === 'invalid_welcome'
-      // Before the channel is dropped: an agent with a Welcome does not ask for another.
+      // Must come before the channel is dropped: an agent with a Welcome does not ask for another.
       if (!isUnusable) this.#enterLater(join, delivered, reason)
       channels.drop(channel, undefined)
       if (!isUnusable) return 'later'
@@ -458,7 +464,7 @@ export class Joins {
     }
   }
 
-  /** The relay keeps this agent from using a Welcome for the moment. It delivers the Welcome again in the next session. */
+  /** The relay does not let this agent use a Welcome yet. It delivers the Welcome again in the next session. */
   #enterLater(join: Join, delivered: DeliverWelcome, error: StaticError): void {
     const { context } = this.#agent
     this.#failIfFatal(join, error)
@@ -476,7 +482,10 @@ export class Joins {
     }
   }
 
-  /** Whether a Welcome waits for the end of an earlier membership. One that is offered, or being joined, is replaced. */
+  /**
+   * Whether a Welcome waits for the end of an earlier membership. A channel that is offered or being joined is
+   * replaced.
+   */
   #holdIfEarlier(join: Join, delivered: DeliverWelcome): boolean {
     const earlier = this.#agent.channels.get(join.record.channel)
     const isCurrent = earlier === this.#open.enteredChannel(join)
@@ -484,14 +493,14 @@ export class Joins {
     return this.#agent.held.hold(earlier, delivered)
   }
 
-  /** Of its own channel: an index of another one would skip entries of this one. */
+  /** Only for its own channel: the index of another channel would skip entries of this one. */
   #acknowledge(delivered: DeliverWelcome): void {
     this.#agent.context.deliveries.acknowledge(toHex(delivered.channelId), indexOf(delivered))
   }
 
   // ---- Greeting ----
 
-  /** Says hello and repeats it, because an owner that is restarted before it answers forgets the hello. */
+  /** Says hello and repeats it, because an owner that restarts before answering forgets the hello. */
   #sayHello(join: Join): void {
     const channel = this.#open.enteredChannel(join)
     if (!channel) return
@@ -511,20 +520,21 @@ export class Joins {
   // ---- After an offer ----
 
   /**
-   * This agent came by an offer, so whoever acted on its request would remove it to add it again. A member that has
-   * already got the request may do so: it is kept, so that the Welcome can be opened.
+   * This agent joined by an offer, so a member acting on its request would remove it in order to add it again. A member
+   * that already has the request may do so: the request is kept, so that the Welcome can be opened.
    */
   #withdraw(join: Join): void {
     if (!join.record.takenBack) this.#open.change(join, { takenBack: true })
     if (!this.#info) return
     const { session, agentId } = this.#agent.context
-    // Every session repeats it.
+    // Repeated in every session.
     session.request({ case: 'answerJoin', value: withdrawalOf(join.keys, agentId) }, () => {})
   }
 
   /**
-   * This agent came by an offer and is out. If it was removed to be added by its request, the Welcome follows, at the latest
-   * after the answer to a Resume. Time without a session does not count: the next one begins again.
+   * This agent joined by an offer and is out again. If it was removed in order to be added by its request, the Welcome
+   * follows no later than the answer to a Resume. Time without a session does not count: the next session restarts the
+   * wait.
    */
   #dropAfterLateWelcome(join: Join): void {
     const info = this.#info
@@ -539,7 +549,7 @@ export class Joins {
         if (this.#info === info && !context.offline && isOut()) then()
       })
     }
-    // Not at once: what is still to be acknowledged of the earlier membership would count for the one of the Welcome.
+    // Deferred, because acknowledgements still pending for the earlier membership would count for the Welcome's.
     wait(() => {
       context.session.request(resumeOf([fromHex(channel)]), (outcome) => {
         if (outcome.type === 'refused') this.#stepLater(join, undefined, retryDelay(outcome.error.retryAfterMs))
@@ -554,22 +564,22 @@ export class Joins {
     this.#refuse(join, StaticError.of('invite_expired'))
   }
 
-  /** Refused for good: the token cannot be used again. */
+  /** Refused permanently: the token cannot be used again. */
   #refuse(join: Join, error: StaticError): void {
     if (isEntered(this.#open.stateOf(join))) return
     this.#open.end(join, 'refused')
     this.#open.fail(join, error)
   }
 
-  /** The owner decides about the key, so this agent's application learns what to send to it. */
+  /** The owner decides about the key, so this agent's application is told what to send to the owner. */
   #identityRefused({ name }: AttemptRecord): StaticError {
-    const problem = `The owner of channel ${name} knows this agent's identity with a different key, and decides which one is valid.`
+    const problem = `The owner of channel ${name} knows this agent's identity with a different key and decides which key is valid.`
     const command = `static channel accept-new-key ${name} IDENTITY ${this.#agent.context.agentId}`
-    const remedy = `If yours is, the owner accepts it with \`${command}\`; then join again with the same token. Or use another identity.`
+    const remedy = `To accept yours, the owner runs \`${command}\`; then join again with the same token. Or use another identity.`
     return StaticError.of('identity_changed', `${problem} ${remedy}`)
   }
 
-  /** Rejects the calls that wait if the next session does not mend the error. Returns whether it does so. */
+  /** Rejects the waiting calls if a new session does not resolve the error. Returns whether it did. */
   #failIfFatal(join: Join, error: StaticError): boolean {
     const isFatal = FATAL.has(error.code)
     if (isFatal) this.#open.fail(join, error)
@@ -577,7 +587,7 @@ export class Joins {
   }
 }
 
-/** How long an agent waits before it tries again to enter, after `repeats` times before. */
+/** How long an agent waits before its next attempt to enter, after `repeats` earlier attempts. */
 function retryEntryMs(repeats: number): number {
   return Math.min(FIRST_ENTRY_MS * 2 ** repeats, LONGEST_ENTRY_MS)
 }
@@ -586,6 +596,6 @@ function retryEntryMs(repeats: number): number {
 function noAnswer({ admit }: AttemptRecord, timeoutMs: number): StaticError {
   const isOwner = admit === 'owner'
   const who = isOwner ? 'The owner of the channel did not answer' : 'No member of the channel answered'
-  const fix = `${isOwner ? 'The owner' : 'One'} must be running with an API key. Then use the same token again.`
+  const fix = `${isOwner ? 'The owner' : 'A member'} must be running with an API key. Then use the same token again.`
   return StaticError.of('join_timeout', `${who} within ${timeoutMs / 1000} seconds. ${fix}`)
 }

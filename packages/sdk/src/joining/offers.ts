@@ -1,6 +1,6 @@
 /**
- * Offers: channels that others have added this agent to, pending until the application accepts them. Anyone with one of
- * its KeyPackages can make an offer, so they are limited, and the adder with the most offers loses one first.
+ * Offers: channels that other agents have added this agent to, pending until the application accepts them. Anyone with
+ * one of its KeyPackages can make an offer, so offers are limited, and the adder with the most offers loses one first.
  */
 import { sha256 } from '#platform/crypto'
 import { type ChannelName, StaticError, toHex } from '@static/protocol'
@@ -16,7 +16,9 @@ import { type CheckedWelcome, checkWelcomeSize, indexOf, outOfDate, startOf } fr
 
 type Offering = Pick<AgentServices, 'context' | 'channels' | 'keyPackages'>
 
-/** Whose offers an agent accepts. `known`: agents whose key is pinned or that share a channel with this agent. */
+/**
+ * The agents whose offers are accepted. `known`: agents whose key is pinned or that share a channel with this agent.
+ */
 export type OfferPolicy = 'anyone' | 'known' | 'none'
 export const OFFER_POLICIES: readonly OfferPolicy[] = ['anyone', 'known', 'none']
 
@@ -25,7 +27,7 @@ export const MAX_OFFERS = 256
 export const MAX_OFFERS_OF_ONE = 32
 export const MAX_OFFER_BYTES: number = 8 * 1024 * 1024
 
-/** An offered channel. Owner and adder are from the Welcome itself, not from the relay. */
+/** An offered channel. Owner and adder come from the Welcome itself, not from the relay. */
 export interface Offer {
   readonly channel: AgentChannel
   readonly name: ChannelName
@@ -34,10 +36,10 @@ export interface Offer {
 }
 
 /**
- * Handles a delivered Welcome: checks and stores it, calls `offered`, then acknowledges it to the relay. One to a later
- * membership of a channel is held until the earlier one has ended and is read.
+ * Handles a delivered Welcome: checks and stores it, calls `offered`, then acknowledges it to the relay. A Welcome to a
+ * later membership of a channel is held until the earlier one has ended and is read.
  *
- * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may delete such a Welcome, too
+ * @throws {StaticError} `invalid_welcome`, `not_allowed` by the policy; the relay may delete such a Welcome as well
  */
 export async function keepOffer(
   agent: Offering & Pick<AgentServices, 'held'>,
@@ -61,7 +63,7 @@ export async function keepOffer(
         isHeld = agent.held.hold(known, delivered)
         return
       }
-      // It may be about to be joined, under the lock of its name.
+      // A call may be about to join it, under the lock of its name.
       if (known && known.name !== name)
         throw StaticError.of('invalid_welcome', `This agent has an offer of the same channel as ${known.name}.`)
       if (known?.welcome && same(known.welcome, welcome)) return
@@ -94,7 +96,7 @@ export async function keepOffer(
   }
 }
 
-/** Drops excess offers and dead ones, each under the lock of its name, so that one that is being accepted stays. */
+/** Drops excess and dead offers, each under the lock of its name, so that an offer being accepted stays. */
 async function dropExcess(agent: Offering): Promise<void> {
   const { context, channels } = agent
   for (;;) {
@@ -122,8 +124,9 @@ function isDead({ keyPackages }: Offering, { state, welcome }: AgentChannel): bo
 }
 
 /**
- * Allows one Welcome per KeyPackage, also of one channel: otherwise a relay could fill the disk with offers for a single
- * one, and the KeyPackage of an offer would be deleted with the offer that it replaces. Returns the KeyPackage's ref.
+ * Allows one Welcome per KeyPackage, even within one channel. Otherwise a relay could fill the disk with offers for a
+ * single KeyPackage, and an offer's KeyPackage would be deleted with the offer that it replaces. Returns the
+ * KeyPackage's ref.
  */
 function checkUnused({ keyPackages, channels }: Offering, welcome: Uint8Array): string {
   const { ref } = keyPackages.forWelcome(welcome)
@@ -150,7 +153,7 @@ export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> 
         const { leafKey: _, ...offer } = await inspect(agent, name, channelId, welcome)
         offers.push({ ...offer, channel })
       } catch {
-        // Its KeyPackage is deleted, so it cannot be accepted.
+        // Its KeyPackage is deleted, so the offer cannot be accepted.
         channels.drop(channel, undefined)
       }
     })
@@ -176,7 +179,7 @@ async function inspect(
 // ---- Accepting ----
 
 /**
- * Joins a channel. The same Welcome again returns the same channel.
+ * Joins a channel. Using the same Welcome again returns the same channel.
  *
  * @throws {StaticError} `invalid_welcome`, `channel_exists`
  */
@@ -207,7 +210,7 @@ export async function joinByWelcome(
     const { groupId, context } = engine.facts(joined.group)
     const id = toHex(groupId)
     const offered = channels.get(id)
-    // The sender of the Welcome may have used the id of another channel, to replace it here.
+    // The sender of the Welcome may have used the id of another channel in order to replace it here.
     if (offered && (offered.state !== 'offered' || offered.name !== name)) {
       wipeEpoch(engine, joined)
       throw StaticError.of(
@@ -216,7 +219,7 @@ export async function joinByWelcome(
       )
     }
     const isOffer = offered?.welcome !== undefined && same(offered.welcome, welcome)
-    // Where the log begins for the Welcome, if the relay has said so with it.
+    // Where the log begins for the Welcome, if the relay reported it together with the Welcome.
     const at = isOffer ? offered.history.position.index : undefined
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
     const begin = (): AgentChannel => channels.hold(newChannel(id, name, toHex(context.owner), 'offered', nowhere))
@@ -225,11 +228,12 @@ export async function joinByWelcome(
       await requests.ask(resumeOf([channel.channelId]), ({ channels: [state] }) => {
         if (channel.state !== 'offered') throw StaticError.of('channel_exists', alreadyIn(channel))
         const start = startOf(state)
-        // It was removed and added again since, and is not in the group of this Welcome. Another Welcome follows.
+        // This agent was removed and added again since, and is not in the group of this Welcome. Another Welcome
+        // follows.
         if (at !== undefined && at !== start.index) throw outOfDate()
-        // Another channel may have been joined with the same KeyPackage meanwhile.
+        // Another channel may have been joined meanwhile with the same KeyPackage.
         keyPackages.spend(keyPackages.forWelcome(welcome).ref)
-        // An offer by another Welcome may be of another group, whose owner and adder are not those of this one.
+        // Another Welcome's offer may be of a different group, whose owner and adder differ from those of this one.
         if (offered && !isOffer) {
           channels.drop(offered, undefined)
           channel = begin()
@@ -240,7 +244,7 @@ export async function joinByWelcome(
       })
     } catch (error) {
       wipeEpoch(engine, joined)
-      // An offer that is out of date can never be accepted.
+      // An outdated offer can never be accepted.
       const isOver = isOffer && error instanceof StaticError && error.code === 'invalid_welcome'
       if (channel !== offered || (isOver && channel.state === 'offered')) channels.drop(channel, undefined)
       throw error
@@ -252,7 +256,7 @@ export async function joinByWelcome(
 
 function checkOwner({ owner, name }: AgentChannel, expected: Uint8Array | undefined): void {
   if (expected === undefined || toHex(expected) === owner) return
-  throw StaticError.of('invalid_welcome', `Channel ${name} has another owner: ${owner}, not ${toHex(expected)}.`)
+  throw StaticError.of('invalid_welcome', `Channel ${name} is owned by ${owner}, not ${toHex(expected)}.`)
 }
 
 // ---- Limits ----

@@ -1,4 +1,4 @@
-/** The joins by token that are in progress, in memory and on disk, and the state of each. */
+/** The pending joins by token, in memory and on disk, and the state of each. */
 import { StaticError } from '@static/protocol'
 import { inviteKeys } from '../admitting/keys.ts'
 import type { AgentServices } from '../agent/services.ts'
@@ -7,7 +7,7 @@ import { same } from '../platform/bytes.ts'
 import type { AttemptRecord, ChannelId } from '../ports/index.ts'
 import { isEntered, isPast, type Join, type JoinEnd, joinState, type JoinState, mayMove } from './join.ts'
 
-/** Those of one agent. */
+/** The pending joins of one agent. */
 export class OpenJoins {
   readonly #agent: Pick<AgentServices, 'context' | 'keyPackages' | 'channels'>
   /** By invite. */
@@ -26,17 +26,17 @@ export class OpenJoins {
     return this.#joins.get(invite)
   }
 
-  /** Those to a channel, by several tokens. */
+  /** The joins to a channel, by any token. */
   on(channel: ChannelId): Join[] {
     return [...this].filter(({ record }) => record.channel === channel)
   }
 
-  /** Those to a channel as its owner made it. Whoever makes a token can write any id into it. */
+  /** The joins to a channel as its owner created it. Anyone who makes a token can write any id into it. */
   alike({ channel, name, owner }: Pick<AttemptRecord, 'channel' | 'name' | 'owner'>): Join[] {
     return this.on(channel).filter(({ record }) => record.name === name && record.owner === owner)
   }
 
-  /** Those that lead to a channel that this agent is in. */
+  /** The joins that lead to a channel this agent is in. */
   of({ id, name, owner }: Pick<AgentChannel, 'id' | 'name' | 'owner'>): Join[] {
     return this.alike({ channel: id, name, owner })
   }
@@ -44,8 +44,8 @@ export class OpenJoins {
   // ---- States ----
 
   /**
-   * The state of a join. A move that the table does not have is a bug of this agent: it ends that join alone, the calls
-   * that wait get the error, and the application gets an event.
+   * The state of a join. A transition missing from the table is a bug of this agent: it ends only that join, the
+   * waiting calls get the error, and the application gets an event.
    */
   stateOf(join: Join): JoinState {
     const state = this.#derive(join, join.end)
@@ -64,18 +64,21 @@ export class OpenJoins {
     return this.#derive(join, undefined) === 'withdrawn' ? this.#agent.channels.get(join.record.channel) : undefined
   }
 
-  /** Whether a Welcome to the request is here that cannot be used for the moment. */
+  /** Whether a Welcome for the request is here that cannot be used yet. */
   hasWelcome({ record }: Join): boolean {
     return this.alike(record).some(({ cancelEntry }) => cancelEntry !== undefined)
   }
 
-  /** Whether the invite has expired before this agent was added. A Welcome of a member may wait at the relay since. */
+  /**
+   * Whether the invite expired before this agent was added. A member's Welcome may have been waiting at the relay since
+   * then.
+   */
   hasExpired(join: Join): boolean {
     if (this.enteredChannel(join) || this.hasWelcome(join)) return false
     return isPast(join.record, this.#agent.context.now())
   }
 
-  /** Whether this agent has entered a channel to which it has no join any longer: it would never be greeted. */
+  /** Whether this agent has entered a channel but has no join to it left, so it would never be greeted. */
   isAbandoned(held: AgentChannel): boolean {
     return held.state === 'joining' && this.of(held).length === 0
   }
@@ -93,7 +96,7 @@ export class OpenJoins {
     return this.#hold(record)
   }
 
-  /** Asks with another request from now on, or no longer. */
+  /** From now on, asks with another request, or stops asking. */
   change(join: Join, fields: Partial<Pick<AttemptRecord, 'nonce' | 'keyPackage' | 'takenBack'>>): void {
     join.record = { ...join.record, ...fields }
     this.#agent.context.journal.add({ type: 'putAttempt', record: join.record })
@@ -106,7 +109,7 @@ export class OpenJoins {
     else this.#forget(join, end)
   }
 
-  /** Rejects the calls that wait. The same token can be tried again. */
+  /** Rejects the waiting calls. The same token can be tried again. */
   fail({ waiting }: Join, error: StaticError): void {
     for (const { reject } of waiting) reject(error)
   }
@@ -145,7 +148,7 @@ export class OpenJoins {
       entries: 0,
       cancelEntry: undefined,
     }
-    // Two tokens with one secret: someone has changed the name in one of them. The later one takes the place.
+    // Two tokens with one secret: someone changed the name in one of them. The later one replaces the earlier.
     const earlier = this.#joins.get(record.invite)
     if (earlier) earlier.end = earlier.seen = 'refused'
     this.#joins.set(record.invite, join)

@@ -22,7 +22,7 @@ import {
 export const JOIN_NONCE_BYTES = 16
 const TAG_BYTES = 32
 
-/** A join request, as the owner reads it. */
+/** The content of a join request, as the owner reads it. */
 export interface JoinRequest {
   readonly nonce: Uint8Array
   readonly keyPackage: Uint8Array
@@ -32,7 +32,7 @@ export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPacka
   return sealBox(keys, concat(nonce, joinTag(keys, place, nonce, keyPackage), keyPackage))
 }
 
-/** What a joiner sends to the relay. It is valid in one session. */
+/** The request that a joiner sends to the relay. It is valid in one session. */
 export function requestOf(
   keys: InviteKeys,
   record: AttemptRecord,
@@ -45,12 +45,12 @@ export function requestOf(
   return message(RequestJoinRequestSchema, { inviteId: keys.inviteId, box, proof })
 }
 
-/** What a joiner sends to take its request back. */
+/** The message with which a joiner withdraws its request. */
 export function withdrawalOf({ inviteId }: InviteKeys, agent: AgentId): AnswerJoinRequest {
   return message(AnswerJoinRequestSchema, { inviteId, agentId: fromHex(agent), code: 'invite_invalid' })
 }
 
-/** Opens and checks a request; undefined if its sender does not hold the token or it is for another channel. */
+/** Opens and checks a request; undefined if its sender does not have the token or it is for another channel. */
 export function openRequest(keys: AdmitKeys, place: JoinPlace, box: Uint8Array): JoinRequest | undefined {
   const opened = openBox(keys, box)
   if (!opened || opened.length <= JOIN_NONCE_BYTES + TAG_BYTES) return undefined

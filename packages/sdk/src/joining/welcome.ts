@@ -1,6 +1,6 @@
 /**
- * Welcomes, however they arrive: their size is checked before anything is parsed, the one to a join request is opened
- * (SPEC.md, 6.3), and those to later memberships are held.
+ * Welcomes, however they arrive. Their size is checked before anything is parsed, a Welcome for a join request is
+ * opened (SPEC.md, 6.3), and Welcomes to later memberships are held.
  */
 import { create } from '@bufbuild/protobuf'
 import { sameBytes } from '#platform/crypto'
@@ -29,12 +29,12 @@ import type { Join } from './join.ts'
 
 const NONE = new Uint8Array()
 
-/** A Welcome whose fields have the size that they may have. */
+/** A Welcome whose fields have valid sizes. */
 export type CheckedWelcome = DeliverWelcome & { readonly name: ChannelName }
 
 /**
- * Checks the size of a Welcome, before anything is parsed. Returns a copy of what is kept of it: the fields are views of
- * the bytes that were received, which may be far more.
+ * Checks the size of a Welcome before anything is parsed. Returns a copy of the fields to keep: they are views of the
+ * received bytes, which may be far larger.
  *
  * @throws {StaticError} `invalid_welcome`
  */
@@ -55,7 +55,7 @@ export function checkWelcome({ channelId, name, welcome, position }: DeliverWelc
   return Object.assign(copy, { name })
 }
 
-/** A copy, or nothing if it is longer than it can be: as wrong as it was. */
+/** A copy, or nothing if it exceeds its maximum length: both are equally invalid. */
 function short(bytes: Uint8Array): Uint8Array {
   return bytes.length > HASH_BYTES ? NONE : Uint8Array.from(bytes)
 }
@@ -89,7 +89,7 @@ export function outOfDate(): StaticError {
 
 // ---- Opened ----
 
-/** What opening a Welcome asks of the agent. */
+/** The context needed to open a Welcome. */
 interface Opening {
   readonly context: Pick<AgentContext, 'engine' | 'key'>
   readonly keyPackages: KeyPackages
@@ -120,32 +120,35 @@ export async function openWelcome(
 
 // ---- Held ----
 
-/** Limits of held Welcomes: per channel, and the bytes of all together. */
+/** Limits of held Welcomes: per channel, and the total bytes. */
 export const MOST_HELD = 4
 export const MOST_HELD_BYTES: number = 2 * 1024 * 1024
 
-/** What holding asks of the agent. */
+/** The context needed to hold Welcomes. */
 interface Holding {
   readonly context: Pick<AgentContext, 'journal'>
   readonly channels: AgentChannels
 }
 
 /**
- * Welcomes to later memberships of channels whose earlier membership has not ended here: its removal or its Leave is still
- * to be processed, or its messages are to be read. They are held in memory until then and acknowledged only when
- * their own membership is on disk, so that the relay delivers them again in the next session. That makes it safe to
- * forget those beyond the limits as well.
+ * Welcomes to later memberships of channels whose earlier membership has not ended here: its removal or its Leave is
+ * still to be processed, or its messages are unread. They are held in memory and acknowledged only when their own
+ * membership is on disk, so the relay delivers them again in the next session. It is therefore safe to drop those
+ * beyond the limits.
  */
 export class HeldWelcomes {
   readonly #agent: Holding
-  /** By channel, each with the latest last. */
+  /** By channel, latest last. */
   readonly #held = new Map<ChannelId, DeliverWelcome[]>()
 
   constructor(agent: Holding) {
     this.#agent = agent
   }
 
-  /** Holds a Welcome if a membership is an earlier one, and has the relay report its end. Returns whether it does. */
+  /**
+   * Holds a Welcome if the given membership is an earlier one, and makes the relay report its end. Returns whether it
+   * is held.
+   */
   hold(channel: AgentChannel, delivered: DeliverWelcome): boolean {
     if (!isEarlier(channel, delivered) || sizeOf(delivered) > MAX_WELCOME_BYTES) return false
     const { id } = channel
@@ -157,26 +160,26 @@ export class HeldWelcomes {
     return true
   }
 
-  /** The Welcomes to a channel whose earlier membership has ended, in the order of their arrival. */
+  /** The Welcomes to a channel whose earlier membership has ended, in order of arrival. */
   release(id: ChannelId): readonly DeliverWelcome[] {
     const held = this.#held.get(id) ?? []
     this.#held.delete(id)
     return held
   }
 
-  /** A session begins: the relay delivers them again. */
+  /** A session begins, in which the relay delivers them again. */
   clear(): void {
     this.#held.clear()
   }
 
   /**
-   * Entries before the Welcome are processed first, including the end of the membership. If that has not arrived, a
-   * Resume makes the relay report it.
+   * Entries before the Welcome, including the end of the membership, are processed first. If that end has not arrived,
+   * a Resume makes the relay report it.
    */
   async #hasten(channel: AgentChannel, index: number): Promise<void> {
     const { context, channels } = this.#agent
     await channel.idle()
-    // A membership with nothing unread is deleted by this write.
+    // This write deletes a membership with nothing unread.
     await context.journal.written()
     const isHere = channels.get(channel.id) === channel && channel.group !== undefined
     if (isHere && channel.history.position.index < index) channel.intake.resume()
@@ -186,7 +189,9 @@ export class HeldWelcomes {
     return [...this.#held.values()].reduce((sum, held) => sum + bytesOf(held), 0)
   }
 
-  /** Drops the oldest of the channel with the most bytes: who fills one channel displaces no one in others. */
+  /**
+   * Drops the oldest Welcome of the channel with the most bytes, so that filling one channel displaces none in others.
+   */
   #dropOne(): void {
     const [first, ...others] = this.#held.values()
     if (!first) return
@@ -194,9 +199,9 @@ export class HeldWelcomes {
   }
 }
 
-/** Whether a Welcome is to a later membership than this one, or this one has ended but is not read. */
+/** Whether a Welcome is to a later membership than this one, or this one has ended with messages unread. */
 function isEarlier({ state, group, history }: AgentChannel, delivered: DeliverWelcome): boolean {
-  // An offer that is being declined has no group.
+  // An offer being declined has no group.
   const isBegun = group !== undefined || state === 'leaving'
   return state === 'ended' || (isBegun && history.position.index < indexOf(delivered))
 }

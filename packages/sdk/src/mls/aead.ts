@@ -1,6 +1,6 @@
 /**
- * The cipher suites of MLS (RFC 9420, section 5.1) and their AEADs (RFC 5116). No library here: the ratchet calls them
- * directly, the MLS library through ts-mls/provider.ts.
+ * The cipher suites of MLS (RFC 9420, section 5.1) and their AEADs (RFC 5116). Independent of any library: the ratchet
+ * calls them directly, the MLS library through ts-mls/provider.ts.
  */
 import { type Cipher, decrypt, encryptInto, type Sealing } from '#platform/crypto'
 

@@ -1,6 +1,6 @@
 /**
  * The credential of a leaf (RFC 9420, section 5.3): basic, its bytes the identity the agent claims. It proves nothing:
- * what identifies an agent is its signature key, and the agent id is the hash of that key. The founder leaf has a
+ * an agent is identified by its signature key, and the agent id is the hash of that key. The founder leaf has a
  * credential that no member can have, because an identity must not start with a zero byte.
  */
 import { sameBytes } from '#platform/crypto'

@@ -34,7 +34,10 @@ export interface Member {
   readonly signatureKey: Uint8Array
   /** The key of its leaf: changes with each of its commits, and each time it joins. */
   readonly encryptionKey: Uint8Array
-  /** When the KeyPackage that it was added with was made, in seconds by its own clock; undefined if it has committed since. */
+  /**
+   * When the KeyPackage with which it was added was made, in seconds by its own clock; undefined if it has committed
+   * since.
+   */
   readonly madeAt?: bigint
   /** Whether it is the ephemeral leaf that created the group; the owner's first commit removes it. */
   readonly founder: boolean
@@ -66,7 +69,7 @@ export interface CheckedKeyPackage {
   readonly agentId: Uint8Array
   readonly identity: Uint8Array
   readonly signatureKey: Uint8Array
-  /** The key of the leaf that it becomes. */
+  /** The key of its leaf once it is added. */
   readonly encryptionKey: Uint8Array
   /** When it was made, in seconds by its agent's clock. */
   readonly madeAt: bigint
@@ -84,7 +87,7 @@ export interface NewGroup {
   readonly now: number
 }
 
-/** What a Welcome must match; fields left out are not checked. */
+/** The values that a Welcome must match; fields left out are not checked. */
 export interface ExpectedWelcome {
   readonly channelId?: Uint8Array
   readonly name?: string
@@ -110,7 +113,7 @@ export interface CommitChange {
   readonly removeFounder?: boolean
   /** The notices of the removed members that asked to leave. */
   readonly leaveNotices?: DeclarationFields['leaveNotices']
-  /** The agent ids of those of `adds` that the owner vouches for. */
+  /** The agent ids among `adds` that the owner vouches for. */
   readonly vouches?: readonly Uint8Array[]
   /** Milliseconds since 1970, to check the lifetimes of KeyPackages. */
   readonly now: number
@@ -124,7 +127,7 @@ export interface PendingCommit {
   readonly welcomes: readonly { readonly agentId: Uint8Array; readonly welcome: Uint8Array }[]
   /** The end that all Welcomes share: the encrypted GroupInfo with its length. Empty when there are none. */
   readonly groupInfo: Uint8Array
-  /** What the sender must declare of it. */
+  /** The declaration that the sender must send with it. */
   readonly declaration: DeclarationFields
   /** The group after the commit. Adopt it once the relay has accepted the commit; then wipe `current`. */
   readonly next: Epoch
@@ -197,7 +200,7 @@ export interface MlsEngine {
    * Creates a commit.
    *
    * @throws {StaticError} `group_full`, `not_allowed`, `not_found`, `invalid_request`, as `checkKeyPackage`, and
-   *   `unavailable` if the relay has refused so many in this epoch that other members could not decrypt many more
+   *   `unavailable` if the relay has refused so many in this epoch that other members might fail to decrypt another
    */
   commit(group: Group, change: CommitChange): Promise<PendingCommit>
 

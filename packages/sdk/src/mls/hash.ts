@@ -1,6 +1,7 @@
 /**
- * SHA-256, HMAC (RFC 2104) and HKDF (RFC 5869), synchronous. A message costs five HMACs over a few bytes, and that of the
- * platform spends most of its time on creating an object: two plain hashes are faster, especially without allocations.
+ * SHA-256, HMAC (RFC 2104) and HKDF (RFC 5869), synchronous. A message costs five HMACs over a few bytes. The
+ * platform's HMAC spends most of its time creating an object, so two plain hashes are faster, especially without
+ * allocations.
  */
 import { hmacSha256, sha256Into } from '#platform/crypto'
 
@@ -43,7 +44,7 @@ export function hmacInto(target: Uint8Array, key: Uint8Array, input: Uint8Array)
 
 /** The HMAC-SHA-256 of the bytes, with a key of any length. */
 export function hmac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
-  // Never taken for messages, so it need not be fast.
+  // Not used for messages, so it need not be fast.
   if (key.length > DIGEST_BYTES) return hmacSha256(key, bytes)
   const block = new Uint8Array(DIGEST_BYTES)
   block.set(key)

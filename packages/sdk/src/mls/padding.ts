@@ -25,7 +25,7 @@ import { TAG_BYTES } from './aead.ts'
 import { lengthBytes } from './framing.ts'
 
 const ENVELOPE_BYTES = 128
-/** What a channel's message has before its ciphertext's length, without authenticated data. */
+/** The bytes of a channel's message before its ciphertext's length, without authenticated data. */
 const CHANNEL_HEAD_BYTES = 60
 
 /** One of the sizes that messages are padded to. */
@@ -42,14 +42,14 @@ export const BUCKETS: readonly Bucket[] = [2, 5, 17, 65, 258].map((cells) => ({
   ciphertextBytes: cells * CELL_PAYLOAD_BYTES - ENVELOPE_BYTES,
 }))
 
-/** The cells of a channel's message with so many bytes of plaintext. */
+/** The cells of a channel's message with this many bytes of plaintext. */
 export function cellsOf(plaintextBytes: number): number {
   const sealed = contentBytes(plaintextBytes, CHANNEL_HEAD_BYTES) + TAG_BYTES
   const bytes = CHANNEL_HEAD_BYTES + lengthBytes(sealed) + sealed
   return Math.ceil((bytes + ENVELOPE_BYTES) / CELL_PAYLOAD_BYTES)
 }
 
-/** The length of a channel's message with so many bytes of plaintext. */
+/** The length of a channel's message with this many bytes of plaintext. */
 export function ciphertextBytesOf(plaintextBytes: number): number {
   return cellsOf(plaintextBytes) * CELL_PAYLOAD_BYTES - ENVELOPE_BYTES
 }

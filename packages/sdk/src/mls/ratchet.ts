@@ -53,7 +53,7 @@ export interface Opened {
   readonly row: RatchetRow
 }
 
-/** What the caller knows about the sender before it opens a message. */
+/** The caller's knowledge about the sender before it opens a message. */
 export interface ExpectedSender {
   /** Undefined accepts any leaf. */
   readonly leaf?: number | undefined
@@ -145,7 +145,7 @@ export function nextSecret(secret: Uint8Array, generation: number): Uint8Array {
   return next
 }
 
-/** Memory for one message at a time. Its user wipes it. */
+/** Memory for one message at a time. The caller wipes it. */
 class Scratch {
   #bytes = new Uint8Array(4096)
 
@@ -233,7 +233,7 @@ export class EpochCipher {
       content.fill(0, end + SIGNATURE_BYTES)
       seal(suite, messageKey, contentData, content, message, sealedAt)
     } finally {
-      // Both hold the plaintext, and the memory is reused.
+      // Both contain the plaintext, and the memory is reused.
       content.fill(0)
       toBeSigned.fill(0)
     }
@@ -386,7 +386,7 @@ export class EpochCipher {
 }
 
 /**
- * Opens a message again with the message key from `seal` or `open`, which have checked its signature.
+ * Opens a message again with the message key from `seal` or `open`, which has already checked its signature.
  *
  * @throws {StaticError} `decryption_failure`
  */

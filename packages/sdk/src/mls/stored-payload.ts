@@ -1,6 +1,6 @@
 /**
- * Payloads on the agent's own disk that no MLS message holds alone: those of a pack. Each is encrypted under a random key
- * of its own, which is used once and goes with it, as a message key goes with its message.
+ * Payloads on the agent's own disk that no MLS message holds alone: those of a pack. Each is encrypted under its own
+ * random key, which is used once and deleted with it, as a message key is deleted with its message.
  */
 import { decrypt, encryptInto, randomBytes } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
@@ -30,7 +30,7 @@ export function sealPayload(payload: Uint8Array): StoredPayload {
   return { ciphertext, messageKey }
 }
 
-/** Whether a stored message has a key of `sealPayload`. */
+/** Whether a stored message has a key from `sealPayload`. */
 export function isPayloadKey(messageKey: Uint8Array): boolean {
   return messageKey.length === KEY_BYTES
 }

@@ -1,4 +1,4 @@
-/** Helpers for byte strings that need nothing of a platform. */
+/** Helpers for byte strings that work on every platform. */
 
 const POOL_BYTES = 65_536
 /** Longer ones would waste the rest of a pool. */
@@ -6,7 +6,7 @@ const LONGEST_POOLED = 4096
 let pool = new Uint8Array(POOL_BYTES)
 let poolUsed = 0
 
-/** An array that shares its memory with others: for a few hundred bytes, one of its own takes ten times as long. */
+/** An array that shares its memory with others: for a few hundred bytes, separate memory takes ten times as long. */
 export function allocate(length: number): Uint8Array {
   if (length > LONGEST_POOLED) return new Uint8Array(length)
   if (poolUsed + length > POOL_BYTES) {
@@ -21,7 +21,7 @@ export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer>
   return concatAll(parts)
 }
 
-/** For lists of any length: a call takes only so many arguments. */
+/** For lists of any length, because a call takes a limited number of arguments. */
 export function concatAll(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
   let at = 0
@@ -39,7 +39,7 @@ export function same(one: Uint8Array, other: Uint8Array): boolean {
   return true
 }
 
-/** Whether all bytes are zero. Looks at four at a time: padding and rings are long. */
+/** Whether all bytes are zero. Checks four at a time, because padding and rings are long. */
 export function isZero(bytes: Uint8Array): boolean {
   const { buffer, byteOffset, length } = bytes
   let at = 0
@@ -57,7 +57,7 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
-/** Writes four bytes, the highest first, and returns the offset after them. Without a view, which costs more. */
+/** Writes four bytes, highest first, and returns the offset after them. Does not use a DataView, which costs more. */
 export function writeUint32(bytes: Uint8Array, at: number, value: number): number {
   let next = at
   bytes[next++] = value >>> 24
@@ -67,10 +67,13 @@ export function writeUint32(bytes: Uint8Array, at: number, value: number): numbe
   return next
 }
 
-/** The most arguments of one call. */
+/** The maximum number of arguments in one call. */
 const MOST_CHARACTERS = 4096
 
-/** Text of one character for each byte. Also a key of a Map or a member of a Set: arrays compare by identity. */
+/**
+ * Text with one character for each byte. Also usable as a key of a Map or a member of a Set, since arrays compare by
+ * identity.
+ */
 export function latin1(bytes: Uint8Array): string {
   if (bytes.length <= MOST_CHARACTERS) return characters(bytes)
   let text = ''
@@ -92,10 +95,10 @@ export function utf8(text: string): Uint8Array<ArrayBuffer> {
   return encoder.encode(text)
 }
 
-/** Writes text and returns its length in bytes. There must be room for three of each character. */
+/** Writes text and returns its length in bytes. There must be room for three bytes per character. */
 export function writeUtf8(bytes: Uint8Array, at: number, text: string): number {
   const { length } = text
-  // A call for each short text, such as an id, would take longer than its characters.
+  // For short text, such as an id, the call would take longer than writing its characters.
   if (length > SHORT_TEXT) return encoder.encodeInto(text, bytes.subarray(at)).written
   for (let n = 0; n < length; n++) {
     const unit = text.charCodeAt(n)
@@ -119,7 +122,9 @@ export function toBase64url(bytes: Uint8Array): string {
   return toBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
 }
 
-/** The bytes of a text from `toBase64url`; undefined for any other: text that decodes to the same bytes was altered. */
+/**
+ * The bytes of a text from `toBase64url`; undefined for any other text: one that decodes to the same bytes was altered.
+ */
 export function fromBase64url(text: string): Uint8Array<ArrayBuffer> | undefined {
   if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return undefined
   const bytes = Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (each) => each.charCodeAt(0))

@@ -1,11 +1,11 @@
-/** Random bytes out of a stock: a few bytes at a time, generating them costs more than everything done with them. */
+/** Random bytes from a stock: for a few bytes at a time, generating them costs more than everything done with them. */
 import { fillRandom, randomBytes } from '#platform/crypto'
 
 const STOCK_BYTES = 4096
-/** Longer ones may be secrets, and are generated when they are needed. */
+/** Longer ones may be secrets, so they are generated when needed. */
 const LONGEST = 16
 
-/** Returns a source of random bytes. What it hands out is erased from the stock. */
+/** Returns a source of random bytes, which erases from the stock the bytes that it returns. */
 export function makeRandom(): (bytes: number) => Uint8Array {
   const stock = new Uint8Array(STOCK_BYTES)
   let used = stock.length

@@ -1,4 +1,4 @@
-/** What identifies things in the agent's database, and time. */
+/** Identifiers in the agent's database, and time. */
 
 /** Milliseconds since the Unix epoch. */
 export type Time = number

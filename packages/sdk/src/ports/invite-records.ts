@@ -14,7 +14,7 @@ export interface InviteRecord {
   readonly expiresAt: Time
   readonly maxUses: number
   readonly uses: number
-  /** Uses that were given back. The relay counts them as used. */
+  /** Uses that were returned. The relay counts them as used. */
   readonly returned: number
   readonly revoked: boolean
   readonly admit: Admit
@@ -28,9 +28,11 @@ export interface JoinerRecord {
   /** Nonce of its request: a repeated request is not a second use. */
   readonly nonce: Uint8Array
   readonly keyPackageHash: Uint8Array
-  /** The hashes of the KeyPackages that it asked with before, one after another. The relay may still have them. */
+  /** The hashes of the KeyPackages it asked with earlier, concatenated. The relay may still have them. */
   readonly spent: Uint8Array
-  /** `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. `gone`: it never did. */
+  /**
+   * `taken`: a use is reserved. `added`: the commit is accepted. `here`: it said hello. `gone`: it never said hello.
+   */
   readonly state: 'taken' | 'added' | 'here' | 'gone'
   /** When it entered this state; relevant for `added`. */
   readonly since: Time
@@ -53,9 +55,9 @@ export interface AttemptRecord {
 
 /** The owner's list of the invites that members may use. */
 export interface InviteListRecord {
-  /** As the owner signed it, with the signature. */
+  /** As the owner signed it, including the signature. */
   readonly list: Uint8Array
-  /** For each invite of the list, the slot and how many had joined with it by then, as far as known. */
+  /** For each invite of the list, the slot and how many had joined with it by then, if known. */
   readonly counts: Uint8Array
   /** Whether this agent has to send it to the group. */
   readonly due: boolean
@@ -68,24 +70,24 @@ export interface UseRecord {
   readonly slot: number
   /** Invite id, hexadecimal. */
   readonly invite: string
-  /** The encryption key of the leaf that it was added with: it identifies the request. */
+  /** The encryption key of the leaf it was added with, which identifies the request. */
   readonly leafKey: Uint8Array
-  /** Who added it. */
+  /** The member that added it. */
   readonly by: AgentId
   readonly since: Time
   /**
    * `heard`: it said hello, and this agent has yet to answer. `here`: it said hello, and was answered if necessary.
-   * `removing`: as the owner, this agent removes it for its silence. `returned`: it was removed, and its use given back.
+   * `removing`: as the owner, this agent removes it for its silence. `returned`: it was removed, and its use returned.
    */
   readonly state: 'added' | 'heard' | 'here' | 'removing' | 'returned'
   /** Whether the invite had no uses left, or was not in the list: the owner removes the agent. */
   readonly beyond: boolean
 }
 
-/** Whom a member is about to add in this epoch, and by which invites. */
+/** The agents that a member is about to add in this epoch, and their invites. */
 export interface ClaimRecord {
-  /** The member; for a claim of this agent that is not in the log yet, its message id instead. */
+  /** The member; for a claim by this agent that is not in the log yet, its message id instead. */
   readonly by: AgentId
-  /** As in its message. */
+  /** Encoded as in its message. */
   readonly claims: Uint8Array
 }

@@ -21,7 +21,7 @@ export interface AnsweredRecord {
 
 /** The place of a received message. */
 export interface InboxPlace {
-  /** In the log. The payloads of a pack share it. */
+  /** Index in the log. The payloads of a pack share it. */
   readonly index: number
   /** The number of a payload in its pack; 0 without one. */
   readonly part: number
@@ -39,18 +39,18 @@ export interface InboxRecord extends InboxPlace {
   readonly receivedAt: Time
   readonly ciphertext: Uint8Array
   readonly messageKey: Uint8Array
-  /** The number of attempts that a handler has started, as far as recorded. */
+  /** The number of recorded attempts that a handler has started. */
   readonly attempts: number
 }
 
-/** A message that a handler has failed on too often: put aside until the application retries or drops it. */
+/** A message that a handler failed on too often, put aside until the application retries or drops it. */
 export interface PoisonRecord extends InboxRecord {
   /** The handler's last error. */
   readonly reason: string
   readonly putAsideAt: Time
 }
 
-/** A request of this agent that is open: not answered completely, or its answers are not all read. */
+/** An open request of this agent: not fully answered, or with unread answers. */
 export interface AskRecord {
   readonly messageId: Uint8Array
   /** Undefined: all members may answer. */
@@ -58,23 +58,23 @@ export interface AskRecord {
   readonly deadline: Time
 }
 
-/** What a member has answered to a request of this agent. */
+/** A member's answers so far to a request of this agent. */
 export interface AnswererRecord {
-  /** Of the request. */
+  /** Id of the request. */
   readonly messageId: Uint8Array
   readonly agent: AgentId
   readonly answers: number
   readonly ended: boolean
 }
 
-/** How many messages there are, and their bytes of ciphertext. */
+/** A number of messages and their bytes of ciphertext. */
 export interface MessageTotals {
   readonly messages: number
   readonly bytes: number
 }
 
-/** The same for messages that wait for the application. */
+/** The same for messages waiting for the application. */
 export interface WaitingTotals extends MessageTotals {
-  /** The index of the first one; 0 if there is none. */
+  /** The index of the first message; 0 if there is none. */
   readonly first: number
 }

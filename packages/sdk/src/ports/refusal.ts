@@ -5,14 +5,14 @@ import type { Error as Refusal } from '@static/protocol/relay'
 
 const MS_PER_SECOND = 1000
 const LONGEST_RETRY_MS = 600_000
-/** The longest of an honest relay explain a full channel. */
+/** The longest messages of an honest relay explain a full channel. */
 const MOST_CHARACTERS = 400
-/** Lagging members in an error. */
+/** The number of lagging members named in an error. */
 const MOST_NAMED = 8
 
 /**
- * The error for a refusal. A code unknown to this version, from a newer relay, becomes `internal_error`. Errors reach
- * people and language models: what the relay says in them is one line of bounded length.
+ * The error for a refusal. A code that this version does not know, from a newer relay, becomes `internal_error`. People
+ * and language models read errors, so the relay's text in them is one line of bounded length.
  */
 export function refusalError({ code, message, retryAfterMs, lagging }: Refusal): StaticError {
   const known = isCode(code)
@@ -29,12 +29,12 @@ export function refusalError({ code, message, retryAfterMs, lagging }: Refusal):
   })
 }
 
-/** The delay before a retry: as the relay says, within limits. */
+/** The delay before a retry: as the relay requests, within limits. */
 export function retryDelay(retryAfterMs: number | undefined): number {
   return Math.min(retryAfterMs ?? MS_PER_SECOND, LONGEST_RETRY_MS)
 }
 
-/** The table's own sentences may be longer than a peer's. */
+/** The sentences in the error table may be longer than a peer's. */
 function wordsOf(code: ErrorCode, message: string): string {
   const { help } = ERRORS[code]
   return message === help ? help : peerSentence(message, MOST_CHARACTERS) || help

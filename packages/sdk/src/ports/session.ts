@@ -7,7 +7,7 @@ export type RequestBody = Exclude<ClientMessage['body'], { readonly case: undefi
 /** A response or push from the relay. */
 export type ServerBody = Exclude<ServerMessage['body'], { readonly case: undefined }>
 
-/** The answer to a request of a kind. */
+/** The answer to a kind of request. */
 export type AnswerTo<Case extends RequestBody['case']> = Extract<ServerBody, { readonly case: Case }>['value']
 
 /** The result of a request. */
@@ -17,10 +17,10 @@ export type Outcome =
   /** The session ended before the answer came, or there was no session. Whether the relay acted is unknown. */
   | { readonly type: 'lost'; readonly error: StaticError }
 
-/** What an agent knows of the relay with a name. */
+/** An agent's record of the relay with a name. */
 export interface KnownRelay {
   readonly relayId: Uint8Array
-  /** The port of gRPC that it told; 0 if none. */
+  /** The gRPC port that it announced; 0 if none. */
   readonly grpcPort: number
 }
 
@@ -40,11 +40,11 @@ export interface SessionInfo {
 export interface SessionListener {
   /** A session is open. All earlier requests have been answered or lost. */
   opened(info: SessionInfo): void
-  /** A message that the relay sent without being asked. */
+  /** A message that the relay sent unasked. */
   push(body: ServerBody): void
   /** The session is lost; the agent reconnects. */
   lost(reason: StaticError): void
-  /** The relay with a name is now known, or has told another port. Later sessions must reach the same one. */
+  /** The relay with a name is now known, or has announced another port. Later sessions must reach the same one. */
   pin(relayName: string, relay: KnownRelay): void
 }
 
@@ -54,7 +54,7 @@ export interface RelaySession {
   request(body: RequestBody, done: (outcome: Outcome) => void): void
   /** Acknowledges entries; does nothing if no session is open. */
   ack(positions: readonly (Pick<AckPosition, 'channelId' | 'index'> & Partial<Pick<AckPosition, 'receipt'>>)[]): void
-  /** Until `release`, pongs are withheld: the relay does not learn what was read and sends at most 256 KiB more. */
+  /** Withholds pongs until `release`: the relay does not learn what was read, and sends at most 256 KiB more. */
   hold(): void
   release(): void
   /** Closes the session. Pending requests are lost. */

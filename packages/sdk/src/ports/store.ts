@@ -1,8 +1,8 @@
 /**
  * The agent's database.
  *
- * Everything that one wake-up changes (ratchets, cursor, outbox and inbox) is written in one transaction, so a crash
- * leaves all of it or none. Small data is kept in memory and read once, when the agent starts.
+ * All changes of one wake-up (ratchets, cursor, outbox and inbox) are written in one transaction, so a crash leaves all
+ * of them or none. Small data is kept in memory and read once, when the agent starts.
  */
 import { type ReceiptClaim, StaticError } from '@static/protocol'
 import type { AgentId, ChannelId, Time } from './ids.ts'
@@ -43,7 +43,10 @@ export interface KeyPackageRecord {
   readonly keyPackage: Uint8Array
   readonly privatePart: Uint8Array
   readonly createdAt: Time
-  /** Whether it was made for the relay's pool, and no Welcome for it is kept. The others are kept, however many there are. */
+  /**
+   * Whether it was made for the relay's pool and no Welcome for it is kept. All others are kept, however many there
+   * are.
+   */
   readonly pooled: boolean
 }
 
@@ -56,22 +59,22 @@ export interface PositionRecord {
 
 /** How the current epoch began here, and what happened to commits in it. */
 export interface EpochPlace {
-  /** The last entry before its first one. */
+  /** The last entry before the epoch's first one. */
   readonly index: number
-  /** The counter of this agent's last message before it. */
+  /** The counter of this agent's last message before the epoch. */
   readonly counter: number
   /** Whether this agent created or followed the commit that began it. An agent that joins by a Welcome cannot know. */
   readonly isProven: boolean
   /**
-   * Whether the owner is known to be in it: it signed the Welcome, or a message of it was decrypted. If so, no other
-   * member has invented the epoch.
+   * Whether the owner is known to be in it: it signed the Welcome, or a message from it was decrypted. Then no other
+   * member can have invented the epoch.
    */
   readonly hasHeardOwner: boolean
   /** Agents whose commits were skipped in it. */
   readonly leftOut: readonly AgentId[]
-  /** As the owner: members whose commits were skipped in earlier epochs, until this agent sends in this one. */
+  /** As the owner: members whose commits were skipped in earlier epochs, until this agent sends in the current one. */
   readonly leftOutBefore: readonly AgentId[]
-  /** The senders of commits that only this agent may be unable to follow; until another member shows its epoch. */
+  /** The senders of commits that perhaps only this agent cannot follow; until another member shows its epoch. */
   readonly doubted: readonly AgentId[]
 }
 
@@ -88,7 +91,8 @@ export interface ChannelRecord {
    * - `joining`: entered with an invite, not yet greeted by the owner or by the member that added this agent.
    * - `joined`: in use.
    * - `leaving`: Leave is in progress.
-   * - `ended`: removed, deleted, or left by another copy of this agent; kept until the application has read the rest of the inbox.
+   * - `ended`: removed, deleted, or left by another copy of this agent; kept until the application has read the rest of
+   *   the inbox.
    */
   readonly state: 'founding' | 'offered' | 'joining' | 'joined' | 'leaving' | 'ended'
   readonly position: PositionRecord
@@ -99,21 +103,22 @@ export interface ChannelRecord {
   /** Whether the commit that must follow the first add to a single-member group is still due. */
   readonly rekeyDue: boolean
   readonly rekeyedAt: Time
-  /** When the relay first deferred replacing the keys until this agent gave up; 0 if it has not since the last success. */
+  /** When the relay first deferred a key replacement until this agent gave up; 0 if none since the last success. */
   readonly rekeyDeferredAt: Time
   readonly sentSinceRekey: number
   /** Set if members were shown different histories: the agent whose message revealed it. Sending has stopped. */
   readonly fork: AgentId | undefined
-  /** If the group is broken, the error code that the application gets. */
+  /** If the group is broken, the error code for the application. */
   readonly broken: string | undefined
   /**
    * The encryption key of this agent's leaf and, while a commit of this agent is unanswered, that of the next leaf: a
-   * Leave names them. Kept here so that a channel with an unreadable group can still be left. None before a Welcome was
+   * Leave names them. Kept here so that a channel with an unreadable group can still be left. Empty until a Welcome is
    * read.
    */
   readonly leafKeys: readonly Uint8Array[]
   /**
-   * No message beyond this index was delivered to the application. Exact after an orderly close, else an upper bound.
+   * No message beyond this index was delivered to the application. Exact after an orderly close, otherwise an upper
+   * bound.
    */
   readonly givenUpTo: number
   /** The same for requests. */
@@ -121,9 +126,9 @@ export interface ChannelRecord {
   /** For an offer or a join by invite: the agent that created the Welcome; and when the offer arrived. */
   readonly offeredBy: AgentId | undefined
   readonly offeredAt: Time
-  /** Whether the owner has sent something since this agent joined: only then is this the owner's group for certain. */
+  /** Whether the owner has sent something since this agent joined: only then is this certainly the owner's group. */
   readonly confirmed: boolean
-  /** The number of commits up to the last one by which the owner removed a member that had not left; 0 if there was none. */
+  /** The commit count at the last commit by which the owner removed a member that had not left; 0 if there was none. */
   readonly removalSlot: number
 }
 
@@ -158,9 +163,9 @@ export interface SenderRecord {
   readonly accepted: boolean
 }
 
-/** Hashes of consecutive entries of the chain, the last of which the disk has. */
+/** Hashes of consecutive chain entries, up to the last one on disk. */
 export interface ChainRecord {
-  /** The index of the first one. */
+  /** The index of the first hash. */
   readonly first: number
   /** 32 bytes each. */
   readonly hashes: Uint8Array
@@ -168,13 +173,13 @@ export interface ChainRecord {
   readonly own: Uint8Array
 }
 
-/** What this agent's receipts in a channel say besides its position: what it missed, and what was put aside. */
+/** The content of this agent's receipts in a channel besides its position: what it missed, and what was put aside. */
 export interface OwnReceiptRecord {
   readonly since: number
   readonly aside: number
 }
 
-/** A member's stay in a channel, as this agent's log says, and its last receipt that was verified. */
+/** A member's stay in a channel, according to this agent's log, and its last verified receipt. */
 export interface StayRecord {
   readonly agent: AgentId
   /** The entry that added it; 0 if it was there before this agent. */
@@ -187,7 +192,7 @@ export interface StayRecord {
   readonly vouched: boolean
   readonly receipt:
     | (Omit<ReceiptClaim, 'hash'> & {
-        /** When this agent got it. */
+        /** When this agent received it. */
         readonly heardAt: Time
       })
     | undefined
@@ -199,7 +204,7 @@ export interface LeaverRecord {
   readonly publicKey: Uint8Array
   /** Head of the log when it left. */
   readonly slot: number
-  /** None if the relay says that it left, but its notice is invalid. */
+  /** Empty if the relay says that it left but its notice is invalid. */
   readonly leafKeys: readonly Uint8Array[]
   readonly signature: Uint8Array
 }
@@ -244,11 +249,11 @@ export type Change =
   /** Moves a message out of the inbox. */
   | { readonly type: 'putPoison'; readonly id: ChannelId; readonly record: PoisonRecord }
   | { readonly type: 'dropPoison'; readonly id: ChannelId; readonly place: InboxPlace }
-  /** A request that this agent has not answered completely. */
+  /** A request that this agent has not fully answered. */
   | { readonly type: 'putRequest'; readonly id: ChannelId; readonly record: InboxRecord }
   | { readonly type: 'dropRequest'; readonly id: ChannelId; readonly place: InboxPlace }
   | { readonly type: 'putAsk'; readonly id: ChannelId; readonly record: AskRecord }
-  /** With its answerers. Its answers are dropped one by one. */
+  /** Includes its answerers. Its answers are dropped one by one. */
   | { readonly type: 'dropAsk'; readonly id: ChannelId; readonly messageId: Uint8Array }
   | { readonly type: 'putAnswerer'; readonly id: ChannelId; readonly record: AnswererRecord }
   /** An answer that the application has not read. */
@@ -273,7 +278,7 @@ export type Change =
   | { readonly type: 'dropAttempt'; readonly invite: string }
   /** Pins the key of an identity in the channels of an owner. */
   | { readonly type: 'putPin'; readonly owner: AgentId; readonly identity: Uint8Array; readonly agent: AgentId }
-  /** Remembers that this agent was removed from a channel of which nothing else is left. */
+  /** Remembers that this agent was removed from a channel that has no other data left. */
   | { readonly type: 'putRemoved'; readonly record: RemovedRecord }
   | { readonly type: 'dropRemoved'; readonly name: string }
   /** Pins the relay with a name. */
@@ -294,7 +299,7 @@ export interface StoredChannel {
   readonly outbox: readonly OutboxRecord[]
   /** Ordered by counter. */
   readonly answered: readonly AnsweredRecord[]
-  /** The messages that are not settled yet. */
+  /** The unsettled messages. */
   readonly inbox: WaitingTotals
   readonly poison: MessageTotals
   readonly requests: WaitingTotals
@@ -328,28 +333,28 @@ export interface Snapshot {
 
 /** The agent's database. Synchronous, because a transaction of this size takes less time than a thread switch. */
 export interface AgentStore {
-  /** Loads everything but the inbox. */
+  /** Loads everything except the inbox. */
   load(): Snapshot
   /**
-   * The next unsettled messages of a channel after an index, in order. More than the limit if all at the last index do
-   * not fit into it.
+   * The next unsettled messages of a channel after an index, in order. Exceeds the limit if necessary to include all of
+   * the last index.
    */
   inbox(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
-  /** The messages of a channel that were put aside, in order. */
+  /** A channel's messages that were put aside, in order. */
   poison(id: ChannelId): readonly PoisonRecord[]
-  /** Like `inbox`, for requests that are not answered completely. */
+  /** Like `inbox`, for requests that are not fully answered. */
   requests(id: ChannelId, after: number, limit: number): readonly InboxRecord[]
   /** The unread answers of a channel, in order. */
   answers(id: ChannelId): readonly InboxRecord[]
   /**
    * Writes all changes or none. They are on disk when it returns.
    *
-   * @throws {RefusedChange} if one of them can never be written; others still can
+   * @throws {RefusedChange} if one of them can never be written; others can still be written
    */
   write(changes: readonly Change[]): void
   /**
-   * Calls back once when changes that it has accepted cannot be written, even between two calls: the agent must stop. An
-   * error of reading alone is only thrown.
+   * Calls back once if accepted changes cannot be written, even between two calls: the agent must stop. An error that
+   * only affected reading is just thrown.
    */
   onFailure(listener: (error: unknown) => void): void
   /** Moves the write-ahead log into the database file and empties it, so that no deleted data stays readable there. */
@@ -357,7 +362,7 @@ export interface AgentStore {
   close(): void
 }
 
-/** A change that a store cannot hold, such as one with a number that is not exact. Nothing of its turn is written. */
+/** A change that a store cannot hold, such as an inexact number. Nothing of its turn is written. */
 export class RefusedChange extends StaticError {
   readonly change: Change
 

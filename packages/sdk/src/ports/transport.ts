@@ -10,7 +10,7 @@ export interface Target {
   readonly serverName: string
   /** CA of that certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
-  /** Of the host's addresses, the one to try last. */
+  /** Among the host's addresses, the one to try last. */
   readonly avoid?: string | undefined
 }
 
@@ -31,9 +31,9 @@ export interface CellStream {
    * clocked stream, urgent cells are sent before the others.
    */
   write(cells: Uint8Array, urgent?: boolean): void
-  /** Sends one cell at each tick from now on. Only clocked transports have it. */
+  /** From now on, sends one cell at each tick. Only clocked transports have it. */
   pace?(pace: Pace): void
-  /** Ends the stream after what was written, then closes the connection. */
+  /** Ends the stream after all written data, then closes the connection. */
   end(): void
 }
 

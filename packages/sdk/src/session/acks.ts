@@ -4,9 +4,9 @@ import { encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import { type AckPosition, AckPositionSchema, AckRequestSchema } from '@static/protocol/relay'
 import type { Position } from './io.ts'
 
-/** The most bytes of a position, in protobuf; in CBOR it takes two less. */
+/** The maximum size of a position in protobuf; CBOR takes two bytes less. */
 const POSITION_BYTES = 31
-/** What a receipt adds to it: its own bytes, its field and two lengths of two bytes. */
+/** The extra bytes of a receipt besides its own: its field and two lengths of two bytes. */
 const RECEIPT_OVERHEAD = 4
 const NO_RECEIPT = new Uint8Array()
 

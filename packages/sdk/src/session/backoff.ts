@@ -1,7 +1,7 @@
 /**
- * Delays between attempts, such that many agents do not reconnect at once: they grow exponentially with full jitter,
- * which spreads the agents over time. At the longest delay only its last third is random: with full jitter there, twice
- * as many would come in the first second after an outage, for the same longest wait.
+ * Delays between attempts, chosen so that many agents do not reconnect at once. They grow exponentially with full
+ * jitter, which spreads the agents over time. At the maximum delay, only the last third is random: with full jitter
+ * there, twice as many would reconnect in the first second after an outage, for the same maximum wait.
  */
 
 const GROWTH = 3

@@ -1,8 +1,9 @@
 /**
- * What is sent on a stream (SPEC.md, "Traffic"). Pings between the data mark positions in it; a pong confirms that
+ * The outgoing data of a stream (SPEC.md, "Traffic"). Pings between the data mark positions in it; a pong confirms that
  * everything before its mark was read; at most one window is in flight. So a slow link is not mistaken for a dead one:
- * its pongs keep coming. Requests beyond the window, or beyond what the relay keeps open per stream, are queued here.
- * Self-contained cells are sent at once: if pongs had to wait for the window as well, two full windows would deadlock.
+ * its pongs keep coming. Requests beyond the window, or beyond the relay's limit of open requests per stream, are
+ * queued here. Self-contained cells are sent at once: if pongs had to wait for the window as well, two full windows
+ * would deadlock.
  */
 import { CELL_BYTES, makeCell } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
@@ -14,12 +15,14 @@ export interface QueuedRequest {
   started: boolean
 }
 
-/** How much may be in flight, and the distance of marks in the data. */
+/** The limit of data in flight, and the distance of marks in the data. */
 const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
-/** The same on a clocked stream, where data in flight waits for its tick: more of it would only wait elsewhere. */
+/** The same on a clocked stream, where data in flight waits for its tick: more of it would only wait somewhere else. */
 const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 const MARK_PAYLOAD_BYTES = 8
-/** Unanswered pings kept on a clocked stream. A relay that answered none of that many will not answer the oldest. */
+/**
+ * Unanswered pings kept on a clocked stream. A relay that has answered none of that many will not answer the oldest.
+ */
 const MAX_PINGS = 64
 /** Below the relay's own limits (1,024 and 8 MiB), beyond which it ends the session. */
 const MAX_OPEN = 1000
@@ -34,7 +37,7 @@ export class CellWriter {
   readonly #write: (cells: Uint8Array, urgent: boolean) => void
   readonly #random: (bytes: number) => Uint8Array
   readonly #queue: QueuedRequest[] = []
-  /** The first request in the queue that is not fully sent, and how much of it is. */
+  /** The first request in the queue that is not fully sent, and how many of its bytes have been sent. */
   #head = 0
   #headSent = 0
   #waitingBytes = 0
@@ -59,7 +62,7 @@ export class CellWriter {
     return this.#queue.length > 0
   }
 
-  /** Puts the stream on a clock from now on. */
+  /** From now on, the stream sends on a clock. */
   pace(): void {
     this.#window = PACED_WINDOW
   }

@@ -25,9 +25,9 @@ import type { Effect, Input, Position, StreamNumber } from './io.ts'
 
 export interface SessionOptions {
   readonly endpoint: Endpoint
-  /** Whether to use gRPC at the same host if QUIC does not get through. Default: false. */
+  /** Whether to use gRPC at the same host if QUIC cannot connect. Default: false. */
   readonly fallback?: boolean | undefined
-  /** The port of gRPC. Default: the one that the relay has told, else 5000. */
+  /** The port of gRPC. Default: the one that the relay announced, or 5000. */
   readonly grpcPort?: number | undefined
   /** CA of the relay's certificate, PEM; undefined: Node's default authorities. */
   readonly ca: string | undefined
@@ -40,13 +40,16 @@ export interface SessionOptions {
   readonly publicKey: Uint8Array
   /** Signs with the private key of `publicKey`. */
   readonly sign: (bytes: Uint8Array) => Uint8Array
-  /** Without it the agent is a guest. */
+  /** Undefined for a guest. */
   readonly tokens?: TokenSource | undefined
   /** Sent to the relay. Default: `standard`. */
   readonly traffic?: TrafficProfileName | undefined
   /** Rate of the strict profile, if it is not the default. */
   readonly cellsPerSecond?: number | undefined
-  /** Whether to continue if the relay or the API cannot be reached at first; `ready` resolves then. Default: false. */
+  /**
+   * Whether to continue if the relay or the API cannot be reached at first; if so, `ready` resolves then. Default:
+   * false.
+   */
   readonly wait?: boolean | undefined
   readonly listener: SessionListener
   /** Receives errors thrown by a listener or callback. By default they end the process, like any uncaught exception. */
@@ -131,7 +134,7 @@ class CoreRunner implements RelaySession {
       traffic,
       cellsPerSecond,
     })
-    // Callers that await it get the reason. If there is none, it must not count as an unhandled rejection.
+    // Callers that await it get the reason. If no one does, it must not count as an unhandled rejection.
     this.#ready.promise.catch(() => {})
     this.#handle({ type: 'start' })
   }
@@ -172,7 +175,7 @@ class CoreRunner implements RelaySession {
 
   async #close(): Promise<void> {
     this.#handle({ type: 'close' })
-    this.#ready.reject(StaticError.of('closed', 'The session was closed before it had opened.'))
+    this.#ready.reject(StaticError.of('closed', 'The session was closed before it opened.'))
     cancelTimer(this.#timer)
     const late = Promise.withResolvers<void>()
     const timer = startTimer(CLOSE_MS, late.resolve)
@@ -233,7 +236,7 @@ class CoreRunner implements RelaySession {
           this.#ready.resolve()
           return listener.opened(effect.info)
         case 'lost':
-          // Before the first session: the application does not wait for it.
+          // Before the first session, which the application does not wait for.
           this.#ready.resolve()
           return listener.lost(effect.reason)
         case 'pin':
@@ -331,7 +334,7 @@ class CoreRunner implements RelaySession {
     if (cells.length > 0) stream.write(this.#isCovered ? wholeUnits(joined(cells)) : joined(cells))
   }
 
-  /** Whether everything is sent in whole units, as in this profile only. A clocked stream sends single cells. */
+  /** Whether everything is sent in whole units, as only this profile does. A clocked stream sends single cells. */
   get #isCovered(): boolean {
     return (this.#options.traffic ?? 'standard') === 'standard'
   }

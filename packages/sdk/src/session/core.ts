@@ -1,7 +1,7 @@
 /**
- * The agent's side of a session as a state machine: `handle(input, now)` returns the effects and has no others. It
- * dials, opens, monitors, renews and reconnects until it is closed. There is at most one stream, plus a second one
- * while an agent on gRPC probes whether QUIC works again.
+ * The agent's side of a session as a state machine: `handle(input, now)` returns the effects and has no side effects
+ * itself. It dials, opens, monitors, renews and reconnects until it is closed. There is at most one stream, plus a
+ * second one while an agent on gRPC probes whether QUIC works again.
  */
 import { AuthError, StaticError } from '@static/protocol'
 import { same } from '../platform/bytes.ts'
@@ -18,7 +18,10 @@ import { Tokens } from './tokens.ts'
 
 /** After an outage of any length all agents are back within 9 s. */
 export const BACKOFF_MS = { first: 100, max: 9000 } as const
-/** An agent that the relay cannot verify is back soon after the clocks are right, and costs little until then. */
+/**
+ * If the relay cannot verify an agent because of clocks, the agent returns soon after they are corrected, and costs
+ * little until then.
+ */
 const UNVERIFIED_MS = { first: 3000, max: 15_000 } as const
 /** A session that lasted at least this long resets the backoff. */
 const HEALTHY_MS = 10_000
@@ -137,7 +140,7 @@ export class SessionCore<Key> {
 
   // ---- Dialing ----
 
-  /** Does what is due: without a stream, the next step of dialing; with an open one, what it needs. */
+  /** Does whatever is due: without a stream, the next step of dialing; with an open one, its maintenance. */
   #advance(): void {
     if (this.#closed || !this.#started) return
     if (!this.#main) {
@@ -156,7 +159,7 @@ export class SessionCore<Key> {
   #dial(way: Way, port: number | undefined, hops: number): Dial<Key> {
     const number = ++this.#lastStream
     const { grpcPort } = this.#options
-    // An endpoint that is gRPC itself says its port.
+    // A gRPC endpoint specifies its own port.
     const told = way === this.#options.way ? undefined : (grpcPort ?? (this.#known?.grpcPort || undefined))
     const { current: node, avoidsLast } = this.#nodes
     this.#emit({ type: 'dial', stream: number, way, node, port: port ?? told, avoidsLast })
@@ -218,7 +221,7 @@ export class SessionCore<Key> {
     this.#emit({ type: 'opened', info })
   }
 
-  /** The relay, as it is known from now on. A port that cannot be one counts as not told. */
+  /** The relay's record from now on. An invalid port counts as not announced. */
   #learned(relayId: Uint8Array, told: number): KnownRelay {
     const known = this.#known
     const isSameRelay = known !== undefined && same(known.relayId, relayId)
@@ -284,7 +287,7 @@ export class SessionCore<Key> {
     this.#dialAt = this.#now + requested + Math.max(floor, backoff.next())
   }
 
-  /** A node that is not the relay, or not of its version, is passed over for a while, unless all are like that. */
+  /** A node that is not the relay, or runs another version, is skipped for a while, unless all nodes are like that. */
   #ruleOf({ kind }: Failure): FailureRule {
     const rule = FAILURES[kind]
     if (kind !== 'certificate' && kind !== 'untrusted' && kind !== 'outdated') return rule

@@ -1,14 +1,15 @@
-/** A dial, and the stream and session that come of it. */
+/** A dial, with the stream and session that result from it. */
 import type { Time } from '../ports/index.ts'
 import type { StreamNumber, Way } from './io.ts'
 import type { SessionStream } from './stream.ts'
 import type { HeldToken } from './tokens.ts'
 
 /**
- * What the session core keeps of a dial until its stream has ended. It is in one of three states:
+ * The session core's record of a dial until its stream has ended. It is in one of three states:
  *
  * - dialing: no `stream` yet, until `dialled` or `dialFailed`
- * - opening: a `stream` that answers the relay's challenge, until the relay opens the session or refuses it
+ * - opening: a `stream` on which the agent answers the relay's challenge, until the relay opens the session or refuses
+ *   it
  * - open: `openedAt` is set, until the stream fails or the relay closes the session
  *
  * The first two end at `deadline`.

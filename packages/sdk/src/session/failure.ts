@@ -1,20 +1,20 @@
-/** Why a dial or a session ended, and what that means for the next dial. */
+/** Why a dial or a session ended, and its consequences for the next dial. */
 import { AuthError, ERRORS, OLDEST_REVISION, StaticError, toHex } from '@static/protocol'
 import { CloseReason, type Error as Refusal, type SessionClosing } from '@static/protocol/relay'
 import { refusalError } from '../ports/refusal.ts'
 import type { ExpectedRelay } from './io.ts'
 
-/** What a failure means for the next dial. */
+/** The consequences of a failure for the next dial. */
 export interface FailureRule {
-  /** Minimum delay in milliseconds, whatever the backoff says. */
+  /** Minimum delay in milliseconds, regardless of the backoff. */
   readonly floorMs: number
-  /** Extra random delay of up to this many milliseconds, because many agents may have got the same message. */
+  /** Extra random delay of up to this many milliseconds, because many agents may have received the same message. */
   readonly jitterMs: number
   /** Whether another transport may work better. */
   readonly otherWay: boolean
   /** Whether another node of the relay may work better. */
   readonly otherNode: boolean
-  /** Whether retrying soon is pointless. The application is notified, and a first session is given up at once. */
+  /** Whether retrying soon is pointless. If so, the application is notified, and a first session fails at once. */
   readonly final: boolean
 }
 
@@ -36,11 +36,11 @@ export type FailureKind =
 
 /** The rule for each kind of failure. */
 export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
-  /** No answer, none in time, or one that is not in this protocol. */
+  /** No answer, a late one, or one that is not in this protocol. */
   unreachable: { ...SOON, otherWay: true },
   /** The relay answered but does not accept the session now, or has ended it. */
   busy: SOON,
-  /** The relay has no room for this connection. It may have room for one by another transport. */
+  /** The relay has no room for this connection, but may have room for one over another transport. */
   full: { ...SOON, jitterMs: 1000, otherWay: true },
   /** The relay is shutting down, so all its agents reconnect at once. */
   shutdown: { ...SOON, jitterMs: 1000 },
@@ -48,19 +48,22 @@ export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   expired: { ...SOON, otherNode: false },
   /** A newer session of this agent took over. Reconnecting at once would only displace that one. */
   replaced: { ...SOON, floorMs: 30_000, otherNode: false },
-  /** The relay cannot verify a new token, or the signature. The API accepts the key, so most often a clock is wrong. */
+  /**
+   * The relay cannot verify a new token, or the signature. The API accepts the key, so the usual cause is a wrong
+   * clock.
+   */
   unverified: { ...SOON, floorMs: 1000, jitterMs: 1000, final: true },
-  /** The account, the key or the guest is not accepted; if only one node refuses it, that node is at fault. */
+  /** The account, the key or the guest is not accepted. If only one node refuses, that node is at fault. */
   auth: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
-  /** The certificate is not trusted, or has expired: the relay's operator may replace it at any moment. */
+  /** The certificate is not trusted or has expired. The relay's operator may replace it at any moment. */
   certificate: { ...SOON, floorMs: 9000, jitterMs: 3000, final: true },
-  /** The peer is not the expected relay, by its name or pinned id. */
+  /** The peer is not the expected relay, according to its name or pinned id. */
   untrusted: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
   /** Agent and relay have no revision in common. Only an update of one of them helps. */
   outdated: { ...SOON, floorMs: MINUTE_MS, jitterMs: 1000, final: true },
 }
 
-/** The rule for an untrusted or outdated node of which others are left: they may be the relay, or updated. */
+/** The rule for an untrusted or outdated node when others are left: they may be the relay, or updated. */
 export const PASSED_NODE: FailureRule = SOON
 
 /** Why a dial or a session ended. */
@@ -91,7 +94,7 @@ export function brokenProtocol(what: string, cause?: unknown): Failure {
   }
 }
 
-/** The relay is of an earlier version. */
+/** The relay runs an earlier version. */
 export function oldRelay(revision: number): Failure {
   const text = `The relay uses protocol revision ${revision}, and this agent needs ${OLDEST_REVISION} or later. Update the relay.`
   return { kind: 'outdated', error: StaticError.of('version_mismatch', text) }
@@ -102,7 +105,7 @@ export function untrusted(message: string, cause?: StaticError): Failure {
   return { kind: 'untrusted', error: StaticError.of('connection_error', message, cause && { cause }) }
 }
 
-/** Another relay answers than the known or accepted one. Only the application can accept it. */
+/** The answering relay is not the known or accepted one. Only the application can accept it. */
 export function relayChanged({ serverName, known, accepted }: ExpectedRelay, answering: Uint8Array): Failure {
   const now = toHex(answering)
   const details = { relay: { name: serverName, known: known ? toHex(known) : null, answering: now } }

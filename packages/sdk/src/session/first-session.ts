@@ -15,7 +15,7 @@ export class FirstSession {
   #untrusted: StaticError | undefined
   #tokenFailures = 0
 
-  /** Each of the `addresses` is tried. */
+  /** Each of the `addresses` is tried before giving up. */
   constructor(hasFallback: boolean, addresses: number) {
     this.#hasFallback = hasFallback
     this.#addresses = addresses
@@ -32,10 +32,10 @@ export class FirstSession {
     const over = this.#hasFallback ? grpc >= addresses : quic + grpc >= Math.max(MIN_DIALS, addresses)
     // No caller waits for more dials than these.
     if (!over && quic + grpc < MIN_DIALS + addresses) return undefined
-    // A peer that answers in the relay's place is the best reason, and the one to look into.
+    // A peer that answers in the relay's place is the most important reason to report, and the one to look into.
     if (this.#untrusted) return this.#untrusted
     if (way === 'quic' || !this.#quicError || kind !== 'unreachable') return error
-    const message = `${this.#quicError.message} The gRPC fallback failed, too: ${error.message}`
+    const message = `${this.#quicError.message} The gRPC fallback also failed: ${error.message}`
     return StaticError.of('connection_error', message, { cause: error })
   }
 

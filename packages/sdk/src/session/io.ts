@@ -47,12 +47,12 @@ export type Effect<Key> =
       readonly way: Way
       readonly node: number
       readonly port: number | undefined
-      /** Whether to try the node of the last stream only after the others of the same name. */
+      /** Whether to try the last stream's node only after the other nodes of the same name. */
       readonly avoidsLast: boolean
     }
   /** Writes cells. Urgent cells are self-contained: on a clocked stream they are sent before the others. */
   | { readonly type: 'write'; readonly stream: StreamNumber; readonly cells: Uint8Array; readonly urgent: boolean }
-  /** Puts the stream on a clock from now on. */
+  /** From now on, the stream sends on a clock. */
   | { readonly type: 'pace'; readonly stream: StreamNumber; readonly pace: Pace }
   /** Ends a stream after what was written and ignores everything that still arrives on it. */
   | { readonly type: 'end'; readonly stream: StreamNumber }
@@ -88,19 +88,19 @@ export interface ExpectedRelay {
 }
 
 export interface CoreOptions {
-  /** Key under which the relay is pinned: the name in its certificate, the same for all its addresses. */
+  /** The key under which the relay is pinned: the name in its certificate, the same for all its addresses. */
   readonly relayName: string
   /** Number of addresses of the endpoint. */
   readonly addresses: number
   /** The relay seen under that name before. */
   readonly known: KnownRelay | undefined
-  /** Id of the relay to accept in place of that one, or as the only one if none was seen. */
+  /** Id of the relay to accept in place of the known one, or as the only one if none is known. */
   readonly accepted: Uint8Array | undefined
   /** The transport of the endpoint. */
   readonly way: Way
   /** Whether to use gRPC if QUIC cannot connect. */
   readonly fallback: boolean
-  /** The port of gRPC, whatever the relay tells. Undefined: as the relay tells. */
+  /** The port of gRPC, regardless of the relay's announcement. Undefined: as the relay announces. */
   readonly grpcPort: number | undefined
   /** Whether there is a token source. Without one the agent is a guest. */
   readonly tokens: boolean

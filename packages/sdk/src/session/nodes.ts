@@ -4,10 +4,10 @@ import type { Time } from '../ports/index.ts'
 /** A rotation over the addresses of an endpoint. */
 export class Nodes {
   readonly #order: readonly number[]
-  /** Until when nodes are passed over, by their index: someone else answers there. */
+  /** Until when nodes are skipped because another server answers there, by index. */
   readonly #untrusted = new Map<number, Time>()
   #at = 0
-  /** Whether the next dial avoids the node of the last one, if the name of its address also leads to others. */
+  /** Whether the next dial avoids the last node, if the name in its address also resolves to others. */
   avoidsLast = false
 
   /** `random` returns numbers from 0 up to 1, exclusive: agents with the same endpoint spread over its nodes. */
@@ -27,7 +27,7 @@ export class Nodes {
     return this.#order[this.#at] ?? 0
   }
 
-  /** Turns to another node; to the next one if someone else answers at all of them. */
+  /** Moves on to another node, or just to the next one if other servers answer at all of them. */
   next(now: Time): void {
     this.avoidsLast = true
     const start = this.#at
@@ -38,7 +38,7 @@ export class Nodes {
     this.#at = (start + 1) % this.#order.length
   }
 
-  /** Someone else answers at the current node. Returns whether there is another one to turn to. */
+  /** Another server answers at the current node. Returns whether there is another node to move on to. */
   distrust(now: Time, until: Time): boolean {
     this.#untrusted.set(this.current, until)
     return this.#order.some((node) => !this.#isUntrusted(node, now))

@@ -1,4 +1,4 @@
-/** How an agent answers a challenge (SPEC.md, "Sessions"): what it checks first, and what it signs. */
+/** How an agent answers a challenge (SPEC.md, "Sessions"): which checks come first, and what it signs. */
 import {
   message,
   NONCE_BYTES,
@@ -21,7 +21,7 @@ import { same } from '../platform/bytes.ts'
 import { brokenProtocol, type Failure, oldRelay, relayChanged, untrusted } from './failure.ts'
 import type { CoreOptions, ExpectedRelay } from './io.ts'
 
-/** What the agent says of itself in its answer. */
+/** The agent's description of itself in its answer. */
 export type OpeningOptions = Pick<CoreOptions, 'signer' | 'traffic' | 'cellsPerSecond'>
 
 const PROFILES = {

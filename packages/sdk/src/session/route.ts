@@ -1,6 +1,6 @@
 /**
- * Chooses the transport of the next dial. An agent that cannot connect by QUIC uses gRPC on the same host, stays with
- * it as long as it works, and probes from time to time whether QUIC works again.
+ * Chooses the transport of the next dial. An agent that cannot connect by QUIC uses gRPC on the same host, keeps it
+ * while it works, and probes from time to time whether QUIC works again.
  */
 import type { Time } from '../ports/index.ts'
 import type { Way } from './io.ts'
@@ -38,12 +38,12 @@ export class Route {
     return this.#fallback
   }
 
-  /** Records a dial that did not get through. While gRPC is in use, failures of QUIC change nothing. */
+  /** Records a dial that could not connect. While gRPC is in use, failures of QUIC change nothing. */
   unreachable(way: Way): void {
     if (!this.#fallback || way !== this.#way) return
     if (way === 'quic') this.#quicFailures++
     else this.#grpcFailures++
-    // Every address is tried over gRPC before QUIC has its turn again.
+    // Every address is tried over gRPC before the next attempt with QUIC.
     if (this.#grpcFailures >= this.#addresses) this.#forget()
     this.#way = this.#quicFailures >= QUIC_DIALS ? 'grpc' : 'quic'
   }
@@ -65,7 +65,7 @@ export class Route {
     this.probeAt = Infinity
   }
 
-  /** Schedules the next probe: QUIC still does not get through. */
+  /** Schedules the next probe: QUIC still cannot connect. */
   probeFailed(now: Time): void {
     this.#probeMs = Math.min(PROBE_MS.max, this.#probeMs * 2)
     this.probeAt = now + this.#probeMs

@@ -1,6 +1,6 @@
 /**
- * What an agent accepts of the relay's messages: the kinds of pushes, and the bounds of all fields (SPEC.md, 3.1).
- * Everything that a relay can send within them can be stored, counted on and signed: no part of the agent checks it
+ * The messages that an agent accepts from the relay: the kinds of pushes, and the bounds of all fields (SPEC.md, 3.1).
+ * Every value within these bounds can be stored, used in sums and signed, so no other part of the agent checks it
  * again.
  */
 import {
@@ -16,7 +16,7 @@ import {
 } from '@static/protocol'
 import type { ServerBody } from '../ports/index.ts'
 
-/** Every kind of message that the relay sends without being asked, except the one that closes a session. */
+/** Every kind of message that the relay sends unasked, except the one that closes a session. */
 export const PUSHES: ReadonlySet<ServerBody['case']> = new Set([
   'deliverMessage',
   'deliverCommit',
@@ -34,7 +34,7 @@ export const PUSHES: ReadonlySet<ServerBody['case']> = new Set([
 
 const MOST = BigInt(MAX_NUMBER)
 
-/** The lengths of bytes by the name of their field, in every message. Lists have items of this length. */
+/** The length of byte fields by name, in every message. In lists, every item has this length. */
 const LENGTHS: ReadonlyMap<string, number> = new Map(
   Object.entries({
     channelId: CHANNEL_ID_BYTES,
@@ -57,10 +57,10 @@ const LENGTHS: ReadonlyMap<string, number> = new Map(
     receipt: RECEIPT_BYTES,
   }),
 )
-/** These are empty in some messages of an honest relay. */
+/** Honest relays leave these empty in some messages. */
 const OPTIONAL: ReadonlySet<string> = new Set(['agentId', 'owner', 'inviteId'])
 
-/** What is out of bounds in a message, if anything is. */
+/** The first value out of bounds in a message, if there is one. */
 export function outOfBounds(value: unknown, name = ''): string | undefined {
   if (typeof value === 'bigint') return value > MOST ? `a number out of range, ${value} as ${name}` : undefined
   if (typeof value !== 'object' || value === null) return undefined
@@ -72,7 +72,7 @@ export function outOfBounds(value: unknown, name = ''): string | undefined {
     }
     return undefined
   }
-  // Not by `Object.entries`: this runs for every message, and a list of its fields costs more than the check.
+  // Without `Object.entries`: this runs for every message, and creating a list of its fields costs more than the check.
   for (const field in value) {
     const fault = outOfBounds((value as Record<string, unknown>)[field], field)
     if (fault !== undefined) return fault

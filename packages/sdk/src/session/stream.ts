@@ -1,6 +1,6 @@
 /**
  * One stream to the relay, from its challenge to its end: requests and responses, pongs, liveness. It decides nothing
- * about the next stream: it reports what ended it to its owner, once, and is silent after that.
+ * about the next stream: it reports why it ended to its owner, once, and is silent after that.
  */
 import {
   CellJoiner,
@@ -33,17 +33,17 @@ import { type Effects, type ExpectedRelay, FORMS, type Position, type StreamNumb
 import { challengeFault, type OpeningOptions, openSessionRequest, refreshSessionRequest } from './opening.ts'
 import { outOfBounds, PUSHES } from './server-messages.ts'
 
-/** What the relay said when it opened the session. */
+/** The relay's terms when it opened the session. */
 export interface SessionTerms {
   readonly challenge: GetChallengeResponse
   readonly keyPackages: number
   /** Time until the session needs a new token; 0: never. */
   readonly expiresInMs: number
-  /** As the relay tells it, not checked. */
+  /** As announced by the relay, unchecked. */
   readonly grpcPort: number
 }
 
-/** Each is called at most once. */
+/** Each method is called at most once. */
 export interface StreamOwner<Key> {
   opened(stream: SessionStream<Key>, terms: SessionTerms): void
   /** The stream has failed and is no longer usable. */
@@ -82,7 +82,10 @@ export class SessionStream<Key> {
   readonly number: StreamNumber
   readonly way: Way
   isOpen = false
-  /** Whether the relay was asked to open the session. From then on it may have replaced an older one. */
+  /**
+   * Whether the agent has asked the relay to open the session. From then on, the relay may have replaced an older
+   * session.
+   */
   hasAsked = false
   readonly #effects: Effects<Key>
   readonly #owner: StreamOwner<Key>
@@ -101,7 +104,7 @@ export class SessionStream<Key> {
   #pingMs = 0
   #pongMs = 0
   #cover: CoverClock | undefined
-  /** Usual time until a delivery is acknowledged, and since when one is waiting. */
+  /** The usual time until a delivery is acknowledged, and since when one has been waiting. */
   readonly #usual = new UsualTime()
   #deliveredAt: Time | undefined
 
@@ -149,7 +152,7 @@ export class SessionStream<Key> {
     this.#pingedAt = undefined
     try {
       this.#joiner.push(bytes, (event) => {
-        // Whatever follows the closing message is ignored.
+        // Anything after the closing message is ignored.
         if (!this.#over) this.#cell(event)
       })
     } catch (error) {
@@ -157,7 +160,7 @@ export class SessionStream<Key> {
     }
   }
 
-  /** Sends a request of the caller. */
+  /** Sends a caller's request. */
   request(key: Key, body: RequestBody): void {
     const refused = this.#ask(body, undefined, key)
     if (!refused) return
@@ -178,7 +181,7 @@ export class SessionStream<Key> {
     this.#heardAt = this.#effects.now
   }
 
-  /** Brings a new token into the session. `done` gets the new lifetime, or undefined if the relay refused it. */
+  /** Gives the session a new token. `done` gets the new lifetime, or undefined if the relay refused it. */
   refresh(jwt: string, done: (expiresInMs: number | undefined) => void): void {
     const refused = this.#ask(challengeRequest(), (body) => {
       if (body.case !== 'getChallenge') return done(undefined)
@@ -311,7 +314,7 @@ export class SessionStream<Key> {
     })
   }
 
-  /** Shapes outgoing traffic as the profile says, from now on. */
+  /** From now on, shapes outgoing traffic according to the profile. */
   #shape(): void {
     const { traffic, cellsPerSecond, signer } = this.#options.opening
     const pace = paceOf(traffic, cellsPerSecond)

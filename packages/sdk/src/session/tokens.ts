@@ -7,16 +7,16 @@ export interface HeldToken {
   readonly jwt: string
   readonly expiresAt: Time
   readonly givenAt: Time
-  /** Whether a session was opened with it. */
+  /** Whether a session was opened with the token. */
   used: boolean
 }
 
 /** A token with less time left is not used for a dial. */
 const MIN_LEFT_MS = 60_000
 const MARGIN_MS = 5 * 60_000
-/** Minimum time between renewals, whatever the clocks say. */
+/** Minimum time between renewals, regardless of the clocks. */
 const MIN_RENEW_MS = 30_000
-/** For how long dials are repeated with a new token that the relay does not accept: a new one costs the API more. */
+/** How long dials reuse a new token that the relay does not accept, because fetching another costs the API more. */
 const DOUBTED_MS = 60_000
 const RETRY_MS = { first: 1000, max: 9000, refused: 60_000, maxRequested: 600_000 } as const
 
@@ -38,7 +38,7 @@ export class Tokens {
     this.#backoff = new Backoff(RETRY_MS.first, RETRY_MS.max, random)
   }
 
-  /** Whether to dial with the held token. A new one is tried whatever its expiry says, because clocks differ. */
+  /** Whether to dial with the held token. A new one is tried regardless of its expiry, because clocks differ. */
   isUsable(now: Time): boolean {
     return this.held !== undefined && (!this.held.used || this.held.expiresAt - now >= MIN_LEFT_MS)
   }
@@ -70,7 +70,9 @@ export class Tokens {
     if (this.held === token) this.held = undefined
   }
 
-  /** The relay does not accept a new token. If that is because of its clock, the token is good again when the clock is. */
+  /**
+   * The relay does not accept a new token. If its clock is the reason, the token works again once the clock is right.
+   */
   doubt(token: HeldToken, now: Time): void {
     if (now - token.givenAt >= DOUBTED_MS) this.drop(token)
   }
@@ -89,7 +91,7 @@ export class Tokens {
     return !this.#refreshing && now >= this.#renewAt
   }
 
-  /** A token to refresh the session with, if there is a newer one than the session has. */
+  /** A token for refreshing the session, if there is a newer one than the session has. */
   startRefresh(): HeldToken | undefined {
     if (!this.held || this.held.used) return undefined
     this.#refreshing = true
@@ -102,7 +104,7 @@ export class Tokens {
     this.#renewAt = now + RETRY_MS.refused
   }
 
-  /** When the open session next needs something. */
+  /** When the open session next needs a renewal. */
   get renewalDue(): Time {
     if (this.#refreshing) return Infinity
     return this.held?.used === false ? this.#renewAt : Math.max(this.#renewAt, this.askDue)

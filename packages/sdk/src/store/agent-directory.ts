@@ -1,4 +1,4 @@
-/** An agent's directory as a whole: which agent is in it, and its deletion. Needs no relay. */
+/** An agent's directory as a whole: reading its identity, and deleting it. Needs no relay. */
 import { randomBytes } from 'node:crypto'
 import {
   closeSync,
@@ -46,21 +46,21 @@ const FILES = [
   'agent.opens',
   'agent.sock',
   RELAY_FILE,
-  // For a model: notices that it has not confirmed, and a directory of payloads.
+  // For a model: unconfirmed notices, and a directory of payloads.
   'notices.json',
   'received',
 ]
-/** Overwritten before they are deleted: without them the database cannot be read. */
+/** Overwritten before they are deleted: the database cannot be read without them. */
 const KEY_FILES = new Set(['agent.key', 'keys.json'])
 const DELETED = /\.[0-9a-f]{16}\.deleted$/
 const TEMPORARY = /^\.(.+)\.[0-9a-f]{16}\.tmp$/
 
-/** Who an agent is, and what it knows. */
+/** The identity of an agent, and the channels and relays it knows. */
 export interface AgentIdentity {
   readonly identity: string
   readonly agentId: AgentId
   readonly fingerprint: string
-  /** Names of the channels that it has. */
+  /** The names of its channels. */
   readonly channels: readonly string[]
   readonly relays: readonly MetRelay[]
 }
@@ -75,14 +75,14 @@ export interface MetRelay {
 }
 
 /**
- * Reads from an agent's directory who it is and what it knows, without connecting. The agent must not be running.
+ * Reads an agent's identity, channels and relays from its directory, without connecting. The agent must not be running.
  *
  * @throws {StaticError} `not_found` if there is no agent, `store_locked` if it is running, `store_key_wrong`,
  *   `store_corrupt`, `store_rolled_back`, `invalid_request` if another version of Static created it
  */
 export async function readAgentIdentity(directory: string, key: KeySource = { type: 'file' }): Promise<AgentIdentity> {
   const place = resolve(directory)
-  // Before the key, which would be created for a new agent.
+  // Checked before reading the key, which would be created for a new agent.
   listKeySlots(place)
   const databaseKey = await openDatabaseKey(place, key)
   try {
@@ -110,9 +110,10 @@ export async function readAgentIdentity(directory: string, key: KeySource = { ty
  */
 export function deleteAgent(directory: string): void {
   listKeySlots(directory)
-  // Of a link, what it points to.
+  // For a link, its target.
   const place = realpathSync(directory)
-  // Moved away first: whatever opens the directory from now on finds no agent, so the lock cannot be taken in between.
+  // Moved away first: a process that opens the directory from now on finds no agent, so it cannot take the lock in
+  // between.
   const moved = join(dirname(place), `.${basename(place)}.${randomBytes(8).toString('hex')}.deleted`)
   finishDeletions(place)
   renameSync(place, moved)
@@ -148,7 +149,7 @@ function channelNames(rows: ReadsOf): readonly string[] {
   return channels.flatMap(({ name, state }) => (state === 'offered' ? [] : [name])).toSorted()
 }
 
-/** Deletes what a process left that was killed while it deleted an agent in this place. */
+/** Completes deletions in this place that were interrupted because the process was killed. */
 function finishDeletions(place: string): void {
   const parent = dirname(place)
   for (const name of readdirSync(parent)) {
@@ -183,7 +184,7 @@ function overwrite(path: string): void {
   }
 }
 
-/** A running agent holds the lock of its database. With any other key, an unlocked one is merely unreadable. */
+/** A running agent holds the lock of its database. Opened with a wrong key, an unlocked one is merely unreadable. */
 function checkUnlocked(directory: string, shown: string): void {
   if (!existsSync(databaseFile(directory))) return
   try {

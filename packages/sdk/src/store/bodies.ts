@@ -14,7 +14,7 @@ import { TABLES } from './tables/all-tables.ts'
  */
 const FREE_LIMIT = 256
 
-/** The free row numbers. They follow the transaction: `commit` after its commit, `revert` if it fails. */
+/** The free row numbers. They follow the transaction: call `commit` after its commit, `revert` if it fails. */
 export class Bodies {
   readonly #put: Statement
   readonly #drop: Statement
@@ -46,7 +46,7 @@ export class Bodies {
     this.#put.run(number, ciphertext)
   }
 
-  /** The message is gone. Its number is free once the transaction is on disk. */
+  /** The message is gone. Its number becomes free once the transaction is on disk. */
   release(number: number): void {
     if (this.#free.length + this.#released.length < FREE_LIMIT) this.#released.push(number)
     else this.#drop.run(number)

@@ -1,7 +1,7 @@
 /**
  * A connection to an encrypted database: SQLCipher 4 pages (AES-256-CBC and HMAC-SHA512 each) under a raw 32-byte key,
- * every commit on disk, one process at a time. A page that was changed or moved is detected when it is read. A whole
- * file restored from an old copy is not (see open-counter.ts).
+ * every commit on disk, one process at a time. A changed or moved page is detected when it is read. A whole file
+ * restored from an old copy is not (see open-counter.ts).
  */
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
@@ -48,7 +48,7 @@ export function connect(path: string, key: Uint8Array): Database {
   }
 }
 
-/** Converts an error of SQLite or the disk to the error for the caller of the store. Others are returned unchanged. */
+/** Converts an error from SQLite or the disk to the store's error. Other errors are returned unchanged. */
 export function storeError(error: unknown, path: string): unknown {
   const code = sqliteCode(error) ?? diskErrno(error)
   if (code === undefined) return error
@@ -63,7 +63,7 @@ function explain(code: string, path: string): [ErrorCode, string] {
   if (/^SQLITE_(NOTADB|CORRUPT|IOERR_SHORT_READ)/.test(code)) {
     return ['store_corrupt', `${path} is damaged, or keys.json belongs to another database.`]
   }
-  // What remains is a mistake in a statement.
+  // Other errors are mistakes in a statement.
   if (isDiskFailure(code)) return ['store_failed', diskFailure(code, path)]
   return ['internal_error', `Reading or writing ${path} failed (${code}).`]
 }
@@ -71,7 +71,7 @@ function explain(code: string, path: string): [ErrorCode, string] {
 function ensureDatabaseFile(path: string): void {
   // The log, and a journal left by a crash at the first start, inherit the mode of the database.
   for (const file of [`${path}-wal`, `${path}-journal`]) privateFileSize(file)
-  // SQLite would create it with the umask.
+  // SQLite would create it with the mode that the umask allows.
   if (privateFileSize(path) === undefined) closeSync(openSync(path, 'a', 0o600))
   privateFileSize(path)
 }

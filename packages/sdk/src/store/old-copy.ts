@@ -1,7 +1,7 @@
 /** The error for a database or a ring that is an old copy. */
 import { StaticError } from '@static/protocol'
 
-/** For files of different times, which the agent must not use: it would use keys twice. */
+/** For files from different times. Using them would use keys twice. */
 export function oldCopyError(problem: string): StaticError {
   return new StaticError(
     'store_rolled_back',

@@ -1,7 +1,7 @@
 /**
  * Detects a database restored from an old copy. A number in the database and one in a separate file increase together,
- * at every start and at every checkpoint that moved something: first in the database, then in the file. So the database
- * is equal to the file, or one ahead after a crash in between; anything else is a copy from another time.
+ * at every start and at every checkpoint that moved data: first in the database, then in the file. So the two are
+ * equal, or the database is one ahead after a crash in between. Anything else is a copy from another time.
  *
  * It does not detect a file that was restored together with the database (unless it is kept elsewhere), nor a database
  * that was restored, or whose log was truncated, within one step of the number. The relay's head reveals those.
@@ -49,7 +49,10 @@ export class OpenCounter {
     this.#inFile = inFile
   }
 
-  /** Increments both. First completes what a crash or an error left half done, so the two are never two steps apart. */
+  /**
+   * Increments both. First completes a step left half done by a crash or an error, so the two are never two steps
+   * apart.
+   */
   advance(): void {
     const before = this.#database.read()
     if (this.#inFile < before) this.#writeFile(before)

@@ -25,12 +25,12 @@ export function ensurePrivateDirectory(path: string): void {
   checkAccess(path, found, { refused: 0o077, how: 'accessible', chmod: '700' })
 }
 
-/** Keeps git from adding the keys of a new agent. In a directory that has other files already, that is not ours to say. */
+/** Keeps git from adding the keys of a new agent. A directory that already has other files is left alone. */
 export function ignoreInGit(directory: string): void {
   if (readdirSync(directory).length === 0) createFile(join(directory, GIT_IGNORE), EVERYTHING, 0o600)
 }
 
-/** Whether a file is the one that `ignoreInGit` has written. */
+/** Whether a file is the one that `ignoreInGit` wrote. */
 export function isOwnGitIgnore(directory: string, name: string): boolean {
   const path = join(directory, name)
   return name === GIT_IGNORE && lstatSync(path).isFile() && readFileSync(path, 'utf8') === EVERYTHING

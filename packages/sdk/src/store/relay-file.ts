@@ -1,15 +1,15 @@
-/** The relay that an agent got from an invite link, in its directory: `relay.json` (SPEC.md, 5.7). */
+/** The relay that an agent knows from an invite link, stored in its directory as `relay.json` (SPEC.md, 5.7). */
 import { join } from 'node:path'
 import { readPrivateFile, replaceFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
-/** What an agent keeps of a link. The relay's id is in the database. */
+/** The data kept from a link. The relay's id is in the database. */
 export interface LinkedRelay {
-  /** Addresses of the relay, as in the option `endpoint`. */
+  /** Addresses of the relay, in the form of the option `endpoint`. */
   readonly endpoint: string
   /** Name in the relay's certificate. */
   readonly relayName: string
-  /** CA of the relay's certificate, PEM; undefined: a public one. */
+  /** CA of the relay's certificate, PEM; undefined for a public one. */
   readonly ca: string | undefined
 }
 
@@ -19,7 +19,7 @@ const VERSION = 1
 /**
  * Reads the relay of an agent; undefined if it did not get one from a link.
  *
- * @throws {StaticError} `store_permissions`, or `store_corrupt` if it is not what `writeRelayFile` writes
+ * @throws {StaticError} `store_permissions`, or `store_corrupt` if `writeRelayFile` did not write it
  */
 export function readRelayFile(directory: string): LinkedRelay | undefined {
   const path = join(directory, RELAY_FILE)
@@ -39,7 +39,7 @@ function contentOf(path: string): Buffer | undefined {
     return readPrivateFile(path)
   } catch (error) {
     if (error instanceof StaticError) throw error
-    // Not a directory: opening the agent reports it.
+    // Not a directory: opening the agent will report it.
     if (error instanceof Error && 'code' in error && error.code === 'ENOTDIR') return undefined
     throw StaticError.of('invalid_request', `${path} cannot be read. Check its permissions.`, { cause: error })
   }

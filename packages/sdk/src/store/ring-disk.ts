@@ -13,7 +13,7 @@ export function ringFile(directory: string): string {
   return join(directory, 'agent.ring')
 }
 
-/** Creates the ring of a new agent, replacing any other. Returns what the database notes of it. */
+/** Creates the ring of a new agent, replacing any other. Returns the data that the database stores about it. */
 export function createRing(path: string, secret: SecretKey, size: number): NotedRing {
   const { bytes, noted } = newRing(secret, size)
   replaceFile(path, bytes, 0o600)
@@ -21,7 +21,7 @@ export function createRing(path: string, secret: SecretKey, size: number): Noted
 }
 
 /**
- * Reads the ring that an agent's database has noted. The database must be locked.
+ * Reads the ring recorded in an agent's database. The database must be locked.
  *
  * Throws `store_rolled_back`, `store_corrupt`, `store_permissions`, or `invalid_request` if it is not a regular file.
  */
@@ -67,7 +67,7 @@ function openRing(path: string): number {
     file = openSync(path, constants.O_RDWR | constants.O_NONBLOCK | constants.O_NOFOLLOW)
   } catch (error) {
     if (isErrno(error, 'ENOENT')) throw ringFromAnotherTime(path)
-    // Its records are overwritten in place: not those of a file elsewhere.
+    // Its records are overwritten in place, which must not happen to a file elsewhere.
     if (isErrno(error, 'ELOOP')) throw new StaticError('invalid_request', `${path} is a symbolic link, not a file.`)
     throw error
   }

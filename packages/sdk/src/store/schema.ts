@@ -11,7 +11,7 @@ import { TABLES } from './tables/all-tables.ts'
 
 const VERSION = 8
 
-/** Tables that hold no records of the agent. */
+/** Tables that hold none of the agent's records. */
 const OTHER_TABLES = `
 -- On a page without secrets: it is the one that is in the log right after a checkpoint.
 CREATE TABLE opens (one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL) STRICT;
@@ -41,8 +41,8 @@ export function hasSchema(database: Database): boolean {
   const [age, advice] =
     found > VERSION
       ? [
-          // Numbers were given again before the first release.
-          'a version that is newer or was never released',
+          // Numbers were reused before the first release.
+          'a newer or unreleased version',
           'Update Static; if this is the newest, delete the agent (`static agent delete`) and create a new one.',
         ]
       : ['a Static version before the first release', 'Delete the agent (`static agent delete`) and create a new one.']
@@ -66,7 +66,7 @@ function createTable(table: TableDeclaration): string {
   return `CREATE TABLE ${name} (\n  ${lines.join(',\n  ')}\n) STRICT${rowid ? '' : ', WITHOUT ROWID'};\n`
 }
 
-/** Keys and references of one column are declared with it, others after the columns. */
+/** Single-column keys and references are declared with the column, others after the columns. */
 function declareColumn(table: TableDeclaration, field: string): string {
   const { columns, key, parent, body } = table
   const { type, nullable, extra } = columns[field] ?? { type: 'BLOB' }

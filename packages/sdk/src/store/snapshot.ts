@@ -1,4 +1,4 @@
-/** Reads the agent's rows: everything at once but received messages. */
+/** Reads the agent's rows: everything at once except received messages. */
 import { StaticError } from '@static/protocol'
 import type {
   AgentStore,
@@ -48,7 +48,7 @@ export function readIdentity(rowsOf: ReadsOf): IdentityRecord {
   return { identity, publicKey, secretKey }
 }
 
-/** Reads everything but received messages. */
+/** Reads everything except received messages. */
 export function readSnapshot(rowsOf: ReadsOf): Snapshot {
   return {
     identity: readIdentity(rowsOf),
@@ -92,13 +92,13 @@ function prepareReceived(rowsOf: ReadsOf, table: Table<InboxRow>): AgentStore['i
   return (id, after, limit) => {
     const page = rows.page([id], after, limit)
     const last = page.length === limit ? page.at(-1) : undefined
-    // The rest of the last one's pack.
+    // The rest of the last message's pack.
     const rest = last ? rows.page([id, last.index], last.part, Number.MAX_SAFE_INTEGER) : []
     return [...page, ...rest].map(({ channel: _channel, bytes: _bytes, ...record }) => record)
   }
 }
 
-/** Prepares reading what was put aside of a channel, in order. */
+/** Prepares reading a channel's messages that were put aside, in order. */
 export function preparePoison(rowsOf: ReadsOf): AgentStore['poison'] {
   const poison = rowsOf(POISON)
   return (id) =>

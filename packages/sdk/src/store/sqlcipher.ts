@@ -1,7 +1,7 @@
 /**
  * The agent's database on disk, fully encrypted (connection.ts) under a key stored in slots (keys/slots.ts). The
- * directory contains `agent.db`, its write-ahead log, the ring in front of it (ring/file.ts), `keys.json`, by default the
- * key file, and the open counter.
+ * directory contains `agent.db`, its write-ahead log, the ring in front of it (ring/file.ts), `keys.json`, by default
+ * the key file, and the open counter.
  *
  * It protects data at rest, not against programs of the same user while the agent runs. With the key file in the same
  * directory, it only protects against losing a part of that directory.
@@ -37,13 +37,13 @@ export interface AgentStoreOptions {
   readonly identity: Uint8Array
   /** Creates the keys of a new agent; called only at the first start. */
   readonly makeIdentity: () => Omit<IdentityRecord, 'identity'>
-  /** What opens the database. A new database is created with it. */
+  /** The key that opens the database. A new database is created with it. */
   readonly key?: KeySource
   /** If it is outside the directory, even restoring the whole directory is detected. */
   readonly counterFile?: string
   /**
-   * Opens a database that was restored from an old copy. Use it only to leave its channels: sending from it would use
-   * keys a second time.
+   * Opens a database restored from an old copy. Use it only to leave its channels: sending from it would use keys
+   * twice.
    */
   readonly acceptRolledBack?: boolean
   /** Size of a new agent's ring. */
@@ -53,8 +53,8 @@ export interface AgentStoreOptions {
 /**
  * Opens the database of an agent, or creates it.
  *
- * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, `store_failed`, and
- * `invalid_request` if it belongs to another identity or another version of Static.
+ * Throws `store_permissions`, `store_locked`, `store_key_wrong`, `store_corrupt`, `store_rolled_back`, `store_failed`,
+ * and `invalid_request` if it belongs to another identity or another version of Static.
  */
 export async function openAgentStore(options: AgentStoreOptions): Promise<AgentStore> {
   const directory = resolve(options.directory)
@@ -94,7 +94,7 @@ export async function openAgentStore(options: AgentStoreOptions): Promise<AgentS
   }
 }
 
-/** Creates the directory if need be, and reads the key of its database. */
+/** Creates the directory if necessary, and reads the key of its database. */
 async function openDirectory(directory: string, key: KeySource): Promise<Uint8Array> {
   try {
     ensurePrivateDirectory(directory)
@@ -116,7 +116,7 @@ function create(database: Database, options: AgentStoreOptions, ring: NotedRing)
   database.exec('COMMIT')
 }
 
-/** The ring that belongs to the database. A new one if it does not, and that is accepted. */
+/** The ring that belongs to the database, or a new one if it does not match and the caller accepts that. */
 function ringContent(
   database: Database,
   path: string,

@@ -1,6 +1,4 @@
-/**
- * The part of better-sqlite3-multiple-ciphers that is used here. Its own type declarations are not in its export map.
- */
+/** The parts of better-sqlite3-multiple-ciphers used here. Its own type declarations are not in its export map. */
 import { createRequire } from 'node:module'
 import { StaticError } from '@static/protocol'
 
@@ -34,8 +32,8 @@ interface Library {
 }
 
 /**
- * The library is built for this version of Node-API. On an older one it does not refuse to load but crashes the
- * process.
+ * The library is built for this version of Node-API. On an older one, it crashes the process instead of failing to
+ * load.
  */
 const NODE_API = 10
 let loaded: Library | undefined

@@ -3,7 +3,7 @@ import type { ConnectionFailure } from '@static/node/connection-error'
 import type { ErrorCode, Pace } from '@static/protocol'
 import type { Target } from '../ports/index.ts'
 
-/** What the thread is started with. */
+/** The settings that the thread starts with. */
 export interface ClockSettings {
   readonly way: 'quic' | 'grpc'
   readonly target: Target

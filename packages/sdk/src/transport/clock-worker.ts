@@ -1,4 +1,4 @@
-/** The thread of a clocked stream: dials, and sends one cell at each tick. It decides nothing else. */
+/** The thread of a clocked stream: it dials, and sends one cell at each tick. It decides nothing else. */
 import { randomInt } from 'node:crypto'
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { ConnectionError } from '@static/node/connection-error'
@@ -11,7 +11,7 @@ import { makeQuicTransport } from './quic.ts'
 
 /** Time in which queued cells are still sent when the stream ends. */
 const END_MS = 2000
-/** How far the agent may fall behind. A relay that waits for its marks to be answered sends far less. */
+/** How far the agent may fall behind. A relay that waits for answers to its marks sends far less. */
 const MAX_BEHIND_BYTES = 8 * 1024 * 1024
 const FLOOD = 'The relay sends faster than the agent can read.'
 const STEPS = 2 ** 32
@@ -49,7 +49,7 @@ class ClockedStream {
     }
   }
 
-  /** Does what the agent's thread asks. */
+  /** Handles a message from the agent's thread. */
   handle(message: ToClock): void {
     switch (message.type) {
       case 'write':

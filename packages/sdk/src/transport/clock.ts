@@ -44,7 +44,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
     unshield?.()
     reject(error ?? gone())
     events.closed(error)
-    // It may still close its connection; the process does not wait for that.
+    // It may still be closing its connection; the process does not wait for that.
     worker.unref()
     setTimeout(() => void worker.terminate(), GOODBYE_MS).unref()
   }

@@ -4,6 +4,6 @@ import type { Shield } from '@static/node/quic'
 export interface DialOptions {
   /** Timeout in milliseconds for the name lookup, and then for each address. Default: 5,000. */
   readonly connectTimeoutMs?: number
-  /** Wraps the moment in which the QUIC library reads certificates from files. */
+  /** Wraps the moment when the QUIC library reads certificates from files. */
   readonly shield?: Shield
 }

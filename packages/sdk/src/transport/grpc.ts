@@ -51,7 +51,7 @@ async function dial(
     servername: serverName,
     minVersion: 'TLSv1.3',
     ALPNProtocols: ['h2'],
-    // Whatever NODE_TLS_REJECT_UNAUTHORIZED says.
+    // Regardless of NODE_TLS_REJECT_UNAUTHORIZED.
     rejectUnauthorized: true,
     ...(ca === undefined ? {} : { ca }),
   })

@@ -8,12 +8,12 @@ import type { CellStream, StreamHandlers, Transport } from '../ports/index.ts'
 import { StreamEvents } from './stream-events.ts'
 import type { DialOptions } from './dial-options.ts'
 
-/** A reachable relay has answered by then; otherwise the agent has another transport to try. */
+/** A reachable relay has answered by then; otherwise the agent tries another transport. */
 const PROBE_AFTER_MS = 500
 /** Time for the relay to end its side of a stream. */
 const END_MS = 2_000
 
-/** Creates the transport. On any thread but the main one, it needs a `shield` that runs on the main thread. */
+/** Creates the transport. Outside the main thread, it needs a `shield` that runs on the main thread. */
 export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS, shield }: DialOptions = {}): Transport {
   return {
     form: 'cbor',

@@ -39,7 +39,7 @@ test('a KeyPackage is on disk before it is handed out, is found by its Welcome, 
   keyPackages.spend(made.ref)
   assert.deepEqual(refs(), [other.ref])
   assert.deepEqual(made.privatePart, new Uint8Array(made.privatePart.length))
-  assert.throws(() => keyPackages.forWelcome(welcome), { code: 'invalid_welcome', message: /used before/ })
+  assert.throws(() => keyPackages.forWelcome(welcome), { code: 'invalid_welcome', message: /already used/ })
   assert.throws(() => keyPackages.forWelcome(new Uint8Array(40)), { code: 'invalid_welcome', message: /not a Welcome/ })
 })
 

@@ -134,7 +134,7 @@ test('a message in the last epoch is received and stored, and no commit leads fu
   relay.deliver()
   await relay.read(room, bob.agentId)
   await own.send('still here')
-  await assert.rejects(channel.rotate(), /cannot be changed any more, after 4503599627370496 epochs/)
+  await assert.rejects(channel.rotate(), /can no longer be changed, after 4503599627370496 epochs/)
   await bob.close()
   const again = await world.agent('bob', { disk: true })
   assert.deepEqual(await take(again.channel(pretence.name), 1), ['hello'])

@@ -39,7 +39,7 @@ test('a relay that slips its own leaf into a new channel is detected', async () 
   const own = await owner.keyPackage()
   const ghost = await new Agent('ghost').keyPackage()
   const [welcome] = await addTo(await group(FOUNDER_IDENTITY, owner.agentId), publicOf(own), publicOf(ghost))
-  await assert.rejects(owner.join(welcome, own, { founding: true }), { ...INVALID, message: /others/ })
+  await assert.rejects(owner.join(welcome, own, { founding: true }), { ...INVALID, message: /other members/ })
   const [unmarked] = await addTo(await group(text('relay'), owner.agentId), publicOf(own))
   await assert.rejects(owner.join(unmarked, own, { founding: true }), INVALID)
 })
@@ -80,9 +80,9 @@ test('a Welcome must match what the caller expects', async () => {
   const { welcome } = welcomes[0]!
   for (const [wrong, message] of [
     [{ channelId: new Uint8Array(16) }, /another channel/],
-    [{ name: 'acme/support/other' }, /another name/],
-    [{ owner: bob.agentId }, /another owner/],
-    [{ signer: bob.agentId }, /another agent/],
+    [{ name: 'acme/support/other' }, /is for channel/],
+    [{ owner: bob.agentId }, /is owned by/],
+    [{ signer: bob.agentId }, /made by agent/],
     [{ founding: true }, /founder leaf did not sign/],
   ] as const)
     await assert.rejects(bob.join(welcome, own, wrong), { ...INVALID, message })

@@ -212,7 +212,7 @@ test('closing before the first session rejects ready', async (t) => {
   const relay = new Relay()
   const { session, ready } = open(t, relay)
   await session.close()
-  await assert.rejects(ready, refusedWith('closed', /before it had opened/))
+  await assert.rejects(ready, refusedWith('closed', /before it opened/))
 })
 
 test('a pinned relay is found by the host of the endpoint', async (t) => {

@@ -13,7 +13,7 @@ test('QUIC with fallback: two QUIC dials and one gRPC dial, and both reasons', (
   stage.advance(200)
   stage.failDial(3, 'No TCP.')
   assert.deepEqual(stage.taken(), ['dial 1 quic', 'dial 2 quic', 'dial 3 grpc', 'failed connection_error'])
-  assert.equal(stage.firstError?.message, 'No UDP again. The gRPC fallback failed, too: No TCP.')
+  assert.equal(stage.firstError?.message, 'No UDP again. The gRPC fallback also failed: No TCP.')
   stage.advance(3_600_000)
   assert.deepEqual(stage.taken(), [], 'it is over')
 })

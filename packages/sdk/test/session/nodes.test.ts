@@ -43,7 +43,7 @@ test('with fallback, a first session is given up after every address was tried o
     if (stream > 1) stage.redial(stream)
     stage.failDial(stream)
   }
-  assert.match(stage.firstError?.message ?? '', /gRPC fallback failed, too/)
+  assert.match(stage.firstError?.message ?? '', /gRPC fallback also failed/)
 })
 
 test('after a shutdown and after a loss, another node is dialed, and another address of its name', () => {

@@ -258,7 +258,7 @@ test('reports why when neither transport works', TIMEOUT, async (t) => {
   const { ready } = open(t, relay, 'quic', { endpoint, fallback: true, grpcPort: await quietPort() })
   await assert.rejects(
     ready,
-    refusedWith('connection_error', /UDP port \d+ .* The gRPC fallback failed, too: .*TCP port/),
+    refusedWith('connection_error', /UDP port \d+ .* The gRPC fallback also failed: .*TCP port/),
   )
 })
 

@@ -130,7 +130,7 @@ test('refuses the database of another version, and says what to do', async () =>
       open(newer),
       code(
         'invalid_request',
-        /schema 99, of a version that is newer or was never released; .* Update Static; if this is the newest, delete the agent/,
+        /schema 99, of a newer or unreleased version; .* Update Static; if this is the newest, delete the agent/,
       ),
     )
     await assert.rejects(

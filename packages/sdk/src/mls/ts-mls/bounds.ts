@@ -9,9 +9,9 @@ import { encodeLeafNode } from 'ts-mls/leafNode.js'
 import type { Commit } from 'ts-mls/commit.js'
 import { MAX_KEY_PACKAGE_BYTES, MAX_MEMBERS } from '@static/protocol'
 
-/** Entries of each capability list; extensions of a leaf, a KeyPackage or a group. OpenMLS's defaults have fewer. */
+/** Entries of each capability list, and extensions of a leaf, a KeyPackage or a group. OpenMLS's defaults are lower. */
 export const MAX_LIST = 32
-/** The size of an encoded leaf. Leaves of this SDK have about 200 bytes. */
+/** The size of an encoded leaf. This SDK's leaves take about 200 bytes. */
 const MAX_LEAF_BYTES = MAX_KEY_PACKAGE_BYTES
 /** Adds fill blank leaves first, so the tree of the largest channel has 256 leaves. */
 const MAX_LEAVES = 256

@@ -211,7 +211,7 @@ const MESSAGES: Partial<Record<Violation, string>> = {
   identity_twice: 'A member with this identity but another key is in the channel. Remove that member first.',
   signature_key_twice: 'An agent to be added is already a member of the channel, or is named twice.',
   group_full: `The channel would have more than ${MAX_MEMBERS} members. Remove a member, or create another channel.`,
-  last_epoch: `The keys of the channel cannot be changed any more, after ${MAX_NUMBER} epochs. Create another channel.`,
+  last_epoch: `The keys of the channel can no longer be changed, after ${MAX_NUMBER} epochs. Create another channel.`,
   removes_owner: 'The owner cannot be removed from its channel.',
   removes_itself: 'An agent cannot remove itself. Leave the channel instead.',
   removes_without_right: 'Only the owner can remove a member that has not left. Ask the owner to remove it.',

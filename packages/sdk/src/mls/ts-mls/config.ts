@@ -16,7 +16,7 @@ export const CONFIG: ClientConfig = {
   keyRetentionConfig: {
     // A retained generation is a ratchet secret from which all later ones can be derived.
     retainKeysForGenerations: 0,
-    // 0 would keep all epochs. `adopt` drops the one that is kept.
+    // 0 would keep all epochs. `adopt` drops the one epoch that is kept.
     retainKeysForEpochs: 1,
     // handshake.ts moves the ratchets forward, within its own bound.
     maximumForwardRatchetSteps: 0,

@@ -1,8 +1,8 @@
 /**
- * The handshake ratchets (RFC 9420, section 9.1), whose keys encrypt commits. A commit uses up a generation of its maker
- * even if the relay refuses it, and the other members learn of that only from the next one that it accepts. So they move
- * the ratchet forward by as many steps, within a fixed bound, and a member stops well before it: a commit beyond it would
- * be adopted by its maker alone. A new epoch starts all ratchets over.
+ * The handshake ratchets (RFC 9420, section 9.1), whose keys encrypt commits. A commit uses up one of its maker's
+ * generations even if the relay refuses it, and the other members learn of that only from the maker's next accepted
+ * commit. They then move the ratchet forward by that many steps, within a fixed bound, and a member stops well before
+ * it: only its maker would adopt a commit beyond it. A new epoch resets all ratchets.
  */
 import type { ClientState } from 'ts-mls'
 import type { SenderData } from 'ts-mls/sender.js'
@@ -10,11 +10,11 @@ import { StaticError } from '@static/protocol'
 import { nextSecret } from '../ratchet.ts'
 
 /**
- * How far a commit may move the ratchet of its maker: the same for all members, so that all reach the same result. The
- * steps are hashed before anything is authenticated; so many cost a few milliseconds, like the rest of a commit.
+ * How far a commit may move its maker's ratchet. It is the same for all members, so that all reach the same result. The
+ * steps are hashed before anything is authenticated; this many cost a few milliseconds, like the rest of a commit.
  */
 const MAX_STEPS = 2048
-/** How many commits a member makes in one epoch. */
+/** How many commits a member makes in one epoch at most. */
 const MOST_COMMITS = 1536
 
 /** The number of commits that this agent has made in this epoch: the relay has accepted none of them. */
@@ -23,19 +23,19 @@ export function commitsMade(state: ClientState): number {
 }
 
 /**
- * Checks that the other members could still open a commit.
+ * Checks that the other members can still open a commit.
  *
  * @throws {StaticError} `unavailable`
  */
 export function checkCommitsMade(state: ClientState, others: number): void {
   const made = commitsMade(state)
-  // Only those who are there already have to open it.
+  // Only current members have to open it.
   if (others === 0 || made < MOST_COMMITS) return
-  const text = `The relay has refused ${made} commits of this agent since the last group change, so that the other members could not decrypt many more.`
+  const text = `The relay has refused ${made} commits by this agent since the last group change. Other members could not decrypt many more, so this agent makes none.`
   throw StaticError.of('unavailable', `${text} Have another member replace its keys (\`rotate\`), then try again.`)
 }
 
-/** The state in which the ratchet of a commit's sender is at the generation of the commit. */
+/** The state with the ratchet of a commit's sender at the generation of the commit. */
 export function atGeneration(state: ClientState, { leafIndex, generation }: SenderData): ClientState {
   const node = 2 * leafIndex
   const own = state.secretTree[node]
@@ -50,7 +50,7 @@ export function atGeneration(state: ClientState, { leafIndex, generation }: Send
     secret = nextSecret(secret, step)
     if (skipped !== handshake.secret) skipped.fill(0)
   }
-  // One of the past stays where it is, and the library refuses it.
+  // For a past generation, the ratchet stays as it is, and the library refuses the commit.
   return steps > 0 ? withRatchet(state, node, secret, generation) : state
 }
 

@@ -97,7 +97,7 @@ export async function decryptWelcome(
   return { secrets, info, tree }
 }
 
-/** Makes the checks that need no secret; returns the signer. */
+/** Makes the checks that need no secret. Returns the signer. */
 async function checkGroup(
   crypto: MlsCrypto,
   { info, tree }: DecryptedWelcome,
@@ -118,15 +118,15 @@ async function checkGroup(
       `The Welcome is for another channel: ${toHex(groupContext.groupId)}, not ${toHex(expected.channelId)}.`,
     )
   if (expected.name !== undefined && expected.name !== context.name)
-    throw invalid(`The Welcome is for a channel with another name: ${context.name}, not ${expected.name}.`)
+    throw invalid(`The Welcome is for channel ${context.name}, not ${expected.name}.`)
   if (expected.owner !== undefined && !sameBytes(expected.owner, context.owner))
-    throw invalid(`The channel has another owner: ${toHex(context.owner)}, not ${toHex(expected.owner)}.`)
+    throw invalid(`The channel is owned by ${toHex(context.owner)}, not ${toHex(expected.owner)}.`)
   if (expected.signer !== undefined && !sameBytes(expected.signer, signer.agentId))
-    throw invalid(`The Welcome was made by another agent: ${toHex(signer.agentId)}, not ${toHex(expected.signer)}.`)
+    throw invalid(`The Welcome was made by agent ${toHex(signer.agentId)}, not ${toHex(expected.signer)}.`)
   if (signer.founder !== founding || members.some(({ founder }) => founder) !== founding)
     throw invalid(founding ? 'The founder leaf did not sign the Welcome.' : 'The founder leaf is still in the channel.')
   if (founding && members.length !== 2)
-    throw invalid(`The new channel has others in it: ${members.length} leaves, not 2.`)
+    throw invalid(`The new channel has other members: ${members.length} leaves, not 2.`)
   const owner = members.find(({ agentId }) => sameBytes(agentId, context.owner))
   if (owner === undefined) throw invalid(`The owner of the channel, ${toHex(context.owner)}, is not a member.`)
   if (members.length > MAX_MEMBERS)
@@ -138,7 +138,7 @@ async function checkGroup(
     throw invalid('Members of the channel share an identity, or one has an invalid identity.')
   const fault = await faultOf(crypto, tree, groupContext)
   if (fault !== undefined) throw invalid(fault)
-  // Anyone who gets a KeyPackage of the owner can put its leaf into a group they made themselves.
+  // Anyone with a KeyPackage of the owner can put its leaf into a group of their own.
   if (!founding && owner !== signer && !isConfirmed(tree, owner))
     throw invalid('The owner of the channel has not confirmed it with a commit.')
   return signer

@@ -25,14 +25,14 @@ export function encodeKeyPackage(keyPackage: KeyPackage): Uint8Array {
   return encodeMlsMessage({ version: 'mls10', wireformat: 'mls_key_package', keyPackage })
 }
 
-/** The bytes of a Welcome, up to those that `encodeGroupInfo` gives. */
+/** The bytes of a Welcome before those that `encodeGroupInfo` returns. */
 export function encodeSecrets(welcome: Welcome): Uint8Array {
   const withNothing = encodeWelcome({ ...welcome, encryptedGroupInfo: new Uint8Array() })
-  // The last byte is the length of nothing.
+  // The last byte is the length of the empty GroupInfo.
   return withNothing.subarray(0, -1)
 }
 
-/** The end of the bytes of a Welcome: the encrypted GroupInfo behind its length. */
+/** The end of a Welcome's bytes: the encrypted GroupInfo with its length in front. */
 export function encodeGroupInfo({ encryptedGroupInfo }: Welcome): Uint8Array {
   const head = new Uint8Array(lengthBytes(encryptedGroupInfo.length))
   writeLength(head, 0, encryptedGroupInfo.length)

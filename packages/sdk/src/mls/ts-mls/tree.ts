@@ -14,7 +14,7 @@ import type { MlsCrypto } from './key-package.ts'
 import { TreeHashes } from './tree-hash.ts'
 import { leavesOf, missingCapability, neededExtensions } from './view.ts'
 
-/** What is wrong with a tree; undefined if nothing is. */
+/** The fault of a tree; undefined if it has none. */
 export async function faultOf(
   crypto: MlsCrypto,
   tree: RatchetTree,
@@ -48,7 +48,7 @@ async function isSigned({ provider }: MlsCrypto, node: LeafNode, leaf: number, g
   return node.leafNodeSource === 'commit' && verifyLeafNodeSignature(node, groupId, leaf, provider.signature)
 }
 
-/** Each leaf a node lists is below it and not blank, and every non-blank node in between lists it too. */
+/** Each leaf listed by a node is below it and not blank, and every non-blank node in between lists it as well. */
 function isMerged(tree: RatchetTree): boolean {
   const width = leafWidth(tree.length)
   return tree.every((node, at) => {

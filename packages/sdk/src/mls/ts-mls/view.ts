@@ -24,15 +24,15 @@ function keysOf({
   return { identity, signatureKey: signaturePublicKey, encryptionKey: hpkePublicKey }
 }
 
-/** What every leaf of a group must support. */
+/** The capabilities that every leaf of a group must support. */
 export interface RequiredCapabilities extends Pick<GroupContext, 'version' | 'cipherSuite'> {
   /** Extensions of private types. */
   readonly extensions: readonly number[]
 }
 
 /**
- * What disqualifies a leaf, to follow "it" in a message; undefined if nothing does. A leaf must have no extensions,
- * because the other members support none.
+ * The capability that a leaf lacks, phrased to follow "it" in a message; undefined if it lacks none. A leaf must have
+ * no extensions, because the other members support none.
  */
 export function missingCapability(leaf: LeafNode, required: RequiredCapabilities): string | undefined {
   const { capabilities, credential, extensions } = leaf

@@ -1,7 +1,7 @@
 /**
- * Cryptography by Node and libsodium: `#platform/crypto` in Node. Everything is synchronous: Web Crypto switches threads
- * for every hash. Results may be Buffers, which are Uint8Arrays, so none is copied for that.
- * JavaScript cannot guarantee that no copy of a secret stays in memory.
+ * Cryptography by Node and libsodium: `#platform/crypto` in Node. Everything is synchronous: Web Crypto switches
+ * threads for every hash. Results may be Buffers, which are Uint8Arrays, so none is copied to convert it. JavaScript
+ * cannot guarantee that no copy of a secret stays in memory.
  */
 import {
   createCipheriv,
@@ -50,7 +50,7 @@ export const sha256Into: (target: Uint8Array, bytes: Uint8Array) => void = sodiu
   ? sodium.crypto_hash_sha256
   : (target, bytes) => target.set(hash('sha256', bytes, 'buffer'))
 
-/** HMAC-SHA-256. Spends most of its time on creating an object: see mls/hash.ts for many over a few bytes. */
+/** HMAC-SHA-256. Spends most of its time creating an object: for many HMACs over a few bytes, see mls/hash.ts. */
 export function hmacSha256(key: Uint8Array, bytes: Uint8Array): Uint8Array {
   return createHmac('sha256', key).update(bytes).digest()
 }
@@ -92,13 +92,13 @@ export function encryptInto(
   target.set(encryption.getAuthTag(), end)
 }
 
-/** How a ciphertext is sealed. */
+/** The parameters with which a ciphertext is sealed. */
 export interface Sealing {
   readonly cipher: Cipher
   readonly key: Uint8Array | SecretKey
   /** 12 bytes. */
   readonly nonce: Uint8Array
-  /** Authenticated with it. */
+  /** Authenticated together with the ciphertext. */
   readonly data: Uint8Array
 }
 
@@ -173,7 +173,7 @@ export function signatureKeyPairOf(seed: Uint8Array): SignatureKeyPair {
   return { seed, publicKey: rawPublic(createPublicKey(privateFromRaw(ED25519_DER, seed))) }
 }
 
-/** Imports a private key as DER: a JWK would need the public key too. */
+/** Imports a private key as DER, because a JWK would also need the public key. */
 function privateFromRaw(prefix: Buffer, raw: Uint8Array): KeyObject {
   const der = Buffer.concat([prefix, raw])
   const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })

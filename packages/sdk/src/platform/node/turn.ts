@@ -3,7 +3,7 @@
 export type Turn = NodeJS.Immediate
 export type Timer = NodeJS.Timeout
 
-/** Runs an action when everything that is ready now has been handled. */
+/** Runs an action after everything that is ready now has been handled. */
 export function nextTurn(action: () => void): Turn {
   return setImmediate(action)
 }
@@ -17,12 +17,12 @@ export function startTimer(milliseconds: number, action: () => void): Timer {
   return setTimeout(action, milliseconds)
 }
 
-/** The same, but the process may end before it. */
+/** The same, but does not keep the process alive. */
 export function startBackgroundTimer(milliseconds: number, action: () => void): Timer {
   return setTimeout(action, milliseconds).unref()
 }
 
-/** Runs an action again and again. The process may end meanwhile. */
+/** Runs an action repeatedly. Does not keep the process alive. */
 export function startBackgroundInterval(milliseconds: number, action: () => void): Timer {
   return setInterval(action, milliseconds).unref()
 }

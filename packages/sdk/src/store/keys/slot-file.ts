@@ -9,11 +9,11 @@ import { readPrivateFile } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 import { KEY_BYTES, type Stretching } from './sources.ts'
 
-/** What opens a slot. Readable without opening it. */
+/** The header of a slot, readable without opening it. */
 export interface KeySlot {
   /** 16 hexadecimal digits. */
   readonly id: string
-  /** What it takes to open it. */
+  /** The kind of key that opens it. */
   readonly type: 'file' | 'passphrase' | 'keyring'
 }
 

@@ -60,7 +60,7 @@ export async function openDatabaseKey(directory: string, source: KeySource): Pro
   const key = randomBytes(KEY_BYTES)
   const slot = await makeSlot(directory, source, key)
   if (createFile(path, encodeSlots([slot]), 0o600)) return key
-  // Another process was faster; its slots count.
+  // Another process was faster; its slots are the valid ones.
   key.fill(0)
   return (await unlock(directory, readSlots(directory) ?? [], source)).key
 }
@@ -75,13 +75,12 @@ export function listKeySlots(directory: string): readonly KeySlot[] {
 }
 
 /**
- * Adds a key slot, so that `added` opens the agent, too. A key file that does not exist is created. The agent must not
+ * Adds a key slot, so that `added` also opens the agent. A key file that does not exist is created. The agent must not
  * be running.
  *
  * @throws {StaticError} `store_key_wrong` if `by` does not open the agent, `store_locked` if it is running,
  *   `invalid_request` for a ninth slot or an empty passphrase, `not_found` if there is no agent
- * @example
- * await addKeySlot('./agent', { type: 'file' }, { type: 'passphrase', passphrase })
+ * @example await addKeySlot('./agent', { type: 'file' }, { type: 'passphrase', passphrase })
  */
 export async function addKeySlot(directory: string, by: KeySource, added: KeySource): Promise<KeySlot> {
   const place = resolve(directory)
@@ -156,8 +155,8 @@ function existingSlots(directory: string): readonly WrappedSlot[] {
 }
 
 /**
- * Changes the slots while no agent and no other change can open the database. That the database opens shows that its
- * key, which the new slots will hold, is right. Wipes the key.
+ * Changes the slots while no agent and no other change can open the database. Opening the database proves that its key,
+ * which the new slots will hold, is right. Wipes the key.
  */
 async function withLock<Result>(
   directory: string,

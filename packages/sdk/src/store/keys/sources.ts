@@ -1,6 +1,6 @@
 /**
- * What can open a slot of keys.json, and how each source yields a key-encryption key of 32 bytes. A source is used as
- * requested or refused; there is no fallback from one to another.
+ * The sources that can open a slot of keys.json, and how each yields a key-encryption key of 32 bytes. A source is used
+ * as requested or refused; there is no fallback from one to another.
  */
 import * as crypto from 'node:crypto'
 import { type Argon2Parameters, randomBytes } from 'node:crypto'
@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { createFile, readPrivateFile, sweepLeftovers } from '@static/node/files'
 import { StaticError } from '@static/protocol'
 
-/** The part of a system keyring that is needed here. */
+/** The functions needed from a system keyring. */
 export interface Keyring {
   /** The secret of this name; undefined if there is none. */
   get(name: string): Promise<Uint8Array | undefined>
@@ -17,7 +17,7 @@ export interface Keyring {
   set(name: string, secret: Uint8Array): Promise<void>
 }
 
-/** What opens the agent's database. */
+/** The key that opens the agent's database. */
 export type KeySource =
   /**
    * A file of 32 random bytes, mode 0600, created along with its slot if it does not exist. By default it is in the
@@ -49,8 +49,8 @@ export function newStretching(): Stretching {
 }
 
 /**
- * Derives the key from a passphrase. Normalized, because the same words typed on another keyboard can be other code
- * points.
+ * Derives the key from a passphrase. Normalized, because the same words typed on another keyboard can have different
+ * code points.
  */
 export async function stretch(passphrase: string, { salt, memory, passes }: Stretching): Promise<Buffer> {
   // Added in Node 24.7. A named import would keep this file from loading in an older version.

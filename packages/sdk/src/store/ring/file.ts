@@ -1,9 +1,9 @@
 /**
- * The ring: a file of fixed size beside the database, with a record for every turn since the database was last written
- * to. Overwriting a preallocated file and syncing it takes a sixth of the time of a transaction.
+ * The ring: a file of fixed size next to the database, with a record for every turn since the database was last
+ * written. Overwriting a preallocated file and syncing it takes a sixth of the time of a transaction.
  *
- * Records are written one after the other and, at the end, from the beginning again. One is overwritten only when the
- * database has its changes; the last that the database has is never overwritten (see replay.ts).
+ * Records are written one after the other, wrapping around at the end. A record is overwritten only when the database
+ * has its changes; the last one that the database has is never overwritten (see replay.ts).
  */
 import type { SecretKey } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
@@ -12,29 +12,29 @@ import { type NotedRing, readRing, type RingContent, ringFromAnotherTime, type R
 
 /** Room for 700 messages of 1 KiB. */
 export const RING_BYTES: number = 1024 * 1024
-/** The part of the ring that records may take before the database is written to, and the most that one may take. */
+/** The part of the ring that records may fill before the database is written, and the maximum for a single record. */
 const MOST_USED = 3 / 4
 const LONGEST = 1 / 4
-/** Written in pieces when records are wiped. */
+/** Written in pieces to wipe records. */
 const ZEROS = new Uint8Array(64 * 1024)
 
 /** The file of a ring, as a platform keeps it. All calls are synchronous. */
 export interface RingDisk {
   readonly path: string
-  /** Bytes of the whole file. */
+  /** The size of the whole file in bytes. */
   readonly size: number
-  /** Fills the array from the beginning of the file; what is beyond its end stays as it was. */
+  /** Fills the array from the beginning of the file. Bytes of the array beyond the end of the file keep their value. */
   read(bytes: Uint8Array): void
   /** Overwrites bytes at a place. Throws unless all are written. */
   write(bytes: Uint8Array, place: number): void
-  /** What was written is on disk when this returns. */
+  /** Written data is on disk when this returns. */
   flush(): void
   close(): void
   /** The `store_failed` for an error of `write` or `flush`. */
   failure(error: unknown): StaticError
 }
 
-/** The bytes of a new agent's ring, and what the database notes of it. */
+/** The bytes of a new agent's ring, and the data that the database stores about it. */
 export function newRing(secret: SecretKey, size: number): { readonly bytes: Uint8Array; readonly noted: NotedRing } {
   const bytes = new Uint8Array(size)
   const tag = new RecordSealer(secret).seal(bytes, 1, NO_TAG, 'changes', new Uint8Array())
@@ -42,23 +42,23 @@ export function newRing(secret: SecretKey, size: number): { readonly bytes: Uint
 }
 
 /**
- * Reads the ring that an agent's database has noted. The database must be locked.
+ * Reads the ring recorded in an agent's database. The database must be locked.
  *
  * Throws `store_rolled_back` or `store_corrupt`.
  */
 export function readRingDisk(disk: RingDisk, secret: SecretKey, noted: NotedRing): RingContent {
-  // Before it is read into memory: a file of any size may be there.
+  // Checked before it is read into memory, because the file may have any size.
   if (disk.size !== noted.size) throw ringFromAnotherTime(disk.path)
   const ring = new Uint8Array(noted.size)
   disk.read(ring)
   return readRing(ring, noted, new RecordOpener(secret), disk.path)
 }
 
-/** The newest record; `start` and `end` count on from round to round. */
+/** The newest record. `start` and `end` keep increasing from round to round. */
 interface Newest extends RingPosition {
   readonly start: number
   readonly end: number
-  /** Whether it holds no changes, and stands for none that the database may lack. */
+  /** Whether it contains no changes, and does not stand for any that the database may lack. */
   readonly isEmpty: boolean
 }
 
@@ -69,9 +69,9 @@ export class RingFile {
   readonly #sealer: RecordSealer
   readonly #scratch: Uint8Array
   #newest: Newest
-  /** Start of the last record that the database has. */
+  /** The start of the last record that the database has. */
   #kept: number
-  /** From here to the newest record there may be others; everything else is wiped. */
+  /** Records may exist from here to the newest one; everything else is wiped. */
   #dirty: number
   #failure: StaticError | undefined
 
@@ -94,23 +94,23 @@ export class RingFile {
     return this.#newest
   }
 
-  /** Whether the newest record holds no changes, so that no other is needed before the rest is wiped. */
+  /** Whether the newest record contains no changes, so that no other is needed before the rest is wiped. */
   get isNewestEmpty(): boolean {
     return this.#newest.isEmpty
   }
 
-  /** Whether a record with so many bytes of changes is small enough. */
+  /** Whether a record with this many bytes of changes is small enough. */
   accepts(changes: number): boolean {
     return recordSize(changes) <= this.#limit
   }
 
-  /** Whether it should be appended before the database has the changes of others. */
+  /** Whether such a record should be appended before the database has the changes of the others. */
   hasRoom(changes: number): boolean {
     const size = recordSize(changes)
     return this.#startOf(size) + size - this.#kept <= MOST_USED * this.#size
   }
 
-  /** Appends a record; it is on disk when this returns. After an error nothing more can be appended. */
+  /** Appends a record, which is on disk when this returns. After an error, no more can be appended. */
   append(kind: RecordKind, changes: Uint8Array): void {
     if (this.#failure) throw this.#failure
     const size = recordSize(changes.length)
@@ -151,12 +151,12 @@ export class RingFile {
     this.#disk.close()
   }
 
-  /** The longest record: with the last one that the database has, it always has room. */
+  /** The longest record: together with the last one that the database has, it always fits. */
   get #limit(): number {
     return this.#size * LONGEST
   }
 
-  /** Where the next record of this size starts: one that does not fit at the end is put at the beginning. */
+  /** Where the next record of this size starts. If it does not fit at the end, it is placed at the beginning. */
   #startOf(size: number): number {
     const { end } = this.#newest
     const place = end % this.#size

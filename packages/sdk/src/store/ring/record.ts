@@ -3,10 +3,11 @@
  *
  *     life 16 | number 8 | length 4 | before 16 | sealed: kind 1, changes | tag 16 | zeros up to a multiple of 64
  *
- * The first four are authenticated. `before` is the tag of the record before it, also of another life (zeros for the
- * first of all), so records of two copies of a ring cannot be mixed. Records are numbered one after the other over all lives of the agent. A life is
- * one opening of the ring: its random bytes and the database's key give its key, the number is the nonce. So a number
- * that is used again after a crash, because its record was torn, is sealed with another key.
+ * The first four are authenticated. `before` is the tag of the previous record, even across lives (zeros for the very
+ * first), so records of two copies of a ring cannot be mixed. Records are numbered consecutively over all lives of the
+ * agent. A life is one opening of the ring: its key is derived from its random bytes and the database's key, and the
+ * number is the nonce. So a number that is reused after a crash, because its record was torn, is sealed with another
+ * key.
  *
  * It does not detect that all records from some point on are missing: see replay.ts.
  */
@@ -14,27 +15,27 @@ import { decrypt, encryptInto, hkdfSha256, randomBytes, type SecretKey, secretKe
 import { toHex } from '@static/protocol'
 import { viewOf } from '../../platform/bytes.ts'
 
-/** What a record says about its turn. */
+/** The meaning of a record for its turn. */
 export type RecordKind =
   /** Its changes follow. */
   | 'changes'
-  /** Its changes were too many: they are in the database, if it was written to after this record. */
+  /** There were too many changes: they are in the database if it was written after this record. */
   | 'direct'
 
 /** A record that was read. */
 export interface RingRecord {
   readonly number: number
-  /** Where it begins. */
+  /** The offset at which it begins. */
   readonly place: number
   readonly size: number
   readonly kind: RecordKind
   readonly changes: Uint8Array
-  /** Tag of the record before it. */
+  /** Tag of the previous record. */
   readonly before: Uint8Array
   readonly tag: Uint8Array
 }
 
-/** Records begin at multiples of it. */
+/** Records begin at multiples of this. */
 export const ALIGNMENT = 64
 const LIFE_BYTES = 16
 const NUMBER_AT = LIFE_BYTES
@@ -47,7 +48,7 @@ const KEY_BYTES = 32
 const CIPHER = 'aes-256-gcm'
 const KINDS: readonly RecordKind[] = ['changes', 'direct']
 
-/** What the first record of a ring has in place of the tag before it. */
+/** Replaces the previous tag in the first record of a ring. */
 export const NO_TAG: Uint8Array = new Uint8Array(TAG_BYTES)
 
 /** The secret that the keys of all lives derive from. */
@@ -55,7 +56,7 @@ export function ringSecret(databaseKey: Uint8Array): SecretKey {
   return derive(secretKey(databaseKey), new Uint8Array(0), 'static agent ring')
 }
 
-/** The size of the record with so many bytes of changes. */
+/** The size of a record with this many bytes of changes. */
 export function recordSize(changes: number): number {
   return Math.ceil((HEADER_BYTES + 1 + changes + TAG_BYTES) / ALIGNMENT) * ALIGNMENT
 }
@@ -70,8 +71,8 @@ export class RecordSealer {
   }
 
   /**
-   * Writes the record after the one with the tag `before` to the beginning of `target`, and returns its tag. Every
-   * number may be used once.
+   * Writes the record that follows the one with the tag `before` to the beginning of `target`, and returns its tag.
+   * Each number may be used once.
    */
   seal(target: Uint8Array, number: number, before: Uint8Array, kind: RecordKind, changes: Uint8Array): Uint8Array {
     const size = recordSize(changes.length)
@@ -98,7 +99,7 @@ export class RecordOpener {
     this.#secret = secret
   }
 
-  /** The number that the bytes at a place claim; undefined if no record fits there. */
+  /** The number that the bytes at an offset claim; undefined if no record fits there. */
   numberAt(ring: Uint8Array, place: number): number | undefined {
     if (place + HEADER_BYTES > ring.length) return undefined
     const view = viewOf(ring)
@@ -107,7 +108,7 @@ export class RecordOpener {
     return Number(view.getBigUint64(place + NUMBER_AT, true))
   }
 
-  /** The record with this number at a place; undefined if it is not there or not authentic. */
+  /** The record with this number at an offset; undefined if it is not there or not authentic. */
   open(ring: Uint8Array, place: number, number: number): RingRecord | undefined {
     if (this.numberAt(ring, place) !== number) return undefined
     const header = ring.subarray(place, place + HEADER_BYTES)

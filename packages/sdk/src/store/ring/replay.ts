@@ -1,11 +1,11 @@
 /**
- * What a ring holds that the database lacks. The database knows the last record that it has: that record must still be
- * in the ring, so a ring that is missing or of another time is noticed. The records after it follow one another,
- * each with the tag of the one before it. A last
- * record that is torn was never acknowledged and does not count; damage before others does.
+ * Reads the changes in a ring that the database lacks. The database knows the last record that it has. That record must
+ * still be in the ring, so a missing ring or one from another time is detected. Later records follow one another, each
+ * with the tag of the previous one. A torn last record was never acknowledged and is ignored; damage before other
+ * records is an error.
  *
- * It does not detect a ring that was restored to a state since the database was last written to (250 ms), nor that its
- * newest records were cut off. The relay's head reveals both.
+ * It does not detect a ring restored to a state since the database was last written (250 ms), nor that its newest
+ * records were cut off. The relay's head reveals both.
  */
 import { StaticError } from '@static/protocol'
 import { isZero, same } from '../../platform/bytes.ts'
@@ -20,9 +20,9 @@ export interface RingPosition {
   readonly tag: Uint8Array
 }
 
-/** What the database notes of its ring. */
+/** The data that the database stores about its ring. */
 export interface NotedRing extends RingPosition {
-  /** Bytes of the whole file. */
+  /** The size of the whole file in bytes. */
   readonly size: number
 }
 
@@ -30,14 +30,14 @@ export interface NotedRing extends RingPosition {
 export interface RingContent {
   readonly last: RingRecord
   readonly following: readonly RingRecord[]
-  /** Whether nothing else is in the ring, as after an orderly close. */
+  /** Whether the ring contains nothing else, as after an orderly close. */
   readonly isWiped: boolean
 }
 
 /**
  * Reads a ring.
  *
- * Throws `store_rolled_back` if it does not belong to the database as it is, `store_corrupt` if it is damaged.
+ * Throws `store_rolled_back` if it does not match the current database, `store_corrupt` if it is damaged.
  */
 export function readRing(ring: Uint8Array, position: RingPosition, opener: RecordOpener, path: string): RingContent {
   const last = opener.open(ring, position.place, position.number)
@@ -46,7 +46,7 @@ export function readRing(ring: Uint8Array, position: RingPosition, opener: Recor
   if (last === undefined || !same(last.tag, position.tag)) throw ringFromAnotherTime(path)
   const following: RingRecord[] = []
   for (let before = last; ;) {
-    // A record that would not fit at the end is at the beginning.
+    // A record that did not fit at the end is at the beginning.
     const next = [endOf(before), 0]
       .map((place) => opener.open(ring, place, before.number + 1))
       .find((record) => record && same(record.before, before.tag))
@@ -56,9 +56,9 @@ export function readRing(ring: Uint8Array, position: RingPosition, opener: Recor
   }
   const isWiped = following.length === 0 && isZero(ring.subarray(0, last.place)) && isZero(ring.subarray(endOf(last)))
   try {
-    // Looking for records takes milliseconds, which each short command of an agent would pay.
+    // Searching for records takes milliseconds, which every short command of an agent would have to wait for.
     if (!isWiped) checkNothingAfter(ring, following.at(-1) ?? last, opener, path)
-    // Another record follows a `direct` one only when the database has its turn.
+    // Another record follows a `direct` one only after the database has its turn.
     const isLost = following.slice(0, -1).some(({ kind }) => kind === 'direct')
     if (isLost) throw ringFromAnotherTime(path)
   } catch (error) {
@@ -72,21 +72,21 @@ export function noteRing(database: Database, { size, number, place, tag }: Noted
   database.prepare('INSERT OR REPLACE INTO ring VALUES (1, ?, ?, ?, ?)').run(size, number, place, tag)
 }
 
-/** The ring that the database has noted. */
+/** The ring that the database has on record. */
 export function notedRing(database: Database): NotedRing {
   const found = database.prepare<NotedRing>('SELECT size, number, place, tag FROM ring').get()
   if (found === undefined) throw new StaticError('store_corrupt', "The agent's database has no position in the ring.")
   return found
 }
 
-/** For a ring that does not match the database: one of them is an old copy. */
+/** For a ring that does not match the database: one of the two is an old copy. */
 export function ringFromAnotherTime(path: string): StaticError {
   return oldCopyError(
     `${path} is missing, damaged or does not match the agent's database: one of them may be an old copy.`,
   )
 }
 
-/** Wipes decrypted changes: they hold keys. */
+/** Wipes decrypted changes, because they contain keys. */
 export function wipeChanges(records: readonly RingRecord[]): void {
   for (const { changes } of records) changes.fill(0)
 }
@@ -95,7 +95,7 @@ function endOf({ place, size }: RingRecord): number {
   return place + size
 }
 
-/** Only a torn record may come after the last: with an intact one behind it, it was acknowledged. */
+/** Only a torn record may come after the last one: if an intact record follows it, it was acknowledged. */
 function checkNothingAfter(ring: Uint8Array, last: RingRecord, opener: RecordOpener, path: string): void {
   for (let place = 0; place < ring.length; place += ALIGNMENT) {
     const number = opener.numberAt(ring, place)

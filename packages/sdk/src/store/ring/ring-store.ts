@@ -1,6 +1,6 @@
 /**
- * An open agent's database with the ring in front of it. A turn is on disk when its record is in the ring; the database
- * gets the sum of many turns in one transaction, which also notes the last record that it has.
+ * An open agent's database with the ring in front of it. A turn is on disk when its record is in the ring. The database
+ * gets the sum of many turns in one transaction, which also records the last ring record that it has.
  */
 import { cancelTimer, startBackgroundTimer, type Timer } from '#platform/turn'
 import { StaticError } from '@static/protocol'
@@ -17,11 +17,11 @@ import type { Database, Statement } from '../sqlite.ts'
 import type { ReadsOf } from '../rows/table.ts'
 
 /**
- * The longest time that the database is behind the ring, in milliseconds. A message that is answered, or settled, within
- * this time never gets to the database: with 50, nearly half of them did.
+ * How long the database may lag behind the ring, in milliseconds. A message that is answered or settled within this
+ * time never reaches the database: with 50 ms, nearly half of them did.
  */
 const BEHIND_MS = 250
-/** The most turns that it is behind. */
+/** How many turns it may lag behind. */
 const BEHIND_TURNS = 256
 const NOTHING = new Uint8Array(0)
 
@@ -45,13 +45,13 @@ export class RingStore implements AgentStore {
   /** Turns that the database does not have yet. */
   #behind = 0
   #timer: Timer | undefined
-  /** Whether there is something for a checkpoint to move or to wipe. */
+  /** Whether a checkpoint has anything to move or to wipe. */
   #written = false
-  /** Why the agent must stop. What only the ring has is written to the database at the next start. */
+  /** Why the agent must stop. Changes that only the ring has are written to the database at the next start. */
   #failure: unknown
   #failed: ((error: unknown) => void) | undefined
 
-  /** `explain` converts an error of the database or the disk to the error for the caller. */
+  /** `explain` converts an error from the database or the disk to the caller's error. */
   constructor(database: Database, explain: (error: unknown) => unknown, counter: OpenCounter, ring: RingFile) {
     this.#database = database
     this.#explain = explain
@@ -131,14 +131,14 @@ export class RingStore implements AgentStore {
     try {
       if (this.#failure === undefined) this.checkpoint()
     } finally {
-      // After a failure it holds what only the ring has.
+      // After a failure it holds changes that only the ring has.
       this.#buffer.clear()
       this.#ring.close()
       this.#database.close()
     }
   }
 
-  /** Completes what the database lacks, and removes what a crash left. */
+  /** Writes the changes that the database lacks, and removes leftovers of a crash. */
   begin(following: readonly RingRecord[]): void {
     let last: RingPosition | undefined
     try {
@@ -151,8 +151,8 @@ export class RingStore implements AgentStore {
     } finally {
       wipeChanges(following)
     }
-    // Even if there is nothing to write. A `direct` record whose transaction was lost is noted before anything is
-    // appended: with another record after it, it would look like one that was acknowledged.
+    // Even if there is nothing to write. A `direct` record whose transaction was lost is recorded before anything is
+    // appended: with another record after it, it would look like an acknowledged one.
     if (last !== undefined) this.#writeAll(last)
     this.#checkpoint(() => deleteLeftovers(this.#database))
   }
@@ -165,11 +165,11 @@ export class RingStore implements AgentStore {
     this.#buffer.keep()
     if (isSmall) return
     this.#writeBehind()
-    // From now on a database without this turn is noticed: see `isLost` in replay.ts.
+    // From now on, a database without this turn is detected: see `isLost` in replay.ts.
     this.#ring.append('changes', NOTHING)
   }
 
-  /** Writes to the database what it does not have yet. */
+  /** Writes the outstanding changes to the database. */
   #writeBehind(last: RingPosition = this.#ring.position): void {
     cancelTimer(this.#timer)
     this.#timer = undefined
@@ -192,17 +192,17 @@ export class RingStore implements AgentStore {
 
   /** Empties the log, and wipes the ring except for a record without keys. */
   #checkpoint(clean: () => void): void {
-    // Starts that fail one after the other must not fill the ring.
+    // Repeated failing starts must not fill the ring.
     if (!this.#ring.isNewestEmpty) this.#ring.append('changes', NOTHING)
     this.#transaction(this.#ring.position, clean)
     this.#bodies.forget()
     this.#ring.wipe()
     this.#database.pragma('wal_checkpoint(TRUNCATE)')
-    // After the truncation, so that the log is never empty: if it gets lost, the counter shows it.
+    // After the truncation, so that the log is never empty: if it is lost, the counter reveals it.
     this.#counter.advance()
   }
 
-  /** A transaction after which the database has the changes up to a record. */
+  /** A transaction after which the database has the changes up to a ring record. */
   #transaction({ number, place, tag }: RingPosition, work: () => void): void {
     try {
       this.#begin.run()
@@ -234,7 +234,7 @@ export class RingStore implements AgentStore {
       return work()
     } catch (cause) {
       const error = this.#explain(cause)
-      // Not after an error of reading alone: the database and the agent's memory still agree.
+      // Not after an error that only affected reading: the database and the agent's memory still agree.
       if (this.#failure !== undefined) this.#report(error)
       throw error
     }

@@ -1,8 +1,9 @@
 /**
- * The sum of the changes since the last transaction, by row. Of a row that was put many times only the last is written, a
- * row that was put and dropped is not written at all. The result is that of all changes one after the other.
+ * The sum of the changes since the last transaction, by row. If a row was put many times, only the last version is
+ * written; a row that was put and dropped is not written at all. The result is the same as applying all changes one
+ * after the other.
  *
- * Rows are kept as places in a buffer of recorded changes, and read only when they are written.
+ * Rows are kept as offsets into a buffer of recorded changes, and read only when they are written.
  */
 import type { Bodies } from '../bodies.ts'
 import { readKeys, type RemovedRow } from './parents.ts'
@@ -15,14 +16,14 @@ import { shapeAt, SHAPES } from './shape.ts'
 export interface RowStep {
   readonly kind: RowChangeKind
   readonly table: number
-  /** The whole key or, of a drop with `isStart`, what the keys start with. */
+  /** The whole key or, for a drop with `isStart`, the prefix of the keys. */
   readonly key: string
   readonly isStart: boolean
   /** Key of the row that a put row belongs to. */
   readonly parent: string
-  /** The rows that others belonged to and that go with it. */
+  /** The rows dropped along with it to which other rows belonged. */
   readonly removed: readonly RemovedRow[]
-  /** Where the change is, from the first of its turn. */
+  /** Offset of the change from the first one of its turn. */
   readonly at: number
 }
 
@@ -30,25 +31,31 @@ export interface RowStep {
 interface PutRow {
   readonly at: number
   readonly parent: string
-  /** Changes since. */
+  /** Later changes. */
   changes: number[] | undefined
 }
 
-/** The changes of one table: all drops come before everything else. */
+/** The changes of one table: all drops are applied before everything else. */
 class GatheredTable {
   readonly puts = new Map<string, PutRow>()
-  /** Of rows that are only in the database. */
+  /** Changes of rows that are only in the database. */
   readonly changes = new Map<string, number[]>()
-  /** Each at the change that drops the row, or at the put of a row that went with another it had just moved to. */
+  /**
+   * Each with the offset of the change that drops the row, or of the row's put, if it was dropped along with another
+   * row to which it had just moved.
+   */
   readonly drops = new Map<string, number>()
-  /** Drops of all rows whose key starts with a text. */
+  /** Drops of all rows whose key starts with a prefix. */
   readonly startDrops = new Map<string, number>()
 }
 
 /** The changes of all tables. */
 export class GatheredRows {
   readonly #written: readonly SqlTable[]
-  /** Keys of the rows in the database. Most of these are dropped before they get there, and need no statement then. */
+  /**
+   * Keys of the rows in the database, for tables whose rows are mostly dropped before they get there and then need no
+   * statement.
+   */
   readonly #brief: ReadonlyMap<number, Set<string>>
   #tables: readonly GatheredTable[] = SHAPES.map(() => new GatheredTable())
 
@@ -58,7 +65,7 @@ export class GatheredRows {
     this.#brief = new Map(brief.map((shape) => [shape.number, new Set(readKeys(database, shape).keys())]))
   }
 
-  /** Adds a change whose turn begins at this place of the buffer. */
+  /** Adds a change whose turn begins at this offset of the buffer. */
   add(step: RowStep, turn: number): void {
     const table = this.#at(step.table)
     const { key } = step
@@ -83,9 +90,9 @@ export class GatheredRows {
     }
   }
 
-  /** Applies everything to the database, in the caller's transaction. After an error it is no longer usable. */
+  /** Applies all changes to the database, in the caller's transaction. After an error it is no longer usable. */
   apply(buffer: Uint8Array): void {
-    // Children first: messages give back the numbers of their bodies only if they are dropped themselves.
+    // Children first: messages return the numbers of their bodies only if they are dropped themselves.
     for (const { number } of SHAPES.toReversed()) this.#drop(buffer, number)
     for (const { number } of SHAPES) {
       const { puts, changes } = this.#at(number)
@@ -139,7 +146,7 @@ function keyOf({ kind, table, values }: RowChange): readonly Value[] {
   return kind === 'put' ? shapeAt(table).key.map((place) => values[place] ?? null) : values
 }
 
-/** The values of a row with its changes since. */
+/** The values of a row with its later changes. */
 function putValues(buffer: Uint8Array, { at, changes }: PutRow): readonly Value[] {
   const put = readRowChange(buffer, at).change
   if (changes === undefined) return put.values

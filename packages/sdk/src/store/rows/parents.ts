@@ -1,6 +1,6 @@
 /**
- * The keys of all rows that others belong to: channels, epochs and invites. With them a change is checked before it is
- * recorded, as the database would check it, and rows that go with their parent are found.
+ * The keys of all rows to which others belong: channels, epochs and invites. With them, a change is checked before it
+ * is recorded, as the database would check it, and the rows that are dropped along with their parent are found.
  */
 import type { Database, Value } from '../sqlite.ts'
 import { columnName } from './table.ts'
@@ -14,7 +14,7 @@ export interface RemovedRow {
 
 const NONE: readonly RemovedRow[] = []
 
-/** The rows of one table, also by the row that each belongs to, so that no change takes longer in a large table. */
+/** The rows of one table, with an index by parent row, so that changes stay fast in a large table. */
 class KnownRows {
   readonly #parents = new Map<string, string>()
   readonly #byParent = new Map<string, Set<string>>()
@@ -31,7 +31,7 @@ class KnownRows {
     return [...(this.#byParent.get(parent) ?? [])]
   }
 
-  /** Adds a row, moves it to another parent or, without one, removes it. Returns its parent so far. */
+  /** Adds a row, moves it to another parent or, if there is none, removes it. Returns its previous parent. */
   set(key: string, parent: string | undefined): string | undefined {
     const before = this.#parents.get(key)
     if (before === parent) return before
@@ -50,7 +50,7 @@ class KnownRows {
   }
 }
 
-/** Follows the changes of a turn: `keep` when the ring has it, `revert` if not. */
+/** Follows the changes of a turn: call `keep` when the ring has it, `revert` if not. */
 export class Parents {
   readonly #tables = new Map<number, KnownRows>()
   #undo: (() => void)[] = []
@@ -71,7 +71,7 @@ export class Parents {
     this.#undo.push(() => rows.set(key, before))
   }
 
-  /** Removes a row with everything that belongs to it. Returns those of them that others belonged to. */
+  /** Removes a row with everything that belongs to it. Returns the removed rows to which others belonged. */
   drop(table: number, key: string): readonly RemovedRow[] {
     const rows = this.#tables.get(table)
     const parent = rows?.set(key, undefined)
@@ -81,7 +81,7 @@ export class Parents {
     return [{ table, key }, ...children.flatMap((child) => this.dropAllOf(child, key))]
   }
 
-  /** The same for all rows of a table that belong to one. */
+  /** The same for all rows of a table that belong to one row. */
   dropAllOf(table: number, parent: string): readonly RemovedRow[] {
     const keys = this.#tables.get(table)?.of(parent) ?? []
     return keys.flatMap((key) => this.drop(table, key))
@@ -100,7 +100,7 @@ export class Parents {
 /** The keys of all rows of a table, each with the key of the row that it belongs to. */
 export function readKeys(database: Database, { declaration, fields, key, parent }: TableShape): Map<string, string> {
   const names = fields.map((field) => columnName(declaration, field))
-  // Only the columns of both keys: a group takes kilobytes.
+  // Only the columns of both keys, because a group takes kilobytes.
   const used = new Set([...key, ...(parent?.key ?? [])])
   const columns = names.map((name, at) => (used.has(at) ? name : 'NULL')).join(', ')
   const statement = database.prepare<Value[]>(`SELECT ${columns} FROM ${declaration.name}`).raw()

@@ -1,6 +1,6 @@
 /**
- * The changes that are on disk in the ring but not in the database yet. Those of a turn are recorded, then kept once
- * the ring has them, and written to the database together.
+ * The changes that are on disk in the ring but not in the database yet. A turn's changes are recorded, kept once the
+ * ring has them, and later written to the database together with others.
  */
 import { StaticError } from '@static/protocol'
 import { type Change, RefusedChange } from '../../ports/index.ts'
@@ -14,7 +14,7 @@ import type { Database, Value } from '../sqlite.ts'
 import type { Key, RowWrites, Table } from './table.ts'
 import { keyAt, keyStart, shapeAt, shapeOf, type TableShape } from './shape.ts'
 
-/** Shared, because it is part of every change. */
+/** Shared, because every change contains it. */
 const NONE: readonly never[] = []
 
 /** Changes between two transactions. */
@@ -25,7 +25,7 @@ export class RowBuffer {
   /** The recorded turn. */
   readonly #turn = new RowChangeWriter()
   #steps: RowStep[] = []
-  /** The bytes of the turns that are kept. */
+  /** The bytes of the kept turns. */
   #kept: Uint8Array
   #length = 0
   readonly #capacity: number
@@ -79,7 +79,7 @@ export class RowBuffer {
     }
   }
 
-  /** Keeps the recorded turn. If there is no room although it is empty, makes room until the next `clear`. */
+  /** Keeps the recorded turn. If an empty buffer has no room for it, makes room until the next `clear`. */
   keep(): void {
     if (!this.hasRoom) this.#kept = new Uint8Array(this.#turn.length)
     this.#kept.set(this.#turn.bytes, this.#length)
@@ -95,7 +95,7 @@ export class RowBuffer {
     this.#forgetTurn()
   }
 
-  /** Writes all changes that are kept, in the caller's transaction. `clear` when it is committed. */
+  /** Writes all kept changes, in the caller's transaction. Call `clear` when it is committed. */
   write(): void {
     this.#gathered.apply(this.#kept)
   }
@@ -122,7 +122,7 @@ export class RowBuffer {
     this.#steps = []
   }
 
-  /** Whether the row to be changed may be there; only for rows that others belong to is it known. */
+  /** Whether the row to change may exist. This is known only for rows to which others belong. */
   #record(change: RowChange): boolean {
     const shape = shapeAt(change.table)
     const at = this.#turn.length
@@ -152,7 +152,7 @@ export class RowBuffer {
   #drop(shape: TableShape, { values }: RowChange, at: number): RowStep {
     const isStart = values.length < shape.key.length
     const key = isStart ? keyStart(values) : keyAt(shape.keyParts, values)
-    // Otherwise all rows of the table would have to be looked at.
+    // Otherwise all rows of the table would have to be searched.
     if (isStart && shape.children.length > 0 && shape.parent?.key.length !== values.length)
       throw new RangeError(`Rows of ${shape.declaration.name} are dropped one by one, or all that belong to one row.`)
     const removed = isStart
@@ -162,7 +162,7 @@ export class RowBuffer {
   }
 }
 
-/** Reads the database as it is with the changes of its ring, without changing either. */
+/** Reads the database including the changes in its ring, without changing either. */
 export function readWithRing<Result>(database: Database, { following }: RingContent, read: () => Result): Result {
   const bytes = following.reduce((sum, { changes }) => sum + changes.length, 0)
   const buffer = new RowBuffer(database, new Bodies(database), bytes)

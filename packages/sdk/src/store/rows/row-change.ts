@@ -1,12 +1,12 @@
 /**
- * Changes of rows as bytes, for a record of the ring (ring/record.ts). A change is a kind, the number of its table and
- * values: of a put all columns in order, of a drop the first parts of a key, of a change the whole key and then the
- * fields, whose numbers come before.
+ * Changes of rows as bytes, for a record of the ring (ring/record.ts). A change consists of its kind, the number of its
+ * table, and values: for a put, all columns in order; for a drop, the first parts of a key; for a change, the whole key
+ * and then the fields, whose numbers come first.
  *
  *     kind 1 | table 1 | [ fields 1 | field 1 × fields ] | values 1 | value × values
  *
  * A value is a type and its content: a number as a double; text and bytes with a length of four bytes. Integers are
- * little-endian. The bytes are only read after they were authenticated, so the reader does not expect damage.
+ * little-endian. The bytes are read only after they are authenticated, so the reader does not expect damage.
  */
 import { StaticError } from '@static/protocol'
 import { utf8Text, viewOf, writeUtf8 } from '../../platform/bytes.ts'
@@ -25,12 +25,12 @@ export interface RowChange {
 
 const KINDS: readonly RowChangeKind[] = ['put', 'change', 'drop']
 const [NULL, NUMBER, TEXT, BYTES] = [0, 1, 2, 3]
-/** A turn with a window of messages of 1 KiB. */
+/** The size of a turn with a window of 1 KiB messages. */
 const USUAL_BYTES = 128 * 1024
-/** The most bytes that a character of UTF-16 takes in UTF-8. */
+/** The maximum bytes in UTF-8 for one UTF-16 character. */
 const UTF8_WIDTH = 3
 
-/** Writes changes one after the other into a buffer that is reused. */
+/** Writes changes one after the other into a reused buffer. */
 export class RowChangeWriter {
   #buffer = new Uint8Array(USUAL_BYTES)
   #view = viewOf(this.#buffer)
@@ -40,7 +40,7 @@ export class RowChangeWriter {
     return this.#length
   }
 
-  /** What was written. Valid until the next change. */
+  /** The written bytes. Valid until the next change. */
   get bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#length)
   }
@@ -61,7 +61,7 @@ export class RowChangeWriter {
     for (const value of change.values) this.#value(value)
   }
 
-  /** Wipes what was written and begins again. */
+  /** Wipes the written bytes and starts over. */
   clear(): void {
     this.#buffer.fill(0, 0, this.#length)
     this.#length = 0
@@ -72,7 +72,7 @@ export class RowChangeWriter {
   #value(value: Value): void {
     if (value === null) this.byte(NULL)
     else if (typeof value === 'number') {
-      // What the database would refuse must not get into the ring, which would be refused at every start.
+      // A value that the database would refuse must not get into the ring, where it would be refused at every start.
       if (!Number.isSafeInteger(value)) throw new StaticError('internal_error', `${value} is not a whole number.`)
       this.byte(NUMBER)
       this.#reserve(8)
@@ -107,7 +107,7 @@ export class RowChangeWriter {
   }
 }
 
-/** The change at an offset, and the offset behind it. Its bytes are views. */
+/** The change at an offset, and the offset after it. Its bytes are views. */
 export function readRowChange(bytes: Uint8Array, start: number): { readonly change: RowChange; readonly end: number } {
   const view = viewOf(bytes)
   let at = start

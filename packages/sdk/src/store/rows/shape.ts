@@ -1,22 +1,22 @@
-/** Where the keys of a table's rows are among their values, and keys as text, by which rows are found in memory. */
+/** The positions of a table's keys among its row values, and keys as text, for finding rows in memory. */
 import { latin1 } from '../../platform/bytes.ts'
 import type { Value } from '../sqlite.ts'
 import { fieldsOf, type TableDeclaration } from './table.ts'
 import { TABLES } from '../tables/all-tables.ts'
 
-/** A table, by the places of its fields. */
+/** A table, by the positions of its fields. */
 export interface TableShape {
   readonly number: number
   readonly declaration: TableDeclaration
   readonly fields: readonly string[]
   readonly key: readonly number[]
-  /** Where its parts are among the values that begin with it. */
+  /** The positions of its key parts among the values that begin with the key. */
   readonly keyParts: readonly number[]
-  /** The table of the row that a row belongs to, and where its key is. */
+  /** The table of the row that a row belongs to, and the positions of that row's key. */
   readonly parent: { readonly table: number; readonly key: readonly number[] } | undefined
   /** Tables whose rows belong to one of this table. */
   readonly children: readonly number[]
-  /** The field that ends the body when set; -1: none. */
+  /** The position of the field that ends the body when set; -1: none. */
   readonly until: number
 }
 
@@ -52,7 +52,7 @@ export function shapeAt(number: number): TableShape {
   return shape
 }
 
-/** The whole key at these places of a row's values, as text. */
+/** The whole key at these positions of a row's values, as text. */
 export function keyAt(places: readonly number[], values: readonly Value[]): string {
   const last = places.length - 1
   let text = ''
@@ -60,12 +60,12 @@ export function keyAt(places: readonly number[], values: readonly Value[]): stri
   return text + textOf(values[places[last] ?? 0] ?? null)
 }
 
-/** The text that all whole keys start with whose first parts are these. */
+/** The common prefix of the text of all whole keys that begin with these parts. */
 export function keyStart(parts: readonly Value[]): string {
   return parts.map(leading).join('')
 }
 
-/** With its length, so that no other parts have the same text. */
+/** Includes its length, so that no other parts have the same text. */
 function leading(part: Value): string {
   const text = textOf(part)
   return `${text.length}:${text}`

@@ -12,11 +12,11 @@ export class SqlTable {
   readonly #database: Database
   readonly #table: TableDeclaration
   readonly #bodies: Bodies | undefined
-  /** Index of the body's place, and of the field that ends it; -1: none. */
+  /** Position of the body, and of the field that ends it; -1: none. */
   readonly #bodyAt: number
   readonly #untilAt: number
   readonly #put: Statement<number>
-  /** By the length of the key. */
+  /** By number of key parts. */
   readonly #drops: Statement<number | null>[] = []
   /** By the fields that change. */
   readonly #changes = new Map<string, Statement<number>>()
@@ -42,10 +42,10 @@ export class SqlTable {
     }
     const ciphertext = values[this.#bodyAt] as Uint8Array
     const allocated = bodies.allocate()
-    // A message that is written again keeps the number of its ciphertext.
+    // A message that is rewritten keeps the number of its ciphertext.
     const used = this.#put.get(...values.with(this.#bodyAt, allocated)) ?? allocated
     if (used !== allocated) bodies.release(allocated)
-    // The body of a message that is answered by now has ended: it is not stored.
+    // The body of a message that has already been answered has ended, so it is not stored.
     if ((values[this.#untilAt] ?? null) === null) bodies.put(used, ciphertext)
     else bodies.release(used)
   }
@@ -73,7 +73,7 @@ export class SqlTable {
       statement.run(...key)
       return
     }
-    // Usually one row is meant, and `get` is faster.
+    // Usually it is one row, for which `get` is faster.
     const isWhole = key.length === this.#table.key.length
     const dropped = isWhole ? [statement.get(...key)] : statement.all(...key)
     for (const body of dropped) if (typeof body === 'number') this.#bodies.release(body)

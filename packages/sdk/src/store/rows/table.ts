@@ -16,7 +16,10 @@ export interface ColumnDeclaration {
   readonly extra?: string
 }
 
-/** A column that holds a field of this type. What it cannot read, it must not write: it would be there at every start. */
+/**
+ * A column that holds a field of this type. It must not write a value that it cannot read, because every start would
+ * fail.
+ */
 export interface Column<Field> extends ColumnDeclaration {
   readonly write: (field: Field) => Value
   /** Throws `store_corrupt` for a value that this column cannot have. */
@@ -35,7 +38,7 @@ export interface TableDeclaration {
   readonly rowid?: true
   /** The field that is stored apart, in the table `body`, and the field that ends it when set. */
   readonly body?: { readonly field: string; readonly until?: string }
-  /** Most rows are dropped before they are written. So are those of tables with bodies. */
+  /** Most rows are dropped before they are written. The same is true of tables with bodies. */
   readonly brief?: true
 }
 
@@ -55,8 +58,8 @@ export interface RowWrites<Row> {
   /** Inserts a row, or replaces the one with the same key. Throws if the row that it belongs to does not exist. */
   put(row: Row): void
   /**
-   * Prepares a change of some fields of an existing row. The change returns whether the row exists. A row whose body
-   * has ended is not changed.
+   * Prepares a change of some fields of an existing row. The change returns whether the row exists. It does not apply
+   * to a row whose body has ended.
    */
   change<Field extends keyof Row & string>(...fields: readonly Field[]): (key: Key, values: Pick<Row, Field>) => boolean
   /** Deletes the rows whose key starts with these parts, with everything that belongs to them. */
@@ -69,7 +72,7 @@ export interface RowReads<Row> {
   all(): readonly Row[]
   /** The next rows whose key starts with these parts, after a value of the following part. */
   page(start: Key, after: Value, limit: number): readonly Row[]
-  /** How many rows there are and the sum of a field, by the first part of the key. */
+  /** The number of rows and the sum of a field, by the first part of the key. */
   totals(field: keyof Row & string): ReadonlyMap<string, Totals>
 }
 
@@ -135,7 +138,7 @@ export function oneOf<Word extends string>(...words: readonly Word[]): Column<Wo
   }
 }
 
-/** The name of a column in the database. For the field that is stored apart, the column with the body's number. */
+/** The name of a column in the database. For the separately stored field, the column with the body's number. */
 export function columnName({ columns, body }: TableDeclaration, field: string): string {
   if (field === body?.field) return 'body'
   return columns[field]?.name ?? field.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
@@ -146,7 +149,7 @@ export function fieldsOf(table: TableDeclaration): readonly string[] {
   return Object.keys(table.columns)
 }
 
-/** SQL: the key starts with as many given parts. */
+/** SQL condition: the key starts with this many given parts. */
 export function keyIs(table: TableDeclaration, length: number): string {
   const parts = table.key.slice(0, length)
   return parts.map((field) => `${columnName(table, field)} = ?`).join(' AND ')
@@ -167,7 +170,8 @@ function readInteger(value: unknown, column: string): number {
 }
 
 /**
- * A plain Uint8Array: `slice` of a Buffer is a view but of a Uint8Array a copy, and secrets are wiped after copying.
+ * Returns a plain Uint8Array: `slice` makes a view of a Buffer but a copy of a Uint8Array, and secrets are wiped after
+ * copying.
  */
 function readBytes(value: unknown, column: string): Uint8Array {
   return value instanceof Uint8Array

@@ -21,7 +21,7 @@ export const KEY_PACKAGE: Table<KeyPackageRecord> = {
   key: ['ref'],
 }
 
-/** Channels that this agent was removed from, and of which nothing else is left. */
+/** Channels that this agent was removed from and that have no other data left. */
 export const REMOVED: Table<RemovedRecord> = {
   name: 'removed',
   columns: { name: TEXT, at: INTEGER },

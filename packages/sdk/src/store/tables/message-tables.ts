@@ -84,7 +84,7 @@ export const ASK: Table<InChannel<AskRecord>> = {
   brief: true,
 }
 
-/** The members that have answered them. */
+/** The members that have answered requests. */
 export const ANSWERER: Table<InChannel<AnswererRecord>> = {
   name: 'answerer',
   columns: { channel: TEXT, messageId: BYTES, agent: TEXT, answers: INTEGER, ended: FLAG },

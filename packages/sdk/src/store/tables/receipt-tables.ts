@@ -1,4 +1,4 @@
-/** Tables of what members have seen: the last hashes of the chain, stays, and receipts. */
+/** Tables for what members have seen: the last hashes of the chain, stays, and receipts. */
 import { RECEIPT_MODES } from '@static/protocol'
 import type { ChainRecord, OwnReceiptRecord, StayRecord } from '../../ports/index.ts'
 import { BYTES, type Column, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
@@ -18,7 +18,7 @@ export const OWN_RECEIPT: Table<InChannel<OwnReceiptRecord>> = {
   parent: { table: 'channel', by: ['channel'] },
 }
 
-/** What is missing in a row without an ending or a receipt. */
+/** Marks a missing ending or receipt in a row. */
 const NONE = 'none'
 const ENDING: Column<StayRow['ending']> = oneOf('left', 'removed', NONE)
 const MODE: Column<StayRow['mode']> = oneOf(...RECEIPT_MODES, NONE)
