@@ -101,8 +101,12 @@ interface Change {
   readonly removes: readonly Buffer[]
   readonly leave_notices: readonly Notice[]
   readonly vouches: readonly Buffer[]
+  /** Who owns the channel afterwards, and its standby. */
+  readonly ownership?: readonly [owner: Buffer, standby: Buffer]
+  readonly by?: typeof guest
 }
 
+const NO_ONE = Buffer.alloc(0)
 const changes: readonly Change[] = [
   { about: 'a new key, and no change', adds: [], removes: [], leave_notices: [], vouches: [] },
   {
@@ -119,17 +123,35 @@ const changes: readonly Change[] = [
     leave_notices: leaves.slice(0, 1).map(({ notice }) => notice),
     vouches: [],
   },
+  {
+    about: 'the owner names a standby',
+    adds: [],
+    removes: [],
+    leave_notices: [],
+    vouches: [],
+    ownership: [owner.agentId, guest.agentId],
+  },
+  {
+    about: 'the standby takes the channel over',
+    adds: [],
+    removes: [],
+    leave_notices: [],
+    vouches: [],
+    ownership: [guest.agentId, NO_ONE],
+    by: guest,
+  },
 ]
 
-const commits = changes.map(({ about, adds, removes, leave_notices, vouches }, at) => {
+const commits = changes.map(({ about, adds, removes, leave_notices, vouches, ownership, by = owner }, at) => {
   const commit = run(0xa0, 20 + at)
   const slot = 9 + at
-  const change: Field[] = [adds, removes, leave_notices.map(noticeFields), vouches]
+  const [newOwner, standby] = ownership ?? [NO_ONE, NO_ONE]
+  const change: Field[] = [adds, removes, leave_notices.map(noticeFields), vouches, newOwner, standby]
   const place = [channelId, slot, messageId, sha256(commit)]
-  const result = signed(owner, 'static-relay/1 commit', [...place, ...change])
+  const result = signed(by, 'static-relay/1 commit', [...place, ...change])
   const body = lengthPrefixed([commit, ...change, result.signature])
   const inputs = { channel_id: channelId, slot, message_id: messageId, commit, adds, removes, leave_notices, vouches }
-  return { about, ...inputs, ...result, body }
+  return { about, ...inputs, owner: newOwner, standby, ...result, body }
 })
 
 const steps = [
@@ -503,13 +525,19 @@ const pskLabel = Buffer.concat([pskId, number2(0), number2(1)])
 
 const group = {
   agent: { seed: owner.seed, public_key: owner.publicKey, agent_id: owner.agentId },
-  extensions: {
-    about: 'the data of the two extensions of a GroupContext',
+  extensions: [
+    { about: 'the data of the two extensions of a GroupContext', standby: Buffer.alloc(32), offered: false },
+    { about: 'with a standby', standby: guest.agentId, offered: false },
+    { about: 'offered to the standby', standby: guest.agentId, offered: true },
+  ].map(({ about, standby, offered }) => ({
+    about,
     name,
     owner: owner.agentId,
+    standby,
+    offered,
     required_capabilities: Buffer.from('02f57a00020001', 'hex'),
-    channel: Buffer.concat([Buffer.of(1), owner.agentId, Buffer.from(name)]),
-  },
+    channel: Buffer.concat([Buffer.of(2, offered ? 1 : 0), owner.agentId, standby, Buffer.from(name)]),
+  })),
   founder: { context: FOUNDER, credential: Buffer.concat([Buffer.of(0), Buffer.from(FOUNDER)]) },
   lone_leaf: {
     about: 'the proposal of a lone committer; key and nonce are random and used once',

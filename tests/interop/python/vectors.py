@@ -60,7 +60,8 @@ def leave(item):
 def commit(item):
     body = unhex(item["commit"])
     notices = [notice_fields(notice) for notice in item["leave_notices"]]
-    change = [unhex(item["adds"]), unhex(item["removes"]), notices, unhex(item["vouches"])]
+    roster = [unhex(item["adds"]), unhex(item["removes"]), notices, unhex(item["vouches"])]
+    change = [*roster, unhex(item["owner"]), unhex(item["standby"])]
     assert length_prefixed([body, *change, unhex(item["signature"])]).hex() == item["body"], item["about"]
     place = [unhex(item["channel_id"]), item["slot"], unhex(item["message_id"]), sha256(body)]
     return signed_bytes("static-relay/1 commit", [*place, *change])

@@ -28,6 +28,12 @@ export interface DeclarationFields {
   readonly leaveNotices: readonly LeaveNoticeFields[]
   /** Those of `adds` that the owner vouches for; empty in a commit of anyone else. */
   readonly vouches: readonly Uint8Array[]
+  /**
+   * The channel's owner and its standby after a commit that names either anew; without a standby, that is empty. Both are
+   * empty in any other commit.
+   */
+  readonly owner?: Uint8Array
+  readonly standby?: Uint8Array
 }
 
 /** The commit that a declaration belongs to: it is not valid for another slot, channel or commit. */
@@ -48,6 +54,8 @@ export interface ChainEntry {
   /** SHA-256 of the body: of the ciphertext of a message, of `commitBody` or of `leaveBody`. */
   readonly bodyHash: Uint8Array
 }
+
+const NOTHING = new Uint8Array()
 
 // As bytes, because every message goes into a chain at the relay and at each member.
 const CHAIN: Uint8Array = utf8('static log 1')
@@ -106,8 +114,8 @@ function utf8(text: string): Uint8Array {
   return new TextEncoder().encode(text)
 }
 
-function rosterChange({ adds, removes, leaveNotices, vouches }: DeclarationFields): Field[] {
-  return [adds, removes, leaveNotices.map(noticeFields), vouches]
+function rosterChange({ adds, removes, leaveNotices, vouches, owner, standby }: DeclarationFields): Field[] {
+  return [adds, removes, leaveNotices.map(noticeFields), vouches, owner ?? NOTHING, standby ?? NOTHING]
 }
 
 function noticeFields({ publicKey, slot, leafKeys, signature }: LeaveNoticeFields): Field[] {

@@ -123,6 +123,8 @@ test('vectors: a declaration and the body of its commit', () => {
     readonly removes: readonly string[]
     readonly leave_notices: readonly Notice[]
     readonly vouches: readonly string[]
+    readonly owner: string
+    readonly standby: string
     readonly body: string
   }
   for (const vector of read('commit.json') as Commit[]) {
@@ -132,6 +134,8 @@ test('vectors: a declaration and the body of its commit', () => {
       removes: vector.removes.map(fromHex),
       leaveNotices: vector.leave_notices.map(noticeOf),
       vouches: vector.vouches.map(fromHex),
+      owner: fromHex(vector.owner),
+      standby: fromHex(vector.standby),
     }
     const place = {
       channelId: fromHex(vector.channel_id),

@@ -302,5 +302,7 @@ function wireDeclaration(
     leaveNotices: declaration.leaveNotices.map(wireNotice),
     vouches: [...declaration.vouches],
     signature: declaration.signature,
+    owner: declaration.owner ?? NOTHING,
+    standby: declaration.standby ?? NOTHING,
   }
 }

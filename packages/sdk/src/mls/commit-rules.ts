@@ -15,6 +15,7 @@ import {
   PUBLIC_KEY_BYTES,
 } from '@static/protocol'
 import { latin1 } from '../platform/bytes.ts'
+import type { ChannelContext } from './channel-context.ts'
 import { agentIdOf, isFounder, isIdentity } from './credential.ts'
 import { isEncryptionKey } from './x25519.ts'
 
@@ -32,6 +33,8 @@ export interface RuleLeaf {
 export type RuleProposal =
   | ({ readonly kind: 'add' } & Omit<RuleLeaf, 'leaf'>)
   | { readonly kind: 'remove'; readonly leaf: number }
+  /** A GroupContextExtensions; the context is undefined if it is not that of a channel. */
+  | { readonly kind: 'context'; readonly context: ChannelContext | undefined }
   /** A PreSharedKey; `external` as opposed to one derived from an earlier epoch. */
   | { readonly kind: 'psk'; readonly external: boolean }
   /** Any other type, or a reference to an earlier proposal. */
@@ -48,8 +51,8 @@ export interface RuleCommit {
 export interface RuleGroup {
   readonly groupId: Uint8Array
   readonly epoch: bigint
-  /** The owner's agent id, from the GroupContext. */
-  readonly owner: Uint8Array | undefined
+  /** From the GroupContext. */
+  readonly context: ChannelContext | undefined
   readonly leaves: readonly RuleLeaf[]
   /** The encryption keys of the parent nodes. */
   readonly parentKeys: readonly Uint8Array[]
@@ -85,6 +88,11 @@ export type Violation =
   | 'declaration_differs'
   | 'declaration_of_another'
   | 'vouches_without_right'
+  | 'context_invalid'
+  | 'context_misplaced'
+  | 'ownership_without_right'
+  | 'standby_not_member'
+  | 'standby_not_cleared'
   | 'group_full'
   | 'last_epoch'
 
@@ -93,6 +101,8 @@ export interface MemberChange {
   readonly added: readonly Omit<RuleLeaf, 'leaf'>[]
   readonly removed: readonly RuleLeaf[]
 }
+
+const NO_ONE = new Uint8Array()
 
 /** Returns the change a commit makes, or the first rule it breaks. */
 export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Declared): MemberChange | Violation {
@@ -118,7 +128,7 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   if (added.some(isFounderLeaf)) return 'founder_added'
   if (added.some(({ identity }) => identity === undefined || !isIdentity(identity))) return 'credential_invalid'
 
-  const right = checkRights(group, sender, removed, declared)
+  const right = checkRights(group, sender, removed, declared) ?? checkOwnership(group, commit, sender, removed)
   if (right !== undefined) return right
 
   const staying = group.leaves.filter((leaf) => !removed.includes(leaf))
@@ -145,13 +155,50 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
     leaves.map(({ signatureKey }) => agentIdOf(signatureKey))
   const named = removed.filter((leaf) => !isFounderLeaf(leaf))
   if (!sameSet(adds, agentIds(added)) || !sameSet(removes, agentIds(named))) return 'declaration_differs'
+  if (!isOwnershipDeclared(proposals, declared)) return 'declaration_differs'
   if (!mayVouch(group, sender, declared)) return 'vouches_without_right'
   return { added, removed }
 }
 
+/**
+ * The owner may set and clear its standby, and the standby may make itself the owner, in a commit that changes no members.
+ * A commit that removes the standby clears it: otherwise an agent that was removed could be added again by anyone, and take
+ * the channel over. It adds no one, because the library creates no such commit.
+ */
+function checkOwnership(
+  { context, leaves }: RuleGroup,
+  { proposals }: RuleCommit,
+  sender: RuleLeaf,
+  removed: readonly RuleLeaf[],
+): Violation | undefined {
+  const removesStandby = removed.some((leaf) => isAgent(context?.standby, leaf))
+  const [proposal, ...more] = proposals.filter((each) => each.kind === 'context')
+  if (proposal === undefined) return removesStandby ? 'standby_not_cleared' : undefined
+  const next = proposal.context
+  if (more.length > 0 || !context || !next || next.name !== context.name) return 'context_invalid'
+  if (proposals.some(({ kind }) => kind === 'add')) return 'context_misplaced'
+  const isSameOwner = sameBytes(next.owner, context.owner)
+  if (removesStandby) return isSameOwner && next.standby === undefined ? undefined : 'standby_not_cleared'
+  if (removed.length > 0) return 'context_misplaced'
+  if (isSameOwner) {
+    if (!isAgent(context.owner, sender)) return 'ownership_without_right'
+    const isThere = next.standby === undefined || leaves.some((leaf) => isAgent(next.standby, leaf))
+    return isThere ? undefined : 'standby_not_member'
+  }
+  const takesOver = isAgent(context.standby, sender) && isAgent(next.owner, sender) && next.standby === undefined
+  return takesOver ? undefined : 'ownership_without_right'
+}
+
+/** Whether the declaration names the owner and the standby that the commit sets, and only such a commit names any. */
+function isOwnershipDeclared(proposals: RuleCommit['proposals'], { declaration }: Declared): boolean {
+  const { owner = NO_ONE, standby = NO_ONE } = declaration
+  const next = proposals.find((each) => each.kind === 'context')?.context
+  return sameBytes(owner, next?.owner ?? NO_ONE) && sameBytes(standby, next?.standby ?? NO_ONE)
+}
+
 /** The owner may remove any member, others only a member that signed a leave notice; anyone the founder leaf. */
 function checkRights(
-  { groupId, owner }: RuleGroup,
+  { groupId, context }: RuleGroup,
   sender: RuleLeaf,
   removed: readonly RuleLeaf[],
   { declaration }: Declared,
@@ -165,21 +212,21 @@ function checkRights(
   }
   for (const leaf of removed) {
     if (isFounderLeaf(leaf)) continue
-    if (isOwner(owner, leaf)) return 'removes_owner'
-    if (!isOwner(owner, sender) && !left.has(leaf)) return 'removes_without_right'
+    if (isAgent(context?.owner, leaf)) return 'removes_owner'
+    if (!isAgent(context?.owner, sender) && !left.has(leaf)) return 'removes_without_right'
   }
   return undefined
 }
 
 /** The owner may vouch for agents that the commit adds, once for each; others for no one. */
-function mayVouch({ owner }: RuleGroup, sender: RuleLeaf, { declaration: { adds, vouches } }: Declared): boolean {
+function mayVouch({ context }: RuleGroup, sender: RuleLeaf, { declaration: { adds, vouches } }: Declared): boolean {
   if (vouches.length === 0) return true
   const keys = new Set(adds.map(latin1))
-  return isOwner(owner, sender) && !twice(vouches) && vouches.every((agent) => keys.has(latin1(agent)))
+  return isAgent(context?.owner, sender) && !twice(vouches) && vouches.every((agent) => keys.has(latin1(agent)))
 }
 
-function isOwner(owner: RuleGroup['owner'], { signatureKey }: RuleLeaf): boolean {
-  return owner !== undefined && sameBytes(agentIdOf(signatureKey), owner)
+function isAgent(agent: Uint8Array | undefined, { signatureKey }: Pick<RuleLeaf, 'signatureKey'>): boolean {
+  return agent !== undefined && sameBytes(agentIdOf(signatureKey), agent)
 }
 
 /**

@@ -9,7 +9,7 @@
 import type { SignatureKeyPair } from '#platform/crypto'
 import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
-import type { ChannelContext } from './channel-context.ts'
+import type { ChannelContext, Ownership } from './channel-context.ts'
 import type { ExpectedSender, Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
 
 declare const opaque: unique symbol
@@ -115,6 +115,8 @@ export interface CommitChange {
   readonly leaveNotices?: DeclarationFields['leaveNotices']
   /** The agent ids among `adds` that the owner vouches for. */
   readonly vouches?: readonly Uint8Array[]
+  /** Who owns the channel from now on, and who may take it over. A commit that removes the standby clears it by itself. */
+  readonly ownership?: Ownership
   /** Milliseconds since 1970, to check the lifetimes of KeyPackages. */
   readonly now: number
 }

@@ -43,6 +43,7 @@ const LENGTHS: ReadonlyMap<string, number> = new Map(
     agentId: AGENT_ID_BYTES,
     sender: AGENT_ID_BYTES,
     owner: AGENT_ID_BYTES,
+    standby: AGENT_ID_BYTES,
     adds: AGENT_ID_BYTES,
     removes: AGENT_ID_BYTES,
     vouches: AGENT_ID_BYTES,
@@ -58,7 +59,7 @@ const LENGTHS: ReadonlyMap<string, number> = new Map(
   }),
 )
 /** Honest relays leave these empty in some messages. */
-const OPTIONAL: ReadonlySet<string> = new Set(['agentId', 'owner', 'inviteId'])
+const OPTIONAL: ReadonlySet<string> = new Set(['agentId', 'owner', 'standby', 'inviteId'])
 
 /** The first value out of bounds in a message, if there is one. */
 export function outOfBounds(value: unknown, name = ''): string | undefined {

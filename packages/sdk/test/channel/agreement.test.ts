@@ -44,7 +44,7 @@ class Eve {
     const declaration = { adds: [], removes: [], leaveNotices: [], vouches: [], ...declared }
     const place = { channelId, slot, messageId, commitHash: sha256(commit) }
     const signature = ed25519.signer(this.agent.key)(declarationBytes(place, declaration))
-    const { adds, removes, leaveNotices, vouches } = declaration
+    const { adds, removes, leaveNotices, vouches, owner, standby }: DeclarationFields = declaration
     const request = create(SendCommitRequestSchema, {
       channelId,
       slot,
@@ -55,6 +55,8 @@ class Eve {
         removes: [...removes],
         leaveNotices: leaveNotices.map((n) => ({ ...n, leafKeys: [...n.leafKeys] })),
         vouches: [...vouches],
+        owner: owner ?? new Uint8Array(),
+        standby: standby ?? new Uint8Array(),
         signature,
       },
     })

@@ -30,7 +30,7 @@ import { inviteKeys, sealBox } from '../../src/admitting/keys.ts'
 import { parseInviteLink } from '../../src/admitting/link.ts'
 import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
 import { ed25519 } from '../../src/mls/index.ts'
-import { decodeContext, encodeContext } from '../../src/mls/channel-context.ts'
+import { decodeContext, encodeContext, ownedBy } from '../../src/mls/channel-context.ts'
 import { parsePrivateMessage } from '../../src/mls/framing.ts'
 import { isKeyPackageBounded } from '../../src/mls/ts-mls/bounds.ts'
 import { decodeState, encodeState } from '../../src/mls/ts-mls/group-codec.ts'
@@ -311,7 +311,7 @@ test('MLS messages, KeyPackages, Welcomes and groups', async (t) => {
     seeds: [encodeState(inside(owner.group).state), encodeState(inside(ann.group).state)],
     decode: (bytes) => decodeState(bytes),
   })
-  const context = encodeContext({ name: NAME, owner: HASH })
+  const context = encodeContext({ name: NAME, ...ownedBy(HASH) })
   await fuzz(t, {
     name: 'mls-contexts',
     seeds: [context],

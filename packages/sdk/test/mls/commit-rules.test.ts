@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ed25519, generateSignatureKeyPair } from '@static/node/ed25519'
-import { leaveBytes, MAX_MEMBERS } from '@static/protocol'
+import { type ChannelName, leaveBytes, MAX_MEMBERS } from '@static/protocol'
 import {
   checkCommit,
   type Declared,
@@ -10,6 +10,7 @@ import {
   type RuleGroup,
   type RuleLeaf,
 } from '../../src/mls/commit-rules.ts'
+import { ownedBy } from '../../src/mls/channel-context.ts'
 import { agentIdOf, FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
 import { text } from './support.ts'
 
@@ -33,7 +34,7 @@ const idOf = ({ signatureKey }: RuleLeaf): Uint8Array => agentIdOf(signatureKey)
 const group: RuleGroup = {
   groupId: fill(16, 1),
   epoch: 7n,
-  owner: idOf(leaf(0)),
+  context: { name: 'acme/support/routing' as ChannelName, ...ownedBy(idOf(leaf(0))) },
   leaves: [leaf(0), leaf(1), leaf(2)],
   parentKeys: [fill(32, 7)],
 }

@@ -7,16 +7,20 @@ import {
   createGroupInfoWithExternalPubAndRatchetTree,
   createProposal,
   encodeMlsMessage,
+  type Extension,
   joinGroupExternal,
   type Proposal,
 } from 'ts-mls'
 import { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
-import { type DeclarationFields, leaveBytes, type LeaveNoticeFields } from '@static/protocol'
+import { type DeclarationFields, leaveBytes, type LeaveNoticeFields, parseChannelName } from '@static/protocol'
+import { type ChannelContext, CONTEXT_TYPE } from '../../src/mls/channel-context.ts'
 import { agentIdOf, FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
 import type { Rejection } from '../../src/mls/engine.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
+import { createContextCommit } from '../../src/mls/ts-mls/context-commit.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
+import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
 import { crypto } from './attacker.ts'
 import { type Agent, engine, hex, text } from './support.ts'
 
@@ -83,6 +87,22 @@ export function withLeaf(agent: Agent, change: object): Partial<ClientState> {
   const node = ratchetTree[at]
   assert.ok(node?.nodeType === 'leaf')
   return { ratchetTree: ratchetTree.with(at, { nodeType: 'leaf', leaf: { ...node.leaf, ...change } }) }
+}
+
+/** A proposal of the agent's GroupContext, with another content. */
+export function contextOf({ group }: Agent, change: Partial<ChannelContext>): Proposal {
+  return contextProposal(contextExtensions({ ...engine.facts(group).context, ...change }))
+}
+
+export function contextProposal(extensions: readonly Extension[]): Proposal {
+  return { proposalType: 'group_context_extensions', groupContextExtensions: { extensions: [...extensions] } }
+}
+
+/** A commit with a path that changes the GroupContext, without our rules. */
+export async function withContext(agent: Agent, proposals: readonly Proposal[]): Promise<Uint8Array> {
+  const pskIndex = { findPsk: () => new Uint8Array(32) }
+  const { commit } = await createContextCommit(crypto, inside(agent.group).state, proposals, pskIndex)
+  return encodeMlsMessage(commit)
 }
 
 /** A Leave notice of a member, signed by it or by another key. */
@@ -171,19 +191,78 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
     },
   ],
   [
-    'another GroupContext',
-    'proposal_not_allowed',
+    'the same GroupContext once more, by a member that may not change it',
+    'ownership_without_right',
+    async ({ ann, owner }) => ({
+      commit: await withContext(ann, [contextOf(ann, {})]),
+      declaration: { owner: owner.agentId },
+    }),
+  ],
+  [
+    'a member makes itself the owner',
+    'ownership_without_right',
+    async ({ ann }) => ({
+      commit: await withContext(ann, [contextOf(ann, { owner: ann.agentId })]),
+      declaration: { owner: ann.agentId },
+    }),
+  ],
+  [
+    'a member makes itself the standby',
+    'ownership_without_right',
+    async ({ ann, owner }) => ({
+      commit: await withContext(ann, [contextOf(ann, { standby: ann.agentId })]),
+      declaration: { owner: owner.agentId, standby: ann.agentId },
+    }),
+  ],
+  [
+    'a member gives the channel to another',
+    'ownership_without_right',
+    async ({ ann, bob }) => ({
+      commit: await withContext(ann, [contextOf(ann, { owner: bob.agentId })]),
+      declaration: { owner: bob.agentId },
+    }),
+  ],
+  [
+    'the channel takes another name',
+    'context_invalid',
+    async ({ ann, owner }) => ({
+      commit: await withContext(ann, [contextOf(ann, { name: parseChannelName('acme/support/other') })]),
+      declaration: { owner: owner.agentId },
+    }),
+  ],
+  [
+    'a GroupContext with a flag that no one knows',
+    'context_invalid',
     async ({ ann }) => {
-      const { extensions } = inside(ann.group).state.groupContext
-      return {
-        commit: await bare(ann, [
-          {
-            proposalType: 'group_context_extensions',
-            groupContextExtensions: { extensions: [...extensions] },
-          },
-        ]),
-      }
+      const { groupContext } = inside(ann.group).state
+      const extensions = groupContext.extensions.map((each) => {
+        if (each.extensionType !== CONTEXT_TYPE) return each
+        return { ...each, extensionData: each.extensionData.with(1, 2) }
+      })
+      return { commit: await withContext(ann, [contextProposal(extensions)]) }
     },
+  ],
+  [
+    'a GroupContext that requires nothing of later members',
+    'context_invalid',
+    async ({ ann }) => {
+      const [, channel] = inside(ann.group).state.groupContext.extensions
+      assert.ok(channel)
+      return { commit: await withContext(ann, [contextProposal([channel])]) }
+    },
+  ],
+  [
+    'a new owner in the declaration alone',
+    'declaration_differs',
+    async ({ ann }) => ({ commit: await bare(ann, []), declaration: { owner: ann.agentId } }),
+  ],
+  [
+    'a standby in the declaration alone',
+    'declaration_differs',
+    async ({ ann, owner }) => ({
+      commit: await bare(ann, []),
+      declaration: { owner: owner.agentId, standby: ann.agentId },
+    }),
   ],
   [
     'a ReInit',

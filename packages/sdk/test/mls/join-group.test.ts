@@ -8,6 +8,7 @@ import type { NewKeyPackage } from '../../src/mls/engine.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
+import { ownedBy } from '../../src/mls/channel-context.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
 import { crypto } from './attacker.ts'
 import { Agent, channelOf, engine, hex, makeChannel, NAME, text } from './support.ts'
@@ -21,7 +22,7 @@ const publicOf = ({ keyPackage }: NewKeyPackage): KeyPackage => decodeMessage('m
 async function group(
   maker: Uint8Array,
   owner: Uint8Array,
-  extensions: Extension[] = contextExtensions({ name: NAME, owner }),
+  extensions: Extension[] = contextExtensions({ name: NAME, ...ownedBy(owner) }),
 ): Promise<ClientState> {
   const key = generateSignatureKeyPair()
   const { publicPackage, privatePackage } = await makeKeyPackage(crypto, maker, key, Date.now())

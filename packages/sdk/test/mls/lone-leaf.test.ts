@@ -9,6 +9,7 @@ import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
 import { adopt, inside } from '../../src/mls/ts-mls/state.ts'
+import { ownedBy } from '../../src/mls/channel-context.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
 import { crypto, readsOn } from './attacker.ts'
 import { bare, remove } from './forbidden-commits.ts'
@@ -34,7 +35,7 @@ async function founder(): Promise<Scene> {
   const owner = new Agent('owner')
   const key = generateSignatureKeyPair()
   const { publicPackage, privatePackage } = await makeKeyPackage(crypto, FOUNDER_IDENTITY, key, Date.now())
-  const extensions = contextExtensions({ name: NAME, owner: owner.agentId })
+  const extensions = contextExtensions({ name: NAME, ...ownedBy(owner.agentId) })
   const state = await createGroup(randomBytes(16), publicPackage, privatePackage, extensions, crypto.provider, CONFIG)
   const own = await owner.keyPackage()
   const { keyPackage } = decodeMessage('mls_key_package', own.keyPackage)!

@@ -301,7 +301,7 @@ function stageEntry(entry: LogEntry): StageEntry {
     }
     case 'commit': {
       const { messageId, commit } = entry
-      const { adds, removes, leaveNotices, vouches, signature } = entry.declaration
+      const { adds, removes, leaveNotices, vouches, owner, standby, signature } = entry.declaration
       const notices = leaveNotices.map((notice) =>
         create(LeaveNoticeSchema, { ...notice, leafKeys: [...notice.leafKeys] }),
       )
@@ -310,6 +310,8 @@ function stageEntry(entry: LogEntry): StageEntry {
         removes: [...removes],
         leaveNotices: notices,
         vouches: [...vouches],
+        owner: owner ?? new Uint8Array(),
+        standby: standby ?? new Uint8Array(),
         signature,
       })
       return {

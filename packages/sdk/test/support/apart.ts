@@ -82,6 +82,8 @@ export class Apart {
       removes: [...fields.removes],
       leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice, leafKeys: [...notice.leafKeys] })),
       vouches: [...fields.vouches],
+      owner: fields.owner ?? new Uint8Array(),
+      standby: fields.standby ?? new Uint8Array(),
       signature: ed25519.signer(this.mls.key)(declarationBytes(place, fields)),
     })
     const request = create(SendCommitRequestSchema, { channelId, slot, messageId, commit, declaration })

@@ -14,6 +14,7 @@ import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
 import { adopt } from '../../src/mls/ts-mls/state.ts'
+import { ownedBy } from '../../src/mls/channel-context.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
 import { crypto } from '../mls/attacker.ts'
 import { Agent as MlsAgent } from '../mls/support.ts'
@@ -38,7 +39,7 @@ export async function fakeGroup(pretence: Pretence): Promise<{ welcome: Uint8Arr
   const { provider } = crypto
   const first = await makeKeyPackage(crypto, Buffer.from('first'), generateSignatureKeyPair(), Date.now())
   const second = await makeKeyPackage(crypto, mallory.identity, mallory.key, Date.now())
-  const extensions = contextExtensions({ name, owner: owner?.agentId ?? mallory.agentId })
+  const extensions = contextExtensions({ name, ...ownedBy(owner?.agentId ?? mallory.agentId) })
   const group = await createGroup(channelId, first.publicPackage, first.privatePackage, extensions, provider, CONFIG)
   const made = { ...group, groupContext: { ...group.groupContext, epoch: epoch - 3n } }
   const added = await commit(made, [{ proposalType: 'add', add: { keyPackage: second.publicPackage } }])

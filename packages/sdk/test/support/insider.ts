@@ -117,6 +117,8 @@ export class Insider {
       removes: [...fields.removes],
       leaveNotices: fields.leaveNotices.map((notice) => ({ ...notice, leafKeys: [...notice.leafKeys] })),
       vouches: [...fields.vouches],
+      owner: fields.owner ?? new Uint8Array(),
+      standby: fields.standby ?? new Uint8Array(),
       signature,
     })
     // Whatever it declares, the relay goes on with everybody.

@@ -68,6 +68,8 @@ export class Mallory {
         leafKeys: [...leafKeys],
       })),
       vouches: [...(declared.vouches ?? [])],
+      owner: declared.owner ?? new Uint8Array(),
+      standby: declared.standby ?? new Uint8Array(),
     }
     const declaration = this.raw.declaration({ channelId, slot, messageId, commit }, change)
     await this.raw.request('sendCommit', { channelId, slot, messageId, commit, declaration, welcomes: [] })

@@ -9,13 +9,17 @@ import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { openCommit } from '../../src/mls/ts-mls/open-commit.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
+import { decodeContext } from '../../src/mls/channel-context.ts'
 import { crypto } from '../mls/attacker.ts'
 import { channelOf } from '../mls/support.ts'
 import { readVectors } from './own.ts'
 
 interface Group {
   readonly agent: Record<'public_key' | 'agent_id', string>
-  readonly extensions: { readonly name: ChannelName } & Record<'owner' | 'required_capabilities' | 'channel', string>
+  readonly extensions: readonly ({ readonly name: ChannelName; readonly offered: boolean } & Record<
+    'owner' | 'standby' | 'required_capabilities' | 'channel',
+    string
+  >)[]
   readonly founder: { readonly credential: string }
   readonly lone_leaf: Record<'context' | 'psk' | 'psk_nonce' | 'proposal' | 'psk_secret', string>
 }
@@ -24,14 +28,19 @@ const { agent, extensions, founder, lone_leaf: lone } = readVectors('group.json'
 
 test('vectors: an agent id, the extensions of a group, and the founder', () => {
   assert.equal(toHex(agentIdOf(fromHex(agent.public_key))), agent.agent_id)
-  const made = contextExtensions({ name: extensions.name, owner: fromHex(extensions.owner) })
-  assert.deepEqual(
-    made.map(({ extensionType, extensionData }) => [extensionType, toHex(extensionData)]),
-    [
-      ['required_capabilities', extensions.required_capabilities],
-      [0xf57a, extensions.channel],
-    ],
-  )
+  for (const vector of extensions) {
+    const { name, offered } = vector
+    const standby = /^0+$/.test(vector.standby) ? undefined : fromHex(vector.standby)
+    const context = { name, owner: fromHex(vector.owner), standby, offered }
+    assert.deepEqual(
+      contextExtensions(context).map(({ extensionType, extensionData }) => [extensionType, toHex(extensionData)]),
+      [
+        ['required_capabilities', vector.required_capabilities],
+        [0xf57a, vector.channel],
+      ],
+    )
+    assert.deepEqual(decodeContext(fromHex(vector.channel)), context)
+  }
   assert.equal(toHex(FOUNDER_IDENTITY), founder.credential)
 })
 

@@ -43,6 +43,8 @@ export interface Change {
   readonly removes?: Uint8Array[]
   readonly leaveNotices?: LeaveNotice[]
   readonly vouches?: Uint8Array[]
+  readonly owner?: Uint8Array
+  readonly standby?: Uint8Array
 }
 
 /** What opening a session requires besides the key. */

@@ -1,5 +1,6 @@
 /** Requests about commits: sending and rejecting them, and sending their Welcomes. */
 import {
+  AGENT_ID_BYTES,
   declarationBytes,
   INVITE_ID_BYTES,
   MAX_MEMBERS,
@@ -266,6 +267,10 @@ export class Commits {
     const { adds, removes, leaveNotices, vouches } = declaration
     checkAgents({ adds, removes, leave_notices: leaveNotices, vouches, welcomes })
     for (const id of [...adds, ...removes, ...vouches]) agentIdOf(id)
+    for (const [field, id] of Object.entries({ owner: declaration.owner, standby: declaration.standby })) {
+      if (id.length > 0) checkLength(id, AGENT_ID_BYTES, `declaration.${field}`)
+    }
+    if (declaration.owner.length > 0) throw wrong('`declaration.owner` cannot be set by a commit')
     leaveNotices.forEach(checkNotice)
     const signed = declarationBytes({ channelId, slot, messageId, commitHash: crypto.hash(commit) }, declaration)
     if (!crypto.verify(caller.publicKey, signed, declaration.signature)) {

@@ -121,6 +121,8 @@ export async function makePending(
       leaveNotices: signed.leaveNotices.map(({ leafKeys, ...notice }) => ({ ...notice, leafKeys: [...leafKeys] })),
       vouches: [...signed.vouches],
       signature: signed.signature,
+      ...(signed.owner && { owner: signed.owner }),
+      ...(signed.standby && { standby: signed.standby }),
     },
     welcomes: welcomes.map(({ agentId, welcome }) => ({
       agentId,

@@ -5,7 +5,7 @@ import { mlsExporter } from 'ts-mls/keySchedule.js'
 import { generateSignatureKeyPair } from '#platform/crypto'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { SUITE, type Suite } from '../aead.ts'
-import { CONTEXT_TYPE } from '../channel-context.ts'
+import { CONTEXT_TYPE, ownedBy } from '../channel-context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from '../credential.ts'
 import type { NewGroup, Group, GroupFacts, MlsEngine } from '../engine.ts'
 import { parsePrivateMessage } from '../framing.ts'
@@ -84,7 +84,7 @@ async function found(crypto: MlsCrypto, { channelId, name, keyPackage, now }: Ne
   const { parsed, agentId } = await checkKeyPackage(crypto, keyPackage, [CONTEXT_TYPE], now)
   const key = generateSignatureKeyPair()
   const { publicPackage, privatePackage } = await makeKeyPackage(crypto, FOUNDER_IDENTITY, key, now)
-  const extensions = contextExtensions({ name, owner: agentId })
+  const extensions = contextExtensions({ name, ...ownedBy(agentId) })
   const groupId = Uint8Array.from(channelId)
   const state = await createGroup(groupId, publicPackage, privatePackage, extensions, provider, CONFIG)
   const { newState, welcome } = await createCommit(

@@ -7,6 +7,8 @@
  * carries a PreSharedKey proposal over 32 random bytes that are discarded at once: only the committer can compute the
  * next epoch. A rotate while alone has no path, because the library creates none next to a PreSharedKey; the commit
  * that follows the first Add (`rekeyDue`) replaces the leaf's key.
+ *
+ * Commits that change the owner or the standby are not created by the library (context-commit.ts).
  */
 import type { ClientState, Proposal, PskIndex } from 'ts-mls'
 import { createCommit } from 'ts-mls/createCommit.js'
@@ -25,17 +27,19 @@ import { applyUpdatePath } from 'ts-mls/updatePath.js'
 import { sameBytes } from '#platform/crypto'
 import { type DeclarationFields, type ErrorCode, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
 import { concat, toBase64 } from '../../platform/bytes.ts'
+import { type ChannelContext, ownedBy, type Ownership } from '../channel-context.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
-import type { CommitChange, Epoch, PendingCommit, Processed } from '../engine.ts'
+import type { CommitChange, Epoch, Member, PendingCommit, Processed } from '../engine.ts'
 import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
 import { CONFIG } from './config.ts'
+import { createContextCommit } from './context-commit.ts'
 import { checkCommitsMade, withHandshakeUsed } from './handshake.ts'
 import { checkKeyPackage, type MlsCrypto } from './key-package.ts'
 import { decodeMessage, encodeGroupInfo, encodeSecrets } from './message.ts'
 import { openCommit } from './open-commit.ts'
 import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
-import { membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './view.ts'
+import { contextExtensions, findContext, membersOf, neededExtensions, personOf, ruleCommit, ruleGroup } from './view.ts'
 
 const LONE_LEAF = new TextEncoder().encode('static lone leaf')
 
@@ -59,8 +63,11 @@ export async function makeCommit(crypto: MlsCrypto, group: TsMlsGroup, change: C
   const founders = change.removeFounder === true ? members.filter(({ founder }) => founder) : []
   if (group.founding && founders.length === 0)
     throw StaticError.of('invalid_request', 'The first commit to a new channel must remove the founder leaf.')
+  const context = findContext(state.groupContext.extensions)
+  const ownership = context && ownershipAfter(context, removes, change)
   const proposals: Proposal[] = [
     ...[...removes, ...founders].map(({ leaf }) => ({ proposalType: 'remove' as const, remove: { removed: leaf } })),
+    ...(ownership ? [contextProposal({ name: context.name, ...ownership })] : []),
     ...keyPackages.map(({ parsed }) => ({ proposalType: 'add' as const, add: { keyPackage: parsed } })),
   ]
   const lone = members.length - removes.length - founders.length + keyPackages.length === 1
@@ -70,14 +77,19 @@ export async function makeCommit(crypto: MlsCrypto, group: TsMlsGroup, change: C
     removes: removes.map(({ agentId }) => agentId),
     leaveNotices: change.leaveNotices ?? [],
     vouches: change.vouches ?? [],
+    ...(ownership && { owner: ownership.owner, standby: ownership.standby ?? new Uint8Array() }),
   }
   expectValid(group, proposals, declaration)
 
   const psk = provider.rng.randomBytes(provider.kdf.size)
-  const made = await createCommit(
-    { state, cipherSuite: provider, pskIndex: pskIndexOf(psk) },
-    { extraProposals: proposals, ratchetTreeExtension: keyPackages.length > 0 },
-  )
+  const pskIndex = pskIndexOf(psk)
+  const creating = ownership
+    ? createContextCommit(crypto, state, proposals, pskIndex)
+    : createCommit(
+        { state, cipherSuite: provider, pskIndex },
+        { extraProposals: proposals, ratchetTreeExtension: keyPackages.length > 0 },
+      )
+  const made = await creating
     .catch((cause: unknown) => {
       throw StaticError.of('mls_error', 'Creating the commit failed.', { cause })
     })
@@ -164,7 +176,8 @@ export async function isSound(
     // Nothing is derived from the PreSharedKey here, so any value works for any id.
     const pskIndex: PskIndex = { findPsk: () => new Uint8Array(provider.kdf.size) }
     const { tree, needsUpdatePath } = await applyProposals(state, proposals, leaf, pskIndex, false, provider)
-    if (path === undefined) return !needsUpdatePath
+    // The library forgets that a new GroupContext requires a path.
+    if (path === undefined) return !needsUpdatePath && !proposals.some(isContextChange)
     const { leafNode } = path
     const faults = [
       await validateLeafNodeUpdateOrCommit(leafNode, sender, state.groupContext, CONFIG.authService, signature),
@@ -175,6 +188,27 @@ export async function isSound(
     return true
   } catch {
     return false
+  }
+}
+
+function isContextChange(item: Commit['proposals'][number]): boolean {
+  return item.proposalOrRefType === 'proposal' && 'groupContextExtensions' in item.proposal
+}
+
+/** The ownership that a commit sets, if it sets one: without its standby, nobody may take the channel over. */
+function ownershipAfter(
+  { owner, standby }: ChannelContext,
+  removes: readonly Member[],
+  { ownership }: CommitChange,
+): Ownership | undefined {
+  const removesStandby = removes.some(({ agentId }) => standby !== undefined && sameBytes(agentId, standby))
+  return removesStandby ? ownedBy(owner) : ownership
+}
+
+function contextProposal(context: ChannelContext): Proposal {
+  return {
+    proposalType: 'group_context_extensions',
+    groupContextExtensions: { extensions: contextExtensions(context) },
   }
 }
 
@@ -215,6 +249,11 @@ const MESSAGES: Partial<Record<Violation, string>> = {
   removes_owner: 'The owner cannot be removed from its channel.',
   removes_itself: 'An agent cannot remove itself. Leave the channel instead.',
   removes_without_right: 'Only the owner can remove a member that has not left. Ask the owner to remove it.',
+  ownership_without_right:
+    'This agent may not change who owns the channel: only the owner names a standby, and only the standby takes over.',
+  standby_not_member: 'The standby must be a member of the channel. Add it first.',
+  standby_not_cleared: 'The standby of the channel cannot be replaced in one step. Remove it, then add it again.',
+  context_invalid: 'The standby must be another agent than the owner.',
   leave_notice_invalid: 'A leave notice is not signed by the member it names, or not for its current leaf.',
 }
 
@@ -225,6 +264,7 @@ function codeOf(violation: Violation): ErrorCode {
     case 'removes_owner':
     case 'removes_itself':
     case 'removes_without_right':
+    case 'ownership_without_right':
     case 'leave_notice_invalid':
       return 'not_allowed'
     default:

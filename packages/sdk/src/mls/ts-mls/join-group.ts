@@ -129,6 +129,9 @@ async function checkGroup(
     throw invalid(`The new channel has other members: ${members.length} leaves, not 2.`)
   const owner = members.find(({ agentId }) => sameBytes(agentId, context.owner))
   if (owner === undefined) throw invalid(`The owner of the channel, ${toHex(context.owner)}, is not a member.`)
+  const { standby } = context
+  if (standby !== undefined && !members.some(({ agentId }) => sameBytes(agentId, standby)))
+    throw invalid(`The standby of the channel, ${toHex(standby)}, is not a member.`)
   if (members.length > MAX_MEMBERS)
     throw invalid(`The channel has ${members.length} members; the limit is ${MAX_MEMBERS}.`)
   if (groupContext.epoch > MAX_NUMBER)

@@ -52,7 +52,7 @@ export function ruleGroup({ groupContext, ratchetTree }: ClientState): RuleGroup
   return {
     groupId: groupContext.groupId,
     epoch: groupContext.epoch,
-    owner: findContext(groupContext.extensions)?.owner,
+    context: findContext(groupContext.extensions),
     leaves: leavesOf(ratchetTree).map(({ leaf, node }) => ({ leaf, ...ruleLeaf(node, groupContext) })),
     parentKeys: ratchetTree.flatMap((node) => (node?.nodeType === 'parent' ? [node.parent.hpkePublicKey] : [])),
   }
@@ -68,6 +68,8 @@ export function ruleCommit(sender: number, { proposals, path }: Commit, context:
       if ('add' in proposal) return { kind: 'add', ...ruleLeaf(proposal.add.keyPackage.leafNode, context) }
       if ('remove' in proposal) return { kind: 'remove', leaf: proposal.remove.removed }
       if ('psk' in proposal) return { kind: 'psk', external: proposal.psk.preSharedKeyId.psktype === 'external' }
+      if ('groupContextExtensions' in proposal)
+        return { kind: 'context', context: findContext(proposal.groupContextExtensions.extensions) }
       return { kind: 'other' }
     }),
     path: path && {

@@ -4,12 +4,14 @@ import type { CommitEntry } from '../../../ports.ts'
 
 /** Decodes the body of a commit's entry. */
 export function readCommitBody(body: Uint8Array): Pick<CommitEntry, 'commit' | 'declaration'> {
-  const [commit, adds, removes, notices, vouches, signature] = fields(body, 6)
+  const [commit, adds, removes, notices, vouches, owner, standby, signature] = fields(body, 8)
   const declaration = {
     adds: fields(adds),
     removes: fields(removes),
     leaveNotices: fields(notices).map(readLeaveBody),
     vouches: fields(vouches),
+    owner,
+    standby,
     signature,
   }
   return { commit, declaration }
@@ -22,7 +24,7 @@ export function readLeaveBody(body: Uint8Array): LeaveNoticeFields {
   return { publicKey, slot: number, leafKeys: fields(leafKeys), signature }
 }
 
-type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4 | 5, Uint8Array>
+type Fields = Uint8Array[] & Record<0 | 1 | 2 | 3 | 4 | 5 | 6 | 7, Uint8Array>
 
 /** Splits length-prefixed fields; `count` is their expected number, if known. */
 function fields(bytes: Uint8Array, count?: number): Fields {
