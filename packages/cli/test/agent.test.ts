@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname, tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
 import { mock, test, type TestContext } from 'node:test'
@@ -10,7 +10,7 @@ import { newAuthority } from '@static/testkit/certificates'
 import { ACTIONS } from '../src/agent/actions.ts'
 import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/socket-frame.ts'
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
-import { clientOptionsOf, commandLineFor } from '../src/agent/open.ts'
+import { type AgentFlags, clientOptionsOf, commandLineFor, openAgent } from '../src/agent/open.ts'
 import { accountOf } from '../src/account/account.ts'
 import { checkKnownRelay } from '../src/doctor/known-relay.ts'
 import { staticError } from './support.ts'
@@ -88,6 +88,19 @@ void test('a file without an identity, or that others can write, is named in the
   writeFileSync(file, 'ann')
   chmodSync(file, 0o666)
   assert.throws(() => defaultIdentity(), { code: 'store_permissions' })
+})
+
+void test('a mistyped name makes no agent: the error names those that exist and how to create one', async (t) => {
+  const { agents } = atHome(t)
+  const refused = async (flags: AgentFlags, message: RegExp): Promise<void> => {
+    await assert.rejects(openAgent(flags, { share: false }), { code: 'not_found', message })
+  }
+  await refused({}, /^Your default agent does not exist yet\. Create it with `.*static agent create`;/)
+  await refused({ as: 'biling' }, /^There is no agent "biling" on this machine\. Create it/)
+  await (await openAgent({ as: 'billing' }, { share: false, create: true, wait: true })).close()
+  await refused({ as: 'biling' }, /on this machine\. Agents on this machine: billing\. .*agent create --as biling`/)
+  assert.ok(!existsSync(agentDirectory(agents, 'biling')))
+  await refused({ dataDir: '/no such' }, /^There is no agent in \/no such\. .*agent create --data-dir '\/no such'`/)
 })
 
 /** A manager with a channel of two that catches up in some way. */

@@ -49,7 +49,7 @@ void test('every command of the contract has a help page with an example, and ev
     'channel invite': 'list revoke',
     'channel poison': 'list retry drop help',
     a2a: 'card help',
-    agent: 'list export-fingerprint delete accept-relay slots help',
+    agent: 'create list export-fingerprint delete accept-relay slots help',
     'agent slots': 'list add remove change-passphrase help',
   }
   const pages = new Map<string, string>()

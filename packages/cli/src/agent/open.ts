@@ -9,7 +9,7 @@ import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } f
 import { readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
-import { commandLine } from '../terminal/output.ts'
+import { commandLine, shellWord } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
 import {
   type ActionArgs,
@@ -25,7 +25,7 @@ import { Host } from './host.ts'
 import { HostClient, HostClosed } from './host-client.ts'
 import { addKeyFlags, type KeyFlags, keySourceOf, slotsOf } from './key.ts'
 import { type Follower, MessageQueue } from './message-queue.ts'
-import { addPlaceFlags, agentPlace, type PlaceFlags } from './place.ts'
+import { addPlaceFlags, agentPlace, checkExists, type PlaceFlags } from './place.ts'
 
 /** Flags of every command that uses an agent. */
 export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
@@ -61,13 +61,9 @@ function port(text: string): number {
 export function commandLineFor({ as, dataDir, keyFile, passphraseFile }: AgentFlags, words: string): string {
   const given = { as, 'data-dir': dataDir, 'key-file': keyFile, 'passphrase-file': passphraseFile }
   const flags = Object.entries(given).flatMap(([name, value]) =>
-    value === undefined ? [] : [` --${name} ${quoted(value)}`],
+    value === undefined ? [] : [` --${name} ${shellWord(value)}`],
   )
   return commandLine(`${words}${flags.join('')}`)
-}
-
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }
 
 /** An agent that a command can use. */
@@ -98,6 +94,8 @@ export interface OpenOptions {
   readonly readsAlone?: boolean
   /** Open it even if the relay cannot be reached. */
   readonly wait?: boolean
+  /** Whether an agent that does not exist is created. Otherwise a mistyped name would make one. */
+  readonly create?: boolean
 }
 
 /** How long to wait for another short command to release the agent. */
@@ -107,13 +105,15 @@ const LOCK_RETRY_MS = 50
 /**
  * Opens the agent; with `share`, other commands can use it at the same time.
  *
- * @throws {StaticError} `store_locked` if a process has it open without sharing it; as `StaticChannelManager.connect`
+ * @throws {StaticError} `not_found` if it does not exist and is not to be created, `store_locked` if a process has it open
+ * without sharing it; as `StaticChannelManager.connect`
  */
 export async function openAgent(flags: AgentFlags, how: OpenOptions): Promise<OpenAgent> {
-  const { link, wait = false } = how
+  const { link, wait = false, create = false } = how
   const { identity, dataDir } = agentPlace(flags)
   const held = await HostClient.connect(dataDir)
   if (held) return remoteAgent(held, identity)
+  if (!create) await checkExists(flags)
   const options = await clientOptionsOf(flags, link)
   const until = performance.now() + LOCK_TIMEOUT_MS
   const open = async (): Promise<OpenAgent> => {

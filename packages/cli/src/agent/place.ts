@@ -1,7 +1,22 @@
 /** The agent that a command uses, and its directory. */
 import type { Command } from 'commander'
+import { StaticError } from '@static/protocol'
 import { userPlaces } from '@static/sdk/account'
-import { agentDirectory, defaultIdentity } from './identity.ts'
+import { commandLine, shellWord } from '../terminal/output.ts'
+import { agentDirectory, agentsIn, defaultIdentity } from './identity.ts'
+import { slotsOf } from './key.ts'
+
+/** An agent of this user. */
+export interface ExistingAgent {
+  /** Undefined for a long name, whose directory is named by a hash. */
+  readonly identity: string | undefined
+  readonly directory: string
+  /** The types of its key slots. */
+  readonly slots: readonly string[]
+}
+
+/** Maximum number of agents that an error names. */
+const MOST_NAMES = 10
 
 /** Flags that name an agent. */
 export interface PlaceFlags {
@@ -23,4 +38,48 @@ export function agentPlace({ as, dataDir }: PlaceFlags): { readonly identity: st
   const identity = as ?? defaultIdentity()
   const given = dataDir ?? (process.env['STATIC_DATA_DIR'] || undefined)
   return { identity, dataDir: given ?? agentDirectory(userPlaces().agents, identity) }
+}
+
+/** The agents of this user that exist, with their directories and the types of their key slots. */
+export async function existingAgents(): Promise<readonly ExistingAgent[]> {
+  const agents = await Promise.all(
+    agentsIn(userPlaces().agents).map(async (agent) => ({
+      ...agent,
+      slots: (await slotsOf(agent.directory)).map(({ type }) => type),
+    })),
+  )
+  return agents.filter(({ slots }) => slots.length > 0)
+}
+
+/** Whether there is an agent in this directory. */
+export async function exists(directory: string): Promise<boolean> {
+  return (await slotsOf(directory)).length > 0
+}
+
+/**
+ * Checks that an agent exists.
+ *
+ * @throws {StaticError} `not_found`, which names those that exist
+ */
+export async function checkExists(flags: PlaceFlags): Promise<void> {
+  const { identity, dataDir } = agentPlace(flags)
+  if (await exists(dataDir)) return
+  const existing = await existingAgents()
+  const names = existing.flatMap(({ identity: name }) => (name === undefined ? [] : [name]))
+  const isNamed = flags.as !== undefined || Boolean(process.env['STATIC_IDENTITY'])
+  const isPlaced = flags.dataDir !== undefined || Boolean(process.env['STATIC_DATA_DIR'])
+  const missing = isPlaced
+    ? `There is no agent in ${dataDir}.`
+    : isNamed
+      ? `There is no agent ${JSON.stringify(identity)} on this machine.`
+      : 'Your default agent does not exist yet.'
+  const others =
+    names.length === 0
+      ? ''
+      : ` Agents on this machine: ${names.slice(0, MOST_NAMES).join(', ')}${names.length > MOST_NAMES ? ', …' : ''}.`
+  const given = Object.entries({ as: flags.as, 'data-dir': flags.dataDir })
+  const words = given.map(([name, value]) => (value === undefined ? '' : ` --${name} ${shellWord(value)}`))
+  const create = commandLine(`agent create${words.join('')}`)
+  const hint = `Create it with \`${create}\`; \`channel create\` and \`channel join\` create it as well.`
+  throw StaticError.of('not_found', `${missing}${others} ${hint}`)
 }

@@ -3,14 +3,19 @@ import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
 import { acceptRelayCommand } from './agent/accept-relay.ts'
 import { deleteCommand, exportFingerprintCommand, listCommand } from './agent/directories.ts'
+import { createCommand } from './agent/create.ts'
 import { slotsCommand } from './agent/slots.ts'
 
 export function agentCommand(): Command {
   return new Command('agent')
+    .addCommand(createCommand())
     .addCommand(listCommand())
     .addCommand(exportFingerprintCommand())
     .addCommand(deleteCommand())
     .addCommand(acceptRelayCommand())
     .addCommand(slotsCommand())
-    .addHelpText('after', examples('static agent list', 'static agent export-fingerprint --as billing'))
+    .addHelpText(
+      'after',
+      examples('static agent create --as billing', 'static agent list', 'static agent export-fingerprint --as billing'),
+    )
 }

@@ -27,7 +27,7 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
   const opened = (mailbox: Mailbox): void => {
     if (parts.push) void mailbox.watch().catch(() => {})
   }
-  const session = new Session(flags, { arrived, opened })
+  const session = new Session(flags, { arrived, opened }, parts.manage)
   // Hosts may close it: notes are then lost, but nothing else.
   process.stderr.on('error', () => {})
   const transport = new HostTransport({

@@ -34,14 +34,17 @@ export interface SessionEvents {
 export class Session {
   readonly #flags: AgentFlags
   readonly #events: SessionEvents
+  readonly #create: boolean
   #local: Local | undefined
   #opening: Promise<unknown> = Promise.resolve()
   #remoteCalls = 0
   readonly #waiting: (() => void)[] = []
   #isClosed = false
 
-  constructor(flags: AgentFlags, events: SessionEvents = {}) {
+  /** With `create`, an agent that does not exist is created. */
+  constructor(flags: AgentFlags, events: SessionEvents = {}, create = false) {
     this.#flags = flags
+    this.#create = create
     this.#events = events
   }
 
@@ -125,7 +128,12 @@ export class Session {
   async #openNow(): Promise<OpenAgent> {
     if (this.#local) return this.#local.agent
     if (this.#isClosed) throw StaticError.of('closed')
-    const agent = await openAgent(this.#flags, { share: true, readsAlone: true, wait: true })
+    const agent = await openAgent(this.#flags, {
+      share: true,
+      readsAlone: true,
+      wait: true,
+      create: this.#create,
+    })
     if (agent.remote) return agent
     const mailbox = new Mailbox(agent, this.#events.arrived, new NoticeFile(agentPlace(this.#flags).dataDir))
     this.#local = { agent, mailbox }

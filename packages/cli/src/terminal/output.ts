@@ -50,6 +50,11 @@ export function commandLine(words: string): string {
   return `${process.env['npm_execpath'] === undefined ? 'static' : 'npx static'} ${words}`
 }
 
+/** A word of a command line, quoted for a shell if it must be. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
+}
+
 /** Styles the text if the stream is a terminal with colours; honours NO_COLOR. */
 export function styled(style: Style, text: string, stream: Stream = process.stdout): string {
   return styleText(style, text, { stream })

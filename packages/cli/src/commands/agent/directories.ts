@@ -3,9 +3,8 @@ import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { userPlaces } from '@static/sdk/account'
 import { HostClient } from '../../agent/host-client.ts'
-import { agentsIn } from '../../agent/identity.ts'
 import { addKeyFlags, type KeyFlags, keySourceOf, slotsOf } from '../../agent/key.ts'
-import { addPlaceFlags, agentPlace, type PlaceFlags } from '../../agent/place.ts'
+import { addPlaceFlags, agentPlace, existingAgents, type PlaceFlags } from '../../agent/place.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
@@ -57,20 +56,18 @@ ${examples('static agent delete --as billing')}`,
 }
 
 async function list({ json }: Flags): Promise<void> {
-  const agents = await Promise.all(
-    agentsIn(userPlaces().agents).map(async ({ identity, directory }) => {
-      const slots = await slotsOf(directory)
+  const found = await Promise.all(
+    (await existingAgents()).map(async ({ identity, directory, slots }) => {
       const held = await HostClient.connect(directory)
       held?.close()
       return {
         identity: identity ?? null,
         directory,
         running: held !== undefined,
-        slots: slots.map(({ type }) => type),
+        slots,
       }
     }),
   )
-  const found = agents.filter(({ slots }) => slots.length > 0)
   if (json) return printJson({ agents: found })
   if (found.length === 0) return note(`there are no agents in ${userPlaces().agents}.`)
   const rows = found.map(({ identity, directory, running, slots }) => [

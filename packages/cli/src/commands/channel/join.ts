@@ -69,7 +69,7 @@ async function joinToken(token: string, name: string | undefined, flags: Flags):
       'This is not an invite link. Name the channel to join with a token: `static channel join NAME`.',
     )
   }
-  return await withAgent(flags, { share: true }, (agent) =>
+  return await withAgent(flags, { share: true, create: true }, (agent) =>
     withProgress('Waiting to be admitted', agent.call('join', name, token.trim(), flags.timeout)),
   )
 }
@@ -80,7 +80,7 @@ async function joinLink(link: string, name: string | undefined, flags: Flags): P
     throw StaticError.of('invite_invalid', `The invite link is for channel ${channel}, not ${name}.`)
   }
   if (!flags.json) note(`the link leads to ${channel} at ${endpoint}.`)
-  return await withAgent(flags, { share: true, link }, (agent) =>
+  return await withAgent(flags, { share: true, create: true, link }, (agent) =>
     withProgress('Waiting to be admitted', agent.call('joinLink', link, flags.timeout)),
   )
 }

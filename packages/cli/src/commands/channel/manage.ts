@@ -1,9 +1,10 @@
 /** `static channel create|list|verify|rotate|reset-roster|leave|delete`: one agent action each. */
 import { Command } from 'commander'
-import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
+import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument } from './arguments.ts'
 
 interface DeleteFlags extends AgentFlags {
@@ -18,7 +19,9 @@ export function createCommand(): Command {
   )
     .addHelpText('after', examples('static channel create acme/support/routing'))
     .action(async (name: string, flags: AgentFlags) => {
-      const made = await runOnAgent(flags, 'Creating the channel', 'create', name)
+      const made = await withAgent(flags, { share: false, create: true }, (agent) =>
+        withProgress('Creating the channel', agent.call('create', name)),
+      )
       if (flags.json) return printJson(made)
       // A new channel has one member: with more, it existed before and was opened.
       print(`${made.members === 1 ? 'Created' : 'Opened'} ${made.name} (${count(made.members)}).`)
