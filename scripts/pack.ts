@@ -7,7 +7,17 @@
  * here; `npm run check` does that.
  */
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fail, say } from './step.ts'
 
@@ -73,8 +83,9 @@ function stage(folder: string): string[] {
   if (isCompiled) {
     renameSync(join(compiled, folder, 'src'), join(place, 'dist'))
     for (const ending of ['.js', '.d.ts'] as const) rmSync(join(place, built(INTERNAL, ending)), { force: true })
-    // Commands start with a JavaScript file, which the compiler leaves out.
-    for (const path of Object.values(own.bin ?? {})) cpSync(join(home, path), join(place, built(path, '.js')))
+    // Commands start with JavaScript files, which the compiler leaves out.
+    for (const name of globSync('**/*.js', { cwd: join(home, 'src') }))
+      cpSync(join(home, 'src', name), join(place, 'dist', name))
     finish(join(place, 'dist'))
   }
   for (const name of own.files ?? []) {

@@ -1,5 +1,5 @@
 /** The packages as a user has them: packed, and installed by npm into an empty project. */
-import { execFile } from 'node:child_process'
+import { execFile, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
@@ -96,6 +96,17 @@ export async function oldestNode(): Promise<string | undefined> {
     return undefined
   }
   return existsSync(binary) ? binary : undefined
+}
+
+/** A Node of this machine that the packages do not run on, such as Debian's; undefined if it has none. */
+export function olderNode(): string | undefined {
+  const folders = [...(process.env['PATH'] ?? '').split(':'), '/usr/bin']
+  return folders
+    .map((folder) => join(folder, 'node'))
+    .find((path) => {
+      const { stdout } = spawnSync(path, ['--version'], { encoding: 'utf8' })
+      return Number(/^v(\d+)/.exec(stdout ?? '')?.[1]) < 24
+    })
 }
 
 function readJson(name: string): unknown {

@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { startServer } from '@static/testkit/server'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 import { type FindModule, readSurface } from '../../scripts/api-surface.ts'
-import { installProject, oldestNode, ROOT } from './installed.ts'
+import { installProject, olderNode, oldestNode, ROOT } from './installed.ts'
 
 const nodes = { 'the oldest Node': await oldestNode(), 'this Node': process.execPath }
 // Not below the checkout, where Node would find in its node_modules what a package has forgotten to ask for.
@@ -143,6 +143,25 @@ test('the SDK exports every type in its signatures, and declares nothing interna
     for (const file of files.filter((name) => name.endsWith('.d.ts')))
       assert.doesNotMatch(readFileSync(join(path, file), 'utf8'), /@internal/, file)
   }
+})
+
+const older = olderNode()
+const noOlder = older === undefined && 'this machine has no Node older than 24: install one in PATH to run this'
+test('an older Node gets one sentence from the SDK and from the command', { skip: noOlder }, () => {
+  const run = (...words: string[]): string => {
+    const { status, stderr } = spawnSync(older!, words, { cwd: project.path, encoding: 'utf8' })
+    assert.equal(status, 1)
+    return stderr
+  }
+  const said = / needs Node 24 or newer, and this is Node \d+\.\d+\.\d+ \(.*\)/
+  for (const entry of ['', '/account', '/driver']) {
+    writeFileSync(join(project.path, 'old.mjs'), `import '@static/sdk${entry}'`)
+    assert.match(run('old.mjs'), new RegExp(`\\nError: @static/sdk${said.source}\\.\\n`))
+  }
+  assert.match(
+    run('node_modules/.bin/static', 'whoami'),
+    new RegExp(`^static${said.source}: install a newer one and .*\\n$`),
+  )
 })
 
 for (const [name, node] of Object.entries(nodes)) {

@@ -1,4 +1,7 @@
 /** The public entry `@static/sdk/account`: a user's account, files and key slots, without the weight of an agent. */
+// oxlint-disable-next-line import/no-unassigned-import -- checks this Node before anything else runs
+import './platform/node/version.ts'
+
 export { apiRefusal, type ApiCall, callApi } from './account/api-call.ts'
 export { isLocal, isLoopback, parseEndpoint } from './account/endpoint.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link.ts'

@@ -1,3 +1,6 @@
+// oxlint-disable-next-line import/no-unassigned-import -- checks this Node before anything else runs
+import './platform/node/version.ts'
+
 export {
   AuthError,
   ChannelError,

@@ -6,7 +6,7 @@
  *   stream must bound both. There is no keep-alive either, and `ping()` blocks the process.
  * - The library gives the same message for every failed connection; `diagnosis.ts` finds the reason.
  */
-import { getCACertificates } from 'node:tls'
+import tls from 'node:tls'
 import { isMainThread } from 'node:worker_threads'
 import type { StaticError } from '@static/protocol'
 import type {
@@ -117,7 +117,7 @@ async function connect(
   shield: Shield,
   onClose: (info: SessionCloseInfo) => void,
 ): Promise<QuicClientSession> {
-  const { port, serverName, ca = getCACertificates('default').join('\n'), clientCertificate } = target
+  const { port, serverName, ca = tls.getCACertificates('default').join('\n'), clientCertificate } = target
   const { idleTimeoutMs = IDLE_TIMEOUT_MS, connectTimeoutMs = CONNECT_TIMEOUT_MS, probeAfterMs } = target
   const dialLibrary = await loadLibrary()
   let session: QuicClientSession | undefined

@@ -3,6 +3,8 @@
  * listening socket and connects to it once per client. Its arguments are the number of that socket and the directory
  * created for it, if there is one. The driver exits when its stdin ends, or with its parent.
  */
+// oxlint-disable-next-line import/no-unassigned-import -- checks this Node before anything else runs
+import '../platform/node/version.ts'
 import { Console } from 'node:console'
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
