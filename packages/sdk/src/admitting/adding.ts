@@ -65,7 +65,7 @@ export async function addMembers(
       if (known !== undefined) throw changed(channel, identity, known, agentId)
     }
   }
-  const welcomes = await channel.admissions.inTurn(() => commitUnclaimed(channel, newMembers))
+  const welcomes = await channel.listedInvites.inTurn(() => commitUnclaimed(channel, newMembers))
   // The first add to a single-member group is not complete until this.
   if (channel.upkeep.isRekeyDue) await channel.upkeep.rekey()
   return newMembers.map(({ agentId }) => welcomes.get(agentId) ?? missing())
@@ -95,8 +95,8 @@ async function commitUnclaimed(
   channel: AgentChannel,
   newMembers: readonly NewMember[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
-  const { admissions, upkeep } = channel
-  if (newMembers.some(({ agentId }) => admissions.claims.mayCount(agentId))) await upkeep.rekey()
+  const { listedInvites, upkeep } = channel
+  if (newMembers.some(({ agentId }) => listedInvites.claims.mayCount(agentId))) await upkeep.rekey()
   return await commitNewMembers(channel, newMembers)
 }
 

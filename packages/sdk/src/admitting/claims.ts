@@ -223,15 +223,15 @@ export class Claims {
 
   /** Writes the remaining claims: those of this epoch, and those on their way. */
   #rewrite(): void {
-    const { admissions, id: channel } = this.#channel
-    admissions.record({ type: 'dropClaims', id: channel })
+    const { listedInvites, id: channel } = this.#channel
+    listedInvites.record({ type: 'dropClaims', id: channel })
     for (const [by, claims] of this.#byMember) this.#write(by, claims)
     for (const [id, { claims }] of this.#sent) this.#write(id, claims)
   }
 
   #write(by: string, claims: readonly Claim[]): void {
-    const { admissions, id } = this.#channel
-    admissions.record({ type: 'putClaim', id, claim: { by, claims: encodeClaims(claims) } })
+    const { listedInvites, id } = this.#channel
+    listedInvites.record({ type: 'putClaim', id, claim: { by, claims: encodeClaims(claims) } })
   }
 
   end(error: StaticError): void {

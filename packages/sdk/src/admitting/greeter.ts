@@ -42,7 +42,7 @@ export class Greeter {
     this.#greetedAgainAt.delete(channel)
   }
 
-  async greet({ id, sender, admissions }: AgentChannel, hellos: readonly Hello[]): Promise<void> {
+  async greet({ id, sender, listedInvites }: AgentChannel, hellos: readonly Hello[]): Promise<void> {
     const isSending = this.#next.has(id)
     const waiting = this.#next.get(id) ?? []
     for (const hello of hellos) enqueue(waiting, hello)
@@ -51,7 +51,7 @@ export class Greeter {
     while (waiting.length > 0) {
       const some = waiting.splice(0, MOST_GREETED)
       await sender.send('greeting', concatAll(some.map(({ nonce }) => nonce))).then(
-        () => admissions.hellosAnswered(some.map(({ from }) => from)),
+        () => listedInvites.hellosAnswered(some.map(({ from }) => from)),
         // The joiners repeat their hellos.
         () => {},
       )

@@ -109,13 +109,10 @@ export class IssuedInvites {
     return false
   }
 
-  /** Whether a joiner joined with this request, or has asked with another one since. */
-  isVoid(channel: ChannelId, agent: AgentId, request: JoinRequest): boolean {
+  /** Whether a joiner has joined with the KeyPackage of this request. */
+  isJoined(channel: ChannelId, agent: AgentId, { keyPackage }: JoinRequest): boolean {
     const known = this.joiner(channel, agent)
-    const hasJoined = known?.state === 'here'
-    return (
-      (hasJoined && same(known.keyPackageHash, sha256(request.keyPackage))) || this.isSpent(channel, agent, request)
-    )
+    return known?.state === 'here' && same(known.keyPackageHash, sha256(keyPackage))
   }
 
   /** The invites to a channel, the next to expire first. */

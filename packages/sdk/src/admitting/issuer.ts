@@ -12,7 +12,7 @@
  * 4. `addJoiners` makes one commit with a Welcome for each (`Committer.commit`). The owner answers those that can never
  *    be admitted (`answerJoin`); others stay at the relay for a later poll.
  * 5. `admitted` records, with the adopted commit, that the joiner of one of its own uses was added. For invites that
- *    members may use, `Admissions.change` counts the use in every member's agent, and `useCounted` takes over the
+ *    members may use, `ListedInvites.change` counts the use in every member's agent, and `useCounted` takes over the
  *    count.
  * 6. `hello` answers the joiner's hello with a greeting (`Greeter.greet`), and the joiner is here.
  * 7. `#tick` removes joiners that stay silent, or were added beyond the count (`SharedInvites.tidy`), and returns their
@@ -30,7 +30,7 @@ import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { type ChannelPolls, JoinPolls } from './polls.ts'
 import { JOIN_NONCE_BYTES } from '../joining/request.ts'
 import { inviteKeys } from './keys.ts'
-import { admitAsMember, admitAsOwner, answerJoin, joinPlaceOf } from './joiners.ts'
+import { admitAsMember, admitAsOwner, answerJoin, joinPlaceOf } from './admit.ts'
 import { SharedInvites } from './shared.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
@@ -197,7 +197,7 @@ export class InviteIssuer {
   /** Whether this agent may admit agents to a channel. */
   #hasInvites(channel: ChannelId): boolean {
     const now = this.#agent.context.now()
-    const shared = this.#agent.channels.get(channel)?.admissions.invites ?? []
+    const shared = this.#agent.channels.get(channel)?.listedInvites.invites ?? []
     const issued = this.#issued.records.filter((record) => record.channel === channel)
     return issued.some((record) => this.#issued.isAlive(record)) || shared.some(({ expiresAt }) => expiresAt > now)
   }
@@ -258,14 +258,14 @@ export class InviteIssuer {
 
   /** The same for a member that joined with an invite that members may use. */
   #helloBySharedInvite(channel: AgentChannel, from: AgentId, nonce: Uint8Array): void {
-    const when = channel.admissions.hello(from)
+    const when = channel.listedInvites.hello(from)
     if (when === 'now') void this.#greeter.greet(channel, [{ from, nonce }])
     else if (when === 'later' || this.#isForgotten(channel, from)) this.#greeter.greetLater(channel, { from, nonce })
   }
 
   /** Whether it may have joined with an invite that has ended: it repeats its hello if it missed the answer. */
-  #isForgotten({ id, owner, admissions }: AgentChannel, from: AgentId): boolean {
-    return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !admissions.useOf(from)
+  #isForgotten({ id, owner, listedInvites }: AgentChannel, from: AgentId): boolean {
+    return owner === this.#agent.context.agentId && !this.#issued.joiner(id, from) && !listedInvites.useOf(from)
   }
 
   // ---- Removals ----
@@ -373,13 +373,13 @@ export class InviteIssuer {
     this.#watch(this.#issued.repeatRevocations())
     this.#openedAt = this.#agent.context.now()
     this.#polls.opened()
-    for (const { admissions, sender } of this.#agent.channels) {
+    for (const { listedInvites, sender } of this.#agent.channels) {
       // This agent was killed before it answered them. Any message shows that it is here, and joiners without a
       // greeting repeat their hellos.
-      if (admissions.unanswered.length === 0) continue
-      const { unanswered } = admissions
+      if (listedInvites.unanswered.length === 0) continue
+      const { unanswered } = listedInvites
       sender.send('heartbeat', new Uint8Array()).then(
-        () => admissions.hellosAnswered(unanswered),
+        () => listedInvites.hellosAnswered(unanswered),
         () => {},
       )
     }

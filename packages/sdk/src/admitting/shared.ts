@@ -36,12 +36,12 @@ export class SharedInvites {
    * be sent.
    */
   async publish(channel: AgentChannel): Promise<void> {
-    const { admissions, owner, failure, state } = channel
+    const { listedInvites, owner, failure, state } = channel
     if (owner !== this.#agent.context.agentId || failure || state !== 'joined') return
     const invites = this.openInvites(channel).map(asListed)
     const bytesOf = (some: readonly ListedInvite[]): Uint8Array => encodeList({ number: 0, slot: 0, invites: some })
-    if (same(bytesOf(invites), bytesOf(admissions.invites))) return
-    await admissions.publish(invites)
+    if (same(bytesOf(invites), bytesOf(listedInvites.invites))) return
+    await listedInvites.publish(invites)
     // If the list were lost, this agent would turn away holders of the token.
     await this.#agent.context.journal.written()
   }
@@ -60,16 +60,16 @@ export class SharedInvites {
 
   /** An agent was added by an invite: stores the channel's count. */
   storeCount(channel: AgentChannel, invite: string): void {
-    const count = channel.admissions.count(invite)
+    const count = channel.listedInvites.count(invite)
     if (count !== undefined) this.#issued.setUses(invite, count)
   }
 
   /** Removes agents that were added beyond the count or stayed silent. Their uses are returned. */
   async tidy(channel: AgentChannel): Promise<void> {
-    const { admissions, owner, group, failure } = channel
+    const { listedInvites, owner, group, failure } = channel
     const { context } = this.#agent
     if (owner !== context.agentId || failure || !group) return
-    const uses = [...admissions.uses].filter(({ agent }) => group.members.has(agent))
+    const uses = [...listedInvites.uses].filter(({ agent }) => group.members.has(agent))
     const now = context.now()
     const beyond = uses.filter((use) => use.beyond)
     const silent = uses.filter((use) => isSilent(channel, use) && now - use.since >= WELCOME_KEPT_MS)
@@ -78,13 +78,13 @@ export class SharedInvites {
   }
 
   async #remove(channel: AgentChannel, uses: readonly UseRecord[], isBeyond: boolean): Promise<void> {
-    const { admissions, committer } = channel
+    const { listedInvites, committer } = channel
     const isDue = ({ agent, slot }: UseRecord): boolean => {
-      const use = admissions.useOf(agent)
+      const use = listedInvites.useOf(agent)
       return use?.slot === slot && (isBeyond || isSilent(channel, use))
     }
     if (!isBeyond) {
-      admissions.markRemoving(uses)
+      listedInvites.markRemoving(uses)
       await this.#agent.context.journal.written()
     }
     await committer.commit((group) => {

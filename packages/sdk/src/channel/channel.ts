@@ -16,7 +16,7 @@ import {
   StaticError,
   toHex,
 } from '@static/protocol'
-import { Admissions } from '../admitting/admissions.ts'
+import { ListedInvites } from '../admitting/listed-invites.ts'
 import type { AgentContext } from '../agent/context.ts'
 import type { Epoch, Joined } from '../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../ports/index.ts'
@@ -60,7 +60,7 @@ export class AgentChannel {
   readonly upkeep: Upkeep
   readonly inbox: Inbox
   readonly poison: Poison
-  readonly admissions: Admissions
+  readonly listedInvites: ListedInvites
   readonly requests: ReceivedRequests
   readonly asks: Asks
   readonly forks: Forks
@@ -98,7 +98,7 @@ export class AgentChannel {
     this.upkeep = new Upkeep(context, this)
     this.inbox = new Inbox(this, payloadTable(context, this), { ...stored.inbox, givenUpTo: record.givenUpTo })
     this.poison = new Poison(context, this, stored)
-    this.admissions = new Admissions(context, this, stored)
+    this.listedInvites = new ListedInvites(context, this, stored)
     this.requests = new ReceivedRequests(context, this, stored)
     this.asks = new Asks(context, this, stored)
     this.forks = new Forks(context, this)
@@ -112,7 +112,7 @@ export class AgentChannel {
       this.upkeep,
       this.inbox,
       this.poison,
-      this.admissions,
+      this.listedInvites,
       this.requests,
       this.asks,
       this.forks,
@@ -406,7 +406,7 @@ export class AgentChannel {
       servedUpTo: this.requests.inbox.boundAt(position.index),
     }
     const standing = { ...this.standing.record, confirmed: this.isConfirmed }
-    const { removalSlot } = this.admissions
+    const { removalSlot } = this.listedInvites
     const { id, name, owner } = this
     const epoch = this.#group?.place ?? NO_EPOCH
     return { id, name, owner, ...standing, position, epoch, counter, ownHash, sentSinceRekey, ...given, removalSlot }

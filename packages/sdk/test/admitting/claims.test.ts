@@ -10,7 +10,7 @@ const idOf = (number: number): string => number.toString(16).padStart(64, '0')
 function scene() {
   const clock = { now: 1_000_000 }
   const context = { agentId: idOf(9_999_999), now: () => clock.now, random: () => new Uint8Array() }
-  const claims = new Claims(context, { admissions: { record: () => {} } } as never, [])
+  const claims = new Claims(context, { listedInvites: { record: () => {} } } as never, [])
   const claim = (by: string, ...agents: string[]): void =>
     claims.receive(by, encodeClaims(agents.map((agent) => ({ invite: INVITE, agent }))))
   return { clock, claims, claim }

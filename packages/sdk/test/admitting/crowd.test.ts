@@ -77,7 +77,7 @@ async function round(seed: number): Promise<void> {
       [],
       player.name,
     )
-    assert.equal(player.channel.admissions.count(invite.listed.id), USES, player.name)
+    assert.equal(player.channel.listedInvites.count(invite.listed.id), USES, player.name)
   }
 }
 

@@ -11,7 +11,7 @@ import type { ListedInvite } from '../../src/admitting/invite-list.ts'
 import { sealRequest } from '../../src/joining/request.ts'
 import { IssuedInvites } from '../../src/admitting/issued.ts'
 import { type InviteKeys, inviteKeys } from '../../src/admitting/keys.ts'
-import { admitAsMember } from '../../src/admitting/joiners.ts'
+import { admitAsMember } from '../../src/admitting/admit.ts'
 import { SharedInvites } from '../../src/admitting/shared.ts'
 import type { AgentId } from '../../src/ports/index.ts'
 import { NAME } from '../mls/support.ts'
@@ -77,7 +77,7 @@ export class Crowd {
 
   /** The owner tells the group which invites are open. */
   async publish(...invites: readonly { readonly listed: ListedInvite }[]): Promise<void> {
-    void this.owner.channel.admissions.publish(invites.map(({ listed }) => listed))
+    void this.owner.channel.listedInvites.publish(invites.map(({ listed }) => listed))
     await this.stage.settle()
   }
 

@@ -25,7 +25,7 @@ interface Scene {
 function scene(): Scene {
   const lists: number[] = []
   let invites: readonly ListedInvite[] = []
-  const admissions = {
+  const listedInvites = {
     unanswered: [],
     get invites() {
       return invites
@@ -38,7 +38,7 @@ function scene(): Scene {
   }
   const group = { members: new Map([['bob', {}]]) }
   const place = { id: CHANNEL, channelId: fromHex(CHANNEL), name: 'acme/x/y', owner: OWNER, state: 'joined' }
-  const channel = { ...place, group, admissions }
+  const channel = { ...place, group, listedInvites }
   const requests = {
     ask: ({ case: kind }: { case: string }) => at.asking(kind),
     outcome: async ({ case: kind }: { case: string }) => {
@@ -116,10 +116,10 @@ function offline(
   let now = 0
   let tick = (): void => assert.fail()
   const committer = { commit: () => new Promise<void>((resolve) => commits.push(resolve)) }
-  const admissions = { invites: [], uses, unanswered: [] }
+  const listedInvites = { invites: [], uses, unanswered: [] }
   const group = { members: new Map([['bob', {}]]) }
   const history = { hasHeard: () => false }
-  const channel = { id: CHANNEL, owner: OWNER, state: 'joined', group, admissions, committer, history }
+  const channel = { id: CHANNEL, owner: OWNER, state: 'joined', group, listedInvites, committer, history }
   const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
   const timers = { every: (_: number, action: () => void) => ((tick = action), () => undefined) }
   const context = { agentId: OWNER, now: () => now }

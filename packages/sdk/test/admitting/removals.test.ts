@@ -64,7 +64,7 @@ test('one that is removed for a fork does not come back by an invite that it kno
   const before = stage.log.length
   await remove(crowd, mallory.agentId)
   for (const name of ['bob', 'carol']) {
-    assert.deepEqual(stage.player(name).channel.admissions.invites, [], name)
+    assert.deepEqual(stage.player(name).channel.listedInvites.invites, [], name)
     crowd.poll(stage.player(name), [again.request])
     await stage.advance(5000, 500)
   }
@@ -80,10 +80,10 @@ test('what the owner revokes in a fork is sent when its application accepts the 
   mallory.say(mallory.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
   await stage.settleWithPrograms()
   await crowd.publish()
-  assert.equal(stage.player('bob').channel.admissions.invite(invite.listed.id)?.id, invite.listed.id)
+  assert.equal(stage.player('bob').channel.listedInvites.invite(invite.listed.id)?.id, invite.listed.id)
   for (const { channel } of stage.players) channel.acceptFork()
   await stage.settleWithPrograms()
-  assert.deepEqual(stage.player('bob').channel.admissions.invites, [])
+  assert.deepEqual(stage.player('bob').channel.listedInvites.invites, [])
   crowd.poll(stage.player('bob'), [again.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [])
@@ -115,7 +115,7 @@ test('the relay withholds the list after a removal: no member admits, not after 
   await stage.settle()
   const dan = await person.join(crowd.welcomeOf(Buffer.from(person.agentId).toString('hex')))
   await stage.settle()
-  assert.equal(dan.channel.admissions.count(invite.listed.id), undefined)
+  assert.equal(dan.channel.listedInvites.count(invite.listed.id), undefined)
   crowd.poll(dan, [again.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [], 'by a newcomer')
@@ -123,7 +123,7 @@ test('the relay withholds the list after a removal: no member admits, not after 
   stage.refuse = () => undefined
   crowd.owner.restart()
   await stage.settle()
-  assert.deepEqual(stage.player('bob').channel.admissions.invites, [])
+  assert.deepEqual(stage.player('bob').channel.listedInvites.invites, [])
   const other = crowd.invite(1)
   await crowd.publish(other)
   const joiner = await crowd.joiner('joiner', other.keys)
@@ -158,7 +158,7 @@ test('after a removal that ends no invite the owner issues the list again, also 
     await stage.advance(5000, 500)
     assert.deepEqual(crowd.added, [joiner.agentId], kill)
     for (const { name, channel } of stage.players)
-      assert.equal(channel.admissions.count(invite.listed.id), 1, `${kill}, ${name}`)
+      assert.equal(channel.listedInvites.count(invite.listed.id), 1, `${kill}, ${name}`)
   }
 })
 

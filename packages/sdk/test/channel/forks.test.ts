@@ -21,7 +21,7 @@ test('a fork stops an agent that joins once it has joined, and only then is its 
     nameOf: (member: string) => member,
     turn: { touch: () => {} },
     sender: { rejectQueued: () => void refused++ },
-    admissions: { claims: { end: () => {} } },
+    listedInvites: { claims: { end: () => {} } },
   }
   const standing = new Standing(channel as never, newChannel('01', 'acme/fork/one', MEMBER, 'joining', nowhere).record)
   const forks = new Forks({ emit: ({ type }) => void events.push(type) }, { ...channel, standing } as never)
@@ -44,11 +44,11 @@ test('in a fork, adding a member fails at once, also while a claim of this agent
   const dan = await outsider(stage, 'dan')
   const eve = await outsider(stage, 'eve')
   const claims = [{ invite: 'ab'.repeat(16), agent: Buffer.from(dan.agentId).toString('hex') }]
-  const { admissions } = bob.channel
+  const { listedInvites } = bob.channel
   // As `admitAsMember` does. The relay is busy for a moment.
   stage.refuse = (player, body) =>
     player === bob && body.case === 'sendMessage' ? { code: 'rate_limited', retryAfterMs: 2000 } : undefined
-  admissions.inTurn(() => admissions.claims.claim(claims)).catch(() => {})
+  listedInvites.inTurn(() => listedInvites.claims.claim(claims)).catch(() => {})
   await stage.settleWithPrograms()
   stage.refuse = () => undefined
   const { index } = stage.position

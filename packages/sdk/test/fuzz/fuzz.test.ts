@@ -17,7 +17,7 @@ import {
   encodeRefused,
   encodeRequest,
 } from '../../src/channel/asking/ask-frame.ts'
-import { Admissions } from '../../src/admitting/admissions.ts'
+import { ListedInvites } from '../../src/admitting/listed-invites.ts'
 import { decodeClaims, encodeClaims } from '../../src/admitting/claims.ts'
 import { decodeList, decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { decodeFrame, encodeFrame, VERSION } from '../../src/channel/sending/message-frame.ts'
@@ -118,7 +118,7 @@ test('requests, answers and words about them', async (t) => {
 /** Lists of invites, signed by their owner, in frames; and a member that has one of them. */
 async function listsOf(
   owner: Agent,
-): Promise<{ frames: readonly Uint8Array[]; member: Admissions; known: Set<string> }> {
+): Promise<{ frames: readonly Uint8Array[]; member: ListedInvites; known: Set<string> }> {
   const sign = ed25519.signer(owner.key)
   const invite = (n: number): { id: string; members: Uint8Array; expiresAt: number; maxUses: number } => {
     return { id: n.toString(16).padStart(32, '0'), members: HASH, expiresAt: 2 ** 41, maxUses: n + 1 }
@@ -143,8 +143,8 @@ async function listsOf(
   const channel = { id: 'c', channelId: ID, name: NAME, owner: ownerId, group, history, sender, turn }
   const context = { agentId: 'me', now: () => 0, emit: () => {}, invites: undefined }
   const none = { record: { removalSlot: 0 }, inviteList: undefined, uses: [], claims: [] }
-  const member = new Admissions(context as never, channel as never, none)
-  Object.assign(channel, { admissions: member })
+  const member = new ListedInvites(context as never, channel as never, none)
+  Object.assign(channel, { listedInvites: member })
   return { frames, member, known }
 }
 

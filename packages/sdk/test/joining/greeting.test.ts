@@ -72,7 +72,7 @@ test('one greeting answers all hellos that arrived while another was being sent'
   const send = (_: string, payload: Uint8Array): Promise<void> =>
     new Promise((resolve) => sent.push({ payload, done: resolve }))
   const hello = ({ agent: from, nonce }: Joiner): void =>
-    issuer.hello({ id: CHANNEL, sender: { send }, admissions: NO_USES, receipts: NO_VOUCHES } as never, from, nonce)
+    issuer.hello({ id: CHANNEL, sender: { send }, listedInvites: NO_USES, receipts: NO_VOUCHES } as never, from, nonce)
 
   for (const joiner of crowd.slice(0, 4)) hello(joiner)
   // Who does not know its nonce is not answered.
@@ -128,7 +128,7 @@ test('members that keep saying hello get one greeting a minute together, each gr
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: number[] = []
   const send = async (_: string, payload: Uint8Array): Promise<void> => void sent.push(payload.length / 16)
-  const channel = { id: CHANNEL, sender: { send }, admissions: NO_USES, receipts: NO_VOUCHES } as never
+  const channel = { id: CHANNEL, sender: { send }, listedInvites: NO_USES, receipts: NO_VOUCHES } as never
   const minute = async (): Promise<void> => {
     for (const end = now + 60_000; now < end; now += 10_000) {
       for (const { agent: from, nonce } of crowd) issuer.hello(channel, from, nonce)
@@ -158,10 +158,10 @@ test('a member that came by an invite for members cannot make greetings long or 
   const sent: { payload: Uint8Array; done: () => void }[] = []
   const send = (_: string, payload: Uint8Array): Promise<void> =>
     new Promise((resolve) => sent.push({ payload, done: resolve }))
-  const admissions = { hello: () => 'now', hellosAnswered: () => undefined }
+  const listedInvites = { hello: () => 'now', hellosAnswered: () => undefined }
   const [mallory, honest] = joiners(2) as [Joiner, Joiner]
   const hello = (from: string, nonce: Uint8Array): void =>
-    issuer.hello({ id: CHANNEL, sender: { send }, admissions } as never, from, nonce)
+    issuer.hello({ id: CHANNEL, sender: { send }, listedInvites } as never, from, nonce)
 
   for (const length of [0, 15, 17, 262_144]) hello(mallory.agent, new Uint8Array(length))
   assert.equal(sent.length, 0)

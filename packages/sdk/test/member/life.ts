@@ -54,7 +54,7 @@ export class Life {
     const life = new Life(stage, new Attacker(stage, 'mal', below))
     // Otherwise nobody knows that the epoch is the owner's.
     await life.#rekey(life.owner)
-    void life.owner.channel.admissions.publish([life.invite.listed])
+    void life.owner.channel.listedInvites.publish([life.invite.listed])
     await life.#settle()
     return life
   }
@@ -232,7 +232,7 @@ export class Life {
       assert.equal(player.channel.failure, undefined, `${name}: ${player.name} fails`)
       assert.equal(player.view, owner.view, `${name}: ${player.name} and the owner differ`)
       assert.equal(admissionsOf(player), admissionsOf(owner), `${name}: ${player.name} and the owner count differently`)
-      assert.deepEqual(player.channel.admissions.invites, [this.invite.listed], `${name}: ${player.name}`)
+      assert.deepEqual(player.channel.listedInvites.invites, [this.invite.listed], `${name}: ${player.name}`)
     }
     if (hole && fork === undefined) this.#hasLied = true
     this.#checkForks(name, fork)
@@ -297,9 +297,9 @@ export class Life {
 }
 
 /** Who came by which invites, as a member counts. */
-function admissionsOf({ channel: { admissions } }: Player): string {
-  const uses = [...admissions.uses].map(({ agent, slot, invite, beyond }) => `${agent} ${slot} ${invite} ${beyond}`)
-  const counts = admissions.invites.map(({ id }) => `${id} ${admissions.count(id)}`)
+function admissionsOf({ channel: { listedInvites } }: Player): string {
+  const uses = [...listedInvites.uses].map(({ agent, slot, invite, beyond }) => `${agent} ${slot} ${invite} ${beyond}`)
+  const counts = listedInvites.invites.map(({ id }) => `${id} ${listedInvites.count(id)}`)
   return [...counts, ...uses.sort()].join('\n')
 }
 

@@ -93,7 +93,7 @@ export class Follower {
     const { history, group } = this.#channel
     history.advance({ kind: 'message', sender, messageId, bodyHash })
     history.sentHere(messageId)
-    this.#channel.admissions.claims.passed(messageId)
+    this.#channel.listedInvites.claims.passed(messageId)
     if (group?.isOwner === true) group.confirm()
     channel.turn.touchLater()
   }
@@ -322,10 +322,10 @@ export class Follower {
     this.#channel.turn.touch()
     // The leave is from another copy of this agent, or from before this Welcome was used.
     if (toHex(sender) === this.#context.agentId) return this.#channel.over()
-    const { roster, admissions } = this.#channel
+    const { roster, listedInvites } = this.#channel
     roster.leave(sender, leaveNotice(entry), history.position.slot)
     const agent = toHex(sender)
-    if (roster.notice(agent)) admissions.left(agent)
+    if (roster.notice(agent)) listedInvites.left(agent)
   }
 
   /**
@@ -363,7 +363,7 @@ export class Follower {
     }
     if (this.#channel.history.skipTo(to).length > 0) this.#channel.upkeep.othersReported()
     this.#channel.receipts.missed(to.index)
-    this.#channel.admissions.missed()
+    this.#channel.listedInvites.missed()
     channel.turn.touch()
   }
 }

@@ -49,18 +49,18 @@ export class Forks extends Part {
       const identity = group?.members.get(member)?.identity ?? new Uint8Array()
       this.#context.emit({ type: 'fork_detected', channel: name, member, identity, detail })
     }
-    const { standing, sender, admissions } = this.#channel
+    const { standing, sender, listedInvites } = this.#channel
     const refusal = standing.refusal()
     if (!refusal) return
     sender.rejectQueued(refusal)
     // No caller waits for a claim that the relay has deferred.
-    admissions.claims.end(refusal)
+    listedInvites.claims.end(refusal)
   }
 
   #end(): void {
     this.#channel.standing.set({ fork: undefined })
     // Work that the fork postponed: removing agents that have left, and sending a list of invites.
     this.#channel.roster.removeLeavers()
-    this.#channel.admissions.sendDue()
+    this.#channel.listedInvites.sendDue()
   }
 }

@@ -112,10 +112,10 @@ export class Upkeep extends Part {
 
   /** Does what is due. Called regularly. */
   tick(now: Time): void {
-    const { intake, standing, sender, receipts, admissions } = this.#channel
+    const { intake, standing, sender, receipts, listedInvites } = this.#channel
     if (!intake.isOnline || standing.record.state !== 'joined' || standing.refusal()) return
     this.retry()
-    admissions.retry()
+    listedInvites.retry()
     if (!this.#failure && now - standing.record.rekeyedAt > REKEY_MS * (1 + this.#share / 10)) this.#rekeySoon()
     // Receipts report the same at no cost.
     if (receipts.mode !== 'off') return

@@ -7,7 +7,7 @@ import { decodePack, partId } from '../sending/pack.ts'
 
 /** Delivers a frame with this record. Unknown kinds are ignored. */
 export function deliverFrame(
-  { intake, inbox, requests, asks, admissions }: AgentChannel,
+  { intake, inbox, requests, asks, listedInvites }: AgentChannel,
   { kind, payload }: DecodedFrame,
   received: Omit<InboxRecord, 'part' | 'attempts'>,
 ): void {
@@ -29,7 +29,7 @@ export function deliverFrame(
       return requests.heed(kind, record.sender, payload)
     case 'invites':
     case 'claim':
-      return admissions.receive(kind, record.sender, payload)
+      return listedInvites.receive(kind, record.sender, payload)
     default:
   }
 }

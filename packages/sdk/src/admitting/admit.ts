@@ -9,12 +9,12 @@ import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@sta
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentChannel } from '../channel/channel.ts'
-import type { AgentId, JoinerRecord } from '../ports/index.ts'
-import type { JoinRequest } from '../joining/request.ts'
+import type { AgentId } from '../ports/index.ts'
 import { addJoiners, type Candidate, checkRequest, TRANSIENT } from './adding.ts'
 import { MOST_CLAIMED } from './claims.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 import { admitKeys, type JoinPlace } from './keys.ts'
+import { isMember, isSame, replayToMember, replayToOwner } from './replays.ts'
 
 /** Error codes that a joiner may see. Any other reason is reported as `invite_invalid`. */
 const ANSWERS: ReadonlySet<ErrorCode> = new Set([
@@ -60,7 +60,7 @@ export async function admitAsOwner(
   const taken = takeUses(issued, channel, candidates, refused)
   if (taken.length > 0) {
     await agent.context.journal.written()
-    await channel.admissions.inTurn(() => addAsOwner(issued, channel, taken, refused))
+    await channel.listedInvites.inTurn(() => addAsOwner(issued, channel, taken, refused))
     if (channel.upkeep.isRekeyDue) await unlessRefused(channel.upkeep.rekey())
   }
   await Promise.all(refused.map(({ request, error }) => answerJoin(agent, request, error)))
@@ -103,19 +103,15 @@ function takeUses(
     const { agent, invite, request } = candidate
     // It asks with two invites, and is added once.
     if (taken.has(agent)) continue
-    // Not refused, because it may have asked again since.
-    if (channel.admissions.hasLeft(agent, candidate.encryptionKey)) continue
-    if (issued.isSpent(channel.id, agent, candidate) || isOlder(channel, candidate)) continue
-    const known = issued.joiner(channel.id, agent)
-    const again = known !== undefined && isSame(known, candidate)
-    // Already added, by this invite or another: its Welcome is waiting at the relay.
-    if (again && (known.state === 'added' || known.state === 'here') && isMember(channel, agent)) continue
+    const replay = replayToOwner(issued, channel, candidate)
+    if (replay === 'ignored') continue
     try {
-      // It joined with this request before, and left: only the relay still has the request.
-      if (again && known.state === 'here') throw StaticError.of('invite_invalid')
+      if (replay === 'refused') throw StaticError.of('invite_invalid')
       const identity = toHex(candidate.identity)
       if (identities.has(identity)) throw StaticError.of('identity_changed')
-      const hasUse = again && known.state === 'taken' && known.invite === invite.record.id
+      const known = issued.joiner(channel.id, agent)
+      const isAgain = known?.state === 'taken' && isSame(known, candidate)
+      const hasUse = isAgain && known.invite === invite.record.id
       if (!hasUse) issued.takeUse(channel, invite, candidate, candidate, taken.size)
       identities.add(identity)
       taken.set(agent, candidate)
@@ -133,8 +129,8 @@ async function addAsOwner(
   candidates: readonly OwnerCandidate[],
   refused: RefusedJoiner[],
 ): Promise<void> {
-  const { admissions, upkeep } = channel
-  const { claims } = admissions
+  const { listedInvites, upkeep } = channel
+  const { claims } = listedInvites
   // If this agent claimed one with an invite for members and could not add it, the commit would count as a use of that
   // invite.
   const isClaimed = candidates.some((each) => claims.mayCount(each.agent))
@@ -144,7 +140,7 @@ async function addAsOwner(
     isDue: (each) => {
       // Its commit was pending when this agent stopped, and has been accepted since.
       if (!isTaken(each)) return false
-      if (admissions.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
+      if (listedInvites.hasLeft(each.agent, each.encryptionKey)) throw StaticError.of('invite_invalid')
       issued.checkAlive(each.invite.record.id)
       // No other epoch has begun, so it is retried.
       if (claims.mayCount(each.agent)) throw StaticError.of('unavailable')
@@ -153,28 +149,13 @@ async function addAsOwner(
     failed: async (each, error) => {
       if (isTaken(each)) await issued.returnUseOf(channel.id, each.agent)
       // Not if it has left: it may have asked again since.
-      if (!admissions.hasLeft(each.agent, each.encryptionKey)) refused.push({ request: each.request, error })
+      if (!listedInvites.hasLeft(each.agent, each.encryptionKey)) refused.push({ request: each.request, error })
     },
     joiners: (chosen) => chosen.map(({ agent, keyPackage }) => `${agent} ${toHex(sha256(keyPackage))}`),
     noticeOf: () => undefined,
     // The owner gave a single-use token to this agent alone.
     isVouched: (each) => each.invite.record.maxUses === 1 || staysVouched(channel, each),
   })
-}
-
-/**
- * Whether an agent that was heard in the channel is there with a KeyPackage that it made later, or has committed since.
- * Then only the relay still has this request, or it was made with another token. The agent has forgotten its
- * KeyPackage, so acting on it would lock the agent out.
- */
-function isOlder(channel: AgentChannel, { agent, encryptionKey, madeAt }: Candidate): boolean {
-  const leaf = isMember(channel, agent) ? channel.group?.members.get(agent) : undefined
-  if (!leaf || same(leaf.encryptionKey, encryptionKey)) return false
-  return leaf.madeAt === undefined || (channel.history.hasHeard(agent) && madeAt <= leaf.madeAt)
-}
-
-function isSame({ nonce, keyPackageHash }: JoinerRecord, request: JoinRequest): boolean {
-  return same(nonce, request.nonce) && same(keyPackageHash, sha256(request.keyPackage))
 }
 
 // ---- By invites that members may use ----
@@ -198,15 +179,13 @@ export async function admitAsMember(
   agent: Pick<AgentServices, 'context' | 'timers'>,
   channel: AgentChannel,
   requests: readonly PolledRequest[],
-  issued?: Pick<IssuedInvites, 'isVoid'>,
+  issued?: Pick<IssuedInvites, 'isSpent' | 'isJoined'>,
 ): Promise<readonly RefusedJoiner[]> {
   const { context } = agent
   const refused: RefusedJoiner[] = []
   const isOwner = channel.owner === context.agentId
   const checked = await checkAsMember(context, channel, requests, refused)
-  // Earlier requests of a member are void, even if it leaves meanwhile.
-  const valid = checked.filter((each) => issued?.isVoid(channel.id, each.agent, each) !== true)
-  const candidates = valid.filter((each) => !isVoidInGroup(context, channel, each))
+  const candidates = checked.filter((each) => replayToMember(context, channel, each, issued) !== 'ignored')
   if (candidates.length === 0) return refused
   if (!isOwner) await agent.timers.wait(DELAY_MS + context.chance() * DELAY_SPREAD_MS)
   const done = new Set<MembersCandidate>()
@@ -215,11 +194,11 @@ export async function admitAsMember(
     refused.push({ request: each.request, error })
   }
   const round = async (): Promise<boolean> => {
-    if (!isOwner && channel.admissions.isFull) return false
+    if (!isOwner && channel.listedInvites.isFull) return false
     const chosen = chooseToClaim(context, channel, candidates, done, failed)
     if (chosen.length === 0) return false
     try {
-      await channel.admissions.claims.claim(chosen.map(({ invite, agent }) => ({ invite, agent })))
+      await channel.listedInvites.claims.claim(chosen.map(({ invite, agent }) => ({ invite, agent })))
     } catch (error) {
       if (StaticError.from(error).code === 'closed') throw error
       // A later poll returns the requests.
@@ -229,7 +208,7 @@ export async function admitAsMember(
     return true
   }
   for (let tries = 0; tries < MOST_TRIES && !channel.failure; tries++)
-    if (!(await channel.admissions.inTurn(round))) break
+    if (!(await channel.listedInvites.inTurn(round))) break
   if (channel.upkeep.isRekeyDue) await unlessRefused(channel.upkeep.rekey())
   return refused
 }
@@ -244,7 +223,7 @@ async function checkAsMember(
   const candidates: MembersCandidate[] = []
   for (const request of requests) {
     const invite = toHex(request.inviteId)
-    const listed = channel.admissions.invite(invite)
+    const listed = channel.listedInvites.invite(invite)
     try {
       if (!listed) throw StaticError.of('invite_invalid')
       const keys = admitKeys(request.inviteId, listed.members)
@@ -267,22 +246,23 @@ function chooseToClaim(
   done: ReadonlySet<MembersCandidate>,
   failed: (each: MembersCandidate, error: unknown) => void,
 ): MembersCandidate[] {
-  const { admissions, roster, group } = channel
+  const { listedInvites, roster, group } = channel
   const chosen: MembersCandidate[] = []
   for (const each of candidates) {
     const { agent, invite, identity } = each
     if (chosen.length >= MOST_CLAIMED) break
     // It asks with two invites, and is added once.
     if (done.has(each) || chosen.some((other) => other.agent === agent)) continue
-    if (isVoidInGroup(context, channel, each) || admissions.claims.isHeldBack(agent)) continue
-    const listed = admissions.invite(invite)
-    const left = usesLeft(admissions, invite)
+    const replay = replayToMember(context, channel, each)
+    if (replay === 'ignored' || listedInvites.claims.isHeldBack(agent)) continue
+    const listed = listedInvites.invite(invite)
+    const left = usesLeft(listedInvites, invite)
     // A newcomer that does not know how many have joined admits no one, and right after a removal neither does any
     // member.
     if (listed && left === undefined) continue
     if (!listed || left === undefined) failed(each, StaticError.of('invite_revoked'))
     else if (listed.expiresAt <= context.now()) failed(each, StaticError.of('invite_expired'))
-    else if (admissions.isReplayed(agent, each.encryptionKey)) failed(each, StaticError.of('invite_invalid'))
+    else if (replay === 'refused') failed(each, StaticError.of('invite_invalid'))
     else if (left <= 0) failed(each, StaticError.of('invite_used_up'))
     else if (roster.conflict(identity, agent) !== undefined) failed(each, StaticError.of('identity_changed'))
     else if ((group?.members.size ?? 0) + chosen.length >= MAX_MEMBERS) failed(each, StaticError.of('group_full'))
@@ -291,26 +271,10 @@ function chooseToClaim(
   return chosen
 }
 
-/**
- * Whether a request is void: its joiner is in the group, or has left since it asked and may ask again. If it was never
- * heard there and asks with a different KeyPackage, a member added it but did not let it in: the owner adds it again.
- * Other members may not remove it.
- */
-function isVoidInGroup(
-  { agentId }: Pick<AgentServices['context'], 'agentId'>,
-  channel: AgentChannel,
-  { agent, encryptionKey }: MembersCandidate,
-): boolean {
-  if (!isMember(channel, agent)) return channel.admissions.hasLeft(agent, encryptionKey)
-  const leaf = channel.group?.members.get(agent)
-  const isNew = leaf !== undefined && !same(leaf.encryptionKey, encryptionKey)
-  return channel.owner !== agentId || !isNew || channel.history.hasHeard(agent)
-}
-
 /** How many agents may still join with an invite; undefined if it is not in the list, or this agent does not know. */
-function usesLeft(admissions: AgentChannel['admissions'], invite: string): number | undefined {
-  const [listed, count] = [admissions.invite(invite), admissions.count(invite)]
-  return listed && count !== undefined && !admissions.isStopped ? listed.maxUses - count : undefined
+function usesLeft(listedInvites: AgentChannel['listedInvites'], invite: string): number | undefined {
+  const [listed, count] = [listedInvites.invite(invite), listedInvites.count(invite)]
+  return listed && count !== undefined && !listedInvites.isStopped ? listed.maxUses - count : undefined
 }
 
 function countOf(candidates: readonly MembersCandidate[], invite: string): number {
@@ -324,19 +288,19 @@ async function addAsMember(
   candidates: readonly MembersCandidate[],
   failed: (each: MembersCandidate, error: unknown) => void,
 ): Promise<void> {
-  const { admissions, roster } = channel
+  const { listedInvites, roster } = channel
   await addJoiners(channel, candidates, {
     isDue: (each, _, others) => {
-      if (!admissions.claims.isOwn(each) || isVoidInGroup(context, channel, each)) return false
+      if (!listedInvites.claims.isOwn(each) || replayToMember(context, channel, each) === 'ignored') return false
       // The claim may have been delayed until after another commit.
-      const left = usesLeft(admissions, each.invite)
+      const left = usesLeft(listedInvites, each.invite)
       if (left === undefined) throw StaticError.of('invite_revoked')
       if (countOf(others, each.invite) >= left) throw StaticError.of('invite_used_up')
       return true
     },
     failed: (each, error) => {
-      admissions.claims.failed(each.agent)
-      if (StaticError.from(error).code === 'group_full') admissions.full()
+      listedInvites.claims.failed(each.agent)
+      if (StaticError.from(error).code === 'group_full') listedInvites.full()
       return Promise.resolve(failed(each, error))
     },
     joiners: () => [],
@@ -380,9 +344,4 @@ function staysVouched(channel: AgentChannel, { agent, identity }: Candidate): bo
   const { receipts, group } = channel
   const leaf = isMember(channel, agent) ? group?.members.get(agent) : undefined
   return leaf !== undefined && same(leaf.identity, identity) && receipts.isVouched(agent)
-}
-
-/** Whether an agent is in the group and has not left. */
-function isMember({ group, roster }: AgentChannel, agent: AgentId): boolean {
-  return group?.members.has(agent) === true && roster.notice(agent) === undefined
 }

@@ -34,8 +34,8 @@ import {
   type UseCount,
 } from './invite-list.ts'
 
-/** The context that admissions need from the agent. */
-type AdmissionsContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
+/** The context that listedInvites need from the agent. */
+type ListContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
 
 /**
  * The maximum uses that a newcomer records before it has a list. Honest members add no more before the list arrives.
@@ -45,14 +45,14 @@ const MOST_BEFORE_LIST = 256
 const MOST_LEFT = 256
 
 /** The stored state. */
-interface StoredAdmissions extends Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'> {
+interface StoredLists extends Pick<StoredChannel, 'inviteList' | 'uses' | 'claims'> {
   readonly record: Pick<ChannelRecord, 'removalSlot'>
 }
 
 /** A list that the relay refused is resent after this time. */
 const RETRY_MS = 60_000
 /**
- * After the relay calls the channel too full for an add by this agent, it leaves admissions to others for this time.
+ * After the relay calls the channel too full for an add by this agent, it leaves listedInvites to others for this time.
  */
 const FULL_MS = 600_000
 
@@ -65,9 +65,9 @@ interface CurrentList extends InviteList {
   readonly due: boolean
 }
 
-/** The admissions of one channel. */
-export class Admissions extends Part {
-  readonly #context: AdmissionsContext
+/** The listed invites of one channel, and their uses. */
+export class ListedInvites extends Part {
+  readonly #context: ListContext
   readonly #channel: AgentChannel
   readonly claims: Claims
   readonly #uses: Map<string, UseRecord>
@@ -87,11 +87,7 @@ export class Admissions extends Part {
   #fullUntil: Time = 0
   #changes: Change[] = []
 
-  constructor(
-    context: AdmissionsContext,
-    channel: AgentChannel,
-    { record, inviteList, uses, claims }: StoredAdmissions,
-  ) {
+  constructor(context: ListContext, channel: AgentChannel, { record, inviteList, uses, claims }: StoredLists) {
     super()
     this.#context = context
     this.#channel = channel

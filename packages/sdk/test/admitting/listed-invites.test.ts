@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { fromHex, MAX_UNVOUCHED_SIZE, StaticError, toHex } from '@static/protocol'
 import { decodeListFrame, encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { sealRequest } from '../../src/joining/request.ts'
-import { admitAsMember } from '../../src/admitting/joiners.ts'
+import { admitAsMember } from '../../src/admitting/admit.ts'
 import { NAME } from '../mls/support.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { Crowd, type Joiner, NAMES, openCrowd, shared } from './crowd.ts'
@@ -16,7 +16,7 @@ const POLITE_MS = 61_000
 function agree(crowd: Crowd, invite: string, count: number | undefined): void {
   for (const player of crowd.stage.players) {
     assert.equal(player.view, crowd.owner.view, player.name)
-    assert.equal(player.channel.admissions.count(invite), count, player.name)
+    assert.equal(player.channel.listedInvites.count(invite), count, player.name)
   }
 }
 
@@ -85,7 +85,7 @@ test('a member for which the channel is too full tries once, and leaves its join
 test('a member that claims a joiner and does nothing holds the others back for a minute, once', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
   const claims = [{ invite: invite.listed.id, agent: joiner.agentId }]
-  const claim = (): void => void stage.player('mallory').channel.admissions.claims.claim(claims)
+  const claim = (): void => void stage.player('mallory').channel.listedInvites.claims.claim(claims)
   claim()
   await stage.settle()
   crowd.poll(stage.player('bob'), [joiner.request])
@@ -103,7 +103,7 @@ test('a member that admits too many: all are told, and the owner removes who was
   const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
   const third = await crowd.joiner('j3', invite.keys)
   const mallory = stage.player('mallory')
-  Object.defineProperty(mallory.channel.admissions, 'count', { value: () => 0 })
+  Object.defineProperty(mallory.channel.listedInvites, 'count', { value: () => 0 })
   crowd.poll(mallory, requestsOf(joiners))
   await stage.advance(5000, 500)
   crowd.poll(mallory, [third.request])
@@ -117,7 +117,7 @@ test('a member that admits too many: all are told, and the owner removes who was
   await stage.settle()
   assert.equal(stage.player('bob').channel.group?.members.has(third.agentId), false)
   for (const { agentId } of joiners) assert.equal(stage.player('bob').channel.group?.members.has(agentId), true)
-  assert.equal(stage.player('bob').channel.admissions.count(invite.listed.id), 2)
+  assert.equal(stage.player('bob').channel.listedInvites.count(invite.listed.id), 2)
 })
 
 test('the relay hides a revocation from a member that was away: it hears of it before it can admit', async () => {
@@ -132,7 +132,7 @@ test('the relay hides a revocation from a member that was away: it hears of it b
   bob.resume()
   await stage.settle()
   await stage.advance(5000)
-  assert.deepEqual(bob.channel.admissions.invites, [])
+  assert.deepEqual(bob.channel.listedInvites.invites, [])
   assert.deepEqual(crowd.added, [])
 })
 
@@ -140,8 +140,8 @@ test('a member admits by an invite that was revoked: all are told, and the owner
   const { crowd, stage, invite, joiner } = await openCrowd(2)
   await crowd.publish()
   const mallory = stage.player('mallory')
-  Object.defineProperty(mallory.channel.admissions, 'invite', { value: () => invite.listed })
-  Object.defineProperty(mallory.channel.admissions, 'count', { value: () => 0 })
+  Object.defineProperty(mallory.channel.listedInvites, 'invite', { value: () => invite.listed })
+  Object.defineProperty(mallory.channel.listedInvites, 'count', { value: () => 0 })
   crowd.poll(mallory, [joiner.request])
   await stage.advance(5000, 500)
   assert.deepEqual(crowd.added, [joiner.agentId])
@@ -182,7 +182,7 @@ test('a list that is older, of another channel or not signed by the owner is not
     await stage.settle()
     for (const name of ['owner', 'bob', 'carol']) {
       assert.deepEqual(toHex(listOf(stage.player(name))), toHex(current), `${what}, ${name}`)
-      assert.equal(stage.player(name).channel.admissions.count(open.listed.id), 0, `${what}, ${name}`)
+      assert.equal(stage.player(name).channel.listedInvites.count(open.listed.id), 0, `${what}, ${name}`)
     }
   }
   for (const bytes of [0, 1, 16, 17, 100].map((length) => new Uint8Array(length).fill(17))) {
@@ -214,7 +214,7 @@ test('a claim counts in its own epoch alone', async () => {
   const { crowd, stage, invite } = await openCrowd(5)
   const { keyPackage, agentId } = await outsider(stage, 'joiner')
   const bob = stage.player('bob')
-  void bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
+  void bob.channel.listedInvites.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
   await stage.settle()
   void stage.player('carol').channel.committer.commit(() => ({}))
   await stage.settle()
@@ -298,7 +298,7 @@ test('who stays silent for a week is removed by the owner, who gives the use bac
   await stage.advance(5000, 500)
   agree(crowd, id, 2)
   stage.now += 6 * DAY_MS
-  for (const { channel } of stage.players) channel.admissions.hello(late.agentId)
+  for (const { channel } of stage.players) channel.listedInvites.hello(late.agentId)
   stage.now += DAY_MS
   void sharing.tidy(owner.channel)
   // It is on disk before the commit.
@@ -308,8 +308,8 @@ test('who stays silent for a week is removed by the owner, who gives the use bac
   assert.equal(members.has(silent.agentId), false)
   assert.equal(issued.get(id)?.record.returned, 1)
   for (const { channel } of stage.players) {
-    assert.equal(channel.admissions.invite(id)?.maxUses, 3)
-    assert.equal(channel.admissions.count(id), 2)
+    assert.equal(channel.listedInvites.invite(id)?.maxUses, 3)
+    assert.equal(channel.listedInvites.count(id), 2)
   }
 })
 
@@ -341,7 +341,7 @@ test('a member is killed at any step of an admission: the joiner comes in once',
       agree(crowd, invite.listed.id, 1)
       const player = await joiner.enter()
       await stage.advance(1000)
-      assert.equal(player.channel.admissions.count(invite.listed.id), 1)
+      assert.equal(player.channel.listedInvites.count(invite.listed.id), 1)
       if (steps <= step && arrived === 1) return
     }
   }

@@ -27,7 +27,7 @@ function hideMessages(player: Player, from: Player): void {
 
 test('a member that claims many joiners does not hold the others back from one of them again', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
-  const { claims } = stage.player('mallory').channel.admissions
+  const { claims } = stage.player('mallory').channel.listedInvites
   const claim = async (agents: readonly string[]): Promise<void> => {
     void claims.claim(agents.map((agent) => ({ invite: invite.listed.id, agent })))
     await stage.settle()
@@ -58,8 +58,8 @@ test('a list of the owner that a commit overtakes does not give a newcomer the c
   held = false
   await stage.advance(10_000, 500)
   for (const { name, channel } of stage.players) {
-    assert.equal(channel.admissions.invites.length, 2, name)
-    assert.equal(channel.admissions.count(invite.listed.id), 1, name)
+    assert.equal(channel.listedInvites.invites.length, 2, name)
+    assert.equal(channel.listedInvites.count(invite.listed.id), 1, name)
   }
 })
 
@@ -68,13 +68,13 @@ test('a member that adds an agent which it has claimed counts the use like all o
     const { stage, invite } = await openCrowd(3)
     const { keyPackage, agentId } = await outsider(stage, 'joiner')
     let bob = stage.player('bob')
-    void bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
+    void bob.channel.listedInvites.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }])
     await stage.settle()
     if (restarted) bob = bob.restart()
     void bob.channel.committer.commit(() => ({ adds: [keyPackage] }))
     await stage.settle()
     for (const { name, channel } of stage.players)
-      assert.equal(channel.admissions.count(invite.listed.id), 1, `${name} ${restarted}`)
+      assert.equal(channel.listedInvites.count(invite.listed.id), 1, `${name} ${restarted}`)
   }
 })
 
@@ -95,7 +95,7 @@ for (const victim of ['carol', 'owner']) {
     assert.deepEqual(crowd.added, [first.agentId])
     await crowd.publish(invite)
     for (const { name, channel } of stage.players) {
-      if (name !== 'j1') assert.equal(channel.admissions.count(invite.listed.id), 1, name)
+      if (name !== 'j1') assert.equal(channel.listedInvites.count(invite.listed.id), 1, name)
     }
   })
 }
@@ -140,7 +140,7 @@ test('who has sent anything is not silent, and who was added again is not who wa
   const bob = stage.player('bob')
   crowd.poll(bob, [heard.request])
   await stage.advance(5000, 500)
-  void bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(again.agentId) }])
+  void bob.channel.listedInvites.claims.claim([{ invite: invite.listed.id, agent: toHex(again.agentId) }])
   await stage.settle()
   void bob.channel.committer.commit(() => ({ adds: [again.keyPackage] }))
   await stage.settle()
@@ -178,7 +178,7 @@ test('a member adds a joiner and does not let it in: it asks with a new KeyPacka
   assert.deepEqual(crowd.added, [toHex(agent.agentId)])
   for (const { name, channel } of stage.players) {
     assert.equal(channel.group?.members.size, NAMES.length + 1, name)
-    assert.equal(channel.admissions.count(invite.listed.id), 1, name)
+    assert.equal(channel.listedInvites.count(invite.listed.id), 1, name)
   }
   // Once it was heard, the relay cannot have it replaced by one of its other requests.
   const player = new Player(stage, agent)

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { type ErrorCode, fromHex, StaticError, toHex } from '@static/protocol'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
-import { admitAsOwner } from '../../src/admitting/joiners.ts'
+import { admitAsOwner } from '../../src/admitting/admit.ts'
 import { type Invite, IssuedInvites } from '../../src/admitting/issued.ts'
 import { sealRequest } from '../../src/joining/request.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
@@ -86,7 +86,7 @@ class Owner {
       upkeep: { isRekeyDue: false },
       history: { hasHeard: () => false },
       receipts: { isVouched: (agent: string) => this.vouched.has(agent) },
-      admissions: {
+      listedInvites: {
         hasLeft: () => false,
         inTurn: (task: () => Promise<void>) => task(),
         claims: { mayCount: () => false },

@@ -15,8 +15,8 @@ const DAY_MS = 86_400_000
 /** Everybody has heard a joiner. */
 function heard({ stage }: Crowd, agent: AgentId): void {
   for (const { channel } of stage.players) {
-    channel.admissions.hello(agent)
-    channel.admissions.hellosAnswered([agent])
+    channel.listedInvites.hello(agent)
+    channel.listedInvites.hellosAnswered([agent])
   }
 }
 
@@ -39,7 +39,7 @@ test('the relay replays the request of one that has left: no member takes it for
     await stage.advance(5000, 500)
   }
   assert.deepEqual(crowd.added, [joiner.agentId])
-  for (const { name, channel } of stage.players) assert.equal(channel.admissions.count(invite.listed.id), 1, name)
+  for (const { name, channel } of stage.players) assert.equal(channel.listedInvites.count(invite.listed.id), 1, name)
 })
 
 for (const isLate of [false, true]) {
@@ -91,7 +91,7 @@ for (const [what, arrived] of [
     const { stage, invite } = await openCrowd(3)
     const { keyPackage, agentId } = await outsider(stage, 'other')
     let bob = stage.player('bob')
-    bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }]).catch(() => {})
+    bob.channel.listedInvites.claims.claim([{ invite: invite.listed.id, agent: toHex(agentId) }]).catch(() => {})
     await bob.channel.idle()
     bob.journal.flush()
     assert.equal(bob.requests.length, 1)
@@ -105,7 +105,7 @@ for (const [what, arrived] of [
     await stage.settle()
     void bob.channel.committer.commit(() => ({ adds: [keyPackage] }))
     await stage.settle()
-    for (const { name, channel } of stage.players) assert.equal(channel.admissions.count(invite.listed.id), 1, name)
+    for (const { name, channel } of stage.players) assert.equal(channel.listedInvites.count(invite.listed.id), 1, name)
   })
 }
 
@@ -114,7 +114,7 @@ test('a claim that the relay refuses is forgotten, on disk too', async () => {
   const bob = stage.player('bob')
   const claims = (player: Player): number => player.store.load().channels[0]?.claims.length ?? assert.fail()
   stage.refuse = (_, { case: kind }) => (kind === 'sendMessage' ? { code: 'too_large' } : undefined)
-  const claim = bob.channel.admissions.claims.claim([{ invite: invite.listed.id, agent: 'ab'.repeat(32) }])
+  const claim = bob.channel.listedInvites.claims.claim([{ invite: invite.listed.id, agent: 'ab'.repeat(32) }])
   const refused = assert.rejects(claim, { code: 'too_large' })
   await stage.settle()
   await refused
@@ -160,8 +160,8 @@ test('the owner is killed while it removes one that stayed silent: its use is gi
       what,
     )
     for (const { name, channel } of stage.players) {
-      assert.equal(channel.admissions.invite(id)?.maxUses, 3, `${what}, ${name}`)
-      assert.equal(channel.admissions.count(id), 1, `${what}, ${name}`)
+      assert.equal(channel.listedInvites.invite(id)?.maxUses, 3, `${what}, ${name}`)
+      assert.equal(channel.listedInvites.count(id), 1, `${what}, ${name}`)
     }
   }
 })
