@@ -72,11 +72,11 @@ void test('an expired certificate is told from a wrong clock', async () => {
     assert.deepEqual(found['certificate'], [false, what])
     assert.deepEqual(found['clock'], [true, 'in sync with the API'])
     for (const check of ['ports', 'API', 'API key'])
-      assert.deepEqual(found[check], [null, 'not checked: the certificate of the API is refused'], check)
+      assert.deepEqual(found[check], [null, "not checked: the API's certificate is refused"], check)
   }
   using api = await startApi(pair, past)
   const found = await findings(ken, `--api-url ${api.url} --ca ${ca} --relay ${NO_RELAY}`)
-  const what = `The certificate of ${api.url} expired on ${end}. By the clock of the API it is valid: set the clock of this machine.`
+  const what = `The certificate of ${api.url} expired on ${end}. It is valid by the API's clock: set the clock of this machine.`
   assert.deepEqual(found['certificate'], [false, what])
   assert.match(found['clock']?.[1] ?? '', /^The clock of this machine is 2592\d{3} s ahead of the API\. Set it/)
 })

@@ -58,7 +58,7 @@ test(
     const first = await startCommand<Line>(['up', '--json', '--data-dir', older, '--log-level', 'silent', ...ports])
     await first.end('SIGTERM')
     await using second = await startCommand<Line>(words.with(words.indexOf(dataDir), older))
-    assert.match(second.errors(), /was not made for .*: clients cannot use/)
+    assert.match(second.errors(), /was not created for .*: clients cannot use/)
     assert.equal(new URL(second.ready.api_url).hostname, 'localhost')
   },
 )

@@ -92,7 +92,7 @@ test('the story of the README on two machines that share nothing but the link', 
 
   // A link with the address that alice uses herself is of no use to others, which she is told.
   const local = await alice.shell(`static channel invite ${ROUTING} --as alice --link`)
-  assert.match(local.stderr, /leads to quic:\/\/localhost:4433, which is this machine only/)
+  assert.match(local.stderr, /points to quic:\/\/localhost:4433, which only this machine can reach/)
   const made = await alice.shell(storyOf(4))
   assert.doesNotMatch(made.stderr, /this machine only/)
   const link = readFileSync(join(alice.home, 'link'), 'utf8')

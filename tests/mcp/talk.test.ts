@@ -171,7 +171,7 @@ test('a host that takes pushes is told that something waits, and from whom, but 
   assert.deepEqual(await pushed.promise, {
     jsonrpc: '2.0',
     method: 'notifications/claude/channel',
-    params: { content: `A message waits in channel ${name}. Call receive to read it.`, meta },
+    params: { content: `A message is waiting in channel ${name}. Call receive to read it.`, meta },
   })
   await pat.close()
   const modern = await newHost(place.command('pat', 'mcp', '--push'))

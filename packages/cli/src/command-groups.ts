@@ -1,7 +1,10 @@
-/** The commands in groups. A command's code is loaded only when it is used: that is most of its start-up time. */
+/**
+ * The commands in groups. A command's code is loaded only when it is used, because loading takes most of the start-up
+ * time.
+ */
 import type { Command } from 'commander'
 
-/** A group of the help page: what each command does, and where it is. */
+/** A group of the help page: the description of each command, and how to load it. */
 interface Group {
   readonly title: string
   readonly commands: Readonly<
@@ -9,7 +12,7 @@ interface Group {
   >
 }
 
-/** In the order of the help page. */
+/** Ordered as on the help page. */
 export const GROUPS: readonly Group[] = [
   {
     title: 'Servers:',

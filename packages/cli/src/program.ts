@@ -1,4 +1,4 @@
-/** The command tree, and how the process exits. */
+/** The command tree, and the exit codes of the process. */
 import { Command } from 'commander'
 import { redactSecrets, StaticError } from '@static/protocol'
 import packageJson from '../package.json' with { type: 'json' }
@@ -6,11 +6,11 @@ import { GROUPS } from './command-groups.ts'
 import { EXIT_CODES, exitCodeOf, Interrupted } from './terminal/exit-codes.ts'
 import { commandLine, note, plainJson, readable } from './terminal/output.ts'
 
-/** Server commands need no account and wait for no other server, so every failure of theirs is exit code 1. */
+/** Server commands need no account and wait for no other server, so all of their failures have exit code 1. */
 const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin']
 const exitCodes = Object.entries(EXIT_CODES).map(([code, words]) => `  ${code.padEnd(4)} ${words}`)
 
-/** The program with these commands, all of them by default. Others are listed, but their code is not loaded. */
+/** The program with these commands, or with all of them by default. Others are listed, but their code is not loaded. */
 export async function makeProgram(names?: readonly string[]): Promise<Command> {
   const program = new Command('static')
   program
@@ -18,7 +18,7 @@ export async function makeProgram(names?: readonly string[]): Promise<Command> {
     .version(packageJson.version)
     // `channel invite` has flags, and subcommands with flags of the same names.
     .enablePositionalOptions()
-    // Usage errors repeat what was typed.
+    // Usage errors quote the command line.
     .configureOutput({ writeErr: (text) => process.stderr.write(redactSecrets(text)) })
     .showHelpAfterError('(run with --help for usage)')
     .addHelpText(
@@ -49,7 +49,7 @@ ${exitCodes.join('\n')}`,
     }
   }
   for (const command of program.commands) inheritExit(command, program)
-  // Set last, so that commands do not inherit it: the arguments of those that are not loaded are unknown.
+  // Set last, so that commands do not inherit it. The arguments of commands that are not loaded are unknown.
   return program.configureHelp({ subcommandTerm: (command) => command.name() })
 }
 
@@ -58,7 +58,7 @@ export async function run(): Promise<void> {
   // The reader of a pipe may close it early (`| head`): not an error.
   process.stdout.on('error', () => {})
   const [name = '', next = ''] = process.argv.slice(2).filter((word) => !word.startsWith('-'))
-  // `completion` describes all commands; any other command line names one, at most after `help`.
+  // `completion` describes all commands; any other command line names one, possibly after `help`.
   const program = await makeProgram(name === 'completion' ? undefined : [name, next])
   try {
     await program.parseAsync()
@@ -84,11 +84,11 @@ function printError(error: unknown): void {
   )
 }
 
-/** The command that helps after an error, if there is one. */
+/** Suggests a command that helps after an error, if there is one. */
 function hint({ code }: StaticError): void {
   // With --json, an error is one document.
   if (process.argv.includes('--json')) return
-  // What is wrong with a connection has many causes, which one command tells apart.
+  // A connection can fail for many reasons, which one command can tell apart.
   if (code === 'connection_error') note(`\`${commandLine('doctor')}\` says what to check, and how to fix it.`)
   if (code === 'fork_detected') {
     const [verify, accept] = ['verify', 'accept-fork'].map((verb) => commandLine(`channel ${verb}`))

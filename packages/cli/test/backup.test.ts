@@ -56,7 +56,7 @@ test('a backup has every file with its mode, and overwrites nothing', async (t) 
   assert.deepEqual(readdirSync(backup).sort(), ['api.sqlite', 'ca.pem', 'manifest.json', 'master.key'])
   await assert.rejects(backUp({ dataDir: data, target: backup }), {
     code: 'invalid_request',
-    message: /backup is not an empty directory\. A backup overwrites nothing/,
+    message: /backup is not an empty directory\. A backup never overwrites files/,
   })
   await restoreBackup(backup, target)
   assert.deepEqual(readdirSync(target).sort(), ['api.sqlite', 'ca.pem', 'master.key'])
@@ -93,7 +93,7 @@ test('an interrupted or damaged backup is refused before anything is restored', 
   const database = join(backup, 'api.sqlite')
   const bytes = readFileSync(database)
   writeFileSync(database, bytes.with(5000, (bytes[5000] ?? 0) ^ 1))
-  await refused('store_corrupt', /api\.sqlite is not what the manifest describes/)
+  await refused('store_corrupt', /api\.sqlite does not match the manifest/)
   rmSync(database)
   await refused('store_corrupt', /api\.sqlite is missing/)
   writeFileSync(database, bytes)

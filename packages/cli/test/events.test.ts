@@ -27,7 +27,7 @@ for (const [name, print] of Object.entries({
     t.mock.restoreAll()
     assert.equal(lines.length, 1)
     const who = 'bob (b0b0b0b0…) has not fetched 70 messages; cacacaca… has not fetched 3 messages'
-    assert.ok(lines[0]?.includes(`acme/a/b: the relay's room is running out`), String(lines))
+    assert.ok(lines[0]?.includes(`acme/a/b: the relay is running out of storage`), String(lines))
     assert.ok(lines[0]?.includes(who), String(lines))
   })
 }
@@ -76,8 +76,8 @@ test('after a lie or a rejected change the notice names the member, what equal w
   await printEvents({ call } as unknown as OpenAgent, events())
   t.mock.restoreAll()
   const [fork = '', rejected = '', skipped = ''] = lines
-  assert.match(fork, /fork detected: carol \(cacacaca…\) says that it has seen another history/)
-  assert.match(fork, /If they are equal, .* what it says is wrong: .*`static channel accept-fork acme\/a\/b`/)
+  assert.match(fork, /fork detected: carol \(cacacaca…\) reports a different history/)
+  assert.match(fork, /If they are equal, .* its report is wrong: .*`static channel accept-fork acme\/a\/b`/)
   assert.match(rejected, /a change by bob \(b0b0b0b0…\)\..*`static channel lift-bar acme\/a\/b b0b0b0b0`/)
   assert.match(rejected, /equal yours see the same members as you/)
   assert.match(skipped, /by bob \(b0b0b0b0…\) \(slot 17\): .*`static channel reject-commit acme\/a\/b 17`/)

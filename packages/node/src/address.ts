@@ -1,4 +1,4 @@
-/** Addresses of peers: normalized, and as rate limits count them. */
+/** Addresses of peers: normalized, and in the form in which rate limits count them. */
 import { isIP, isIPv6, SocketAddress } from 'node:net'
 import { addressKey } from '@static/protocol'
 
@@ -14,12 +14,14 @@ export function isLoopbackAddress(address: string): boolean {
   return plain === '::1' || plain.startsWith('127.')
 }
 
-/** `addressKey` of an address as sockets and proxies write it: with a zone or a port. `unknown` if it is none. */
+/**
+ * `addressKey` of an address as sockets and proxies write it: with a zone or a port. `unknown` if it is not an address.
+ */
 export function subjectOf(address: string): string {
   // Most are IPv4, and this runs on every request.
   if (!address.includes(':')) return address
   const bare = /^\[(.*)\](?::\d+)?$/.exec(address)?.[1] ?? /^([\d.]+):\d+$/.exec(address)?.[1] ?? address
   if (!isIPv6(bare)) return isIP(bare) === 0 ? 'unknown' : bare
-  // SocketAddress accepts every form of an address, IPv4 with dots in any of them, and no zone.
+  // SocketAddress accepts every form of an address, including embedded IPv4, but no zone.
   return addressKey(new SocketAddress({ address: bare.replace(/%.*$/, ''), family: 'ipv6' }).address)
 }

@@ -1,23 +1,24 @@
 /**
- * Load balancers that pass connections on and say for whom. All their clients would share one address in limits and logs
- * otherwise. From these peers, the header of the PROXY protocol is mandatory; what others announce is not read.
+ * Load balancers that forward connections and announce their clients. Otherwise, all clients would share the balancer's
+ * address in limits and logs. From these peers, the header of the PROXY protocol is mandatory; announcements by other
+ * peers are not read.
  */
 import { BlockList, isIP, isIPv4, type Socket } from 'node:net'
 import { StaticError } from '@static/protocol'
 import { isLoopbackAddress, plainAddress } from './address.ts'
 import { readProxyHeader } from './proxy-protocol.ts'
 
-/** What balancers may cost before they have announced their clients. */
+/** Limits on balancers before they have announced their clients. */
 interface Limits {
-  /** How long a balancer may take for its header, in milliseconds: it sends it first. */
+  /** How long a balancer may take to send its header, in milliseconds. It sends the header first. */
   readonly headerMs: number
-  /** Connections that may wait for it at once. */
+  /** The number of connections that may wait for it at once. */
   readonly waiting: number
 }
 
 const LIMITS: Limits = { headerMs: 5_000, waiting: 1_000 }
 
-/** What of a socket names its connection: libraries wrap the socket that we know in others. */
+/** The parts of a socket that identify its connection: libraries wrap the known socket in others. */
 type Ends = Pick<Socket, 'remoteAddress' | 'remotePort' | 'localAddress' | 'localPort'>
 
 export class Balancers {
@@ -30,30 +31,32 @@ export class Balancers {
   /**
    * `addresses` are IP addresses and networks such as 10.0.0.0/8.
    *
-   * @throws {StaticError} `invalid_request` if one is none
+   * @throws {StaticError} `invalid_request` if one is neither
    */
   constructor(addresses: readonly string[] = [], limits: Partial<Limits> = {}) {
     this.#limits = { ...LIMITS, ...limits }
     for (const text of addresses) add(this.#list, text)
   }
 
-  /** The address of the client of a new connection, before its first byte is handled. Undefined if it was refused. */
+  /**
+   * The client address of a new connection, before its first byte is handled. Undefined if the connection was refused.
+   */
   clientOf(socket: Socket): string | Promise<string | undefined> {
     const peer = plainAddress(socket.remoteAddress)
     return this.#has(peer) ? this.#announced(socket, peer) : peer
   }
 
-  /** The address of the client that a balancer has named; undefined if the connection is not a balancer's. */
+  /** The client address that a balancer announced; undefined if the connection is not a balancer's. */
   announcedOn(socket: Ends): string | undefined {
     return this.#clients.size === 0 ? undefined : this.#clients.get(nameOf(socket))
   }
 
-  /** The address of the client of an open connection: what limits count and logs name. */
+  /** The client address of an open connection, for limits and logs. */
   addressOf(socket: Ends): string {
     return this.announcedOn(socket) ?? plainAddress(socket.remoteAddress)
   }
 
-  /** Whether the peer is a program on this machine. A balancer is none, and neither is a client that it names. */
+  /** Whether the peer is a program on this machine. Balancers and the clients they announce never count as local. */
   isLocal({ remoteAddress }: Ends): boolean {
     const peer = plainAddress(remoteAddress)
     return isLoopbackAddress(peer) && !this.#has(peer)
@@ -84,7 +87,7 @@ export class Balancers {
   }
 }
 
-/** Reads the header, and nothing after it. Resolves to undefined if there is none in time, or if it is refused. */
+/** Reads the header, and nothing after it. Resolves to undefined if it does not arrive in time or is refused. */
 function readClient(socket: Socket, peer: string, ms: number): Promise<string | undefined> {
   const { promise, resolve } = Promise.withResolvers<string | undefined>()
   let bytes = Buffer.alloc(0)

@@ -1,4 +1,4 @@
-/** What is wrong with a server's certificate, in the same words for QUIC and TCP. */
+/** The faults of a server's certificate, in the same words for QUIC and TCP. */
 import { ConnectionError } from './connection-error.ts'
 
 /** A fault that both TLS libraries report. */
@@ -6,11 +6,11 @@ export type CertificateFault = keyof typeof FAULTS
 
 const FAULTS = {
   name: ['is not for this name', 'Connect by a name that it contains, or issue it for this name.'],
-  // QUIC's alert does not tell these two apart, nor the next two.
+  // QUIC's alert does not distinguish these two, nor the next two.
   nameOrForm: ['is not for this name, or is malformed', 'Connect by a name that it contains, or issue it again.'],
   time: ['has expired or is not valid yet', 'Renew it, or correct the clock of this machine.'],
   purpose: ['is not for servers', 'Issue one for servers.'],
-  untrusted: ['is not signed by a trusted CA', 'Trust its CA with `ca`, --ca or STATIC_CA, if it is the right server.'],
+  untrusted: ['is not signed by a trusted CA', 'If it is the right server, trust its CA with `ca`, --ca or STATIC_CA.'],
   unchecked: [
     'cannot be checked; a name constraint on addresses is a known cause',
     'Issue it for names only, without IP addresses.',
@@ -30,7 +30,7 @@ export function certificateError(fault: CertificateFault, presented: Presented):
   return untrusted(presented, what, remedy)
 }
 
-/** The same for a fault that is known only by the name or number that a library gives it. */
+/** The same for a fault known only by a library's name or number. */
 export function otherCertificateError(code: string, presented: Presented): ConnectionError {
   return untrusted(presented, `was refused (${code})`, 'Check the certificate of the server.')
 }

@@ -1,7 +1,7 @@
 /** Why a connection failed or was lost. Programs decide by the reason; the message is for people. */
 import { TransportError } from '@static/protocol'
 
-/** The reason, as far as a program needs to know. */
+/** The reason, in the detail that programs need. */
 export type ConnectionFailure =
   /** The host name cannot be resolved. */
   | 'no_address'

@@ -7,15 +7,15 @@ import { ConnectionError } from './connection-error.ts'
 
 /** The default timeout for resolving the name, and then for each address. */
 export const CONNECT_TIMEOUT_MS = 5_000
-/** Addresses of one name that a dial tries. */
+/** The number of addresses of one name that a dial tries. */
 const MOST_ADDRESSES = 8
-/** Share of the timeout that each address has if a name has more than two. */
+/** The share of the timeout for each address if a name has more than two. */
 const SHARE = 0.4
 
 export interface DialTarget {
   readonly host: string
   readonly serverName: string
-  /** Address to try last: the node there has sent its sessions elsewhere. */
+  /** Address to try last, because its node has sent its sessions elsewhere. */
   readonly avoid?: string | undefined
 }
 
@@ -25,11 +25,11 @@ export function placeOf(address: string, port: number): string {
 }
 
 /**
- * Dials the addresses of a host, in the order of `addressOrder`, until one answers. If all fail, throws the error of the
- * first.
+ * Dials the addresses of a host, in the order of `addressOrder`, until one answers. If all fail, throws the error of
+ * the first.
  *
- * @throws {StaticError} what `dial` throws; `connection_error` if the name cannot be resolved; `invalid_request` if the
- *   server name is not a DNS name
+ * @throws {StaticError} the error of `dial`; `connection_error` if the name cannot be resolved; `invalid_request` if
+ *   the server name is not a DNS name
  */
 export async function dialAddresses<Result>(
   { host, serverName, avoid }: DialTarget,
@@ -54,8 +54,8 @@ export async function dialAddresses<Result>(
 }
 
 /**
- * The order in which to dial addresses: at random, so that agents spread over the nodes of a relay; IPv4 first, because
- * IPv6 more often leads nowhere.
+ * The order in which to dial addresses: random, so that agents spread over the nodes of a relay, but IPv4 first,
+ * because IPv6 more often leads nowhere.
  */
 export function addressOrder(
   found: readonly LookupAddress[],

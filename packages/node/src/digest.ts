@@ -1,4 +1,4 @@
-/** What is in a file, in short. */
+/** A digest of a file. */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 

@@ -1,11 +1,11 @@
-/** Whether a disk is full: SQLite and the system often report only that reading or writing has failed. */
+/** Whether a disk is full: SQLite and the system often report only that reading or writing failed. */
 import { statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** With less than this a database can neither be opened nor written to. */
+/** With less free space than this, a database can be neither opened nor written. */
 const FULL_BYTES = 256 * 1024
 
-/** Says that the disk with this file is full; undefined if it is not, or if that cannot be found out. */
+/** A message if the disk with this file is full; undefined if it is not, or if that cannot be determined. */
 export function fullDisk(path: string): string | undefined {
   try {
     const { bavail, bsize } = statfsSync(dirname(path))

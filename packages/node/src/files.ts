@@ -26,11 +26,11 @@ import { basename, dirname, join } from 'node:path'
 import { StaticError } from '@static/protocol'
 import { fullDisk } from './disk-space.ts'
 
-/** What other users must not be able to do with a file or directory, and how the owner fixes it. */
+/** Access that other users must not have to a file or directory, and how the owner revokes it. */
 export interface Access {
   /** The mode bits that must not be set. */
   readonly refused: number
-  /** What other users can do if one of them is set. */
+  /** The access that other users have if one of the bits is set. */
   readonly how: 'accessible' | 'writable'
   readonly chmod: '600' | '644' | '700'
 }
@@ -107,13 +107,13 @@ export function sweepDirectory(directory: string, now: number = Date.now()): voi
 }
 
 /**
- * Checks the owner and mode of what is at a path.
+ * Checks the owner and mode of a file or directory.
  *
  * Throws `store_permissions` if other users have access, or if it belongs to another user.
  */
 export function checkAccess(path: string, found: Stats, { refused, how, chmod }: Access): void {
   const user = process.geteuid?.()
-  // A system without user ids has no such permissions either.
+  // A system without user ids has no file modes either.
   if (user === undefined) return
   if (found.uid !== user) {
     throw new StaticError(
@@ -129,7 +129,7 @@ export function checkAccess(path: string, found: Stats, { refused, how, chmod }:
   }
 }
 
-/** Checks that what is at a path is a file that only its owner can access. Throws like `checkAccess`. */
+/** Checks that a path is a file that only its owner can access. Throws like `checkAccess`. */
 export function checkPrivateFile(path: string, found: Stats): void {
   checkFile(path, found, PRIVATE_FILE)
 }
@@ -156,7 +156,7 @@ function readChecked(path: string, access: Access): Buffer | undefined {
     )
   }
   try {
-    // Check the open file, not the path, so that what is checked is what is read.
+    // Checks the open file, not the path, so that the file checked is the file read.
     checkFile(path, fstatSync(file), access)
     return readFileSync(file)
   } finally {

@@ -1,24 +1,25 @@
 /**
- * Starts TLS handshakes in turns. A handshake costs about a millisecond of the thread that serves everyone: a thousand
- * that arrive at once would stop all others for a second. So only a few begin in one turn of the event loop, of each
- * address in turn. Those that wait cost a socket, which the limits of connections bound, and nothing is read from them.
+ * Starts TLS handshakes in turns. A handshake takes about a millisecond of the thread that serves everyone, so a
+ * thousand arriving at once would block all others for a second. Only a few begin in one turn of the event loop, with
+ * addresses taking turns. A waiting connection costs a socket, which the connection limits bound, and nothing is read
+ * from it.
  */
 import type { Server, Socket } from 'node:net'
 import { Server as TlsServer } from 'node:tls'
 import { Turns } from './turns.ts'
 
-/** Handshakes that begin in one turn of the event loop. */
+/** The number of handshakes that begin in one turn of the event loop. */
 const PER_TURN = 2
 
 type Listener = (this: Server, socket: Socket) => void
 
 /**
- * Decides over a connection before its handshake: the address that limits count, or undefined if it was refused. May
- * take its time.
+ * Decides about a connection before its handshake: returns the address for limits, or undefined if it was refused. May
+ * be slow.
  */
 export type Admit = (socket: Socket) => string | undefined | Promise<string | undefined>
 
-/** Makes a server, which may also be one of plain HTTP, take turns with the connections that are admitted. */
+/** Makes a server (TLS or plain HTTP) take turns with the admitted connections. */
 export function takeTurns(server: Server, admit: Admit): void {
   // The first listener is the server's own, which begins the handshake.
   const [handshake] = server.listeners('connection') as Listener[]

@@ -2,8 +2,8 @@
 import { StaticError } from '@static/protocol'
 
 /**
- * A `connection_error` for a place that cannot be listened on: a host and port, or a UDP port. `code` is the system's, such
- * as EADDRINUSE, or a library's own words.
+ * A `connection_error` for a place that cannot be listened on: a host and port, or a UDP port. `code` is a system error
+ * code, such as EADDRINUSE, or a library's message.
  */
 export function listenError(place: string, code: string, cause?: unknown): StaticError {
   const isInUse = code === 'EADDRINUSE' || /address already in use/i.test(code)

@@ -1,17 +1,19 @@
 /** Log lines of the servers: which fields of an error are logged, and redaction as a second defense for secrets. */
 import { redactSecrets, StaticError } from '@static/protocol'
 
-/** It begins where a word does, so that a long word is looked at once and not from each of its letters on. */
+/** The match begins where a word does, so that a long word is scanned once and not from each of its letters. */
 const ADDRESS = /(?<![^\s"@<>/])[^\s"@<>/]+@[^\s"@<>]+\.[^\s"@<>]+/g
-/** Three words joined by dots or more, of which a JWT is one form. */
+/** Three or more words joined by dots, such as a JWT. */
 const DOTTED = /(?<![\w-])[\w-]+(?:\.[\w-]+){2,}/g
 /** How a JWT begins. */
 const JWT = 'eyJ'
 
-/** Errors of one chain of causes that are logged. */
+/** The number of errors logged from one chain of causes. */
 const MOST_CAUSES = 16
 
-/** Redacts anything that looks like a key, a token, a link or an e-mail address, in time in proportion to the line's length. */
+/**
+ * Redacts anything that looks like a key, a token, a link or an e-mail address, in time linear in the line's length.
+ */
 export function redactLine(line: string): string {
   let shown = redactSecrets(line)
   if (shown.includes(JWT)) {
@@ -24,7 +26,7 @@ export function redactLine(line: string): string {
   return shown.includes('@') ? shown.replaceAll(ADDRESS, '[redacted]') : shown
 }
 
-/** The fields of an error to log: never its other fields, which may quote a row or a request. */
+/** The fields of an error to log. Its other fields are left out, because they may quote a row or a request. */
 export function errorFields(error: unknown): Record<string, unknown> {
   return fieldsOf(error, MOST_CAUSES)
 }

@@ -14,7 +14,7 @@ export interface LogOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error' | 'silent'
 }
 
-/** Creates a logger; `part` is in every line, for servers that share a log. */
+/** Creates a logger. `part` is included in every line, for servers that share a log. */
 export function makeLog({ write, pretty, level }: LogOptions, part?: string): Logger {
   return pino(
     {

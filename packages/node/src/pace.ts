@@ -1,28 +1,28 @@
-/** One that waits for its turn. */
+/** A piece of work waiting for its turn. */
 interface Waiting {
   readonly begin: (isDue: boolean) => void
   readonly isGone: () => boolean
 }
 
 /**
- * Slows the work of an address, or of anything else with a key, down to a steady pace: one piece begins in each
- * interval. The newest of those that wait goes first, so that a backlog of one client does not hold up the next one.
+ * Slows the work of each key, such as an address, down to a steady pace: one piece begins in each interval. The newest
+ * waiting piece goes first, so that one client's backlog does not delay the next client.
  */
 export class Pace {
   readonly #everyMs: number
   readonly #most: number
-  /** Those that wait, by key, the oldest first; a key without a line may begin at once. */
+  /** The waiting pieces by key, oldest first. A key without a line may begin at once. */
   readonly #lines = new Map<string, Waiting[]>()
 
-  /** `most` is how many of one key may wait: beyond that, the oldest gets no turn. */
+  /** `most` is the number of pieces of one key that may wait. Beyond that, the oldest gets no turn. */
   constructor(everyMs: number, most: number) {
     this.#everyMs = everyMs
     this.#most = most
   }
 
   /**
-   * Resolves to true when it is its turn, or to false if too many others of its key came after it, or if it is gone by
-   * then: whoever gives up while waiting uses up no turn.
+   * Resolves to true when its turn comes, or to false if too many later pieces of its key arrived or it is gone by
+   * then: a caller that gives up while waiting uses up no turn.
    */
   turn(key: string, isGone = (): boolean => false): Promise<boolean> {
     const line = this.#lines.get(key)

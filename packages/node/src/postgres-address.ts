@@ -8,7 +8,7 @@ export interface PostgresHost {
   readonly port: number
 }
 
-/** Where to connect to, and how. */
+/** The address and parameters of a connection. */
 export interface PostgresAddress {
   /** In the order of the URL. */
   readonly hosts: readonly PostgresHost[]
@@ -16,7 +16,7 @@ export interface PostgresAddress {
   readonly password: string
   readonly database: string
   readonly ssl: ConnectionOptions | false
-  /** The parameters that the caller knows, if they are in the URL. */
+  /** The parameters in the URL that the caller supports. */
   readonly parameters: ReadonlyMap<string, string>
 }
 
@@ -24,16 +24,16 @@ const FORM = /^postgres(?:ql)?:\/\/(?:([^@/?]*)@)?([^/?@]+)\/([^?]+)(\?.*)?$/
 const DEFAULT_PORT = 5432
 const MAX_HOSTS = 16
 
-/** Whether a database is named by a PostgreSQL URL, not by a path. */
+/** Whether a database is given as a PostgreSQL URL rather than a path. */
 export function isPostgresUrl(database: string): boolean {
   return /^postgres(ql)?:\/\//.test(database)
 }
 
 /**
  * Parses `postgres://user:password@host:port,host:port/database`. Connections use TLS 1.3 and are verified
- * (`sslmode=verify-full`, with `sslrootcert=FILE` for a private CA), unless `sslmode=disable` is written out: no mode
- * encrypts without verifying. `known` are the parameters that the caller reads itself. Throws `invalid_request`, without
- * the password.
+ * (`sslmode=verify-full`, with `sslrootcert=FILE` for a private CA), unless the URL contains `sslmode=disable`: no mode
+ * encrypts without verifying. `known` are the parameters that the caller reads itself. Throws `invalid_request`,
+ * without the password.
  */
 export function parsePostgresUrl(url: string, known: readonly string[] = []): PostgresAddress {
   const [, credentials = '', hosts, database, query = ''] = FORM.exec(url) ?? []
@@ -56,23 +56,23 @@ export function parsePostgresUrl(url: string, known: readonly string[] = []): Po
   }
 }
 
-/** Whether a server was asked for TLS and has none. It has not been sent the password. */
+/** Whether a server was asked for TLS and does not support it. The password has not been sent to it. */
 export function hasNoTls(error: unknown): boolean {
   // The driver's error has no code.
   return error instanceof Error && error.message === 'The server does not support SSL connections'
 }
 
-/** What to do about a server without TLS. */
+/** The remedy for a server without TLS. */
 export const NO_TLS_ADVICE =
   'Turn TLS on there (ssl = on), or, if no one else can read that network, add sslmode=disable to the URL.'
 
 function parseHost(text: string): PostgresHost {
-  // A URL hides the default port of its scheme, so a port is read apart.
+  // A URL hides the default port of its scheme, so the port is read separately.
   const [, host = text, port] = /^(.*?):(\d{1,5})$/.exec(text) ?? []
   const address = URL.parse(`http://${host}`)
   if (!address || Number(port ?? 0) > 65_535) {
-    // Not repeated: with a password that is not percent-encoded, it may be part of that.
-    throw invalid('The database URL has a host that is none, or a port above 65535. Percent-encode the password.')
+    // Not quoted, because it may be part of a password that is not percent-encoded.
+    throw invalid('The database URL has an invalid host, or a port above 65535. Percent-encode the password.')
   }
   return {
     host: address.hostname.replace(/^\[|\]$/g, ''),

@@ -1,12 +1,12 @@
 /**
- * The header with which a load balancer names the client of a connection: version 2 of the PROXY protocol (HAProxy,
- * "The PROXY protocol"). Version 1, which is text, is not read.
+ * The header with which a load balancer announces the client of a connection: version 2 of the PROXY protocol (HAProxy,
+ * "The PROXY protocol"). Version 1, which is text, is not supported.
  */
 import { SocketAddress } from 'node:net'
 
 const SIGNATURE = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1')
 const PREFIX_BYTES = 16
-/** Addresses need 36 bytes, and balancers add some hundred about the connection, which are ignored. */
+/** Addresses need 36 bytes. Balancers add some hundred bytes about the connection, which are ignored. */
 const MOST_BYTES = 2048
 
 const VERSION = 2
@@ -16,11 +16,11 @@ const UNSPECIFIED = 0x00
 const TCP4 = 0x11
 const TCP6 = 0x21
 
-/** What the first bytes of a connection are. */
+/** The kind of header at the start of a connection. */
 export type ProxyHeader =
   /** The beginning of a header. */
   | { readonly state: 'partial' }
-  /** No header, or one that is refused. */
+  /** No header, or a refused one. */
   | { readonly state: 'invalid' }
   /** A header of `length` bytes. Without an address, the balancer speaks for itself, as in its health checks. */
   | { readonly state: 'whole'; readonly length: number; readonly address: string | undefined }
@@ -47,7 +47,7 @@ export function readProxyHeader(bytes: Uint8Array): ProxyHeader {
   return address === undefined ? INVALID : { state: 'whole', length, address }
 }
 
-/** Source, destination and both ports, of which only the first matters. Undefined if it is not TCP, or too short. */
+/** Source, destination and both ports, of which only the source matters. Undefined if it is not TCP, or too short. */
 function clientOf(family: number, rest: Buffer): string | undefined {
   if (family === TCP4 && rest.length >= 12) return rest.subarray(0, 4).join('.')
   if (family !== TCP6 || rest.length < 36) return undefined

@@ -1,18 +1,18 @@
-/** Logs what happens often: a few lines a minute for each kind, with a count of those left out. */
+/** Logs frequent events: a few lines a minute for each kind, with a count of those left out. */
 
 const WINDOW_MS = 60_000
-/** Others may be able to cause many kinds: further ones count as one. */
+/** Peers may be able to cause many kinds. Further ones count as one. */
 const MOST_KINDS = 256
 const OTHERS = 'others'
 
-/** Counts events by kind, and lets a few of them through in each minute. */
+/** Counts events by kind, and passes on a few of them each minute. */
 export class RepeatLog {
   readonly #now: () => number
   readonly #lines: number
-  /** The longest ago first. */
+  /** The kinds by last use, oldest first. */
   readonly #kinds = new Map<string, { readonly at: number; lines: number; more: number }>()
 
-  /** `now` is a monotonic clock, in milliseconds; `lines` is the most of one kind in a minute. */
+  /** `now` is a monotonic clock, in milliseconds; `lines` is the maximum for one kind in a minute. */
   constructor(now: () => number, lines = 1) {
     this.#now = now
     this.#lines = lines
@@ -36,7 +36,7 @@ export class RepeatLog {
     write(1 + (last?.more ?? 0))
   }
 
-  /** Whether a kind is counted on its own. Makes room for it by forgetting kinds whose minute is over. */
+  /** Whether a kind is counted separately. Makes room for it by forgetting kinds whose minute is over. */
   #knows(kind: string, now: number): boolean {
     if (this.#kinds.has(kind) || this.#kinds.size < MOST_KINDS) return true
     for (const [other, { at }] of this.#kinds) {

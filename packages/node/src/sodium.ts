@@ -1,7 +1,7 @@
 /** libsodium, if its prebuilt binary loads: its Ed25519 and SHA-256 take about half the time of OpenSSL's. */
 import { createRequire } from 'node:module'
 
-/** The functions of sodium-native in use. */
+/** The functions of sodium-native used here. */
 export interface Sodium {
   /** BLAKE2b (RFC 7693) with a key, which makes it a MAC: takes a quarter of the time of libsodium's HMAC. */
   crypto_generichash(tag: Buffer, message: Uint8Array, key: Buffer): void

@@ -1,23 +1,23 @@
 /**
- * Work in turns: a few pieces in each turn of the event loop, one of each address after the other. So a burst of one
- * address holds up neither the other addresses nor the work that does not wait for a turn. Who has a /48 has 65,536
- * addresses, so all of a /48 together have the turns of a few of them only.
+ * Work in turns: a few pieces in each turn of the event loop, with addresses taking turns. So a burst from one address
+ * delays neither other addresses nor work that does not take turns. A /48 contains 65,536 addresses, so all of a /48
+ * together get the turns of only a few.
  */
 import { NETWORK_SHARES, networkOf } from '@static/protocol'
 
 export interface TurnsOptions<Item> {
   readonly perTurn: number
   readonly run: (item: Item) => void
-  /** Whether a waiting piece needs no work any more; it takes no turn then. */
+  /** Whether a waiting piece no longer needs work; it then takes no turn. */
   readonly isGone: (item: Item) => boolean
   /** Calls back in the next turn of the event loop. */
   readonly nextTurn: (act: () => void) => void
 }
 
-/** A /48 with its addresses, or an address that is in none. */
+/** A /48 with its addresses, or a single address outside any /48. */
 interface Network<Item> {
   readonly key: string
-  /** The pieces that wait, by address; the first address is next. */
+  /** The waiting pieces, by address; the first address is next. */
   readonly waiting: Map<string, Item[]>
   /** How often it is in the rota. */
   places: number
@@ -28,11 +28,11 @@ interface Place<Item> {
   readonly network: Network<Item>
 }
 
-/** Pieces of work that are done soon. */
+/** Pieces of work, each of which is short. */
 export class Turns<Item> {
   readonly #options: TurnsOptions<Item>
   readonly #networks = new Map<string, Network<Item>>()
-  /** Whose turn it is; the first is next. A network has a place for each of its addresses, but only a few. */
+  /** The order of turns; the first is next. A network has a place for each of its addresses, up to a few. */
   readonly #rota = new Set<Place<Item>>()
   #done = 0
   #isScheduled = false
@@ -42,8 +42,8 @@ export class Turns<Item> {
   }
 
   /**
-   * Does it now if nobody waits, otherwise when it is the turn of its address, in the form that limits count by. Pieces of
-   * one address keep their order.
+   * Does it at once if nothing waits, otherwise when its address has its turn. The address has the form used by limits.
+   * Pieces of one address keep their order.
    */
   add(address: string, item: Item): void {
     if (this.#done < this.#options.perTurn && this.#rota.size === 0) return this.#run(item)
@@ -87,7 +87,7 @@ export class Turns<Item> {
     })
   }
 
-  /** Takes a piece of the first network that has one; its place goes to the end. */
+  /** Takes a piece from the first network that has one; its place moves to the end. */
   #next(): Item | undefined {
     for (const place of this.#rota) {
       const { network } = place
@@ -100,7 +100,7 @@ export class Turns<Item> {
     return undefined
   }
 
-  /** Takes the first piece of the first address that still needs work; the address goes to the end. */
+  /** Takes the first piece of the first address that still needs work; the address moves to the end. */
   #take({ waiting }: Network<Item>): Item | undefined {
     for (const [address, own] of waiting) {
       waiting.delete(address)

@@ -1,6 +1,6 @@
-/** Waiting with a limit. */
+/** Waiting with a time limit. */
 
-/** What a timer of Node can hold. A longer one would end at once. */
+/** The longest timer that Node supports. A longer one would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** The result of a promise, or undefined if it takes longer. */

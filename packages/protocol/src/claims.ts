@@ -27,9 +27,9 @@ export interface TokenClaims {
   readonly iat: number
   readonly jti: string
   readonly mode: Mode
-  /** The id of the key that it was exchanged for: relays report how much each key uses. */
+  /** The id of the key that it was exchanged for. Relays report how much each key uses. */
   readonly key?: string
-  /** Bytes that the relay keeps for the account: in one channel, and in all. Missing: as much as the relay is set to. */
+  /** The bytes that the relay keeps for the account: in one channel, and in total. Missing: the relay's default. */
   readonly channel_bytes?: number
   readonly account_bytes?: number
   /** The id (hex) of the only agent that may use the token, if the token is bound to one. */

@@ -4,7 +4,7 @@ import type { ErrorCode } from './errors/table.ts'
 
 /** The cookie of a sign-in session. `__Host-` binds it to one origin over TLS. */
 export const SESSION_COOKIE = '__Host-static_session'
-/** The cookie of a browser in which someone signed in: it gives attempts at the password, and no access. */
+/** The cookie of a browser in which someone has signed in. It grants attempts at the password, but no access. */
 export const DEVICE_COOKIE = '__Host-static_device'
 /** Required on requests with the cookie: another site's page cannot set this header. */
 export const CSRF_HEADER = 'x-static-csrf'
@@ -50,15 +50,15 @@ export interface ListedKey {
 /** A sign-in session in a list. */
 export interface ListedSession {
   readonly id: string
-  /** Whether it is the one that asked. */
+  /** Whether it is the session of this request. */
   readonly current: boolean
   readonly created_at: string
-  /** To about ten minutes. */
+  /** Accurate to about ten minutes. */
   readonly last_used_at: string
   readonly expires_at: string
-  /** Browser and system, as far as the browser said. */
+  /** Browser and system, if the browser reported them. */
   readonly client: string | null
-  /** Where it began, if the operator records addresses. */
+  /** The address where it began, if the operator records addresses. */
   readonly address: string | null
 }
 
@@ -68,7 +68,7 @@ export interface SignedUp extends Account {
   readonly api_key: { readonly id: string; readonly key_prefix: string; readonly name: string; readonly key: string }
 }
 
-/** Who may sign up: everyone, those with an invite of the operator, or no one. */
+/** Who may sign up: everyone, holders of an invite from the operator, or no one. */
 export const SIGNUP_MODES = ['open', 'invite', 'closed'] as const
 export type SignupMode = (typeof SIGNUP_MODES)[number]
 
@@ -92,7 +92,7 @@ export const AUDIT_EVENTS = [
 ] as const
 export type AuditEvent = (typeof AUDIT_EVENTS)[number]
 
-/** Who caused an event: the account's user, the operator, or the service itself. */
+/** The cause of an event: the account's user, the operator, or the service itself. */
 export const AUDIT_ACTORS = ['user', 'admin', 'system'] as const
 export type AuditActor = (typeof AUDIT_ACTORS)[number]
 
@@ -100,7 +100,7 @@ export type AuditActor = (typeof AUDIT_ACTORS)[number]
 export interface AuditedEvent {
   readonly id: string
   readonly at: string
-  /** Frequent events of an hour share one entry: how many there were, and the time of the last. */
+  /** Frequent events within an hour share one entry: their number, and the time of the last. */
   readonly count: number
   readonly last_at: string
   readonly actor: AuditActor
@@ -157,12 +157,12 @@ export interface Lease {
   /** Messages that other leases still hold; while this is above 0, a retry may succeed. */
   readonly outstanding: number
   readonly expires_at: string
-  /** The time until then, from before the answer was sent: a holder counts it from when it asked. */
+  /** The time until then, from before the answer was sent. The holder counts it from the time of its request. */
   readonly expires_in_ms: number
   readonly period_end: string
 }
 
-/** The most that a relay reports of one account. */
+/** Limits of a relay's report on one account. */
 export const OVERVIEW_LIMITS = { channels: 200, membersPerChannel: 20, members: 500, agents: 200 } as const
 
 /** A member of a channel, as the relay knows it. */
@@ -180,11 +180,11 @@ export interface OverviewChannel {
   readonly mode: Mode
   /** The owner's agent id. */
   readonly owner: string
-  /** How many members there are. */
+  /** The number of members. */
   readonly members: number
   /** The size of the log that the relay keeps until all members have fetched it; 0 if they have. */
   readonly waiting_bytes: number
-  /** The members furthest behind, first. */
+  /** The members furthest behind, worst first. */
   readonly behind: readonly OverviewMember[]
 }
 
@@ -192,20 +192,20 @@ export interface OverviewChannel {
 export interface OverviewAgent {
   readonly id: string
   readonly mode: Mode
-  /** The identity that it gave itself; null if the relay does not know it. */
+  /** The identity it chose; null if the relay does not know it. */
   readonly name: string | null
   readonly connected: boolean
   readonly last_seen_at: string
 }
 
-/** What one relay knows about an account: names and numbers, no content. */
+/** One relay's information about an account: names and numbers, no content. */
 export interface RelayOverview {
   readonly relay_id: string
   /** The relay's server name. */
   readonly relay: string
-  /** When the relay started: agents that were not there since are not listed. */
+  /** When the relay started. Agents not connected since then are not listed. */
   readonly since: string
-  /** How many channels there are; `channels` may have fewer. */
+  /** The number of channels; `channels` may have fewer. */
   readonly total_channels: number
   readonly channels: readonly OverviewChannel[]
   readonly agents: readonly OverviewAgent[]

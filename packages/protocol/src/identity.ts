@@ -1,14 +1,14 @@
 /**
- * How people and language models read the identity of an agent (SPEC.md, 2). Agents choose it, so it can be a
- * sentence that reads like a message of somebody else, or nearly the name of another agent. Only the agent id proves
- * who an agent is.
+ * How people and language models read the identity of an agent (SPEC.md, 2). Agents choose it, so it can be a sentence
+ * that reads like someone else's message, or almost match another agent's name. Only the agent id proves which agent it
+ * is.
  */
 
 const PLAIN = /^[A-Za-z0-9._@-]+$/
-/** As many digits of an agent id as people compare at a glance, and commands accept. */
+/** The digits of an agent id that people compare at a glance, and that commands accept. */
 const SHORT_DIGITS = 8
 
-/** An identity of plain characters as it is; any other in quotes, with everything but printable ASCII escaped. */
+/** A plain identity is shown unchanged; any other is quoted, with everything but printable ASCII escaped. */
 export function shownIdentity(identity: string): string {
   if (PLAIN.test(identity)) return identity
   const escaped = Array.from(identity, (sign) => {
@@ -18,12 +18,12 @@ export function shownIdentity(identity: string): string {
   return `"${escaped.join('')}"`
 }
 
-/** The first digits of an agent id, which are those of its fingerprint. */
+/** The first digits of an agent id, which are also the first of its fingerprint. */
 export function shortFingerprint(agentId: string): string {
   return `${agentId.slice(0, SHORT_DIGITS)}…`
 }
 
-/** An identity with the fingerprint that it cannot choose. */
+/** An identity with its fingerprint, which the agent cannot choose. */
 export function identityWithFingerprint({ agentId, identity }: NamedAgent): string {
   return `${shownIdentity(identity)} (${shortFingerprint(agentId)})`
 }
@@ -33,9 +33,9 @@ export interface NamedAgent {
   readonly identity: string
 }
 
-/** The names of the members of a channel. */
+/** The displayed names of a channel's members. */
 export class ShownNames {
-  /** The agent whose name looks so; null if there are several. */
+  /** The agent by the look of its name; null if several share the look. */
   readonly #agents = new Map<string, string | null>()
 
   constructor(members: Iterable<NamedAgent>) {
@@ -45,7 +45,7 @@ export class ShownNames {
     }
   }
 
-  /** The name alone if it is plain and looks like that of no other member, else with the short fingerprint. */
+  /** The plain name if no other member's name looks like it, otherwise the name with the short fingerprint. */
   of(agent: NamedAgent): string {
     const { agentId, identity } = agent
     const isClear = PLAIN.test(identity) && this.#agents.get(lookOf(identity)) === agentId
@@ -53,7 +53,7 @@ export class ShownNames {
   }
 }
 
-/** What looks like a letter or two, in this order. */
+/** Characters that look like one or two letters, replaced in this order. */
 const LOOKS = [
   ['0', 'o'],
   ['1', 'l'],
@@ -66,7 +66,7 @@ const LOOKS = [
   ['cl', 'd'],
 ] as const
 
-/** The same for names that people mistake for one another: without case and punctuation, and as in the table. */
+/** The same text for names that people confuse: without case and punctuation, with look-alikes replaced. */
 function lookOf(identity: string): string {
   const letters = identity.toLowerCase().replaceAll(/[-_.@]/g, '')
   return LOOKS.reduce((look, [signs, letter]) => look.replaceAll(signs, letter), letters)

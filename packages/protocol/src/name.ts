@@ -30,7 +30,7 @@ export function parseChannelName(text: string): ChannelName {
   return text
 }
 
-/** The name in quotes, shortened: it may be anything, of any length. */
+/** The quoted and shortened name, because it may be any value of any length. */
 function shown(text: unknown): string {
   const quoted = JSON.stringify(String(text))
   return quoted.length <= 80 ? quoted : `${quoted.slice(0, 76)}…"`

@@ -28,7 +28,7 @@ function overlay(base: object, given: unknown, path: string, nullable: readonly 
     } else if ((value === null && nullable.includes(path)) || (Number.isSafeInteger(value) && Number(value) >= 1)) {
       result[name] = value
     } else {
-      // Not every value has a JSON form, whatever the type says.
+      // Not every value has a JSON form, regardless of the type.
       const found: string | undefined = JSON.stringify(value)
       const not = found === undefined ? '' : `, not ${found.slice(0, 40)}`
       throw StaticError.of('invalid_request', `The setting ${here} must be a whole number of at least 1${not}.`)

@@ -1,7 +1,8 @@
 /**
- * Places that all share, such as sessions or connections, and who gives way when none is left: the key that holds most,
- * with what was idle longest. So no key has more than an equal share of what others need, and one that is alone has all.
- * Every operation takes constant time, times the weight of an item, and memory grows with what is held.
+ * Places in a shared pool, such as sessions or connections, and the rule for giving one up when none is left: the key
+ * that holds the most gives up its longest-idle item. So no key has more than an equal share of the places that others
+ * need, and a key that is alone has all of them. Every operation takes constant time, multiplied by the weight of an
+ * item, and memory grows with the number of items held.
  */
 import { sourceOf } from './address.ts'
 
@@ -10,28 +11,28 @@ interface Held {
   readonly weight: number
 }
 
-/** What each key holds. Weights are small whole numbers. */
+/** The items that each key holds. Weights are small whole numbers. */
 export class Holdings<Item> {
   readonly #items = new Map<Item, Held>()
-  /** The items of each key, the one that was idle longest first. */
+  /** The items of each key, longest idle first. */
   readonly #lines = new Map<string, Set<Item>>()
   readonly #sums = new Map<string, number>()
-  /** The keys by what they hold, those that have held it longest first. */
+  /** The keys by total weight held; within a weight, those that have held it longest come first. */
   readonly #levels = new Map<number, Set<string>>()
   #most = 0
   #total = 0
 
-  /** What all keys hold. */
+  /** The total weight held by all keys. */
   get total(): number {
     return this.#total
   }
 
-  /** What one key holds. */
+  /** The weight held by one key. */
   of(key: string): number {
     return this.#sums.get(key) ?? 0
   }
 
-  /** What the key holds that holds most. */
+  /** The weight held by the key that holds the most. */
   get most(): number {
     return this.#most
   }
@@ -66,14 +67,14 @@ export class Holdings<Item> {
     return true
   }
 
-  /** The item is in use: all others of its key have been idle for longer. */
+  /** The item is in use, so it becomes the last of its key's items to give way. */
   touch(item: Item): void {
     const held = this.#items.get(item)
     const line = held && this.#lines.get(held.key)
     if (line?.delete(item)) line.add(item)
   }
 
-  /** Of the key that holds most, the item that was idle longest. */
+  /** The longest-idle item of the key that holds the most. */
   first(): Item | undefined {
     const [key] = this.#levels.get(this.#most) ?? []
     const [item] = (key !== undefined && this.#lines.get(key)) || []
@@ -81,12 +82,12 @@ export class Holdings<Item> {
   }
 
   /**
-   * All items in the order in which they give way: each is the first once those before it are gone. Nothing is removed, and
-   * an item takes no more steps than the one before it weighs.
+   * All items in the order in which they give way: each is the first once those before it are gone. Removes nothing.
+   * The steps for an item are at most the weight of the one before it.
    */
   *inTurn(): Generator<{ readonly item: Item; readonly weight: number; readonly most: number }> {
     const lines = new Map<string, Iterator<Item>>()
-    /** Keys by what they would hold without the items so far. */
+    /** Keys by the weight they would hold without the items so far. */
     const fallen = new Map<number, string[]>()
     for (let most = this.#most; most > 0; most--) {
       for (const keys of [this.#levels.get(most) ?? [], fallen.get(most) ?? []]) {
@@ -118,13 +119,13 @@ export class Holdings<Item> {
       if (next) next.add(key)
       else this.#levels.set(after, new Set([key]))
     }
-    // As many steps as the weight of an item: this key is on a level no further down.
+    // At most as many steps as the weight of an item: this key's level is no further down.
     this.#most = Math.max(this.#most, after)
     while (this.#most > 0 && !this.#levels.has(this.#most)) this.#most--
   }
 }
 
-/** Whom a place counts for: the account or, for a guest, where it comes from (`sourceOf`). */
+/** The account that a place counts for or, for a guest, its source (`sourceOf`). */
 export interface Claimant {
   readonly account: string | undefined
   readonly source: string
@@ -137,9 +138,9 @@ export interface Taken<Item> {
 }
 
 /**
- * Places for accounts and guests. A part of them is reserved for accounts. When none is left, guests give way to an account
- * that will have no more than the guests of one source, and otherwise the account or the source of guests that holds most
- * to one that will still hold less.
+ * Places for accounts and guests, with a part reserved for accounts. When none is left, guests give way to an account
+ * that will then have no more than the guests of one source. Otherwise, the account or guest source that holds the most
+ * gives way to a claimant that will still hold less.
  */
 export class Shares<Item> {
   readonly #capacity: number
@@ -160,12 +161,14 @@ export class Shares<Item> {
     return this.#accounts.total + this.#guests.total
   }
 
-  /** Whether there is a place, or others would give way. */
+  /** Whether a place is free, or others would give way. */
   hasRoomFor(claimant: Claimant, weight = 1): boolean {
     return this.#giving(claimant, weight) !== undefined
   }
 
-  /** Takes a place, if there is one, or if others give way: they have lost theirs. One that is refused changes nothing. */
+  /**
+   * Takes a place if one is free or others give way, and returns the items that lost theirs. A refusal changes nothing.
+   */
   take(item: Item, claimant: Claimant, weight = 1): Taken<Item> {
     const ousted = this.#giving(claimant, weight)
     if (ousted === undefined) return { taken: false, ousted: [] }
@@ -180,13 +183,13 @@ export class Shares<Item> {
     if (!this.#accounts.remove(item)) this.#guests.remove(item)
   }
 
-  /** The item is in use, so that others give way first. */
+  /** The item is in use, so others give way before it. */
   touch(item: Item): void {
     this.#accounts.touch(item)
     this.#guests.touch(item)
   }
 
-  /** The items that give way to a claimant; undefined if even all that would are not enough. */
+  /** The items that give way to a claimant; undefined if even all of them are not enough. */
   #giving({ account, source }: Claimant, weight: number): Item[] | undefined {
     const beyond = this.total + weight - this.#capacity
     const isGuest = account === undefined
@@ -211,14 +214,14 @@ export class Shares<Item> {
   }
 }
 
-/** Share of the connections that may be idle, such as those in their handshake, before they give way to others. */
+/** The share of connections that may be idle, such as those in their handshake, before they give way to others. */
 const IDLE_SHARE = 0.01
 
 /**
- * The connections of a port. When there is no room, an idle one gives way: of the source that has most of them, the one that
- * is idle longest, unless the newcomer's source holds more than that one. Otherwise the oldest of the source with the most
- * connections gives way to a source with fewer. It does so first while only a few are idle: a connection is idle until its
- * first request, and a flood must not close those that have just come.
+ * The connections of a port. When it is full, an idle connection gives way: the longest idle one of the source with the
+ * most idle connections, unless the newcomer's source holds more than that source. Otherwise, the oldest connection of
+ * the source with the most gives way to a source with fewer. This happens first while only a few are idle: a connection
+ * is idle until its first request, and a flood must not close connections that have just arrived.
  */
 export class Connected<Item> {
   readonly #most: number
@@ -229,7 +232,7 @@ export class Connected<Item> {
     this.#most = most
   }
 
-  /** Adds a connection, which is idle, from an address in the form of `addressKey`. */
+  /** Adds an idle connection from an address in the form of `addressKey`. */
   take(item: Item, address: string): Taken<Item> {
     const source = sourceOf(address)
     const ousted: Item[] = []
@@ -253,12 +256,12 @@ export class Connected<Item> {
     return this.#idle.total > this.#most * IDLE_SHARE ? (spare ?? oldest) : (oldest ?? spare)
   }
 
-  /** It carries a request. */
+  /** It now carries a request. */
   busy(item: Item): void {
     this.#idle.remove(item)
   }
 
-  /** It carries none any longer. */
+  /** It no longer carries a request. */
   idle(item: Item): void {
     const source = this.#all.keyOf(item)
     if (source !== undefined && !this.#idle.has(item)) this.#idle.add(item, source)

@@ -5,11 +5,11 @@ import { type AccountSettings, resolveAccount } from '@static/sdk/account'
 import { commandLine } from '../terminal/output.ts'
 import { warnOfArgument } from '../terminal/secrets.ts'
 
-/** Where `static up` serves the API. */
+/** The address at which `static up` serves the API. */
 export const DEFAULT_API_URL = 'https://localhost:8443'
 const DEFAULT_RELAY_PORT = 4433
 
-/** Flags of every command that calls the API; on their own, for commands that need no account. */
+/** Flags of every command that calls the API; used alone by commands that need no account. */
 export interface ApiFlags {
   readonly apiUrl?: string
   readonly ca?: string

@@ -1,5 +1,5 @@
 /**
- * What commands do with an agent, in this process or, through its socket, in the process that holds the agent.
+ * The actions of commands on an agent, in this process or, through its socket, in the process that holds the agent.
  * Arguments and results are JSON, so that both work the same way.
  */
 import { StaticError } from '@static/protocol'
@@ -80,7 +80,7 @@ export interface PoisonSummary {
 /** A process that has an agent open. */
 export interface Holder {
   readonly pid: number
-  /** As `static channel listen`. */
+  /** The command, such as `static channel listen`. */
   readonly command: string
 }
 
@@ -89,7 +89,7 @@ const MOST_REASON_LETTERS = 200
 
 /** The actions by name; each takes the agent, then the arguments of the command. */
 export const ACTIONS = {
-  /** Asks the member with this identity, agent id or beginning of one, or all (''). Resolves to the request's id. */
+  /** Asks the member given by identity, agent id or its first digits, or all (''). Resolves to the request's id. */
   async ask(
     manager: StaticChannelManager,
     name: string,
@@ -115,7 +115,7 @@ export const ACTIONS = {
     return channels.map((channel, at) => summary(manager, channel, ends[at]))
   },
 
-  /** The names of the channels as this agent knows them, without waiting for the relay. */
+  /** The names of the agent's channels, without waiting for the relay. */
   async names(manager: StaticChannelManager): Promise<readonly string[]> {
     return manager.channels().map(({ name }) => name)
   },
@@ -136,7 +136,7 @@ export const ACTIONS = {
     return membersOf(manager, manager.client.channel(name))
   },
 
-  /** Resolves to the members once they are no longer those with the `known` agent ids, at the latest after a while. */
+  /** Resolves to the members once they differ from those with the `known` agent ids, or after a while. */
   async watchMembers(
     manager: StaticChannelManager,
     name: string,
@@ -161,7 +161,7 @@ export const ACTIONS = {
     }
   },
 
-  /** Vouches for the member with this identity, agent id or beginning of an agent id; resolves to who it is. */
+  /** Vouches for the member given by identity, agent id or its first digits; resolves to that member. */
   async vouch(manager: StaticChannelManager, name: string, member: string): Promise<MemberSummary> {
     const channel = manager.client.channel(name)
     await catchUp(channel, LIST_TIMEOUT_MS)
@@ -170,7 +170,7 @@ export const ACTIONS = {
     return { ...found, vouched: true }
   },
 
-  /** Removes the member with this identity, agent id or beginning of an agent id; resolves to who it was. */
+  /** Removes the member given by identity, agent id or its first digits; resolves to that member. */
   async remove(manager: StaticChannelManager, name: string, member: string): Promise<MemberSummary> {
     const channel = manager.client.channel(name)
     await catchUp(channel, LIST_TIMEOUT_MS)
@@ -197,7 +197,9 @@ export const ACTIONS = {
     return await manager.invite(name, { maxUses, ttl, admit })
   },
 
-  /** An invite as a link. `endpoint`: the relay's address for others; empty: the one that this agent uses. */
+  /**
+   * An invite as a link. `endpoint`: the relay's address for other agents; if empty, the address that this agent uses.
+   */
   async inviteLink(
     manager: StaticChannelManager,
     name: string,
@@ -262,7 +264,7 @@ export const ACTIONS = {
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {
     const channel = manager.client.channel(name)
-    // Outdated words would differ from those of other members and look like a lie of the relay.
+    // Outdated words would differ from those of other members, as if the relay had lied.
     const end = await catchUp(channel, VERIFY_TIMEOUT_MS)
     if (end === 'timeout')
       throw StaticError.of(
@@ -291,7 +293,7 @@ export const ACTIONS = {
     }
   },
 
-  /** Lifts the bar of a member, or of the agent with this id, which may have left; resolves to who it is. */
+  /** Lifts the bar of a member, or of the agent with this id, which may have left; resolves to that agent. */
   async liftBar(
     manager: StaticChannelManager,
     name: string,
@@ -363,7 +365,7 @@ export async function runAction(manager: StaticChannelManager, name: unknown, ar
   return await action(manager, ...args)
 }
 
-/** A process and what it runs, for error messages. */
+/** A process and its command, for error messages. */
 export function holderWords({ pid, command }: Holder): string {
   return `\`${command}\` (process ${pid})`
 }
@@ -429,7 +431,7 @@ function countOf(
   channel: Channel,
   end: StaticError | 'timeout' | undefined,
 ): Pick<ChannelSummary, 'members' | 'error'> {
-  // A full inbox is not a failure, and without a relay the last known state is listed.
+  // A full inbox is not a failure. If the relay cannot be reached, the last known state is listed.
   if (end instanceof StaticError && end.code !== 'queue_full') return { members: null, error: end.code }
   try {
     return { members: channel.members().length }

@@ -1,6 +1,6 @@
 /**
- * What commands do with requests. A request stays open between two calls, so it is found again by its id; also one that has
- * ended meanwhile, because its end may be an error.
+ * The actions of commands on requests. A request stays open between two calls and is found again by its id, even if it
+ * has ended meanwhile, because its end may be an error.
  */
 import { StaticError } from '@static/protocol'
 import type { Answer, Ask, Channel, StaticChannelManager } from '@static/sdk'
@@ -18,10 +18,10 @@ export interface AnswerSummary {
   readonly error?: { readonly code: string; readonly message: string }
 }
 
-/** The requests of each manager, until their last answer was fetched or they have timed out. */
+/** The requests of each manager, until their last answer is fetched or they time out. */
 const ASKS = new WeakMap<StaticChannelManager, Map<string, Ask>>()
 
-/** Asks the member with this identity, agent id or beginning of one, or all (''). Returns the request's id. */
+/** Asks the member given by identity, agent id or its first digits, or all (''). Returns the request's id. */
 export function startAsk(
   manager: StaticChannelManager,
   name: string,
@@ -31,7 +31,7 @@ export function startAsk(
   const to = member === '' ? {} : { to: findMember(membersOf(manager, channel), name, member).agent_id }
   const ask = channel.ask(payload, { ...to, timeout })
   const asks = ASKS.get(manager) ?? new Map<string, Ask>()
-  // Their commands were ended before they had all answers.
+  // Their commands ended before all answers arrived.
   for (const { id, deadline } of asks.values()) if (deadline.getTime() < Date.now()) asks.delete(id)
   ASKS.set(manager, asks.set(ask.id, ask))
   return ask.id
@@ -50,7 +50,7 @@ export async function nextAnswer(
   const asks = ASKS.get(manager)
   const channel = manager.client.channel(name)
   const ask = asks?.get(id) ?? channel.asked().find((each) => each.id === id)
-  if (!ask) throw StaticError.of('not_found', `Request ${id} is not open. It has been answered, or has timed out.`)
+  if (!ask) throw StaticError.of('not_found', `Request ${id} is not open. It was answered or has timed out.`)
   let isOpen = false
   try {
     const { value } = await ask.next()

@@ -32,8 +32,8 @@ export class HostClient {
   }
 
   /**
-   * Connects to the host; undefined if no process shares the agent, or if other users could have put the socket there:
-   * opening the agent then fails with the reason.
+   * Connects to the host; undefined if no process shares the agent, or if other users could have created the socket
+   * there: opening the agent then fails with the reason.
    */
   static async connect(directory: string): Promise<HostClient | undefined> {
     try {
@@ -111,6 +111,6 @@ function errorOf({ code, message }: NonNullable<HostAnswer['error']>): StaticErr
 function lost(): StaticError {
   return StaticError.of(
     'closed',
-    'The process that had the agent open exited during the request. It may or may not have been done: check before you retry.',
+    'The process that had the agent open exited during the request. The request may or may not have completed: check before you retry.',
   )
 }

@@ -1,7 +1,7 @@
 /**
  * The socket through which other commands use the agent that this process holds. Only the process that holds the
- * agent's database lock touches the socket file. So of two processes that start at once only one creates it, and a file
- * left by a killed process can simply be replaced.
+ * agent's database lock touches the socket file. If two processes start at once, only one creates it, and a file left
+ * by a killed process can simply be replaced.
  *
  * A connection carries one request at a time; its `next` and `settle` state ends with it.
  */
@@ -20,7 +20,7 @@ const OTHERS = 0o177
 /** How long requests in progress may take when the agent closes. */
 const CLOSE_TIMEOUT_MS = 3_000
 
-/** Requests that may take forever, so closing does not wait for them. */
+/** Requests that may wait indefinitely, so closing does not wait for them. */
 const WAITING = new Set<unknown>(['next', 'nextAnswer', 'watchMembers'])
 
 /** A request, not yet validated. */
@@ -45,7 +45,9 @@ export class Host {
     this.#server = createServer((socket) => this.#accept(socket))
   }
 
-  /** Creates the socket with mode 0600 in the agent's directory. Without a queue, others cannot read messages. */
+  /**
+   * Creates the socket with mode 0600 in the agent's directory. Without a queue, other commands cannot read messages.
+   */
   static async open(directory: string, manager: StaticChannelManager, queue: MessageQueue | undefined): Promise<Host> {
     rmSync(socketFile(directory), { force: true })
     const host = new Host(manager, queue, socketPath(directory))

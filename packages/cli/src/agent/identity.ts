@@ -13,10 +13,10 @@ const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567'
 const RANDOM_LENGTH = 10
 
 /**
- * The default identity: STATIC_IDENTITY, else the one kept for this user. It is random when it is made, because the
- * relay and all members learn it, and identities in a channel must be unique.
+ * The default identity: STATIC_IDENTITY, or the one stored for this user. It is created at random, because the relay
+ * and all members learn it, and identities in a channel must be unique.
  *
- * @throws {StaticError} `invalid_request`, `store_permissions` if the file with it cannot be used
+ * @throws {StaticError} `invalid_request`, `store_permissions` if its file cannot be used
  */
 export function defaultIdentity(): string {
   return process.env['STATIC_IDENTITY'] || keptIdentity()
@@ -27,12 +27,12 @@ function keptIdentity(): string {
   const path = join(dirname(credentials), 'identity')
   const kept = readIdentity(path)
   if (kept !== undefined) return kept
-  // Agents were once named like this. An agent that exists stays the default.
+  // Agents used to be named like this. An existing agent remains the default.
   const named = `${userName()}@${hostname()}`
   const identity = existsSync(agentDirectory(agents, named)) ? named : randomIdentity()
   try {
     makeDirectories(dirname(path))
-    // Of several commands that start at once, one decides.
+    // If several commands start at once, one of them decides.
     if (createFile(path, `${identity}\n`, 0o600)) return identity
   } catch (cause) {
     throw StaticError.of(
@@ -77,7 +77,7 @@ export function agentDirectory(agents: string, identity: string): string {
   return join(agents, encoded)
 }
 
-/** The directories below `agents`, with the identities that they are for; a hashed name has none. */
+/** The directories below `agents`, with their identities; a hashed name has none. */
 export function agentsIn(
   agents: string,
 ): readonly { readonly identity: string | undefined; readonly directory: string }[] {

@@ -2,7 +2,7 @@
 import { identityWithFingerprint, type NamedAgent, shortFingerprint, ShownNames, StaticError } from '@static/protocol'
 import type { Channel, ChannelMember, StaticChannelManager } from '@static/sdk'
 
-/** The fewest digits of an agent id that name a member. */
+/** The minimum number of digits of an agent id that identify a member. */
 const MIN_ID_DIGITS = 8
 
 export interface MemberSummary {
@@ -20,9 +20,9 @@ export interface MemberSummary {
 export interface SenderSummary {
   readonly agent_id: string
   readonly fingerprint: string
-  /** A name that it chose itself. */
+  /** The name it chose itself. */
   readonly identity: string
-  /** The identity as people can read it: escaped, and with the short fingerprint where it could be mistaken. */
+  /** The identity in readable form: escaped, with the short fingerprint if it could be mistaken for another. */
   readonly name: string
 }
 
@@ -38,9 +38,9 @@ export function membersOf(manager: StaticChannelManager, channel: Channel): read
 }
 
 /**
- * Members choose their identities, so an identity can look like the agent id of somebody else: only a whole agent id
- * is certain, everything else must fit one member only. What could begin an agent id names no one by identity: it may be
- * that of an agent that has left.
+ * Members choose their identities, so an identity can look like someone else's agent id. Only a whole agent id is
+ * certain; anything else must match exactly one member. Text that could begin an agent id never matches by identity,
+ * because it may belong to an agent that has left.
  */
 export function findMember(members: readonly MemberSummary[], channel: string, wanted: string): MemberSummary {
   const digits = digitsOf(wanted)
@@ -60,7 +60,7 @@ export function findMember(members: readonly MemberSummary[], channel: string, w
   )
 }
 
-/** As `findMember`; a whole agent id may be that of an agent that is not a member. */
+/** Like `findMember`, but a whole agent id may belong to an agent that is not a member. */
 export function memberOrAgent(
   members: readonly MemberSummary[],
   channel: string,
@@ -79,7 +79,7 @@ function digitsOf(wanted: string): string {
   return wanted.replaceAll(/[\s:]/g, '').toLowerCase()
 }
 
-/** The sender of a message of an epoch, as JSON. */
+/** The sender of a message from an epoch, as JSON. */
 export function senderOf(
   channel: Channel,
   epoch: number,
@@ -90,7 +90,7 @@ export function senderOf(
   return { agent_id: agentId, fingerprint, identity: text, name }
 }
 
-/** The names in each channel, as of the epoch of the last message: members change only with the epoch. */
+/** The names in each channel, as of the last message's epoch: members change only with the epoch. */
 const NAMES = new WeakMap<Channel, { readonly epoch: number; readonly names: ShownNames }>()
 
 function namesIn(channel: Channel, epoch: number): ShownNames {
@@ -105,7 +105,7 @@ function namedMembers(channel: Channel): readonly NamedAgent[] {
   try {
     return channel.members().map(({ agentId, identity }) => ({ agentId, identity: Buffer.from(identity).toString() }))
   } catch {
-    // The channel has failed. Nobody can be told apart by name.
+    // The channel has failed, so names cannot be told apart.
     return []
   }
 }

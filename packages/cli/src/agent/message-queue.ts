@@ -11,16 +11,16 @@ interface QueuedMessage {
   readonly order: number
   readonly envelope: Envelope | undefined
   readonly error: unknown
-  /** Whether it has been handed to a follower before. */
+  /** Whether it was given to a follower before. */
   given: boolean
 }
 
-/** Called with the message that a follower waits for. */
+/** Called with the message that a follower is waiting for. */
 type Waiter = (message: QueuedMessage) => void
 
 /** Reads the messages of one channel. */
 export interface Follower {
-  /** Whether the agent has the next message, or the end of the channel: `next` need not wait for the relay. */
+  /** Whether the agent has the next message, or the end of the channel, so that `next` need not wait for the relay. */
   readonly hasNext: boolean
   /**
    * Settles the previous message and waits for the next. Rejects with the error that ended the channel. A message that
@@ -29,7 +29,7 @@ export interface Follower {
   next(options?: { readonly ahead?: boolean }): Promise<Message>
   /** The message that was fetched ahead is delivered. */
   given(): void
-  /** Settles the last message without asking for another. */
+  /** Settles the last message without asking for another one. */
   settle(): void | Promise<void>
   /** Returns an unsettled message to the queue. */
   abandon(): void
@@ -116,7 +116,7 @@ class ChannelQueue {
     const unclaimed = this.#unclaimed.shift()
     if (unclaimed) return waiter(unclaimed)
     this.#waiters.push(waiter)
-    // Requests made for a waiter that has left are still pending and count.
+    // Requests made for a waiter that has left are still pending, so they count.
     while (this.#requested < this.#waiters.length) this.#fetch()
   }
 
@@ -128,7 +128,7 @@ class ChannelQueue {
   put(message: QueuedMessage): void {
     const waiter = this.#waiters.shift()
     if (waiter) return waiter(message)
-    // No need to keep the error that ended the channel: the next request gets it again.
+    // The error that ended the channel need not be kept: the next request gets it again.
     if (!message.envelope) return
     this.#unclaimed.push(message)
     this.#unclaimed.sort((one, other) => one.order - other.order)
@@ -141,7 +141,7 @@ class ChannelQueue {
       this.#requested--
       this.put({ order, envelope, error, given: false })
     }
-    // It counts as delivered when a follower gets it, not while it is unclaimed.
+    // It counts as delivered once a follower gets it, not while it is unclaimed.
     this.#channel
       .readAhead()
       .next()

@@ -73,9 +73,9 @@ export interface OpenAgent {
   readonly identity: string
   call<Name extends ActionName>(action: Name, ...args: ActionArgs<Name>): Promise<ActionResult<Name>>
   follow(channel: string): Follower
-  /** Runs a handler for each message, as `Channel.handle`. Fails if another process has the agent open. */
+  /** Runs a handler for each message, like `Channel.handle`. Fails if another process has the agent open. */
   handle(channel: string, handler: (message: Message) => Promise<void>, options: HandleOptions): Promise<void>
-  /** Answers each request, as `Channel.serve`. Fails if another process has the agent open. */
+  /** Answers each request, like `Channel.serve`. Fails if another process has the agent open. */
   serve(channel: string, handler: (request: Message, signal: AbortSignal) => Promise<Uint8Array>): Promise<void>
   /** Events other than messages; undefined if another process has the agent open. */
   events(): AsyncIterableIterator<AgentEvent> | undefined
@@ -90,9 +90,9 @@ export interface OpenOptions {
   readonly share: boolean
   /** An invite link, for an agent that has no relay yet. */
   readonly link?: string | undefined
-  /** Whether no other command can read its messages. */
+  /** Whether to keep other commands from reading its messages. */
   readonly readsAlone?: boolean
-  /** Open it even if the relay cannot be reached. */
+  /** Whether to open it even if the relay cannot be reached. */
   readonly wait?: boolean
   /** Whether an agent that does not exist is created. Otherwise a mistyped name would make one. */
   readonly create?: boolean
@@ -146,7 +146,8 @@ export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise
     dataDir,
     apiUrl: account.apiUrl,
     apiKey: account.apiKey ?? null,
-    // Not a saved one, which is for the saved relay: the agent may have another one out of a link, with its own CA.
+    // Without the saved CA, which is for the saved relay: the agent may know another relay from a link, with its own
+    // CA.
     ...(flags.ca === undefined ? {} : { ca: flags.ca }),
     ...(flags.grpcPort === undefined ? {} : { grpcPort: flags.grpcPort }),
     ...(flags.traffic === undefined ? {} : { traffic: flags.traffic }),
@@ -154,7 +155,7 @@ export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise
   }
 }
 
-/** What a command says while it connects. */
+/** The progress message while a command connects. */
 export function connecting({ endpoint }: AgentOptions): string {
   return `Connecting to ${endpoint ?? 'the relay'}`
 }
@@ -238,7 +239,7 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
     identity,
     call: async (action, ...args) => (await client.request(action, args)) as ActionResult<typeof action>,
     follow: (channel) => ({
-      // Only its own process knows.
+      // Only the agent's own process knows.
       hasNext: false,
       next: async () => {
         try {
@@ -248,7 +249,7 @@ function remoteAgent(client: HostClient, identity: string): OpenAgent {
           throw client.isClosed ? new HostClosed() : error
         }
       },
-      // Through the socket, messages are delivered when they are sent.
+      // Over the socket, messages count as delivered when they are sent.
       given: () => {},
       settle: async () => void (await client.request('settle', [channel])),
       abandon: () => client.close(),

@@ -1,4 +1,4 @@
-/** What commands do with the receipts of a channel. */
+/** The actions of commands on the receipts of a channel. */
 import type { MemberReceipt, ReceiptLevel, StaticChannelManager, UnreachedReason } from '@static/sdk'
 
 /** How far a member has processed a channel. */
@@ -15,7 +15,7 @@ export interface ReceiptSummary {
   readonly at: string | null
 }
 
-/** Who has a message, and who is not waited for. */
+/** The members that have a message, and those not waited for. */
 export interface ReachedSummary {
   readonly reached: readonly string[]
   readonly unreached: readonly { readonly agent_id: string; readonly reason: UnreachedReason }[]

@@ -22,7 +22,7 @@ export function encodeFrame(value: unknown): Buffer {
 export class FrameReader {
   #chunks: Buffer[] = []
   #length = 0
-  /** How many bytes the next document takes, as far as is known. */
+  /** The number of bytes in the next document, as far as known. */
   #needed = HEAD_BYTES
 
   /**
@@ -35,7 +35,7 @@ export class FrameReader {
     this.#length += chunk.length
     const found: unknown[] = []
     if (this.#length < this.#needed) return found
-    // Once per call: bytes are copied once, however many documents they are.
+    // Once per call, so that bytes are copied once, however many documents they contain.
     const bytes = Buffer.concat(this.#chunks)
     let at = 0
     for (;;) {

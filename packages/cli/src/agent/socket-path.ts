@@ -11,7 +11,7 @@ export interface SocketPath extends Disposable {
   readonly path: string
 }
 
-/** The socket files: of an agent, and of the relay of a server. */
+/** The socket files of an agent, and of a server's relay. */
 type SocketName = 'agent.sock' | 'relay.sock'
 
 export function socketFile(directory: string, name: SocketName = 'agent.sock'): string {

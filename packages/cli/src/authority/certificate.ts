@@ -62,7 +62,7 @@ export async function makeAuthorityCertificate(
 
 /**
  * Creates a certificate and key signed by the authority, valid no longer than the authority: a server certificate for
- * the names, or without names the client certificate of a proxy.
+ * the names, or, if there are none, the client certificate of a proxy.
  */
 export async function makeLeafCertificate(
   authority: { readonly key: KeyObject; readonly notAfter: Date },

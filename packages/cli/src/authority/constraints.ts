@@ -2,7 +2,7 @@
  * Name constraints (RFC 5280, 4.2.1.10), which keep a stolen CA key from signing for other hosts. Encoded and parsed
  * here because node:crypto does not expose extensions, and reading must not load the certificate library.
  *
- * By the RFC a permitted DNS name also permits its subdomains; there is no way to express less.
+ * According to the RFC, a permitted DNS name also permits its subdomains; it cannot be restricted further.
  */
 import { addressBytes, addressText, type HostName } from './names.ts'
 
@@ -35,7 +35,10 @@ export function encodeConstraints(names: readonly HostName[]): Buffer {
   return tlv(SEQUENCE, ...parts)
 }
 
-/** The names that a certificate (DER) permits; undefined if it has no constraints, or some that we do not write. */
+/**
+ * The names that a certificate (DER) permits; undefined if it has no constraints, or constraints that Static does not
+ * write.
+ */
 export function readConstraints(certificate: Buffer): readonly HostName[] | undefined {
   try {
     const toBeSigned = children(children(certificate)[0]?.value)[0]?.value

@@ -61,7 +61,7 @@ export async function openAuthority({
   const path = join(directory, 'ca.pem')
   const keyPath = join(directory, 'ca.key')
 
-  // Read the certificate first: once it exists its key must too, even while another process creates both.
+  // Read the certificate first: once it exists, its key must exist as well, even while another process creates both.
   const present = readPublicFile(path)
   const keyPem =
     present === undefined ? await ensureSecretFile(keyPath, () => Buffer.from(makeKey())) : readPrivateFile(keyPath)

@@ -1,4 +1,4 @@
-/** Copies and moves files durably: what is at the new place is on disk. */
+/** Copies and moves files durably: the new file is on disk. */
 import { closeSync, fchmodSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { isErrno, syncDirectory } from '@static/node/files'

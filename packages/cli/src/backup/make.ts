@@ -1,6 +1,7 @@
 /**
- * Makes a backup of a data directory while its servers run. The relay's database comes first, so that every account its
- * channels belong to is in the copy of the API's. The manifest comes last: without it the backup is not restored.
+ * Makes a backup of a data directory while its servers run. The relay's database is copied first, so that the copy of
+ * the API's database contains every account that owns a channel in it. The manifest is written last: without it, the
+ * backup cannot be restored.
  */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +14,7 @@ import { takeRelayCopy } from '../server/relay-control.ts'
 import { moveFile } from './copy-file.ts'
 import { type BackupFile, describeFiles, type Manifest, MANIFEST } from './manifest.ts'
 
-/** What to back up, and where to. */
+/** The data to back up, and the target. */
 export interface BackupOptions {
   readonly dataDir: string
   /** `postgres://…` or a SQLite file; `api.sqlite` in the data directory by default. */
@@ -34,8 +35,8 @@ const OTHERS = 0o044
 /**
  * Makes a backup.
  *
- * Throws `not_found` if the data directory has no database, `invalid_request` if the target has files, `store_locked` if
- * a process holds the relay's database but does not answer, `unavailable` if a copy fails.
+ * Throws `not_found` if the data directory has no database, `invalid_request` if the target has files, `store_locked`
+ * if a process holds the relay's database but does not answer, `unavailable` if a copy fails.
  */
 export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   const { dataDir, database, target, copyApi } = options
@@ -66,7 +67,7 @@ export async function makeBackup(options: BackupOptions): Promise<Manifest> {
   return manifest
 }
 
-/** The running relay makes the copy. If none runs, nobody holds the file, and this process does. */
+/** The running relay makes the copy. If none runs, no process holds the file, and this process copies it. */
 async function copyRelay({ dataDir, copyStoppedRelay }: BackupOptions, target: string): Promise<void> {
   if (await takeRelayCopy(dataDir, (path) => moveFile(path, target, 0o600))) return
   await copyStoppedRelay(join(dataDir, 'relay.sqlite'), target)
@@ -93,6 +94,6 @@ function makeTarget(target: string): void {
 function occupied(target: string): StaticError {
   return StaticError.of(
     'invalid_request',
-    `${target} is not an empty directory. A backup overwrites nothing: name a new one.`,
+    `${target} is not an empty directory. A backup never overwrites files: choose a new directory.`,
   )
 }

@@ -1,6 +1,6 @@
 /**
- * The manifest of a backup: which files it has, with their checksums. It is written last, so a directory without one is
- * an interrupted backup. The checksums find damage, not forgery: whoever can write the backup can write the manifest.
+ * The manifest of a backup: its files with their checksums. It is written last, so a directory without one is an
+ * interrupted backup. The checksums detect damage, not forgery: anyone who can write the backup can write the manifest.
  */
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,19 +21,19 @@ export interface BackupFile {
   readonly mode: '600' | '644'
 }
 
-/** What a backup consists of. */
+/** The content of a backup. */
 export interface Manifest {
-  /** Of the backup; grows when older programs could not restore it. */
+  /** The version of the backup format; increases when older programs cannot restore it. */
   readonly format: typeof FORMAT
-  /** Of the program that made it. */
+  /** The version of the program that made it. */
   readonly version: string
   readonly created_at: string
-  /** Where the API kept its data: in `api.sqlite` of the backup, or outside of it. */
+  /** Where the API kept its data: in the backup's `api.sqlite`, or outside of it. */
   readonly api_database: 'sqlite' | 'postgres' | 'none'
   readonly files: readonly BackupFile[]
 }
 
-/** Makes the manifest of files that are in a directory already. */
+/** Creates the manifest for files that are already in a directory. */
 export async function describeFiles(
   directory: string,
   files: readonly Pick<BackupFile, 'name' | 'mode'>[],
@@ -56,7 +56,7 @@ export async function verifyBackup(directory: string): Promise<Manifest> {
     const path = join(directory, name)
     if (!statSync(path, { throwIfNoEntry: false })?.isFile()) throw damaged(`${path} is missing`)
     const found = await digestFile(path)
-    if (found.bytes !== bytes || found.sha256 !== sha256) throw damaged(`${path} is not what the manifest describes`)
+    if (found.bytes !== bytes || found.sha256 !== sha256) throw damaged(`${path} does not match the manifest`)
   }
   return manifest
 }

@@ -1,6 +1,7 @@
 /**
- * Restores a backup into an empty data directory. A marker is in the directory until everything is in place, and no
- * server starts while it is there: after a crash in between, a relay would create a new database where the copy belongs.
+ * Restores a backup into an empty data directory. A marker stays in the directory until everything is in place, and no
+ * server starts while it is there: otherwise, after a crash in between, a relay would create a new database in place of
+ * the copy.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,9 +18,9 @@ import { type Manifest, verifyBackup } from './manifest.ts'
  */
 export async function restoreBackup(backup: string, dataDir: string): Promise<Manifest> {
   const manifest = await verifyBackup(backup)
-  // What begins with a dot is in no backup: the code cache of this very command, if the directory is the user's home.
+  // No backup contains dot files: if the directory is the user's home, this command's own code cache may be there.
   if (existsSync(dataDir) && readdirSync(dataDir).some((name) => !name.startsWith('.'))) {
-    const advice = 'Stop the server and move its content away, or pass another --data-dir.'
+    const advice = 'Stop the server and move the files away, or pass another --data-dir.'
     throw StaticError.of('invalid_request', `The data directory ${dataDir} is not empty. ${advice}`)
   }
   ensurePrivateDirectory(dataDir)

@@ -1,4 +1,4 @@
-/** `static doctor`: finds problems on this machine and says how to fix them. */
+/** `static doctor`: finds problems on this machine and explains how to fix them. */
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials, userPlaces } from '@static/sdk/account'
@@ -19,7 +19,7 @@ interface Flags extends AccountFlags {
 }
 
 const OLDEST_NODE = 24
-const REFUSED = 'not checked: the certificate of the API is refused'
+const REFUSED = "not checked: the API's certificate is refused"
 
 export function doctorCommand(): Command {
   return addAccountFlags(
@@ -54,11 +54,11 @@ async function examine(flags: Flags): Promise<Finding[]> {
   const places = userPlaces()
   const credentials = checkCredentials(places.credentials)
   const files = [versions(), credentials, checkServerData(places.server), checkAgents(places.agents)]
-  // Without readable credentials the network checks mean nothing: report the file first.
+  // Without readable credentials, the network checks are meaningless, so report the file first.
   if (!credentials.ok) return files
   const account = accountOf(flags)
   const relay = flags.relay ?? account.relay ?? defaultRelay(account.apiUrl)
-  // One after the other: loading the agent for the relay's check holds up whatever else waits for an answer.
+  // One after the other: loading the agent for the relay's check would delay any other pending answer.
   const certificate = await checkCertificate(account)
   const [key, ...api] = await checkAccount(account, certificate)
   const nodes = await checkRelay(relay, account)
@@ -72,7 +72,7 @@ async function examine(flags: Flags): Promise<Finding[]> {
   return [...files, ports, ...api, certificate.finding, key, ...ways, ...relayCertificate, ...known]
 }
 
-/** The key, the API and the clock. With a certificate that is refused, everything else would only repeat that. */
+/** The key, the API and the clock. If the certificate is refused, all other checks would only repeat that. */
 async function checkAccount(
   account: AccountSettings,
   { isAccepted, clock }: CheckedCertificate,

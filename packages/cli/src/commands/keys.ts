@@ -96,7 +96,7 @@ async function revoke(id: string, flags: RevokeFlags): Promise<void> {
   const account = accountOf(flags)
   const apiKey = keyOf(account)
   if (!flags.yes) await confirm(`Key ${id} will stop working everywhere, permanently. Continue?`)
-  // Revoking the current key signs this machine out: warn about it afterwards.
+  // Revoking the current key signs this machine out, so warn about it afterwards.
   const own = (await listed(account)).some((key) => key.id === id && apiKey.startsWith(key.key_prefix))
   await requestApi(account, {
     method: 'DELETE',

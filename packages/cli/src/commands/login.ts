@@ -23,7 +23,7 @@ export function loginCommand(): Command {
   return addApiFlags(
     addPersonFlags(new Command('login'))
       .option('--with-key', 'save an existing key, read from a hidden prompt or from stdin')
-      // Names of machines and people stay here, unless somebody wants them in the list of keys.
+      // Names of machines and people stay here, unless the user wants them in the list of keys.
       .addOption(new Option('--key-name <name>', 'name of the new key').default('cli').conflicts('withKey')),
   )
     .addHelpText(

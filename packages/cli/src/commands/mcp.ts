@@ -12,7 +12,7 @@ interface Flags extends AgentFlags {
   readonly push?: boolean
 }
 
-/** How long closing may take before the process ends anyway; what is not settled is delivered again. */
+/** How long closing may take before the process ends anyway; unsettled messages are delivered again. */
 const CLOSE_MS = 1500
 
 export function mcpCommand(): Command {
@@ -39,7 +39,7 @@ async function serve(flags: Flags): Promise<void> {
   try {
     await untilInterrupted(host.closed)
   } finally {
-    // A host that has gone does not wait, and one that never reads must not keep the process alive.
+    // A host that is gone does not wait, and one that never reads must not keep the process alive.
     setTimeout(() => process.exit(), CLOSE_MS).unref()
     await host.close()
   }

@@ -98,7 +98,7 @@ async function relay(flags: Flags): Promise<void> {
   )
 }
 
-/** NATS from the flags, else from the environment, which does not show passwords to other users. */
+/** NATS from the flags or else the environment, which does not show passwords to other users. */
 async function natsOf(flags: Flags): Promise<NatsAccess | undefined> {
   const servers =
     flags.nats ??

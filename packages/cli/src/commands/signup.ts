@@ -55,7 +55,7 @@ async function signup(flags: Flags): Promise<void> {
   note(`next: \`${commandLine('channel create acme/support/routing')}\`, or \`${commandLine('whoami')}\`.`)
 }
 
-/** Accepts the whole link, too. It works once, and right now: the process list reveals nothing that lasts. */
+/** Also accepts the whole link. It is used once, right now, so the process list reveals nothing lasting. */
 function inviteOf(text: string): string {
   return text.replace(/^.*#\/sign-up\//, '')
 }

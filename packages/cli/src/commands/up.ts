@@ -38,7 +38,7 @@ async function up(flags: Flags): Promise<void> {
     (await givenCertificate(flags)) ??
     (await serverCertificate(flags.dataDir, names, { file: 'quic', addresses: false }))
   const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
-  // First, because loading the servers takes longest: what is wrong with the options shows at once.
+  // First, because loading the servers takes longest, and wrong options should be reported at once.
   const [options, relayOptions, first] = await Promise.all([
     apiOptionsFrom({ ...flags, ...publicName(flags, others) }),
     relayOptionsFrom(flags),
@@ -108,8 +108,8 @@ function namesOf({ host, name }: Flags): string[] {
 }
 
 /**
- * For a server without a name that listens everywhere: the addresses at which others reach it. An authority that exists
- * may sign only for those of its first start.
+ * For a server without a name that listens everywhere: the addresses at which others reach it. An existing authority
+ * may sign only for the addresses of its first start.
  */
 async function certifiableAddresses({ host, name, cert, dataDir }: Flags): Promise<readonly string[]> {
   if (!isWildcard(host) || name !== undefined || cert !== undefined) return []
@@ -119,13 +119,15 @@ async function certifiableAddresses({ host, name, cert, dataDir }: Flags): Promi
   const foreign = found.filter((address) => !permitted.has(address))
   if (foreign.length > 0) {
     note(
-      `the authority in ${dataDir} was not made for ${foreign.join(', ')}: clients cannot use ${foreign.length > 1 ? 'these addresses' : 'this address'}. Use another --data-dir, or --name with --cert and --key.`,
+      `the authority in ${dataDir} was not created for ${foreign.join(', ')}: clients cannot use ${foreign.length > 1 ? 'these addresses' : 'this address'}. Use another --data-dir, or --name with --cert and --key.`,
     )
   }
   return found.filter((address) => permitted.has(address))
 }
 
-/** What stands for the name of a server that listens everywhere and has none: its first IPv4 address, if it has one. */
+/**
+ * The substitute for the name of a server that listens everywhere and has none: its first IPv4 address, if it has one.
+ */
 function publicName({ host, name, cert }: Flags, addresses: readonly string[]): { readonly name?: string } {
   if (!isWildcard(host) || name !== undefined || cert !== undefined) return {}
   return { name: addresses.find((address) => isIPv4(address)) ?? 'localhost' }

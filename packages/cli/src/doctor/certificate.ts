@@ -10,14 +10,14 @@ const SOON_DAYS = 7
 const DAY_MS = 86_400_000
 /** More than a status line and headers need. */
 const MAX_HEAD_BYTES = 16_384
-/** Errors of OpenSSL that a wrong clock can cause, too. */
+/** OpenSSL errors that a wrong clock can also cause. */
 const TIME_FAULTS = ['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID']
 
 export interface CheckedCertificate {
   readonly finding: Finding
-  /** Whether a client would go on to use the API; undefined if no server answered. */
+  /** Whether a client would continue to use the API; undefined if no server answered. */
   readonly isAccepted: boolean | undefined
-  /** The clock, if it was needed to tell why the certificate is refused. */
+  /** The clock, if it helps explain why the certificate is refused. */
   readonly clock: Finding | undefined
 }
 
@@ -59,7 +59,7 @@ function accepted(socket: TLSSocket): CheckedCertificate {
 }
 
 async function refused(socket: TLSSocket, apiUrl: string): Promise<CheckedCertificate> {
-  // A name of OpenSSL, in spite of its type.
+  // A name from OpenSSL, despite its type.
   const why = String(socket.authorizationError)
   if (!TIME_FAULTS.includes(why)) {
     const remedy = 'Pass its CA with --ca; `static up` prints the path.'
@@ -73,7 +73,7 @@ async function refused(socket: TLSSocket, apiUrl: string): Promise<CheckedCertif
   const fault = why === 'CERT_HAS_EXPIRED' ? `expired on ${dateOf(end)}` : `is not valid before ${dateOf(start)}`
   const remedy =
     clock.ok === false && there >= start.getTime() && there <= end.getTime()
-      ? 'By the clock of the API it is valid: set the clock of this machine.'
+      ? "It is valid by the API's clock: set the clock of this machine."
       : 'Renew it; `static up` renews its own when restarted.'
   return { finding: fix('certificate', `The certificate of ${apiUrl} ${fault}. ${remedy}`), isAccepted: false, clock }
 }
@@ -89,7 +89,7 @@ async function dateHeader(socket: TLSSocket, host: string): Promise<string | und
       if (head.length > MAX_HEAD_BYTES || head.includes('\r\n\r\n')) break
     }
   } catch {
-    // What was read until then counts.
+    // Anything read until then counts.
   } finally {
     clearTimeout(deadline)
   }

@@ -5,10 +5,10 @@ const MS = 1000
 /** The API and the relay refuse a token that appears to be from the future. */
 const MOST_SECONDS_OFF = 30
 
-/** The finding about the clock, from the Date header of an answer. */
+/** The finding about the clock, from the Date header of a response. */
 export function clockFinding(date: string | undefined): Finding {
   const there = Date.parse(date ?? '')
-  if (Number.isNaN(there)) return skipped('clock', 'not checked: the API does not say what time it is')
+  if (Number.isNaN(there)) return skipped('clock', 'not checked: the API sends no valid Date header')
   // The Date header has a resolution of one second.
   const off = Math.round((Date.now() - there) / MS)
   if (Math.abs(off) <= MOST_SECONDS_OFF) return ok('clock', 'in sync with the API')

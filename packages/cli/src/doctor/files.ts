@@ -49,7 +49,7 @@ function statOf(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false })
   } catch {
-    // The parent directory is not accessible, which is reported on its own.
+    // The parent directory is not accessible, which is reported separately.
     return undefined
   }
 }

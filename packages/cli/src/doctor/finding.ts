@@ -1,4 +1,4 @@
-/** The result of one check of `static doctor`: ok, or what is wrong and how to fix it, or why it was not checked. */
+/** The result of one check of `static doctor`: ok, the problem and its fix, or why it was not checked. */
 export interface Finding {
   readonly check: string
   /** Null if it was not checked. */

@@ -1,4 +1,4 @@
-/** Checks that the relay is the one that the agents on this machine know. */
+/** Checks that the relay is the one known to the agents on this machine. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ interface KnownRelay {
   readonly agents: readonly string[]
 }
 
-/** Nothing is reported if no agent that can be read here knows the relay, or if it does not answer. */
+/** Reports nothing if no readable agent knows the relay, or if it does not answer. */
 export async function checkKnownRelay(endpoint: string, account: AccountSettings): Promise<Finding[]> {
   const { serverName } = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
   const known = await knownRelays(serverName, account.places.agents)
@@ -25,7 +25,7 @@ export async function checkKnownRelay(endpoint: string, account: AccountSettings
   return findings
 }
 
-/** The relays that agents know by a name. Agents that run, or that a passphrase unlocks, are not asked. */
+/** The relays that agents know by a name. Running agents, and agents locked with a passphrase, are skipped. */
 async function knownRelays(name: string, directory: string): Promise<readonly KnownRelay[]> {
   const { readAgentIdentity } = await import('@static/sdk')
   const known = new Map<string, string[]>()
@@ -39,7 +39,9 @@ async function knownRelays(name: string, directory: string): Promise<readonly Kn
   return [...known].map(([relayId, agents]) => ({ relayId, agents }))
 }
 
-/** A temporary guest that accepts only the known relay learns which one answers, and tells it nothing otherwise. */
+/**
+ * A temporary guest that accepts only the known relay learns which relay answers, and otherwise reveals nothing to it.
+ */
 async function compare(endpoint: string, { givenCa }: AccountSettings, known: KnownRelay): Promise<Finding[]> {
   const { StaticClient } = await import('@static/sdk')
   const directory = await mkdtemp(join(tmpdir(), 'static-doctor-'))

@@ -1,4 +1,6 @@
-/** Checks that the API and the relay respond and accept the account, and that their ports are free or theirs. */
+/**
+ * Checks that the API and the relay respond and accept the account, and that their ports are free or in use by them.
+ */
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -42,7 +44,7 @@ export async function checkKey(account: AccountSettings): Promise<Finding> {
   }
 }
 
-/** What was found out about one node of the relay. */
+/** The results for one node of the relay. */
 export interface CheckedNode {
   readonly finding: Finding
   /** The gRPC port that it announced, if it responded. */

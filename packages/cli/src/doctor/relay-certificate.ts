@@ -1,6 +1,6 @@
 /**
- * Checks the certificate of the relay: its name, who signed it, and when it expires. The TCP port presents the one of the
- * QUIC port to clients that name the server.
+ * Checks the certificate of the relay: its name, its issuer, and its expiry. The TCP port presents the QUIC port's
+ * certificate to clients that send the server's name.
  */
 import { once } from 'node:events'
 import { connect, type TLSSocket } from 'node:tls'
@@ -10,15 +10,16 @@ import type { CheckedNode } from './network.ts'
 
 const CHECK = 'relay certificate'
 const GRPC_PORT = 5000
-const PORT_UNTOLD = 'tells its gRPC port only to agents that it admits. Set STATIC_GRPC_PORT to check it.'
+const PORT_UNTOLD = 'announces its gRPC port only to agents that it admits. Set STATIC_GRPC_PORT to check it.'
 const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
 
 /**
- * The certificates of all nodes; nothing of one that does not answer over TCP: the check of the relay tells why. The port
- * is the one that an agent would use: of a QUIC address, STATIC_GRPC_PORT, else what the node announced, else 5000. A
- * node that responds without announcing one, as to a guest that it does not admit, may have another one.
+ * The certificates of all nodes. Skips a node that does not answer over TCP, because the check of the relay reports
+ * why. The port is the one that an agent would use: for a QUIC address, STATIC_GRPC_PORT, then the port that the node
+ * announced, then 5000. A node that responds without announcing a port, for example because it does not admit guests,
+ * may use another one.
  */
 export async function checkRelayCertificate(
   endpoint: string,
@@ -69,7 +70,7 @@ function findingOf(socket: TLSSocket, place: string, name: string, now: number):
   const { valid_to: validTo, subjectaltname: names = 'no name' } = socket.getPeerCertificate()
   const end = new Date(validTo)
   const until = end.toISOString().slice(0, 10)
-  // Before what TLS says: that names only the first fault that it found.
+  // Checked before TLS's result, which reports only the first fault it found.
   if (end.getTime() <= now) {
     return fix(CHECK, `The certificate of the relay at ${place} expired on ${until}. Renew it on the relay.`)
   }

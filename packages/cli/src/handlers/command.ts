@@ -1,6 +1,6 @@
 /**
- * Runs a command for each message (`listen --exec`): the payload on stdin, the rest in the environment. Exit code 0
- * means that the message is handled.
+ * Runs a command for each message (`listen --exec`): the payload on stdin, everything else in the environment. Exit
+ * code 0 means that the message is handled.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,7 +8,7 @@ import type { Writable } from 'node:stream'
 import { shownIdentity, StaticError } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
 
-/** The agent, so that the command can use it too, for example to answer. */
+/** The agent, so that the command can use it as well, for example to answer. */
 export interface HandlingAgent {
   readonly identity: string
   readonly dataDir: string
@@ -18,7 +18,7 @@ export interface HandlingAgent {
 export type MessageHandler = (message: Message) => Promise<void>
 
 /**
- * Checks a command. The shell succeeds at doing nothing: every message would count as handled.
+ * Checks a command. The shell succeeds when there is nothing to run, so every message would count as handled.
  *
  * @throws {StaticError} `invalid_request`
  */
@@ -37,8 +37,8 @@ export function commandHandler(line: string, agent: HandlingAgent, signal: Abort
 }
 
 /**
- * Runs a shell command for a request and returns what it prints to stdout. When `signal` is aborted, the command gets
- * SIGTERM; also when it prints more than `most` bytes, which is `too_large`.
+ * Runs a shell command for a request and returns its output. The command gets SIGTERM when `signal` is aborted, or when
+ * it prints more than `most` bytes, which is `too_large`.
  */
 export async function answerOfCommand(
   line: string,
@@ -66,7 +66,7 @@ export async function answerOfCommand(
   return Buffer.concat(printed)
 }
 
-/** The command is in a process group of its own, which is ended with all that the shell has started. */
+/** The command has its own process group, which is ended together with everything that the shell has started. */
 async function ended(
   child: ChildProcess & { readonly stdin: Writable },
   input: Uint8Array,
@@ -76,7 +76,7 @@ async function ended(
   const stop = (): void => endGroup(child.pid)
   signal.addEventListener('abort', stop)
   try {
-    // The command need not read its input.
+    // The command may ignore its input.
     child.stdin.on('error', () => {})
     child.stdin.end(input)
     const [code, killedBy] = (await exit) as [number | null, NodeJS.Signals | null]
@@ -95,7 +95,7 @@ function endGroup(pid: number | undefined): void {
   }
 }
 
-/** The variables of a message. The sender chose its identity, which may end up in front of a person or a model. */
+/** The variables of a message. The sender chose its identity, which may be shown to a person or a model. */
 function variablesOf(message: Message, { identity, dataDir }: HandlingAgent): Readonly<Record<string, string>> {
   const { channel, index, message_id: id, epoch, time, redelivered, sender } = message
   return {

@@ -1,7 +1,7 @@
-/** Marks each further attempt at a message, as the first one may have had effects. */
+/** Marks each further attempt at a message, because the first may have had effects. */
 import type { MessageHandler } from './command.ts'
 
-/** A handler that is told which messages it has got before. */
+/** A handler that marks the messages it has received before. */
 export function markFurtherAttempts(handler: MessageHandler): MessageHandler {
   const tried = new Set<string>()
   return async (message) => {

@@ -1,7 +1,7 @@
 /**
  * Calls a URL for each message (`listen --webhook`). The request is signed with HMAC-SHA256 over its time and body, so
- * that the server can tell it from others and from an old copy. A 2xx answer means that the message is handled; what the
- * answer says is not read.
+ * that the server can tell it from forgeries and from old copies. A 2xx response means that the message is handled; its
+ * body is not read.
  */
 import { createHmac } from 'node:crypto'
 import { shownIdentity, StaticError } from '@static/protocol'
@@ -9,13 +9,13 @@ import { isLoopback } from '@static/sdk/account'
 import type { Message } from '../agent/actions.ts'
 import type { MessageHandler } from './command.ts'
 
-/** Where messages go. */
+/** The receiver of messages. */
 export interface Webhook {
   readonly url: URL
   readonly secret: string
   /** Whether the payload is in the body. */
   readonly withPayload: boolean
-  /** How long it may take to answer. Default: 30 s. */
+  /** How long the response may take. Default: 30 s. */
   readonly timeoutMs?: number
 }
 
@@ -33,12 +33,12 @@ export function parseWebhook(text: string): URL {
   if (url && (url.username !== '' || url.password !== '')) {
     throw StaticError.of(
       'invalid_request',
-      '--webhook contains a user name or password. Remove them: the receiver knows a call by its signature (static-signature).',
+      '--webhook contains a user name or password. Remove them: the receiver recognizes a call by its signature (static-signature).',
     )
   }
   const isLocal = url !== null && isLoopback(url.hostname.replaceAll(/[[\]]/g, ''))
   if (url?.protocol === 'https:' || (url?.protocol === 'http:' && isLocal)) return url
-  // Errors end up in logs: not with a password, nor with a path or query, which are often secret.
+  // Errors end up in logs, so they must not contain a password, nor a path or query, which are often secret.
   const shown = url ? `${url.protocol}//${url.host}` : text.replace(/^.*@/s, '…@')
   throw StaticError.of(
     'invalid_request',
@@ -71,13 +71,13 @@ export function webhookHandler(
         'user-agent': 'static',
       },
       body,
-      // Another address would get the message.
+      // A redirect would send the message to another address.
       redirect: 'manual',
       signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
     }).catch((error: unknown) => {
       throw new Error(`The webhook did not answer: ${reasonOf(error)}.`)
     })
-    // Not read, however long it is.
+    // Not read, regardless of its length.
     await answer.body?.cancel()
     if (!answer.ok) throw new Error(`The webhook answered ${answer.status}.`)
   }

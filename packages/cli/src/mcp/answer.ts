@@ -1,6 +1,6 @@
 /**
- * The answer of `receive`. Everything that a member writes is a JSON string in a field of its own: the text of a message,
- * and the identity in the list of senders, which stands outside every text. Its size is bounded, because models pay for
+ * The result of `receive`. Everything that a member wrote is a JSON string in a separate field: the text of a message,
+ * and the identity in the list of senders, which is outside every text. Its size is bounded, because models pay for
  * each byte.
  */
 import { shownIdentity } from '@static/protocol'
@@ -13,24 +13,24 @@ import { errorText } from './tool-error.ts'
 
 /** The size of an answer as JSON text. */
 export const MOST_ANSWER_BYTES: number = 24 * 1024
-/** A text that takes more as JSON becomes a file. Leaves room for the longest sender and channel name. */
+/** A text that takes more than this as JSON becomes a file. Leaves room for the longest sender and channel name. */
 const MOST_TEXT_BYTES = 20 * 1024
-/** Files in an answer: each is a write to disk, of up to 256 KiB. */
+/** Maximum number of files in an answer: each is a write to disk, of up to 256 KiB. */
 const MOST_FILES = 16
 /** `{"senders":[],"channels":[],"more":true}`, and a margin. */
 const FRAME_BYTES = 64
 
-/** Who sent messages of this answer. */
+/** The sender of messages in this answer. */
 export interface Sender {
   /** Its number in this answer. */
   readonly sender: number
-  /** A name that it chose itself. */
+  /** The name it chose itself. */
   readonly identity: string
   readonly fingerprint: string
   readonly agent_id: string
 }
 
-/** A message in an answer: its text, or the file that its payload was written to, or why it was not. */
+/** A message in an answer: its text, the file that its payload was written to, or why it was not written. */
 export interface MessageEntry {
   readonly index: number
   readonly id: string
@@ -43,7 +43,7 @@ export interface MessageEntry {
   readonly error?: string
 }
 
-/** What `receive` returns. */
+/** The result of `receive`. */
 export interface Received {
   readonly senders: readonly Sender[]
   readonly channels: readonly { readonly channel: string; readonly entries: readonly (MessageEntry | Notice)[] }[]
@@ -54,7 +54,7 @@ export interface Received {
 /** The file for a payload. */
 export type FileFor = (message: Message, payload: Uint8Array, isText: boolean) => ReceivedFile
 
-/** An entry, and the file that belongs to it. */
+/** An entry with its file. */
 interface Draft {
   readonly entry: MessageEntry | Notice
   readonly file?: ReceivedFile
@@ -115,14 +115,14 @@ function keyOf({ agent_id: id, identity }: Sender): string {
   return `${id} ${identity}`
 }
 
-/** Its size in a list. */
+/** The size of a value in a list. */
 function sizeOf(value: unknown): number {
   return Buffer.byteLength(plainJson(value)) + 1
 }
 
 function draftOf(message: Message, sender: number, fileFor: FileFor): Draft {
   const { index, message_id: id, redelivered } = message
-  // To the second: models pay for each byte.
+  // Precise to the second, because models pay for each byte.
   const time = message.time.replace(/\.\d+Z$/, 'Z')
   const entry = { index, id, time, redelivered, sender }
   const payload = Buffer.from(message.payload, 'base64')
@@ -132,7 +132,10 @@ function draftOf(message: Message, sender: number, fileFor: FileFor): Draft {
   return { entry: { ...entry, file: file.path, bytes: payload.length }, file }
 }
 
-/** Writes the file. If that fails, the entry says so, and is not longer: it must not keep later messages back. */
+/**
+ * Writes the file. If that fails, the entry says so without getting longer, so that it does not hold back later
+ * messages.
+ */
 function written({ entry, file }: Draft): MessageEntry | Notice {
   try {
     file?.write()
@@ -144,7 +147,7 @@ function written({ entry, file }: Draft): MessageEntry | Notice {
   }
 }
 
-/** Errors and identities may contain what others wrote. */
+/** Errors and identities may contain other people's text. */
 function printableNotice(notice: Notice): Notice {
   if ('identity' in notice) return { ...notice, identity: shownIdentity(notice.identity) }
   return notice.notice === 'failed' ? { ...notice, message: errorText(notice.message) } : notice

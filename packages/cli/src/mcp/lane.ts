@@ -1,6 +1,6 @@
 /**
- * The messages and notices of one channel on their way to a model, in their order. At most one message is fetched
- * ahead, so that it is known that one waits.
+ * The messages and notices of one channel on their way to a model, in order. At most one message is fetched ahead, to
+ * learn whether one is waiting.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
@@ -13,10 +13,10 @@ export type Item =
   | { readonly channel: string; readonly message: Message; readonly follower: Follower }
   | { readonly channel: string; readonly notice: Notice }
 
-/** Members can cause gaps and changed keys. The first ones are alarming enough. */
+/** Members can cause gaps and changed keys. The first few are alarming enough. */
 const MOST_NOTICES = 20
 
-/** A message that was asked for. */
+/** A requested message. */
 interface Fetching {
   /** Resolves when it is in the lane. */
   readonly done: Promise<void>
@@ -61,16 +61,16 @@ export class Lane {
     this.#fetching = { done, isArriving: () => hasNext || follower.hasNext }
   }
 
-  /** Resolves when a message that the agent has is in its place. It may have to wait for the disk. */
+  /** Resolves when a message that the agent already has is in its place. It may have to wait for the disk. */
   async arrived(): Promise<void> {
-    // Messages before the notice may have been handed over in this turn.
+    // Messages before the notice may have been delivered in this turn.
     if (this.first && 'notice' in this.first) await turn()
     if (this.#fetching?.isArriving()) await this.#fetching.done
   }
 
-  /** Adds a notice. Returns it, or the earlier one that says the same; undefined if there are too many. */
+  /** Adds a notice. Returns it, or the earlier one with the same content; undefined if there are too many. */
   addNotice(notice: Notice): Notice | undefined {
-    // Each call tries again, in case the agent has joined again, and would get the same error.
+    // Each call retries, in case the agent has joined again, and would otherwise get the same error.
     if (notice.notice === 'failed' && notice.code === this.#failure?.code) return this.#failure
     if (!this.#hasRoomFor(notice)) return undefined
     if (notice.notice === 'failed') this.#failure = notice
@@ -89,7 +89,7 @@ export class Lane {
     this.#items.shift()
   }
 
-  /** Takes back items that the model may not have seen. */
+  /** Returns items that the model may not have seen. */
   putBack(items: readonly Item[], isSeen: boolean): void {
     const again = items.map((item) =>
       'message' in item && isSeen ? { ...item, message: { ...item.message, redelivered: true } } : item,
@@ -112,7 +112,7 @@ export class Lane {
     if (code !== 'closed') this.addNotice({ notice: 'failed', code, message })
   }
 
-  /** A fork and the end of a channel must be known, however many others wait; one of each says it. */
+  /** A fork and the end of a channel must be reported, however many others are waiting; one of each is enough. */
   #hasRoomFor({ notice }: Notice): boolean {
     const waiting = this.#items.flatMap((item) => ('notice' in item ? [item.notice.notice] : []))
     if (notice === 'fork') return !waiting.includes('fork')
@@ -121,14 +121,14 @@ export class Lane {
     )
   }
 
-  /** What has the same place keeps its order. */
+  /** Items with the same position keep their order. */
   #sort(): void {
     this.#items.sort((one, other) => compare(placeOf(one), placeOf(other)) || compare(idOf(one), idOf(other)))
     this.#arrived()
   }
 }
 
-/** A gap comes after the messages before it, the end after all, any other notice at once. */
+/** A gap comes after the messages before it, the end after everything, any other notice at once. */
 function placeOf(item: Item): number {
   if ('message' in item) return item.message.index
   const { notice } = item
@@ -141,7 +141,7 @@ function idOf(item: Item): string {
   return 'message' in item ? item.message.message_id : ''
 }
 
-/** Not a difference: that of two infinite places is not a number. */
+/** Not a subtraction: the difference of two infinite positions is not a number. */
 function compare<Key extends number | string>(one: Key, other: Key): number {
   if (one === other) return 0
   return one < other ? -1 : 1

@@ -1,7 +1,8 @@
 /**
- * What has arrived for a model. An answer of `receive` settles nothing: the next `receive` settles what earlier answers
- * contained, because only then has the host seen them. What it has not seen is delivered again. A host may send requests
- * without waiting for answers: a `receive` confirms only answers that were written before it arrived.
+ * The messages that have arrived for a model. An answer of `receive` settles nothing: the next `receive` settles the
+ * content of earlier answers, because only then has the host seen them. Anything it has not seen is delivered again. A
+ * host may send requests without waiting for answers, so a `receive` confirms only answers that were written before it
+ * arrived.
  */
 import { StaticError } from '@static/protocol'
 import type { OpenAgent } from '../agent/open.ts'
@@ -22,7 +23,7 @@ export interface Wanted {
   readonly add: (item: Item) => boolean
 }
 
-/** What an answer contained that is not settled. */
+/** The unsettled content of an answer. */
 interface Given {
   readonly items: readonly Item[]
   /** When the answer was written. */
@@ -37,20 +38,23 @@ export class Mailbox {
   readonly #agent: Pick<OpenAgent, 'call' | 'follow'>
   readonly #lanes = new Map<string, Lane>()
   readonly #given = new Map<RequestId, Given>()
-  /** When the requests arrived that are not answered. */
+  /** When the unanswered requests arrived. */
   readonly #arrivals = new Map<RequestId, number>()
-  /** Counts arrivals of requests and writes of answers. */
+  /** A logical clock: counts arrivals of requests and writes of answers. */
   #moment = 0
   readonly #wakes = new Set<() => void>()
   readonly #onArrival: (lane: Lane) => void
   readonly #kept: NoticeFile | undefined
   #collecting: Promise<unknown> = Promise.resolve()
-  /** The calls that wait. */
+  /** The waiting calls. */
   readonly #calls = new Set<Wanted>()
-  /** The channel that an answer starts with. */
+  /** The channel with which the next answer starts. */
   #next = 0
 
-  /** `onArrival` is called for what arrives while no call waits for it. `kept` holds the notices of earlier sessions. */
+  /**
+   * `onArrival` is called for items that arrive while no call waits for them. `kept` holds the notices of earlier
+   * sessions.
+   */
   constructor(
     agent: Pick<OpenAgent, 'call' | 'follow'>,
     onArrival: (lane: Lane) => void = () => {},
@@ -78,7 +82,7 @@ export class Mailbox {
   }
 
   /**
-   * Settles what earlier answers contained, waits until something arrives and adds it to the answer.
+   * Settles the content of earlier answers, waits until something arrives and adds it to the answer.
    *
    * @throws {StaticError} `not_found` or `removed` if the agent is not in the channel, `rate_limited`
    */
@@ -86,7 +90,7 @@ export class Mailbox {
     if (this.#calls.size >= MOST_WAITING) {
       throw StaticError.of(
         'rate_limited',
-        `${MOST_WAITING} calls of receive already wait. Wait for their answers; one call reads every channel.`,
+        `${MOST_WAITING} calls of receive are already waiting. Wait for their answers; one call reads every channel.`,
       )
     }
     this.#calls.add(wanted)
@@ -96,7 +100,7 @@ export class Mailbox {
       let lanes = await this.#lanesOf(wanted.channel)
       while (!(await this.#collect(lanes, wanted))) {
         if (!(await this.#arrival(lanes, until - performance.now(), wanted.signal))) return
-        // A notice may be the first that is known of a channel.
+        // A notice may be the first sign of a channel.
         if (wanted.channel === undefined) lanes = [...this.#lanes.values()]
       }
     } finally {
@@ -104,7 +108,7 @@ export class Mailbox {
     }
   }
 
-  /** A request has arrived, of any tool. */
+  /** A request for any tool has arrived. */
   arrived(request: RequestId): void {
     this.#arrivals.set(request, ++this.#moment)
   }
@@ -116,7 +120,7 @@ export class Mailbox {
     if (given) given.written = ++this.#moment
   }
 
-  /** The host dropped the answer to a request: what it contained is delivered again. */
+  /** The host dropped the answer to a request: its content is delivered again. */
   putBack(request: RequestId): void {
     this.#arrivals.delete(request)
     const given = this.#given.get(request)
@@ -124,7 +128,7 @@ export class Mailbox {
     this.#return(given?.items ?? [], true)
   }
 
-  /** Settles what was in answers that were written before a request arrived. */
+  /** Settles the content of answers that were written before a request arrived. */
   #settle(arrival: number): void {
     const seen = [...this.#given].filter(([, { written = Infinity }]) => written < arrival)
     for (const [request] of seen) this.#given.delete(request)
@@ -139,7 +143,7 @@ export class Mailbox {
     try {
       lane.fetch()
     } catch (error) {
-      // The agent has left it, but what arrived before is still here.
+      // The agent has left it, but messages that arrived before are still here.
       if (!lane.isEmpty) return [lane]
       this.#lanes.delete(channel)
       throw error
@@ -163,7 +167,7 @@ export class Mailbox {
     try {
       lane.fetch()
     } catch {
-      // The agent has left the channel since it was listed.
+      // The agent has left the channel since the list was read.
     }
   }
 
@@ -173,7 +177,7 @@ export class Mailbox {
     for (const wake of this.#wakes) wake()
   }
 
-  /** Adds what has arrived to the answer, one call after the other, so that none gets later messages first. */
+  /** Adds arrived items to the answer, for one call after the other, so that none gets later messages first. */
   async #collect(lanes: readonly Lane[], wanted: Wanted): Promise<boolean> {
     const before = this.#collecting
     const { promise, resolve } = Promise.withResolvers<undefined>()
@@ -181,13 +185,13 @@ export class Mailbox {
     await before
     const items: Item[] = []
     try {
-      // Each answer starts with another channel, so that a busy one does not keep the others out.
+      // Each answer starts with another channel, so that a busy one does not crowd out the others.
       const start = this.#next++ % Math.max(lanes.length, 1)
       for (const lane of [...lanes.slice(start), ...lanes.slice(0, start)]) {
         if (!(await this.#drain(lane, wanted.add, items))) break
       }
     } catch (error) {
-      // What is in the answer so far is delivered; the next call gets the error.
+      // The content of the answer so far is delivered; the next call gets the error.
       if (items.length === 0) throw error
     } finally {
       resolve(undefined)
@@ -205,7 +209,7 @@ export class Mailbox {
   /** Moves items from a lane to the answer; false if the answer is full. */
   async #drain(lane: Lane, add: (item: Item) => boolean, items: Item[]): Promise<boolean> {
     for (;;) {
-      // What the agent has belongs to this answer, and may belong before a notice.
+      // The next message belongs in this answer if the agent already has it, and may belong before a notice.
       this.#fetch(lane)
       await lane.arrived()
       const { first } = lane
@@ -225,7 +229,7 @@ export class Mailbox {
     }
   }
 
-  /** Waits until something arrives; false after the time, or when the call is cancelled. */
+  /** Waits until something arrives; false after the timeout, or when the call is cancelled. */
   async #arrival(lanes: readonly Lane[], milliseconds: number, signal: AbortSignal): Promise<boolean> {
     if (signal.aborted || milliseconds <= 0) return false
     if (lanes.some(({ isEmpty }) => !isEmpty)) return true

@@ -1,4 +1,7 @@
-/** The tools of `static mcp --manage`. An invite in a model's context is a secret in a log, so they are not the default. */
+/**
+ * The tools of `static mcp --manage`. They are not the default, because an invite in a model's context is a secret in a
+ * log.
+ */
 import { StaticError } from '@static/protocol'
 import { isInviteLink } from '@static/sdk/account'
 import type { ChannelSummary } from '../agent/actions.ts'
@@ -69,7 +72,7 @@ const leave: Tool = {
   },
 }
 
-/** In the order of the list. */
+/** Ordered as in the list. */
 export const MANAGE_TOOLS: readonly Tool[] = [create, invite, join, leave]
 
 function joinedOf({ name, owner, members }: ChannelSummary): Readonly<Record<string, unknown>> {

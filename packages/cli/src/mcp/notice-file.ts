@@ -1,6 +1,6 @@
 /**
  * Notices that no model has confirmed, in a file: the agent reports each event once, and a session may end before its
- * model has asked.
+ * model has asked for them.
  */
 import { join } from 'node:path'
 import { readPrivateFile, replaceFile } from '@static/node/files'
@@ -12,7 +12,7 @@ export interface ChannelNotice {
   readonly notice: Notice
 }
 
-/** All channels together. Members can cause notices, and each is a write. */
+/** The limit for all channels together. Members can cause notices, and each is a write. */
 const MOST_KEPT = 200
 const NAME = 'notices.json'
 
@@ -26,12 +26,12 @@ export class NoticeFile {
     this.#kept = read(this.#path)
   }
 
-  /** From earlier sessions, and of this one. */
+  /** The notices from earlier sessions and from this one. */
   get kept(): readonly ChannelNotice[] {
     return this.#kept
   }
 
-  /** A fork and the end of a channel take the place of a lesser notice if there are too many. */
+  /** If there are too many, a fork and the end of a channel replace a less important notice. */
   add(added: ChannelNotice): void {
     if (this.#kept.some(({ notice }) => notice === added.notice)) return
     const lesser = this.#kept.length < MOST_KEPT ? undefined : this.#kept.find(isLesser)
@@ -39,7 +39,7 @@ export class NoticeFile {
     this.#write([...this.#kept.filter((kept) => kept !== lesser), added])
   }
 
-  /** The model has confirmed these. */
+  /** The model has confirmed these notices. */
   remove(settled: readonly Notice[]): void {
     const left = this.#kept.filter(({ notice }) => !settled.includes(notice))
     if (left.length < this.#kept.length) this.#write(left)
@@ -50,7 +50,7 @@ export class NoticeFile {
     try {
       replaceFile(this.#path, JSON.stringify(kept), 0o600)
     } catch {
-      // On a full disk they last as long as the session.
+      // On a full disk, they last only as long as the session.
     }
   }
 }

@@ -1,18 +1,18 @@
-/** What a model has to know about a channel besides its messages. */
+/** Facts that a model must know about a channel besides its messages. */
 import type { AgentEvent } from '@static/sdk'
 
 /** An entry that is not a message. */
 export type Notice =
-  /** An identity is used with another key than before. */
+  /** An identity is used with a different key than before. */
   | { readonly notice: 'key_changed'; readonly identity: string; readonly known: string; readonly now: string }
   /** The relay deleted entries before this agent fetched them. */
   | { readonly notice: 'gap'; readonly first: number; readonly last: number }
-  /** A member says that it was shown another history. Sending has stopped. */
+  /** A member reports that it was shown a different history. Sending has stopped. */
   | { readonly notice: 'fork'; readonly identity: string; readonly member: string }
   /** The channel cannot continue on this agent. */
   | { readonly notice: 'failed'; readonly code: string; readonly message: string }
 
-/** The notice of an event, and its channel; undefined if the event is none for a model. */
+/** The notice for an event, and its channel; undefined if the event is not for a model. */
 export function noticeOf(event: AgentEvent): { readonly channel: string; readonly notice: Notice } | undefined {
   switch (event.type) {
     case 'identity_changed': {

@@ -1,8 +1,8 @@
-/** Lists that fit into an answer. Channels and members can be more than a model should read at once. */
+/** Lists that fit into an answer. There can be more channels and members than a model should read at once. */
 import { plainJson } from '../terminal/output.ts'
 import { MOST_ANSWER_BYTES } from './answer.ts'
 
-/** For the frame around the rows. */
+/** Room for the frame around the rows. */
 const FRAME_BYTES = 64
 
 /** The rows after a key, in the order of their keys, as many as fit. */

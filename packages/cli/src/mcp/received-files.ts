@@ -1,6 +1,7 @@
 /**
- * Payloads that are too long for a model or not text, as files that only the user can read. Their names are ours, never
- * those of a sender. With at most 256 files, each of one payload, they take at most 64 MiB; the oldest make room.
+ * Payloads that are too long for a model or not text, as files that only the user can read. The file names are chosen
+ * here, never by a sender. There are at most 256 files with one payload each, so at most 64 MiB; the oldest are deleted
+ * first.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, rmSync, statSync, utimesSync } from 'node:fs'
@@ -11,18 +12,18 @@ import type { Message } from '../agent/actions.ts'
 /** A payload that can be written to a file. */
 export interface ReceivedFile {
   readonly path: string
-  /** Writes it; throws the error of the system. */
+  /** Writes it. Throws system errors. */
   readonly write: () => void
 }
 
 /** More than one answer can name. */
 const MOST_FILES = 256
 const DIRECTORY = 'received'
-/** A channel's name is too long for a file's. */
+/** A channel's name is too long for a file name. */
 const HASH_CHARACTERS = 16
 const MS = 1000
 
-/** The file of a payload below the agent's directory. A payload that is delivered again has the same. */
+/** The file for a payload, below the agent's directory. A payload that is delivered again has the same file. */
 export function receivedFile(
   agentDirectory: string,
   message: Message,
@@ -32,7 +33,7 @@ export function receivedFile(
   const directory = join(agentDirectory, DIRECTORY)
   const { channel, index, message_id: id } = message
   const hash = createHash('sha256').update(channel).digest('hex').slice(0, HASH_CHARACTERS)
-  // Senders choose message ids, but not the index: none can replace the file of another message.
+  // Senders choose message ids but not the index, so none can replace the file of another message.
   const path = join(directory, `${hash}-${index}-${id}.${isText ? 'txt' : 'bin'}`)
   const write = (): void => {
     makeDirectories(directory)

@@ -12,12 +12,12 @@ import { HostTransport } from './transport.ts'
 
 /** A host that is served. */
 export interface RunningHost {
-  /** Resolves when the host has closed stdin or stdout, or no more can be read from it. */
+  /** Resolves when the host has closed stdin or stdout, or stdin can no longer be read. */
   readonly closed: Promise<void>
   close(): Promise<void>
 }
 
-/** Starts to serve. The agent is opened when the host asks for the tools; calls wait for it. */
+/** Starts serving. The agent is opened when the host asks for the tools; calls wait for it. */
 export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>): RunningHost {
   const closed = Promise.withResolvers<undefined>()
   let pushTo: Server | undefined
@@ -28,7 +28,7 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
     if (parts.push) void mailbox.watch().catch(() => {})
   }
   const session = new Session(flags, { arrived, opened }, parts.manage)
-  // Hosts may close it: notes are then lost, but nothing else.
+  // Hosts may close it, which only loses notes.
   process.stderr.on('error', () => {})
   const transport = new HostTransport({
     arrived: (request) => session.arrived(request),

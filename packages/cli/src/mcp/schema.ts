@@ -1,7 +1,7 @@
 /** The input of tools: JSON Schema for the host, and the same rules as a check with a readable error. */
 import { StaticError } from '@static/protocol'
 
-/** A text or number that a tool takes. */
+/** A text or number argument of a tool. */
 export interface Field {
   readonly type: 'string' | 'integer'
   readonly description?: string
@@ -10,7 +10,7 @@ export interface Field {
   readonly enum?: readonly string[]
 }
 
-/** The input of a tool: named fields, of which some are required. */
+/** The input of a tool: named fields, some of them required. */
 export interface InputSchema {
   readonly type: 'object'
   readonly properties: Readonly<Record<string, Field>>
@@ -51,7 +51,7 @@ function checkField(name: string, field: Field, value: unknown): void {
     if (words && !words.includes(value)) {
       throw invalid(`\`${name}\` is ${shown(value)}. It must be ${words.join(' or ')}.`)
     }
-    // It has no UTF-8 encoding: another text would be sent.
+    // It has no UTF-8 encoding, so different text would be sent.
     if (!value.isWellFormed()) throw invalid(`\`${name}\` contains a lone surrogate, so it is not valid Unicode.`)
     return
   }

@@ -14,7 +14,7 @@ export interface ServerParts {
   readonly dataDir: string
   /** Whether the tools that change memberships are offered. */
   readonly manage: boolean
-  /** Whether the host is told when something waits. */
+  /** Whether to notify the host when something is waiting. */
   readonly push: boolean
 }
 
@@ -41,12 +41,12 @@ export function makeServer(parts: ServerParts): Server {
   const info = { name: 'static', title: 'Static', version: packageJson.version }
   const server = new Server(info, { capabilities, instructions: INSTRUCTIONS })
   server.setRequestHandler('tools/list', () => {
-    // Not earlier: some hosts start the program twice, once only to ask for its version.
+    // Not earlier, because some hosts start the program twice, once only to ask for its version.
     session.start()
     return { tools: tools.map(described) as never }
   })
-  // A handler of its own for `tools/call` would check each call twice and each result once against the schemas of the
-  // whole protocol, which takes longer than all else. Arguments are checked here, and results are built here.
+  // A separate handler for `tools/call` would check each call twice, and each result once, against the schemas of the
+  // whole protocol, which takes longer than everything else. Arguments are checked and results are built here.
   server.fallbackRequestHandler = async ({ method, params }, { mcpReq }) => {
     if (method !== 'tools/call') throw new ProtocolError(ProtocolErrorCode.MethodNotFound, 'Method not found')
     const tool = tools.find(({ name }) => name === params?.['name'])
@@ -71,7 +71,7 @@ function described({ name, description, inputSchema, outputSchema, annotations }
   return { name, description, inputSchema, outputSchema, ...(annotations && { annotations }) }
 }
 
-/** The same result twice: for hosts that read JSON, and as text, in which invisible characters are escaped. */
+/** The same result twice: as JSON for hosts that read it, and as text with invisible characters escaped. */
 function resultOf(structuredContent: Readonly<Record<string, unknown>>): ToolResult {
   return { content: [{ type: 'text', text: plainJson(structuredContent) }], structuredContent }
 }

@@ -1,6 +1,6 @@
 /**
- * The agent of an MCP session. This process opens it, unless another one has it open: then each call goes through that
- * process, and only `receive` does not. When that process exits, the next call opens the agent here.
+ * The agent of an MCP session. This process opens it, unless another process has it open. Then every call except
+ * `receive` goes through that process. When that process exits, the next call opens the agent here.
  */
 import { StaticError } from '@static/protocol'
 import { printEvents } from '../commands/channel/events.ts'
@@ -13,20 +13,20 @@ import { Mailbox, type RequestId } from './mailbox.ts'
 import { NoticeFile } from './notice-file.ts'
 import { noticeOf } from './notices.ts'
 
-/** Calls that go through another process at the same time; it serves 32 for all. */
+/** The maximum number of concurrent calls through another process, which serves 32 in total. */
 const MOST_REMOTE = 8
 
-/** The agent in this process, and what has arrived for it. */
+/** The agent in this process, and its mailbox. */
 interface Local {
   readonly agent: OpenAgent
   readonly mailbox: Mailbox
 }
 
-/** What a session tells its owner. */
+/** The events that a session reports to its owner. */
 export interface SessionEvents {
   /** The agent is open in this process. */
   readonly opened?: (mailbox: Mailbox) => void
-  /** Something has arrived while no call of `receive` waits for it. */
+  /** Something has arrived while no call of `receive` is waiting for it. */
   readonly arrived?: (lane: Lane) => void
 }
 
@@ -48,13 +48,13 @@ export class Session {
     this.#events = events
   }
 
-  /** Opens the agent, so that the first call need not wait. That call gets the error if it fails. */
+  /** Opens the agent, so that the first call need not wait. If this fails, that call gets the error. */
   start(): void {
     this.use(() => Promise.resolve()).catch(() => {})
   }
 
   /**
-   * Does something with the agent.
+   * Runs a task with the agent.
    *
    * @throws {StaticError} as `openAgent`, and the errors of `work`
    */
@@ -79,7 +79,7 @@ export class Session {
   }
 
   /**
-   * What has arrived.
+   * The mailbox with arrived messages.
    *
    * @throws {StaticError} `store_locked` if another process has the agent open; as `openAgent`
    */
@@ -87,7 +87,7 @@ export class Session {
     return await this.use(async (agent) => {
       if (this.#local) return this.#local.mailbox
       const holder = holderWords(await agent.call('holder'))
-      // With directory and key of its own, not those of this agent.
+      // With its own directory and key, not those of this agent.
       const other = commandLineFor({ as: `${agent.identity}-2` }, 'mcp')
       throw StaticError.of(
         'store_locked',
@@ -106,12 +106,12 @@ export class Session {
     this.#local?.mailbox.answered(request)
   }
 
-  /** If the agent is open here, the answer to this request was dropped by the host. */
+  /** If the agent is open here, the host dropped the answer to this request. */
   putBack(request: RequestId): void {
     this.#local?.mailbox.putBack(request)
   }
 
-  /** Closes the agent. Messages that are not settled are delivered again in the next session. */
+  /** Closes the agent. Unsettled messages are delivered again in the next session. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#opening.catch(() => {})

@@ -1,16 +1,16 @@
-/** Errors as a model sees them. Their words may come from a relay or another service, so they are bounded. */
+/** Errors as a model sees them. Their text may come from a relay or another service, so it is bounded. */
 import { ERRORS, type ErrorCode, StaticError } from '@static/protocol'
 import { printable } from '../terminal/output.ts'
 
 /** An error in the result of a tool. */
 export interface ToolError {
   readonly code: ErrorCode
-  /** What we say about the code ourselves, unless the message is the same. */
+  /** Static's own help for the code, unless the message is the same. */
   readonly help?: string
   readonly message: string
 }
 
-/** More than our own sentences take, with a path or a list of members in them. */
+/** More than Static's own sentences take, including a path or a list of members. */
 const MOST_CHARACTERS = 1000
 
 export function toolError(error: unknown): ToolError {

@@ -7,7 +7,7 @@ import { receivedFile } from './received-files.ts'
 import { type Arguments, type Field, inputOf, type InputSchema } from './schema.ts'
 import type { Session } from './session.ts'
 
-/** What a tool works with. */
+/** The context of a tool call. */
 export interface Call {
   readonly session: Session
   /** The agent's directory. */
@@ -16,7 +16,7 @@ export interface Call {
   readonly signal: AbortSignal
 }
 
-/** A tool as the host sees it, and what it does. */
+/** A tool as the host sees it, with its implementation. */
 export interface Tool {
   readonly name: string
   readonly description: string
@@ -52,7 +52,7 @@ function listOf(properties: Readonly<Record<string, object>>): object {
   return { type: 'array', items: { type: 'object', properties } }
 }
 
-/** The channel that a call names. */
+/** The channel named by a call. */
 export function channelOf({ channel }: Arguments): string {
   if (isChannelName(channel)) return channel
   throw StaticError.of(
@@ -160,7 +160,7 @@ function checkSize(bytes: number): void {
   if (bytes <= MOST_BYTES) return
   throw StaticError.of(
     'too_large',
-    `\`text\` has ${bytes} bytes; the limit is ${MOST_BYTES}. Send it in parts, or send where to find it.`,
+    `\`text\` has ${bytes} bytes; the limit is ${MOST_BYTES}. Send it in parts, or send a reference to it.`,
   )
 }
 
@@ -209,5 +209,5 @@ const verify: Tool = {
   }),
 }
 
-/** In the order of the list. */
+/** Ordered as in the list. */
 export const TOOLS: readonly Tool[] = [channels, members, send, receive, verify]

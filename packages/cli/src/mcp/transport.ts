@@ -1,7 +1,7 @@
 /**
- * JSON-RPC on stdin and stdout. Adds to the library's transport: invisible characters are escaped, requests wait while
- * the host does not read the answers, and it reports when requests arrive and when their answers are written, and a request
- * that is cancelled after it was answered, because the host drops that answer.
+ * JSON-RPC on stdin and stdout. It extends the library's transport: invisible characters are escaped, and requests wait
+ * while the host does not read the answers. It also reports when requests arrive, when their answers are written, and
+ * when a request is cancelled after it was answered, because the host drops that answer.
  */
 import type { Readable, Writable } from 'node:stream'
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
@@ -10,22 +10,25 @@ import type { RequestId } from './mailbox.ts'
 
 type JsonRpc = Parameters<StdioServerTransport['send']>[0]
 
-/** What a transport tells its owner. */
+/** The events that a transport reports to its owner. */
 export interface TransportEvents {
   /** A request was read from stdin. It may wait before it is handed over. */
   readonly arrived: (request: RequestId) => void
   /** The answer to a request was written to stdout. */
   readonly answered: (request: RequestId) => void
   readonly cancelled: (request: RequestId) => void
-  /** No more requests come: the host is gone, or sent what no honest host sends. */
+  /** No more requests will come: the host is gone, or sent something that no honest host sends. */
   readonly closed: () => void
 }
 
-/** Answers that the host has not read. More than honest hosts leave, and a bound on memory. */
+/** Limit of answers that the host has not read: more than honest hosts leave, and a bound on memory. */
 const MOST_UNREAD_BYTES = 32 * 1024 * 1024
-/** Requests that wait until the host reads. They are taken from stdin, because its end is only found by reading. */
+/**
+ * Limit of requests that wait until the host reads. They are taken from stdin, because its end can be detected only by
+ * reading.
+ */
 const MOST_HELD_CHARACTERS = 8 * 1024 * 1024
-/** Held requests that are handed over at once: their answers are not counted yet. */
+/** Held requests passed on at once: their answers are not counted yet. */
 const HELD_AT_ONCE = 100
 
 /** The stdio of this process. */
@@ -54,7 +57,7 @@ export class HostTransport extends StdioServerTransport {
     await super.start()
   }
 
-  /** Line separators of Unicode are escaped: hosts that split at them would take a part of a text for a message. */
+  /** Unicode line separators are escaped: hosts that split at them would take part of a text for a message. */
   override async send(message: JsonRpc): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<undefined>()
     this.#stdout.write(`${plainJson(message)}\n`, (error) => {

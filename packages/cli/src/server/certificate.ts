@@ -10,7 +10,7 @@ export interface Certificate {
   readonly key: string
 }
 
-/** The operator's own certificate, or undefined without the flags. */
+/** The operator's own certificate; undefined without the flags. */
 export async function givenCertificate({ cert, key }: ServeFlags): Promise<Certificate | undefined> {
   if (cert === undefined && key === undefined) return undefined
   if (cert === undefined || key === undefined) {

@@ -17,7 +17,7 @@ import {
 import { StaticError } from '@static/protocol'
 
 const TRIES = 5
-/** In a directory while `static admin restore` fills it. */
+/** Marks a directory while `static admin restore` fills it. */
 export const INCOMPLETE = 'restore.incomplete'
 const CANNOT_MAKE = ['EACCES', 'EPERM', 'EROFS', 'ENOENT']
 
@@ -83,7 +83,7 @@ async function ensure(
   read: (path: string) => Buffer | undefined,
   make: () => Buffer | Promise<Buffer>,
 ): Promise<Buffer> {
-  // More than one round is needed only if another process deletes the file meanwhile.
+  // A second round is needed only if another process deletes the file meanwhile.
   for (let round = 0; round < TRIES; round++) {
     const present = read(path)
     if (present !== undefined) return present

@@ -1,7 +1,7 @@
 /** The addresses at which other machines can reach this one. */
 import { networkInterfaces } from 'node:os'
 
-/** Hosts with containers have an interface for each. */
+/** The maximum number of addresses: hosts with containers have an interface for each. */
 const MOST_ADDRESSES = 8
 
 /** Whether a server on this host listens on all addresses. */
@@ -9,7 +9,7 @@ export function isWildcard(host: string): boolean {
   return host === '0.0.0.0' || host === '::'
 }
 
-/** The addresses of this machine's interfaces, IPv4 first; none that is valid only here or on one link. */
+/** The addresses of this machine's interfaces, IPv4 first, without those valid only here or on one link. */
 export function reachableAddresses(interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces()): string[] {
   const found = Object.values(interfaces).flatMap((list) => list ?? [])
   const usable = found.filter(({ internal, address }) => !internal && !isLinkLocal(address))

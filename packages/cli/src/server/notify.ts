@@ -1,10 +1,10 @@
 /**
- * Tells the service manager about the server's state, as sd_notify(3) does. Node cannot send to the manager's datagram
+ * Reports the server's state to the service manager, like sd_notify(3). Node cannot send to the manager's datagram
  * socket, so the manager's own program does it; the unit needs `NotifyAccess=all` for that.
  */
 import { spawn } from 'node:child_process'
 
-/** Sends a state if a manager asked for it (`Type=notify`). Without one, and if it fails, the server goes on. */
+/** Sends a state if a manager asked for it (`Type=notify`). Without a manager, or if it fails, the server continues. */
 export function notifyManager(state: 'READY=1' | 'STOPPING=1'): void {
   if (process.env['NOTIFY_SOCKET'] === undefined) return
   const child = spawn('systemd-notify', [state], { stdio: 'ignore' })

@@ -1,8 +1,8 @@
 /**
- * The local socket on which a running relay makes a copy of its database: it holds the file alone, so nobody else can.
- * Only the process that holds the lock of `relay.sqlite` touches the socket file, so one that a killed process left can
- * be replaced. The copy is made next to the database, because a hardened service can write nowhere else; the client
- * moves it from there.
+ * The local socket on which a running relay makes a copy of its database. The relay holds the file exclusively, so no
+ * other process can copy it. Only the process that holds the lock of `relay.sqlite` touches the socket file, so one
+ * left by a killed process can be replaced. The copy is made next to the database, because a hardened service cannot
+ * write anywhere else; the client moves it from there.
  */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -16,9 +16,9 @@ import { note } from '../terminal/output.ts'
 
 const SOCKET = 'relay.sock'
 const OTHERS = 0o177
-/** A copy that was not taken, with its journal. */
+/** A copy that no client took, with its journal. */
 const LEFTOVER = /^\.relay\.sqlite\.[0-9a-f]{16}\.tmp(-journal)?$/
-/** What a copy leaves free for the relay. */
+/** The space that a copy leaves free for the relay. */
 const SPARE_BYTES = 64 * 1024 * 1024
 
 /** A relay that can copy its database. */
@@ -33,8 +33,8 @@ interface ControlAnswer {
 }
 
 /**
- * Serves requests for copies until it is closed. A relay whose file system has no sockets runs without: it is backed up
- * while it is stopped.
+ * Serves requests for copies until it is closed. On a file system without sockets, a relay runs without this and is
+ * backed up while it is stopped.
  */
 export async function serveRelayControl(dataDir: string, relay: CopyingRelay): Promise<{ close(): Promise<void> }> {
   try {
@@ -60,7 +60,7 @@ async function serve(dataDir: string, relay: CopyingRelay): Promise<{ close(): P
       await relay.backup(join(dataDir, name))
       return name
     } catch (error) {
-      // If the disk is full, what there is of it keeps it full.
+      // On a full disk, the partial copy would keep it full.
       for (const left of [name, `${name}-journal`]) rmSync(join(dataDir, left), { force: true })
       throw error
     } finally {
@@ -71,7 +71,7 @@ async function serve(dataDir: string, relay: CopyingRelay): Promise<{ close(): P
     sockets.add(socket)
     socket.on('error', () => {})
     socket.once('close', () => sockets.delete(socket))
-    // The only request there is. It carries nothing, so what a client sends does not matter.
+    // The only request there is. It carries no data, so the content that a client sends does not matter.
     copy().then(
       (file) => {
         const forget = (): void => rmSync(join(dataDir, file), { force: true })
@@ -107,9 +107,9 @@ async function serve(dataDir: string, relay: CopyingRelay): Promise<{ close(): P
 }
 
 /**
- * Has the running relay copy its database and hands the copy to `take`; false if no relay runs here.
+ * Makes the running relay copy its database and passes the copy to `take`; false if no relay runs here.
  *
- * Throws what the relay reports, or `unavailable` if it stops meanwhile.
+ * Throws the error that the relay reports, or `unavailable` if it stops meanwhile.
  */
 export async function takeRelayCopy(dataDir: string, take: (path: string) => void): Promise<boolean> {
   using path = socketPath(dataDir, SOCKET)

@@ -1,13 +1,13 @@
 /**
- * The credential of relay nodes, in a file that the API and the relays have: one line, or two while it is being rotated.
- * The API accepts both, a relay uses the first.
+ * The credential of relay nodes, in a file shared by the API and the relays: one line, or two while it is being
+ * rotated. The API accepts both; a relay uses the first.
  */
 import { StaticError } from '@static/protocol'
 import { readToken } from './input-files.ts'
 
 const MIN_LENGTH = 32
 const MAX_CREDENTIALS = 2
-/** Nothing else can be in an `Authorization` header. */
+/** The characters allowed in an `Authorization` header. */
 const PRINTABLE = /^[\x21-\x7e]+$/
 
 /** The credentials in the content of a file. */

@@ -5,7 +5,7 @@ import type { Certificate } from './certificate.ts'
 import { notifyManager } from './notify.ts'
 
 const RENEWAL_CHECK_MS = 3600_000
-/** How often to look whether a file has changed. */
+/** How often to check whether a file has changed. */
 const LOOK_MS = 2000
 
 export interface Running {
@@ -15,8 +15,8 @@ export interface Running {
 }
 
 /**
- * Renews the certificates of running servers when one of `files` changes, on SIGHUP and every hour, and closes the servers
- * in reverse order on SIGINT or SIGTERM, or when their terminal goes away. Reports both to the service manager.
+ * Renews the certificates of running servers when one of `files` changes, on SIGHUP and every hour, and closes the
+ * servers in reverse order on SIGINT or SIGTERM, or when their terminal goes away. Reports both to the service manager.
  */
 export function runUntilStopped(
   servers: readonly Running[],
@@ -39,7 +39,7 @@ export function runUntilStopped(
   const renewal = setInterval(renewSoon, RENEWAL_CHECK_MS)
   renewal.unref()
   for (const file of files) {
-    // Polls: notifications miss links that are pointed elsewhere, as certbot does it.
+    // Polls, because notifications miss symbolic links that are redirected, as certbot does.
     if (file !== undefined) watchFile(file, { interval: LOOK_MS, persistent: false }, renewSoon)
   }
   let stopping = false

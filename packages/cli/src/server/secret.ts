@@ -1,13 +1,14 @@
 /**
- * Secrets from the environment: in a variable, or in a file that `…_FILE` names. Files are better where a platform has
- * them (systemd credentials, Kubernetes and Docker secrets): children and crash reports do not inherit them.
+ * Secrets from the environment: in a variable, or in the file that `…_FILE` names. Files are better where a platform
+ * supports them (systemd credentials, Kubernetes and Docker secrets): child processes and crash reports do not inherit
+ * them.
  */
 import { readFileSync } from 'node:fs'
 import { StaticError } from '@static/protocol'
 
 const MAX_BYTES = 65_536
 
-/** The secret in `variable`, or in the file that `<variable>_FILE` names, without the end of its line. */
+/** The secret in `variable`, or in the file that `<variable>_FILE` names, without the line ending. */
 export function secretOf(variable: string): string | undefined {
   const value = process.env[variable] || undefined
   const path = process.env[`${variable}_FILE`] || undefined

@@ -9,7 +9,7 @@ const CTRL_D = '\u0004'
 const CTRL_U = '\u0015'
 const ESCAPE = '\u001B'
 const BACKSPACES = new Set(['\u007F', '\b'])
-/** As long as an invite link may be. */
+/** The maximum length of an invite link. */
 const LONGEST_SECRET = 8192
 
 /** Whether a prompt is possible: stdin and stderr are both terminals. */

@@ -1,7 +1,7 @@
 /** Exit codes that scripts can rely on. */
 import { ERRORS, StaticError } from '@static/protocol'
 
-/** The exit codes, as the help page describes them. */
+/** The exit codes, as described on the help page. */
 export const EXIT_CODES = {
   0: 'done',
   1: 'failed',

@@ -1,11 +1,11 @@
-/** What a command prints: results on stdout, everything else on stderr, colours on terminals only. */
+/** The output of a command: results on stdout, everything else on stderr, colours on terminals only. */
 import { styleText } from 'node:util'
 import { redactSecrets } from '@static/protocol'
 
 type Style = Parameters<typeof styleText>[0]
 type Stream = typeof process.stdout | typeof process.stderr
 
-/** Characters that act on a terminal or cannot be seen, such as variation selectors, which can hide whole texts. */
+/** Characters that affect a terminal or are invisible, such as variation selectors, which can hide whole texts. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
 
 /** Prints a result to stdout. */
@@ -13,15 +13,15 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** Prints a result as one JSON document, without characters that a terminal would act on. */
+/** Prints a result as one JSON document, without characters that affect a terminal. */
 export function printJson(value: unknown): void {
   print(plainJson(value))
 }
 
-/** Most JSON is: a test for ASCII takes a fraction of the time of one for the properties of characters. */
+/** Most JSON is plain: testing for ASCII takes a fraction of the time of testing character properties. */
 const PLAIN = /^[ -~]*$/
 
-/** JSON in which control, formatting and invisible characters, which JSON allows in strings, are escaped. */
+/** JSON with escaped control, formatting and invisible characters, which JSON allows in strings. */
 export function plainJson(value: unknown): string {
   const json = JSON.stringify(value)
   if (PLAIN.test(json)) return json
@@ -31,16 +31,16 @@ export function plainJson(value: unknown): string {
   )
 }
 
-/** Notes that nobody reads. A program that reads only stdout must not fill the memory of one that runs for long. */
+/** Limit of unread notes. A program that reads only stdout must not fill the memory of a long-running command. */
 const MOST_UNREAD_BYTES = 64 * 1024
 
-/** Prints a hint or warning to stderr, unless what was printed there before is not read. */
+/** Prints a hint or warning to stderr, unless earlier output there is unread. */
 export function note(text: string): void {
   if (process.stderr.writableLength > MOST_UNREAD_BYTES) return
   process.stderr.write(`static: ${readable(text)}\n`)
 }
 
-/** An error or hint for a person: printable, and without the secrets of a mistyped command line. */
+/** An error or hint in printable form, without the secrets of a mistyped command line. */
 export function readable(text: string): string {
   return redactSecrets(printable(text))
 }
@@ -55,7 +55,7 @@ export function shellWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }
 
-/** Styles the text if the stream is a terminal with colours; honours NO_COLOR. */
+/** Styles the text if the stream is a terminal with colours. Honours NO_COLOR. */
 export function styled(style: Style, text: string, stream: Stream = process.stdout): string {
   return styleText(style, text, { stream })
 }
@@ -87,7 +87,7 @@ export function table(heading: readonly string[], rows: readonly (readonly strin
 
 /** Width in graphemes. */
 function widthOf(text: string): number {
-  // Creating a segmenter takes several milliseconds.
+  // Avoids creating a segmenter, which takes several milliseconds.
   if (/^[ -~]*$/.test(text)) return text.length
   return [...new Intl.Segmenter().segment(text)].length
 }

@@ -3,14 +3,14 @@ import { note, readable, styled } from './output.ts'
 
 const AFTER_MS = 500
 const EVERY_MS = 100
-/** How often a line is written where there is no terminal. */
+/** How often a line is written when there is no terminal. */
 const LINE_MS = 10_000
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 const CLEAR_LINE = '\r\u001B[K'
 
 /**
- * Waits for the work; after half a second, shows on a terminal what it is waiting for. A function says how far it has
- * come, on other streams too, in a line every ten seconds.
+ * Waits for the work. After half a second, shows on a terminal what it is waiting for. If `what` is a function, it
+ * reports progress, which is also written to other streams as a line every ten seconds.
  */
 export async function withProgress<Result>(what: string | (() => string), work: Promise<Result>): Promise<Result> {
   const { stderr } = process

@@ -7,7 +7,7 @@ import { StaticError } from '@static/protocol'
 import { askSecret, canAsk, readInput } from './ask.ts'
 import { note } from './output.ts'
 
-/** Where a secret may come from; the first source given wins. */
+/** The possible sources of a secret; the first one given wins. */
 export interface SecretSource {
   /** `password`, `API key`, `token`. */
   readonly what: string

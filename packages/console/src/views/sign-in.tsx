@@ -32,7 +32,7 @@ export function SignIn({ isNew, invite, note, show, onSignedIn }: SignInProps): 
         </p>
       )}
       {isNew && mode === 'closed' ? (
-        <p>This server does not let people sign up. Ask its operator to create an account for you.</p>
+        <p>Sign-up is closed on this server. Ask its operator to create an account for you.</p>
       ) : (
         <Form
           submit={title}

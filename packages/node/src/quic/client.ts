@@ -37,8 +37,8 @@ export interface QuicTarget {
   /** Timeout for resolving the name, and then for each address. */
   readonly connectTimeoutMs?: number
   /**
-   * After this time without a response, the port is probed, and the attempt fails immediately if it is closed.
-   * Undefined: the port may open until `connectTimeoutMs` is over.
+   * After this time without a response, the port is probed, and the attempt fails at once if it is closed. Undefined:
+   * the port may open at any time before `connectTimeoutMs`.
    */
   readonly probeAfterMs?: number
 }
@@ -60,14 +60,14 @@ export interface QuicClientStream {
   end(): void
   /** Whether our side has ended, or the stream is gone. */
   readonly isOver: boolean
-  /** Bytes that the native side has not taken yet. Bytes that it has taken may still be undelivered. */
+  /** Bytes that the native side has not accepted yet. Bytes that it has accepted may still be undelivered. */
   readonly bufferedBytes: number
 }
 
 export interface QuicConnection {
   /**
-   * Throws `connection_error`: with the reason `no_stream` if the relay allows no further stream on this connection
-   * now, else because the connection is closed.
+   * Throws `connection_error`: with the reason `no_stream` if the relay currently allows no further stream on this
+   * connection, otherwise because the connection is closed.
    */
   openStream(handlers: QuicStreamHandlers): QuicClientStream
   /** Resolves when the connection is closed, by either side. */
@@ -92,7 +92,8 @@ export function connectQuic(target: QuicTarget): Promise<QuicConnection> {
 /**
  * Connects to one address. Threads other than the main one need a `shield` that runs it there.
  *
- * @throws {StaticError} `connection_error` with the reason in its message; `unavailable` if the relay has no room for it
+ * @throws {StaticError} `connection_error` with the reason in its message; `unavailable` if the relay has no room for
+ *   it
  */
 export async function dialQuic(
   address: string,
@@ -100,13 +101,13 @@ export async function dialQuic(
   shield: Shield | undefined = isMainThread ? withPrivateTemp : undefined,
 ): Promise<QuicConnection> {
   if (!shield) throw wrongThread()
-  // Listened to from the start: a busy thread may hear that a connection is open and closed at once.
+  // Listens from the start: a busy thread may learn at the same time that a connection is open and closed.
   const closing = Promise.withResolvers<SessionCloseInfo>()
   const session = await connect(address, target, shield, closing.resolve)
   return new Connection(session, closing.promise, placeOf(address, target.port), target)
 }
 
-/** The error of a thread without a `shield`: it cannot protect the certificates. */
+/** The error on a thread without a `shield`, which cannot protect the certificates. */
 export function wrongThread(): ConnectionError {
   return new ConnectionError('unusable', 'QUIC works on the main thread only. Use an https endpoint in other threads.')
 }
@@ -166,7 +167,7 @@ async function connect(
   }
 }
 
-/** Loaded on first use: only programs that use QUIC need the library, and a system on which it runs. */
+/** Loaded on first use: only programs that use QUIC need the library and a system that supports it. */
 async function loadLibrary(): Promise<typeof connectLibrary> {
   try {
     return (await import('@currentspace/http3')).connectQuic
@@ -176,12 +177,12 @@ async function loadLibrary(): Promise<typeof connectLibrary> {
 }
 
 function unusable(cause: unknown): ConnectionError {
-  const text = 'QUIC is not available here, because its native library does not load. Use an https endpoint.'
+  const text = 'QUIC is not available here, because its native library cannot be loaded. Use an https endpoint.'
   return new ConnectionError('unusable', text, cause)
 }
 
 function noStream(place: string, cause: Error): ConnectionError {
-  const text = `${place} allows no further stream on this connection now. Retry when others have ended.`
+  const text = `${place} allows no further stream on this connection. Retry when others have ended.`
   return new ConnectionError('no_stream', text, cause)
 }
 

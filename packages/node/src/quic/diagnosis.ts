@@ -1,4 +1,4 @@
-/** Finds out why a QUIC connection failed, as far as that can be known. */
+/** Determines why a QUIC connection failed, as far as possible. */
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
 import { ALPN, StaticError } from '@static/protocol'
@@ -14,7 +14,7 @@ const NO_APPLICATION_PROTOCOL = 120
 const PROBE_MS = 500
 const FULL_RETRY_S = 5
 
-/** The meaning of alerts if this side refused the relay's certificate. */
+/** The meaning of alerts when this side refused the relay's certificate. */
 const REFUSED: Readonly<Record<number, CertificateFault>> = {
   42: 'nameOrForm',
   43: 'purpose',
@@ -23,7 +23,7 @@ const REFUSED: Readonly<Record<number, CertificateFault>> = {
   48: 'untrusted',
 }
 
-/** The meaning of alerts from a relay after the handshake: they are about the client certificate. */
+/** The meaning of alerts from a relay after the handshake: they concern the client certificate. */
 const SHOWN: Readonly<Record<number, string>> = {
   42: 'is malformed',
   43: 'is not for clients',
@@ -31,12 +31,12 @@ const SHOWN: Readonly<Record<number, string>> = {
   48: 'is not signed by an authority that the relay trusts',
 }
 
-/** What is known about a connection that failed. */
+/** The known facts about a failed connection. */
 export interface FailedConnection {
   readonly address: string
   readonly port: number
   readonly serverName: string
-  /** The code that the connection was closed with; undefined or 0 if nothing was received. */
+  /** The code with which the connection was closed; undefined or 0 if nothing was received. */
   readonly closeCode: number | undefined
   /** A client certificate was sent, so the relay may have refused it. */
   readonly shown: boolean
@@ -47,7 +47,7 @@ export interface FailedConnection {
 export async function connectFailure(failed: FailedConnection): Promise<StaticError> {
   const { address, port, serverName, closeCode = 0, shown, cause } = failed
   const place = placeOf(address, port)
-  // A busy thread may hear that a connection is open and closed at once.
+  // A busy thread may learn at the same time that a connection is open and closed.
   if (closeCode === QUIC_FULL) return fullPort()
   if (closeCode >= ALERT && closeCode < 2 * ALERT) {
     const alert = closeCode - ALERT
@@ -89,7 +89,7 @@ export async function isRefused(address: string, port: number): Promise<boolean>
   return (await probe(address, port)) === 'refused'
 }
 
-/** Why an open connection was closed; undefined if it was closed without a reason. */
+/** Why an open connection was closed; undefined if no reason was given. */
 export function closeReason(code: number, reason: string, shown: boolean): StaticError | undefined {
   if (code === QUIC_FULL) return fullPort()
   if (shown && code >= ALERT && code < 2 * ALERT) {
@@ -104,7 +104,7 @@ export function closeReason(code: number, reason: string, shown: boolean): Stati
 
 function fullPort(): StaticError {
   const text =
-    'This QUIC port of the relay accepts no more connections now. Retry later, or use gRPC: an https endpoint.'
+    'This QUIC port of the relay accepts no more connections at the moment. Retry later, or use gRPC with an https endpoint.'
   return StaticError.of('unavailable', text, { retryAfter: FULL_RETRY_S })
 }
 
@@ -125,7 +125,7 @@ async function probe(address: string, port: number): Promise<'refused' | 'unreac
       )
       socket.once('message', () => resolve('answers'))
       socket.connect(port, address, () => socket.send(packet))
-      // setImmediate: a response that has already arrived is handled first, even if this process was stalled.
+      // setImmediate handles a response that has already arrived first, even if this process was stalled.
       timer = setTimeout(() => setImmediate(() => resolve('silent')), PROBE_MS)
     })
   } finally {

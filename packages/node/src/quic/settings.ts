@@ -5,10 +5,10 @@
  */
 import { ALPN } from '@static/protocol'
 
-/** The code that a relay closes a connection with if its endpoint has no room for one more. */
+/** The code with which a relay closes a connection when its endpoint has no room for another. */
 export const QUIC_FULL = 5
 
-/** For servers and clients. */
+/** Settings for servers and clients. */
 export const QUIC_SETTINGS = {
   alpn: [ALPN] as string[],
   runtimeMode: 'portable',

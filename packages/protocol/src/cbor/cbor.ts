@@ -1,6 +1,6 @@
 /**
  * The CBOR form of the relay's messages (SPEC.md, "Relay"): core deterministic CBOR (RFC 8949 §4.2.1) in a profile that
- * allows exactly one encoding for each message. Bytes that decode also encode to the same bytes again.
+ * allows exactly one encoding for each message. Decoding bytes and encoding the result gives the same bytes.
  *
  * Unknown keys are refused, not skipped. Peers of different versions are compatible through the protocol revision
  * instead: both state theirs when a session opens, the session uses the lower one, every new field increments it, and a
@@ -17,17 +17,21 @@ import { CborWriter } from './writer.ts'
 import { WireError } from '../wire/wire-error.ts'
 
 /**
- * The most items in one message, keys included. The largest commit needs a few thousand; without a limit, 4 MiB of
- * one-byte items would use a hundred times as much memory.
+ * The maximum number of items in one message, keys included. The largest commit needs a few thousand; without a limit,
+ * 4 MiB of one-byte items would use a hundred times as much memory.
  */
 export const MAX_ITEMS = 65_536
-/** Objects in the lists of a message that need not be of any length, and the least bytes of the others on average. */
+/**
+ * The number of objects in a message's lists that may have any length, and the minimum average size of the others in
+ * bytes.
+ */
 const FREE_OBJECTS = 64
 const LEAST_OBJECT_BYTES = 16
 
 /**
- * The most messages, texts and byte strings in the lists of a message of so many bytes. In our schema each of them has an
- * id or is longer than one; without this limit, an empty one would use 70 times as much memory as its byte.
+ * The maximum number of messages, texts and byte strings in the lists of a message of this many bytes. In our schema,
+ * each of them has an id or is longer than one. Without this limit, an empty one would use 70 times as much memory as
+ * its byte.
  */
 export function maxObjects(bytes: number): number {
   return FREE_OBJECTS + Math.floor(bytes / LEAST_OBJECT_BYTES)
@@ -69,7 +73,7 @@ export function decodeCbor<Type extends DescMessage>(
 }
 
 /**
- * The name of the field that is set of a message's oneof. What follows is not read, and may be malformed.
+ * The name of the field set in a message's oneof. The rest is not read and may be malformed.
  *
  * @throws {WireError} if the bytes do not begin like such a message
  */

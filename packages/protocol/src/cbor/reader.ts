@@ -37,7 +37,7 @@ export class CborReader {
     return this.#count(4)
   }
 
-  /** Throws if so many more objects are too many. Call it before they are read: each takes a byte at least. */
+  /** Throws if this many more objects would be too many. Call it before reading them; each takes at least one byte. */
   countObjects(count: number): void {
     if (count > this.#bytes.length - this.#at) throw this.#error('truncated')
     this.#objectsLeft -= count
@@ -97,7 +97,8 @@ export class CborReader {
   #count(major: number): number {
     const count = this.#head()
     if (this.#major !== major) throw this.#error('type')
-    // May be far larger than the input. Nothing is allocated in advance, so reading just hits the end of the input.
+    // May be far larger than the input. Nothing is allocated in advance, so reading simply reaches the end of the
+    // input.
     return count
   }
 

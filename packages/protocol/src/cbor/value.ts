@@ -8,7 +8,7 @@ import { WireError } from '../wire/wire-error.ts'
 export interface ValuePlan {
   /** Whether it becomes an object of its own: a message, a text or a byte string. */
   readonly isObject?: boolean
-  /** How deep its maps and arrays can be nested. */
+  /** The maximum nesting depth of its maps and arrays. */
   readonly depth: number
   readonly write: (writer: CborWriter, value: unknown) => void
   readonly read: (reader: CborReader) => unknown

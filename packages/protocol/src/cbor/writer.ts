@@ -13,7 +13,7 @@ export class CborWriter {
   #bytes = new Uint8Array(4096)
   #at = 0
 
-  /** Empties the writer; a message that failed halfway may have left bytes. */
+  /** Empties the writer. A message that failed halfway may have left bytes. */
   start(): void {
     this.#at = 0
   }

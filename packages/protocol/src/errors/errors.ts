@@ -10,9 +10,9 @@ export interface ErrorDetails {
   readonly retryAfter?: number
   /** The invalid fields of the request. */
   readonly errors?: readonly { readonly field: string; readonly message: string }[]
-  /** With `queue_full`: members that have not fetched so many entries, the furthest behind first. */
+  /** With `queue_full`: the members with unfetched entries and how many, furthest behind first. */
   readonly lagging?: readonly { readonly agent: string; readonly waiting: number }[]
-  /** With `ask_failed`: the code and text that the member asked has sent. */
+  /** With `ask_failed`: the code and text that the asked member sent. */
   readonly answer?: { readonly code: string; readonly message: string }
   /** The resource that already exists. */
   readonly resourceId?: string
@@ -36,13 +36,13 @@ export function docUrlOf(apiUrl: string, code: ErrorCode): string {
 }
 
 /**
- * The base class of all errors. API keys, tokens and invite links are taken out of its message, of the texts in its details,
- * and of the errors and other values that caused it.
+ * The base class of all errors. API keys, tokens and invite links are removed from its message, from the texts in its
+ * details, and from the errors and other values that caused it.
  */
 export class StaticError extends Error {
-  /** What went wrong, for programs. */
+  /** The error code, for programs. */
   readonly code: ErrorCode
-  /** What else is known about it. */
+  /** Additional details of the error. */
   readonly details: ErrorDetails
   #docUrl: string | undefined
 
@@ -55,7 +55,7 @@ export class StaticError extends Error {
     this.details = shown
   }
 
-  /** The HTTP status that belongs to the code. */
+  /** The HTTP status for the code. */
   get httpStatus(): number {
     return ERRORS[this.code].status
   }
@@ -75,7 +75,7 @@ export class StaticError extends Error {
     if (apiUrl !== undefined) this.#docUrl ??= docUrlOf(apiUrl, this.code)
   }
 
-  /** What `JSON.stringify` writes, for logs and other processes. The cause is included without its stack. */
+  /** The value that `JSON.stringify` writes, for logs and other processes. The cause is included without its stack. */
   toJSON(): ErrorJson {
     const { retryAfter, errors, answer, resourceId, relay } = this.details
     return {
@@ -105,10 +105,13 @@ export class StaticError extends Error {
   }
 }
 
-/** Without the secrets in texts. Ids of agents and relays stay: programs use them, and one can look like a secret. */
+/**
+ * The details without secrets in their texts. Ids of agents and relays stay: programs use them, and one can look like a
+ * secret.
+ */
 function shownDetails(details: ErrorDetails): ErrorDetails {
   const { lagging: _lagging, relay: _relay, ...texts } = details
-  // Each on its own: a long list of errors must not leave the cause as it is.
+  // One by one: a long list of errors must not keep the cause from being redacted.
   const shown = Object.entries(texts).map(([name, value]) => ({ name, value, shown: redactValue(value) }))
   if (shown.every(({ value, shown }) => Object.is(value, shown))) return details
   return { ...details, ...(Object.fromEntries(shown.map(({ name, shown }) => [name, shown])) as ErrorDetails) }

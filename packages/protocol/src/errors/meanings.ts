@@ -1,4 +1,4 @@
-/** The meaning of each error, for the pages that explain them. What to do about it is in table.ts. */
+/** The meaning of each error, for the pages that explain them. The remedies are in table.ts. */
 import type { ErrorCode } from './table.ts'
 
 /** One or two sentences for each code; text between backquotes is code. */
@@ -7,7 +7,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   auth_key_invalid:
     'The API key or token is unknown, mistyped, expired or revoked, or its account is closed. The response is the same in all of these cases.',
   invalid_credentials: 'The e-mail address or the password is wrong. The response does not reveal which.',
-  api_key_required: 'The agent is connected as a guest, and only an agent with an account may do this.',
+  api_key_required: 'The agent is connected as a guest, but this requires an agent with an account.',
   mode_mismatch:
     'A test key was used for a live resource, or a live key for a test resource. The two modes are kept apart.',
   account_suspended: 'The operator has suspended the account. None of its data was deleted.',
@@ -18,35 +18,34 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
     'The sign-up has no invite, or one that is unknown, mistyped, expired or already used. The response is the same in all of these cases. The operator creates invites with `static admin accounts invite`; each creates one account.',
   password_link_invalid:
     'The link is unknown, mistyped, expired, already used, replaced by a newer one, or its account is closed. The response is the same in all of these cases.',
-  not_allowed: 'The agent is authenticated but may not do this. Most often only the owner of the channel may.',
+  not_allowed: 'The agent is authenticated but may not do this. Usually only the owner of the channel may.',
 
   transport_error: 'The connection to the relay broke, or the data received did not follow the protocol.',
   connection_error:
     'The relay or the API could not be reached: wrong address, nothing listening there, or an untrusted certificate.',
   relay_changed:
-    'Under the name of the relay, a relay with another id answers than in earlier sessions. Either the operator has set the relay up again with a new database, and all channels on the old one are lost; or somebody with a certificate for this name has put another relay in its place. Nothing was sent to it.',
-  version_mismatch: 'The relay, the agent or a proxy between them is of a version that the others no longer support.',
+    'The relay answering under this name has a different id than in earlier sessions. Either the operator set the relay up again with a new database, and all channels on the old one are lost, or someone with a certificate for this name put another relay in its place. Nothing was sent to it.',
+  version_mismatch: 'The relay, the agent or a proxy between them runs a version that the others no longer support.',
   join_timeout:
-    'The join request was not answered in time. Most often the owner is not running, or runs without an API key; with an invite that lets members admit, no member does.',
+    'The join request was not answered in time. Usually the owner is not running, or runs without an API key. With an invite that lets members admit, no member with an account is running.',
   listener_died:
-    'The background part of the channel manager, which answers join requests, has stopped; in Python also: the driver process has ended.',
+    'The background part of the channel manager, which answers join requests, has stopped. In Python, the driver process may have ended instead.',
   unavailable:
     'The service cannot respond right now: its database is unreachable, it is starting or stopping, or its queue is full.',
   rate_limited: 'More requests were made than the limit in the message allows.',
   cancelled: 'A timeout or an AbortSignal ended the call before the message was encrypted. It will not be sent.',
   send_pending:
-    'A timeout or an AbortSignal ended the call when the message was already stored for sending. It is sent as soon as the relay accepts it, if need be at the next start.',
+    'A timeout or an AbortSignal ended the call after the message was stored for sending. It is sent as soon as the relay accepts it, if necessary at the next start.',
   closed: 'The client, manager or channel was closed, either by this program or because it ended.',
 
   channel_error: 'The channel name does not have the required form.',
   channel_exists: 'Another channel has this name, or this agent is a member of another channel with this name.',
   not_found:
-    'No such key, account, channel, member or commit is visible to this caller. A resource of another account looks the same as one that does not exist.',
+    'No such key, account, channel, member or commit is visible to this caller. Another account’s resource looks the same as one that does not exist.',
   removed: 'This agent is no longer a member of the channel: the owner removed it, or it left.',
   ask_timeout:
-    'A request to a member (`channel.ask`) was not answered completely before its timeout. The member may be offline, may not serve requests, or is slow.',
-  ask_failed:
-    'The handler of the member that was asked has thrown an error. `details.answer` has the code and text that it sent.',
+    'A request to a member (`channel.ask`) was not fully answered before its timeout. The member may be offline, slow, or not serving requests.',
+  ask_failed: 'The handler of the asked member threw an error. `details.answer` has the code and text that it sent.',
   group_full: 'The channel has the maximum number of members.',
   too_large: 'The payload or commit is larger than one message can be.',
   queue_full:
@@ -54,11 +53,11 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   invite_invalid: 'The token is damaged, is for another channel or relay, or is unknown to the relay or the owner.',
   invite_expired: 'The invite was used after its expiry time.',
   invite_used_up: 'The maximum number of agents has already joined with this invite.',
-  invite_revoked: 'The owner revoked the invite, or removed an agent that had joined with it.',
+  invite_revoked: 'The owner revoked the invite, or removed an agent that joined with it.',
   identity_changed:
-    'An agent with this identity and a different key was added before, or is a member. Either its holder has a new data directory, or someone else is using the same identity. `Channel.acceptNewKey` (`static channel accept-new-key`) accepts the new key, for invites as well; a member that has the identity must be removed first.',
+    'An agent with this identity but a different key was added before, or is a member. Either the agent has a new data directory, or someone else is using the same identity. `Channel.acceptNewKey` (`static channel accept-new-key`) accepts the new key, for invites as well; a member that has the identity must be removed first.',
   relay_rolled_back:
-    'The relay’s log of this channel ends before, or differs from, what this agent has read or sent. Most likely the operator has restored a backup of the relay; a relay that hides entries looks the same. What the agent has received stays readable.',
+    'The relay’s log of this channel ends before, or differs from, what this agent has read or sent. Most likely the operator restored a backup of the relay; a relay that hides entries looks the same. Messages that the agent has received stay readable.',
 
   quota_exceeded:
     'The account has sent all messages that its plan allows this month. A guest’s messages count against the owner of the channel.',
@@ -82,15 +81,14 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   key_limit_reached: 'The account has the maximum number of active keys.',
   idempotency_conflict: 'The same request has already succeeded with this Idempotency-Key.',
   idempotency_mismatch: 'This Idempotency-Key was used for a different request in the last 24 hours.',
-  internal_error:
-    'Something happened that should be impossible. The cause is in the log of the server, never in the response.',
+  internal_error: 'An unexpected error occurred. Its cause is in the log of the server, never in the response.',
 
   store_locked: 'Only one process at a time can use an agent’s data directory, and another one is using it.',
   store_key_wrong: 'The key or passphrase does not open the agent’s database.',
-  store_corrupt: 'The agent’s database or its key file is damaged, or what the API has stored for the request is.',
+  store_corrupt:
+    'The agent’s database or its key file is damaged, or the data that the API stored for the request is damaged.',
   store_permissions: 'Other users of this machine could read or write the agent’s files, so they are not used.',
-  store_rolled_back:
-    'The agent’s database is older than what the agent has already done with it. Continuing would use keys twice.',
+  store_rolled_back: 'The agent’s database is an old copy from before its last use. Continuing would use keys twice.',
   store_failed:
-    'The disk with the agent’s data directory is full, broken or read-only. The agent has stopped, because nothing may be sent or acknowledged that is not on disk.',
+    'The disk with the agent’s data directory is full, broken or read-only. The agent has stopped, because it must not send or acknowledge anything that is not on disk.',
 }

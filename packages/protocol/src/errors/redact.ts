@@ -1,48 +1,52 @@
 /**
- * Takes secrets out of texts that people and logs see. Errors name the value that is wrong, and a mistyped command or
- * call may have put a key, token or link (SPEC.md, 1.4, 1.8, 6.1, 6.4) where a name belongs. Best effort: a secret is
- * recognised by its prefix, so one that lost it is not.
+ * Removes secrets from texts that people and logs see. Errors quote wrong values, and a mistyped command or call may
+ * contain a key, token or link (SPEC.md, 1.4, 1.8, 6.1, 6.4) where a name belongs. Best effort: a secret is recognised
+ * by its prefix, so one without it is missed.
  */
 
-/** A secret goes on up to a space or quote. */
+/** A secret continues up to a space or quote. */
 const SIGN = '[^\\s\'"`]'
-/** URLs may have escaped the signs of a prefix, those of a link even twice, or the one before it, as JSON does. */
+/**
+ * URLs may have escaped the characters of a prefix, those of a link even twice, or the character before it, as JSON
+ * does.
+ */
 const BAR = '(?:_|%5F)'
 const KEY = `sk${BAR}(?:live|test)${BAR}`
 const INVITE = `st${BAR}inv${BAR}`
 const LINK = 'static(?::|%(?:25)?3A)(?:/|%(?:25)?2F){1,2}'
 const ONE_TIME = `(?:(?<!\\w)|(?<=%[0-9A-F]{2})|(?<=\\\\[bfnrt]))(?:pw|su)${BAR}`
-/** A paste can break a secret into several words, which are long. */
+/** Pasting can break a secret into several words, which are long. */
 const FURTHER = '[\\s,]+[\\w-]{20,}'
 
 /**
- * API keys, invite tokens, invite links, even as part of a path or URL, and one-time tokens. The first 8 characters of a key
- * and the first 10 of a one-time token name them in lists, so these alone are no secret. Strangers choose some of these
- * texts, so a prefix has a fixed length: one that could repeat what follows it would take time in proportion to the square
- * of the text's length.
+ * API keys, invite tokens, invite links, even as part of a path or URL, and one-time tokens. The first 8 characters of
+ * a key and the first 10 of a one-time token identify them in lists, so these alone are not secret. Strangers choose
+ * some of these texts, so a prefix has a fixed length: if it could repeat the characters that follow it, matching would
+ * take quadratic time in the text's length.
  */
 const WHOLE = `(${KEY}(?=${SIGN}{8,}[\\w-])|${INVITE}|${LINK}|${ONE_TIME}(?=${SIGN}{10,}[\\w-]))${SIGN}*[\\w-](?:${FURTHER})*`
-/** One that was broken so early that only its further words are secret. */
+/** A secret broken so early that only its further words are secret. */
 const BROKEN = `(${KEY}|${INVITE}|${LINK}|${ONE_TIME})[\\w-]{0,10}(?:${FURTHER})+`
 const SECRET = new RegExp(`${WHOLE}|${BROKEN}`, 'gi')
 
-/** The text with `…` in place of everything but the prefix of each secret in it. */
+/** The text with `…` in place of everything after the prefix of each secret in it. */
 export function redactSecrets(text: string): string {
   return text.replaceAll(SECRET, '$1$2…')
 }
 
-/** Objects of one value that are looked at: more than any chain of causes has, and than one would read. */
+/** The number of objects examined in one value: more than any chain of causes has, and more than anyone would read. */
 const MOST_OBJECTS = 64
-/** Fields of one object that are looked at. */
+/** The number of fields examined in one object. */
 const MOST_FIELDS = 1000
 
-/** What has become of the objects seen so far; a circular value is met once. */
+/** The results for the objects seen so far; a circular value is visited once. */
 type Seen = Map<object, unknown>
 
 /**
- * Takes secrets out of a value that an error carries, and returns it. These are texts, errors, plain objects and arrays, and
- * those in their fields: the first 64 in all, and 1,000 fields of each. An error is changed, unless it is frozen; of other
- * objects, which may be in use elsewhere, a changed copy is returned. Other kinds of objects are left alone. Never throws.
+ * Removes secrets from a value that an error carries, and returns it. It covers texts, errors, plain objects and
+ * arrays, and those in their fields: the first 64 in total, with 1,000 fields each. An error is changed in place,
+ * unless it is frozen; for other objects, which may be in use elsewhere, a changed copy is returned. Other kinds of
+ * objects are left alone. Never throws.
  */
 export function redactValue(value: unknown, seen: Seen = new Map()): unknown {
   if (typeof value === 'string') return redactSecrets(value)
@@ -55,12 +59,12 @@ export function redactValue(value: unknown, seen: Seen = new Map()): unknown {
     else if (isPlain(value)) seen.set(value, redactPlain(value, seen))
     return seen.get(value)
   } catch {
-    // It cannot be looked at, such as a proxy that was revoked.
+    // It cannot be inspected, such as a revoked proxy.
     return '…'
   }
 }
 
-/** Errors of other realms, such as a `vm` context, are instances of other classes. */
+/** Errors from other realms, such as a `vm` context, are instances of other classes. */
 function isError(value: object): boolean {
   return value instanceof Error || Object.prototype.toString.call(value) === '[object Error]'
 }
@@ -73,7 +77,7 @@ function isPlain(value: object): boolean {
 function redactError(error: object, seen: Seen): object {
   const fields = new Map<PropertyKey, unknown>()
   let isStuck = false
-  // The message may be inherited: a getter of the class.
+  // The message may be inherited, as a getter of the class.
   for (const name of new Set([...fieldsOf(error), 'message'])) {
     const value = read(error, name)
     const shown = redactValue(value, seen)
@@ -114,7 +118,7 @@ function read(object: object, name: PropertyKey): unknown {
   }
 }
 
-/** Returns whether the field has the value now. */
+/** Returns whether the field now has the value. */
 function write(object: object, name: PropertyKey, value: unknown): boolean {
   try {
     Reflect.set(object, name, value)

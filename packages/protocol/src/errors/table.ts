@@ -80,9 +80,9 @@ export interface ErrorRow {
   readonly prefix: 'MLS engine error:' | 'transport error:' | 'invalid channel name:' | 'auth error:' | 'runtime error:'
   /** Whether retrying the same call unchanged can succeed. */
   readonly retryable: boolean
-  /** The default message: what is wrong, then what to do about it. */
+  /** The default message: the problem, then the remedy. */
   readonly help: string
-  /** What to do about it: the second part of `help`. */
+  /** The remedy: the second part of `help`. */
   readonly remedy: string
 }
 
@@ -103,7 +103,7 @@ const GRPC = {
   unauthenticated: 16,
 } as const
 
-/** What is wrong, and what to do about it. */
+/** The problem, and the remedy. */
 type Text = readonly [problem: string, remedy: string]
 
 type Rest = Omit<ErrorRow, 'title' | 'status' | 'grpc' | 'help' | 'remedy'>
@@ -129,7 +129,7 @@ const other = (status: number, title: string, text: Text, grpc: number, retryabl
 
 const REJOIN =
   'Leave the channel and join again with a new invite token; an owner deletes the channel and creates it again.'
-const RETRY_AFTER = 'Wait as long as `Retry-After` says, then retry.'
+const RETRY_AFTER = 'Wait for the time in `Retry-After`, then retry.'
 const NEW_INVITE = 'Ask the owner for a new invite token.'
 
 /** Every code with its row. */
@@ -172,14 +172,14 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Account unknown',
     [
       'The server has no such account.',
-      'Sign up again; if its operator has restored a backup, ask for the account there.',
+      'Sign up again; if the operator has restored a backup, ask them to restore the account.',
     ],
     GRPC.permissionDenied,
   ),
   signup_closed: auth(
     403,
     'Sign-up closed',
-    ['This server does not let people sign up.', 'Ask its operator to create an account for you.'],
+    ['Sign-up is closed on this server.', 'Ask its operator to create an account for you.'],
     GRPC.permissionDenied,
   ),
   signup_invite_invalid: auth(
@@ -223,7 +223,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     502,
     'Relay changed',
     [
-      'Another relay answers than the one that this agent knows.',
+      'The relay that answers is not the one this agent knows.',
       'Ask the operator whether the relay was set up again and compare its id; if so, accept it with ' +
         '`static agent accept-relay` or the option `acceptRelay`.',
     ],
@@ -317,7 +317,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Not found',
     [
       'Not found.',
-      'Check the identifier: what it names may have been revoked or deleted, or belong to another account.',
+      'Check the identifier: the resource may have been revoked or deleted, or belong to another account.',
     ],
     GRPC.notFound,
   ),
@@ -339,7 +339,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   ask_failed: channel(
     502,
     'Answered with an error',
-    ['The member asked answered with an error.', 'The error’s code and text say why.'],
+    ['The member asked answered with an error.', 'The error’s code and text give the reason.'],
     GRPC.failedPrecondition,
   ),
   group_full: channel(
@@ -393,7 +393,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     'Identity has a new key',
     [
       'This identity is known with a different key.',
-      'The agent that adds members decides: compare the new agent id with the identity’s holder, then accept the new key. To join a channel, ask its owner to do that.',
+      'Confirm the new agent id with the identity’s holder, then accept the new key. To join a channel, ask its owner to do so.',
     ],
     GRPC.failedPrecondition,
   ),
@@ -401,7 +401,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     409,
     'Relay restored from an old backup',
     [
-      'The relay has lost part of this channel’s log that this agent has read or sent, as after an old backup was restored.',
+      'The relay has lost part of this channel’s log that this agent has read or sent. This happens after an old backup is restored.',
       'Leave the channel and join again with a new invite token; the owner deletes the channel and creates it again.',
     ],
     GRPC.dataLoss,
@@ -562,8 +562,8 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     500,
     'Store damaged',
     [
-      'The data directory of the agent is damaged, or a row in the database of the API.',
-      'Agent: start with a new data directory and join the channels again; do not restore an old copy. API: tell its operator.',
+      'The agent’s data directory, or a row in the API’s database, is damaged.',
+      'Agent: start with a new data directory and join the channels again; do not restore an old copy. API: contact its operator.',
     ],
     GRPC.dataLoss,
   ),

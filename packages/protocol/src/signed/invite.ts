@@ -1,12 +1,13 @@
 /**
- * What is proved and signed about invites (SPEC.md, "Invites"): that a joiner holds a token, which the relay checks and never
- * sees, and which invites members may use, which the relay never sees either.
+ * The proofs and signatures for invites (SPEC.md, "Invites"): a proof that a joiner holds a token, which the relay
+ * checks without seeing the token, and the owner's signature on the list of invites that members may use, which the
+ * relay never sees either.
  */
 import { lengthPrefixed, signedBytes } from './layout.ts'
 
 /** The fields of a joiner's proof. */
 export interface JoinClaim {
-  /** The relay's nonce of the session that carries the request, so that the proof is useless in any other session. */
+  /** The relay's nonce of the session that carries the request, which makes the proof useless in any other session. */
   readonly sessionNonce: Uint8Array
   readonly inviteId: Uint8Array
   readonly agentId: Uint8Array

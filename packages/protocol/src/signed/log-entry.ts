@@ -18,15 +18,15 @@ export interface LeaveNoticeFields {
   readonly signature: Uint8Array
 }
 
-/** A notice names at most so many keys. */
+/** The maximum number of keys in a notice. */
 export const MAX_LEAF_KEYS = 2
 
-/** What a commit does to the roster. */
+/** The effect of a commit on the roster. */
 export interface DeclarationFields {
   readonly adds: readonly Uint8Array[]
   readonly removes: readonly Uint8Array[]
   readonly leaveNotices: readonly LeaveNoticeFields[]
-  /** Those of `adds` that the owner vouches for; empty in a commit of anyone else. */
+  /** The agents in `adds` that the owner vouches for; empty in anyone else's commit. */
   readonly vouches: readonly Uint8Array[]
   /**
    * The channel's owner and its standby after a commit that names either anew; without a standby, that is empty. Both are
@@ -66,8 +66,8 @@ const KINDS: Readonly<Record<ChainEntry['kind'], Uint8Array>> = {
 }
 
 /**
- * The bytes that an agent signs to leave a channel. The keys bind them to its leaf as it is: they say nothing about the
- * agent when it has re-keyed or come back.
+ * The bytes that an agent signs to leave a channel. The keys bind them to its current leaf: once it has re-keyed or
+ * returned, the signature no longer applies.
  */
 export function leaveBytes(
   channelId: Uint8Array,
@@ -76,7 +76,7 @@ export function leaveBytes(
   return signedBytes(`${ALPN} leave`, [channelId, slot, leafKeys])
 }
 
-/** The bytes that the sender of a commit signs to declare what it does to the roster. */
+/** The bytes that the sender of a commit signs to declare its effect on the roster. */
 export function declarationBytes(place: CommitPlace, declaration: DeclarationFields): Uint8Array<ArrayBuffer> {
   return signedBytes(`${ALPN} commit`, [
     place.channelId,

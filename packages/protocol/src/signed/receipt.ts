@@ -1,26 +1,26 @@
 /**
  * A receipt: how far a member has processed a channel's log, signed with the key of its leaf (SPEC.md, "Receipts"). It
- * travels beside an acknowledgement, in a fixed form. A member can claim what it has not done; no one else can claim it
- * in its name.
+ * travels with an acknowledgement, in a fixed form. A member can claim progress it has not made, but no one else can
+ * claim it in its name.
  */
 import { HASH_BYTES, SIGNATURE_BYTES } from '../wire/limits.ts'
 import { signedBytes } from './layout.ts'
 import { ALPN } from './session.ts'
 
-/** What a member tells: nothing, what it has received, or also what its application has settled. */
+/** The level that a member reports: nothing, what it has received, or also what its application has settled. */
 export const RECEIPT_MODES: readonly ReceiptMode[] = ['off', 'delivered', 'settled']
-/** What the receipts of an agent tell, the least first. */
+/** The levels that an agent's receipts can report, lowest first. */
 export type ReceiptMode = 'off' | 'delivered' | 'settled'
 
-/** What a receipt says. Indexes are positions in the log. */
+/** The content of a receipt. Indexes are positions in the log. */
 export interface ReceiptClaim {
   readonly mode: ReceiptMode
-  /** It has missed nothing after this index: its add, the end of a gap, or an entry that it could not open. */
+  /** It has missed nothing after this index: its add, the end of a gap, or an entry that it could not decrypt. */
   readonly since: number
   /** The last entry that it has processed, and the chain there. */
   readonly index: number
   readonly hash: Uint8Array
-  /** The last message that was put aside because its handler failed, which is not settled; 0: none, or another mode. */
+  /** The last message put aside because its handler failed, which is not settled; 0: none, or another mode. */
   readonly aside: number
   /** Every payload after `aside` and up to here is settled; 0 unless the mode is `settled`. */
   readonly settled: number
@@ -42,7 +42,7 @@ export function receiptBytes(channelId: Uint8Array, claim: ReceiptClaim): Uint8A
   return signedBytes(`${ALPN} receipt`, fields)
 }
 
-/** A receipt as it travels. */
+/** A receipt in its encoded form. */
 export function encodeReceipt({ mode, since, index, hash, aside, settled, signature }: SignedReceipt): Uint8Array {
   const bytes = new Uint8Array(RECEIPT_BYTES)
   const view = new DataView(bytes.buffer)
@@ -56,7 +56,7 @@ export function encodeReceipt({ mode, since, index, hash, aside, settled, signat
   return bytes
 }
 
-/** Reads a receipt; undefined for anything that an honest member does not send. Its signature is not checked. */
+/** Decodes a receipt; undefined for anything that an honest member would not send. Its signature is not checked. */
 export function decodeReceipt(bytes: Uint8Array): SignedReceipt | undefined {
   const mode = RECEIPT_MODES[bytes[0] ?? RECEIPT_MODES.length]
   if (bytes.length !== RECEIPT_BYTES || mode === undefined) return undefined

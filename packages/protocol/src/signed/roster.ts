@@ -1,22 +1,25 @@
-/** What the owner of a channel signs about its members (SPEC.md, "Operations"): a vouch, and a reset of the roster. */
+/**
+ * The statements about members that the owner of a channel signs (SPEC.md, "Operations"): a vouch, and a reset of the
+ * roster.
+ */
 import { signedBytes } from './layout.ts'
 import { ALPN } from './session.ts'
 
-/** For which members the owner vouches. */
+/** The members that the owner vouches for. */
 export interface VouchClaim {
   readonly channelId: Uint8Array
-  /** The head: the claim is of no use after the next commit. */
+  /** The head: the claim becomes useless after the next commit. */
   readonly slot: bigint
   /** In the order in which they are sent. */
   readonly agentIds: readonly Uint8Array[]
 }
 
-/** Who is in the group, and at which place of the log. */
+/** The members of the group at a position in the log. */
 export interface RosterClaim extends VouchClaim {
   readonly index: bigint
   /** The chain at that index. */
   readonly hash: Uint8Array
-  /** Those of the agents that the owner vouches for, in the order in which they are sent. */
+  /** The agents among them that the owner vouches for, in the order in which they are sent. */
   readonly vouched: readonly Uint8Array[]
 }
 

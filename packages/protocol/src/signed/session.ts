@@ -5,7 +5,7 @@ import { signedBytes } from './layout.ts'
 export const ALPN = 'static-relay/1'
 /** The revision of the schema. Every new field increments it; a session uses the lower revision of its two ends. */
 export const REVISION = 2
-/** The lowest revision of a peer that is accepted. */
+/** The lowest revision accepted from a peer. */
 export const OLDEST_REVISION = 2
 /** The metadata that carries the session token of unary calls. */
 export const SESSION_METADATA = 'static-session'
@@ -16,9 +16,9 @@ export const ERROR_METADATA = 'static-error-bin'
 export const PURPOSES = ['session', 'unary', 'refresh'] as const
 export type SessionPurpose = (typeof PURPOSES)[number]
 
-/** How the traffic of a session is shaped, from the one that hides the least to the one that hides the most. */
+/** The traffic profiles of a session, from the one that hides the least to the one that hides the most. */
 export const TRAFFIC_PROFILES: readonly TrafficProfileName[] = ['off', 'standard', 'private', 'strict']
-/** How much an agent hides of its traffic, the least first. */
+/** How much of its traffic an agent hides, least first. */
 export type TrafficProfileName = 'off' | 'standard' | 'private' | 'strict'
 
 /** The profiles that an operator allows. */
@@ -41,7 +41,7 @@ export function outsideRange(profile: TrafficProfileName, { floor, ceiling }: Tr
   return undefined
 }
 
-/** What an agent signs to open or refresh a session. */
+/** The content that an agent signs to open or refresh a session. */
 export interface SessionClaim {
   readonly purpose: SessionPurpose
   readonly revision: number

@@ -3,11 +3,11 @@
  *
  *     type(1) length(2, big-endian) payload(length) zeros
  *
- * so that the network sees neither lengths nor, with cover cells among them, how much is real. An envelope that fits is
- * one `whole` cell; a longer one is `first`, any number of `next`, and `last`, all full except the last. Cells of the
- * other types are self-contained and may come between the cells of an envelope, so that a slow clock never delays a
- * ping or an acknowledgement. There is only one way to split an envelope and padding must be zero: nothing can be
- * hidden in cells. They do not protect content and are useless without TLS around them.
+ * so that the network sees neither lengths nor, with cover cells among them, how much of the traffic is real. An
+ * envelope that fits is one `whole` cell; a longer one is `first`, any number of `next`, and `last`, all full except
+ * the last. Cells of the other types are self-contained and may come between the cells of an envelope, so that a slow
+ * clock never delays a ping or an acknowledgement. There is only one way to split an envelope, and padding must be
+ * zero, so nothing can be hidden in cells. They do not protect content and are useless without TLS around them.
  */
 import { WireError } from '../wire/wire-error.ts'
 
@@ -39,7 +39,7 @@ export type LoneCell = 'cover' | 'coverAsk' | 'ping' | 'pong' | 'ack'
 /** What the cells of a stream contain. Plain cover is dropped silently. */
 export interface CellEvent {
   readonly type: 'envelope' | 'coverAsk' | 'ping' | 'pong' | 'ack'
-  /** A view of the chunk, or a separate buffer: copy what must outlive the chunk. */
+  /** A view of the chunk, or a separate buffer: copy anything that must outlive the chunk. */
   readonly payload: Uint8Array
 }
 
@@ -81,7 +81,10 @@ function fill(cells: Uint8Array, at: number, type: number, payload: Uint8Array):
   cells.set(payload, at + HEAD_BYTES)
 }
 
-/** Where an envelope of several cells begins to be joined: most fit. One is kept for the next, of whatever stream. */
+/**
+ * The initial buffer size for joining an envelope of several cells, which is enough for most. One buffer is kept for
+ * the next envelope, of any stream.
+ */
 const SPARE_BYTES = 4 * CELL_BYTES
 let spare: Uint8Array<ArrayBuffer> | undefined
 
@@ -91,7 +94,9 @@ function takeSpare(): Uint8Array<ArrayBuffer> {
   return taken
 }
 
-/** Whether all bytes of a range are zero. By words: most cells are mostly padding, and all of it is checked. */
+/**
+ * Whether all bytes of a range are zero. Checks whole words: most cells are mostly padding, and all of it is checked.
+ */
 function isZero(bytes: Uint8Array, from: number, to: number): boolean {
   let at = from
   let found = 0
@@ -109,7 +114,9 @@ function isZero(bytes: Uint8Array, from: number, to: number): boolean {
 
 /** Reassembles the cells of one direction of one stream, in whatever chunks they arrive. */
 export class CellJoiner {
-  /** The longest envelope accepted. Raise it once the peer is authenticated; it applies from the next cell. */
+  /**
+   * The longest envelope accepted. Raise it once the peer is authenticated; the new limit applies from the next cell.
+   */
   limit: number
   /**
    * Progress: counts the cells of envelopes, and other cells only between envelopes. A peer that sends only other cells
@@ -134,8 +141,8 @@ export class CellJoiner {
   }
 
   /**
-   * Processes the next bytes of the stream and passes on, in order, what they complete. If `take` throws, the session
-   * is over: the rest of the chunk is lost.
+   * Processes the next bytes of the stream and passes on, in order, the events that they complete. If `take` throws,
+   * the session is over and the rest of the chunk is lost.
    *
    * @throws {WireError} if the peer breaks a rule of cells; the joiner accepts nothing more after that
    */
@@ -246,7 +253,7 @@ export class CellJoiner {
     if (!condition) throw this.#fail(fault)
   }
 
-  /** Releases all buffers: a session that is about to close holds no memory. */
+  /** Releases all buffers, so that a session about to close holds no memory. */
   #fail(fault: WireError['fault']): WireError {
     this.#cell = undefined
     this.#envelope = undefined

@@ -5,10 +5,13 @@
  */
 import { CELL_BYTES, makeCell } from './cell.ts'
 
-/** Cells in the smallest padding bucket of messages: everything leaves in multiples of it. */
+/** Cells in the smallest padding bucket of messages: traffic leaves in multiples of it. */
 export const UNIT_CELLS = 2
 const UNIT_BYTES = UNIT_CELLS * CELL_BYTES
-/** Mean time between two cover units of one side. With the responses to the other side's, a unit leaves every 5 s. */
+/**
+ * Mean time between two cover units of one side. Including the responses to the other side's units, one leaves every 5
+ * s.
+ */
 const COVER_MS = 10_000
 /** How many response times are kept. */
 const USUAL = 32
@@ -29,12 +32,12 @@ const COVER = new Uint8Array(UNIT_BYTES)
 const COVER_ASK = new Uint8Array(UNIT_BYTES)
 COVER_ASK.set(makeCell('coverAsk'), UNIT_BYTES - CELL_BYTES)
 
-/** A cover unit; the peer responds to one that asks with one that does not. Must not be modified. */
+/** A cover unit. The peer responds to a unit that asks with one that does not. Must not be modified. */
 export function coverUnit(asks: boolean): Uint8Array {
   return asks ? COVER_ASK : COVER
 }
 
-/** Recent response times to real messages: the response to cover takes as long as one of them. */
+/** Recent response times to real messages: a response to cover takes as long as one of them. */
 export class UsualTime {
   readonly #took: number[] = []
   #next = 0

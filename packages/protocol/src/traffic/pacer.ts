@@ -1,20 +1,20 @@
 /**
  * The clock of the `private` and `strict` profiles (SPEC.md, "Traffic"): one cell leaves at each tick, a real one if
- * one is queued and a cover cell otherwise, so that real data replaces cover and adds no traffic. The time of a tick
- * depends only on the clock and on randomness; in `private` also on a level that changes at most every 10 s. Pure:
- * clock and randomness are parameters.
+ * one is queued and a cover cell otherwise, so real data replaces cover and adds no traffic. The time of a tick depends
+ * only on the clock and on randomness and, in `private`, on a level that changes at most every 10 s. Pure: clock and
+ * randomness are parameters.
  */
 import { CELL_BYTES, makeCell } from './cell.ts'
 import type { TrafficProfileName } from '../signed/session.ts'
 
-/** How fast cells leave: at one of several levels (ladder), or always at one rate. */
+/** How fast cells leave: at one of several levels (ladder), or always at the same rate. */
 export type Pace = { readonly type: 'ladder' } | { readonly type: 'steady'; readonly cellsPerSecond: number }
 
 /** The default rate of `strict`. */
 const STRICT_CELLS_PER_SECOND = 4
 /** The levels of `private`, in cells per second. */
 const LADDER = [1, 4, 16, 64] as const
-/** The first level of every session in `private`, regardless of its traffic: a new session has much to send. */
+/** The first level of every session in `private`, regardless of its traffic, because a new session has much to send. */
 const FIRST_LEVEL = LADDER[2]
 /** The shortest time between two changes of level in `private`. */
 const LEVEL_MS = 10_000
@@ -23,7 +23,7 @@ const JITTER = 0.1
 /** More self-contained cells queue up only if the other side asks for more responses than the clock can send. */
 const MAX_URGENT = 256
 
-/** What a pacer has sent so far. */
+/** Counts of the cells that a pacer has sent. */
 export interface PacerCounts {
   real: number
   cover: number
@@ -95,8 +95,8 @@ export class Pacer {
       this.counts.cover++
     }
     if (now >= this.#markAt) this.#mark(now)
-    // Missed ticks are not made up for: two at once would be longer than the others. Nor does a tick follow right after
-    // a late one, which would reveal how late that was.
+    // Missed ticks are not made up for: two cells at once would be a longer packet than others. Nor does a tick follow
+    // right after a late one, which would reveal how late it was.
     do this.#grid += this.#period
     while (this.#grid < now + this.#period / 2)
     this.#due = this.#grid + (this.#random() * 2 - 1) * JITTER * this.#period
@@ -107,7 +107,7 @@ export class Pacer {
     return 1000 / this.level
   }
 
-  /** Chooses the level of the next 10 s: up as far as needed, down by one step. */
+  /** Chooses the level of the next 10 s: up as far as needed, or down by one step. */
   #mark(now: number): void {
     this.#markAt += Math.ceil((now - this.#markAt + 1) / LEVEL_MS) * LEVEL_MS
     const wanted = ((this.#realSinceMark + this.waiting) * 1000) / LEVEL_MS

@@ -1,7 +1,7 @@
 /**
- * The relay's messages in both wire forms, and the conversion between them for proxies: driven by the descriptors
- * alone, so that a new field needs no code here. The conversion keeps the message, not its bytes: nothing may sign or
- * hash an envelope.
+ * The relay's messages in both wire forms, and the conversion between them for proxies. Driven by the descriptors
+ * alone, so a new field needs no code here. The conversion preserves the message, not its bytes, so an envelope must
+ * never be signed or hashed.
  */
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
 import { decodeCbor, encodeCbor, peekCbor } from '../cbor/cbor.ts'
@@ -38,8 +38,8 @@ export function decodeEnvelope<Type extends DescMessage>(
 }
 
 /**
- * What a message with a oneof, such as a ClientMessage, is about: the name of the field that is set. Costs little, because
- * that field is not decoded and may be malformed.
+ * The name of the field set in the oneof of a message such as ClientMessage. Cheap, because that field is not decoded
+ * and may be malformed.
  *
  * @throws {WireError} if the bytes do not begin like such a message
  */

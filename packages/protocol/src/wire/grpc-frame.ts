@@ -24,7 +24,7 @@ export function frameMessage(message: Uint8Array): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Frames cells, each as a separate message. A caller can pass memory that is faster to get than a new array; it need
+ * Frames cells, each as a separate message. A caller can pass memory that is faster to obtain than a new array; it need
  * not be zeroed.
  *
  * @throws {RangeError} if the bytes are not whole cells

@@ -21,8 +21,8 @@ export const HASH_BYTES = 32
 export const INVITE_ID_BYTES = 16
 
 /**
- * The largest number that an agent takes from a relay, and the last epoch of a group. Half of what JavaScript counts
- * exactly: sums with numbers of the agent's own stay exact, too.
+ * The largest number that an agent accepts from a relay, and the last epoch of a group. It is half of the largest
+ * number that JavaScript counts exactly, so sums with the agent's own numbers stay exact as well.
  */
 export const MAX_NUMBER: number = 2 ** 52
 
@@ -30,18 +30,20 @@ export const MAX_NUMBER: number = 2 ** 52
 export const MAX_PAYLOAD_BYTES = 262_144
 /** The largest ciphertext of one message. */
 export const MAX_CIPHERTEXT_BYTES = 278_528
-/** The most members of a channel. */
+/** The maximum number of members of a channel. */
 export const MAX_MEMBERS = 250
-/** Maximum size of a group to which unvouched members add. The other places are left to the owner and vouched members. */
+/**
+ * Maximum size of a group to which unvouched members add. The other places are left to the owner and vouched members.
+ */
 export const MAX_UNVOUCHED_SIZE = 200
-/** The largest KeyPackage, as an MLSMessage or without that header. Ours have about 330 bytes. */
+/** The largest KeyPackage, as an MLSMessage or without that header. Ours take about 330 bytes. */
 export const MAX_KEY_PACKAGE_BYTES = 4096
-/** The largest Welcome. One into a channel of 250 members has about 75 KiB. */
+/** The largest Welcome. A Welcome to a channel of 250 members takes about 75 KiB. */
 export const MAX_WELCOME_BYTES = 131_072
-/** The most KeyPackages that the relay holds for one agent. */
+/** The maximum number of KeyPackages that the relay holds for one agent. */
 export const MAX_KEY_PACKAGES = 64
 
-/** The longest envelope accepted, by what the peer has proved so far. */
+/** The longest envelope accepted, by how far the peer has authenticated itself. */
 export const ENVELOPE_LIMITS = {
   /** Before the session is open. */
   unauthenticated: 4096,
@@ -51,7 +53,7 @@ export const ENVELOPE_LIMITS = {
   member: 4_194_304,
 } as const
 
-/** The longest commit, including its Welcomes, for the number of entries in the channel's roster. */
+/** The longest commit, including its Welcomes, for a roster of this size. */
 export function maxCommitBytes(rosterSize: number): number {
   return Math.min(16_384 + 2048 * rosterSize, 4_194_304)
 }

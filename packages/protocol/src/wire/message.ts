@@ -2,8 +2,8 @@
 import type { DescMessage, MessageShape } from '@bufbuild/protobuf'
 
 /**
- * Creates a message from all of its fields. The object is not copied, it becomes the message: a spread is five times
- * slower, and so is encoding the result of a spread. To omit fields, use `create`, which fills them in.
+ * Creates a message from all of its fields. The object is not copied but becomes the message: a spread is five times
+ * slower, and so is encoding its result. To omit fields, use `create`, which fills them in.
  */
 export function message<Type extends DescMessage>(
   type: Type,

@@ -1,7 +1,7 @@
 /**
- * Writes messages in protobuf, computed once from their descriptors: the same bytes as the library's own encoder, in a
- * buffer that is reused for one message after another. Every message of a channel is encoded several times; a new
- * buffer that grows for each of them cost more than the rest of its encoding.
+ * Writes messages in protobuf, with plans computed once from their descriptors. It produces the same bytes as the
+ * library's own encoder, in a buffer that is reused for one message after another. Every message of a channel is
+ * encoded several times, and a new growing buffer for each cost more than the rest of its encoding.
  */
 import { type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
 import { WireError } from './wire-error.ts'
@@ -38,7 +38,7 @@ class Output {
   #view = new DataView(this.#bytes.buffer)
   #at = 0
 
-  /** Empties it; a message that failed halfway may have left bytes. */
+  /** Empties it. A message that failed halfway may have left bytes. */
   start(): void {
     this.#at = 0
   }
@@ -93,7 +93,7 @@ class Output {
 
   /** A message after its length. */
   message(write: WriteMessage, message: Message): void {
-    // Most are short enough for a length of one byte; the content of others is moved.
+    // Most are short enough for a length of one byte. For others, the content is moved.
     this.#room(VARINT_BYTES)
     const head = this.#at
     this.#at = head + 1
@@ -189,7 +189,7 @@ function isZero(value: unknown): boolean {
   )
 }
 
-/** Numbers of a list without tags of their own: the content of a message without fields. */
+/** The numbers of a list without their own tags: the content of a message without fields. */
 function packedWriter({ localName: name, number }: DescField, write: WriteValue): ReturnType<typeof fieldWriter> {
   const writeAll: WriteMessage = (to, fields) => {
     for (const item of (fields as unknown as Fields)[name] as never[]) write(to, item)
@@ -243,7 +243,7 @@ const int32 = (value: number): number => int(value, -MAX_INT32 - 1, MAX_INT32)
 const int64 = (value: bigint): bigint => big(value, -MAX_INT64 - 1n, MAX_INT64)
 const plan = (wireType: number, write: WriteValue): ValuePlan => ({ wireType, write })
 
-/** Negative numbers of the plain types are written with 64 bits, those of `sint` types alternate with positive ones. */
+/** Negative numbers of the plain types are written as 64 bits; those of `sint` types alternate with positive ones. */
 const SCALARS = {
   [ScalarType.UINT32]: plan(0, (to, value: number) => to.varint(int(value, 0, MAX_UINT32))),
   [ScalarType.INT32]: plan(0, (to, value: number) => {

@@ -1,5 +1,5 @@
 /**
- * The protobuf form of the relay's messages, with the limits that a server needs and protobuf itself does not have.
+ * The protobuf form of the relay's messages, with limits that a server needs and protobuf itself lacks.
  *
  * Before anything is allocated, the bytes are walked along the descriptor: 4 MiB of two-byte items would otherwise
  * become millions of objects. The walk also refuses groups, fields whose wire type differs from the schema, and a oneof
@@ -28,7 +28,7 @@ const WIRE_TYPES: Readonly<Partial<Record<ScalarType, number>>> = {
   [ScalarType.SFIXED64]: BYTES_8,
 }
 
-/** What the walk needs to know about a message type. */
+/** The facts about a message type that the walk needs. */
 interface Shape {
   readonly fields: ReadonlyMap<number, FieldShape>
   readonly oneofs: readonly string[]
@@ -39,7 +39,7 @@ interface FieldShape {
   readonly wireType: number
   /** Whether each value becomes one of a list's objects. */
   readonly listed: boolean
-  /** A list of numbers, which may also arrive packed as one run of bytes. */
+  /** A list of numbers, which may be packed into one run of bytes. */
   readonly packable: boolean
   readonly oneof: string | undefined
   readonly inner: Shape | undefined
@@ -81,7 +81,7 @@ export function decodeProtobuf<Type extends DescMessage>(
 }
 
 /**
- * The name of a field that is set of a message's oneof. What follows is not read, and may be malformed.
+ * The name of a field set in a message's oneof. The rest is not read and may be malformed.
  *
  * @throws {WireError} if the bytes do not begin like such a message
  */

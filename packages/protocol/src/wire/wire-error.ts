@@ -1,7 +1,7 @@
 /** The only error of this package's decoders: CBOR, protobuf and cells (SPEC.md, "Relay"). */
 import { StaticError } from '../errors/errors.ts'
 
-/** What is wrong with the bytes. These names are stable: the vectors in tests/vectors use them. */
+/** The fault of the bytes. These names are stable: the vectors in tests/vectors use them. */
 export type WireFault =
   // Any form
   | 'too-large'
@@ -31,8 +31,8 @@ export type WireFault =
   | 'cell-order'
 
 /**
- * Malformed bytes from a peer. The session that carried them is closed.
- * Its code is `invalid_request`, for callers that do not look at `fault`.
+ * Malformed bytes from a peer. The session that carried them is closed. The code is `invalid_request`, for callers that
+ * ignore `fault`.
  */
 export class WireError extends StaticError {
   readonly fault: WireFault

@@ -19,7 +19,7 @@ const LIMITS = {
     limit: 'quicPerEndpoint',
     code: 'unavailable',
     // Who was refused before, or has dialled twice, may still be there: then there is no room even to say how many.
-    message: /(has room for another guest|accepts no more connections now)\. Retry later, or use gRPC/,
+    message: /(has room for another guest|accepts no more connections at the moment)\. Retry later, or use gRPC/,
   },
   grpc: {
     limit: 'connectionsPerAddress',

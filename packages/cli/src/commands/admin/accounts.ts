@@ -51,7 +51,7 @@ function listCommand(): Command {
 function findCommand(): Command {
   return addPageFlags(addDatabaseFlags(new Command('find')))
     .description('find accounts by a part of the e-mail address or name, or by id')
-    .addArgument(new Argument('<text>', 'what to look for; upper and lower case are the same'))
+    .addArgument(new Argument('<text>', 'text to search for; case is ignored'))
     .addHelpText(
       'after',
       examples('static admin accounts find ann@example.com', 'static admin accounts find @example.com'),
@@ -79,7 +79,7 @@ function resetCommand(): Command {
 function addPageFlags(command: Command): Command {
   return command
     .option('--limit <count>', 'show at most N accounts', pageSize, 100)
-    .option('--after <account>', 'continue after this account: `next` of the page before')
+    .option('--after <account>', 'continue after this account: `next` of the previous page')
 }
 
 /** Parses the size of a page. */

@@ -1,4 +1,4 @@
-/** `static admin audit`: what happened to accounts. */
+/** `static admin audit`: the events of accounts. */
 import { Command } from 'commander'
 import type { AuditedEvent } from '@static/protocol'
 import { examples } from '../../terminal/examples.ts'
@@ -17,7 +17,7 @@ export function auditCommand(): Command {
     .description('list account events, newest first: sign-ins, keys, passwords, plans, suspensions')
     .option('--account <account>', 'only events of this account')
     .option('--limit <count>', 'show at most N events', pageSize, 100)
-    .option('--before <event>', 'continue before this event: `next` of the page before')
+    .option('--before <event>', 'continue before this event: `next` of the previous page')
     .addHelpText(
       'after',
       examples('static admin audit', 'static admin audit --account 01a1dd29-fb99-77d8-bc4c-7c01980aa2e4 --json'),

@@ -41,7 +41,7 @@ async function backup(directory: string, flags: DatabaseFlags): Promise<void> {
   })
   if (flags.json) return printJson({ directory: target, ...manifest })
   print(`Backed up ${sizeOf(manifest)} to ${target}.`)
-  note('the backup contains secrets: whoever can read it can sign tokens for every account.')
+  note('the backup contains secrets: anyone who can read it can sign tokens for every account.')
   if (manifest.api_database === 'postgres') note('the API uses PostgreSQL: back that up with `pg_dump`.')
 }
 

@@ -1,4 +1,4 @@
-/** Commands that change one account: they show it, ask for confirmation, and show it again. */
+/** Commands that change one account: they show it, ask for confirmation, and show the result. */
 import { Argument, type Command } from 'commander'
 import type { Account } from '@static/protocol'
 import { confirm } from '../../terminal/ask.ts'
@@ -10,7 +10,7 @@ export interface ChangeFlags extends DatabaseFlags {
   readonly yes?: boolean
 }
 
-/** The account that a command is about. */
+/** The account that a command changes. */
 export function accountArgument(): Argument {
   return new Argument('<account>', 'account id, from `static admin accounts find` (e-mail addresses are not verified)')
 }

@@ -61,7 +61,7 @@ async function copyApi(path: string, { to, json }: CopyFlags): Promise<void> {
   print(
     isNew
       ? `Copied ${count.format(accounts)} accounts (${count.format(rows)} rows) from ${path}.`
-      : `${path} was copied before. Nothing has changed.`,
+      : `${path} was already copied. Nothing has changed.`,
   )
   note('API nodes need master.key and relay.credential of the old server. Do not start an API on the old file again.')
 }
@@ -95,7 +95,7 @@ async function copyRelay(path: string, { to, relayKey, json }: CopyFlags): Promi
   print(
     progress
       ? `Copied ${count.format(progress.channels)} channels with ${count.format(progress.entries)} messages from ${path}.`
-      : `${path} was copied before. Nothing has changed.`,
+      : `${path} was already copied. Nothing has changed.`,
   )
   note(`relay nodes need ${keyFile} in their data directories. Do not start a relay on the old file again.`)
 }
@@ -110,7 +110,7 @@ function targetOf(database: string | undefined, variable: string): string {
   return database
 }
 
-/** Which server a file belongs to. */
+/** The server that a file belongs to. */
 function kindOf(path: string): 'api' | 'relay' {
   if (!existsSync(path)) throw StaticError.of('not_found', `Database ${path} does not exist. Check --from.`)
   let file: DatabaseSync | undefined

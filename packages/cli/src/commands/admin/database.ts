@@ -18,10 +18,10 @@ export interface DatabaseFlags {
 
 type Store = Awaited<ReturnType<typeof openStore>>
 
-/** The rules, and the address that links start with. */
+/** The rules for accounts, and the base URL of links. */
 export interface AdminAccess {
   readonly admin: Admin
-  /** The public address that the API last started with. */
+  /** The public address with which the API last started. */
   readonly apiUrl: string
 }
 
@@ -32,7 +32,7 @@ export function addDatabaseFlags(command: Command): Command {
     .option('--json', 'print JSON')
 }
 
-/** Opens the database that the flags name; never creates a file. */
+/** Opens the database given by the flags; never creates a file. */
 export async function openDatabase(flags: DatabaseFlags): Promise<Store> {
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
   if (!isPostgresUrl(database) && !existsSync(database)) {
@@ -42,7 +42,7 @@ export async function openDatabase(flags: DatabaseFlags): Promise<Store> {
   return open(database)
 }
 
-/** Opens the database for some work. */
+/** Opens the database for a task. */
 export async function withAdmin<Result>(
   flags: DatabaseFlags,
   work: (access: AdminAccess) => Promise<Result>,

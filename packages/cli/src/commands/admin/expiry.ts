@@ -1,4 +1,4 @@
-/** How long the links of the operator work. */
+/** How long the operator's links work. */
 import { type Command, InvalidArgumentError } from 'commander'
 import { shortTime } from '../../terminal/output.ts'
 import type { DatabaseFlags } from './database.ts'
@@ -10,12 +10,12 @@ export interface LinkFlags extends DatabaseFlags {
   readonly expires: number
 }
 
-/** Adds the flag that says how long the link works. */
+/** Adds the flag for how long the link works. */
 export function addExpiry(command: Command): Command {
   return command.option('--expires <hours>', `how long it works, 1 to ${MOST_HOURS} hours`, hours, 24)
 }
 
-/** Says how long a link works. */
+/** The text on how long a link works. */
 export function untilOf(expiresAt: string): string {
   return `it works once, until ${shortTime(expiresAt)}`
 }

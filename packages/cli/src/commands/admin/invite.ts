@@ -1,4 +1,4 @@
-/** `static admin accounts invite [list|revoke]`: invites with which people sign up. */
+/** `static admin accounts invite [list|revoke]`: invites for signing up. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, shortTime, table } from '../../terminal/output.ts'
@@ -6,7 +6,7 @@ import { addDatabaseFlags, type DatabaseFlags, withAdmin } from './database.ts'
 import { addExpiry, type LinkFlags, untilOf } from './expiry.ts'
 
 const EXAMPLE = '4nZq0RtYx2'
-/** More are not listed. */
+/** The maximum number listed. */
 const MOST_LISTED = 1000
 
 export function inviteCommand(): Command {
@@ -41,7 +41,7 @@ function listCommand(): Command {
 
 function revokeCommand(): Command {
   return addDatabaseFlags(new Command('revoke'))
-    .description('revoke an invite that nobody has used yet')
+    .description('revoke an unused invite')
     .addArgument(
       new Argument('<invite>', 'id of the invite, from `static admin accounts invite list`').argParser(inviteId),
     )
@@ -53,7 +53,7 @@ function revokeCommand(): Command {
     })
 }
 
-/** Accepts no whole invite: other users of the machine could read it in the process list. */
+/** Does not accept a whole invite, because other users of the machine could read it in the process list. */
 function inviteId(text: string): string {
   if (/^[0-9A-Za-z]{10}$/.test(text)) return text
   throw new InvalidArgumentError('Expected 10 letters and digits. `static admin accounts invite list` shows the ids.')

@@ -1,4 +1,4 @@
-/** `static agent accept-relay`: accepts a relay that was set up again, in place of the one that the agent knows. */
+/** `static agent accept-relay`: accepts a relay that was set up again, in place of the one the agent knows. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { type ErrorDetails, StaticError } from '@static/protocol'
 import type { Channel } from '@static/sdk'
@@ -17,13 +17,13 @@ interface Flags extends AgentFlags {
 /** The relay that the agent knows and the one that answers. */
 type Change = NonNullable<ErrorDetails['relay']>
 
-/** How long to wait for the new relay to say which channels it does not have. */
+/** How long to wait for the new relay to report which channels it lacks. */
 const LOST_TIMEOUT_MS = 10_000
 
 export function acceptRelayCommand(): Command {
   return addAgentFlags(
     new Command('accept-relay')
-      .description('accept a relay that was set up again, in place of the one that the agent knows')
+      .description('accept a relay that was set up again, in place of the one the agent knows')
       .addArgument(new Argument('[id]', 'accept only the relay with this id').argParser(relayId))
       .option('--yes', 'skip the confirmation prompt; requires the id'),
   )
@@ -31,7 +31,7 @@ export function acceptRelayCommand(): Command {
       'after',
       `
 For the error relay_changed. A relay that lost its database comes back with another id, without its channels. So does a
-relay that somebody else has put in its place: ask the operator for the id (\`static relay\` and \`static up\` log it when
+relay that someone else has put in its place: ask the operator for the id (\`static relay\` and \`static up\` log it when
 they start). The channels of the old relay end; messages that the agent has received stay readable.
 ${examples('static agent accept-relay --as billing')}`,
     )
@@ -47,7 +47,7 @@ async function acceptRelay(wanted: string | undefined, flags: Flags): Promise<vo
   }
   const { identity, dataDir } = agentPlace(flags)
   const { listKeySlots, readAgentIdentity } = await import('@static/sdk')
-  // There may be no agent, and none must be created.
+  // There may be no agent, and this must not create one.
   listKeySlots(dataDir)
   await checkStopped(identity, dataDir)
   const options = await clientOptionsOf(flags)
@@ -55,7 +55,7 @@ async function acceptRelay(wanted: string | undefined, flags: Flags): Promise<vo
   const change = await withProgress(connecting(options), changeOf(options))
   if (change === undefined) {
     if (flags.json) return printJson({ changed: false })
-    return print('The relay is the one that this agent knows. There is nothing to accept.')
+    return print('The relay is the one this agent already knows. There is nothing to accept.')
   }
   if (wanted !== undefined && wanted !== change.answering) {
     throw StaticError.of('relay_changed', `Relay ${change.answering} answers, not ${wanted}. Nothing was changed.`)
@@ -70,7 +70,7 @@ async function acceptRelay(wanted: string | undefined, flags: Flags): Promise<vo
   note(`messages that this agent had received stay readable, for example with \`${listen}\`.`)
 }
 
-/** A process that has the agent open would not notice. */
+/** A process that has the agent open would not notice the change. */
 async function checkStopped(identity: string, dataDir: string): Promise<void> {
   const held = await HostClient.connect(dataDir)
   held?.close()
@@ -103,7 +103,7 @@ async function ask({ name, known, answering }: Change, channels: readonly string
   await confirm('Did the operator tell you the id of the answering relay? Accept it?')
 }
 
-/** Accepts exactly the relay that was shown; resolves to the channels that it does not have. */
+/** Accepts only the relay that was shown; resolves to the names of the channels it lacks. */
 async function lostWith(
   options: AgentOptions,
   change: Change,
@@ -118,7 +118,7 @@ async function lostWith(
         await channel.catchUp({ signal })
         return channel.name
       } catch (error) {
-        // Only an answer of the relay ends a channel.
+        // Only an answer from the relay ends a channel.
         return signal.aborted || StaticError.from(error).code === 'queue_full' ? channel.name : undefined
       }
     }

@@ -49,7 +49,7 @@ export function deleteCommand(): Command {
       'after',
       `
 Deleting an agent does not leave its channels: the other members still see it, and a channel that it owns can no longer
-admit or remove anybody. Leave or delete its channels first. No key is required.
+admit or remove anyone. Leave or delete its channels first. No key is required.
 ${examples('static agent delete --as billing')}`,
     )
     .action(deleteOne)
@@ -104,13 +104,13 @@ async function identityOf(
 }
 
 async function deleteOne(flags: DeleteFlags): Promise<void> {
-  // The default agent is named, too: deleting must not depend on an environment variable that was forgotten.
+  // Requires even the default agent to be named: deleting must not depend on a forgotten environment variable.
   if (flags.as === undefined && flags.dataDir === undefined)
     throw StaticError.of('invalid_request', 'No agent is named. Pass --as or --data-dir.')
   const { identity, dataDir } = agentPlace(flags)
   const shown = flags.dataDir === undefined ? `agent ${identity} (${dataDir})` : `the agent in ${dataDir}`
   const { deleteAgent, listKeySlots } = await import('@static/sdk')
-  // Before the question: there may be nothing to delete.
+  // Checked before asking, because there may be nothing to delete.
   listKeySlots(dataDir)
   if (!flags.yes)
     await confirm(`Delete ${shown}, its keys and its unread messages, permanently? Its channels are not left.`)

@@ -134,7 +134,7 @@ async function remove(id: string, flags: RemoveFlags): Promise<void> {
   const slots = listKeySlots(dataDir)
   const slot = slots.find((known) => known.id === id)
   const rest = slots.filter((known) => known !== slot)
-  // If the slot is unknown or the last one, the SDK refuses: no need to ask first.
+  // If the slot is unknown or the last one, the SDK refuses, so there is no need to ask first.
   const isPossible = slot !== undefined && rest.length > 0
   if (isPossible && !flags.yes) await confirm(`Remove key slot ${id} (${slot.type})?`)
   const by: KeySource = isPossible ? await keySourceOf(flags, rest) : { type: 'file' }

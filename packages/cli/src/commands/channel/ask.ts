@@ -42,7 +42,7 @@ export function askCommand(): Command {
       `
 On a terminal each answer is printed with its time and sender; in a pipe, as it was sent, ending in a line feed; with
 --json as one line: index, message_id, time, sender, and payload (base64) or error (code, message). Exits with 1 if a
-member answers with an error, or if the member asked does not answer in time.
+member answers with an error, or if the asked member does not answer in time.
 ${examples('echo status | static channel ask acme/support/routing --to bob', 'static channel ask acme/support/routing --json who is there')}`,
     )
     .action(ask)
@@ -53,7 +53,7 @@ export function serveCommand(): Command {
     new Command('serve')
       .description('answer the requests of a channel with a program, until Ctrl-C')
       .addArgument(channelArgument())
-      .requiredOption('--exec <command>', 'run a shell command for each request; what it prints is the answer'),
+      .requiredOption('--exec <command>', 'run a shell command for each request; its output is the answer'),
   )
     .addHelpText(
       'after',
@@ -116,7 +116,7 @@ async function serve(name: string, flags: ServeFlags): Promise<void> {
     if (!agent.remote) note(`answering requests in ${name} as ${agent.identity}; press Ctrl-C to stop.`)
     await untilInterrupted(serving)
   } finally {
-    // A request in progress is served again.
+    // A request in progress will be served again.
     await agent.close()
     stop.abort()
   }

@@ -1,4 +1,4 @@
-/** `static channel accept-fork|reject-commit|lift-bar`: how to go on after a lie or a rejected change. */
+/** `static channel accept-fork|reject-commit|lift-bar`: how to continue after a lie or a rejected change. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { addAgentFlags, type AgentFlags, runOnAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
@@ -13,7 +13,7 @@ interface AcceptFlags extends AgentFlags {
 export function acceptForkCommand(): Command {
   return addAgentFlags(
     new Command('accept-fork')
-      .description('send again after a fork, although a member says that it has seen another history')
+      .description('resume sending after a fork, although a member reports a different history')
       .addArgument(channelArgument())
       .option('--yes', 'skip the confirmation prompt'),
   )
@@ -21,12 +21,13 @@ export function acceptForkCommand(): Command {
       'after',
       `
 Compare the words of \`static channel verify\` with that member first, out of band. If the words are equal, both have seen
-the same history, and what it says is wrong: the owner can remove it instead, which ends the fork for everyone. If they
+the same history, and its report is wrong: the owner can remove it instead, which ends the fork for everyone. If they
 differ, the relay has shown you different histories; with this command you go on with yours.
 ${examples('static channel accept-fork acme/support/routing')}`,
     )
     .action(async (name: string, flags: AcceptFlags) => {
-      if (!flags.yes) await confirm('Have you compared the words of `static channel verify` with that member? Go on?')
+      if (!flags.yes)
+        await confirm('Have you compared the words of `static channel verify` with that member? Continue?')
       await runOnAgent(flags, 'Accepting the fork', 'acceptFork', name)
       if (flags.json) printJson({ channel: name, accepted: true })
       else print(`No fork keeps this agent from sending in ${name} now.`)
@@ -43,7 +44,7 @@ export function rejectCommitCommand(): Command {
     .addHelpText(
       'after',
       `
-Your agent rejects by itself what every member finds invalid. This is for what it missed. The sender can change nothing
+Your agent automatically rejects changes that every member finds invalid. Use this command for one that it missed. The sender can change nothing
 in the channel until you run \`static channel lift-bar\`; it can still send messages.
 ${examples('static channel reject-commit acme/support/routing 17')}`,
     )

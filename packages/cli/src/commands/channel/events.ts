@@ -4,7 +4,7 @@ import type { AgentEvent } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
 import { note } from '../../terminal/output.ts'
 
-/** Events that explain why sending takes long. */
+/** Events that explain why sending is slow. */
 const DELAYS = new Set<AgentEvent['type']>(['waiting', 'throttled', 'lagging'])
 
 /** Prints each event to stderr, until the agent is closed. */
@@ -20,7 +20,7 @@ export async function printEvents(agent: OpenAgent, events: AsyncIterable<AgentE
   }
 }
 
-/** Prints only why something takes long, for a command that sends. */
+/** Prints only the reasons for delays, for a command that sends. */
 export async function printDelays(agent: OpenAgent, events: AsyncIterable<AgentEvent>): Promise<void> {
   const names = new EventNames(agent)
   for await (const event of events) {
@@ -28,18 +28,18 @@ export async function printDelays(agent: OpenAgent, events: AsyncIterable<AgentE
   }
 }
 
-/** A member as events name it, by its agent id. */
+/** The displayed name of a member, by its agent id. */
 type NameOf = (agentId: string) => string
 
 const THIS_AGENT = 'this agent'
 
-/** More former members are not remembered by name. */
+/** The maximum number of former members remembered by name. */
 const MOST_NAMES = 1024
 
-/** The names of members, and of those that have left since they were last named. */
+/** The names of members, and of members that have left since they were last named. */
 class EventNames {
   readonly #agent: OpenAgent
-  /** By channel and agent id, the oldest first. */
+  /** By channel and agent id, oldest first. */
   readonly #identities = new Map<string, string>()
   #self: string | undefined
 
@@ -74,7 +74,7 @@ class EventNames {
   }
 }
 
-/** The agents that the words of an event name. */
+/** The agents named in the text of an event. */
 function idsIn(event: AgentEvent): readonly string[] {
   if (event.type === 'lagging') return event.members.map(({ agent }) => agent)
   if (event.type === 'commit_disputed') return [event.sender, ...event.members]
@@ -86,7 +86,7 @@ function idsIn(event: AgentEvent): readonly string[] {
 
 function lagging({ channel, members }: Extract<AgentEvent, { type: 'lagging' }>, name: NameOf): string {
   const slow = members.map(({ agent, waiting }) => `${name(agent)} has not fetched ${waiting} messages`)
-  return `${channel}: the relay's room is running out, so sending is slowed down: ${slow.join('; ')}. Start these members, or remove them.`
+  return `${channel}: the relay is running out of storage, so sending is slowed down: ${slow.join('; ')}. Start these members, or remove them.`
 }
 
 function membersChanged(
@@ -102,7 +102,7 @@ function membersChanged(
   return changes.length > 0 ? `${channel}: ${changes.join('; ')}.` : undefined
 }
 
-/** An agent as an event names it that carries its identity. */
+/** The displayed name of an agent in an event that carries its identity. */
 function nameIn(identity: Uint8Array, agentId: string): string {
   return identityWithFingerprint({ agentId, identity: Buffer.from(identity).toString() })
 }
@@ -118,7 +118,7 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
     case 'disconnected':
       return `connection lost, reconnecting: ${event.error.message}`
     case 'rekeyed':
-    // Asked for, so shown by the command that asks.
+    // Requested events are shown by the command that requested them.
     case 'receipt':
       return undefined
     case 'confirmed':
@@ -146,15 +146,15 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
     case 'commit_disputed':
       return `${event.channel}: ${event.members.length} member(s) could not follow a change by ${nameIn(event.identity, event.sender)}, or claim so: ${event.members.map(name).join(', ')}. They must leave and join again. If you do not trust ${name(event.sender)}, remove it with \`static channel remove\`.`
     case 'commit_rejected':
-      return `${event.channel}: the members rejected a change by ${name(event.sender)}. Unless that is the owner, it can make no other until the owner runs \`static channel lift-bar ${event.channel} ${event.sender.slice(0, 8)}\`. Members whose words of \`static channel verify\` equal yours see the same members as you; one whose words differ may have followed that change, and must leave and join again.`
+      return `${event.channel}: the members rejected a change by ${name(event.sender)}. Unless it is the owner, it cannot make another until the owner runs \`static channel lift-bar ${event.channel} ${event.sender.slice(0, 8)}\`. Members whose words of \`static channel verify\` equal yours see the same members as you; a member whose words differ may have followed that change, and must leave and join again.`
     case 'fork_detected':
-      return `${event.channel}: fork detected: ${nameIn(event.identity, event.member)} says that it has seen another history, so this agent sends nothing. Compare the words of \`static channel verify\` with that member. If they are equal, both have seen the same history, and what it says is wrong: have the owner remove it, or run \`static channel accept-fork ${event.channel}\`. If they differ, the relay has shown you different histories.`
+      return `${event.channel}: fork detected: ${nameIn(event.identity, event.member)} reports a different history, so this agent has stopped sending. Compare the words of \`static channel verify\` with that member. If they are equal, both have seen the same history, and its report is wrong: ask the owner to remove it, or run \`static channel accept-fork ${event.channel}\`. If they differ, the relay has shown you different histories.`
     case 'channel_failed':
       return `${event.channel} failed: ${event.error.message}`
     case 'waiting':
       return `${event.channel}: no message has been accepted since ${new Date(event.since).toISOString()}, still trying: ${event.error.message}`
     case 'throttled':
-      return `${event.channel}: the relay puts off a change, trying again in ${Math.ceil(event.waitMs / 1000)} s: ${event.error.message}`
+      return `${event.channel}: the relay is deferring a change, retrying in ${Math.ceil(event.waitMs / 1000)} s: ${event.error.message}`
     case 'handler_failed':
       return `${event.channel}: the handler failed on message ${event.messageId} (attempt ${event.attempts}), retrying in ${event.retryInMs / 1000} s: ${event.reason}`
     case 'poison':
@@ -162,11 +162,11 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
         ? `${event.channel}: message ${event.messageId} failed ${event.attempts} times and was put aside: ${event.reason} See \`static channel poison list\`.`
         : `${event.channel}: message ${event.messageId} failed ${event.attempts} times and cannot be put aside, because too many are. Retry or drop some: \`static channel poison list\`.`
     case 'request_failed':
-      return `${event.channel}: the handler failed on request ${event.index} of ${name(event.sender)}: ${event.reason}`
+      return `${event.channel}: the handler failed on request ${event.index} from ${name(event.sender)}: ${event.reason}`
     case 'request_ignored':
-      return `${event.channel}: ignored request ${event.index} of ${name(event.sender)}: ${event.reason === 'malformed' ? 'it is malformed.' : 'too many wait for this agent.'}`
+      return `${event.channel}: ignored request ${event.index} from ${name(event.sender)}: ${event.reason === 'malformed' ? 'it is malformed.' : 'too many are waiting for this agent.'}`
     case 'answer_ignored':
-      return `${event.channel}: ignored answer ${event.index} of ${name(event.sender)} (${event.reason}).`
+      return `${event.channel}: ignored answer ${event.index} from ${name(event.sender)} (${event.reason}).`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

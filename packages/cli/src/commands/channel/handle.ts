@@ -1,4 +1,7 @@
-/** `static channel listen --exec` and `--webhook`: a program or a URL for each message, so that no model has to wait for it. */
+/**
+ * `static channel listen --exec` and `--webhook`: a program or a URL for each message, so that no model has to wait for
+ * it.
+ */
 import { type Command, Option } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AgentFlags, type OpenAgent, openAgent } from '../../agent/open.ts'
@@ -23,7 +26,7 @@ export interface HandleFlags {
 
 const ATTEMPTS = 10
 
-/** For the help page of `listen`. */
+/** Text for the help page of `listen`. */
 export const HANDLE_HELP = `
 With --exec, each message is the input of a shell command, with STATIC_CHANNEL, STATIC_MESSAGE_INDEX, STATIC_MESSAGE_ID,
 STATIC_MESSAGE_EPOCH, STATIC_MESSAGE_TIME, STATIC_REDELIVERED, STATIC_SENDER_AGENT_ID, STATIC_SENDER_FINGERPRINT and
@@ -56,7 +59,7 @@ export async function handleMessages(name: string, flags: AgentFlags & HandleFla
     if (!agent.remote) printStart(agent, name)
     await untilInterrupted(handling)
   } finally {
-    // A message in progress is delivered again.
+    // A message in progress will be delivered again.
     stop.abort()
     await agent.close()
   }

@@ -41,7 +41,7 @@ export function inviteCommand(): Command {
       'after',
       `
 Others can join only while this agent listens: keep \`static channel listen\` running. With --admit members, it is
-enough that any member with an account listens.
+enough if any member with an account listens.
 ${examples(
   'static channel invite acme/support/routing',
   'static channel invite acme/support/routing --uses 10 --ttl 86400',
@@ -88,7 +88,7 @@ function revokeCommand(): Command {
     })
 }
 
-/** Accepts no token: other users of the machine could read it in the process list. */
+/** Does not accept a token, because other users of the machine could read it in the process list. */
 function inviteId(text: string): string {
   if (/^[0-9a-f]{32}$/.test(text)) return text
   throw new InvalidArgumentError('Expected 32 hexadecimal digits. `static channel invite list` shows the ids.')
@@ -114,7 +114,7 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
   const { endpoint, relayName } = parseInviteLink(link)
   if (isLocal(parseEndpoint(endpoint, { relayName }))) {
     note(
-      `the link leads to ${endpoint}, which is this machine only. For others, pass --link-endpoint with an address ` +
+      `the link points to ${endpoint}, which only this machine can reach. For others, pass --link-endpoint with an address ` +
         'that they can reach; `static up` listens on one with --host.',
     )
   }
@@ -124,8 +124,8 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
 }
 
 /**
- * Says how others join. They have their own copy of Static, never `npx static`: outside this checkout, that runs the
- * package of a stranger, with the token on its input.
+ * Tells how others join. They have their own copy of Static and must never use `npx static`: outside this checkout, it
+ * would run a stranger's package, with the token on its input.
  */
 export function joinHint(
   what: 'token' | 'link',

@@ -40,7 +40,7 @@ ${examples('static channel join < link', 'static channel join acme/support/routi
 }
 
 async function join(first: string | undefined, second: string | undefined, flags: Flags): Promise<void> {
-  // A link can take the place of the name.
+  // A link can replace the name.
   const isLinkFirst = first !== undefined && isInviteLink(first)
   const name = isLinkFirst ? undefined : first
   const secret = await secretOf({

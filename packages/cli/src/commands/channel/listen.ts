@@ -68,14 +68,14 @@ async function listen(name: string, flags: Flags): Promise<void> {
         const next = follower.next()
         const message = await (flags.timeout === undefined ? next : withinTime(next, flags.timeout * MS))
         if (message === undefined) return
-        // Print before asking for the next message: asking settles this one.
+        // Print before requesting the next message, because that settles this one.
         await written(flags.json ? jsonLine(message) : textOf(message))
         progress.left--
       }
       await follower.settle()
     })
   } catch (error) {
-    // The reader closed the pipe; a message that was not written is not settled.
+    // The reader closed the pipe. A message that was not written is not settled.
     if (!isErrno(error, 'EPIPE')) throw error
     return
   }

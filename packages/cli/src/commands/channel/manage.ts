@@ -122,7 +122,7 @@ export function deleteCommand(): Command {
     })
 }
 
-/** What to show instead of the number of members. */
+/** The text shown in place of the number of members. */
 function stateOf(error: string | undefined): string {
   if (error === 'not_found') return 'deleted'
   return error === 'removed' ? 'removed' : 'broken'

@@ -1,4 +1,4 @@
-/** `static channel members|vouch|remove|accept-new-key`: who is in a channel. */
+/** `static channel members|vouch|remove|accept-new-key`: the members of a channel. */
 import { Argument, Command } from 'commander'
 import { shownIdentity, StaticError } from '@static/protocol'
 import type { MemberSummary } from '../../agent/members.ts'
@@ -48,7 +48,7 @@ export function vouchCommand(): Command {
     .addHelpText(
       'after',
       `
-You already vouch for members that joined with an invite of one use. Vouch for others once you know whose they are.
+You already vouch for members that joined with an invite of one use. Vouch for others once you know who runs them.
 ${examples('static channel vouch acme/support/routing bob', 'static channel vouch acme/support/routing 5f0c8e2a')}`,
     )
     .action(async (name: string, member: string, flags: AgentFlags) => {
@@ -83,7 +83,7 @@ ${examples('static channel remove acme/support/routing bob', 'static channel rem
 export function acceptNewKeyCommand(): Command {
   return addAgentFlags(
     new Command('accept-new-key')
-      .description('accept a different key for an identity that this agent has let in before')
+      .description('accept a different key for an identity that this agent admitted before')
       .addArgument(channelArgument())
       .addArgument(new Argument('<identity>', 'the identity with the new key'))
       .addArgument(new Argument('<agent>', 'the new fingerprint; compare it with the holder out of band')),
@@ -109,7 +109,8 @@ function memberArgument(): Argument {
 
 async function watch(name: string, flags: AgentFlags): Promise<void> {
   let shown: readonly MemberSummary[] | undefined
-  // Shared, so that other commands can use the agent meanwhile. If another process held it and exits, this one opens it.
+  // Shared, so that other commands can use the agent meanwhile. If another process held the agent and exits, this one
+  // opens it.
   await withAgent(flags, { share: true }, async (agent) => {
     const first = await agent.call('members', name)
     if (shown === undefined && !flags.json) {
@@ -133,7 +134,7 @@ async function nextMembers(
   try {
     return await agent.call('watchMembers', name, ids)
   } catch (error) {
-    // Watching changes nothing, so it can go on with another process.
+    // Watching changes nothing, so it can continue with another process.
     if (agent.remote && error instanceof StaticError && error.code === 'closed') throw new HostClosed()
     throw error
   }

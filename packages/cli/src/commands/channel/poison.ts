@@ -1,4 +1,4 @@
-/** `static channel poison list|retry|drop`: messages that a program's handler has failed on too often. */
+/** `static channel poison list|retry|drop`: messages that a program's handler failed on too often. */
 import { Argument, Command, InvalidArgumentError } from 'commander'
 import { addAgentFlags, type AgentFlags, withAgent } from '../../agent/open.ts'
 import { confirm } from '../../terminal/ask.ts'
@@ -13,7 +13,7 @@ interface DropFlags extends AgentFlags {
 
 export function poisonCommand(): Command {
   return new Command('poison')
-    .description('list, retry or drop messages that a handler failed on and that were put aside')
+    .description('list, retry or drop messages put aside because their handler failed')
     .addCommand(listCommand())
     .addCommand(retryCommand())
     .addCommand(dropCommand())
@@ -66,7 +66,7 @@ function retryCommand(): Command {
 function dropCommand(): Command {
   return addAgentFlags(
     new Command('drop')
-      .description('delete messages that were put aside, for good')
+      .description('permanently delete messages that were put aside')
       .addArgument(channelArgument())
       .addArgument(messageArgument())
       .option('--yes', 'skip the confirmation prompt'),

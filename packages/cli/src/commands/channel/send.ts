@@ -19,7 +19,9 @@ interface Flags extends AgentFlags {
   readonly wait?: ReceiptLevel
 }
 
-/** Most lines in one request to the host socket; their bytes are limited to one maximum payload. */
+/**
+ * The maximum number of lines in one request to the host socket; their total size is limited to one maximum payload.
+ */
 const MAX_LINES = 64
 
 export function sendCommand(): Command {
@@ -85,7 +87,7 @@ async function sendOne(
   })
 }
 
-/** Waits until the members have confirmed a message, and says who has not. */
+/** Waits until the members have confirmed a message, and prints who has not. */
 async function confirmed(
   agent: OpenAgent,
   name: string,
@@ -139,7 +141,7 @@ async function sendLines(name: string, flags: Flags): Promise<number> {
   let batch = await batches.next()
   if (batch.done) return sent
   await withAgent(flags, { share: true }, async (agent) => {
-    // Runs again from here if the process that holds the agent exits: that batch was not started.
+    // Restarts here if the process that holds the agent exits: that batch was not started.
     while (!batch.done) {
       await sendAll(agent, name, batch.value, flags)
       sent += batch.value.length
