@@ -1,32 +1,32 @@
 /**
- * What travels in a request and its answers (docs/a2a-binding.md): a JSON-RPC call of A2A with its service parameters,
+ * The content of a request and its answers (docs/a2a-binding.md): a JSON-RPC call of A2A with its service parameters,
  * which HTTP would carry as headers, and JSON-RPC responses, one per answer.
  */
 import { InvalidAgentResponseError, RequestMalformedError } from '@a2a-js/sdk/errors'
 import { CALL_BOUNDS, excess, RESPONSE_BOUNDS } from './limits.ts'
 
-/** Service parameters by name. Names do not depend on case. */
+/** Service parameters by name. Names are case-insensitive. */
 export type ServiceParameters = Readonly<Record<string, string>>
 
-/** A call as it travels. */
+/** A call in its transmitted form. */
 export interface Envelope {
   readonly parameters: ServiceParameters
   readonly call: Readonly<Record<string, unknown>>
 }
 
-/** What a response must match. */
+/** The facts about a call that its response must match. */
 export interface Called {
   readonly id: unknown
   readonly method: unknown
 }
 
-/** A response that fits to its call. It has either a result or an error. */
+/** A response that matches its call. It has either a result or an error. */
 export interface CallResponse {
   readonly result?: unknown
   readonly error?: unknown
 }
 
-/** Bounds of what another member sends. */
+/** Bounds on data from another member. */
 const MOST_PARAMETERS = 64
 const MOST_PARAMETER_CHARACTERS = 8192
 

@@ -1,16 +1,16 @@
 /**
- * Bounds of a call and of a response before `@a2a-js/sdk` sees them. Its server copies every value of a call several
- * times, and both ends recurse into each level: within the limit of size, a call could cost a second of CPU, and either
- * could overflow the stack.
+ * Bounds of a call and of a response before `@a2a-js/sdk` processes them. Its server copies every value of a call
+ * several times, and both ends recurse into each level: within the size limit, a call could cost a second of CPU, and
+ * either could overflow the stack.
  */
 
-/** The most of each. */
+/** The maximum of each. */
 interface Bounds {
-  /** Levels of nesting, that of the call or response itself included. */
+  /** Levels of nesting, including the call or response itself. */
   readonly levels: number
-  /** Entries in the lists of A2A (parts, extensions, references), taken together. */
+  /** Entries in the lists of A2A (parts, extensions, references), in total. */
   readonly entries: number
-  /** Values of any kind, those in `data` and `metadata` included. */
+  /** Values of any kind, including those in `data` and `metadata`. */
   readonly values: number
 }
 
@@ -27,7 +27,7 @@ interface Visit {
   readonly isFree: boolean
 }
 
-/** Which bound a value of JSON exceeds, as the end of a sentence; undefined if none. Does not recurse. */
+/** The bound that a JSON value exceeds, as the end of a sentence; undefined if none. Does not recurse. */
 export function excess(root: unknown, bounds: Bounds): string | undefined {
   const pending: Visit[] = [{ value: root, level: 1, isFree: false }]
   let values = 1

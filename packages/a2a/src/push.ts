@@ -1,7 +1,7 @@
 /**
  * Push notifications as answers: a client that has set a push notification configuration asks for its notifications,
  * and the server answers with each of them. No webhook is called. The request waits at the relay while either side is
- * off, and a server that restarts serves it again, beginning with the task as it is then.
+ * offline, and a restarted server serves it again, starting with the current task.
  */
 import { GetTaskPushNotificationConfigRequest, GetTaskRequest, StreamResponse, type Task, TaskState } from '@a2a-js/sdk'
 import { fromJsonRpcErrorResponse } from '@a2a-js/sdk/errors'
@@ -13,7 +13,7 @@ import { decodeResponse, encodeEnvelope } from './envelope.ts'
 /** The method that asks for notifications. */
 export const PUSH_METHOD = 'static/PushNotifications'
 
-/** Notifications that a subscriber has not taken. Beyond that, the oldest are dropped. */
+/** Limit of notifications that a subscriber has not taken. Beyond that, the oldest are dropped. */
 const MOST_QUEUED = 256
 /** How long a client waits for notifications, in seconds: a week. */
 const TIMEOUT = 604_800
@@ -82,19 +82,19 @@ export class ChannelPushNotifications implements PushNotificationSender {
   }
 }
 
-/** Which notifications to ask for. */
+/** The notifications to ask for. */
 export interface PushOptions {
   /** The member that serves A2A. */
   readonly to: AgentId
   readonly taskId: string
   /** The id of the push notification configuration. */
   readonly id: string
-  /** Ends the wait when it is aborted. */
+  /** Ends the wait when aborted. */
   readonly signal?: AbortSignal
 }
 
 /**
- * The push notifications of a task, as a client gets them: first the task as it is now, then each update until it ends.
+ * The push notifications of a task as a client gets them: first the current task, then each update until it ends.
  *
  * @throws {A2AError} as the server answers, for instance if the task or the configuration does not exist
  * @throws {StaticError} as `Channel.ask`

@@ -1,4 +1,4 @@
-/** The server's end: the JSON-RPC handler of `@a2a-js/sdk`, with requests of a channel in place of HTTP. */
+/** The server's end: the JSON-RPC handler of `@a2a-js/sdk`, with requests in a channel instead of HTTP. */
 import { A2A_VERSION_HEADER, Extensions, HTTP_EXTENSION_HEADER } from '@a2a-js/sdk'
 import { RequestMalformedError } from '@a2a-js/sdk/errors'
 import {
@@ -19,12 +19,12 @@ export interface ServeA2AOptions extends ServeOptions {
   readonly push?: ChannelPushNotifications
 }
 
-/** In the `state` of a call's context: true if the call may have been made before, completely or in part. */
+/** In the `state` of a call's context: true if the call may already have been made, completely or in part. */
 export const STATE_REDELIVERED_KEY = 'static.redelivered'
-/** In the `state` of a call's context: the request's message id. The same for a call that is made again. */
+/** In the `state` of a call's context: the request's message id, which stays the same if the call is repeated. */
 export const STATE_REQUEST_ID_KEY = 'static.requestId'
 
-/** Streams and push notifications are open for long, so an asker may have as many as it may ask. */
+/** Streams and push notifications stay open for long, so an asker may have as many open as it may ask. */
 const CONCURRENCY = 1000
 const PER_ASKER = 256
 const PARSE_ERROR = -32_700
@@ -77,7 +77,7 @@ async function* answers(request: ChannelRequest, served: Served): AsyncGenerator
   }
 }
 
-/** The text of a request. What is not UTF-8 is not JSON. */
+/** The text of a request. Bytes that are not UTF-8 are not JSON either. */
 function textOf(request: ChannelRequest): string {
   try {
     return request.text()
@@ -86,7 +86,7 @@ function textOf(request: ChannelRequest): string {
   }
 }
 
-/** As over HTTP, what is not JSON has an error of its own. */
+/** As over HTTP, invalid JSON has its own error. */
 function errorOf(error: unknown): unknown {
   if (error instanceof SyntaxError) return { code: PARSE_ERROR, message: 'Invalid JSON payload.' }
   return JsonRpcTransportHandler.mapToJSONRPCError(error)

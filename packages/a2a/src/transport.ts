@@ -1,4 +1,4 @@
-/** The client's end: the JSON-RPC transport of `@a2a-js/sdk`, with requests in a channel in place of HTTP. */
+/** The client's end: the JSON-RPC transport of `@a2a-js/sdk`, with requests in a channel instead of HTTP. */
 import { JsonRpcTransportFactory, type TransportFactory } from '@a2a-js/sdk/client'
 import { A2A_BINDING, StaticError } from '@static/protocol'
 import type { AgentId, Answer, Ask, Channel } from '@static/sdk'
@@ -18,11 +18,10 @@ const HTTP_ONLY: ReadonlySet<string> = new Set(['content-type', 'accept'])
 
 /**
  * A transport factory for the `ClientFactory` of `@a2a-js/sdk`: its calls go to a member of a channel. Service
- * parameters travel with each call. A call waits while the member is off. Its errors are those of the JSON-RPC transport,
- * and a `StaticError` for what happens to the request (`ask_timeout`, `too_large`, `not_found`).
+ * parameters travel with each call. A call waits while the member is offline. It throws the errors of the JSON-RPC
+ * transport, and a `StaticError` if the request fails (`ask_timeout`, `too_large`, `not_found`).
  *
- * @example
- * const factory = new ClientFactory({ transports: [a2aTransport(channel, { to })] })
+ * @example const factory = new ClientFactory({ transports: [a2aTransport(channel, { to })] })
  */
 export function a2aTransport(channel: Channel, { to, timeout = TIMEOUT }: A2ATransportOptions): TransportFactory {
   const fetchImpl: typeof fetch = async (_url, init = {}) => {
@@ -34,7 +33,7 @@ export function a2aTransport(channel: Channel, { to, timeout = TIMEOUT }: A2ATra
     const ask = channel.ask(encodeEnvelope(parameters, call), { to, timeout, ...signal })
     const called = JSON.parse(call) as Called
     const first = await nextResponse(ask, called)
-    if (!first) throw StaticError.of('ask_failed', `Agent ${to} answered nothing.`)
+    if (!first) throw StaticError.of('ask_failed', `Agent ${to} sent no answer.`)
     if (isStream && !first.isError) return eventStream(ask, called, first)
     ask.cancel()
     return new Response(first.text, { headers: { 'content-type': 'application/json' } })
@@ -49,7 +48,7 @@ interface Checked {
   readonly isError: boolean
 }
 
-/** Answers as the events that the JSON-RPC transport reads. Ending it early cancels the request. */
+/** Answers as the events that the JSON-RPC transport reads. Ending the stream early cancels the request. */
 function eventStream(ask: Ask, called: Called, first: Checked): Response {
   const encoder = new TextEncoder()
   let next: Checked | undefined = first
@@ -70,7 +69,7 @@ function eventStream(ask: Ask, called: Called, first: Checked): Response {
   return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
 }
 
-/** The next response; undefined at the end. After one that is invalid, nothing more is read. */
+/** The next response; undefined at the end. After an invalid response, nothing more is read. */
 async function nextResponse(ask: Ask, called: Called): Promise<Checked | undefined> {
   const { value: answer } = await ask.next()
   if (!answer) return undefined
@@ -85,7 +84,7 @@ async function nextResponse(ask: Ask, called: Called): Promise<Checked | undefin
   }
 }
 
-/** The text of an answer. Its limit of size is that of a channel, not of A2A, so it is told apart. */
+/** The text of an answer. Its size limit comes from the channel, not from A2A, so it has its own error. */
 function textOf(answer: Answer): string {
   const failure = answer.error?.details.answer
   if (failure?.code === 'too_large') throw StaticError.of('too_large', failure.message)

@@ -35,30 +35,32 @@ import { type Settings, settingsFrom } from './settings.ts'
 export interface ApiOptions {
   /** A SQLite file, or `postgres://…`. */
   readonly database: string
-  /** 32 bytes that open the sealed signing keys. */
+  /** 32 bytes that unseal the signing keys. */
   readonly masterKey: Uint8Array
   /** Where to listen; port 0 picks a free one. */
   readonly host: string
   readonly port: number
   /** The public host name, with the port if it differs; `host` by default. */
   readonly name?: string | undefined
-  /** Without one the API serves plain HTTP, on loopback only. */
+  /** Without one, the API serves plain HTTP, on loopback only. */
   readonly certificate?: Certificate | undefined
   /** The listener for relay nodes, and the credentials that it accepts: two while they are being rotated. */
   readonly internal?:
     | { readonly host: string; readonly port: number; readonly credentials: readonly string[] }
     | undefined
-  /** Lets other machines read /metrics. */
+  /** A token that lets other machines read /metrics. */
   readonly metricsToken?: string | undefined
   /** Proxies whose `X-Forwarded-For` header is trusted for the client's address. */
   readonly trustedProxies?: readonly string[] | undefined
-  /** Load balancers (addresses, networks) that must announce their clients on the public port, by the PROXY protocol. */
+  /**
+   * Load balancers (addresses, networks) that must announce their clients on the public port, by the PROXY protocol.
+   */
   readonly proxyProtocolFrom?: readonly string[] | undefined
   /** Who may sign up; everyone by default. */
   readonly signup?: SignupMode | undefined
-  /** Record the addresses of clients in the audit log. */
+  /** Records the addresses of clients in the audit log. */
   readonly auditAddresses?: boolean | undefined
-  /** Add the client's address and account to the log line of a request. */
+  /** Adds the client's address and account to the log line of a request. */
   readonly logClients?: boolean | undefined
   /** The directory of the built console, served at /console. */
   readonly console?: string | undefined
@@ -91,7 +93,7 @@ export async function startApi(options: ApiOptions): Promise<Api> {
   const hosts = [options.host, ...(options.internal ? [options.internal.host] : [])]
   const exposed = options.certificate ? undefined : hosts.find((host) => !isLoopbackName(host))
   if (exposed !== undefined) {
-    const text = `Plain HTTP is for loopback only, not for ${exposed}. Give a certificate and its key.`
+    const text = `Plain HTTP is for loopback only, not for ${exposed}. Pass a certificate and its key.`
     throw StaticError.of('invalid_request', text)
   }
   const log = makeLog(options.log)
@@ -154,7 +156,7 @@ async function openRules(options: ApiOptions, settings: Settings, log: Logger): 
   }
 }
 
-/** What both servers share. */
+/** The parts that both servers share. */
 interface Parts {
   /** The certificate in use. */
   readonly current: () => Certificate | undefined
@@ -173,7 +175,7 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
   const common = { service, log, certificate, name, logClients: options.logClients ?? false, url: (): string => url }
   const balancers = new Balancers(options.proxyProtocolFrom)
-  // Behind a proxy nothing is local: it often runs on this machine itself.
+  // Behind a proxy, no request is local, because the proxy often runs on this machine itself.
   const isLocal = ({ socket }: FastifyRequest): boolean => trustedProxies.length === 0 && balancers.isLocal(socket)
   const main = await makeWebServer({ ...common, trustedProxies, balancers }, (app) =>
     addPublicRoutes(app, parts, () => url, isLocal),
@@ -213,7 +215,7 @@ function addPublicRoutes(
   if (page) consoleRoutes(app, page)
   const start = page ? '/console' : '/docs'
   app.get('/', { schema: { hide: true } }, (request, reply) => {
-    // The router also takes the target `*` for this path.
+    // The router also matches the target `*` with this path.
     if (request.url.startsWith('/')) return reply.redirect(start, 302)
     return reply.callNotFound()
   })
@@ -229,7 +231,7 @@ async function listen(server: WebServer, host: string, port: number): Promise<nu
   }
 }
 
-/** The name may include the public port, if a proxy is in front. */
+/** The name may include the public port, if there is a proxy in front. */
 function publicUrl(scheme: 'http' | 'https', name: string, port: number): string {
   const host = name.includes(':') && !/:\d+$/.test(name) ? `[${name}]` : name
   const hasPort = /:\d+$/.test(host)

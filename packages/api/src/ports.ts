@@ -27,11 +27,11 @@ export interface KeyRecord {
   readonly lastUsedAt: number | null
 }
 
-/** The public part of a key, and its token exchanges and messages in the last month with any. */
+/** The public part of a key, and its token exchanges and messages in the last month that had any. */
 export interface ListedKeyRecord extends Omit<KeyRecord, 'accountId' | 'hash'> {
   readonly exchanges: number
   readonly messages: number
-  /** The start of that month; 0 if there were none. */
+  /** The start of that month; 0 if there was none. */
   readonly countedPeriod: number
 }
 
@@ -57,13 +57,13 @@ export interface IdempotencyClaim {
   readonly now: number
 }
 
-/** The credential that a caller authenticated with. A write can check that it is still valid. */
+/** The credential with which a caller authenticated. A write can check that it is still valid. */
 export type Credential =
   | { readonly by: 'key'; readonly id: string }
   | { readonly by: 'session'; readonly idHash: string }
   | { readonly by: 'password'; readonly hash: string }
 
-/** Something that happened to an account. Stored in the same transaction as what it reports. */
+/** An event of an account. Stored in the same transaction as the change it reports. */
 export interface AuditEntry {
   readonly accountId: string
   readonly at: number
@@ -73,7 +73,7 @@ export interface AuditEntry {
   readonly inviteId?: string | undefined
   readonly plan?: Plan
   readonly address?: string | undefined
-  /** How often it happened; 1 by default. */
+  /** The number of times it happened; 1 by default. */
   readonly count?: number
 }
 
@@ -100,13 +100,13 @@ export interface AuditStore {
   list(accountId: string | undefined, before: string | undefined, limit: number): Promise<AuditRecord[]>
 }
 
-/** The public part of a one-time token finds its row; of the secret part only a hash is stored. */
+/** The public part of a one-time token finds its row; only a hash of the secret part is stored. */
 export interface OneTimeToken {
   readonly selector: string
   readonly secretHash: string
 }
 
-/** A one-time token that the operator hands out: it sets a password, or creates an account. */
+/** A one-time token that the operator hands out: it sets a password or creates an account. */
 export interface LinkRecord extends OneTimeToken {
   /** The account whose password it sets; null for a sign-up invite. */
   readonly accountId: string | null
@@ -115,21 +115,21 @@ export interface LinkRecord extends OneTimeToken {
 }
 
 export interface LinkStore {
-  /** Adds a link. One that sets a password replaces those of its account; false if that account is closed. */
+  /** Adds a link. A link that sets a password replaces earlier ones of its account; false if that account is closed. */
   create(link: LinkRecord, entry: OperatorEntry): Promise<boolean>
   find(selector: string): Promise<LinkRecord | undefined>
-  /** At most `limit` sign-up invites that can be used at this time, the next to expire first. */
+  /** At most `limit` sign-up invites that can still be used at this time, the next to expire first. */
   invites(now: number, limit: number): Promise<LinkRecord[]>
   /** Deletes a sign-up invite; false if it was used or revoked, or has expired. */
   revokeInvite(selector: string, entry: OperatorEntry): Promise<boolean>
   /**
-   * Uses the link up, sets the hash, ends all sign-in sessions and devices; false if the link is no longer valid, or the
-   * account is not active.
+   * Uses the link up, sets the hash, ends all sign-in sessions and devices; false if the link is no longer valid, or
+   * the account is not active.
    */
   setPassword(link: LinkRecord, newHash: string, entry: AuditEntry): Promise<boolean>
 }
 
-/** What a new account comes with. */
+/** The rows created together with a new account. */
 export interface AccountExtras {
   readonly key?: KeyRecord
   readonly claim?: IdempotencyClaim | undefined
@@ -138,18 +138,18 @@ export interface AccountExtras {
   readonly entries: readonly AuditEntry[]
 }
 
-/** What the operator looks for in the list of accounts. */
+/** The operator's search in the list of accounts. */
 export interface AccountQuery {
   /** A part of the e-mail address or of the name, or the whole id. */
   readonly text?: string | undefined
   readonly status?: AccountStatus | undefined
-  /** The last account of the page before. */
+  /** The last account of the previous page. */
   readonly after?: string | undefined
   readonly limit: number
 }
 
 export interface AccountStore {
-  /** Account and everything that comes with it, or nothing. */
+  /** Creates the account and its extras, or nothing. */
   create(
     account: AccountRecord,
     extras: AccountExtras,
@@ -157,15 +157,17 @@ export interface AccountStore {
   byId(id: string): Promise<AccountRecord | undefined>
   /** Ignores case. */
   byEmail(email: string): Promise<AccountRecord | undefined>
-  /** The status of those of the accounts that exist. A damaged account counts as suspended. */
+  /** The status of those accounts that exist. A damaged account counts as suspended. */
   statuses(ids: readonly string[]): Promise<ReadonlyMap<string, AccountStatus>>
-  /** The oldest first. */
+  /** Oldest first. */
   list(query: AccountQuery): Promise<AccountRecord[]>
-  /** Sets the hash, ends all sign-in sessions, devices and set-password links; false if the hash is no longer `oldHash`. */
+  /**
+   * Sets the hash, ends all sign-in sessions, devices and set-password links; false if the hash is no longer `oldHash`.
+   */
   setPassword(id: string, oldHash: string, newHash: string, entry: AuditEntry): Promise<boolean>
   /**
-   * Closes, revokes all keys, ends all sessions, devices and links, erases personal data; false if the account is closed, or if
-   * `oldHash` is given and no longer its hash.
+   * Closes, revokes all keys, ends all sessions, devices and links, erases personal data; false if the account is
+   * closed, or if `oldHash` is given and no longer its hash.
    */
   close(id: string, oldHash: string | undefined, entry: AuditEntry): Promise<boolean>
   /** Sets plan or status of an account that is not closed; false if there is none. */
@@ -189,17 +191,17 @@ export interface KeyStore {
     entry: AuditEntry,
   ): Promise<'created' | 'limit' | 'claimed' | 'refused'>
   byPrefix(prefix: string): Promise<VerifiableKey | undefined>
-  /** Active keys, newest first, ties by id descending. */
+  /** The active keys, newest first, ties by id descending. */
   list(accountId: string, modes: readonly Mode[]): Promise<ListedKeyRecord[]>
-  /** False if there is no such active key. */
+  /** Returns false if there is no such active key. */
   revoke(id: string, modes: readonly Mode[], entry: AuditEntry): Promise<boolean>
   /** Moves `last_used_at` forward, never back. */
   touch(uses: ReadonlyMap<string, number>): Promise<void>
 }
 
-/** A sign-in session. Of the secret in its cookie only a hash is stored. */
+/** A sign-in session. Only a hash of the secret in its cookie is stored. */
 export interface SessionRecord {
-  /** Names the session in lists; it gives no access. */
+  /** Identifies the session in lists; it gives no access. */
   readonly id: string
   readonly idHash: string
   readonly accountId: string
@@ -207,14 +209,14 @@ export interface SessionRecord {
   /** When it was last extended. */
   readonly seenAt: number
   readonly expiresAt: number
-  /** Browser and system, as far as known. */
+  /** Browser and system, if known. */
   readonly client: string | null
-  /** Where it began, if the operator records addresses. */
+  /** The address where it began, if the operator records addresses. */
   readonly address: string | null
 }
 
 export interface SessionStore {
-  /** False if the account's hash is no longer `passwordHash`. */
+  /** Returns false if the account's hash is no longer `passwordHash`. */
   create(session: SessionRecord, passwordHash: string, entry: AuditEntry): Promise<boolean>
   find(idHash: string): Promise<(SessionRecord & { readonly plan: Plan; readonly status: AccountStatus }) | undefined>
   renew(idHash: string, seenAt: number, expiresAt: number): Promise<void>
@@ -223,13 +225,13 @@ export interface SessionStore {
   /** At most `limit` sessions of the account that have not expired, newest first. */
   list(accountId: string, now: number, limit: number): Promise<SessionRecord[]>
   /**
-   * Ends the session with that id, or (`all`) all but the caller's own; returns how many. Undefined if the caller's own session
-   * has ended: a thief whose session was ended must not be able to end the owner's.
+   * Ends the session with that id, or, if `which` is `all`, all except the caller's own; returns how many. Undefined if
+   * the caller's own session has ended: a thief whose session was ended must not be able to end the owner's.
    */
   endOthers(callerHash: string, which: string, entry: AuditEntry): Promise<number | undefined>
 }
 
-/** A browser in which someone signed in. Of the secret in its cookie only a hash is stored. */
+/** A browser in which someone has signed in. Only a hash of the secret in its cookie is stored. */
 export interface DeviceRecord {
   readonly idHash: string
   readonly accountId: string
@@ -240,8 +242,8 @@ export interface DeviceStore {
   /** The device, unless it has expired. */
   find(idHash: string, now: number): Promise<DeviceRecord | undefined>
   /**
-   * Adds a device, or extends it; of an account, the `most` that expire last are kept. False if the account's hash is no
-   * longer `passwordHash`.
+   * Adds or extends a device. For each account, the `most` devices that expire last are kept. False if the account's
+   * hash is no longer `passwordHash`.
    */
   put(device: DeviceRecord, passwordHash: string, most: number): Promise<boolean>
 }
@@ -276,7 +278,7 @@ export interface LeaseRecord extends Meter {
   readonly spent: number
   readonly state: 'open' | 'expired' | 'closed'
   readonly expiresAt: number
-  /** How much of `spent` each key has spent; the rest is of guests, or unknown. */
+  /** The part of `spent` that each key has spent; the rest is from guests, or unknown. */
   readonly byKey: Readonly<Record<string, number>>
 }
 
@@ -286,7 +288,7 @@ export interface LeaseStore {
   sweep(meter: Meter, now: number, expire: (lease: LeaseRecord) => Settlement): Promise<void>
   /** The meters with open leases that expired before `now`. */
   expired(now: number): Promise<Meter[]>
-  /** Grants `size(remaining)` of the limit (`null`: no limit); nothing if that is 0. */
+  /** Grants `size(remaining)` of the limit (`null`: no limit), or nothing if that is 0. */
   grant(
     lease: Meter & { readonly id: string; readonly expiresAt: number; readonly limit: number | null },
     size: (remaining: number) => number,
@@ -303,13 +305,13 @@ export interface Settlement {
   readonly lease: LeaseRecord
   readonly used: number
   readonly reserved: number
-  /** What is new of each key's. */
+  /** The newly reported amounts, by key. */
   readonly keys: Readonly<Record<string, number>>
-  /** The UTC day (YYYY-MM-DD) that `used` is booked on. */
+  /** The UTC day (YYYY-MM-DD) on which `used` is booked. */
   readonly day: string
 }
 
-/** A signing key at rest. */
+/** An encrypted signing key. */
 export interface SealedSigningKey {
   /** Increases by one; unique, so that two nodes never both create the next one. */
   readonly generation: number
@@ -320,9 +322,9 @@ export interface SealedSigningKey {
 }
 
 export interface SigningKeyStore {
-  /** Those that are not damaged. */
+  /** The undamaged keys. */
   all(): Promise<SealedSigningKey[]>
-  /** False if this generation exists: another node created it first, or its row is damaged. */
+  /** Returns false if this generation exists: another node created it first, or its row is damaged. */
   add(key: SealedSigningKey): Promise<boolean>
   /** Deletes the keys before this generation. */
   removeBefore(generation: number): Promise<void>
@@ -343,25 +345,25 @@ export interface RateWindow {
   readonly ends: number
 }
 
-/** A window as a limit asks for it. */
+/** A window requested by a limit. */
 export interface AskedWindow {
   readonly policy: string
-  /** Whose attempts it counts, as an opaque name. */
+  /** The subject whose attempts it counts, as an opaque name. */
   readonly subject: string
   readonly limit: number
-  /** How long a window is, in milliseconds. */
+  /** The length of a window in milliseconds. */
   readonly length: number
   readonly now: number
 }
 
 /** Windows of rate limits that all nodes count together. */
 export interface RateWindowStore {
-  /** Counts one, in a new window if none is open; nothing if the limit is reached (`isFull`). */
+  /** Counts one attempt, in a new window if none is open; counts nothing if the limit is reached (`isFull`). */
   spend(window: AskedWindow): Promise<RateWindow & { readonly isFull: boolean }>
   read(window: AskedWindow): Promise<RateWindow | undefined>
-  /** Takes one back, if the window is still open. */
+  /** Takes one attempt back, if the window is still open. */
   refund(window: AskedWindow): Promise<RateWindow | undefined>
-  /** Deletes windows that have ended and, of each policy, those beyond `most` that end first. */
+  /** Deletes windows that have ended and, for each policy, those beyond `most` that end first. */
   prune(now: number, most: number): Promise<void>
 }
 
@@ -378,9 +380,12 @@ export interface Store {
   readonly links: LinkStore
   readonly audit: AuditStore
   readonly rateWindows: RateWindowStore
-  /** The public address that the API last started with, for the operator's links. */
+  /** The public address with which the API last started, for the operator's links. */
   readonly publicUrl: { read(): Promise<string | undefined>; write(url: string): Promise<void> }
-  /** Deletes expired sessions, devices, links and idempotency keys, settled leases, and audit entries from before `auditFrom`. */
+  /**
+   * Deletes expired sessions, devices, links and idempotency keys, settled leases, and audit entries from before
+   * `auditFrom`.
+   */
   prune(now: number, auditFrom: number): Promise<void>
   /** Reads every row that has a checksum and reports the damaged ones. */
   verify(): Promise<void>

@@ -31,20 +31,20 @@ const REFRESH_EVERY = 60_000
 const PRUNE_EVERY = 3600_000
 const VERIFY_EVERY = 3600_000
 const PRUNE_WINDOWS_EVERY = 10_000
-/** Windows of one rate limit, over all nodes. */
+/** The maximum number of windows of one rate limit, over all nodes. */
 const MAX_WINDOWS = 100_000
 const DAY = 24 * 3600_000
 
 export interface ServiceOptions {
   readonly store: Store
-  /** Opens the sealed signing keys. */
+  /** Unseals the signing keys. */
   readonly masterKey: Uint8Array
   readonly settings: Settings
   readonly signup: SignupMode
-  /** Record the addresses of clients in the audit log. */
+  /** Whether to record the addresses of clients in the audit log. */
   readonly auditAddresses: boolean
   readonly now: Clock
-  /** Told of damaged rows. */
+  /** Receives damaged rows. */
   readonly damage: DamageLog
   /** Called when a background task fails; the task is retried automatically. */
   readonly onError: (error: unknown) => void
@@ -139,7 +139,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     ready: () => store.ping(),
     async close() {
       for (const job of jobs) clearInterval(job.timer)
-      // An unresponsive database must not keep the process alive. What is lost then is when keys were last used.
+      // An unresponsive database must not keep the process alive. Only the last use of keys is lost then.
       const late = wait(settings.http.shutdownSeconds * 1000, undefined, { ref: false })
       const work = async (): Promise<void> => {
         await Promise.all(jobs.map((job) => job.running))

@@ -1,4 +1,4 @@
-/** Everything an operator can tune, with its default (SPEC.md lists the same numbers). */
+/** Every setting that an operator can tune, with its default (SPEC.md lists the same numbers). */
 import { availableParallelism } from 'node:os'
 import { type Mode, overlaySettings, type Plan } from '@static/protocol'
 
@@ -36,7 +36,9 @@ export interface Settings {
   }
   /** Messages per UTC calendar month. */
   readonly quota: PerPlan
-  /** Bytes that a relay keeps in one channel, and in all channels of the account; it has limits of its own. */
+  /**
+   * Bytes that a relay keeps in one channel, and in all channels of the account. The relay has its own limits as well.
+   */
   readonly channelBytes: PerPlan
   readonly accountBytes: PerPlan
   readonly lease: { readonly chunk: number; readonly seconds: number }
@@ -58,7 +60,7 @@ export interface Settings {
   readonly databaseWaitSeconds: number
 }
 
-/** Argon2 takes a core for each run, and the thread that answers everyone needs one, too. */
+/** Each Argon2 run takes a core, and the thread that answers everyone needs one as well. */
 const SPARE_CORES = Math.max(1, availableParallelism() - 1)
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
@@ -102,7 +104,7 @@ export function settingsFrom(overrides: unknown): Settings {
   return overlaySettings(DEFAULT_SETTINGS, overrides, ['quota', 'channelBytes', 'accountBytes'])
 }
 
-/** What a plan has in a mode; `null` is unlimited. */
+/** A plan's limit in a mode; `null` is unlimited. */
 export function limitOf(limits: PerPlan, plan: Plan, mode: Mode): number | null {
   return mode === 'test' ? limits.test : limits[plan]
 }

@@ -14,11 +14,11 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the last call reached the API, and who wants to know when that changes. */
+/** Whether the last call reached the API, and the listeners for changes. */
 let reached = true
 const listeners = new Set<(reached: boolean) => void>()
 
-/** Calls `listener` when the API becomes unreachable or reachable again. Returns how to stop that. */
+/** Calls `listener` when the API becomes unreachable or reachable again. Returns a function that stops this. */
 export function onReachability(listener: (reached: boolean) => void): () => void {
   listeners.add(listener)
   return () => void listeners.delete(listener)
@@ -45,7 +45,7 @@ export async function call<Answer>(method: string, path: string, body?: unknown)
     throw unreachable()
   }
   const answer = parse(text)
-  // A proxy in front of the API may respond in its place.
+  // A proxy in front of the API may respond instead.
   if (!response.ok && (answer === undefined || !('code' in answer))) throw unreachable()
   note(true)
   if (response.ok || answer === undefined) return answer as Answer

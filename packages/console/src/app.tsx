@@ -99,7 +99,7 @@ export function App(): JSX.Element {
   )
 }
 
-/** The result that the page shows now, and the function that shows another. */
+/** The result that the page shows, and the function that shows another. */
 function useResult(view: string): [result: string, say: (text: string) => void] {
   const [result, say] = useState('')
   useEffect(() => {

@@ -4,10 +4,10 @@ import { useRef, useState } from 'preact/hooks'
 
 export interface CopyProps {
   readonly text: string
-  /** What it is, for the button and the result: "key". */
+  /** The name of the text, for the button and the result: "key". */
   readonly what: string
   readonly primary?: boolean
-  /** Further buttons next to the one that copies. */
+  /** Further buttons next to the copy button. */
   readonly children?: ComponentChildren
 }
 

@@ -61,17 +61,17 @@ export interface FieldProps {
   readonly type?: 'email' | 'password' | 'text'
   readonly autocomplete?: string
   readonly placeholder?: string
-  /** What it holds at first. */
+  /** The initial value. */
   readonly value?: string
   readonly 'aria-describedby'?: string | undefined
 }
 
 type Password = Omit<FieldProps, 'label' | 'name'>
 
-/** A password that someone has. */
+/** An existing password. */
 export const PASSWORD: Password = { type: 'password', autocomplete: 'current-password', maxLength: 128 }
 
-/** A password that someone chooses, with what the API asks of it. */
+/** A new password, with the API's requirements. */
 export const NEW_PASSWORD: Password = {
   ...PASSWORD,
   autocomplete: 'new-password',

@@ -14,7 +14,7 @@ export function Health(): JSX.Element {
       if (document.visibilityState === 'visible') setLights(await ask())
     }
     void look()
-    // What the rest of the page has just found out must not contradict this.
+    // This must not contradict what the rest of the page has just found out.
     const stop = onReachability((reached) => (reached ? void look() : setLights(UNREACHABLE)))
     const timer = setInterval(() => void look(), EVERY_MS)
     const onVisible = (): void => void look()

@@ -17,7 +17,7 @@ export interface Session {
   readonly show: (key: SecretKey) => void
   /** Shows a result, and announces it to screen readers. */
   readonly say: (text: string) => void
-  /** Returns to the sign-in view, with a note that says why. */
+  /** Returns to the sign-in view, with a note that gives the reason. */
   readonly end: (note: string) => void
 }
 
@@ -45,7 +45,7 @@ export function useCall(): typeof call {
   )
 }
 
-/** Calls `again` when the API is reachable again: an error must not stay on the page when there is none any more. */
+/** Calls `again` when the API is reachable again, so that a stale error does not stay on the page. */
 export function useRecovery(again: () => Promise<void>): void {
   useEffect(() => onReachability((reached) => void (reached && again())), [again])
 }

@@ -1,7 +1,7 @@
 /** The current view, from the fragment of the address, which browsers never send. */
 import { useEffect, useState } from 'preact/hooks'
 
-/** The views of a signed-in user, in the order of the navigation. */
+/** The views of a signed-in user, ordered as in the navigation. */
 export const VIEWS = {
   keys: 'Keys',
   channels: 'Channels',
@@ -11,9 +11,9 @@ export const VIEWS = {
 } as const
 export type View = keyof typeof VIEWS
 
-/** A view, and the one-time token that the operator's link brought with it. */
+/** A view, and the one-time token from the operator's link. */
 export interface Place {
-  /** The view's name in the address; it may be any text. */
+  /** The view's name in the address, which may be any text. */
   readonly view: string
   readonly token: string
 }
@@ -37,7 +37,7 @@ function current(): Place {
   const [view = '', token = ''] = location.hash.replace(/^#\//, '').split('/')
   // A token must stay neither on the screen nor in the history.
   if (token !== '') history.replaceState(null, '', `#/${view}`)
-  // The event of the address that brought the token may come after the token was taken out of it.
+  // The event for the address with the token may arrive after the token was removed from the address.
   if (token !== '' || view !== last.view) last = { view, token }
   return last
 }

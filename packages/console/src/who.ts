@@ -1,4 +1,4 @@
-/** Who uses the page: unknown until the API has answered, then signed in or signed out. */
+/** The user of the page: unknown until the API has answered, then signed in or signed out. */
 import type { Account } from '@static/protocol'
 import { useCallback, useEffect, useState } from 'preact/hooks'
 import { ApiError, call } from './api.ts'
@@ -16,7 +16,7 @@ interface UsedWho {
   readonly look: () => Promise<void>
 }
 
-/** Asks the API at the start, and when the API is reachable again as long as it has not answered. */
+/** Asks the API at the start and, until it has answered, whenever it becomes reachable again. */
 export function useWho(): UsedWho {
   const [who, setWho] = useState<Who>({ is: 'unknown' })
   const look = useCallback(async () => {

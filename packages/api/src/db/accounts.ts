@@ -77,7 +77,7 @@ export function accountStore(db: Db, report: DamageReport): AccountStore {
   }
 }
 
-/** Fills a list of ids up, so that lists of all lengths share a few prepared statements. */
+/** Pads a list of ids, so that lists of all lengths share a few prepared statements. */
 function padded(ids: readonly string[]): string[] {
   const length = ids.length <= 16 ? 16 : Math.ceil(ids.length / 256) * 256
   return [...ids, ...Array<string>(length - ids.length).fill('')]
@@ -122,7 +122,7 @@ async function list(db: Db, { text, status, after, limit }: AccountQuery): Promi
   return (await query.execute()).map(fromRow)
 }
 
-/** Works on a damaged account, too: nothing that it was is left. */
+/** Works even on a damaged account, because none of its data is kept. */
 async function close(
   tx: Transaction<Schema>,
   id: string,
@@ -138,7 +138,7 @@ async function close(
   await removeDevices(tx, id)
   await removeLinks(tx, id)
   await record(tx, [entry])
-  // Addresses are personal data, too.
+  // Addresses are personal data as well.
   await tx.updateTable('audit').set({ address: null }).where('account_id', '=', id).execute()
   return true
 }

@@ -1,6 +1,6 @@
 /**
- * The audit log in the database. An account has a bounded number of entries of each kind, so that many events of one
- * kind, which a stranger or a thief can cause, never push out those of another.
+ * The audit log in the database. The entries of each kind are bounded per account, so that many events of one kind,
+ * which a stranger or a thief can cause, never push out those of another.
  */
 import { sql, type Selectable, type Transaction } from 'kysely'
 import type { AuditEvent } from '@static/protocol'
@@ -9,7 +9,7 @@ import { newId } from '../rules/id.ts'
 import { lockAccountAsIs } from './lock-account.ts'
 import type { Db, Schema } from './schema.ts'
 
-/** How many entries of one kind an account has at most; the oldest are deleted. */
+/** The maximum number of entries of one kind per account; the oldest are deleted. */
 const MOST_OF_A_KIND = 200
 /** Frequent events share an entry for this long after its first. */
 const SHARED_MS = 3600_000
@@ -36,9 +36,9 @@ export function auditStore(db: Db): AuditStore {
   }
 }
 
-/** Adds entries in the transaction of what they report. The rows of their accounts must be locked. */
+/** Adds entries, in the transaction of the change they report. The rows of their accounts must be locked. */
 export async function record(tx: Transaction<Schema>, entries: readonly OperatorEntry[]): Promise<void> {
-  // Within a millisecond, ids are random: sorted, they keep the order.
+  // Ids from the same millisecond are random. Sorting them keeps the order of the entries.
   const ids = entries.map(({ at }) => newId(at)).sort()
   for (const [place, entry] of entries.entries()) {
     if (FREQUENT.includes(entry.event) && (await addToShared(tx, entry))) continue
@@ -46,7 +46,7 @@ export async function record(tx: Transaction<Schema>, entries: readonly Operator
   }
 }
 
-/** Counts a frequent event in the entry that it shares with others of its hour; false if there is none yet. */
+/** Counts a frequent event in the shared entry of its hour; false if there is none yet. */
 async function addToShared(tx: Transaction<Schema>, entry: OperatorEntry): Promise<boolean> {
   const { accountId, event, actor, address, at, count = 1 } = entry
   const { numUpdatedRows } = await tx

@@ -1,9 +1,9 @@
-/** Copies the API's SQLite file, whether the API runs or not: readers do not hold up its writes. */
+/** Copies the API's SQLite file, whether the API runs or not: readers do not block its writes. */
 import { closeSync, openSync } from 'node:fs'
 import { backup, DatabaseSync } from 'node:sqlite'
 import { openingError } from './unavailable.ts'
 
-/** In one step, of one state: writes of the API would otherwise make the copy start again. */
+/** In one step, from one state: otherwise, writes by the API would restart the copy. */
 const ALL_PAGES = 0x7fffffff
 const BUSY_MS = 5_000
 

@@ -1,6 +1,6 @@
 /**
- * Checksums of the rows that decide something: who may enter, what an account may use, which key signs. A row that does
- * not match is damaged and is never used; whoever needs it gets an error, and everyone else goes on. Names, e-mail
+ * Checksums of the rows that decide something: who may enter, which limits an account has, which key signs. A row that
+ * does not match is damaged and is never used. Requests that need it fail, and all others continue. Names, e-mail
  * addresses as typed, statistics and the audit log decide nothing and are not covered.
  */
 import { checksum, type Value } from '@static/node/checksum'
@@ -47,15 +47,15 @@ export function isCovered(table: keyof Schema): table is CoveredTable {
 /** The covered columns of a row. */
 type Covered<T extends CoveredTable> = Pick<Schema[T], CoveredColumns[T] & keyof Schema[T]>
 
-/** Those, and the checksum. */
+/** The covered columns and the checksum. */
 export type Checked<T extends CoveredTable> = Covered<T> & { readonly checksum: number }
 
-/** What to select so that a row can be checked. */
+/** The columns to select so that a row can be checked. */
 export function coveredColumns(table: CoveredTable): readonly string[] {
   return [...COVERED[table], 'checksum']
 }
 
-/** The checksum of a row, which may have more columns. */
+/** The checksum of a row, which may have additional columns. */
 export function checksumOf<T extends CoveredTable>(table: T, row: Covered<T>): number {
   const values = row as unknown as Readonly<Record<string, Value>>
   return checksum(COVERED[table].map((column) => values[column] ?? null))
@@ -66,7 +66,7 @@ export function sealed<T extends CoveredTable, Row extends Covered<T>>(table: T,
   return { ...row, checksum: checksumOf(table, row) }
 }
 
-/** The row, if it matches its checksum. Throws `store_corrupt` otherwise. */
+/** The row, if it matches its checksum. Otherwise throws `store_corrupt`. */
 export function intact<T extends CoveredTable, Row extends Checked<T>>(table: T, row: Row): Row {
   if (row.checksum !== checksumOf(table, row)) throw damaged(table, row)
   return row
@@ -79,7 +79,7 @@ export function isDamage(error: unknown): boolean {
   return (typeof errcode === 'number' && errcode % 256 === SQLITE_CORRUPT) || POSTGRES_CORRUPT.test(String(code))
 }
 
-/** Those of the rows that match their checksums; `report` gets the others. */
+/** The rows that match their checksums; the others are passed to `report`. */
 export function intactOf<T extends CoveredTable, Row extends Checked<T>>(
   table: T,
   rows: readonly Row[],
@@ -92,10 +92,10 @@ export function intactOf<T extends CoveredTable, Row extends Checked<T>>(
   })
 }
 
-/** Gets the error for a damaged row that was left out. */
+/** Receives the error for a damaged row that was left out. */
 export type DamageReport = (error: Error) => void
 
-/** Names the row by what is public of it: a session's id, a link's selector, never a hash. */
+/** Names the row by its public part: a session's id, a link's selector, never a hash. */
 export function damaged(table: CoveredTable, row: object): StaticError {
   const { id, selector, generation, account_id: account } = row as Readonly<Record<string, string | number | undefined>>
   const name = id ?? selector ?? generation ?? account

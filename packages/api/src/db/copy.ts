@@ -1,6 +1,6 @@
 /**
- * Copies the database file of a stopped API into PostgreSQL, in one transaction: nodes see all of it or nothing, and a
- * copy that was interrupted has left nothing behind. The database holds accounts, not messages, so that it is small.
+ * Copies the database file of a stopped API into PostgreSQL, in one transaction: nodes see all of it or nothing, and an
+ * interrupted copy leaves nothing behind. The database is small, because it holds accounts, not messages.
  */
 import { existsSync, statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
@@ -13,7 +13,10 @@ import type { Schema } from './schema.ts'
 import { openEngine } from './store.ts'
 import { openingError } from './unavailable.ts'
 
-/** In an order in which references point back. The windows of rate limits are not copied: SQLite has none in the file. */
+/**
+ * Ordered so that references point back. The windows of rate limits are not copied, because SQLite keeps them in
+ * memory.
+ */
 const TABLES: readonly Exclude<keyof Schema, 'rate_windows'>[] = [
   'accounts',
   'api_keys',
@@ -28,7 +31,7 @@ const TABLES: readonly Exclude<keyof Schema, 'rate_windows'>[] = [
   'leases',
   'idempotency',
 ]
-/** A fact of the deployment: the SHA-256 of the file that it was copied from. */
+/** A fact of the deployment: the SHA-256 of the source file. */
 const COPIED_FROM = 'copied_from'
 /** Rows in one statement, which takes at most 65,535 values. */
 const BATCH = 500
@@ -58,8 +61,8 @@ export interface ApiCopy {
 }
 
 /**
- * Copies. Throws `not_found` if there is no file, `store_locked` if it or the target is in use, `store_corrupt` if it is
- * damaged, `invalid_request` if the target holds anything else, and as `openStore`.
+ * Copies. Throws `not_found` if there is no file, `store_locked` if it or the target is in use, `store_corrupt` if it
+ * is damaged, `invalid_request` if the target holds anything else, and as `openStore`.
  */
 export async function copyToPostgres({ path, url, onProgress }: ApiCopyOptions): Promise<ApiCopy> {
   const { file, fingerprint } = await holdFile(path)
@@ -95,12 +98,12 @@ export async function copyToPostgres({ path, url, onProgress }: ApiCopyOptions):
   }
 }
 
-/** Opens the file so that no API can use it meanwhile, and checks that it is whole. */
+/** Opens the file so that no API can use it meanwhile, and checks its integrity. */
 async function holdFile(path: string): Promise<{ readonly file: DatabaseSync; readonly fingerprint: string }> {
   if (!existsSync(path)) throw StaticError.of('not_found', `Database ${path} does not exist.`)
   let file: DatabaseSync | undefined
   try {
-    // What a killed API left in the write-ahead log must be in the file before that is read as a whole.
+    // The write-ahead log of a killed API must be merged into the file before the file is read as a whole.
     lockFile(path).close()
     const before = statSync(path)
     // Before it is locked: closing the file releases the lock of this process.
@@ -128,7 +131,7 @@ function lockFile(path: string): DatabaseSync {
   }
 }
 
-/** SQLite's own checks find damaged pages and indexes, and lost rows; damaged rows are found while they are copied. */
+/** SQLite's own checks find damaged pages and indexes, and missing rows; damaged rows are found during the copy. */
 function checkFile(file: DatabaseSync, path: string): void {
   const migrated = file.prepare('select name from kysely_migration order by name').all()
   if (migrated.map((row) => row['name']).join() !== Object.keys(MIGRATIONS).sort().join()) {

@@ -1,4 +1,4 @@
-/** Browsers in which someone signed in, found by the hash of the secret in their cookie. */
+/** Browsers in which someone has signed in, found by the hash of the secret in their cookie. */
 import type { Transaction } from 'kysely'
 import type { DeviceStore } from '../ports.ts'
 import { type DamageReport, intactOf, sealed } from './checksums.ts'
@@ -14,14 +14,14 @@ export function deviceStore(db: Db, report: DamageReport): DeviceStore {
         .where('id_hash', '=', idHash)
         .where('expires_at', '>', now)
         .execute()
-      // A damaged one is none: its owner signs in like anyone else.
+      // A damaged device does not count: its owner signs in like anyone else.
       const [row] = intactOf('devices', rows, report)
       return row && { idHash: row.id_hash, accountId: row.account_id, expiresAt: row.expires_at }
     },
 
     put: ({ idHash, accountId, expiresAt }, passwordHash, most) =>
       db.transaction().execute(async (tx) => {
-        // Locks the account: a concurrent password change either ends this one, too, or refuses it.
+        // Locks the account: a concurrent password change either voids this device as well, or refuses it.
         const account = await lockAccount(tx, accountId)
         if (account?.password_hash !== passwordHash) return false
         const values = sealed('devices', { id_hash: idHash, account_id: accountId, expires_at: expiresAt })
@@ -46,7 +46,7 @@ export function deviceStore(db: Db, report: DamageReport): DeviceStore {
   }
 }
 
-/** Voids the devices of an account. */
+/** Deletes the devices of an account. */
 export async function removeDevices(tx: Transaction<Schema>, accountId: string): Promise<void> {
   await tx.deleteFrom('devices').where('account_id', '=', accountId).execute()
 }

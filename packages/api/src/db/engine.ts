@@ -10,7 +10,7 @@ export interface Engine {
   /**
    * Prepares a query that reads only committed data, for the hot path of every request: it bypasses kysely at run time
    * and uses a connection that does not wait for transactions. The returned function binds the values in order. `read`
-   * gets rows as arrays in the order of the query's columns: objects with dynamic keys are slow to create.
+   * gets rows as arrays in the order of the query's columns, because objects with dynamic keys are slow to create.
    */
   prepare<T>(query: Compilable, read: (rows: never) => T): (...values: readonly string[]) => Promise<T>
   /** Resolves if the database responds and can write; rejects with its error otherwise. */

@@ -15,7 +15,7 @@ export function keyStore(engine: Engine): KeyStore {
   const byPrefix = engine.prepare(
     db
       .selectFrom('api_keys as k')
-      // A key whose account is not found is damaged.
+      // A key without an account is damaged.
       .leftJoin('accounts as a', 'a.id', 'k.account_id')
       .select(['k.id', 'k.account_id', 'k.prefix', 'k.mode', 'k.hash', 'k.last_used_at', 'k.revoked_at', 'k.checksum'])
       .select(['a.email_key', 'a.password_hash', 'a.plan', 'a.status', 'a.checksum as account_checksum'])
@@ -61,7 +61,7 @@ export function keyStore(engine: Engine): KeyStore {
     revoke: (id, modes, entry) =>
       db.transaction().execute(async (tx) => {
         const { accountId, at: now } = entry
-        // Locks the account, as `create` does: a concurrent creation is either visible here, or is refused.
+        // Locks the account, as `create` does: a concurrent creation is either visible here or refused.
         await lockAccountAsIs(tx, accountId)
         const row = await unrevoked(tx, accountId).where('id', '=', id).where('mode', 'in', modes).executeTakeFirst()
         if (!row) return false
@@ -163,7 +163,7 @@ function unrevoked(tx: Transaction<Schema>, accountId: string) {
   return tx.selectFrom('api_keys').selectAll().where('account_id', '=', accountId).where('revoked_at', 'is', null)
 }
 
-/** Works on a damaged key, too: nothing but its revocation matters from now on. */
+/** Works even on a damaged key, because only its revocation matters from now on. */
 async function revoke(tx: Transaction<Schema>, row: KeyRow, at: number): Promise<void> {
   const { checksum } = sealed('api_keys', { ...row, revoked_at: at })
   await tx.updateTable('api_keys').set({ revoked_at: at, checksum }).where('id', '=', row.id).execute()

@@ -25,7 +25,7 @@ export function leaseStore(db: Db, report: DamageReport): LeaseStore {
         let counters = await lockPeriod(tx, meter)
         for (const lease of await expired(tx)) counters = await apply(tx, counters, expire(lease))
       })
-      // Who needs the damaged counters gets the error. The leases of others must not wait for them.
+      // Requests that need the damaged counters get the error. The leases of others must not wait for them.
       await settling.catch((error: unknown) => {
         if (!isDamage(error)) throw error
         report(error as Error)
@@ -91,7 +91,7 @@ function toRow({ accountId, expiresAt, byKey, ...rest }: LeaseRecord): Omit<Row,
   return { ...rest, account_id: accountId, expires_at: expiresAt, by_key: JSON.stringify(byKey) }
 }
 
-/** Returns the period's counters as they are then. */
+/** Returns the updated counters of the period. */
 async function apply(
   tx: Transaction<Schema>,
   counters: Period,

@@ -1,4 +1,6 @@
-/** Locks and changes the row of an account. Every transaction that touches several rows of an account locks it first. */
+/**
+ * Locks and changes the row of an account. Every transaction that touches several rows of an account locks it first.
+ */
 import { type Selectable, sql, type Transaction } from 'kysely'
 import { intact, sealed } from './checksums.ts'
 import type { Schema } from './schema.ts'
@@ -12,7 +14,7 @@ export async function lockAccount(
   return row && intact('accounts', row)
 }
 
-/** As `lockAccount`, for what must work on a damaged account, too, and does not depend on its values. */
+/** Like `lockAccount`, for operations that must work even on a damaged account and do not depend on its values. */
 export function lockAccountAsIs(
   tx: Transaction<Schema>,
   id: string,

@@ -1,4 +1,4 @@
-/** The migrations of both engines. Never edit a released migration or the functions it calls: add another. */
+/** The migrations of both engines. Never edit a released migration or the functions it calls: add a new one. */
 import { type Kysely, PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 import { checksum, type Value } from '@static/node/checksum'
@@ -27,7 +27,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   },
 }
 
-/** The primary key of each table, and the columns that its checksum is of. */
+/** The primary key of each table, and the columns that its checksum covers. */
 const CHECKSUMS_2: Readonly<Record<string, { readonly key: readonly string[]; readonly covered: readonly string[] }>> =
   {
     accounts: { key: ['id'], covered: ['id', 'email_key', 'password_hash', 'plan', 'status'] },
@@ -53,7 +53,7 @@ async function addChecksums(
   key: readonly string[],
   covered: readonly string[],
 ): Promise<void> {
-  // SQLite adds no column without a default; no row ever has it.
+  // SQLite cannot add a column without a default; no row ever keeps it.
   await db.schema
     .alterTable(table)
     .addColumn('checksum', 'bigint', (c) => c.notNull().defaultTo(-1))
@@ -112,7 +112,7 @@ async function accountTables(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('sessions_expiry').on('sessions').column('expires_at').execute()
 }
 
-/** Browsers in which someone signed in. */
+/** Browsers in which someone has signed in. */
 async function deviceTable(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('devices')
@@ -225,7 +225,7 @@ async function idempotencyTable(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('idempotency_age').on('idempotency').column('created_at').execute()
 }
 
-/** Windows of rate limits; SQLite has them in memory. */
+/** Windows of rate limits; SQLite keeps them in memory. */
 async function rateWindowTable(db: Kysely<unknown>): Promise<void> {
   if (!(db.getExecutor().adapter instanceof PostgresAdapter)) return
   const statements = RATE_WINDOWS.replace('create table', 'create unlogged table').split(';')

@@ -5,26 +5,26 @@ import { isUnavailable } from './unavailable.ts'
 
 /** Counters and times fit into a JavaScript number; the driver returns strings by default. */
 const INT8 = 20
-/** A former primary that is still up is left after this time at the latest. */
+/** The longest time until connections to a former primary that is still up are closed. */
 const MAX_LIFE_SECONDS = 60
 const READ_ONLY = '25006'
 
 export interface PoolSettings {
-  /** Whether a PgBouncer in transaction mode is between. */
+  /** Whether a PgBouncer in transaction mode is in front of the database. */
   readonly pooled: boolean
   /** How long a request waits for a connection. */
   readonly waitSeconds: number
 }
 
-/** What the driver needs to know, except the host. */
+/** The driver's options, except the host. */
 export function poolOptions(
   { user, password, database, ssl }: PostgresAddress,
   { pooled, waitSeconds }: PoolSettings,
 ): pg.PoolConfig {
   const types = new pg.TypeOverrides()
   types.setTypeParser(INT8, Number)
-  // A pooler in transaction mode hands out sessions of the server that other clients use, too: it refuses settings of
-  // a session. There the operator sets them for the role.
+  // A pooler in transaction mode shares server sessions between clients, so it refuses session settings. The operator
+  // sets them for the role instead.
   const ofSession = pooled ? {} : { statement_timeout: 10_000, idle_in_transaction_session_timeout: 30_000 }
   return {
     user,
@@ -60,12 +60,12 @@ export class PrimaryPool {
     this.#pool.on('connect', (client) => client.on('error', () => {}))
   }
 
-  /** For kysely, which may open a connection of its own to cancel a query. */
+  /** For kysely, which may open a separate connection to cancel a query. */
   get options(): object {
     return this.#pool.options
   }
 
-  /** A connection to the primary: each host is tried once, from the one that worked last on. */
+  /** A connection to the primary: tries each host once, starting with the one that last worked. */
   async connect(): Promise<pg.PoolClient> {
     for (let tried = 1; ; tried++) {
       const at = this.#current
@@ -74,7 +74,7 @@ export class PrimaryPool {
         return await this.#pool.connect()
       } catch (error) {
         if (tried === this.#hosts.length || !isOfHost(error)) throw error
-        // Unless another request has moved on already.
+        // Unless another request has already moved on.
         if (this.#current === at) this.#current = (at + 1) % this.#hosts.length
       }
     }
@@ -102,7 +102,7 @@ export class PrimaryPool {
   }
 }
 
-/** Whether another host may work; not if all connections of the pool are busy. */
+/** Whether another host may work. False if all connections of the pool are busy. */
 function isOfHost(error: unknown): boolean {
   return isUnavailable(error) && !(error as Error).message.startsWith('timeout exceeded')
 }

@@ -10,7 +10,10 @@ import type { Schema } from './schema.ts'
 /** Whether the database is behind a PgBouncer in transaction mode. */
 const POOLED = 'pgbouncer'
 
-/** Opens a database by its URL (`parsePostgresUrl`); `pgbouncer=true` if a PgBouncer in transaction mode is between. */
+/**
+ * Opens a database by its URL (`parsePostgresUrl`); `pgbouncer=true` if a PgBouncer in transaction mode is in front of
+ * it.
+ */
 export function openPostgres(url: string, waitSeconds: number): Engine {
   const address = parsePostgresUrl(url, [POOLED])
   const value = address.parameters.get(POOLED) ?? 'false'
@@ -28,7 +31,7 @@ export function openPostgres(url: string, waitSeconds: number): Engine {
     rateWindows: db,
     prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql: text } = query.compile()
-      // A statement is prepared on one connection of the server, and a pooler may run the next query on another.
+      // A statement is prepared on one server connection, and a pooler may run the next query on another.
       const named = pooled ? {} : { name: statementName(text) }
       return async (...values) => read((await pool.rows({ ...named, text, values: [...values] })) as never)
     },
@@ -38,8 +41,8 @@ export function openPostgres(url: string, waitSeconds: number): Engine {
 }
 
 /**
- * The name of a prepared statement, by its text: two versions of the API behind one pooler that shares prepared
- * statements must not run each other's.
+ * The name of a prepared statement, derived from its text. Two versions of the API behind one pooler that shares
+ * prepared statements must not run each other's.
  */
 export function statementName(text: string): string {
   return `static_${createHash('sha256').update(text).digest('hex').slice(0, 24)}`

@@ -1,6 +1,6 @@
 /**
- * Windows of rate limits that all nodes count together. They may be lost in a crash, so that no commit waits for a disk
- * or a standby: PostgreSQL does not log the table, SQLite, which has one node only, keeps it in memory.
+ * Windows of rate limits that all nodes count together. They may be lost in a crash, so no commit waits for a disk or a
+ * standby: PostgreSQL does not log the table, and SQLite, which has only one node, keeps it in memory.
  */
 import { type RawBuilder, sql } from 'kysely'
 import type { AskedWindow, RateWindow, RateWindowStore } from '../ports.ts'

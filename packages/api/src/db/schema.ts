@@ -1,6 +1,6 @@
 /**
- * The tables, for kysely. Times are milliseconds, ids are text: the same in SQLite and PostgreSQL. `checksum` is of the
- * columns that decide something (`checksums.ts`).
+ * The tables, for kysely. Times are milliseconds and ids are text, the same in SQLite and PostgreSQL. `checksum` covers
+ * the columns that decide something (`checksums.ts`).
  */
 import type { AccountStatus, AuditActor, AuditEvent, Mode, Plan } from '@static/protocol'
 import type { Kysely } from 'kysely'
@@ -30,26 +30,26 @@ export interface Schema {
     created_at: number
     last_used_at: number | null
     revoked_at: number | null
-    /** Token exchanges and messages in the last month with any, and that month's start. */
+    /** Token exchanges and messages in the last month that had any, and that month's start. */
     exchanges: number
     messages: number
     counted_period: number
     checksum: number
   }
   sessions: {
-    /** Names the session in lists; it gives no access. */
+    /** Identifies the session in lists; it gives no access. */
     id: string
     id_hash: string
     account_id: string
     created_at: number
     seen_at: number
     expires_at: number
-    /** Browser and system, as far as the browser said. */
+    /** Browser and system, if the browser reported them. */
     client: string | null
     address: string | null
     checksum: number
   }
-  /** Browsers in which someone signed in. */
+  /** Browsers in which someone has signed in. */
   devices: {
     id_hash: string
     account_id: string
@@ -66,7 +66,7 @@ export interface Schema {
     checksum: number
   }
   audit: {
-    /** Sorts by time, and entries of one transaction in their order. */
+    /** Sorts by time, and within a transaction by the order of its entries. */
     id: string
     account_id: string | null
     at: number
@@ -108,11 +108,11 @@ export interface Schema {
     spent: number
     state: 'open' | 'expired' | 'closed'
     expires_at: number
-    /** How much of `spent` each key has spent, as JSON. */
+    /** The part of `spent` that each key has spent, as JSON. */
     by_key: string
     checksum: number
   }
-  /** How often something was tried; `subject` is an opaque name. Kept apart by each engine (`rate-windows.ts`). */
+  /** The number of attempts; `subject` is an opaque name. Stored separately by each engine (`rate-windows.ts`). */
   rate_windows: { policy: string; subject: string; count: number; ends: number }
   idempotency: {
     scope: string

@@ -10,7 +10,7 @@ export function sessionStore(db: Db): SessionStore {
   return {
     create: (session, passwordHash, entry) =>
       db.transaction().execute(async (tx) => {
-        // Locks the account: a concurrent password change either ends this session too, or refuses it.
+        // Locks the account: a concurrent password change either ends this session as well, or refuses it.
         const account = await lockAccount(tx, session.accountId)
         if (account?.password_hash !== passwordHash) return false
         await insert(tx, session)
@@ -21,7 +21,7 @@ export function sessionStore(db: Db): SessionStore {
     async find(idHash) {
       const row = await db
         .selectFrom('sessions as s')
-        // A session whose account is not found is damaged.
+        // A session without an account is damaged.
         .leftJoin('accounts as a', 'a.id', 's.account_id')
         .selectAll('s')
         .select(['a.email_key', 'a.password_hash', 'a.plan', 'a.status', 'a.checksum as account_checksum'])

@@ -51,7 +51,7 @@ export function openSqlite(path: string): Engine {
     prepare: <T>(query: Compilable, read: (rows: never) => T) => {
       const { sql } = query.compile()
       return (...values) => {
-        // On first use: the tables do not exist before the migrations.
+        // On first use, because the tables do not exist before the migrations.
         reader ??= new SqliteConnection(readOnly)
         try {
           return Promise.resolve(read(reader.rows(sql, values) as never))
@@ -125,7 +125,7 @@ class SqliteDriver implements Driver {
   }
 
   async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
-    // After a disk error SQLite has already rolled back, and another ROLLBACK would hide that error.
+    // After a disk error, SQLite has already rolled back, and another ROLLBACK would hide that error.
     if (this.#file.isTransaction) await connection.executeQuery(CompiledQuery.raw('rollback'))
   }
 
@@ -134,7 +134,7 @@ class SqliteDriver implements Driver {
     const connection = await this.acquireConnection()
     try {
       await connection.executeQuery(CompiledQuery.raw('select 1'))
-      // Each appends a page to the log: together they need more space than any request.
+      // Each appends a page to the log. Together they need more space than any request.
       const writes = this.#connection.hasFailed ? PROBE_WRITES : 0
       for (let write = 0; write < writes; write++) {
         await connection.executeQuery(CompiledQuery.raw('pragma user_version = 0'))
@@ -203,7 +203,8 @@ class SqliteConnection implements DatabaseConnection {
     try {
       return statement.all(...values) as unknown as unknown[][]
     } catch (error) {
-      // No number here is that large: a row is damaged. Rounded, as from PostgreSQL, it does not match its checksum.
+      // No valid number is that large, so a row is damaged. Rounded, as PostgreSQL returns it, it does not match its
+      // checksum.
       if ((error as { code?: unknown }).code !== 'ERR_OUT_OF_RANGE') throw error
       if (!sql.startsWith('select')) throw StaticError.of('store_corrupt', 'A number in the database is too large.')
       return roundedRows(statement, values)
@@ -214,7 +215,7 @@ class SqliteConnection implements DatabaseConnection {
     const known = this.#prepared.get(sql)
     if (known) return known
     const statement = this.#file.prepare(sql)
-    // The objects that node:sqlite creates are slow to read: get arrays and create our own.
+    // The objects that node:sqlite creates are slow to read, so this gets arrays and creates its own.
     statement.setReturnArrays(true)
     const prepared = { statement, columns: statement.columns().map(({ name }) => name) }
     this.#prepared.set(sql, prepared)

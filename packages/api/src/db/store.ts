@@ -37,7 +37,7 @@ export async function openEngine(
   const remote = isPostgresUrl(database)
   let engine: Engine
   try {
-    // Its library is loaded only by those who use it.
+    // Loaded only when used, because the library is large.
     engine = remote ? (await import('./postgres.ts')).openPostgres(database, waitSeconds) : openSqlite(database)
   } catch (error) {
     throw openingError(error, remote ? 'The database' : database)
@@ -53,7 +53,7 @@ export async function openEngine(
 }
 
 export interface StoreOptions {
-  /** Gets damaged rows that were left out so that everything else goes on. */
+  /** Receives damaged rows that were left out so that everything else can continue. */
   readonly report?: DamageReport
   /** See `Settings.databaseWaitSeconds`. */
   readonly waitSeconds?: number

@@ -1,4 +1,4 @@
-/** Distinguishes an unavailable database from a wrong query, and explains why a database could not be opened. */
+/** Distinguishes an unavailable database from a wrong query, and explains why a database cannot be opened. */
 import { StaticError } from '@static/protocol'
 import { fullDisk } from '@static/node/disk-space'
 import { hasNoTls, NO_TLS_ADVICE } from '@static/node/postgres-address'
@@ -22,7 +22,7 @@ const SQLITE_NOTADB = 26
 const SQLITE_DISK = [8, 10, 13, 14]
 const UNTRUSTED = /CERT|UNABLE_TO_VERIFY|SELF_SIGNED/
 
-/** Whether an error means that the database is unavailable for now, not that a query is wrong. */
+/** Whether an error means that the database is temporarily unavailable, not that a query is wrong. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   if (error instanceof AggregateError) return error.errors.some(isUnavailable)
@@ -85,7 +85,7 @@ export function openingError(error: unknown, name: string): StaticError {
   return StaticError.of('internal_error', `${name} could not be opened (${String(message)}).`, { cause: error })
 }
 
-/** Migrations are numbered: one that this version does not know is a later one, or one that was never released. */
+/** Migrations are numbered: one that this version does not know is either newer or was never released. */
 function otherVersion(migration: string, name: string, cause: unknown): StaticError {
   const isNewer = migration > (Object.keys(MIGRATIONS).sort().at(-1) ?? '')
   const [age, advice] = isNewer

@@ -60,7 +60,7 @@ export async function lockPeriod(tx: Transaction<Schema>, meter: Meter): Promise
   return intact('usage_periods', row)
 }
 
-/** Adds to the counters of a locked period; amounts may be negative. Returns the period as it is then. */
+/** Adds to the counters of a locked period; amounts may be negative. Returns the updated period. */
 export async function addToPeriod(
   tx: Transaction<Schema>,
   period: Period,
@@ -78,7 +78,7 @@ export async function addToPeriod(
   return next
 }
 
-/** Counts token exchanges, of a damaged period, too: they decide nothing, and others must not wait. */
+/** Counts token exchanges, even of a damaged period: they decide nothing, and others must not wait. */
 async function addExchanges(tx: Transaction<Schema>, meter: Meter, count: number): Promise<void> {
   // A new row in the place of a lost one would hide the loss.
   if (!(await ensurePeriod(tx, meter))) await ofMeter(tx.deleteFrom('usage_periods'), meter).execute()
@@ -87,7 +87,7 @@ async function addExchanges(tx: Transaction<Schema>, meter: Meter, count: number
     .execute()
 }
 
-/** Creates the period's row if it is missing; false if it is missing although there are leases of it. */
+/** Creates the period's row if it is missing; false if it is missing although it has leases. */
 async function ensurePeriod(tx: Transaction<Schema>, meter: Meter): Promise<boolean> {
   const { accountId, mode, period } = meter
   const counters = { used: 0, reserved: 0, token_exchanges: 0 }
@@ -113,8 +113,8 @@ function ofMeter<Query extends WhereInterface<Schema, 'usage_periods'>>(query: Q
 }
 
 /**
- * Adds to a key's counters of a month, if it is the account's. Those of a month that is over, written late, no longer matter. Keys must be in the
- * order of their ids, as in `touch`, and after the periods.
+ * Adds to a key's counters of a month, if the key belongs to the account. Late writes for a past month no longer
+ * matter. Keys must be ordered by id, as in `touch`, and come after the periods.
  */
 export async function addToKey(
   tx: Transaction<Schema>,

@@ -1,13 +1,13 @@
-/** Reads every row that has a checksum, to find damage that no request has met yet. */
+/** Reads every row that has a checksum, to find damage that no request has encountered yet. */
 import { sql } from 'kysely'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { COVERED_TABLES, coveredColumns, type CoveredTable, type DamageReport, intactOf } from './checksums.ts'
 import type { Db, Schema } from './schema.ts'
 
-/** Rows of one query: SQLite reads them in this thread, in about a millisecond. */
+/** Rows of one query. SQLite reads them in this thread, in about a millisecond. */
 const BATCH = 200
 
-/** What rows are found and sorted by. */
+/** The columns by which rows are found and sorted. */
 const KEYS: Readonly<Record<CoveredTable, readonly string[]>> = {
   accounts: ['id'],
   api_keys: ['id'],

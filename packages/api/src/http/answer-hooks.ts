@@ -9,7 +9,7 @@ import type { App } from './app.ts'
 import { rateHeaders } from './headers.ts'
 import { SlowRefusals } from './slow-refusals.ts'
 
-/** Lines a minute for refused requests of one route with one status: anyone can cause any number of them. */
+/** Lines per minute for refused requests of one route with one status, since anyone can cause any number of them. */
 const REFUSED_LINES = 10
 
 /** The methods of the log that these hooks use. */
@@ -17,7 +17,7 @@ export type AnswerLog = Pick<Logger, 'debug' | 'info' | 'isLevelEnabled'>
 
 /**
  * Sets up the context in which limits count the request, and the headers that do not depend on the response. False if
- * the client has already reset the connection: there is nobody to answer, and no address to count for.
+ * the client has already reset the connection: then there is no one to answer, and no address to count.
  */
 export function beginAnswer(
   request: FastifyRequest,
@@ -26,7 +26,7 @@ export function beginAnswer(
   balancers: Balancers,
 ): boolean {
   const { ip }: { readonly ip?: string } = request
-  // What a balancer announces cannot be forged by its clients, as headers can.
+  // Unlike headers, a balancer's announcement cannot be forged by its clients.
   const address = balancers.announcedOn(request.socket) ?? ip
   if (address === undefined) {
     reply.hijack()
@@ -39,15 +39,15 @@ export function beginAnswer(
   return true
 }
 
-/** Adds the headers of every limit that was applied to the request. */
+/** Adds the headers of every limit applied to the request. */
 export function addRateHeaders(request: FastifyRequest, reply: FastifyReply, limits: Limits): void {
   const { rates, address } = request.rateContext
-  // Every address has this limit, even if no other was applied to the request.
+  // Every address has this limit, even if no other limit was applied to the request.
   if (rates.length === 0) rates.push(limits.failures.state(address))
   reply.headers(rateHeaders(rates))
 }
 
-/** What the hooks need. */
+/** The options of the hooks. */
 export interface AnswerOptions {
   readonly limits: Limits
   /** The headers of every response. */
@@ -71,7 +71,7 @@ export function addAnswerHooks(app: App, { limits, common, balancers, log, logCl
   app.addHook('onSend', (request, reply, _payload, done) => {
     addRateHeaders(request, reply, limits)
     refusals.send(reply.statusCode, () => {
-      // A keep-alive connection would delay the shutdown, which may have begun since.
+      // A keep-alive connection would delay the shutdown, which may have begun meanwhile.
       if (closing) reply.header('connection', 'close')
       done()
     })
@@ -79,15 +79,15 @@ export function addAnswerHooks(app: App, { limits, common, balancers, log, logCl
   const repeats = new RepeatLog(() => performance.now(), REFUSED_LINES)
   app.addHook('onResponse', (request, reply, done) => {
     const write = (requests: number): void => logAnswer(request, reply, requests, log, logClients)
-    // An operator who asks for every request gets every request.
+    // With debug logging, every request is logged.
     if (log.isLevelEnabled('debug')) write(1)
-    // Successful requests are in the metrics; the log is for what an operator may need to look at.
+    // Metrics count successful requests; the log is for requests that an operator may need to examine.
     else if (reply.statusCode >= 400) repeats.note(`${reply.statusCode} ${request.routeOptions.url}`, write)
     done()
   })
 }
 
-/** `requests` counts those of the kind since the last line. */
+/** `requests` counts the requests of this kind since the last line. */
 function logAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -98,7 +98,7 @@ function logAnswer(
   const level = reply.statusCode < 400 ? 'debug' : 'info'
   const { method, id } = request
   const route = request.routeOptions.url ?? null
-  // Personal data, so only if the operator wants it. Routes that need no caller have no account.
+  // Personal data, so logged only if the operator wants it. Routes without a caller have no account.
   const account = (request.caller ?? request.sessionCaller ?? request.key)?.accountId
   const client = logClients ? { address: plainAddress(request.clientAddress), account } : {}
   const more = requests === 1 ? {} : { requests }

@@ -13,13 +13,13 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The address of the client. */
     clientAddress: string
-    /** Where the request comes from and the limits applied to it. */
+    /** The origin of the request and the limits applied to it. */
     rateContext: RateContext
     /** The authenticated caller, on routes that require one. */
     caller: Caller
     /** The caller, on routes that require a sign-in session. */
     sessionCaller: SessionCaller
-    /** The API key of the request, on routes that accept nothing else. */
+    /** The API key of the request, on routes that accept only a key. */
     key: VerifiableKey
   }
 }

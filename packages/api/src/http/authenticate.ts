@@ -36,7 +36,9 @@ export function requireCaller(service: Service, origin: () => string): preValida
   }
 }
 
-/** Requires a sign-in session: for what an API key, which many programs have, must not read or do. */
+/**
+ * Requires a sign-in session, for data and actions that must not be available to API keys, which many programs have.
+ */
 export function requireSession(service: Service, origin: () => string): preValidationAsyncHookHandler {
   return async (request, reply) => {
     fillBody(request)
@@ -89,12 +91,12 @@ async function bySession(
   return caller
 }
 
-/** Refuses cross-site request forgery: a request that another site's page made the browser send with our cookie. */
+/** Refuses cross-site request forgery: a request that another site made the browser send with this API's cookie. */
 export function checkOwnPage(request: FastifyRequest, origin: string): void {
   if (request.headers[CSRF_HEADER] === undefined) {
     throw StaticError.of('auth_failed', `A request with the session cookie requires the header ${CSRF_HEADER}.`)
   }
-  // Browsers leave Origin out of same-origin reads only.
+  // Browsers omit Origin only for same-origin reads.
   const from = request.headers.origin
   if (from === undefined ? !SAFE_METHODS.has(request.method) : from !== origin) {
     throw StaticError.of('auth_failed', `A request with the session cookie must come from ${origin}.`)
@@ -106,7 +108,7 @@ export function sessionOf(request: FastifyRequest): string | undefined {
   return cookieOf(request, SESSION_COOKIE)
 }
 
-/** The context of a request that has a password in it: only pages of this origin have a device. */
+/** The context of a request that contains a password. Only pages of this origin have a device. */
 export function passwordContext(request: FastifyRequest, origin: string): RateContext {
   const { rateContext } = request
   if (request.headers.origin !== origin) return rateContext

@@ -1,7 +1,7 @@
 /** The headers of every response. */
 import type { RateState } from '../rules/rate-policy.ts'
 
-/** Whether a name means this machine. Such names get no HSTS, which would also apply to other services there. */
+/** Whether a name refers to this machine. Such names get no HSTS, which would also apply to other services there. */
 export function isLoopbackName(name: string): boolean {
   return (
     name === 'localhost' || name.endsWith('.localhost') || name === '::1' || name === '[::1]' || name.startsWith('127.')

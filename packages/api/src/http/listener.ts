@@ -56,7 +56,7 @@ export function makeServer(
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
     noDelay: true,
-    // Node's own error response would lack our headers: `requireHost` refuses instead.
+    // Node's own error response would lack the API's headers, so `requireHost` refuses instead.
     requireHostHeader: false,
   }
   const places = new Places(settings.connections)
@@ -67,7 +67,7 @@ export function makeServer(
     : createHttpServer(options, listener)
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
-  // Those that give way count until they are closed.
+  // Closing connections that gave way still count.
   server.maxConnections = 2 * settings.connections
   const cap = capPerAddress(settings, places)
   takeTurns(server, (socket) => {
@@ -75,7 +75,7 @@ export function makeServer(
     if (typeof client === 'string') return cap(socket, client)
     return client.then((address) => (address === undefined ? undefined : cap(socket, address)))
   })
-  // Without a listener Node responds to an unknown `Expect` header itself, without our headers. We ignore the header.
+  // Without a listener, Node responds to an unknown `Expect` header without the API's headers. The header is ignored.
   server.on('checkExpectation', listener)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => refuse(error, socket as Socket, apiUrl(), headers))
   return server
@@ -126,19 +126,19 @@ function capPipelining(handler: RequestListener, places: Places): RequestListene
     const socket: Counted = request.socket
     const count = (socket[UNANSWERED] ?? 0) + 1
     if (count > MOST_PIPELINED) {
-      // Bytes already read may contain more requests: they end up here too.
+      // Bytes already read may contain more requests, which arrive here as well.
       socket.destroy()
       return
     }
     socket[UNANSWERED] = count
     if (count === 1) places.busy(socket)
-    // A response closes only once. `once` would cost a wrapper around the listener and its removal.
+    // A response closes only once, so `on` suffices: `once` would cost a wrapper around the listener and its removal.
     response.on('close', answered)
     handler(request, response)
   }
 }
 
-/** Refuses requests of HTTP/1.1 without a Host header, and all with more than one (RFC 9112, 3.2). */
+/** Refuses HTTP/1.1 requests without a Host header, and any request with more than one (RFC 9112, 3.2). */
 function requireHost(
   handler: FastifyServerFactoryHandler,
   apiUrl: () => string,
@@ -163,7 +163,8 @@ function requireHost(
 
 function hostFault({ rawHeaders, httpVersion }: IncomingMessage): string | undefined {
   let hosts = 0
-  // Node keeps only the first of several in `headers`. The length is compared first, because this runs on every request.
+  // Node keeps only the first of several in `headers`. The length is compared first, because this runs on every
+  // request.
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]
     if (name?.length === HOST.length && name.toLowerCase() === HOST) hosts++

@@ -61,7 +61,7 @@ export class Listeners {
   }
 }
 
-/** Listens on the IPv6 loopback address too, if the machine has one: otherwise another local user could. */
+/** Also listens on the IPv6 loopback address, if the machine has one: otherwise another local user could. */
 async function listenOnIpv6(server: Server, port: number): Promise<void> {
   try {
     server.listen(port, '::1')

@@ -22,7 +22,7 @@ export function watchMethods(app: App): () => void {
         method: others,
         url,
         schema: { hide: true },
-        // Before the body is read: its content does not matter.
+        // Before the body is read, because its content does not matter.
         onRequest: (request, reply, done) => {
           reply.header('allow', allow)
           done(StaticError.of('method_not_allowed', `Method ${request.method} not allowed. Allowed: ${allow}.`))

@@ -41,7 +41,11 @@ export function useMetrics(app: App, service: Service, certificateExpiry: () => 
       },
     })
   counter('static_api_argon2_runs_total', 'Argon2 runs since the start', () => service.hasher.load.runs)
-  counter('static_api_damage_total', 'How often damaged data was met in the database', () => service.damage.count)
+  counter(
+    'static_api_damage_total',
+    'Number of times damaged data was found in the database',
+    () => service.damage.count,
+  )
   new Gauge({
     name: 'static_api_build_info',
     help: 'Versions of Static and of Node',
@@ -53,7 +57,7 @@ export function useMetrics(app: App, service: Service, certificateExpiry: () => 
     const help = 'When the certificate expires, in seconds since 1970'
     gauge('static_api_certificate_expiry_timestamp_seconds', help, () => certificateExpiry() ?? 0)
   }
-  // A hook on each route: unknown paths are not counted, because anyone could invent any number of them.
+  // A hook on each route. Unknown paths are not counted, because anyone could invent any number of them.
   app.addHook('onRoute', (options) => {
     const observe: onResponseHookHandler = (request, reply, done) => {
       const labels = { method: request.method, route: options.url, status: reply.statusCode }

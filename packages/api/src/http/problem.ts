@@ -6,7 +6,7 @@ import { isDamage } from '../db/checksums.ts'
 import { isUnavailable } from '../db/unavailable.ts'
 import type { DamageLog } from '../rules/damage.ts'
 
-/** The form of our field names; too short to contain a secret. */
+/** The form of the API's field names; too short to contain a secret. */
 const FIELD = /^[a-z][a-z_-]{0,23}$/
 
 export const PROBLEM_TYPE = 'application/problem+json'
@@ -14,12 +14,12 @@ export const PROBLEM_TYPE = 'application/problem+json'
 /** Turns anything thrown into a StaticError. */
 export function toStaticError(error: unknown): StaticError {
   if (isDamage(error)) {
-    const text = 'What is stored for this request is damaged, so it was not used. Tell the operator of this service.'
+    const text = 'The data stored for this request is damaged and was not used. Contact the operator of this service.'
     return StaticError.of('store_corrupt', text, { cause: error })
   }
   if (error instanceof StaticError) return error
   const { code, validation, validationContext, statusCode } = error as Partial<FastifyError>
-  // Fastify gives errors of the client's own connection a status; no error of the database has one.
+  // Fastify gives errors of the client's connection a status; database errors have none.
   if (statusCode === undefined && isUnavailable(error)) {
     return StaticError.of('unavailable', 'The database cannot be reached or written to.', {
       cause: error,
@@ -29,7 +29,7 @@ export function toStaticError(error: unknown): StaticError {
   if (validation) {
     const errors = validation.map(({ instancePath, params, message }) => {
       const name = (params['missingProperty'] ?? params['additionalProperty'] ?? '') as string
-      // An unknown field name may be anything, even a secret in the wrong place: echo only what could be one of ours.
+      // An unknown field name may be anything, even a misplaced secret, so only a plausible field name is echoed.
       const path = [...instancePath.split('/').slice(1), ...(FIELD.test(name) ? [name] : [])]
       return { field: path.join('.') || (validationContext ?? 'body'), message: faultOf(params, message) }
     })
@@ -42,7 +42,7 @@ export function toStaticError(error: unknown): StaticError {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return StaticError.of('unsupported_media_type')
     default:
-      // Refused by Fastify itself: a bad URL, a content length that does not match, …
+      // Refused by Fastify itself: a malformed URL, a wrong content length, …
       if (statusCode !== undefined && statusCode >= 400 && statusCode < 500) {
         return StaticError.of('invalid_request', 'The request is malformed.', { cause: error })
       }
@@ -87,7 +87,7 @@ export function makeErrorHandler(apiUrl: () => string, repeats: RepeatLog, damag
     const fields = { err: known.cause ?? known, request_id: request.id }
     if (isDamage(known)) damage.note(known.cause as Error, { request_id: request.id })
     else if (httpStatus >= 500) {
-      // On a full disk or without a database every request fails for the same reason.
+      // On a full disk or without a database, every request fails for the same reason.
       const kind = known.code === 'unavailable' ? known.message : String(error)
       repeats.note(kind, (failures) => request.log.error({ ...fields, failures }, known.message))
     }

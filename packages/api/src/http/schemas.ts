@@ -8,7 +8,7 @@ export function oneOf(values: readonly string[]): TSchema {
   return Type.Unsafe<string>({ type: 'string', enum: values })
 }
 
-/** A schema that also accepts null. Not a union: the serializer would have to validate to find the branch. */
+/** A schema that also accepts null. Not a union, because the serializer would have to validate to find the branch. */
 export function orNull(schema: TSchema & { type?: string }): TSchema {
   return Type.Unsafe<string | number | null>({ ...schema, type: [schema.type, 'null'] })
 }

@@ -30,13 +30,13 @@ export interface ServerOptions {
   readonly trustedProxies: readonly string[]
   /** The load balancers in front of the server. */
   readonly balancers?: Balancers
-  /** Add the client's address and account to the log line of a request. */
+  /** Adds the client's address and account to the log line of a request. */
   readonly logClients: boolean
-  /** Use the request id that the caller sends: only where all callers are relay nodes. */
+  /** Uses the request id that the caller sends: only if all callers are relay nodes. */
   readonly takesRequestIds?: boolean
 }
 
-/** A request id that a relay made. */
+/** A request id created by a relay. */
 const REQUEST_ID = /^[\w-]{8,64}$/
 
 /** A web server with its routes. */
@@ -99,7 +99,7 @@ function makeApp(
   common: Readonly<Record<string, string>>,
   fail: ErrorHandler,
 ): App {
-  // The hooks write the log lines and add the request id themselves, so requests need no child logger.
+  // The hooks write the log lines and add the request id, so requests need no child logger.
   const loggerInstance: FastifyBaseLogger = Object.create(log, { child: { value: () => loggerInstance } })
   return Fastify({
     loggerInstance,

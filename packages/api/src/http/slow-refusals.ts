@@ -1,12 +1,12 @@
 /**
- * Sends refusals for too many requests a moment later. A client that ignores them and asks again on the same connection
- * would otherwise keep the server busy with refusing it.
+ * Delays refusals for too many requests briefly. Otherwise, a client that ignores them and repeats its request on the
+ * same connection would keep the server busy refusing it.
  */
 
 const LATER_MS = 250
 /**
- * More than these are sent at once: what waits needs memory, and holds a connection. All connections of a load balancer
- * are of one address, which may have 1,000: most of them must stay free for others.
+ * Beyond this number, refusals are sent at once: each waiting one needs memory and holds a connection. All connections
+ * of a load balancer have one address, which may have 1,000; most of them must stay free for others.
  */
 const MOST_WAITING = 250
 

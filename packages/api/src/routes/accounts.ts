@@ -126,7 +126,7 @@ function keyRoute(app: App, { accounts, keys }: Service, identify: Identify): vo
   app.post(
     '/v1/accounts/:id/keys',
     {
-      // Without a credential, the password in the body is required.
+      // Without another credential, the password in the body is required.
       preValidation: async (request, reply) => {
         if (hasCredential(request)) await identify.call(app, request, reply)
         else fillBody(request)

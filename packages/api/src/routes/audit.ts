@@ -1,4 +1,4 @@
-/** /v1/audit: what happened to the caller's account. */
+/** /v1/audit: the events of the caller's account. */
 import Type from 'typebox'
 import { AUDIT_ACTORS, AUDIT_EVENTS, PLANS } from '@static/protocol'
 import type { App } from '../http/app.ts'

@@ -13,7 +13,7 @@ const ready = Type.Object({
 const tags = ['health']
 
 export function healthRoutes(app: App, service: Service, relayIsReady: (() => boolean) | undefined): void {
-  // Both: a relay's /health depends on its database, and its /health/live does not.
+  // The same for both: only a relay's /health, unlike its /health/live, depends on its database.
   for (const [path, operationId] of [
     ['/health', 'checkHealth'],
     ['/health/live', 'checkLive'],

@@ -44,7 +44,7 @@ const params = Type.Object({ id: Type.String() })
 const security = [{ key: [] }]
 const tags = ['internal']
 
-/** A difference of the clocks that is worth a line in the log, and how often. */
+/** A clock difference worth logging, and how often. */
 const SKEW_MS = 5000
 const SKEW_EVERY_MS = 60_000
 
@@ -61,10 +61,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     if (Math.abs(skew) > SKEW_MS && service.now() - toldAt > SKEW_EVERY_MS) {
       toldAt = service.now()
       const how = `${Math.round(Math.abs(skew) / 1000)} s ${skew > 0 ? 'ahead of' : 'behind'}`
-      request.log.warn(
-        { skew_ms: skew },
-        `the clock of a relay node is ${how} the one of this machine: set one of them`,
-      )
+      request.log.warn({ skew_ms: skew }, `the clock of a relay node is ${how} this machine's: correct one of them`)
     }
     done()
   })
@@ -92,7 +89,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     {
       schema: {
         operationId: 'reportLease',
-        summary: 'Report the total spent of a lease so far; final returns the rest',
+        summary: 'Report the total spent from a lease so far; final returns the rest',
         tags,
         security,
         params,
@@ -111,7 +108,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     {
       schema: {
         operationId: 'listBlockedAccounts',
-        summary: 'Of the accounts, list those that are suspended, and those that are closed or do not exist',
+        summary: 'List those of the accounts that are suspended, and those that are closed or do not exist',
         tags,
         security,
         body: accounts,

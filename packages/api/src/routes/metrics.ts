@@ -5,7 +5,7 @@ import { constantTimeEqual } from '@static/node/compare'
 import { StaticError } from '@static/protocol'
 import type { App } from '../http/app.ts'
 
-/** `isLocal`: whether a request is from a program on this machine, which may read without the token. */
+/** `isLocal`: whether a request comes from a program on this machine, which may read without the token. */
 export function metricsRoutes(
   app: App,
   registry: Registry,

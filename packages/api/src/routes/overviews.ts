@@ -1,6 +1,6 @@
 /**
- * /v1/channels: the channels and agents of the account, as its relays know them; and /internal/v1/overviews, where relay
- * nodes report them while somebody looks.
+ * /v1/channels: the channels and agents of the account, as its relays know them; and /internal/v1/overviews, where
+ * relay nodes report them while someone is looking.
  */
 import Type from 'typebox'
 import { MAX_NAME_LENGTH, OVERVIEW_LIMITS, type RelayOverview } from '@static/protocol'
@@ -20,7 +20,7 @@ const channel = Type.Object(
     mode,
     owner: hex(32),
     members: count,
-    waiting_bytes: Type.Integer({ ...count, description: 'What members have not fetched yet' }),
+    waiting_bytes: Type.Integer({ ...count, description: 'Bytes that members have not fetched yet' }),
     behind: Type.Array(member, { maxItems: OVERVIEW_LIMITS.membersPerChannel, description: 'Furthest behind first' }),
   },
   strict,
@@ -29,7 +29,7 @@ const agent = Type.Object(
   {
     id: hex(32),
     mode,
-    name: orNull(Type.String({ maxLength: 256, description: 'The identity that it gave itself' })),
+    name: orNull(Type.String({ maxLength: 256, description: 'The identity it chose' })),
     connected: Type.Boolean(),
     last_seen_at: time,
   },
@@ -59,7 +59,7 @@ export function overviewRoutes(app: App, service: Service, origin: () => string)
       preValidation: requireSession(service, origin),
       schema: {
         operationId: 'listChannels',
-        summary: 'List the channels and agents of the account, as its relays report them while somebody looks',
+        summary: 'List the channels and agents of the account, as its relays report them while someone is looking',
         tags: ['channels'],
         security: [{ session: [] }],
         response: answers({ 200: overview }, ['auth_failed', 'account_suspended']),
@@ -69,7 +69,7 @@ export function overviewRoutes(app: App, service: Service, origin: () => string)
   )
 }
 
-/** For relay nodes; the listener has checked their credential. */
+/** For relay nodes, whose credential the listener has checked. */
 export function overviewReportRoutes(app: App, service: Service): void {
   const tags = ['internal']
   const security = [{ key: [] }]
@@ -78,7 +78,7 @@ export function overviewReportRoutes(app: App, service: Service): void {
     {
       schema: {
         operationId: 'listWatchedAccounts',
-        summary: 'List the accounts that somebody is looking at and that this relay should report',
+        summary: 'List the accounts that someone is looking at and that this relay should report',
         tags,
         security,
         body: Type.Object({ relay_id: reportFields.relay_id, node }, strict),

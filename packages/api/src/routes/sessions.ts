@@ -26,9 +26,9 @@ const listed = Type.Object({
       id: uuid,
       current: Type.Boolean({ description: 'Whether this request uses it' }),
       created_at: time,
-      last_used_at: Type.String({ ...time, description: 'To about ten minutes' }),
+      last_used_at: Type.String({ ...time, description: 'Accurate to about ten minutes' }),
       expires_at: time,
-      client: orNull(Type.String({ description: 'Browser and system, as far as the browser said' })),
+      client: orNull(Type.String({ description: 'Browser and system, if the browser reported them' })),
       address: orNull(Type.String({ description: 'Only if the operator records addresses' })),
     }),
   ),
@@ -104,7 +104,7 @@ function ownSessionRoutes(app: App, service: Service, origin: () => string): voi
       preValidation,
       schema: {
         operationId: 'endOtherSessions',
-        summary: 'End all sign-in sessions of the account but the current one',
+        summary: 'End all sign-in sessions of the account except the current one',
         tags,
         security,
         response: answers({ 200: Type.Object({ ended: Type.Integer({ minimum: 0 }) }) }, [
@@ -137,7 +137,7 @@ function ownSessionRoutes(app: App, service: Service, origin: () => string): voi
   )
 }
 
-/** Takes every session cookie, so that users of suspended accounts can sign out, too. */
+/** Accepts every session cookie, so that users of suspended accounts can also sign out. */
 function signOutRoute(app: App, service: Service, origin: () => string): void {
   app.delete(
     '/v1/sessions/current',

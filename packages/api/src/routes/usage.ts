@@ -1,4 +1,4 @@
-/** /v1/usage: messages and token exchanges used of the plan. */
+/** /v1/usage: the messages and token exchanges used, and the plan's limits. */
 import Type from 'typebox'
 import type { App } from '../http/app.ts'
 import { requireCaller } from '../http/authenticate.ts'

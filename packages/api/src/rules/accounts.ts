@@ -123,7 +123,9 @@ export class Accounts {
     return this.#check(find, email.normalize('NFC').toLowerCase(), password, context)
   }
 
-  /** Sets a new password and ends every sign-in session and device. Returns the secret of a new device, for a browser. */
+  /**
+   * Sets a new password and ends every sign-in session and device. Returns the secret of a new device, for a browser.
+   */
   async changePassword(id: string, current: string, next: string, context: RateContext): Promise<string | undefined> {
     const account = await this.byPassword(id, current, context)
     checkNewPassword(next, account.email, 'new_password')
@@ -142,7 +144,7 @@ export class Accounts {
     if (!done) throw changedMeanwhile()
   }
 
-  /** The account that `find` finds, if the password is correct; `name` is what the caller named it by. */
+  /** The account that `find` returns, if the password is correct; `name` is the name that the caller gave for it. */
   async #check(
     find: () => Promise<AccountRecord | undefined>,
     name: string,
@@ -158,7 +160,7 @@ export class Accounts {
     const attempt = device ? undefined : await admitAttempt(this.#limits, context)
     const account = await find()
     const own = device?.accountId === account?.id ? device : undefined
-    // Anyone can have a device of an account of their own: it must not make attempts at others any cheaper.
+    // Anyone can have a device of their own account, which must not make attempts at other accounts cheaper.
     if (device && !own) await passwordsPerDevice.spend(device.idHash, context)
     const from = own ?? attempt ?? (await admitAttempt(this.#limits, context))
     return this.#passwords.check(account, password, account?.id ?? name, context, from)
@@ -183,7 +185,7 @@ export function publicAccount(account: AccountRecord): Account {
   return { id, email, name, plan, status, created_at: isoTime(createdAt) }
 }
 
-/** Another account has the e-mail address. */
+/** The error if another account has the e-mail address. */
 export function taken(): StaticError {
   return StaticError.of('email_taken', 'An account with this e-mail address already exists.')
 }

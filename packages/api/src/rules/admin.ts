@@ -1,4 +1,4 @@
-/** What the operator of the service, who has access to its database, may do with accounts. */
+/** Actions on accounts by the operator of the service, who has access to its database. */
 import { randomBytes } from 'node:crypto'
 import {
   type Account,
@@ -24,7 +24,7 @@ export interface OperatorLink {
   readonly expires_at: string
 }
 
-/** A sign-up invite that can still be used. The id alone lets nobody sign up. */
+/** A sign-up invite that can still be used. The id alone does not allow signing up. */
 export interface SignUpInvite {
   readonly id: string
   readonly created_at: string
@@ -55,7 +55,7 @@ export class Admin {
     return publicAccount(account)
   }
 
-  /** A page of accounts, or of those whose e-mail address or name contains the text, or that have it as id. */
+  /** A page of accounts, optionally only those whose e-mail address or name contains the text, or whose id it is. */
   async list(query: {
     readonly text?: string | undefined
     readonly status?: AccountStatus | undefined
@@ -70,7 +70,7 @@ export class Admin {
   }
 
   /**
-   * Creates an account without keys whose password nobody knows, and the link that sets one. Throws `email_taken`,
+   * Creates an account without keys and without a known password, and a link that sets one. Throws `email_taken`,
    * `invalid_request`.
    */
   async create(email: string, name: string | undefined, hours: number): Promise<Account & OperatorLink> {
@@ -91,7 +91,7 @@ export class Admin {
     return { ...publicAccount(account), ...(await this.passwordLink(account.id, hours)) }
   }
 
-  /** Creates a link that sets the password of an account; an earlier one no longer works. */
+  /** Creates a link that sets the password of an account. An earlier link no longer works. */
   async passwordLink(id: string, hours: number): Promise<OperatorLink> {
     const { link, token } = this.#link('pw', id, hours)
     const done = isId(id) && (await this.#store.links.create(link, this.#entry('password_link_created', id)))

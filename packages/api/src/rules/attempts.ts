@@ -1,20 +1,21 @@
-/** Attempts that an address makes at a secret: a password, or the link of an operator. */
+/** Attempts by an address to guess a secret: a password, or an operator's link. */
 import { networkOf, StaticError } from '@static/protocol'
 import type { Lane } from '../secrets/hash.ts'
 import type { Limits } from './limits.ts'
 import type { RateContext } from './rate-policy.ts'
 
-/** An attempt that may be made. */
+/** An admitted attempt. */
 export interface Attempt {
   readonly lane: Lane
-  /** It turned out not to be a failure. */
+  /** Takes the attempt back, because it was not a failure. */
   refund(): Promise<void>
 }
 
 /**
  * Counts an attempt as a failure of its address before it is made, so that many at once cannot slip under the limit.
- * Beyond the limit it waits for its turn: others may share the address, and one client there must not stop them. Throws
- * `rate_limited` if too many wait. Call it before anything is looked up: a flood must not become one of queries.
+ * Beyond the limit it waits for its turn: others may share the address, and one client must not block them. Throws
+ * `rate_limited` if too many are waiting. Call it before any lookup, because a flood of attempts must not become a
+ * flood of queries.
  */
 export async function admitAttempt({ failures, slowedAttempts }: Limits, context: RateContext): Promise<Attempt> {
   const { address } = context

@@ -1,6 +1,6 @@
 /**
- * The audit log: what happened to an account. The stores write an entry in the transaction of what it reports. Only failed
- * sign-ins are buffered: a write before the answer would reveal that the account exists.
+ * The audit log: the events of an account. The stores write an entry in the transaction of the change it reports. Only
+ * failed sign-ins are buffered: a write before the answer would reveal that the account exists.
  */
 import { type AuditEvent, type AuditPage, type AuditedEvent, StaticError } from '@static/protocol'
 import type { AuditEntry, AuditRecord, AuditStore, Clock } from '../ports.ts'
@@ -12,7 +12,7 @@ import { invalidField } from './text.ts'
 
 /** Failed sign-ins beyond this many (account, address) pairs are not logged until the next flush. */
 const MAX_PENDING = 10_000
-/** The size of a page by default. */
+/** The default page size. */
 export const AUDIT_PAGE = 50
 
 export class Audit {
@@ -29,7 +29,7 @@ export class Audit {
     this.#now = now
   }
 
-  /** An entry about something that the account's user did. */
+  /** An entry about an action of the account's user. */
   byUser(event: AuditEvent, accountId: string, context: RateContext, keyId?: string): AuditEntry {
     const address = this.#addresses ? context.address : undefined
     return { accountId, at: this.#now(), actor: 'user', event, address, ...(keyId === undefined ? {} : { keyId }) }
@@ -44,7 +44,7 @@ export class Audit {
     else if (this.#failures.size < MAX_PENDING) this.#failures.set(name, { ...entry, count: 1 })
   }
 
-  /** Writes the failed sign-ins. One write after the other: when it resolves, all that were counted before are written. */
+  /** Writes the failed sign-ins. Writes are serialized: when this resolves, everything counted before is written. */
   flush(): Promise<void> {
     const written = this.#last.then(() => this.#write())
     this.#last = written.catch(() => {})
@@ -58,7 +58,7 @@ export class Audit {
     try {
       await this.#store.add([...failures.values()])
     } catch (error) {
-      // Some may have been written; counting them twice is better than not at all.
+      // Some may have been written. Counting them twice is better than not at all.
       for (const [name, entry] of failures) {
         const pending = this.#failures.get(name)
         if (pending) pending.count += entry.count

@@ -17,7 +17,7 @@ const written = new Map<number, string>()
 
 /** A time as the API writes it: ISO 8601, UTC, milliseconds. */
 export function isoTime(now: number): string {
-  // The same few times (when a key was created or last used) are written again and again.
+  // The same few times (when a key was created or last used) are written repeatedly.
   const known = written.get(now)
   if (known !== undefined) return known
   if (written.size >= MOST_REMEMBERED) written.clear()

@@ -1,6 +1,6 @@
-/** The browser and the system that a `User-Agent` header names, so that people recognize their sessions. */
+/** The browser and the system named in a `User-Agent` header, so that users recognize their sessions. */
 
-/** The first match counts: most browsers also name the ones that they descend from. */
+/** The first match counts, because most browsers also name the ones they descend from. */
 const BROWSERS: readonly (readonly [RegExp, string])[] = [
   [/\bEdgA?\//, 'Edge'],
   [/\bOPR\//, 'Opera'],

@@ -1,4 +1,4 @@
-/** Counts and logs damage in the database: a line a minute for each damaged row, however often it is met. */
+/** Counts and logs damage in the database: one line a minute for each damaged row, however often it is read. */
 import type { Logger } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 
@@ -11,7 +11,7 @@ export class DamageLog {
     this.#log = log
   }
 
-  /** How often damage was met. */
+  /** How often damage was found. */
   get count(): number {
     return this.#count
   }

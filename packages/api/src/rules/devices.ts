@@ -1,13 +1,13 @@
 /**
- * Devices: browsers in which someone signed in to an account. A random secret in a cookie, stored only as a hash, gives its
- * browser attempts at the password of that account that nobody else can use up. It replaces no password.
+ * Devices: browsers in which someone has signed in to an account. A random secret in a cookie, stored only as a hash,
+ * gives the browser attempts at that account's password that no one else can use up. It does not replace the password.
  */
 import { createHash } from 'node:crypto'
 import type { RateContext } from './rate-policy.ts'
 import type { Clock, DeviceRecord, DeviceStore } from '../ports.ts'
 import type { DeviceSecrets } from '../secrets/device-secrets.ts'
 
-/** Devices of one account; the one that was used longest ago goes first. */
+/** Maximum number of devices per account; the least recently used is dropped first. */
 const MOST_DEVICES = 16
 /** How long a device lasts after its last sign-in. */
 export const DEVICE_SECONDS: number = 365 * 24 * 3600
@@ -23,7 +23,10 @@ export class Devices {
     this.#now = now
   }
 
-  /** The device that a request comes from, of whatever account. No limit has been applied yet: it looks up no other secret. */
+  /**
+   * The device that a request comes from, of any account. No limit has been applied yet, because this looks up no other
+   * secret.
+   */
   async of({ browser }: RateContext): Promise<DeviceRecord | undefined> {
     const secret = browser?.device
     if (secret === undefined || !this.#secrets.hasMade(secret)) return undefined
@@ -31,8 +34,8 @@ export class Devices {
   }
 
   /**
-   * The secret for the cookie of a browser that has just proved the password, or has set it: the one that it has, if that
-   * is of this account, or a new one. Undefined for other programs, or if the password is no longer the one with this hash.
+   * The secret for the cookie of a browser that has just proved or set the password: its existing one, if that belongs
+   * to this account, or a new one. Undefined for other programs, or if the password hash has changed.
    */
   async remember(accountId: string, passwordHash: string, context: RateContext): Promise<string | undefined> {
     if (!context.browser) return undefined

@@ -12,8 +12,8 @@ export function newId(now: number): string {
     const time = now.toString(16).padStart(12, '0')
     last = { now, head: `${time.slice(0, 8)}-${time.slice(8)}-7` }
   }
-  // node:crypto can create these from Node 26 on, but only with its own clock. The random part is taken from a
-  // version 4 identifier, which node:crypto draws from a pool.
+  // Since Node 26, node:crypto can create these, but only with its own clock. The random part comes from a version 4
+  // identifier, which node:crypto draws from a pool.
   return last.head + randomUUID().slice(15)
 }
 

@@ -6,14 +6,14 @@ import { invalidField } from './text.ts'
 
 const FORM = /^[\x21-\x7e]{1,255}$/
 
-/** The scope of a sign-up: by its e-mail address, so that a stranger's key neither stops it nor learns of it. */
+/** The scope of a sign-up, by its e-mail address, so that a stranger's key can neither block it nor learn about it. */
 export function signUpScope(email: string): string {
   return `sign-up ${createHash('sha256').update(email).digest('hex')}`
 }
 
 /**
- * Creates the claim for a request. Two requests are the same if their `fields` are. A password is never
- * among them, because a fast hash of a password must not exist anywhere.
+ * Creates the claim for a request. Two requests are the same if their `fields` are. These never include a password,
+ * because a fast hash of a password must not exist anywhere.
  */
 export function claimFor(
   scope: string,

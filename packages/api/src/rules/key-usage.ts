@@ -1,6 +1,6 @@
 /**
- * A write-behind buffer for key usage: the first use of a key is written immediately, later ones at most once
- * a minute, many in one transaction, and the rest when the service stops. Token exchanges are buffered too.
+ * A write-behind buffer for key usage: the first use of a key is written immediately, later ones at most once a minute,
+ * many in one transaction, and the rest when the service stops. Token exchanges are buffered as well.
  */
 import type { Clock, KeyStore, Meter, UsageStore, VerifiableKey } from '../ports.ts'
 import { monthOf } from './calendar.ts'
@@ -8,7 +8,7 @@ import { monthOf } from './calendar.ts'
 const WRITE_EVERY = 60_000
 /** With more pending keys than this, the buffer is flushed immediately. */
 const MAX_PENDING = 10_000
-/** With a write during each of this many reads, the count may be inexact. */
+/** If a write interrupts this many reads in a row, the count may be inexact. */
 const MOST_READS = 3
 
 /** Token exchanges of one key in one month. */
@@ -48,7 +48,7 @@ export class KeyUsageBuffer {
     else this.#exchanges.set(nameOf(keyId, period), { keyId, accountId, mode, period, count: 1 })
   }
 
-  /** The token exchanges of the meter counted but not yet written. */
+  /** The meter's token exchanges that are counted but not yet written. */
   pendingExchanges({ accountId, mode, period }: Meter): number {
     let sum = 0
     for (const pending of this.#exchanges.values()) {
@@ -57,12 +57,15 @@ export class KeyUsageBuffer {
     return sum
   }
 
-  /** The same of one key. */
+  /** The same for one key. */
   pendingExchangesOf(keyId: string, period: number): number {
     return this.#exchanges.get(nameOf(keyId, period))?.count ?? 0
   }
 
-  /** What a query finds while nothing is being written: with what is pending, it has every exchange once. */
+  /**
+   * The result of a query while nothing is being written. Together with the pending exchanges, it contains every
+   * exchange once.
+   */
   async betweenWrites<T>(query: () => Promise<T>): Promise<T> {
     for (let reads = 1; ; reads++) {
       const last = this.#last
@@ -72,7 +75,7 @@ export class KeyUsageBuffer {
     }
   }
 
-  /** Writes what is due: key uses whose last write was at least a minute ago, and all token exchanges. */
+  /** Writes whatever is due: key uses whose last write was at least a minute ago, and all token exchanges. */
   async flushDue(): Promise<void> {
     const now = this.#now()
     await this.#write((use) => now - use.written >= WRITE_EVERY)
@@ -82,7 +85,7 @@ export class KeyUsageBuffer {
     await this.#write(() => true)
   }
 
-  /** One write after the other: when a flush resolves, everything recorded before it is written. */
+  /** Serializes writes: when a flush resolves, everything recorded before it is written. */
   #write(due: (use: { readonly written: number }) => boolean): Promise<void> {
     const written = this.#last.then(() => this.#writeNow(due))
     this.#last = written.catch(() => {})

@@ -132,7 +132,7 @@ export class Keys {
   async revoke(caller: Caller, id: string, context: RateContext): Promise<void> {
     const entry = this.#audit.byUser('key_revoked', caller.accountId, context, id)
     const done = isId(id) && (await this.#store.keys.revoke(id, modesOf(caller), entry))
-    // Echoes only well-formed ids: a key given by mistake is a secret.
+    // Echoes only well-formed ids, because a key passed by mistake is a secret.
     if (!done)
       throw StaticError.of('not_found', isId(id) ? `There is no active key ${id}.` : 'There is no such active key.')
   }

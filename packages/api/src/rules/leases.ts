@@ -1,7 +1,7 @@
 /**
- * Quota leases: how several relay nodes enforce one limit exactly (SPEC.md, "Quota leases").
- * A node may spend only what it has leased; what it does not settle in time counts as spent.
- * So the total can never exceed the limit, and a crash costs at most what the node held.
+ * Quota leases: how several relay nodes enforce one limit exactly (SPEC.md, "Quota leases"). A node may spend only the
+ * amount it has leased; any amount not settled in time counts as spent. So the total can never exceed the limit, and a
+ * crash costs at most the node's open leases.
  */
 import { type AccountStatus, type Lease, type Mode, StaticError } from '@static/protocol'
 import { noAccount } from './accounts.ts'
@@ -15,7 +15,7 @@ import { invalidField } from './text.ts'
 export interface SettledLease {
   readonly id: string
   readonly spent: number
-  /** How much of it may still be spent. */
+  /** The amount that may still be spent. */
   readonly remaining: number
   readonly expires_at: string
   readonly expires_in_ms: number
@@ -24,7 +24,7 @@ export interface SettledLease {
 /** Totals of a lease by key id. */
 type KeyTotals = Readonly<Record<string, number>>
 
-/** What a relay reports of a lease: totals so far. */
+/** A relay's report on a lease: totals so far. */
 interface Report {
   readonly spent: number
   readonly final: boolean
@@ -42,7 +42,7 @@ export class Leases {
     this.#now = now
   }
 
-  /** Leases a share of what is left; 0 if nothing is. Throws `not_found`, `account_suspended`. */
+  /** Leases a share of the remaining quota; 0 if nothing is left. Throws `not_found`, `account_suspended`. */
   async grant(accountId: string, mode: Mode, wanted: number): Promise<Lease> {
     const account = isId(accountId) ? await this.#store.accounts.byId(accountId) : undefined
     if (!account || account.status === 'closed') throw noAccount(accountId)
@@ -69,8 +69,9 @@ export class Leases {
   }
 
   /**
-   * Records the total spent of a lease so far, so that a repeated settlement changes nothing.
-   * `keys` says how much of it each key has spent. `final` returns the rest; otherwise the lease is renewed, but nothing of a blocked account's may be spent any more.
+   * Records the total spent from a lease so far, so that a repeated settlement changes nothing. `keys` gives the part
+   * spent by each key. `final` returns the rest; otherwise the lease is renewed, but a blocked account may spend no
+   * more of it.
    */
   async settle(id: string, spent: number, final: boolean, keys: KeyTotals = {}): Promise<SettledLease> {
     const now = this.#now()
@@ -90,7 +91,9 @@ export class Leases {
     }
   }
 
-  /** Those of the accounts that are suspended, and those that are closed or do not exist: relays end their sessions. */
+  /**
+   * The accounts among these that are suspended, and those that are closed or do not exist: relays end their sessions.
+   */
   async blocked(accountIds: readonly string[]): Promise<{ suspended: string[]; unknown: string[] }> {
     if (!accountIds.every(isId)) throw invalidField('account_ids', 'must be ids of accounts')
     if (accountIds.length === 0) return { suspended: [], unknown: [] }
@@ -106,14 +109,16 @@ export class Leases {
     await this.#store.leases.sweep(meter, this.#now(), expire)
   }
 
-  /** Counts every lease that expired without a settlement as spent, also those of idle accounts. */
+  /** Counts every lease that expired without a settlement as spent, even those of idle accounts. */
   async sweepAll(): Promise<void> {
     const now = this.#now()
     for (const meter of await this.#store.leases.expired(now)) await this.#store.leases.sweep(meter, now, expire)
   }
 }
 
-/** How much to lease: at most a quarter of what is left, so that the last messages are spread over all nodes. */
+/**
+ * The amount to lease: at most a quarter of the remaining quota, so that the last messages are spread over all nodes.
+ */
 function shareOf(remaining: number, wanted: number): number {
   return Math.min(wanted, remaining, Math.max(1, Math.floor(remaining / 4)))
 }
@@ -131,7 +136,7 @@ function expire(lease: LeaseRecord): Settlement {
 }
 
 /**
- * How a settlement changes a lease. `spent` is the total so far; only `final` means that the holder has stopped, so the
+ * How a settlement changes a lease. `spent` is the total so far. Only `final` means that the holder has stopped, so the
  * rest is returned only then. Even if settlements arrive late or twice, everything spent is counted.
  */
 function settle(lease: LeaseRecord, { spent, final, keys }: Report, now: number, lifetime: number): Settlement {
@@ -162,7 +167,7 @@ function settle(lease: LeaseRecord, { spent, final, keys }: Report, now: number,
       return { lease: { ...updated, expiresAt }, used: more, reserved: -more, keys: added, day }
     }
     case 'expired': {
-      // It was counted as spent in full on its last day; a final settlement returns the rest on that day.
+      // It was counted as fully spent on its last day; a final settlement returns the rest on that day.
       const used = final ? -rest : 0
       return {
         lease: { ...updated, state: final ? 'closed' : 'expired' },

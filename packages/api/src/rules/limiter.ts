@@ -1,4 +1,6 @@
-/** A rate limit counted in this process, in a table of bounded size: a flood of addresses cannot use unbounded memory. */
+/**
+ * A rate limit counted in this process, in a table of bounded size: a flood of addresses cannot use unbounded memory.
+ */
 import { LRUCache } from 'lru-cache'
 import { networkLimit } from '@static/protocol'
 import type { Clock } from '../ports.ts'
@@ -12,11 +14,11 @@ interface OpenWindow {
   readonly ends: number
 }
 
-/** One limit, counted for many subjects. Where the subject is an IPv6 address, its /48 is counted, too. */
+/** One limit, counted for many subjects. If the subject is an IPv6 address, its /48 is counted as well. */
 export class Limiter {
   readonly #policy: RatePolicy
   readonly #now: Clock
-  // With `max` it would allocate all of its memory at once, which delays the start of the server.
+  // With `max`, it would allocate all of its memory at once, which delays the start of the server.
   readonly #windows = new LRUCache<string, OpenWindow>({ maxSize: MAX_SUBJECTS, sizeCalculation: () => 1 })
 
   constructor(name: string, rate: Rate, now: Clock) {
@@ -24,7 +26,7 @@ export class Limiter {
     this.#now = now
   }
 
-  /** Counts one, or throws `rate_limited` if the limit is reached. */
+  /** Counts one attempt, or throws `rate_limited` if the limit is reached. */
   spend(subject: string, context: RateContext): void {
     const now = this.#now()
     const window = this.#open(subject, now) ?? this.#start(subject, now)
@@ -34,7 +36,7 @@ export class Limiter {
     context.rates.push(this.#policy.stateOf(window, now))
   }
 
-  /** How many were counted in the current window. */
+  /** The count in the current window. */
   count(subject: string): number {
     return this.#open(subject, this.#now())?.count ?? 0
   }

@@ -1,6 +1,6 @@
 /**
- * Rate limits: a maximum number in a window that starts with the first one. Those that keep secrets from being guessed
- * are counted over all nodes (`SharedLimiter`), the others in each process.
+ * Rate limits: a maximum number in a window that starts with the first attempt. Limits that keep secrets from being
+ * guessed are counted over all nodes (`SharedLimiter`), the others in each process.
  */
 import { Pace } from '@static/node/pace'
 import type { Clock, RateWindowStore } from '../ports.ts'
@@ -8,7 +8,7 @@ import type { Settings } from '../settings.ts'
 import { Limiter } from './limiter.ts'
 import { SharedLimiter } from './shared-limiter.ts'
 
-/** Attempts of a slowed address that may wait for their turn. */
+/** The number of attempts by a slowed address that may wait for their turn. */
 const MOST_SLOWED = 20
 
 export interface Limits {
@@ -20,18 +20,18 @@ export interface Limits {
   readonly failures: SharedLimiter
   readonly passwordsPerAddress: SharedLimiter
   readonly passwords: SharedLimiter
-  /** Password checks from a device of the account, and from all of them; they count for nothing else. */
+  /** Password checks from one device of the account, and from all of them; they count towards no other limit. */
   readonly passwordsPerDevice: SharedLimiter
   readonly passwordsOfDevices: SharedLimiter
-  /** Attempts at passwords and links of an address with too many failures: each waits for its turn. */
+  /** Attempts at passwords and links by an address with too many failures: each waits for its turn. */
   readonly slowedAttempts: Pace
 }
 
 export interface LimitsOptions {
   readonly rates: Settings['rates']
-  /** Where the shared ones are counted. */
+  /** The store in which shared limits are counted. */
   readonly windows: RateWindowStore
-  /** The name of a subject in the database, where neither addresses nor e-mail addresses belong. */
+  /** The name of a subject in the database, which must contain neither addresses nor e-mail addresses. */
   readonly nameOf: (policy: string, subject: string) => string
   readonly now: Clock
 }

@@ -1,7 +1,7 @@
 /**
- * What relays report of an account's channels and agents, for the console (SPEC.md, "Overview"). In memory only. A relay
- * is asked only about accounts whose owner is looking, and only reports about those are kept, so that a hostile relay
- * cannot fill the memory.
+ * The relays' reports on an account's channels and agents, for the console (SPEC.md, "Overview"). In memory only. A
+ * relay is asked only about accounts whose owner is looking, and only reports about those are kept, so that a hostile
+ * relay cannot fill the memory.
  */
 import { type Overview, OVERVIEW_LIMITS, type OverviewAgent, type RelayOverview } from '@static/protocol'
 import { isoTime } from './calendar.ts'
@@ -12,12 +12,12 @@ import type { Clock } from '../ports.ts'
 const WATCH_MS = 30_000
 /** A report that is not refreshed in this time is dropped. */
 const KEEP_MS = 30_000
-/** How often a relay reports an account, at most. */
+/** The minimum time between reports of a relay on one account. */
 const REFRESH_MS = 4000
-/** Beyond this many watched accounts, or bytes of reports, those looked at longest ago are forgotten. */
+/** Beyond this many watched accounts, or bytes of reports, the least recently viewed are forgotten. */
 const MAX_WATCHED = 1000
 const MAX_BYTES = 32 * 1024 * 1024
-/** Relay nodes whose reports of one account are kept. */
+/** The maximum number of relay nodes whose reports on one account are kept. */
 const MAX_NODES = 32
 /** The number of accounts that a relay is asked for at once. */
 const MAX_ASKED = 32
@@ -36,7 +36,7 @@ interface Watch {
 
 export class Overviews {
   readonly #now: Clock
-  /** In the order of the last look. */
+  /** Ordered by last look. */
   readonly #watched = new Map<string, Watch>()
   #bytes = 0
 
@@ -44,7 +44,7 @@ export class Overviews {
     this.#now = now
   }
 
-  /** What is known about the caller's account; its relays report from now on, until nobody looks any more. */
+  /** The known overview of the caller's account. From now on, its relays report until no one is looking. */
   look(caller: Caller): Overview {
     const now = this.#now()
     this.#prune(now)
@@ -63,7 +63,7 @@ export class Overviews {
     return { relays: relays.sort((one, other) => (one.relay_id < other.relay_id ? -1 : 1)) }
   }
 
-  /** The watched accounts that a node of a relay should report now, those with the oldest reports first. */
+  /** The watched accounts that a relay node should report now, those with the oldest reports first. */
   watched(relayId: string, node = ''): string[] {
     const now = this.#now()
     this.#prune(now)
@@ -75,7 +75,7 @@ export class Overviews {
       .map(([account]) => account)
   }
 
-  /** Keeps a report if somebody is looking and it is not too early; says whether it did. */
+  /** Keeps a report if someone is looking and it is not too early. Returns whether it did. */
   report(accountId: string, overview: RelayOverview, node = ''): boolean {
     const now = this.#now()
     this.#prune(now)
@@ -125,7 +125,7 @@ function nameOf(relayId: string, node: string): string {
   return `${relayId} ${node}`
 }
 
-/** One report for each relay: the newest of its nodes, with the agents of all. They share the channels. */
+/** One report for each relay: the newest from its nodes, with the agents of all. Nodes share the channels. */
 function merged(reports: readonly Report[]): Pick<Report, 'overview' | 'at'>[] {
   const byRelay = new Map<string, Report[]>()
   for (const report of reports.toSorted((one, other) => other.at - one.at)) {
@@ -140,7 +140,7 @@ function merged(reports: readonly Report[]): Pick<Report, 'overview' | 'at'>[] {
   })
 }
 
-/** The agents of all nodes, each where it was seen last: one that has moved is still known to the node that it left. */
+/** The agents of all nodes, each at the node that saw it last: the node that an agent has left still reports it. */
 function agentsOf(overviews: readonly RelayOverview[]): OverviewAgent[] {
   const agents = new Map<string, OverviewAgent>()
   for (const agent of overviews.flatMap((overview) => overview.agents)) {

@@ -1,4 +1,4 @@
-/** Set-password links: the operator hands one out, and whoever has it sets the password of its account, once. */
+/** Set-password links: the operator hands one out, and anyone who has it can set the password of its account, once. */
 import { type Account, StaticError } from '@static/protocol'
 import { opens, parseOneTimeToken } from '../secrets/one-time-token.ts'
 import { admitAttempt } from './attempts.ts'
@@ -36,8 +36,8 @@ export class PasswordLinks {
 
   /**
    * Sets the password and ends every session and device of the account. Returns the secret of a new device, for a
-   * browser. Throws `password_link_invalid`, the same for every reason,
-   * `account_suspended`, and `invalid_request` for a bad password, which does not use the link up.
+   * browser. Throws `password_link_invalid`, with the same message for every reason, `account_suspended`, and
+   * `invalid_request` for a bad password, which does not use up the link.
    */
   async use(
     text: string,

@@ -40,10 +40,10 @@ export class Passwords {
   }
 
   /**
-   * Returns the account if the password is correct. An account that does not exist, or is closed,
-   * takes the same time and gives the same error, `invalid_credentials`.
-   * `subject` is the name that the caller gave: limits must not reveal whether the account exists either.
-   * `from` is a device of the account, which has attempts of its own, or else an admitted attempt of an address.
+   * Returns the account if the password is correct. An account that does not exist or is closed takes the same time and
+   * gives the same error, `invalid_credentials`. `subject` is the name that the caller gave: limits must not reveal
+   * whether the account exists either. `from` is a device of the account, which has its own attempts, or else an
+   * admitted attempt of an address.
    */
   async check(
     account: AccountRecord | undefined,
@@ -76,8 +76,8 @@ export class Passwords {
   }
 
   /**
-   * Counts an attempt towards its limits before it is made; `refund` takes it back from all of them. One that a limit of
-   * passwords refuses stays a failure of its address, which is slowed if it keeps trying.
+   * Counts an attempt towards its limits before it is made; `refund` takes it back from all of them. An attempt refused
+   * by a password limit still counts as a failure of its address, which is slowed if it keeps trying.
    */
   async #count(subject: string, context: RateContext, from: DeviceRecord | Attempt): Promise<Attempt> {
     const { passwords, passwordsPerAddress, passwordsPerDevice, passwordsOfDevices } = this.#limits
@@ -92,7 +92,7 @@ export class Passwords {
         await passwordsPerDevice.refund(idHash)
         await passwordsOfDevices.refund(accountId)
       }
-      // Anyone can have devices of an account of their own, and a correct password costs as much as a wrong one.
+      // Anyone can have devices of their own account, and checking a correct password costs as much as a wrong one.
       return { lane: tries === 1 ? 'clean' : 'suspect', refund }
     }
     const pair = `${subject} ${context.address}`

@@ -1,4 +1,4 @@
-/** How a rate limit presents itself: in the `RateLimit` headers, and when it refuses. */
+/** The presentation of a rate limit, in the `RateLimit` headers and in refusals. */
 import { networkOf, StaticError } from '@static/protocol'
 import type { RateWindow } from '../ports.ts'
 import type { Rate } from '../settings.ts'
@@ -12,15 +12,17 @@ export interface RateState {
   readonly resetSeconds: number
 }
 
-/** One request as the limits see it: where it comes from, and every limit applied to it. */
+/** One request as limits see it: its origin, and every limit applied to it. */
 export interface RateContext {
   readonly address: string
   readonly rates: RateState[]
-  /** Set if a page of the API's own origin made the request: the secret of its device cookie, if it has one. */
+  /**
+   * Set if a page of the API's own origin made the request: contains the secret of its device cookie, if it has one.
+   */
   readonly browser?: { readonly device: string | undefined }
 }
 
-/** One limit by its name. */
+/** One limit by name. */
 export class RatePolicy {
   readonly name: string
   readonly rate: Rate
@@ -46,7 +48,7 @@ export class RatePolicy {
     }
   }
 
-  /** The error for a limit that is reached. */
+  /** The error when a limit is reached. */
   refusal(window: RateWindow, now: number, context: RateContext): StaticError {
     const state = this.stateOf(window, now)
     context.rates.push(state)
@@ -57,7 +59,7 @@ export class RatePolicy {
   }
 }
 
-/** What a subject counts as: itself and, if it is an IPv6 address, its /48. */
+/** The keys that a subject counts towards: itself and, if it is an IPv6 address, its /48. */
 export function keysOf(subject: string): readonly string[] {
   const network = networkOf(subject)
   return network === undefined ? [subject] : [subject, network]

@@ -11,7 +11,7 @@ import { isId, newId } from './id.ts'
 import type { RateContext } from './rate-policy.ts'
 import type { Clock, SessionRecord, SessionStore } from '../ports.ts'
 
-/** The list has at most this many; the oldest are left out, but "all others" ends them, too. */
+/** The maximum length of the list. The oldest are left out, but "all others" ends them as well. */
 const MOST_LISTED = 100
 /** A session's expiry is extended at most this often. */
 const RENEW_AFTER = 10 * 60_000
@@ -33,7 +33,10 @@ export class Sessions {
     this.#now = now
   }
 
-  /** Signs in. The returned id is not stored anywhere, nor is the secret of the device, which only a browser gets. */
+  /**
+   * Signs in. The returned session id is stored only as a hash, as is the secret of the device, which only a browser
+   * gets.
+   */
   async signIn(
     email: string,
     password: string,
@@ -62,8 +65,8 @@ export class Sessions {
   }
 
   /**
-   * The caller of a session, and whether the session was extended (then the cookie must be, too).
-   * Throws `auth_failed` if it has ended, `account_suspended`.
+   * The caller of a session, and whether the session was extended, in which case the cookie must be renewed. Throws
+   * `auth_failed` if it has ended, `account_suspended`.
    */
   async resume(id: string): Promise<{ caller: SessionCaller; renewed: boolean }> {
     const session = await this.#store.find(hashOf(id))
@@ -99,7 +102,7 @@ export class Sessions {
     throw StaticError.of('not_found', isId(id) ? `There is no session ${id}.` : 'There is no such session.')
   }
 
-  /** Ends all sessions of the account but the caller's own; returns how many. */
+  /** Ends all sessions of the account except the caller's own; returns how many. */
   endAllOthers(caller: SessionCaller, context: RateContext): Promise<number> {
     return this.#endOthers(caller, 'all', context)
   }

@@ -1,7 +1,7 @@
 /**
- * A rate limit that all nodes count together, in the database: one that guards a secret must not allow more guesses
- * because there are more nodes. An attempt is counted before it is made, so that concurrent ones cannot slip under the
- * limit on whatever node they are.
+ * A rate limit that all nodes count together, in the database: a limit that protects a secret must not allow more
+ * guesses because there are more nodes. An attempt is counted before it is made, so that concurrent ones cannot slip
+ * under the limit, whichever node they are on.
  */
 import { LRUCache } from 'lru-cache'
 import { networkLimit } from '@static/protocol'
@@ -10,10 +10,12 @@ import type { Rate } from '../settings.ts'
 import { keysOf, type RateContext, RatePolicy, type RateState } from './rate-policy.ts'
 
 const MAX_SEEN = 100_000
-/** A full window is not asked for again in this time: a flood of attempts must not become one of queries. */
+/**
+ * For this time, a full window is not queried again, because a flood of attempts must not become a flood of queries.
+ */
 const FULL_MS = 1000
 
-/** What limits need to count in the database. */
+/** The options for counting in the database. */
 export interface SharedLimiterOptions {
   readonly windows: RateWindowStore
   readonly nameOf: (policy: string, subject: string) => string
@@ -26,7 +28,7 @@ interface Seen extends RateWindow {
   readonly fullAt: number
 }
 
-/** One limit, counted for many subjects. Where the subject is an IPv6 address, its /48 is counted, too. */
+/** One limit, counted for many subjects. If the subject is an IPv6 address, its /48 is counted as well. */
 export class SharedLimiter {
   readonly #policy: RatePolicy
   readonly #windows: RateWindowStore
@@ -41,7 +43,7 @@ export class SharedLimiter {
     this.#now = now
   }
 
-  /** Counts one and returns how many there are now, or rejects with `rate_limited` if the limit is reached. */
+  /** Counts one attempt and returns the new count, or rejects with `rate_limited` if the limit is reached. */
   async spend(subject: string, context: RateContext): Promise<number> {
     const { limit } = this.#policy.rate
     // A /48 beyond its limit must not cost a query for each of its addresses.
@@ -58,12 +60,12 @@ export class SharedLimiter {
     return window.count
   }
 
-  /** Throws `rate_limited` if this node has just found the limit reached. Asks nobody. */
+  /** Throws `rate_limited` if this node recently found the limit reached. Makes no query. */
   refuseIfFull(subject: string, context: RateContext): void {
     for (const key of keysOf(subject)) this.#refuseIfFull(key, context)
   }
 
-  /** Counts one, even if the limit is reached. */
+  /** Counts one attempt, even if the limit is reached. */
   async add(subject: string): Promise<void> {
     for (const key of keysOf(subject)) await this.#ask(key, Number.MAX_SAFE_INTEGER)
   }
@@ -80,12 +82,12 @@ export class SharedLimiter {
     context.rates.push(this.#policy.stateOf(own, now))
   }
 
-  /** Undoes one that turned out not to count. */
+  /** Takes back an attempt that turned out not to count. */
   async refund(subject: string): Promise<void> {
     for (const key of keysOf(subject)) await this.#refundOne(key)
   }
 
-  /** The state when this node last looked. */
+  /** The state when this node last checked. */
   state(subject: string): RateState {
     const now = this.#now()
     return this.#policy.stateOf(this.#open(subject, now), now)

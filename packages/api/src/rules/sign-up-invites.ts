@@ -19,14 +19,14 @@ export class SignUpInvites {
     this.#now = now
   }
 
-  /** Throws `signup_closed` if nobody may sign up. */
+  /** Throws `signup_closed` if sign-up is closed. */
   requireOpen(): void {
     if (this.mode === 'closed') throw StaticError.of('signup_closed')
   }
 
   /**
-   * The invite that the new account uses up, none if sign-up is open. Throws `signup_invite_invalid`. Only the transaction
-   * that creates the account decides; this spares the work for an invite that cannot be used.
+   * The invite that the new account uses up; undefined if sign-up is open. Throws `signup_invite_invalid`. Only the
+   * transaction that creates the account decides; this check saves work for an invite that cannot be used.
    */
   async check(text: string | undefined, context: RateContext): Promise<OneTimeToken | undefined> {
     if (this.mode === 'open') return undefined
@@ -40,7 +40,7 @@ export class SignUpInvites {
   }
 }
 
-/** The invite cannot be used. */
+/** The error for an invite that cannot be used. */
 export function inviteInvalid(): StaticError {
   return StaticError.of(
     'signup_invite_invalid',

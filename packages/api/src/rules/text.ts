@@ -1,7 +1,10 @@
-/** Checks on names and e-mail addresses that users choose. */
+/** Checks of names and e-mail addresses that users choose. */
 import { StaticError } from '@static/protocol'
 
-/** Control characters, and those that reorder or hide text. Joiners are allowed: words and emoji contain them. */
+/**
+ * Control characters, and characters that reorder or hide text. Joiners are allowed, because words and emoji contain
+ * them.
+ */
 const CONTROL = /(?![\u200c\u200d])[\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]/u
 const MOST_IN_NAME = 64
 const EMAIL = /^[^\s@]+@[^\s@]+$/u

@@ -1,4 +1,4 @@
-/** Usage: how much of its plan an account has used this month, and day by day. */
+/** Usage: how much of its plan an account has used this month, by day. */
 import type { Usage } from '@static/protocol'
 import { dayOf, isoTime, monthOf } from './calendar.ts'
 import type { Caller } from './caller.ts'

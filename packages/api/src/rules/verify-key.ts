@@ -17,7 +17,7 @@ export class KeyVerifier {
   readonly #hasher: Hasher
   readonly #limits: Limits
   readonly #tag: (key: string) => string
-  /** Tag of a key → the hash it was found to match. */
+  /** Tag of a key → the hash that it matched. */
   readonly #verified: LRUCache<string, string>
   /** Argon2 runs in progress, by tag: concurrent requests with the same key share one run. */
   readonly #running = new Map<string, Promise<boolean>>()
@@ -66,7 +66,10 @@ export class KeyVerifier {
     return run
   }
 
-  /** The failure is counted before the run and refunded after it, so that many attempts at once cannot slip under the limit. */
+  /**
+   * The failure is counted before the run and refunded after it, so that many attempts at once cannot slip under the
+   * limit.
+   */
   async #check(key: string, hash: string, prefix: string, context: RateContext): Promise<boolean> {
     const { failures } = this.#limits
     const pair = `${prefix} ${context.address}`

@@ -1,4 +1,4 @@
-/** Secrets of devices: random, with a MAC, so that a flood of invented ones costs no query. */
+/** Secrets of devices: random, with a MAC, so that a flood of invented ones causes no queries. */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 
 const RANDOM_BYTES = 16
@@ -17,7 +17,7 @@ export class DeviceSecrets {
     return Buffer.concat([random, this.#macOf(random)]).toString('base64url')
   }
 
-  /** Whether a node has made the text. It may have ended since. */
+  /** Whether a node created the text. Its device may have ended since then. */
   hasMade(text: string): boolean {
     const bytes = Buffer.from(text, 'base64url')
     if (bytes.length !== RANDOM_BYTES + MAC_BYTES || bytes.toString('base64url') !== text) return false

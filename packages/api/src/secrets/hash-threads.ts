@@ -1,11 +1,11 @@
 /**
- * Runs Argon2 in threads of low priority. In Node's own pool, where each run takes a core for 15 ms at the priority of the
- * process, a flood of wrong passwords made every other request and message four times as slow on two cores.
+ * Runs Argon2 in threads of low priority. In Node's own pool, where each run takes a core for 15 ms at the priority of
+ * the process, a flood of wrong passwords slowed every other request and message by a factor of four on two cores.
  */
 import { Worker } from 'node:worker_threads'
 import type { HashAnswer, HashResult, HashWork } from './hash-message.ts'
 
-/** Threads with nothing to do; started on demand, kept for the life of the process. Who calls limits how many there are. */
+/** Idle threads; started on demand and kept for the life of the process. Callers limit their number. */
 const idle: HashThread[] = []
 
 /** Runs Argon2 once. */
@@ -33,7 +33,7 @@ class HashThread {
     this.#worker.on('exit', (code) => this.#die(code))
   }
 
-  /** One at a time. */
+  /** Only one run at a time. */
   run(work: HashWork): Promise<HashAnswer> {
     this.#running = Promise.withResolvers()
     this.#worker.ref()

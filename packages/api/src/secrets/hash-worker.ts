@@ -1,4 +1,4 @@
-/** A thread that runs Argon2, one run after the other. It yields to everything else that the process does. */
+/** A thread that runs Argon2, one run at a time. It yields to everything else in the process. */
 import { readlinkSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 import { basename } from 'node:path'
@@ -9,12 +9,12 @@ import type { HashAnswer, HashWork } from './hash-message.ts'
 yieldToOthers()
 parentPort?.on('message', (work: HashWork) => parentPort?.postMessage(answerTo(work), []))
 
-/** On Linux each thread has a priority of its own; elsewhere this one has that of the process. */
+/** On Linux, each thread has its own priority; elsewhere, this thread has that of the process. */
 function yieldToOthers(): void {
   try {
     setPriority(Number(basename(readlinkSync('/proc/thread-self'))), constants.priority.PRIORITY_BELOW_NORMAL)
   } catch {
-    // Then a flood of wrong secrets slows others down a little more.
+    // Without it, a flood of wrong secrets slows others down a little more.
   }
 }
 

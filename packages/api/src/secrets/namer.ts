@@ -1,4 +1,6 @@
-/** Opaque names for the database, the same on all nodes: whoever reads only the database learns nothing from them. */
+/**
+ * Opaque names for the database, the same on all nodes. Reading only the database reveals nothing about the subjects.
+ */
 import { createHmac } from 'node:crypto'
 
 const NAME_BYTES = 16

@@ -1,7 +1,7 @@
 /**
- * One-time tokens that the operator hands out (SPEC.md, "Operator links"): `pw_` sets a password, `su_` is a sign-up
- * invite; then 10 base62 characters that find the row and 32 secret ones (190 bits). So much randomness needs no slow
- * hash.
+ * One-time tokens that the operator hands out (SPEC.md, "Operator links"): `pw_` for setting a password or `su_` for a
+ * sign-up invite, then 10 base62 characters that find the row and 32 secret ones (190 bits). With so much randomness,
+ * no slow hash is needed.
  */
 import { createHash } from 'node:crypto'
 import { constantTimeEqual } from '@static/node/compare'
@@ -13,7 +13,7 @@ export type TokenPurpose = 'pw' | 'su'
 const SELECTOR_LENGTH = 10
 const FORM = /^(pw|su)_([0-9A-Za-z]{10})([0-9A-Za-z]{32})$/
 
-/** Creates a token: its text, and what is stored of it. */
+/** Creates a token: its text, and the part that is stored. */
 export function makeOneTimeToken(purpose: TokenPurpose): OneTimeToken & { readonly text: string } {
   const text = `${purpose}_${base62(SELECTOR_LENGTH + 32)}`
   const parsed = parseOneTimeToken(purpose, text)
@@ -28,7 +28,7 @@ export function parseOneTimeToken(purpose: TokenPurpose, text: string): OneTimeT
   return { selector, secretHash: createHash('sha256').update(secret).digest('hex') }
 }
 
-/** Whether a token is the one of a stored link that has not expired. The comparison takes constant time. */
+/** Whether a token matches a stored link that has not expired. The comparison takes constant time. */
 export function opens(token: OneTimeToken, link: LinkRecord | undefined, now: number): link is LinkRecord {
   return link !== undefined && constantTimeEqual(token.secretHash, link.secretHash) && link.expiresAt > now
 }

@@ -7,7 +7,7 @@ const TAG = 16
 
 export const MASTER_KEY_BYTES = 32
 
-/** Seals a secret; `purpose` must be given again to open it. */
+/** Seals a secret. The same `purpose` is needed to open it. */
 export function seal(masterKey: Uint8Array, secret: Uint8Array, purpose: string): string {
   const nonce = randomBytes(NONCE)
   const cipher = createCipheriv('aes-256-gcm', masterKey, nonce).setAAD(Buffer.from(purpose))

@@ -81,8 +81,8 @@ export class KeyRing {
   }
 
   /**
-   * Signs a token with the current key (RFC 7515, compact form). In this thread: the JWT library uses Web Crypto, which
-   * costs several times as much, mostly for switching threads.
+   * Signs a token with the current key (RFC 7515, compact form). Runs in this thread, because the JWT library uses Web
+   * Crypto, which costs several times as much, mostly for switching threads.
    */
   sign(claims: TokenClaims): string {
     const now = this.#options.now()
@@ -129,7 +129,9 @@ export class KeyRing {
     }
   }
 
-  /** Creates the next key, unless another node does. A damaged row keeps its generation: the next ones are tried. */
+  /**
+   * Creates the next key, unless another node does. A damaged row keeps its generation, and the next ones are tried.
+   */
   async #make(next: number, activeFrom: number): Promise<void> {
     const { privateKey } = generateKeyPairSync('ed25519')
     const { kid } = await publish(privateKey)

@@ -229,7 +229,7 @@ onEachEngine('usage and quota leases', (engine) => {
     await ask(42_000)
     await ask(42_000)
     assert.equal(told().length, 1)
-    assert.match(told()[0] ?? '', /the clock of a relay node is 4[23] s ahead of the one of this machine/)
+    assert.match(told()[0] ?? '', /the clock of a relay node is 4[23] s ahead of this machine's/)
     bench.clock.now += 60_001
     await ask(-42_000)
     assert.match(told()[1] ?? '', /4[12] s behind/)

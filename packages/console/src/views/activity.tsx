@@ -93,7 +93,7 @@ function EventTable({ events }: { events: readonly AuditedEvent[] }): JSX.Elemen
   )
 }
 
-/** The end of a key's id tells keys apart; the whole id is too long for a table. */
+/** The end of a key's id, which tells keys apart; the full id is too long for a table. */
 function detailOf({ key_id: key, plan, address }: AuditedEvent): string {
   return [key === null ? '' : `key …${key.slice(-12)}`, plan ?? '', address === null ? '' : `from ${address}`]
     .filter((part) => part !== '')

@@ -8,10 +8,10 @@ import { at, bytes, count } from '../format.ts'
 import { Time } from './keys.tsx'
 import { useLoaded } from '../session.ts'
 
-/** How often the view asks: soon again while no relay has reported. */
+/** How often the view polls: more often until a relay has reported. */
 const FIRST_MS = 1000
 const LATER_MS = 5000
-/** After this time without a report, the view says what may be wrong. */
+/** After this time without a report, the view suggests possible reasons. */
 const PATIENCE_MS = 15_000
 const MOST_NAMED = 3
 
@@ -126,7 +126,7 @@ function ChannelTable({ relay }: { relay: RelayOverview }): JSX.Element {
 
 type Names = ReadonlyMap<string, string>
 
-/** Who has not fetched what waits, the furthest behind first. */
+/** The members with unfetched entries, furthest behind first. */
 function Behind({ channel, names }: { channel: OverviewChannel; names: Names }): JSX.Element {
   const behind = channel.behind.filter(({ waiting }) => waiting > 0)
   if (behind.length === 0) return <span class="quiet">–</span>
@@ -143,7 +143,7 @@ function Behind({ channel, names }: { channel: OverviewChannel; names: Names }):
   )
 }
 
-/** An agent by its name, if it is one of this account; the whole id is its title. */
+/** An agent by name, if it belongs to this account; the full id is its title. */
 function Agent({ id, names }: { id: string; names: Names }): JSX.Element {
   const name = names.get(id)
   return (
@@ -187,7 +187,7 @@ function labelOf({ id, name }: OverviewAgent): string {
   return name ?? shortId(id)
 }
 
-/** Enough to tell agents apart; the whole id is too long for a table. */
+/** Enough digits to tell agents apart; the full id is too long for a table. */
 function shortId(id: string): string {
   return `${id.slice(0, 12)}…`
 }

@@ -119,7 +119,7 @@ function KeyTable({ keys, onRevoke }: KeyTableProps): JSX.Element {
   )
 }
 
-/** A time relative to now; the exact one is its title. */
+/** A time relative to now, with the exact time as its title. */
 export function Time({ iso }: { iso: string }): JSX.Element {
   return (
     <time dateTime={iso} title={at(iso)}>

@@ -7,7 +7,7 @@ import { Field, Form, NEW_PASSWORD } from '../form.tsx'
 import { enterView } from '../view.ts'
 
 export interface SetPasswordProps {
-  /** The token of the link; empty if the page was reloaded, because the address no longer has it. */
+  /** The link's token; empty if the page was reloaded, because the address no longer contains it. */
   readonly token: string
   readonly onSignedIn: (account: Account) => void
   /** The password is set, but the user has to sign in. */

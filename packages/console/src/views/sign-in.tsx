@@ -40,7 +40,7 @@ export function SignIn({ isNew, invite, note, show, onSignedIn }: SignInProps): 
             if (isNew) {
               const wanted = { email, password, ...(code === undefined ? {} : { invite: code.trim() }) }
               const { api_key: first } = await call<SignedUp>('POST', '/v1/accounts', wanted)
-              // Before anything else can fail, because the key is never shown again.
+              // First, because the key is never shown again and a later step may fail.
               show(first)
             }
             onSignedIn(await call<Account>('POST', '/v1/sessions', { email, password }))

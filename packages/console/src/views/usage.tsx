@@ -20,7 +20,7 @@ export function Usage(): JSX.Element {
   )
 }
 
-/** What each key was used for. */
+/** The usage of each key. */
 function ByKey(): JSX.Element {
   const { data, error, reload } = useLoaded<{ keys: readonly ListedKey[] }>('/v1/keys')
   return (

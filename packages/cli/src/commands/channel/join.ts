@@ -79,7 +79,7 @@ async function joinLink(link: string, name: string | undefined, flags: Flags): P
   if (name !== undefined && name !== channel) {
     throw StaticError.of('invite_invalid', `The invite link is for channel ${channel}, not ${name}.`)
   }
-  if (!flags.json) note(`the link leads to ${channel} at ${endpoint}.`)
+  if (!flags.json) note(`the link is for ${channel} at ${endpoint}.`)
   return await withAgent(flags, { share: true, create: true, link }, (agent) =>
     withProgress('Waiting to be admitted', agent.call('joinLink', link, flags.timeout)),
   )
