@@ -169,11 +169,11 @@ export class InviteIssuer {
 
   /** The set of invites that members may use has changed. */
   listChanged(channel: ChannelId): void {
-    if (!this.#agent.isGuest && this.#hasInvites(channel)) this.#startPolling(channel)
+    if (this.#agent.hasAccountSession && this.#hasInvites(channel)) this.#startPolling(channel)
   }
 
   #pollAll(): void {
-    if (this.#agent.isGuest) return
+    if (!this.#agent.hasAccountSession) return
     for (const { id } of this.#agent.channels) if (this.#hasInvites(id)) this.#startPolling(id)
   }
 
@@ -313,10 +313,10 @@ export class InviteIssuer {
 
   /** Every few seconds: removes joiners that stay silent, and retries what the relay has deferred or refused. */
   async #tick(): Promise<void> {
-    const { channels, isGuest, context } = this.#agent
+    const { channels, hasAccountSession, context } = this.#agent
     const issued = this.#issued
     const now = context.now()
-    if (isGuest || this.#openedAt === undefined || now - this.#openedAt < HELLOS_ARRIVE_MS) return
+    if (!hasAccountSession || this.#openedAt === undefined || now - this.#openedAt < HELLOS_ARRIVE_MS) return
     const unheard = Map.groupBy(
       [...issued.joiners].filter(({ state }) => state === 'added'),
       ({ channel }) => channel,

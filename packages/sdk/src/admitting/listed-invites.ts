@@ -34,7 +34,7 @@ import {
   type UseCount,
 } from './invite-list.ts'
 
-/** The context that listedInvites need from the agent. */
+/** The context that they need from the agent. */
 type ListContext = Pick<AgentContext, 'agentId' | 'now' | 'random' | 'sign' | 'emit' | 'invites'>
 
 /**
@@ -52,7 +52,7 @@ interface StoredLists extends Pick<StoredChannel, 'inviteList' | 'uses' | 'claim
 /** A list that the relay refused is resent after this time. */
 const RETRY_MS = 60_000
 /**
- * After the relay calls the channel too full for an add by this agent, it leaves listedInvites to others for this time.
+ * After the relay calls the channel too full for an add by this agent, it leaves joiners to others for this time.
  */
 const FULL_MS = 600_000
 

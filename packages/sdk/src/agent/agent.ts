@@ -136,8 +136,8 @@ export class Agent implements SessionListener, AgentServices {
     return this.#relay
   }
 
-  get isGuest(): boolean {
-    return this.#info?.guest ?? true
+  get hasAccountSession(): boolean {
+    return this.#info?.guest === false
   }
 
   /** Shuts down in order: writes pending changes, and rejects pending calls with `closed`. */

@@ -102,7 +102,7 @@ export class AgentChannels {
   /** Deletes a channel and all its data. */
   drop(channel: AgentChannel, error: StaticError | undefined): void {
     channel.drop(error)
-    if (channel.welcome) this.#keyPackages.discard(channel.welcome)
+    if (channel.pendingWelcome) this.#keyPackages.discard(channel.pendingWelcome)
     if (this.#held.get(channel.id) !== channel) return
     this.#held.delete(channel.id)
     this.#dropped(channel.id)

@@ -110,7 +110,7 @@ async function begin({ context, channels, keyPackages }: Founding, name: Channel
 async function register(agent: Founding, channel: AgentChannel): Promise<void> {
   const { channels, requests, keyPackages } = agent
   const { engine, key, agentId } = agent.context
-  const { name, channelId, welcome } = channel
+  const { name, channelId, pendingWelcome: welcome } = channel
   if (!welcome)
     throw StaticError.of('store_corrupt', `The Welcome of the new channel ${name} is missing in the data directory.`)
   try {
@@ -146,7 +146,7 @@ export function newChannel(
   owner: string,
   state: ChannelRecord['state'],
   position: ChannelRecord['position'],
-  offer: Partial<Pick<ChannelRecord, 'leafKeys' | 'offeredBy' | 'offeredAt'>> = {},
+  offer: Partial<Pick<ChannelRecord, 'leafKeys' | 'addedBy' | 'offeredAt'>> = {},
 ): StoredChannel {
   return {
     record: {
@@ -165,7 +165,7 @@ export function newChannel(
       fork: undefined,
       broken: undefined,
       leafKeys: [],
-      offeredBy: undefined,
+      addedBy: undefined,
       givenUpTo: 0,
       servedUpTo: 0,
       offeredAt: 0,

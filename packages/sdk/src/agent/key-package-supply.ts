@@ -23,7 +23,7 @@ export class KeyPackageSupply {
 
   /** Uploads more if the relay holds too few. Only agents with an account have KeyPackages there. */
   topUp(held: number): void {
-    if (this.#agent.isGuest || held >= POOLED || this.#isBusy) return
+    if (!this.#agent.hasAccountSession || held >= POOLED || this.#isBusy) return
     if (this.#uploads === MOST_UPLOADS) {
       this.#reported = held
       return

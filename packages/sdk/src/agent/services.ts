@@ -16,8 +16,8 @@ export interface AgentServices {
   readonly keyPackages: KeyPackages
   /** Welcomes waiting for the end of an earlier membership. */
   readonly held: HeldWelcomes
-  /** Whether the session is a guest's, that is, acts for no account. True without a session. */
-  readonly isGuest: boolean
+  /** Whether the agent has a session that acts for an account: not offline, and not as a guest. */
+  readonly hasAccountSession: boolean
   /** Whether the agent can get tokens of an account, even while it is offline. */
   readonly hasTokens: boolean
   /** The invites on disk when the agent started. */

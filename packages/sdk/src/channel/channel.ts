@@ -73,6 +73,7 @@ export class AgentChannel {
   readonly #context: AgentContext
   #history: History
   #group: GroupState | undefined
+  /** As on disk: after use, the hash takes the place of the Welcome. */
   #welcome: Uint8Array | undefined
   /** Called when the membership has ended and everything in it has been read. */
   readonly #ended: () => void
@@ -150,9 +151,15 @@ export class AgentChannel {
     return identityWithFingerprint({ agentId, identity: new TextDecoder().decode(identity) })
   }
 
-  /** The pending Welcome, or the hash of the used one. */
-  get welcome(): Uint8Array | undefined {
-    return this.#welcome
+  /** The Welcome that this agent has not entered the group with: of an offer, or of a channel that it is creating. */
+  get pendingWelcome(): Uint8Array | undefined {
+    return this.usedWelcomeHash ? undefined : this.#welcome
+  }
+
+  /** The SHA-256 of the Welcome that this agent has entered the group with. */
+  get usedWelcomeHash(): Uint8Array | undefined {
+    // No Welcome is that short.
+    return this.#welcome?.length === HASH_BYTES ? this.#welcome : undefined
   }
 
   /** Why the channel cannot continue, if it cannot. */
@@ -173,7 +180,7 @@ export class AgentChannel {
     this.turn.work()
   }
 
-  /** Stores a Welcome until it is used. */
+  /** Stores a Welcome until it is used, or the hash of a used one in its place. */
   keepWelcome(welcome: Uint8Array): void {
     this.#welcome = welcome
     this.turn.touch({ type: 'putWelcome', id: this.id, welcome })
@@ -184,7 +191,7 @@ export class AgentChannel {
     joined: Joined,
     state: 'founding' | 'joining' | 'joined',
     position: ChannelRecord['position'],
-    used: Uint8Array,
+    welcomeHash: Uint8Array,
   ): void {
     this.#history = new History(position)
     const hasHeardOwner = toHex(joined.signer.agentId) === this.owner
@@ -192,7 +199,7 @@ export class AgentChannel {
     this.intake.start(position.index)
     this.receipts.start(position.index)
     this.turn.touchEpoch()
-    this.keepWelcome(used)
+    this.keepWelcome(welcomeHash)
     const confirmed = hasHeardOwner || this.owner === this.#context.agentId
     const leafKeys = [this.#group.leafKey]
     this.standing.set({ state, rekeyedAt: this.#context.now(), rekeyDeferredAt: 0, leafKeys, confirmed })

@@ -15,7 +15,7 @@ export type StandingRecord = Pick<
   | 'fork'
   | 'broken'
   | 'leafKeys'
-  | 'offeredBy'
+  | 'addedBy'
   | 'offeredAt'
   | 'confirmed'
 >
@@ -44,9 +44,9 @@ export class Standing {
 
   constructor(channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>, record: StandingRecord) {
     const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
-    const { offeredBy, offeredAt, confirmed } = record
+    const { addedBy, offeredAt, confirmed } = record
     const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
-    this.#record = { state, ...keys, fork, broken, offeredBy, offeredAt, confirmed }
+    this.#record = { state, ...keys, fork, broken, addedBy, offeredAt, confirmed }
     this.#channel = channel
   }
 

@@ -102,7 +102,7 @@ export class Joins {
     const joined = this.#open.joinedChannel(join)
     if (joined) return joined
     if (this.#open.hasExpired(join)) {
-      this.#open.stateOf(join)
+      this.#open.noteState(join)
       this.#open.end(join, 'refused')
       throw StaticError.of('invite_expired')
     }
@@ -181,9 +181,9 @@ export class Joins {
   greeting(channel: AgentChannel, sender: AgentId, nonces: Uint8Array): void {
     const joins = this.#open.of(channel)
     const mayGreet = ({ admit }: AttemptRecord): boolean =>
-      sender === channel.owner || (admit === 'members' && sender === channel.standing.record.offeredBy)
+      sender === channel.owner || (admit === 'members' && sender === channel.standing.record.addedBy)
     if (!joins.some(({ record }) => mayGreet(record) && isAmong(record.nonce, nonces))) return
-    for (const join of joins) this.#open.stateOf(join)
+    for (const join of joins) this.#open.noteState(join)
     channel.become('joined')
     // Joins to this channel with other tokens have succeeded as well.
     for (const join of joins) {
@@ -206,7 +206,7 @@ export class Joins {
   leaving(channel: AgentChannel): void {
     if (channel.state !== 'joined') return
     for (const join of this.#open.of(channel)) {
-      this.#open.stateOf(join)
+      this.#open.noteState(join)
       this.#open.end(join, 'left')
     }
   }
@@ -240,7 +240,7 @@ export class Joins {
 
   /** Takes the step that the state of a join calls for. */
   #step(join: Join): void {
-    switch (this.#open.stateOf(join)) {
+    switch (this.#open.noteState(join)) {
       case 'asking':
         return this.#ask(join)
       // A member that has already added this agent would remove it in order to add it again.
@@ -406,7 +406,7 @@ export class Joins {
     const { channel: id, name } = join.record
     const welcome = Uint8Array.from(delivered.welcome?.welcome ?? [])
     const before = this.#open.enteredChannel(join)
-    const used = channels.get(id)?.welcome
+    const used = channels.get(id)?.usedWelcomeHash
     if (used && same(used, sha256(welcome))) return 'nothing'
     checkName(this.#agent, name, id)
     const joined = await openWelcome(this.#agent, join, welcome, delivered.welcome?.tag ?? new Uint8Array())
@@ -436,10 +436,10 @@ export class Joins {
     const { context, channels, requests } = this.#agent
     const { channel: id, name, owner } = join.record
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
-    const offer = { offeredBy: toHex(joined.signer.agentId) }
-    const channel = channels.hold(newChannel(id, name, owner, 'joining', nowhere, offer))
+    const adder = { addedBy: toHex(joined.signer.agentId) }
+    const channel = channels.hold(newChannel(id, name, owner, 'joining', nowhere, adder))
     const joins = this.#open.of(channel)
-    for (const each of joins) this.#open.stateOf(each)
+    for (const each of joins) this.#open.noteState(each)
     try {
       await requests.ask(resumeOf([fromHex(id)]), ({ channels: [state] }) => {
         const start = startOf(state)
@@ -447,7 +447,7 @@ export class Joins {
         channel.enter(joined, 'joining', start, welcomeHash)
         this.#entered.add(id)
         if (join.record.takenBack) this.#open.change(join, { takenBack: false })
-        for (const each of joins) this.#open.stateOf(each)
+        for (const each of joins) this.#open.noteState(each)
         if (state) channel.intake.answered(state)
       })
       return 'entered'
@@ -566,7 +566,7 @@ export class Joins {
 
   /** Refused permanently: the token cannot be used again. */
   #refuse(join: Join, error: StaticError): void {
-    if (isEntered(this.#open.stateOf(join))) return
+    if (isEntered(this.#open.noteState(join))) return
     this.#open.end(join, 'refused')
     this.#open.fail(join, error)
   }

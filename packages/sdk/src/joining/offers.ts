@@ -66,7 +66,7 @@ export async function keepOffer(
       // A call may be about to join it, under the lock of its name.
       if (known && known.name !== name)
         throw StaticError.of('invalid_welcome', `This agent has an offer of the same channel as ${known.name}.`)
-      if (known?.welcome && same(known.welcome, welcome)) return
+      if (known?.pendingWelcome && same(known.pendingWelcome, welcome)) return
       const { leafKey, ...offer } = await inspect(agent, name, channelId, welcome)
       const ref = checkUnused(agent, welcome)
       const { addedBy } = offer
@@ -81,7 +81,7 @@ export async function keepOffer(
       const channel = channels.hold(
         newChannel(id, name, offer.owner, 'offered', start, {
           leafKeys: [leafKey],
-          offeredBy: addedBy,
+          addedBy,
           offeredAt: context.now(),
         }),
       )
@@ -110,7 +110,7 @@ async function dropExcess(agent: Offering): Promise<void> {
         ? StaticError.of('invalid_welcome', 'The KeyPackage of this offer was used elsewhere or has expired.')
         : StaticError.of(
             'queue_full',
-            `Too many offers are pending. Dropped this one, from agent ${excess.standing.record.offeredBy}.`,
+            `Too many offers are pending. Dropped this one, from agent ${excess.standing.record.addedBy}.`,
           )
       context.emit({ type: 'welcome_refused', channel: excess.name, error })
       await context.journal.written()
@@ -119,8 +119,8 @@ async function dropExcess(agent: Offering): Promise<void> {
 }
 
 /** Whether an offer cannot be accepted, because its KeyPackage is deleted. */
-function isDead({ keyPackages }: Offering, { state, welcome }: AgentChannel): boolean {
-  return state === 'offered' && welcome !== undefined && !keyPackages.find(welcome)
+function isDead({ keyPackages }: Offering, { state, pendingWelcome }: AgentChannel): boolean {
+  return state === 'offered' && pendingWelcome !== undefined && !keyPackages.find(pendingWelcome)
 }
 
 /**
@@ -131,8 +131,8 @@ function isDead({ keyPackages }: Offering, { state, welcome }: AgentChannel): bo
 function checkUnused({ keyPackages, channels }: Offering, welcome: Uint8Array): string {
   const { ref } = keyPackages.forWelcome(welcome)
   for (const other of channels) {
-    if (other.state !== 'offered' || !other.welcome) continue
-    if (keyPackages.find(other.welcome)?.ref === ref) {
+    if (other.state !== 'offered' || !other.pendingWelcome) continue
+    if (keyPackages.find(other.pendingWelcome)?.ref === ref) {
       throw StaticError.of('invalid_welcome', 'The KeyPackage of this Welcome was already used for another offer.')
     }
   }
@@ -146,7 +146,7 @@ export async function waitingOffers(agent: Offering): Promise<readonly Offer[]> 
     const { name, channelId } = channel
     if (channel.state !== 'offered') continue
     await channels.names.run(name, async () => {
-      const { state, welcome } = channel
+      const { state, pendingWelcome: welcome } = channel
       // Accepted, declined or incomplete.
       if (state !== 'offered' || !welcome) return
       try {
@@ -193,7 +193,7 @@ export async function joinByWelcome(
   return await channels.names.run(name, async () => {
     const welcomeHash = sha256(welcome)
     const held = channels.named(name)
-    if (held?.welcome && same(held.welcome, welcomeHash)) {
+    if (held?.usedWelcomeHash && same(held.usedWelcomeHash, welcomeHash)) {
       checkOwner(held, expected.owner)
       return held
     }
@@ -218,7 +218,7 @@ export async function joinByWelcome(
         `This agent is already a member of the channel of this Welcome, or has an offer of it as ${offered.name}.`,
       )
     }
-    const isOffer = offered?.welcome !== undefined && same(offered.welcome, welcome)
+    const isOffer = offered?.pendingWelcome !== undefined && same(offered.pendingWelcome, welcome)
     // Where the log begins for the Welcome, if the relay reported it together with the Welcome.
     const at = isOffer ? offered.history.position.index : undefined
     const nowhere = { index: 0, hash: new Uint8Array(), slot: 0 }
@@ -278,11 +278,11 @@ export function excessOffer(channels: Iterable<AgentChannel>): AgentChannel | un
   let count = 0
   let bytes = 0
   for (const channel of channels) {
-    if (channel.state !== 'offered' || !channel.welcome) continue
-    const size = channel.welcome.length
+    if (channel.state !== 'offered' || !channel.pendingWelcome) continue
+    const size = channel.pendingWelcome.length
     count += 1
     bytes += size
-    const adder = channel.standing.record.offeredBy ?? ''
+    const adder = channel.standing.record.addedBy ?? ''
     const share = shares.get(adder)
     if (!share) shares.set(adder, { count: 1, bytes: size, oldest: channel, newest: channel })
     else {

@@ -43,12 +43,17 @@ export class OpenJoins {
 
   // ---- States ----
 
-  /**
-   * The state of a join. A transition missing from the table is a bug of this agent: it ends only that join, the
-   * waiting calls get the error, and the application gets an event.
-   */
+  /** The state of a join. */
   stateOf(join: Join): JoinState {
-    const state = this.#derive(join, join.end)
+    return this.#derive(join, join.end)
+  }
+
+  /**
+   * Records the state in which a step finds a join, and returns it. A transition missing from the table is a bug of this
+   * agent: it ends only that join, the waiting calls get the error, and the application gets an event.
+   */
+  noteState(join: Join): JoinState {
+    const state = this.stateOf(join)
     if (!mayMove(join.seen, state)) return this.#break(join, state)
     join.seen = state
     return state

@@ -123,8 +123,8 @@ export interface ChannelRecord {
   readonly givenUpTo: number
   /** The same for requests. */
   readonly servedUpTo: number
-  /** For an offer or a join by invite: the agent that created the Welcome; and when the offer arrived. */
-  readonly offeredBy: AgentId | undefined
+  /** The agent that created the Welcome of an offer or of a join by token; and when the offer arrived. */
+  readonly addedBy: AgentId | undefined
   readonly offeredAt: Time
   /** Whether the owner has sent something since this agent joined: only then is this certainly the owner's group. */
   readonly confirmed: boolean

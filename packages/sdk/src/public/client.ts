@@ -222,7 +222,7 @@ export class StaticClient implements AsyncDisposable {
 
   #offerOf({ channel, name, owner, addedBy }: Offer): JoinOffer {
     const agent = this.#agent
-    const { welcome } = channel
+    const { pendingWelcome: welcome } = channel
     return {
       name,
       channelId: channel.id,

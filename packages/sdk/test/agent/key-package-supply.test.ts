@@ -22,7 +22,7 @@ test('a relay that keeps reporting that all KeyPackages are taken gets a few lot
     keyPackages: { make: () => Promise.resolve({ keyPackage: Uint8Array.of(++made) }) },
     context: { session },
     timers: { later: (at: number, action: () => void) => timers.push({ at, action }) },
-    isGuest: false,
+    hasAccountSession: true,
     fail: assert.fail,
   } as never)
   /** What the relay says, with time for all that could follow from it. */

@@ -218,7 +218,7 @@ test("by a token that members may use, the member that added the joiner greets i
     const place = { invite, channel: CHANNEL, name: 'acme/x/y', owner: OWNER, secret, expiresAt: NOW + 1e6 }
     const record = { ...place, nonce, keyPackage: randomBytes(300), admit }
     const states: string[] = []
-    const standing = { record: { offeredBy: adder!.agent } }
+    const standing = { record: { addedBy: adder!.agent } }
     const channel = { ...ENTERED, standing, become: (state: string) => states.push(state) }
     const joins = new Joins(joinerIn(channel, record) as never, 'relay.test')
     joins.greeting(channel as never, sender, nonce)

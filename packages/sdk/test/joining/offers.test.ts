@@ -39,8 +39,8 @@ function keep(coming: readonly (readonly [by: string, size: number])[]): Kept[] 
       const channels = held.map(({ id, by, size }) => ({
         id,
         state: 'offered',
-        welcome: new Uint8Array(size),
-        standing: { record: { offeredBy: by, offeredAt: at.get(id) } },
+        pendingWelcome: new Uint8Array(size),
+        standing: { record: { addedBy: by, offeredAt: at.get(id) } },
       }))
       const excess = excessOffer(channels as unknown as AgentChannel[])
       if (!excess) break
@@ -112,7 +112,7 @@ async function scene(
     },
     kept: () =>
       parts.store.load().channels.map(({ record, welcome }) => ({
-        by: record.offeredBy,
+        by: record.addedBy,
         bytes: welcome?.length ?? 0,
       })),
   }

@@ -74,7 +74,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     leafKeys: [bytesOf('leaf'), bytesOf('next leaf')],
     givenUpTo: 6,
     servedUpTo: 5,
-    offeredBy: undefined,
+    addedBy: undefined,
     offeredAt: 0,
     confirmed: true,
     removalSlot: 2,

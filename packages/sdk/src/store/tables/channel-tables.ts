@@ -67,7 +67,7 @@ export const CHANNEL: Table<ChannelRow> = {
     leafKeys: KEYS,
     givenUpTo: INTEGER,
     servedUpTo: INTEGER,
-    offeredBy: OPTIONAL_TEXT,
+    addedBy: { ...OPTIONAL_TEXT, name: 'offered_by' },
     offeredAt: INTEGER,
     confirmed: FLAG,
     removalSlot: INTEGER,
