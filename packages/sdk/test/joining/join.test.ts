@@ -176,13 +176,13 @@ test('a join that has ended stays ended, whatever becomes of the channel', () =>
 test('a join goes from state to state as the table says, and is forgotten at its end', () => {
   const { joins, channels, changes, events } = oneJoin()
   const [join] = joins
-  assert.equal(joins.stateOf(join!), 'asking')
+  assert.equal(joins.noteState(join!), 'asking')
   channels.set(CHANNEL, channel('joining', { group: undefined }))
-  assert.equal(joins.stateOf(join!), 'entering')
+  assert.equal(joins.noteState(join!), 'entering')
   channels.set(CHANNEL, channel('joining'))
-  assert.equal(joins.stateOf(join!), 'greeting')
+  assert.equal(joins.noteState(join!), 'greeting')
   joins.end(join!, 'joined')
-  assert.equal(joins.stateOf(join!), 'joined')
+  assert.equal(joins.noteState(join!), 'joined')
   assert.deepEqual(changes, ['forget', 'dropAttempt'])
   assert.deepEqual([[...joins], events], [[], []])
 })
@@ -194,10 +194,10 @@ test('a move that is not in the table fails that join alone, and is reported as 
   join!.waiting.add(call)
   const other = joins.begin({ ...join!.record, invite: '00', channel: '00', nonce: randomBytes(16) })
   channels.set(CHANNEL, channel('joined'))
-  assert.equal(joins.stateOf(join!), 'withdrawn')
+  assert.equal(joins.noteState(join!), 'withdrawn')
   // It has been removed, and its request was not taken back.
   channels.delete(CHANNEL)
-  assert.equal(joins.stateOf(join!), 'broken')
+  assert.equal(joins.noteState(join!), 'broken')
   await assert.rejects(call.promise, /went from withdrawn to asking\. Please report this bug/)
   assert.deepEqual(
     events.map((event) => 'error' in event && event.error.code),
@@ -205,15 +205,15 @@ test('a move that is not in the table fails that join alone, and is reported as 
   )
   assert.deepEqual(changes, ['putAttempt', 'forget', 'dropAttempt'])
   assert.deepEqual([...joins], [other])
-  assert.equal(joins.stateOf(other), 'asking')
+  assert.equal(joins.noteState(other), 'asking')
 })
 
 test('an end that is not in the table is reported as well', () => {
   const { joins, events } = oneJoin()
   const [join] = joins
-  assert.equal(joins.stateOf(join!), 'asking')
+  assert.equal(joins.noteState(join!), 'asking')
   joins.end(join!, 'joined')
-  assert.equal(joins.stateOf(join!), 'broken')
+  assert.equal(joins.noteState(join!), 'broken')
   assert.equal(events.length, 1)
 })
 
@@ -221,7 +221,7 @@ test('a join is loaded in the state that the disk tells', () => {
   const { joins, channels } = oneJoin(true)
   const [join] = joins
   channels.set(CHANNEL, channel('joined'))
-  assert.equal(joins.stateOf(join!), 'withdrawn')
+  assert.equal(joins.noteState(join!), 'withdrawn')
   const { joins: removed } = oneJoin(true)
   assert.equal(removed.stateOf([...removed][0]!), 'dropping')
 })
