@@ -104,7 +104,7 @@ export function openBox({ box, inviteId }: AdmitKeys, sealed: Uint8Array): Uint8
   if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
   const nonce = sealed.subarray(0, NONCE_BYTES)
   try {
-    return new Uint8Array(decrypt({ cipher: CIPHER, key: box, nonce, data: inviteId }, sealed.subarray(NONCE_BYTES)))
+    return decrypt({ cipher: CIPHER, key: box, nonce, data: inviteId }, sealed.subarray(NONCE_BYTES))
   } catch {
     return undefined
   }

@@ -107,8 +107,8 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Payloads from the other members, starting with the first unsettled one. Does not end until the channel does. Asking
-   * for the next payload settles the current one. Leaving the loop by `break` or an error does not: that payload is
+   * Payloads from the other members, starting with the first unsettled one: each a `Uint8Array`, which `TextDecoder`
+   * turns into text. Does not end until the channel does. Asking for the next payload settles the current one. Leaving the loop by `break` or an error does not: that payload is
    * delivered again in the next loop or after a restart. Concurrent iterators share the payloads: each payload goes to
    * one of them.
    *

@@ -54,7 +54,7 @@ export abstract class ReceivedMessage {
     this.time = timeOf(receivedAt)
   }
 
-  /** The bytes that were sent. */
+  /** The bytes that were sent: a `Uint8Array`, not a `Buffer`, whose `toString` would give text. For text, use `text()`. */
   abstract readonly payload: Uint8Array
 
   /**
@@ -161,7 +161,7 @@ export class Answer extends ReceivedMessage {
   }
 
   /**
-   * The bytes of the answer.
+   * The bytes of the answer. For text, use `text()`.
    *
    * @throws {StaticError} `error`, if set
    */

@@ -228,8 +228,8 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /**
-   * The next payload, or null if none arrives within `timeout` seconds. The next call for this channel or `close`
-   * settles it.
+   * The next payload, a `Uint8Array`, which `TextDecoder` turns into text; null if none arrives within `timeout`
+   * seconds. The next call for this channel or `close` settles it.
    */
   async receive(name: string, timeout: number = RECEIVE_SECONDS): Promise<Uint8Array | null> {
     const [envelope] = await this.client.edge.wait(() => this.#receive(name, timeout * MS, 1))

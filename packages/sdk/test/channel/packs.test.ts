@@ -414,3 +414,20 @@ test('the largest pack of a member is delivered, once', async () => {
     [[index, index]],
   )
 })
+
+test('every payload is a Uint8Array and no Buffer: alone or in a pack, as it arrives and from the disk', async () => {
+  const { stage, ann, bob } = await pair()
+  await sendAll(stage, ann, ['alone'])
+  await sendAll(stage, ann, words(3))
+  const check = async (player: Player): Promise<void> => {
+    const reader = player.channel.inbox.read((entry) => entry, { ahead: true })
+    for (const text of ['alone', ...words(3)]) {
+      const entry = await next(reader)
+      assert.equal(textOf(entry), text)
+      assert.equal(Object.getPrototypeOf(entry.payload), Uint8Array.prototype, text)
+    }
+  }
+  const again = bob.restart()
+  await check(bob)
+  await check(again)
+})

@@ -120,7 +120,7 @@ export function decrypt({ cipher, key, nonce, data }: Sealing, sealed: Uint8Arra
     plaintext.fill(0)
     throw error
   }
-  // Not as a Buffer, whose `slice` and `toString` differ.
+  // The same memory, but not a Buffer, whose `slice` and `toString` differ: the application gets this array.
   return new Uint8Array(plaintext.buffer, plaintext.byteOffset, plaintext.byteLength)
 }
 
