@@ -6,7 +6,7 @@
  * nothing else is measured then. `--only=rounds` (or `messages`, `fanOut`, `requests`) runs the bursts of one kind, and
  * `--count=8000` makes each of them that long. `--json` prints the figures as JSON.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { hopFigures, hopTable } from './pairs/hop-table.ts'
@@ -62,8 +62,6 @@ const checkouts = { this: resolve(import.meta.dirname, '..'), other: resolve(giv
 try {
   const results = withHops ? await measureHops() : await measurePairs()
   if (asJson) console.log(JSON.stringify(results, null, 2))
-  const name = withHops ? 'hops' : 'pairs'
-  writeFileSync(join(import.meta.dirname, `results/${name}.json`), `${JSON.stringify(results, null, 2)}\n`)
 } finally {
   rmSync(directory, { recursive: true, force: true })
 }
