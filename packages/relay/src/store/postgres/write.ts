@@ -34,9 +34,6 @@ export function columns(rows: readonly Row[], count: number): unknown[][] {
   return Array.from({ length: count }, (_, at) => rows.map((row) => row[at]))
 }
 
-/** A row in which offsets stand for bytes. */
-export type NumberRow = readonly (number | null)[]
-
 /** Collects bytes for one parameter: an array of byte strings would be escaped one by one. Offsets count from 1. */
 export class Blob {
   readonly #parts: Uint8Array[] = []
@@ -53,63 +50,6 @@ export class Blob {
   finish(): Buffer {
     return Buffer.concat(this.#parts, this.#size)
   }
-}
-
-const INT8 = 20
-const ARRAY_HEADER_BYTES = 20
-const ELEMENT_BYTES = 12
-/** Enough for a few messages. */
-const FIRST_BYTES = 4096
-/** Null in `Numbers`: with real ones, PostgreSQL would have to walk through the array to find an element. */
-const NONE: number = Number.MIN_SAFE_INTEGER
-
-/**
- * Collects rows of numbers for one parameter, an array of `bigint` in binary form: PostgreSQL sets up a function for each
- * array that it unnests, which takes longer than to store a row.
- */
-export class Numbers {
-  #bytes = new DataView(new ArrayBuffer(FIRST_BYTES))
-  #length = 0
-
-  /** Number of values so far. */
-  get length(): number {
-    return this.#length
-  }
-
-  add(row: NumberRow): void {
-    let at = ARRAY_HEADER_BYTES + ELEMENT_BYTES * this.#length
-    if (at + ELEMENT_BYTES * row.length > this.#bytes.byteLength) this.#grow()
-    for (const value of row) {
-      const number = value ?? NONE
-      this.#bytes.setInt32(at, 8)
-      this.#bytes.setInt32(at + 4, Math.floor(number / 2 ** 32))
-      this.#bytes.setInt32(at + 8, number)
-      at += ELEMENT_BYTES
-    }
-    this.#length += row.length
-  }
-
-  finish(): Buffer {
-    // Dimensions, whether there are nulls, the type of elements, their number, and the first index.
-    for (const [at, field] of [1, 0, INT8, this.#length, 1].entries()) this.#bytes.setInt32(4 * at, field)
-    return Buffer.from(this.#bytes.buffer, 0, ARRAY_HEADER_BYTES + ELEMENT_BYTES * this.#length)
-  }
-
-  #grow(): void {
-    const larger = new Uint8Array(2 * this.#bytes.byteLength)
-    larger.set(new Uint8Array(this.#bytes.buffer))
-    this.#bytes = new DataView(larger.buffer)
-  }
-}
-
-/** SQL for a column of the row that starts after offset `o` of the array of numbers `$2`. Columns count from 1. */
-export function numberAt(column: number): string {
-  return `($2::bigint[])[o + ${column}]`
-}
-
-/** The same for a column that can be null. */
-export function nullableAt(column: number): string {
-  return `nullif(${numberAt(column)}, ${NONE})`
 }
 
 /** Bytes as a parameter. */

@@ -3,14 +3,15 @@ import { fromHex, type Mode, toHex } from '@static/protocol'
 import type { Time } from '../../ports.ts'
 import type { ChannelFields } from '../ledger/state.ts'
 
-/** A row of `channels`, without its number. */
-export type ChannelRow = readonly [
+type FixedColumns = readonly [
   id: Uint8Array,
   name: string,
   account: string,
   mode: Mode,
   owner: Uint8Array,
   guestLimit: number,
+]
+export type ChangingColumns = readonly [
   lastIndex: number,
   lastHash: Uint8Array,
   head: number,
@@ -30,6 +31,8 @@ export type ChannelRow = readonly [
   commitBytes: number,
   due: Time | null,
 ]
+/** A row of `channels`, without its number. */
+export type ChannelRow = readonly [...FixedColumns, ...ChangingColumns]
 
 /** The fields of a channel. */
 export function readChannel(number: number, row: ChannelRow): ChannelFields {

@@ -3,11 +3,12 @@ import { RECEIPT_BYTES } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import { checksum, sealed } from '../../checksum.ts'
 import { type Channel, findMember } from '../../ledger/state.ts'
-import { type ChannelRow, channelRow } from '../../records/channel.ts'
+import { type ChangingColumns, type ChannelRow, channelRow } from '../../records/channel.ts'
 import { memberRow } from '../../records/member.ts'
 import { senderRow } from '../../records/sender.ts'
+import type { HotChannel, HotSender } from '../hot-rows.ts'
 import { type Row, statement } from '../session.ts'
-import { Blob, type NumberRow, type Transaction, bytea, columns, send } from '../write.ts'
+import { Blob, type Transaction, bytea, columns, send } from '../write.ts'
 import type { Kept } from './kept.ts'
 
 const ADD = statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, last_index, last_hash,
@@ -129,35 +130,30 @@ function memberColumns(blob: Blob, channel: Channel, agent: AgentId): Row[] {
   ]
 }
 
-/** The rows of changed channels and senders for the statement of every message, with offsets in place of bytes. */
+/** The rows of changed channels and senders for the statement of every message. */
 export function hotRows(
-  blob: Blob,
   { changed, raised, created, dropped }: ChannelChanges,
   versionOf: (channel: Channel) => number,
-): { readonly channels: NumberRow[]; readonly senders: NumberRow[] } {
+): { readonly channels: readonly HotChannel[]; readonly senders: readonly HotSender[] } {
   const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
   return {
     channels: live
       .filter((channel) => raised.has(channel) && !created.has(channel))
       .map((channel) => {
         const row = channelRow(channel)
-        const [lastIndex, lastHash, head, baseIndex, baseHash, ...rest] = changingColumns(row)
-        const ends = [lastIndex, blob.put(lastHash), head, baseIndex, blob.put(baseHash)]
-        return [channel.number, versionOf(channel), ...ends, ...rest, checksum(row)]
+        return [channel.number, versionOf(channel), ...changingColumns(row), checksum(row)]
       }),
     senders: live.flatMap((channel) =>
       [...channel.changes.senders].flatMap((agent) => {
         const sender = channel.senders.get(agent)
         if (!sender) return []
-        const row = senderRow(sender)
-        const [agentBytes, ...rest] = row
-        return [[channel.number, blob.put(agentBytes), ...rest, checksum(row)]]
+        return [[channel.number, ...sealed(senderRow(sender))] as const]
       }),
     ),
   }
 }
 
 /** Without the first `FIXED_COLUMNS`. */
-function changingColumns([, , , , , , ...rest]: ChannelRow): typeof rest {
+function changingColumns([, , , , , , ...rest]: ChannelRow): ChangingColumns {
   return rest
 }

@@ -1,13 +1,14 @@
 /** Ids of messages and commits. A channel's ids are changed only by whoever holds its lock. */
 import { fromHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../../ports.ts'
-import { checksum, intact } from '../../checksum.ts'
+import { intact, sealed } from '../../checksum.ts'
 import type { Answered, IdKey, IdRows } from '../../ledger/rows/ids.ts'
 import type { Channel } from '../../ledger/state.ts'
 import { KINDS } from '../../records/entry.ts'
 import { Missing, type Table } from '../facts.ts'
+import type { HotId } from '../hot-rows.ts'
 import { statement } from '../session.ts'
-import { type Blob, type NumberRow, type Transaction, ask } from '../write.ts'
+import { type Transaction, ask } from '../write.ts'
 
 // One row per id: the newest, because an expired one may still be there.
 const FIND = statement(`
@@ -106,13 +107,11 @@ export class IdTable implements IdRows, Table {
 
   write(): void {}
 
-  /** The rows of the added ids, with offsets in place of bytes. */
-  rows(blob: Blob, isLive: (channel: Channel) => boolean): NumberRow[] {
+  /** The rows of the added ids. */
+  rows(isLive: (channel: Channel) => boolean): readonly HotId[] {
     return [...this.#added.values()]
       .filter(({ channel }) => isLive(channel))
-      .map(({ channel: { number }, key, answer: { index, head, at } }) => {
-        return [number, blob.put(key), key.length, index, head, at, checksum([number, key, index, head, at])]
-      })
+      .map(({ channel: { number }, key, answer: { index, head, at } }) => sealed([number, key, index, head, at]))
   }
 
   #stored({ id, number }: Channel, key: IdKey, text: string): StoredAnswer | undefined {

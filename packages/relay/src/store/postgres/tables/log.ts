@@ -7,8 +7,9 @@ import type { Channel } from '../../ledger/state.ts'
 import { type HeaderRow, headerRow, readEntry, readPosition } from '../../records/entry.ts'
 import type { Proof } from '../doubt.ts'
 import { Missing, type Table } from '../facts.ts'
+import type { HotEntry } from '../hot-rows.ts'
 import { type Row, statement } from '../session.ts'
-import { type Blob, type NumberRow, type Transaction, ask, send } from '../write.ts'
+import { type Transaction, ask, send } from '../write.ts'
 
 const HEADER = 'index, kind, slot, at, counter, control, sender, message_id, hash, checksum'
 const HEADERS = statement(`SELECT ${HEADER}, octet_length(body)::bigint FROM entries
@@ -126,17 +127,12 @@ export class LogTable implements LogRows, Table {
     for (const [number, through] of this.#cuts) send(this.#transaction, CUT, [number, through])
   }
 
-  /** The rows of the appended entries, with offsets in place of bytes. */
-  rows(blob: Blob, isLive: (channel: Channel) => boolean): NumberRow[] {
+  /** The rows of the appended entries. */
+  rows(isLive: (channel: Channel) => boolean): readonly HotEntry[] {
     const all = [...this.#ranges.values()].flatMap(({ appended }) => [...appended.values()])
     return all
       .filter(({ channel, header: [index] }) => isLive(channel) && index > (this.#cuts.get(channel.number) ?? 0))
-      .map(({ channel, header, body }) => {
-        const [index, kind, slot, at, counter, control, sender, messageId, hash] = header
-        const place = [channel.number, index, kind, slot, at, counter, control]
-        const bytes = [blob.put(sender), blob.put(messageId), messageId.length, blob.put(hash), checksum(header)]
-        return [...place, ...bytes, blob.put(body), body.length]
-      })
+      .map(({ channel, header, body }) => [channel.number, ...header, checksum(header), body])
   }
 
   #range({ number }: Pick<Channel, 'number'>): Range {

@@ -5,38 +5,29 @@
  * with its entry.
  */
 import type { AgentId, Entry } from '../../../ports.ts'
-import type { Channel, Sender } from '../../ledger/state.ts'
+import type { Channel, ChannelFields, Sender } from '../../ledger/state.ts'
 import { isEqual } from '../../records/entry.ts'
 
-/** The fields that change, without the positions. */
-type ChannelField =
-  | 'bytes'
-  | 'oldestAt'
-  | 'guestDay'
-  | 'guestCount'
-  | 'unvouchedBytes'
-  | 'settled'
-  | 'firstSlot'
-  | 'slotAt'
-  | 'hour'
-  | 'adds'
-  | 'commitBytes'
-  | 'due'
+type FixedField = 'number' | 'id' | 'name' | 'account' | 'owner' | 'guestLimit'
+type PositionField = 'last' | 'base'
+type Counts = Omit<ChannelFields, FixedField | PositionField>
 
-const CHANNEL_FIELDS: readonly ChannelField[] = [
-  'bytes',
-  'oldestAt',
-  'guestDay',
-  'guestCount',
-  'unvouchedBytes',
-  'settled',
-  'firstSlot',
-  'slotAt',
-  'hour',
-  'adds',
-  'commitBytes',
-  'due',
-]
+/** An object, so that the compiler notices a missing one. */
+const COUNTS: Readonly<Record<keyof Counts, true>> = {
+  bytes: true,
+  oldestAt: true,
+  guestDay: true,
+  guestCount: true,
+  unvouchedBytes: true,
+  settled: true,
+  firstSlot: true,
+  slotAt: true,
+  hour: true,
+  adds: true,
+  commitBytes: true,
+  due: true,
+}
+const COUNT_FIELDS = Object.keys(COUNTS) as readonly (keyof Counts)[]
 const SENDER_FIELDS: readonly (keyof Sender)[] = [
   'counter',
   'barred',
@@ -49,7 +40,7 @@ const SENDER_FIELDS: readonly (keyof Sender)[] = [
   'entries',
 ]
 
-type State = Pick<Channel, 'last' | 'base' | ChannelField>
+type State = Pick<ChannelFields, PositionField> & Counts
 
 /** What a crash leaves of a channel and its senders, and which of their rows are behind it. */
 export interface Recoverable extends State {
@@ -65,10 +56,8 @@ export function recoverable(channel: Channel): Recoverable {
 
 /** The fields of a channel that its row holds and that change. */
 export function stateOf(channel: State): State {
-  const { last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
-  const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
-  const counts = { guestDay, guestCount, unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes }
-  return { last, base, bytes, oldestAt, due, ...counts }
+  const counts = Object.fromEntries(COUNT_FIELDS.map((field) => [field, channel[field]])) as Counts
+  return { last: channel.last, base: channel.base, ...counts }
 }
 
 /** Whether an entry tells all that has changed in a channel's row. */
@@ -76,7 +65,7 @@ export function isSameState(one: State, other: State): boolean {
   return (
     isSamePosition(one.last, other.last) &&
     isSamePosition(one.base, other.base) &&
-    CHANNEL_FIELDS.every((field) => one[field] === other[field])
+    COUNT_FIELDS.every((field) => one[field] === other[field])
   )
 }
 
