@@ -5,7 +5,7 @@ import { Balancers } from '@static/node/balancers'
 import { listenError } from '@static/node/listen-error'
 import { type Logger, type LogOptions, makeLog } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
-import { type SignupMode, StaticError } from '@static/protocol'
+import { type ServerAnnouncement, type SignupMode, StaticError } from '@static/protocol'
 import { isDamage } from './db/checksums.ts'
 import { openStore } from './db/store.ts'
 import type { App } from './http/app.ts'
@@ -17,6 +17,7 @@ import { makeWebServer, type WebServer } from './http/server.ts'
 import type { Clock } from './ports.ts'
 import { DamageLog } from './rules/damage.ts'
 import { accountRoutes } from './routes/accounts.ts'
+import { announcementRoutes } from './routes/announcement.ts'
 import { auditRoutes } from './routes/audit.ts'
 import { consoleRoutes } from './routes/console.ts'
 import { docsRoutes } from './routes/docs.ts'
@@ -66,6 +67,8 @@ export interface ApiOptions {
   readonly console?: string | undefined
   /** Whether the relay is ready, reported at /health/ready; undefined if this API does not monitor a relay. */
   readonly relayIsReady?: (() => boolean) | undefined
+  /** The relay to announce to clients that know only this API. */
+  readonly relay?: (() => Omit<ServerAnnouncement, 'signup'>) | undefined
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
   readonly log: LogOptions
@@ -211,6 +214,7 @@ function addPublicRoutes(
   overviewRoutes(app, service, origin)
   operatorLinkRoutes(app, service, origin)
   healthRoutes(app, service, options.relayIsReady)
+  announcementRoutes(app, () => ({ ...(options.relay?.() ?? { relay: [] }), signup: options.signup ?? 'open' }))
   docsRoutes(app)
   if (page) consoleRoutes(app, page)
   const start = page ? '/console' : '/docs'

@@ -68,9 +68,21 @@ export interface SignedUp extends Account {
   readonly api_key: { readonly id: string; readonly key_prefix: string; readonly name: string; readonly key: string }
 }
 
+/** Where a server says which relay belongs to it. */
+export const ANNOUNCEMENT_PATH = '/.well-known/static-server.json'
+
 /** Who may sign up: everyone, holders of an invite from the operator, or no one. */
 export const SIGNUP_MODES = ['open', 'invite', 'closed'] as const
 export type SignupMode = (typeof SIGNUP_MODES)[number]
+
+/** What a server announces to clients that know only its API. */
+export interface ServerAnnouncement {
+  /** Endpoints of the relay, the preferred one first. */
+  readonly relay: readonly string[]
+  /** The name in the relay's certificate, if the endpoints are IP addresses. */
+  readonly relay_name?: string
+  readonly signup: SignupMode
+}
 
 /** The kinds of events in the audit log. */
 export const AUDIT_EVENTS = [

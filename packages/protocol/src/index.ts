@@ -63,7 +63,9 @@ export {
   type AuditedEvent,
   type AuditEvent,
   type AuditPage,
+  ANNOUNCEMENT_PATH,
   SIGNUP_MODES,
+  type ServerAnnouncement,
   type SignupMode,
 } from './http.ts'
 export { inviteListBytes, type InviteListClaim, type JoinClaim, joinProofBytes } from './signed/invite.ts'

@@ -2,6 +2,8 @@
 // oxlint-disable-next-line import/no-unassigned-import -- checks this Node before anything else runs
 import './platform/node/version.ts'
 
+export type { AnnouncedRelay } from './account/announced-relay.ts'
+export { announcedRelay } from './account/announcement.ts'
 export { apiRefusal, type ApiCall, callApi } from './account/api-call.ts'
 export { isLocal, isLoopback, parseEndpoint } from './account/endpoint.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link.ts'

@@ -1,13 +1,12 @@
 /** The account that a command uses. */
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { type AccountSettings, resolveAccount } from '@static/sdk/account'
+import { type AccountSettings, type AnnouncedRelay, announcedRelay, resolveAccount } from '@static/sdk/account'
 import { commandLine } from '../terminal/output.ts'
 import { warnOfArgument } from '../terminal/secrets.ts'
 
 /** The address at which `static up` serves the API. */
 export const DEFAULT_API_URL = 'https://localhost:8443'
-const DEFAULT_RELAY_PORT = 4433
 
 /** Flags of every command that calls the API; used alone by commands that need no account. */
 export interface ApiFlags {
@@ -46,9 +45,21 @@ export function accountOf({ apiUrl, ca, apiKey }: AccountFlags): AccountSettings
   return resolveAccount(options, DEFAULT_API_URL)
 }
 
-/** The default relay of an API: the standard QUIC port on the same host. */
-export function defaultRelay(apiUrl: string): string {
-  return `quic://${new URL(apiUrl).hostname}:${DEFAULT_RELAY_PORT}`
+/**
+ * The relay of an account: the given one, else the configured one, else the one that its API announces.
+ *
+ * @throws {StaticError} `invalid_request` if there is none; see `announcedRelay`
+ */
+export async function relayOf(account: AccountSettings, given?: string): Promise<AnnouncedRelay> {
+  const endpoint = given ?? account.relay
+  const { relayName } = account
+  if (endpoint !== undefined) return { endpoint, ...(relayName === undefined ? {} : { relayName }) }
+  const announced = await announcedRelay(account)
+  if (announced !== undefined) return announced
+  throw StaticError.of(
+    'invalid_request',
+    `The API at ${account.apiUrl} announces no relay. Pass --relay, or set STATIC_RELAY.`,
+  )
 }
 
 /**

@@ -2,8 +2,16 @@
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
-import { type AccountSettings, checkApiKey, parseEndpoint, writeCredentials } from '@static/sdk/account'
-import { type ApiFlags, defaultRelay } from './account.ts'
+import {
+  type AccountSettings,
+  type AnnouncedRelay,
+  announcedRelay,
+  checkApiKey,
+  parseEndpoint,
+  writeCredentials,
+} from '@static/sdk/account'
+import type { ApiFlags } from './account.ts'
+import { note } from '../terminal/output.ts'
 import { askLine, askSecret, canAsk } from '../terminal/ask.ts'
 import { secretOf, type SecretSource } from '../terminal/secrets.ts'
 
@@ -22,7 +30,7 @@ export function addPersonFlags(command: Command): Command {
     .option('--password-stdin', 'read the password from stdin (default on a terminal: hidden prompt)')
     .option('--password-file <file>', 'read the password from a file')
     .option('--password <password>', 'the password, visible in the process list; prefer one of the above')
-    .option('--relay <url>', 'relay to save, quic://host:4433 (default: the host of the API)')
+    .option('--relay <url>', 'relay to save, quic://host:4433 (default: the one that the API announces)')
 }
 
 /** The e-mail address from the flag or a prompt. */
@@ -48,14 +56,32 @@ export async function newPasswordOf(flags: PersonFlags): Promise<string> {
   return password
 }
 
-/** Saves the key with its API and relay URLs, for later commands and for the SDK. */
+/**
+ * The relay to save. The one of the flags, the environment or the file wins over the one that the API announces; if they
+ * differ, the person learns it.
+ *
+ * @throws {StaticError} `invalid_request` if an endpoint is invalid; see `announcedRelay`
+ */
+export async function relayToSave(
+  account: AccountSettings,
+  { relay }: PersonFlags,
+): Promise<AnnouncedRelay | undefined> {
+  const announced = await announcedRelay(account)
+  const endpoint = relay ?? account.relay
+  if (endpoint === undefined) return announced
+  const { relayName } = account
+  const chosen = parseEndpoint(endpoint, { relayName: relayName ?? announced?.relayName })
+  if (announced !== undefined && announced.endpoint !== chosen.url)
+    note(`${account.apiUrl} announces the relay ${announced.endpoint}; ${chosen.url} is used, as configured.`)
+  return { endpoint, ...(relayName === undefined ? {} : { relayName }) }
+}
+
+/** Saves the key with its API and relay, for later commands and for the SDK. */
 export function saveCredentials(
-  { apiUrl, givenCa, relay, places }: AccountSettings,
+  { apiUrl, givenCa, places }: AccountSettings,
   key: string,
-  flags: PersonFlags,
+  relay: AnnouncedRelay | undefined,
 ): void {
-  const chosen = flags.relay ?? relay ?? defaultRelay(apiUrl)
-  parseEndpoint(chosen, { relayName: process.env['STATIC_RELAY_NAME'] })
   // Never save a malformed key: every command, including login and logout, would then refuse the file.
   checkApiKey(key)
   const ca = givenCa === undefined || givenCa.includes('-----BEGIN ') ? givenCa : resolve(givenCa)
@@ -63,7 +89,8 @@ export function saveCredentials(
     writeCredentials(places.credentials, {
       api_key: key,
       api_url: apiUrl,
-      relay: chosen,
+      ...(relay === undefined ? {} : { relay: relay.endpoint }),
+      ...(relay?.relayName === undefined ? {} : { relay_name: relay.relayName }),
       ...(ca === undefined ? {} : { ca }),
     })
   } catch (error) {

@@ -7,7 +7,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
 import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } from '@static/sdk'
 import { readRelayFile } from '@static/sdk/account'
-import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
 import { commandLine, shellWord } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
@@ -138,9 +138,10 @@ export async function clientOptionsOf(flags: AgentFlags, link?: string): Promise
   const account = accountOf(flags)
   const { identity, dataDir } = agentPlace(flags)
   const isConfigured = account.relay !== undefined || link !== undefined || readRelayFile(dataDir) !== undefined
-  const endpoint = flags.relay ?? (isConfigured ? undefined : defaultRelay(account.apiUrl))
+  const announced = flags.relay === undefined && !isConfigured ? await relayOf(account) : undefined
   return {
-    ...(endpoint === undefined ? {} : { endpoint }),
+    ...(flags.relay === undefined ? {} : { endpoint: flags.relay }),
+    ...announced,
     ...(link === undefined ? {} : { link }),
     identity,
     dataDir,

@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
+import { parseEndpoint } from '@static/sdk/account'
 import { apiOptionsFrom } from '../server/api-options.ts'
 import { givenCertificate } from '../server/certificate.ts'
 import { ensurePrivateDirectory } from '../server/data-dir.ts'
@@ -12,6 +13,7 @@ import { runUntilStopped } from '../server/run-until-stopped.ts'
 interface Flags extends ApiServerFlags {
   readonly database?: string
   readonly insecureHttp?: boolean
+  readonly relayUrl?: readonly string[]
 }
 
 export function apiCommand(): Command {
@@ -19,6 +21,10 @@ export function apiCommand(): Command {
     .option(
       '--database <url>',
       'postgres://… or a SQLite file; prefer STATIC_DATABASE (default: api.sqlite in the data directory)',
+    )
+    .option(
+      '--relay-url <url...>',
+      'endpoints of the relay to announce to clients, the preferred one first: quic://relay.example.com:4433, https://relay.example.com:5000',
     )
     .option('--insecure-http', 'serve plain HTTP, on loopback only, for development')
     .addHelpText(
@@ -39,9 +45,11 @@ async function api(flags: Flags): Promise<void> {
   }
   if (!certificate) process.stderr.write('static: serving plain HTTP: for development on this machine only.\n')
   const options = await apiOptionsFrom(flags)
+  // A relay that clients could not dial is found here, not by them.
+  const relay = flags.relayUrl?.map((text) => parseEndpoint(text).url) ?? []
   const { startApi } = await import('@static/api')
   const database = databaseOf(flags.database) ?? join(flags.dataDir, 'api.sqlite')
-  const running = await startApi({ ...options, database, certificate })
+  const running = await startApi({ ...options, database, certificate, relay: () => ({ relay }) })
   runUntilStopped([running], () => givenCertificate(flags), [flags.cert, flags.key])
   process.stdout.write(
     flags.json

@@ -3,7 +3,7 @@ import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials, userPlaces } from '@static/sdk/account'
 import packageJson from '../../package.json' with { type: 'json' }
-import { accountOf, addAccountFlags, type AccountFlags, defaultRelay } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
 import { checkCertificate, type CheckedCertificate } from '../doctor/certificate.ts'
 import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
@@ -56,16 +56,22 @@ async function examine(flags: Flags): Promise<Finding[]> {
   const files = [versions(), credentials, checkServerData(places.server), checkAgents(places.agents)]
   // Without readable credentials, the network checks are meaningless, so report the file first.
   if (!credentials.ok) return files
-  const account = accountOf(flags)
-  const relay = flags.relay ?? account.relay ?? defaultRelay(account.apiUrl)
+  const configured = accountOf(flags)
+  const announced = await relayOf(configured, flags.relay).catch(() => undefined)
+  const account = { ...configured, relay: announced?.endpoint, relayName: announced?.relayName }
+  const { relay } = account
   // One after the other: loading the agent for the relay's check would delay any other pending answer.
   const certificate = await checkCertificate(account)
   const [key, ...api] = await checkAccount(account, certificate)
-  const nodes = await checkRelay(relay, account)
+  const nodes = relay === undefined ? [] : await checkRelay(relay, account)
   const ports =
     certificate.isAccepted === false
       ? skipped('ports', REFUSED)
-      : await checkPorts(relay, account.apiUrl, certificate.isAccepted === true)
+      : await checkPorts(account, certificate.isAccepted === true)
+  if (relay === undefined) {
+    const unknown = skipped('relay', 'not checked: none is configured, and the API announces none')
+    return [...files, ports, ...api, certificate.finding, key, unknown]
+  }
   const known = await checkKnownRelay(relay, account)
   const relayCertificate = await checkRelayCertificate(relay, account, nodes)
   const ways = nodes.map(({ finding }) => finding)

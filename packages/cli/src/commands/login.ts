@@ -4,7 +4,14 @@ import { type Account, type CreatedKey, CSRF_HEADER, StaticError } from '@static
 import { type AccountSettings, checkApiKey } from '@static/sdk/account'
 import { accountOf, addApiFlags } from '../account/account.ts'
 import { requestApi } from '../account/api-request.ts'
-import { addPersonFlags, emailOf, passwordOf, type PersonFlags, saveCredentials } from '../account/credentials.ts'
+import {
+  addPersonFlags,
+  emailOf,
+  passwordOf,
+  type PersonFlags,
+  relayToSave,
+  saveCredentials,
+} from '../account/credentials.ts'
 import { examples } from '../terminal/examples.ts'
 import { printable, note, print, printJson } from '../terminal/output.ts'
 import { secretOf } from '../terminal/secrets.ts'
@@ -40,8 +47,9 @@ export function loginCommand(): Command {
 
 async function login(flags: Flags): Promise<void> {
   const account = accountOf(flags)
+  const relay = await relayToSave(account, flags)
   const { person, key } = flags.withKey ? await byKey(account) : await byPassword(account, flags)
-  saveCredentials(account, key, flags)
+  saveCredentials(account, key, relay)
   const { credentials } = account.places
   const prefix = key.slice(0, 16)
   if (flags.json) return printJson({ ...person, key_prefix: prefix, credentials })

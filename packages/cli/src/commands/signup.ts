@@ -4,7 +4,14 @@ import { type SignedUp, StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials } from '@static/sdk/account'
 import { accountOf, addApiFlags } from '../account/account.ts'
 import { requestApi } from '../account/api-request.ts'
-import { addPersonFlags, emailOf, newPasswordOf, type PersonFlags, saveCredentials } from '../account/credentials.ts'
+import {
+  addPersonFlags,
+  emailOf,
+  newPasswordOf,
+  type PersonFlags,
+  relayToSave,
+  saveCredentials,
+} from '../account/credentials.ts'
 import { examples } from '../terminal/examples.ts'
 import { printable, note, print, printJson, commandLine } from '../terminal/output.ts'
 
@@ -34,6 +41,8 @@ export function signupCommand(): Command {
 async function signup(flags: Flags): Promise<void> {
   const account = accountOf(flags)
   refuseToOverwrite(account)
+  // First: without the server, nobody types a password in vain.
+  const relay = await relayToSave(account, flags)
   const email = await emailOf(flags)
   const password = await newPasswordOf(flags)
   const { body } = await requestApi<SignedUp>(account, {
@@ -48,7 +57,7 @@ async function signup(flags: Flags): Promise<void> {
     doing: 'Signing up',
   })
   const { api_key: made, message: _message, ...person } = body
-  saveCredentials(account, made.key, flags)
+  saveCredentials(account, made.key, relay)
   const { credentials } = account.places
   if (flags.json) return printJson({ ...person, key_prefix: made.key_prefix, credentials })
   print(`Signed up ${printable(person.email)}; saved API key ${printable(made.key_prefix)}… in ${credentials}.`)

@@ -4,9 +4,10 @@ import { isIPv4 } from 'node:net'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Api } from '@static/api'
+import type { ServerAnnouncement } from '@static/protocol'
 import type { LocalApi, RunningRelay } from '@static/relay'
 import { openAuthority, serverCertificate } from '../authority.ts'
-import { DEFAULT_API_URL, defaultRelay } from '../account/account.ts'
+import { DEFAULT_API_URL } from '../account/account.ts'
 import { apiOptionsFrom } from '../server/api-options.ts'
 import { type Certificate, givenCertificate } from '../server/certificate.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
@@ -21,6 +22,7 @@ import { examples } from '../terminal/examples.ts'
 import { commandLine, note } from '../terminal/output.ts'
 
 type Flags = ApiServerFlags & RelayFlags
+type RelayAnnouncement = Omit<ServerAnnouncement, 'signup'>
 
 export function upCommand(): Command {
   return addRelayFlags(addApiServerFlags(addStateFlags(new Command('up'))))
@@ -47,8 +49,15 @@ async function up(flags: Flags): Promise<void> {
   const [{ startApi }, { startRelay }] = await Promise.all([import('@static/api'), import('@static/relay')])
   // The API starts first and reports the readiness of the relay once that runs.
   let relayIsReady = (): boolean => false
+  let announced: RelayAnnouncement = { relay: [] }
   const database = join(flags.dataDir, 'api.sqlite')
-  const api = await startApi({ ...options, database, certificate: first, relayIsReady: () => relayIsReady() })
+  const api = await startApi({
+    ...options,
+    database,
+    certificate: first,
+    relayIsReady: () => relayIsReady(),
+    relay: () => announced,
+  })
   let relay: RunningRelay
   try {
     relay = await startRelay({
@@ -82,6 +91,7 @@ async function up(flags: Flags): Promise<void> {
     relay_name: host === name ? undefined : name,
     other_addresses: others.length > 1 ? others.slice(1) : undefined,
   }
+  announced = announcementOf(addresses)
   process.stdout.write(
     flags.json
       ? `${JSON.stringify({ ready: true, ...addresses, internal_url: api.internalUrl, ca, data_dir: flags.dataDir })}\n`
@@ -154,7 +164,7 @@ Static is running. Press Ctrl-C to stop it; all data is in ${dataDir}.
 ${ca === undefined ? '' : `  CA       ${ca}\n`}${others === undefined ? '' : `  also at  ${others.join('  ')}\n`}
 Next, ${nextStep(addresses, ca)}:
 
-${relayNameLine(addresses)}  ${commandLine('signup')}${signupFlags(addresses, ca, dataDir)}
+  ${commandLine('signup')}${signupFlags(addresses, ca, dataDir)}
   ${commandLine('channel create acme/support/routing')}
   ${commandLine('channel listen acme/support/routing')}
 
@@ -162,23 +172,22 @@ ready
 `
 }
 
+/** Several QUIC endpoints are one relay: clients choose among them. */
+function announcementOf({ relay_quic: quic, relay_grpc: grpc, relay_name: name }: Addresses): RelayAnnouncement {
+  const relay = [...(quic.length > 0 ? [quic.join(',')] : []), grpc]
+  return { relay, ...(name === undefined ? {} : { relay_name: name }) }
+}
+
 function nextStep({ relay_name: name }: Addresses, ca: string | undefined): string {
   if (name === undefined) return 'in another terminal'
   return ca === undefined ? 'here or on another machine' : `here, or on another machine with a copy of ${ca}`
 }
 
-/** What clients need to set if they dial an address instead of a name. */
-function relayNameLine({ relay_name: name }: Addresses): string {
-  return name === undefined ? '' : `  export STATIC_RELAY_NAME=${name}\n`
-}
-
 /** The flags that `static signup` needs when this server does not use the defaults. */
-function signupFlags({ api_url: url, relay_quic: quic }: Addresses, ca: string | undefined, dataDir: string): string {
-  const relay = quic[0] ?? ''
+function signupFlags({ api_url: url }: Addresses, ca: string | undefined, dataDir: string): string {
   const isUsualPlace = dataDir === defaultDataDirectory() && new URL(url).hostname === 'localhost'
   return [
     ...(url === DEFAULT_API_URL ? [] : [` --api-url ${url}`]),
-    ...(relay === defaultRelay(url) ? [] : [` --relay ${relay}`]),
     ...(ca === undefined || isUsualPlace ? [] : [` --ca ${ca}`]),
   ].join('')
 }

@@ -1,7 +1,7 @@
 /** `static whoami`: the account, and where its API key comes from. */
 import { Command } from 'commander'
 import type { Account } from '@static/protocol'
-import { accountOf, addAccountFlags, type AccountFlags, keyOf, defaultRelay } from '../account/account.ts'
+import { accountOf, addAccountFlags, type AccountFlags, keyOf, relayOf } from '../account/account.ts'
 import { requestApi } from '../account/api-request.ts'
 import { defaultIdentity } from '../agent/identity.ts'
 import { examples } from '../terminal/examples.ts'
@@ -26,7 +26,7 @@ async function whoami(flags: AccountFlags): Promise<void> {
     key_prefix: apiKey.slice(0, 16),
     key_from: flags.apiKey ? 'flag' : process.env['STATIC_API_KEY'] ? 'environment' : 'file',
     api_url: account.apiUrl,
-    relay: account.relay ?? defaultRelay(account.apiUrl),
+    relay: (await relayOf(account).catch(() => undefined))?.endpoint ?? null,
     identity: defaultIdentity(),
   }
   if (flags.json) return printJson({ ...body, ...where })
@@ -39,7 +39,7 @@ async function whoami(flags: AccountFlags): Promise<void> {
       ['plan', `${body.plan}, ${body.status}, since ${shortTime(body.created_at)}`],
       ['key', `${where.key_prefix}… (${from})`],
       ['API', where.api_url],
-      ['relay', where.relay],
+      ['relay', where.relay ?? 'none is announced: pass --relay to `static login`'],
       ['agent', `${where.identity} (change it with --as)`],
     ]),
   )

@@ -18,7 +18,7 @@ interface KnownRelay {
 
 /** Reports nothing if no readable agent knows the relay, or if it does not answer. */
 export async function checkKnownRelay(endpoint: string, account: AccountSettings): Promise<Finding[]> {
-  const { serverName } = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+  const { serverName } = parseEndpoint(endpoint, { relayName: account.relayName })
   const known = await knownRelays(serverName, account.places.agents)
   const findings: Finding[] = []
   for (const relay of known) findings.push(...(await compare(endpoint, account, relay)))
@@ -42,7 +42,11 @@ async function knownRelays(name: string, directory: string): Promise<readonly Kn
 /**
  * A temporary guest that accepts only the known relay learns which relay answers, and otherwise reveals nothing to it.
  */
-async function compare(endpoint: string, { givenCa }: AccountSettings, known: KnownRelay): Promise<Finding[]> {
+async function compare(
+  endpoint: string,
+  { givenCa, relayName }: AccountSettings,
+  known: KnownRelay,
+): Promise<Finding[]> {
   const { StaticClient } = await import('@static/sdk')
   const directory = await mkdtemp(join(tmpdir(), 'static-doctor-'))
   try {
@@ -54,6 +58,7 @@ async function compare(endpoint: string, { givenCa }: AccountSettings, known: Kn
       connectTimeoutMs: TIMEOUT_MS,
       acceptRelay: known.relayId,
       ...(givenCa === undefined ? {} : { ca: givenCa }),
+      ...(relayName === undefined ? {} : { relayName }),
     })
     await client.close()
     return [ok('known relay', `the same as before, for ${known.agents.join(', ')}`)]

@@ -71,7 +71,11 @@ async function checkNode(endpoint: string, account: AccountSettings): Promise<Ch
   }
 }
 
-async function reachNode(endpoint: string, { apiUrl, givenCa }: AccountSettings, dataDir: string): Promise<Finding> {
+async function reachNode(
+  endpoint: string,
+  { apiUrl, givenCa, relayName }: AccountSettings,
+  dataDir: string,
+): Promise<Finding> {
   const { StaticClient } = await import('@static/sdk')
   const reach = async (options: { readonly fallback: boolean }): Promise<void> => {
     const client = await StaticClient.connect({
@@ -81,6 +85,7 @@ async function reachNode(endpoint: string, { apiUrl, givenCa }: AccountSettings,
       dataDir,
       connectTimeoutMs: TIMEOUT_MS,
       ...(givenCa === undefined ? {} : { ca: givenCa }),
+      ...(relayName === undefined ? {} : { relayName }),
       ...options,
     })
     await client.close()
@@ -106,15 +111,18 @@ async function reachNode(endpoint: string, { apiUrl, givenCa }: AccountSettings,
 }
 
 /** Checks whether the ports of a local server are free or in use by Static. */
-export async function checkPorts(endpoint: string, apiUrl: string, reachable: boolean): Promise<Finding> {
-  const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+export async function checkPorts(
+  { relay: endpoint, relayName, apiUrl }: AccountSettings,
+  reachable: boolean,
+): Promise<Finding> {
+  const relay = endpoint === undefined ? undefined : parseEndpoint(endpoint, { relayName })
   const { hostname, port } = new URL(apiUrl)
   const api = Number(port || 443)
   if (!isLoopback(hostname.replaceAll(/[[\]]/g, '')))
     return skipped('ports', `not checked: ${apiUrl} is not on this machine`)
   if (reachable) return ok('ports', `Static listens on ${api}/tcp`)
-  const way = relay.way === 'quic' ? 'udp' : 'tcp'
-  const here = relay.addresses.filter(({ host }) => isLoopback(host)).map(({ port: number }) => number)
+  const way = relay?.way === 'quic' ? 'udp' : 'tcp'
+  const here = (relay?.addresses ?? []).filter(({ host }) => isLoopback(host)).map(({ port: number }) => number)
   const ports = [['tcp', api] as const, ...here.map((number) => [way, number] as const)]
   const named = (list: typeof ports): string => list.map(([kind, number]) => `${number}/${kind}`).join(' and ')
   const taken: typeof ports = []

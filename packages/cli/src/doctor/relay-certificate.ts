@@ -23,11 +23,11 @@ const DAY_MS = 86_400_000
  */
 export async function checkRelayCertificate(
   endpoint: string,
-  { ca }: Pick<AccountSettings, 'ca'>,
+  { ca, relayName }: Pick<AccountSettings, 'ca'> & Partial<Pick<AccountSettings, 'relayName'>>,
   nodes: readonly CheckedNode[],
   now: number = Date.now(),
 ): Promise<readonly Finding[]> {
-  const relay = parseEndpoint(endpoint, { relayName: process.env['STATIC_RELAY_NAME'] })
+  const relay = parseEndpoint(endpoint, { relayName })
   const given = Number(process.env['STATIC_GRPC_PORT'] || Number.NaN)
   const findings: Finding[] = []
   for (const [index, { host, port }] of relay.addresses.entries()) {

@@ -10,10 +10,12 @@ export interface Credentials {
   readonly api_key?: string
   readonly api_url?: string
   readonly relay?: string
+  /** The name in the relay's certificate, if its endpoint is an IP address. */
+  readonly relay_name?: string
   readonly ca?: string
 }
 
-const FIELDS = ['api_key', 'api_url', 'relay', 'ca'] as const
+const FIELDS = ['api_key', 'api_url', 'relay', 'relay_name', 'ca'] as const
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 /**

@@ -153,6 +153,8 @@ export interface AccountSettings {
   readonly givenCa: string | undefined
   /** Undefined if not configured. */
   readonly relay: string | undefined
+  /** The name in its certificate, where it was set or saved. */
+  readonly relayName: string | undefined
   readonly places: UserPlaces
 }
 
@@ -185,7 +187,8 @@ export function resolveSettings(
   const dataDir = resolve(required('dataDir', 'STATIC_DATA_DIR', text('dataDir', 'STATIC_DATA_DIR')))
   const given = text('endpoint', 'STATIC_RELAY')
   const named = given ?? file.relay
-  const configured = named && parseEndpoint(named, { relayName: text('relayName', 'STATIC_RELAY_NAME') })
+  const savedName = given === undefined ? file.relay_name : undefined
+  const configured = named && parseEndpoint(named, { relayName: text('relayName', 'STATIC_RELAY_NAME', savedName) })
   const bound = readRelayFile(dataDir)
   const link = options.link === undefined ? undefined : parseInviteLink(options.link)
   const linked = bound ?? link
@@ -278,7 +281,11 @@ export function resolveAccount(
   if (apiKey !== undefined) checkApiKey(apiKey)
   const givenCa = text('ca', 'STATIC_CA', file.ca)
   const ca = authorityOf(givenCa, isLoopback(hostOf(apiUrl)), places)
-  return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint', 'STATIC_RELAY', file.relay), places }
+  const given = text('endpoint', 'STATIC_RELAY')
+  // A relay that was saved with another API is not the relay of this one.
+  const saved = file.api_url === undefined || parseApiUrl(file.api_url) === apiUrl ? file : {}
+  const relayName = (env['STATIC_RELAY_NAME'] || undefined) ?? (given === undefined ? saved.relay_name : undefined)
+  return { apiUrl, apiKey, ca, givenCa, relay: given ?? saved.relay, relayName, places }
 }
 
 /** The paths of this user's files. */
