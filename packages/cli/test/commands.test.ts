@@ -179,7 +179,7 @@ describe('static up and static admin', () => {
     const quic = /relay +(quic:\/\/localhost:\d+) {2}https:/.exec(shown)?.[1] ?? ''
     assert.ok(shown.includes(`\n  console  ${url}/console\n`), shown)
     assert.ok(shown.includes(`\n  CA       ${again}/ca.pem\n`), shown)
-    assert.ok(shown.includes(`\n  static signup --api-url ${url} --relay ${quic} --ca ${again}/ca.pem\n`), shown)
+    assert.ok(shown.includes(`\n  static signup --api-url ${url} --ca ${again}/ca.pem\n`), shown)
     assert.match(shown, /\n {2}static channel create \S+\n {2}static channel listen \S+\n\nready\n$/)
     const found = await run('admin', 'suspend', account, '--data-dir', again, '--yes', '--json')
     assert.equal(JSON.parse(found.stdout).email, 'ann@example.com')
