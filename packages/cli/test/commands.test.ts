@@ -176,7 +176,6 @@ describe('static up and static admin', () => {
       if (line === 'ready') break
     }
     const url = /API +(https:\/\/localhost:\d+)\n/.exec(shown)?.[1] ?? ''
-    const quic = /relay +(quic:\/\/localhost:\d+) {2}https:/.exec(shown)?.[1] ?? ''
     assert.ok(shown.includes(`\n  console  ${url}/console\n`), shown)
     assert.ok(shown.includes(`\n  CA       ${again}/ca.pem\n`), shown)
     assert.ok(shown.includes(`\n  static signup --api-url ${url} --ca ${again}/ca.pem\n`), shown)

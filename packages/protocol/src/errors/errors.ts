@@ -111,7 +111,7 @@ export class StaticError extends Error {
  */
 function shownDetails(details: ErrorDetails): ErrorDetails {
   const { lagging: _lagging, relay: _relay, ...texts } = details
-  // One by one: a long list of errors must not keep the cause from being redacted.
+  // One by one: a long list of errors must not hide the cause.
   const shown = Object.entries(texts).map(([name, value]) => ({ name, value, shown: redactValue(value) }))
   if (shown.every(({ value, shown }) => Object.is(value, shown))) return details
   return { ...details, ...(Object.fromEntries(shown.map(({ name, shown }) => [name, shown])) as ErrorDetails) }
