@@ -53,7 +53,7 @@ function scene(): Scene {
   const context = { agentId: OWNER, now: () => 0, random: (length: number) => randomBytes(length), journal }
   const timers = { every: () => () => undefined, later: () => () => undefined }
   const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
-  const agent = { context, requests, timers, channels, stored: { invites: [], joiners: [] } }
+  const agent = { hasAccountSession: true, context, requests, timers, channels, stored: { invites: [], joiners: [] } }
   const issuer = new InviteIssuer(agent as never, 'relay.test', assert.fail)
   const at: Scene = {
     issuer,
@@ -123,7 +123,7 @@ function offline(
   const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
   const timers = { every: (_: number, action: () => void) => ((tick = action), () => undefined) }
   const context = { agentId: OWNER, now: () => now }
-  const agent = { context, timers, channels, stored: { invites: [], joiners } }
+  const agent = { hasAccountSession: true, context, timers, channels, stored: { invites: [], joiners } }
   new InviteIssuer(agent as never, 'relay.test', assert.fail).opened()
   now = 70_000
   const due = async (): Promise<void> => {

@@ -66,7 +66,7 @@ test('one greeting answers all hellos that arrived while another was being sent'
     }),
   }
   const context = { now: () => NOW, journal: { add: () => undefined } }
-  const agent = { context, stored, timers: { every: () => () => undefined } }
+  const agent = { hasAccountSession: true, context, stored, timers: { every: () => () => undefined } }
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: { payload: Uint8Array; done: () => void }[] = []
   const send = (_: string, payload: Uint8Array): Promise<void> =>
@@ -124,7 +124,7 @@ test('members that keep saying hello get one greeting a minute together, each gr
   let timers: { at: number; action: () => void }[] = []
   const later = (ms: number, action: () => void): void => void timers.push({ at: now + ms, action })
   const context = { now: () => now, journal: { add: () => undefined }, later }
-  const agent = { context, stored, timers: { every: () => () => undefined } }
+  const agent = { hasAccountSession: true, context, stored, timers: { every: () => () => undefined } }
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: number[] = []
   const send = async (_: string, payload: Uint8Array): Promise<void> => void sent.push(payload.length / 16)
@@ -153,7 +153,12 @@ test('members that keep saying hello get one greeting a minute together, each gr
 
 test('a member that came by an invite for members cannot make greetings long or many by its hellos', async () => {
   const context = { now: () => NOW, journal: { add: () => undefined } }
-  const agent = { context, stored: { invites: [], joiners: [] }, timers: { every: () => () => undefined } }
+  const agent = {
+    hasAccountSession: true,
+    context,
+    stored: { invites: [], joiners: [] },
+    timers: { every: () => () => undefined },
+  }
   const issuer = new InviteIssuer(agent as never, 'relay.test', () => undefined)
   const sent: { payload: Uint8Array; done: () => void }[] = []
   const send = (_: string, payload: Uint8Array): Promise<void> =>
