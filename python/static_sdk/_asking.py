@@ -1,4 +1,4 @@
-"""Requests and answers: what both interfaces have in common."""
+"""Requests and answers: the common parts of both interfaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._handling import reason_of
 from ._values import ChannelMember, Payload, member_of
 from .errors import StaticError, error_from, make_error
 
-#: What the handler of a sync ``serve`` returns: the only answer, or one answer after the other.
+#: The return type of a sync ``serve`` handler: the only answer, or one answer after the other.
 Answers = Union[Payload, None, Iterable[Payload]]
 
 
@@ -27,7 +27,7 @@ class Answer:
     epoch: int
     #: When the relay accepted it, by the relay's clock.
     time: datetime
-    #: Why the member did not answer, if so: ``ask_failed``.
+    #: The error if the member failed to answer: ``ask_failed``.
     error: Optional[StaticError]
     #: The code that the member sent with the error.
     error_code: Optional[str]
@@ -50,7 +50,7 @@ class Answer:
 
 
 class ChannelRequest:
-    """A request of another member, for the handler of ``Channel.serve``."""
+    """A request from another member, for the handler of ``Channel.serve``."""
 
     def __init__(self, header: Mapping[str, Any], payload: bytes) -> None:
         self.payload = payload
@@ -62,13 +62,13 @@ class ChannelRequest:
         self.epoch: int = header["epoch"]
         #: When the relay accepted it, by the relay's clock.
         self.time: datetime = _time(header["time"])
-        #: Whether this agent was asked by name. Otherwise all members were.
+        #: Whether this agent was asked individually. Otherwise all members were asked.
         self.is_to_me: bool = header["isToMe"]
         #: When the asker stops waiting.
         self.deadline: datetime = _time(header["deadline"])
-        #: It may have been served before, completely or in part.
+        #: Whether it may have been served before, completely or in part.
         self.redelivered: bool = header["redelivered"]
-        #: Whether the asker has cancelled the request, has left, or no longer waits.
+        #: Whether the asker has cancelled the request, left, or stopped waiting.
         self.is_cancelled: bool = False
 
     def text(self) -> str:
@@ -108,7 +108,7 @@ def answer_of(told: Mapping[str, Any], data: bytes, api_url: Optional[str]) -> O
 
 
 def failure_of(error: BaseException) -> Dict[str, str]:
-    """What the driver gets of a handler's error. Only errors of Static are meant for the asker."""
+    """The driver's form of a handler's error. Only errors of Static are meant for the asker."""
     if isinstance(error, StaticError):
         return {"code": error.code, "message": str(error).split(": ", 1)[1][:1000]}
     return {"message": reason_of(error) if isinstance(error, Exception) else "The program was interrupted."}

@@ -46,7 +46,7 @@ class BaseConnection(Generic[AnyCall]):
         self.api_url = api_url
         self._ids = itertools.count(1)
         self._calls: Dict[int, AnyCall] = {}
-        #: Handlers for the events of each call that has some.
+        #: Handlers for the events of calls that have any.
         self._hearers: Dict[int, Hear] = {}
         #: Handlers for the events of each channel, including its end.
         self._listeners: Dict[int, Hear] = {}
@@ -71,7 +71,7 @@ class BaseConnection(Generic[AnyCall]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether this process closes it, or has: then nothing more is passed on to readers."""
+        """Whether this process is closing or has closed it: then nothing more is passed on to readers."""
         return self._closing
 
     @property
@@ -86,7 +86,7 @@ class BaseConnection(Generic[AnyCall]):
 
     @property
     def death(self) -> Optional[StaticError]:
-        """Why the manager has died; None while it lives."""
+        """Why the manager has died; None while it is running."""
         return None if self._death is None else self._death()
 
     def check(self) -> None:
@@ -95,7 +95,7 @@ class BaseConnection(Generic[AnyCall]):
             raise self._failure()
 
     def check_manager(self) -> None:
-        """Raises if the manager has died, or closes."""
+        """Raises if the manager has died or is closing."""
         self.check()
         if self._closing:
             raise self._closed()
@@ -130,7 +130,7 @@ class BaseConnection(Generic[AnyCall]):
             )
         self._calls[number] = call
         self._write(frame)
-        # The driver may have exited after the first check; then no answer comes.
+        # The driver may have exited after the first check; then no answer will come.
         if self._failure is not None and self._calls.pop(number, None) is not None:
             raise self._failure()
         return call
@@ -174,7 +174,7 @@ class BaseConnection(Generic[AnyCall]):
 
     def _begin_closing(self) -> None:
         was_closing = self._closing
-        # First, so that readers in other threads take nothing after what is said here.
+        # First, so that readers in other threads take nothing after this notification.
         self._closing = True
         if self._failure is None and not was_closing:
             for close in list(self._closers):
@@ -312,7 +312,7 @@ class Connection(BaseConnection[Call]):
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends the connection at once, also while the client is connecting."""
+        """Ends the connection at once, even while the client is connecting."""
         if not self.is_forked:
             self._closing = True
             self._transport.abort()

@@ -47,7 +47,7 @@ def driver_command() -> List[str]:
 
 
 def driver_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    """The environment without the ``NODE_*`` variables, which change how Node runs, and with our own code cache."""
+    """The environment without the ``NODE_*`` variables, which change how Node runs, and with a separate code cache."""
     own = {name: value for name, value in environment.items() if not name.upper().startswith("NODE_")}
     cache = _code_cache(environment.get("XDG_CACHE_HOME", ""))
     return own if cache is None else {**own, "NODE_COMPILE_CACHE": cache}
@@ -56,7 +56,7 @@ def driver_environment(environment: Mapping[str, str]) -> Dict[str, str]:
 def _code_cache(home: str) -> Optional[str]:
     """Where Node keeps compiled code between runs, as for the command ``static``: ``<XDG cache>/static/code``.
 
-    None unless this user alone can write to it, because its content gets executed.
+    None if another user can write to it, because its content is executed.
     """
     base = Path(home) if os.path.isabs(home) else Path(os.path.expanduser("~")) / ".cache"
     directory = base / "static" / "code"
@@ -64,7 +64,7 @@ def _code_cache(home: str) -> Optional[str]:
         for path in (base, directory.parent, directory):
             if path.parent.is_dir() and not path.exists():
                 path.mkdir(mode=0o700)
-            # Whoever can write to one of them can put another directory in place of the next.
+            # Anyone who can write to one of them can replace the next directory.
             found = path.stat()
             if found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 return None

@@ -1,4 +1,4 @@
-"""``Channel.handle``: the driver decides what is tried when, this module calls the handler."""
+"""``Channel.handle``: the driver schedules the attempts, this module calls the handler."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .errors import StaticError
 
 Job = Optional[Tuple[Mapping[str, Any], bytes]]
 
-#: The agent keeps no more. The text may hold what a sender chose, and a longer one would not fit into a frame.
+#: The agent keeps no more. The text may quote a sender's input, and a longer one would not fit into a frame.
 _LONGEST_REASON = 1000
 
 
 def reason_of(error: Exception) -> str:
-    """What is reported of the failure of a handler."""
+    """The reported reason for a handler's failure."""
     name = type(error).__name__
     try:
         return f"{name}: {error}"[:_LONGEST_REASON]
     except Exception:
-        # Its text cannot be made.
+        # Converting it to text failed.
         return name[:_LONGEST_REASON]
 
 
@@ -38,7 +38,7 @@ def handle(
         jobs.put((header, data))
 
     def end() -> None:
-        # Each worker passes it on.
+        # Each worker passes this on to the next.
         jobs.put(None)
 
     def work() -> None:
@@ -59,7 +59,7 @@ def handle(
             except BaseException:
                 connection.say("cancel", call=call.number)
                 connection.say("handled", on=on, token=token, error="The program was interrupted.")
-                # Then the message is back in its place for the next reader.
+                # Afterwards, the message is back in its place for the next reader.
                 with contextlib.suppress(StaticError):
                     call.wait()
                 raise

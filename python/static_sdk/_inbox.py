@@ -17,7 +17,7 @@ from ._connection import LOOK_SECONDS, Connection
 from ._frames import encode_frame
 from ._values import Arrival, Settlement
 
-#: Most payloads to read ahead.
+#: The maximum number of payloads to read ahead.
 WINDOW = 64
 
 
@@ -42,9 +42,9 @@ class Inbox:
         self._sleepers: List[threading.Lock] = []
         self._ready: Deque[Arrival] = deque()
         self._settled: Deque[int] = deque()
-        #: Taken and given back unsettled.
+        #: Payloads taken and given back unsettled.
         self._returned: Deque[Arrival] = deque()
-        #: The last one that was taken.
+        #: The last payload taken.
         self._last_taken = 0
         #: Payloads that were requested and have not arrived.
         self._asked = 0
@@ -53,7 +53,7 @@ class Inbox:
         #: The run of the last recall: payloads of earlier ones go back to the driver.
         self._recalled = 0
         self._stops = 0
-        #: Handlers that run on this channel, beside its readers.
+        #: Handlers running on this channel, alongside its readers.
         self._handlers = 0
         self._is_over = False
         self._error: Optional[Mapping[str, Any]] = None
@@ -90,7 +90,8 @@ class Inbox:
                 if self._ready:
                     arrival = self._ready[0]
                     self._last_taken = max(self._last_taken, arrival.token)
-                    # Another thread that closes the client either says that this one is taken, or is noticed here.
+                    # A thread that closes the client meanwhile either reports this payload as taken, or is noticed
+                    # here.
                     if self._is_at_end(reader):
                         return None
                     self._ready.popleft()
@@ -121,7 +122,7 @@ class Inbox:
 
     @contextlib.contextmanager
     def handling(self) -> Iterator[None]:
-        """While a handler runs: it gets what is read ahead and no reader waits for."""
+        """While a handler runs, it gets payloads that were read ahead and that no reader waits for."""
         self._connection.check()
         with self._lock:
             self._handlers += 1
@@ -162,7 +163,7 @@ class Inbox:
             self._wake()
 
     def _take_back(self) -> None:
-        """Puts what was given back where it belongs."""
+        """Returns given-back payloads to their place."""
         returned = []
         while self._returned:
             arrival = self._returned.popleft()
@@ -172,7 +173,7 @@ class Inbox:
             self._ready = deque(sorted([*returned, *self._ready], key=lambda arrival: arrival.token))
 
     def _recall(self) -> None:
-        """Gives everything that no reader has taken back to the driver."""
+        """Gives every payload that no reader has taken back to the driver."""
         self._take_back()
         self._close()
         self._run += 1

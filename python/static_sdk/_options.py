@@ -1,4 +1,4 @@
-"""The options of a client, in one place for all kinds of clients."""
+"""The options of a client, defined once for all kinds of clients."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Passphrase:
 
 
 class Request(NamedTuple):
-    """What the driver needs to open a client."""
+    """The data that the driver needs to open a client."""
 
     options: Dict[str, Any]
     #: None: from the environment.
     identity: Optional[bytes]
     environment: Dict[str, str]
-    #: Explains errors until the driver says which API it uses.
+    #: The API whose pages explain errors until the driver reports which one it uses.
     api_url: Optional[str]
 
     def fields(self, manager: bool) -> Mapping[str, Any]:
@@ -52,40 +52,40 @@ class Configured:
     """Base class of clients: their options.
 
     Args:
-        endpoint: Address of the relay, ``quic://host:4433`` or ``https://host:5000``, or several of one kind with commas
-            between them: the nodes of one relay, dialed in random order until one answers. Environment:
+        endpoint: Address of the relay, ``quic://host:4433`` or ``https://host:5000``, or several of one kind separated
+            by commas: the nodes of one relay, dialed in random order until one answers. Environment:
             ``STATIC_RELAY``.
         data_dir: The agent's directory, used by this agent only. Environment: ``STATIC_DATA_DIR``.
         identity: The name that the agent uses in channels, 1 to 255 bytes, the first not zero; a string is encoded as
             UTF-8. Environment: ``STATIC_IDENTITY``.
-        api_key: With an API key the agent acts for its account. An empty string makes it a guest even if a key is set
+        api_key: With an API key, the agent acts for its account. An empty string makes it a guest even if a key is set
             elsewhere: it can use channels but not create them. Environment: ``STATIC_API_KEY``.
         api_url: https URL of the API, which exchanges the key for tokens. Environment: ``STATIC_API_URL``.
         ca: CA of the relay's and the API's certificates, a path or PEM text. Environment: ``STATIC_CA``.
         relay_name: Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and several
             hosts. Environment: ``STATIC_RELAY_NAME``.
-        link: An invite link, for an agent that has no relay yet: the link says its address, name and CA, and the agent
-            remembers them in ``data_dir``. At a relay out of a link the agent is a guest, unless the same endpoint is
-            configured here.
-        grpc_port: Port of gRPC at the relay's host, if QUIC cannot connect. Default: the one that the relay announced in
-            an earlier session, else 5000. Environment: ``STATIC_GRPC_PORT``.
-        accept_relay: Id of the relay, 64 hexadecimal digits, to accept in place of the one that this agent knows: the
-            one that ``relay_changed`` names, once you know that the operator has set the relay up again. The channels
-            of the old relay end.
+        link: An invite link, for an agent that has no relay yet: the link contains its address, name and CA, and the
+            agent stores them in ``data_dir``. At a relay it knows only from a link, the agent is a guest, unless the
+            same endpoint is configured here.
+        grpc_port: Port of gRPC at the relay's host, if QUIC cannot connect. Default: the port that the relay announced
+            in an earlier session, or 5000. Environment: ``STATIC_GRPC_PORT``.
+        accept_relay: Id of the relay, 64 hexadecimal digits, to accept in place of the one this agent knows. It is the
+            id in the error ``relay_changed``. Pass it only once you know that the operator has set the relay up again.
+            The channels of the old relay end.
         traffic: Traffic profile: ``"off"``, ``"standard"`` (the default), ``"private"`` or ``"strict"``.
         cells_per_second: Cells per second of the profile ``strict``, 1 to 64. Default: 4.
         offers: Whose offers to join a channel are accepted: ``"anyone"`` (the default), ``"known"`` (agents it has met
             in a channel) or ``"none"``.
-        receipts: What this agent's signed receipts tell the other members of a channel: ``"settled"`` (the default), how
-            far the application has settled messages; ``"delivered"``, only how far they were received; or ``"off"``,
-            that there are none.
-        key: What unlocks the agent's database: a ``KeyFile`` or a ``Passphrase``. Default: the file ``agent.key`` in
-            ``data_dir``.
+        receipts: The level that this agent's signed receipts report to the other members of a channel: ``"settled"``
+            (the default), how far the application has settled messages; ``"delivered"``, only how far they were
+            received; or ``"off"``, no receipts.
+        key: The key that unlocks the agent's database: a ``KeyFile`` or a ``Passphrase``. Default: the file
+            ``agent.key`` in ``data_dir``.
         fallback: Use gRPC if QUIC cannot connect.
-        accept_rolled_back: Open the database even if it is an old copy. Use it only to leave its channels: sending would
-            use keys twice.
+        accept_rolled_back: Open the database even if it is an old copy. Use it only to leave its channels: sending
+            would use keys twice.
         connect_timeout: Seconds that one attempt to reach the relay may take.
-        wait: Start even if the relay or the API cannot be reached; the agent connects when it can.
+        wait: Start even if the relay or the API cannot be reached; the agent connects later.
     """
 
     def __init__(
@@ -185,5 +185,5 @@ def _environment(environment: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _absolute(path: str) -> str:
-    """An absolute path, because the driver may run in another directory. PEM text, and nothing, stay as they are."""
+    """An absolute path, because the driver may run in another directory. Keeps PEM text and empty paths."""
     return path if not path or "-----BEGIN " in path else os.path.abspath(path)

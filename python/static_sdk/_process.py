@@ -19,9 +19,9 @@ from typing import Deque, Dict, List, Optional, Sequence, Set, Tuple
 from ._driver import driver_environment
 from .errors import make_error
 
-#: How long the driver may take to shut down.
+#: How long the driver may take to shut down, in seconds.
 CLOSE_SECONDS = 10.0
-#: How long a driver that has closed a connection may take to exit, if that is why.
+#: How long a driver may take to exit, in seconds, if that is why it closed a connection.
 DEATH_SECONDS = 2.0
 #: Paths of Unix sockets are limited to 104 bytes on some systems, 108 on others.
 _LONGEST_PATH = 100
@@ -81,7 +81,7 @@ class DriverProcess:
         return code
 
     def wait(self, seconds: float) -> Optional[int]:
-        """Waits until it has exited. Returns the exit code; None if it still runs."""
+        """Waits until it has exited. Returns the exit code; None if it is still running."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -126,7 +126,7 @@ class Lease:
         return self.driver.leases <= {self}
 
     def give_back(self) -> bool:
-        """Ends the lease. Returns whether the driver was asked to exit, because this was its last."""
+        """Ends the lease. Returns whether the driver was asked to exit because this was the last one."""
         if self.driver.is_forked:
             return False
         with _lock:
@@ -142,7 +142,7 @@ class Lease:
 
 
 def dial(command: Sequence[str]) -> Tuple[Lease, socket.socket]:
-    """Connects to the driver with this command, and starts it if it does not run."""
+    """Connects to the driver with this command, and starts it if it is not running."""
     for is_last_try in (False, True):
         lease = _lease(command)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -154,7 +154,7 @@ def dial(command: Sequence[str]) -> Tuple[Lease, socket.socket]:
             _retire(lease.driver)
             if lease.give_back():
                 lease.driver.wait_or_kill()
-            # It has just exited, or something has deleted its socket. Start another one.
+            # It has just exited, or something deleted its socket. Start another one.
             if isinstance(error, OSError) and not is_last_try:
                 continue
             raise
@@ -164,7 +164,7 @@ def dial(command: Sequence[str]) -> Tuple[Lease, socket.socket]:
 _lock = threading.Lock()
 #: The drivers that new clients use, by their commands.
 _current: Dict[Tuple[str, ...], DriverProcess] = {}
-#: All that were started and that nobody has seen exit.
+#: All started drivers that have not been seen to exit.
 _running: Set[DriverProcess] = set()
 #: Leases that finalizers ended.
 _dropped: Deque[Lease] = deque()
@@ -173,7 +173,7 @@ _dropped: Deque[Lease] = deque()
 def _lease(command: Sequence[str]) -> Lease:
     key = tuple(command)
     with _lock:
-        # Reaps those whose clients were garbage-collected: nothing has waited for them.
+        # Reaps drivers whose clients were garbage-collected, because nothing else waits for them.
         for ended in list(_running):
             ended.exit_code()
         driver = _current.get(key)
@@ -186,7 +186,7 @@ def _lease(command: Sequence[str]) -> Lease:
 
 
 def _retire(driver: DriverProcess) -> None:
-    """Keeps a driver for the clients that it has, but not for new ones."""
+    """Keeps a driver for its existing clients, but not for new ones."""
     with _lock:
         _forget(driver)
 
@@ -209,7 +209,7 @@ def _release(lease: Lease) -> bool:
 
 
 def _sweep() -> None:
-    """Ends dropped leases, unless another thread holds the lock: that one does it afterwards."""
+    """Ends dropped leases, unless another thread holds the lock and will do so afterwards."""
     while _dropped and _lock.acquire(blocking=False):
         try:
             while _dropped:

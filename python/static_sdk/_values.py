@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Seq
 
 from .errors import make_error
 
-#: What can be sent.
+#: The types that can be sent.
 Payload = Union[bytes, bytearray, memoryview, str]
 
 
@@ -51,7 +51,7 @@ class ChannelMember:
 
     #: SHA-256 of its signature key, 64 hexadecimal digits.
     agent_id: str
-    #: The agent id in a readable form, to compare with what the owner of the key sees.
+    #: The agent id in a readable form, to compare with the one that the owner of the key sees.
     fingerprint: str
     #: The name that the holder of this key chose. Not verified.
     identity: bytes
@@ -67,28 +67,29 @@ class ListedMember(ChannelMember):
 
 @dataclass(frozen=True)
 class SentMessage:
-    """Where a message is that was sent."""
+    """The id and position of a sent message."""
 
     message_id: str
-    #: Position in the channel's log, as the relay says.
+    #: Position in the channel's log, as reported by the relay.
     index: int
 
 
 @dataclass(frozen=True)
 class MemberReceipt(ChannelMember):
-    """How far a member has processed the channel, as it has signed. Numbers are positions in the channel's log."""
+    """How far a member has processed the channel, as signed by it. Numbers are positions in the channel's log."""
 
-    #: What the member tells: ``settled``, only ``delivered``, ``off`` for nothing, or ``unknown`` before its first receipt.
+    #: The level the member reports: ``settled``, only ``delivered``, ``off`` for nothing, or ``unknown`` before its
+    #: first receipt.
     mode: str
     #: It has received everything after ``since`` and up to here.
     delivered: int
-    #: Its application has settled everything after ``since`` and ``aside`` and up to here, as far as it has told.
+    #: Its application has settled everything after ``since`` and ``aside`` and up to here, if it reports that.
     settled: int
-    #: The entry that added it, or the last one that it missed.
+    #: The entry that added it, or the last entry it missed.
     since: int
-    #: The last message that it has put aside, because its handler failed too often; 0: none.
+    #: The last message it put aside because its handler failed too often; 0: none.
     aside: int
-    #: When this agent got the receipt; None if there is none.
+    #: When this agent received the receipt; None if there is none.
     at: Optional[datetime]
 
 
@@ -104,7 +105,7 @@ class Unreached:
 
 @dataclass(frozen=True)
 class Reached:
-    """Who has a message, and who is not waited for."""
+    """The members that have a message, and those not waited for."""
 
     #: The agent ids of the members that have signed that they have it.
     reached: List[str]
@@ -130,7 +131,7 @@ class Envelope:
     _settlement: Settlement = field(repr=False, compare=False)
 
     def settle(self) -> None:
-        """Settles the message, so that it is not delivered again. Asking for the next one does this, too."""
+        """Settles the message, so that it is not delivered again. Asking for the next one also settles it."""
         self._settlement.settle()
 
     def text(self) -> str:
@@ -154,7 +155,7 @@ class Envelope:
 
 @dataclass(frozen=True)
 class PoisonMessage:
-    """A message that a handler has failed on too often, and that was put aside."""
+    """A message that was put aside because a handler failed on it too often."""
 
     payload: bytes
     sender: ChannelMember
@@ -162,7 +163,7 @@ class PoisonMessage:
     index: int
     epoch: int
     time: datetime
-    #: How often it was tried.
+    #: The number of attempts.
     attempts: int
     #: The handler's last error.
     reason: str
@@ -173,9 +174,9 @@ class PoisonMessage:
 class IssuedInvite:
     """An invite as its issuer sees it. Invites that have ended are deleted after a while."""
 
-    #: Names the invite without giving it away: nobody can join with its id.
+    #: Identifies the invite without revealing it: no one can join with the id alone.
     id: str
-    #: ``owner``: only this agent lets its joiners in. ``members``: any member with an account does.
+    #: ``owner``: only this agent admits joiners. ``members``: any member with an account does.
     admit: str
     #: ``open``, ``used_up``, ``expired`` or ``revoked``.
     state: str
@@ -260,7 +261,7 @@ def reached_fields(sent: SentMessage, level: str, by: Optional[Sequence[str]]) -
 
 
 def reached_of(told: Mapping[str, Any]) -> Reached:
-    """Converts who has a message."""
+    """Converts the result of waiting for receipts."""
     return Reached(
         reached=list(told["reached"]),
         unreached=[Unreached(each["agentId"], each["reason"]) for each in told["unreached"]],
@@ -291,7 +292,7 @@ def poison_of(told: Sequence[Mapping[str, Any]], data: bytes) -> List[PoisonMess
 
 
 def poison_place(messages: Sequence[PoisonMessage]) -> Mapping[str, Any]:
-    """The place of the last of these messages. The driver lists those after it."""
+    """The position of the last of these messages. The driver lists the messages after it."""
     if not messages:
         return {"index": 0, "messageId": ""}
     return {"index": messages[-1].index, "messageId": messages[-1].message_id}
@@ -310,7 +311,8 @@ def invite_of(told: Mapping[str, Any]) -> IssuedInvite:
 
 
 def members_fields(members: Sequence[Union[bytes, str]]) -> Tuple[Dict[str, Any], bytes]:
-    """The fields and the data of a call that adds members: agent ids, or where each KeyPackage is in the data."""
+    """The fields and the data of a call that adds members: agent ids, or the position of each KeyPackage in the data.
+    """
     named: List[Any] = []
     data = b""
     for member in members:

@@ -18,9 +18,9 @@ CONCURRENCY = 64
 class Ask(Closing):
     """A request, and its answers as they arrive: a blocking iterator.
 
-    It ends when the member asked has ended its answer; if all were asked, when all have, or when the time is over. Asking
-    for the next answer settles the current one. An iterator that is closed cancels the request: call ``close()``, or use
-    a ``with`` block, if you leave the loop early.
+    It ends when the asked member has finished its answer or, if all were asked, when all have finished or the request
+    times out. Asking for the next answer settles the current one. Closing the iterator cancels the request: call
+    ``close()``, or use a ``with`` block, if you leave the loop early.
     """
 
     def __init__(self, channel: object, connection: Connection, told: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ class Ask(Closing):
         self._on: int = told["ask"]
         #: The request's message id, 32 hexadecimal digits.
         self.id: str = told["id"]
-        #: The agent id of the member that was asked. None: all.
+        #: The agent id of the asked member. None: all.
         self.to: Optional[str] = told["to"]
         #: When the request times out.
         self.deadline: datetime = deadline_of(told)
@@ -46,14 +46,14 @@ class Ask(Closing):
         return answer
 
     def close(self) -> None:
-        """Ends the request and forgets its answers. The members asked are notified, unless they are done."""
+        """Ends the request and forgets its answers. The members asked are notified unless they are done."""
         self._connection.call("cancelAsk", on=self._on)
 
 
 def serve(
     connection: Connection, on: int, handler: Callable[[ChannelRequest], Answers], concurrency: int, per_asker: int
 ) -> None:
-    """Calls the handler for each request until the channel ends, each in a thread of its own."""
+    """Calls the handler for each request until the channel ends, each in a separate thread."""
     requests: Dict[int, ChannelRequest] = {}
     threads: Set[threading.Thread] = set()
     ended = threading.Event()

@@ -41,14 +41,14 @@ Item = TypeVar("Item")
 
 
 class PoisonMessages:
-    """Messages of a channel that a handler has failed on too often."""
+    """Messages of a channel that a handler failed on too often."""
 
     def __init__(self, connection: Connection, on: int) -> None:
         self._connection = connection
         self._on = on
 
     def list(self) -> List[PoisonMessage]:
-        """Everything that was put aside, in the order of the log."""
+        """All messages that were put aside, in log order."""
         messages: List[PoisonMessage] = []
         while True:
             after = poison_place(messages)
@@ -69,7 +69,7 @@ class PoisonMessages:
         self._connection.call("retryPoison", on=self._on, message=message)
 
     def drop(self, message: str) -> None:
-        """Deletes a message for good. Pass its ``message_id``, or ``message_id@index``. Raises as ``retry``."""
+        """Permanently deletes a message. Pass its ``message_id``, or ``message_id@index``. Raises as ``retry``."""
         self._connection.call("dropPoison", on=self._on, message=message)
 
 
@@ -126,7 +126,7 @@ class Channel(Closing):
     """A channel that this agent is a member of. Thread-safe: send and receive from any number of threads.
 
     Network failures, relay restarts and commits by other members are handled internally. Methods raise ``StaticError``,
-    a ``RuntimeError`` whose ``code`` says what is wrong.
+    a ``RuntimeError`` whose ``code`` identifies the problem.
     """
 
     def __init__(self, client: object, connection: Connection, told: Mapping[str, Any]) -> None:
@@ -160,24 +160,24 @@ class Channel(Closing):
         If the program exits before that, it is sent at the next start. Raises ``too_large``, ``quota_exceeded``,
         ``queue_full``, ``removed``, ``fork_detected``, ``mls_error`` or ``closed``, and ``TypeError`` for anything but
         bytes, bytearray, memoryview or str. After ``timeout`` seconds: ``cancelled`` if the message will not be sent,
-        ``send_pending`` if it may still arrive. While it waits for more than 5 s, the event ``waiting`` says for what.
+        ``send_pending`` if it may still arrive. If it waits for more than 5 s, the event ``waiting`` says what for.
         """
         self.send_envelope(payload, timeout=timeout)
 
     def send_envelope(self, payload: Payload, *, timeout: Optional[float] = None) -> SentMessage:
-        """Like ``send``; returns where the message is."""
+        """Like ``send``; returns the message's id and position."""
         told, _ = self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
         return SentMessage(told["messageId"], told["index"])
 
     def send_json(self, value: Any, *, timeout: Optional[float] = None) -> SentMessage:
-        """Sends a value as JSON. The receiver gets it with ``envelope.json()``. Returns where the message is.
+        """Sends a value as JSON. The receiver gets it with ``envelope.json()``. Returns the id and position.
 
         Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
         """
         return self.send_envelope(json_text(value), timeout=timeout)
 
     def messages(self) -> "Reading[bytes]":
-        """The payloads of the other members, from the first unsettled one on: an endless, blocking iterator.
+        """The payloads from other members, starting with the first unsettled one: an endless, blocking iterator.
 
         Asking for the next payload settles the current one. Leaving the loop, by ``break`` or by an exception, does
         not: that payload is delivered again, in the next loop or after a restart. Several iterators share the payloads:
@@ -198,10 +198,10 @@ class Channel(Closing):
         """Calls a function for each message and settles the message when the function returns. Blocks.
 
         If the function raises an ``Exception``, it is called again after 1, 5, 30, 60 and then every 300 seconds; later
-        messages of the same sender wait. After ``attempts`` failures the message is put aside on disk (``poison``) and
-        the next one is handled. Events report each failure (``handler_failed``) and each message that is put aside (``poison``). With
-        ``concurrency`` the function runs in several threads, and messages may overtake each other. Returns when the
-        channel or the client is closed; raises the error that ended the channel, as ``messages`` does.
+        messages from the same sender wait. After ``attempts`` failures the message is put aside on disk (``poison``)
+        and the next one is handled. Events report each failure (``handler_failed``) and each message that is put aside
+        (``poison``). With ``concurrency`` the function runs in several threads, and messages may overtake each other.
+        Returns when the channel or the client is closed; raises the error that ended the channel, as ``messages`` does.
         """
         handle(
             self._connection,
@@ -213,19 +213,19 @@ class Channel(Closing):
         )
 
     def ask(self, payload: Payload, *, to: Optional[str] = None, timeout: Optional[float] = None) -> Ask:
-        """Asks a member, or all of them: an iterator over the answers as they arrive, with their verified senders.
+        """Asks one member or all: an iterator over the answers as they arrive, with their verified senders.
 
         Bytes or a string, at most 262,080 bytes. ``to`` is an agent id; only that member is believed. ``timeout`` is in
         seconds (300 if you pass none, at most a week). The request is sent like a message and outlives the program:
         ``asked`` returns it after a restart. Raises ``too_large``, ``not_found`` if ``to`` is not a member,
         ``invalid_request``, or ``queue_full`` if 256 requests are open. The iterator raises ``ask_timeout`` if the
-        member asked has not ended its answer in time, and ``queue_full`` if too many requests wait for it.
+        asked member has not finished its answer in time, and ``queue_full`` if too many requests wait for it.
         """
         told, _ = self._connection.call("ask", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
         return Ask(self, self._connection, told)
 
     def asked(self) -> List[Ask]:
-        """The requests of this agent that are open: not answered completely, or with answers that were not read."""
+        """The open requests of this agent: not fully answered, or with unread answers."""
         told, _ = self._connection.call("asked", on=self._on)
         return [Ask(self, self._connection, each) for each in told]
 
@@ -236,18 +236,18 @@ class Channel(Closing):
         concurrency: int = CONCURRENCY,
         per_asker: int = 1,
     ) -> None:
-        """Calls a function for each request of another member, in a thread of its own, and sends its answers. Blocks.
+        """Calls a function for each request from another member, in a separate thread, and sends its answers. Blocks.
 
-        The function returns the only answer, or yields one after the other. Of an error that it raises, the asker gets
-        the code and message if it is a ``StaticError``, otherwise ``internal_error`` without details. A request is
-        settled when the relay has accepted its last answer: after a crash it is served again (``redelivered``). Returns
-        when the channel or the client is closed; raises the error that ended the channel.
+        The function returns the only answer, or yields one after the other. If it raises a ``StaticError``, the asker
+        gets its code and message; for any other error, ``internal_error`` without details. A request is settled when
+        the relay has accepted its last answer: after a crash it is served again (``redelivered``). Returns when the
+        channel or the client is closed; raises the error that ended the channel.
         """
         serve(self._connection, self._on, handler, concurrency, per_asker)
 
     @property
     def poison(self) -> PoisonMessages:
-        """Messages that a handler has failed on too often. At most 1,000 of 64 MiB in total are put aside."""
+        """Messages that a handler failed on too often. At most 1,000, with 64 MiB in total, are put aside."""
         return PoisonMessages(self._connection, self._on)
 
     def members(self) -> List[ListedMember]:
@@ -256,7 +256,7 @@ class Channel(Closing):
         return [listed_member_of(member) for member in told]
 
     def wait_for_member(self, agent_id: Optional[str] = None, *, timeout: Optional[float] = None) -> ChannelMember:
-        """Waits until a member is in the channel: the one with this agent id, or without one any other member.
+        """Waits until a member is in the channel: the one with this agent id or, if none is given, any other member.
 
         Raises ``cancelled`` after ``timeout`` seconds, or the error that ended the channel.
         """
@@ -264,10 +264,10 @@ class Channel(Closing):
         return member_of(self._connection.call("waitForMember", on=self._on, **fields, **limit(timeout))[0])
 
     def receipts(self) -> List[MemberReceipt]:
-        """How far the other members have processed the channel, as each has signed and this agent has verified.
+        """How far the other members have processed the channel, as signed by each and verified by this agent.
 
-        Also while a member is offline: the relay keeps its last receipt. The event ``ReceiptConfirmed`` reports later
-        ones. Without a connection it returns what is known.
+        Works even while a member is offline, because the relay keeps its last receipt. The event ``ReceiptConfirmed``
+        reports later ones. Without a connection, it returns the last known state.
         """
         told, _ = self._connection.call("receipts", on=self._on)
         return [receipt_of(receipt) for receipt in told]
@@ -284,8 +284,8 @@ class Channel(Closing):
 
         Works even if a member was never online together with this agent. ``by`` names the agent ids to wait for.
         Members that left, were removed, missed the message, put it aside or have receipts off are returned in
-        ``unreached``, not waited for. Raises ``cancelled`` after ``timeout`` seconds, ``not_found`` if this agent has
-        sent no such message, or the error that ended the channel.
+        ``unreached``, not waited for. Raises ``cancelled`` after ``timeout`` seconds, ``not_found`` if this agent sent
+        no such message, or the error that ended the channel.
         """
         fields = reached_fields(sent, level, by)
         told, _ = self._connection.call("reached", on=self._on, **fields, **limit(timeout))
@@ -309,10 +309,11 @@ class Channel(Closing):
         )
 
     def accept_new_key(self, identity: Union[bytes, str], agent_id: str) -> None:
-        """Accepts another key for an identity that this agent has added before, in all channels of the channel's owner.
+        """Accepts a new key for an identity that this agent added before, in all channels of the channel's owner.
 
-        From now on the identity is the agent with this id, and the one before it is refused. ``add_member`` and invites
-        refuse a new key otherwise. Compare the id with the identity's holder first. Raises ``invalid_request``.
+        From now on, the identity belongs to the agent with this id, and its previous agent is refused. Otherwise,
+        ``add_member`` and invites refuse a new key. Compare the id with the identity's holder first. Raises
+        ``invalid_request``.
         """
         self._connection.call("acceptNewKey", identity_bytes(identity), on=self._on, agentId=agent_id)
 
@@ -328,8 +329,9 @@ class Channel(Closing):
         """Declares a commit invalid; only the owner may. The event ``CommitSkipped`` reports its slot.
 
         The relay undoes its changes to the roster and bars its sender from committing until ``lift_bar``. The owner's
-        agent already rejects what every member finds invalid and what it cannot follow itself; this is for what it
-        missed, for instance in an epoch that it joined by a Welcome. Raises ``not_found`` or ``not_allowed``.
+        agent already rejects commits that every member finds invalid, and those it cannot follow itself. Use this for
+        one that it missed, for instance in an epoch that it joined by a Welcome. Raises ``not_found`` or
+        ``not_allowed``.
         """
         self._connection.call("rejectCommit", on=self._on, slot=slot)
 
@@ -340,17 +342,17 @@ class Channel(Closing):
     def vouch(self, agent_id: str) -> None:
         """Vouches for a member; only the owner may.
 
-        The relay then counts its vote on invalid commits, gives it an allowance of commits of its own, and keeps entries
-        for it in a full channel. The owner already vouches for those that its program adds (``add_member``) and that it
-        admits with an invite of one use. It ends with the membership. Raises ``not_allowed`` or ``not_found``.
+        The relay then counts its vote on invalid commits, gives it its own allowance of commits, and keeps entries for
+        it in a full channel. The owner already vouches for agents that its program adds (``add_member``) or that it
+        admits with a single-use invite. The vouch ends with the membership. Raises ``not_allowed`` or ``not_found``.
         """
         self._connection.call("vouch", on=self._on, agentId=agent_id)
 
     def reset_roster(self) -> None:
-        """Makes the relay's roster the members of the group; only the owner may.
+        """Resets the relay's roster to the members of the group; only the owner may.
 
-        For when commits that everybody left out have put agents on the roster that are not in the group, or taken
-        members off it.
+        Use it when commits that all members skipped have added agents to the roster that are not in the group, or
+        removed members from it.
         """
         self._connection.call("resetRoster", on=self._on)
 
@@ -385,13 +387,12 @@ class Channel(Closing):
     def confirmed(self) -> bool:
         """Whether the owner has sent anything since this agent joined; the event ``confirmed`` reports it.
 
-        Until then, a former member that works together with the relay may have shown an old state of the channel to
-        this agent.
+        Until then, a former member colluding with the relay may have shown this agent an old state of the channel.
         """
         return bool(self._connection.call("confirmed", on=self._on)[0])
 
     def accept_fork(self) -> None:
-        """Continues after ``fork_detected``, although a member has seen another history. Compare ``verify`` first."""
+        """Continues after ``fork_detected``, although a member reports another history. Compare ``verify`` first."""
         self._connection.call("acceptFork", on=self._on)
 
     def close(self) -> None:

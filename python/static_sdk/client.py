@@ -42,7 +42,7 @@ class Listening(Closing, Generic[Item]):
         self._on: int = on
         #: The pending call of a ``next`` that Ctrl-C interrupted.
         self._next: Optional[Call] = None
-        # After ``break`` nobody closes it, and the driver would collect events for it.
+        # After ``break``, nothing closes it, and the driver would collect events for it.
         weakref.finalize(self, connection.leave, on).atexit = False
 
     def __iter__(self) -> "Listening[Item]":
@@ -136,7 +136,7 @@ class StaticClient(Configured, Closing):
         return Listening(self, self._connection, "joins", self._offer)
 
     def events(self) -> "Listening[Event]":
-        """Events other than messages, from now on: connections, members, changed keys, gaps, forks, members that lag.
+        """Events other than messages, from now on: connections, members, changed keys, gaps, forks, lagging members.
 
         Channels that have already failed, for example while the agent started, are reported first.
         """

@@ -39,16 +39,16 @@ class StaticError(RuntimeError):
 
     #: A stable code, such as ``channel_exists``.
     code: str
-    #: The HTTP status that belongs to the code.
+    #: The HTTP status for the code.
     http_status: int
-    #: Whether the same call can succeed later without any change.
+    #: Whether retrying the same call unchanged can succeed.
     retryable: bool
-    #: URL that explains the code; None if the client knows no API.
+    #: URL of the page that explains the code; None if the client has no API.
     doc_url: Optional[str]
 
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
         _, status, prefix, retryable = CODES.get(code, _UNKNOWN)
-        # A mistyped call may have put a key, token or link where a name belongs.
+        # A mistyped call may contain a key, token or link where a name belongs.
         shown = _SECRET.sub(r"\1\2…", message)
         super().__init__(f"{prefix} {shown}")
         self.code = code

@@ -1,4 +1,4 @@
-"""What happens besides messages: ``client.events()`` yields one of these classes.
+"""Events other than messages: ``client.events()`` yields one of these classes.
 
 Tell them apart with ``isinstance``, or by ``type``.
 """
@@ -84,7 +84,7 @@ class MembersChanged:
 
 @dataclass(frozen=True)
 class Admitted:
-    """A member added an agent that asked with an invite which members may use (``admit="members"``)."""
+    """A member added an agent that asked with an invite that members may use (``admit="members"``)."""
 
     type: Literal["admitted"] = field(default="admitted", init=False)
     channel: str
@@ -94,13 +94,13 @@ class Admitted:
     by: str
     #: The id of the invite.
     invite: str
-    #: Whether the invite had no uses left or was revoked: the owner's agent removes the agent.
+    #: Whether the invite had no uses left or was revoked. If so, the owner's agent removes the added agent.
     beyond: bool
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The owner has sent something since this agent joined: this is the owner's channel."""
+    """The owner has sent something since this agent joined, which confirms that this is the owner's channel."""
 
     type: Literal["confirmed"] = field(default="confirmed", init=False)
     channel: str
@@ -153,10 +153,10 @@ class DecryptionFailure:
 
 @dataclass(frozen=True)
 class SenderUnreadable:
-    """Eight messages of a sender in a row could not be decrypted.
+    """Eight messages in a row from one sender could not be decrypted.
 
-    Until one can be, or the group's keys change, a message of this sender is tried only if its key is at most 16 steps
-    ahead. Emitted once.
+    Until one can be, or the group's keys change, a message from this sender is tried only if its key is at most 16
+    steps ahead. Emitted once.
     """
 
     type: Literal["sender_unreadable"] = field(default="sender_unreadable", init=False)
@@ -167,7 +167,8 @@ class SenderUnreadable:
 
 @dataclass(frozen=True)
 class UnknownVersion:
-    """A member sends messages in a version that this agent does not know. They are skipped. Emitted once per member."""
+    """A member sends messages in a version that this agent does not support. They are skipped. Emitted once per member.
+    """
 
     type: Literal["unknown_version"] = field(default="unknown_version", init=False)
     channel: str
@@ -178,7 +179,7 @@ class UnknownVersion:
 
 @dataclass(frozen=True)
 class CommitSkipped:
-    """A commit broke the rules, so every member skips it; with reason ``unfollowable``, this agent cannot follow it."""
+    """A commit broke the rules, so every member skips it. If ``unfollowable``, only this agent cannot follow it."""
 
     type: Literal["commit_skipped"] = field(default="commit_skipped", init=False)
     channel: str
@@ -191,11 +192,11 @@ class CommitSkipped:
 
 @dataclass(frozen=True)
 class CommitDisputed:
-    """To the owner: members still send in the epoch before a commit that this agent has followed.
+    """For the owner: members still send in the epoch before a commit that this agent has followed.
 
-    Either its committer made it unreadable for them, or they only claim so; no one can prove which. They must leave and be
-    added again. If the committer did it, remove it. Emitted with the first such member, and whenever their number has
-    doubled.
+    Either its committer made it unreadable for them, or they only claim so; no one can prove which. They must leave and
+    be added again. If you blame the committer, remove it. Emitted for the first such member, and each time their number
+    has doubled.
     """
 
     type: Literal["commit_disputed"] = field(default="commit_disputed", init=False)
@@ -211,7 +212,7 @@ class CommitDisputed:
 
 @dataclass(frozen=True)
 class CommitRejected:
-    """The members have rejected a commit. Its sender cannot commit until the owner allows it again."""
+    """The members rejected a commit. Its sender cannot commit until the owner allows it again."""
 
     type: Literal["commit_rejected"] = field(default="commit_rejected", init=False)
     channel: str
@@ -221,10 +222,10 @@ class CommitRejected:
 
 @dataclass(frozen=True)
 class ForkDetected:
-    """A member says that it has seen a different history. Sending has stopped.
+    """A member reports that it has seen a different history. Sending has stopped.
 
-    Compare the results of ``verify()`` with it: if they are equal, what it says is wrong; if they differ, the relay has
-    shown different histories.
+    Compare your result of ``verify()`` with the member's: if they are equal, its report is wrong; if they differ, the
+    relay has shown different histories.
     """
 
     type: Literal["fork_detected"] = field(default="fork_detected", init=False)
@@ -249,8 +250,8 @@ class ChannelFailed:
 class Waiting:
     """A call of ``send`` has been pending for 5 s, and keeps waiting. Emitted once per wait.
 
-    The error says for what: a connection, quota, the relay's disk, its rate limit, or a group change. The wait lasts
-    until the relay accepts a message.
+    The error says what it is waiting for: a connection, quota, the relay's disk, its rate limit, or a group change. The
+    wait lasts until the relay accepts a message.
     """
 
     type: Literal["waiting"] = field(default="waiting", init=False)
@@ -266,7 +267,7 @@ class LaggingMember:
 
     #: Its agent id.
     agent: str
-    #: How many entries it has not fetched.
+    #: The number of entries it has not fetched.
     waiting: int
 
 
@@ -274,13 +275,13 @@ class LaggingMember:
 class Lagging:
     """The relay's storage for a channel is at least three quarters full, so sending is slowed down.
 
-    When it is full, the members that lag lose their oldest entries, or ``send`` fails with ``queue_full``. Emitted at
-    most once a minute per channel.
+    When it is full, lagging members lose their oldest entries, or ``send`` fails with ``queue_full``. Emitted at most
+    once a minute per channel.
     """
 
     type: Literal["lagging"] = field(default="lagging", init=False)
     channel: str
-    #: Those furthest behind, worst first.
+    #: The members furthest behind, worst first.
     members: List[LaggingMember]
 
 
@@ -337,7 +338,7 @@ class ReceiptConfirmed:
     """A member's receipt was verified: it has processed the log up to ``delivered``.
 
     If its mode is ``settled``, its application has settled everything up to ``settled``. Emitted in channels whose
-    receipts the application has asked for (``receipts``, ``reached``).
+    receipts the application has requested (``receipts``, ``reached``).
     """
 
     type: Literal["receipt"] = field(default="receipt", init=False)
@@ -364,7 +365,7 @@ class RequestFailed:
 
 @dataclass(frozen=True)
 class RequestIgnored:
-    """A request was not accepted: it is malformed, or too many wait for this agent."""
+    """A request was not accepted: it is malformed, or too many are waiting for this agent."""
 
     type: Literal["request_ignored"] = field(default="request_ignored", init=False)
     channel: str
@@ -384,7 +385,7 @@ class AnswerIgnored:
     #: An agent id.
     sender: str
     index: int
-    #: The id of the request that it names.
+    #: The id of the request that the answer names.
     request: str
     #: ``not_asked``, ``ended``, ``not_open``, ``repeated``, ``out_of_order``, ``too_many`` or ``malformed``.
     reason: str
@@ -400,7 +401,7 @@ class InboxFull:
 
 @dataclass(frozen=True)
 class WelcomeRefused:
-    """A Welcome arrived that cannot be used. `channel` is empty if the relay gave it no valid name."""
+    """A Welcome arrived that cannot be used. `channel` is empty if the relay sent no valid name."""
 
     type: Literal["welcome_refused"] = field(default="welcome_refused", init=False)
     channel: str
@@ -475,5 +476,5 @@ def _converted(name: str, value: Any, error: Callable[[Mapping[str, Any]], Stati
 
 
 def field_name(name: str) -> str:
-    """The name in Python of a field of the driver. Durations are in seconds, so they lose their unit."""
+    """The Python name of a driver field. Durations are in seconds, so they lose their unit."""
     return _CAPITAL.sub(lambda capital: "_" + capital[0].lower(), name[:-2] if name.endswith("Ms") else name)

@@ -49,7 +49,7 @@ class StaticChannelManager(Configured, Closing):
         self._receiver = _Receiver(self._connection)
         self._lock = threading.Lock()
         self._opened: Dict[str, Channel] = {}
-        #: What the last call returned, by channel: the next call settles it.
+        #: The result of the last call, by channel: the next call settles it.
         self._given: Dict[Channel, List[Arrival]] = {}
 
     @property
@@ -72,9 +72,9 @@ class StaticChannelManager(Configured, Closing):
         """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
 
         The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. With
-        ``admit="members"``, any member with an account lets agents in, also while this agent is off; they see
-        ``confirmed`` on their channel once it has been back. Raises ``not_found``, ``not_allowed`` if this agent does not
-        own the channel, ``api_key_required``, or ``invalid_request``.
+        ``admit="members"``, any member with an account admits agents, even while this agent is offline; they see
+        ``confirmed`` on their channel once it has been online again. Raises ``not_found``, ``not_allowed`` if this
+        agent does not own the channel, ``api_key_required``, or ``invalid_request``.
         """
         return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit)[0])
 
@@ -86,10 +86,10 @@ class StaticChannelManager(Configured, Closing):
         endpoint: Optional[str] = None,
         admit: Literal["owner", "members"] = "owner",
     ) -> str:
-        """Like ``invite``, but returns a link for agents on other machines: it also holds the relay's address and CA.
+        """Like ``invite``, but returns a link for agents on other machines, with the relay's address and CA.
 
-        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, or several
-        with commas, if it is not the one that this agent uses. A link is as secret as its token.
+        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, or
+        several separated by commas, if it differs from the one this agent uses. A link is as secret as its token.
         """
         address = {} if endpoint is None else {"endpoint": endpoint}
         return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, **address)[0])
@@ -99,7 +99,7 @@ class StaticChannelManager(Configured, Closing):
         return [invite_of(told) for told in self._connection.call("invites", name=name)[0]]
 
     def revoke_invite(self, token: str) -> None:
-        """Revokes an invite, named by its token or its id. Members who joined with it stay.
+        """Revokes an invite, given its token or its id. Members that joined with it stay.
 
         Raises ``invite_invalid`` if this agent did not create it.
         """
@@ -118,8 +118,8 @@ class StaticChannelManager(Configured, Closing):
     def join_with_link(self, link: str, timeout: float = 60) -> Channel:
         """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
 
-        Raises what ``join_with_token`` raises; ``invite_invalid`` also if the link is damaged, too new, or for another
-        relay.
+        Raises the errors of ``join_with_token``, with ``invite_invalid`` also for a damaged link, one from a newer
+        version, or one for another relay.
         """
         return self._client._channel(self._connection.call("joinWithLink", link=link, timeout=timeout)[0])
 
@@ -149,7 +149,7 @@ class StaticChannelManager(Configured, Closing):
         return self._client.channels()
 
     def close(self) -> None:
-        """Settles what was received and shuts down the manager and its client."""
+        """Settles all received messages and shuts down the manager and its client."""
         with self._lock:
             given = [arrival for arrivals in self._given.values() for arrival in arrivals]
             self._given.clear()

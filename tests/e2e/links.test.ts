@@ -185,7 +185,7 @@ test('a link never replaces the relay, the CA or the pin of an agent', async () 
   const elsewhere = altered(pinned, Buffer.from('127.0.0.1'), Buffer.from('127.0.0.9'))
   await assert.rejects(
     StaticChannelManager.connect({ ...agent('colleague'), link: elsewhere }),
-    refusal('invite_invalid', /than this agent's \(localhost\).*`--as NAME`/),
+    refusal('invite_invalid', /this agent uses localhost.*`--as NAME`/),
   )
 })
 

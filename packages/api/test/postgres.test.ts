@@ -36,7 +36,7 @@ test('a URL has hosts, a user, a database and TLS', () => {
 
 for (const [what, url, message] of [
   ['no database', 'postgres://static:geheim@localhost', /must have the form postgres:/],
-  ['an invalid host', 'postgres://static:geheim@a b/x', /has a host that is none/],
+  ['an invalid host', 'postgres://static:geheim@a b/x', /has an invalid host/],
   ['a port that is none', 'postgres://static:geheim@a:99999/x', /a port above 65535/],
   ['a slash in its password', 'postgres://static:geheim /x@a/x', /Percent-encode the password/],
   ['encryption without verification', 'postgres://static:geheim@a/x?sslmode=require', /sslmode=require is not/],

@@ -10,7 +10,7 @@ export interface SecretKey {
   readonly key: string
 }
 
-/** What the page provides to the views of a signed-in user. */
+/** The functions that the page provides to the views of a signed-in user. */
 export interface Session {
   readonly account: Account
   /** Shows a new key in a dialog; closing the dialog discards the key. */

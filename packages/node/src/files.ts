@@ -74,7 +74,7 @@ export function readPublicFile(path: string): Buffer | undefined {
   return readChecked(path, PUBLIC_FILE)
 }
 
-/** Writes a file unless it exists; returns whether it did. Of several concurrent writers exactly one gets true. */
+/** Writes a file unless it exists; returns whether it did. If several write concurrently, exactly one gets true. */
 export function createFile(path: string, content: string | Uint8Array, mode: number): boolean {
   // link() fails if the target exists, whereas rename() would replace it: the first writer wins.
   return place(path, content, mode, (temporary) => {

@@ -36,7 +36,7 @@ class Call:
 
     def fail(self, error: Callable[[], StaticError]) -> None:
         self._future.set_exception(error())
-        # The caller may have been cancelled: then asyncio must not warn that nobody has seen the exception.
+        # The caller may have been cancelled: then asyncio must not warn that the exception was never retrieved.
         self._future.exception()
         self._end()
 
@@ -45,7 +45,7 @@ class Call:
             self._done()
 
     async def wait(self) -> Answer:
-        """Waits for the answer. May be awaited again, also after it was cancelled."""
+        """Waits for the answer. May be awaited again, even after a cancelled wait."""
         return await asyncio.shield(self._future)
 
 
@@ -60,7 +60,7 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
         self._socket = connection
         self._frames = FrameReader(self._hear)
         self._transport: Optional[asyncio.Transport] = None
-        #: Pieces that are written together, at the end of the loop's turn.
+        #: Pieces to write together at the end of the loop's turn.
         self._pieces: Deque[Piece] = deque()
         self._is_flushing = False
         #: This side has ended: nothing more can be written.
@@ -71,7 +71,7 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
 
     @classmethod
     async def open(cls, api_url: Optional[str]) -> "Connection":
-        """Connects to the driver, and starts it if it does not run."""
+        """Connects to the driver, and starts it if it is not running."""
         loop = asyncio.get_running_loop()
         # May ask Node for its version, which takes a moment.
         command = await loop.run_in_executor(None, driver_command)
@@ -143,7 +143,7 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
             await self._has_ended()
 
     async def abort(self) -> None:
-        """Ends the connection at once, also while the client is connecting."""
+        """Ends the connection at once, even while the client is connecting."""
         if self.is_forked:
             return
         self._closing = True
@@ -173,7 +173,7 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
         threading.Thread(target=self._end, name="static_sdk end", daemon=True).start()
 
     def _end(self) -> None:
-        """Waits for the driver, in a thread of its own."""
+        """Waits for the driver in a separate thread."""
         driver = self._lease.driver
         is_lost = not self._closing and not self._is_malformed
         code = driver.wait(DEATH_SECONDS) if is_lost else None
@@ -187,7 +187,7 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
             self._ended.set_result(None)
 
     def _finish_writing(self) -> None:
-        """Writes what is left, then ends this side: the driver closes the client and ends the other one."""
+        """Writes the remaining data, then ends this side. The driver closes the client and ends the other side."""
         self._begin_closing()
         self._flush()
         if self._transport is not None and not self._is_written_out and not self._transport.is_closing():

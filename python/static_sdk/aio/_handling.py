@@ -1,4 +1,4 @@
-"""``Channel.handle``: the driver decides what is tried when, this module runs the handler in tasks."""
+"""``Channel.handle``: the driver schedules the attempts, this module runs the handler in tasks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def handle(
             for task in tasks:
                 task.cancel()
             await _all(tasks)
-            # Then the messages are back in their places for the next reader.
+            # Afterwards, the messages are back in their places for the next reader.
             with contextlib.suppress(StaticError):
                 await call.wait()
             raise

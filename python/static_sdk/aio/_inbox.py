@@ -27,9 +27,9 @@ class Inbox:
         self._waiters: List["asyncio.Future[None]"] = []
         self._ready: Deque[Arrival] = deque()
         self._settled: Deque[int] = deque()
-        #: Taken and given back unsettled.
+        #: Payloads taken and given back unsettled.
         self._returned: Deque[Arrival] = deque()
-        #: The last one that was taken.
+        #: The last payload taken.
         self._last_taken = 0
         #: Payloads that were requested and have not arrived.
         self._asked = 0
@@ -38,7 +38,7 @@ class Inbox:
         #: The run of the last recall: payloads of earlier ones go back to the driver.
         self._recalled = 0
         self._stops = 0
-        #: Handlers that run on this channel, beside its readers.
+        #: Handlers running on this channel, alongside its readers.
         self._handlers = 0
         self._is_over = False
         self._error: Optional[Mapping[str, Any]] = None
@@ -115,7 +115,7 @@ class Inbox:
 
     @contextlib.contextmanager
     def handling(self) -> Iterator[None]:
-        """While a handler runs: it gets what is read ahead and no reader waits for."""
+        """While a handler runs, it gets payloads that were read ahead and that no reader waits for."""
         self._connection.check()
         self._handlers += 1
         self._recall()
@@ -149,7 +149,7 @@ class Inbox:
             _wake(waiter)
 
     def _take_back(self) -> None:
-        """Puts what was given back where it belongs."""
+        """Returns given-back payloads to their place."""
         returned = []
         while self._returned:
             arrival = self._returned.popleft()
@@ -159,7 +159,7 @@ class Inbox:
             self._ready = deque(sorted([*returned, *self._ready], key=lambda arrival: arrival.token))
 
     def _recall(self) -> None:
-        """Gives everything that no reader has taken back to the driver."""
+        """Gives every payload that no reader has taken back to the driver."""
         self._take_back()
         self._close()
         self._run += 1

@@ -14,16 +14,16 @@ from ..errors import StaticError
 from ._closing import Closing
 from ._connection import Connection
 
-#: What the handler of ``serve`` returns: answers one by one, or a coroutine of the only one.
+#: The return type of a ``serve`` handler: answers one by one, or a coroutine of the only one.
 Answers = Union[AsyncIterable[Payload], Awaitable[Optional[Payload]]]
 
 
 class Ask(Closing):
     """A request, and its answers as they arrive: an asynchronous iterator.
 
-    It ends when the member asked has ended its answer; if all were asked, when all have, or when the time is over. Asking
-    for the next answer settles the current one. An iterator that is closed cancels the request: call ``close()``, or use
-    an ``async with`` block, if you leave the loop early.
+    It ends when the asked member has finished its answer or, if all were asked, when all have finished or the request
+    times out. Asking for the next answer settles the current one. Closing the iterator cancels the request: call
+    ``close()``, or use an ``async with`` block, if you leave the loop early.
     """
 
     def __init__(self, channel: object, connection: Connection, told: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ class Ask(Closing):
         self._on: int = told["ask"]
         #: The request's message id, 32 hexadecimal digits.
         self.id: str = told["id"]
-        #: The agent id of the member that was asked. None: all.
+        #: The agent id of the asked member. None: all.
         self.to: Optional[str] = told["to"]
         #: When the request times out.
         self.deadline: datetime = deadline_of(told)
@@ -49,7 +49,7 @@ class Ask(Closing):
         return answer
 
     async def close(self) -> None:
-        """Ends the request and forgets its answers. The members asked are notified, unless they are done."""
+        """Ends the request and forgets its answers. The members asked are notified unless they are done."""
         await self._connection.call("cancelAsk", on=self._on)
 
 

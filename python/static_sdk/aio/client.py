@@ -51,7 +51,7 @@ class Listening(Closing, Generic[Item]):
         on, _ = await self._opening.wait()
         if not self._is_open:
             self._is_open = True
-            # After ``break`` nobody closes it, and the driver would collect events for it.
+            # After ``break``, nothing closes it, and the driver would collect events for it.
             weakref.finalize(self, self._connection.leave, on).atexit = False
         while True:
             if self._next is None:
@@ -73,7 +73,7 @@ class Listening(Closing, Generic[Item]):
 
 
 class Connecting(Configured, Closing):
-    """Base class of what connects when it is awaited or entered."""
+    """Base class of objects that connect when awaited or entered."""
 
     async def connect(self: Self) -> Self:
         raise NotImplementedError
@@ -174,7 +174,7 @@ class StaticClient(Connecting):
         return Listening(self, self._connection, "joins", self._offer)
 
     def events(self) -> "Listening[Event]":
-        """Events other than messages, from now on: connections, members, changed keys, gaps, forks, members that lag.
+        """Events other than messages, from now on: connections, members, changed keys, gaps, forks, lagging members.
 
         Channels that have already failed, for example while the agent started, are reported first.
         """

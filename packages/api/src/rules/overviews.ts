@@ -19,7 +19,7 @@ const MAX_WATCHED = 1000
 const MAX_BYTES = 32 * 1024 * 1024
 /** The maximum number of relay nodes whose reports on one account are kept. */
 const MAX_NODES = 32
-/** The number of accounts that a relay is asked for at once. */
+/** The maximum number of accounts that a relay is asked about at once. */
 const MAX_ASKED = 32
 
 interface Report {

@@ -6,7 +6,7 @@ import { WireError } from '../wire/wire-error.ts'
 
 /** How a value inside a field, a list or a map is written and read. */
 export interface ValuePlan {
-  /** Whether it becomes an object of its own: a message, a text or a byte string. */
+  /** Whether it becomes a separate object: a message, a text or a byte string. */
   readonly isObject?: boolean
   /** The maximum nesting depth of its maps and arrays. */
   readonly depth: number

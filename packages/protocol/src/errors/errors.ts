@@ -2,7 +2,7 @@
 import { redactSecrets, redactValue } from './redact.ts'
 import { type ErrorCode, type ErrorRow, ERRORS } from './table.ts'
 
-/** What an error can carry besides its code and message. */
+/** Optional details of an error, besides its code and message. */
 export interface ErrorDetails {
   /** The underlying error. Logged, never sent to the peer. */
   readonly cause?: unknown

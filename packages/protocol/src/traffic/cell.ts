@@ -36,7 +36,7 @@ export const CELL_TYPES = {
 /** The types of self-contained cells. */
 export type LoneCell = 'cover' | 'coverAsk' | 'ping' | 'pong' | 'ack'
 
-/** What the cells of a stream contain. Plain cover is dropped silently. */
+/** An event from the cells of a stream. Plain cover is dropped silently. */
 export interface CellEvent {
   readonly type: 'envelope' | 'coverAsk' | 'ping' | 'pong' | 'ack'
   /** A view of the chunk, or a separate buffer: copy anything that must outlive the chunk. */

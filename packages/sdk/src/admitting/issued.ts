@@ -27,7 +27,7 @@ import { type InviteKeys, inviteKeys } from './keys.ts'
 export interface IssuedInvite {
   /** Identifies the invite without revealing it: no one can join with the id alone. */
   readonly id: string
-  /** Who admits joiners: only this agent, or any member with an account. */
+  /** The agents that admit joiners: only this agent, or any member with an account. */
   readonly admit: Admit
   /** Whether it can be used, or why not. */
   readonly state: 'open' | 'used_up' | 'expired' | 'revoked'

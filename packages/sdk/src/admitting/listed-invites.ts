@@ -1,5 +1,5 @@
 /**
- * Joining without the owner, in one channel (SPEC.md, 6.5):  the invites that members may use, as signed by the owner,
+ * Joining without the owner, in one channel (SPEC.md, 6.5): the invites that members may use, as signed by the owner,
  * and the agents added by them. Every member counts the uses from the log alone: a commit counts as a use if it adds an
  * agent that its sender claimed in the same epoch. A relay that miscounts changes nothing here, and every agent reports
  * an add beyond the count, so that the owner removes the agent. The states of a use:

@@ -1,6 +1,6 @@
 /**
- * Join requests that are void (SPEC.md, 6.3 and 6.5, "Replays"). The relay may show a request again after it was acted on.
- * Acting on it twice would take another use, or remove the member that it brought in. These facts show it:
+ * Join requests that are void (SPEC.md, 6.3 and 6.5, "Replays"). The relay may show a request again after it was acted
+ * on. Acting on it twice would take another use, or remove the member that it brought in. These facts show it:
  *
  * | fact | known to | then |
  * |---|---|---|
@@ -23,10 +23,10 @@ import type { AgentId, JoinerRecord } from '../ports/index.ts'
 import type { Candidate } from './adding.ts'
 import type { IssuedInvites } from './issued.ts'
 
-/** What becomes of a void request. */
+/** How a void request is treated. */
 export type Replay = 'ignored' | 'refused'
 
-/** What becomes of a request with one of the owner's own invites; undefined if it is not void. */
+/** How a request with one of the owner's own invites is treated; undefined if it is not void. */
 export function replayToOwner(issued: IssuedInvites, channel: AgentChannel, candidate: Candidate): Replay | undefined {
   const { agent, encryptionKey } = candidate
   if (channel.listedInvites.hasLeft(agent, encryptionKey)) return 'ignored'
@@ -38,8 +38,8 @@ export function replayToOwner(issued: IssuedInvites, channel: AgentChannel, cand
 }
 
 /**
- * The same for a request with a listed invite. The owner passes the invites it issued: earlier requests of their joiners
- * are void, even if the joiner leaves meanwhile.
+ * The same for a request with a listed invite. The owner passes the invites it issued: earlier requests of their
+ * joiners are void, even if the joiner leaves meanwhile.
  */
 export function replayToMember(
   { agentId }: Pick<AgentServices['context'], 'agentId'>,

@@ -18,7 +18,7 @@ import type { Admit, Time } from '../ports/index.ts'
 
 const PREFIX = 'st_inv_'
 const VERSION = 1
-/** Who admits joiners, by the flags byte. */
+/** The agents that admit joiners, by the flags byte. */
 const ADMITS: readonly Admit[] = ['owner', 'members']
 export const SECRET_BYTES = 32
 const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES

@@ -60,7 +60,7 @@ export interface AgentParts {
   chance(): number
   /** The agents whose offers are accepted. Default: `anyone`. */
   readonly offers?: OfferPolicy | undefined
-  /** What the agent's receipts tell others. Default: `settled`. */
+  /** The level that the agent's receipts report. Default: `settled`. */
   readonly receipts?: ReceiptMode | undefined
   /** Shared by the agents of a process. */
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined

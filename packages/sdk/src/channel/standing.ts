@@ -65,7 +65,7 @@ export class Standing {
 
   /**
    * Whether messages are sent. An agent that joins with an invite says hello before it has fully joined, even in a
-   * fork: its application has no channel yet and cannot decide, so a member could keep it out for good.
+   * fork: its application has no channel yet and cannot decide, so a member could keep it out permanently.
    */
   get isTalking(): boolean {
     const { state, fork } = this.#record

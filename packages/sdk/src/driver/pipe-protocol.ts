@@ -118,7 +118,7 @@ export type InviteCall =
 /** A call, answered under its id. `on` is the number of a channel, an iterator or an offer. */
 export type Call = ClientCall | ChannelCall | PoisonCall | AskCall | InviteCall
 
-/** What a call returns. */
+/** The result of a call. */
 export interface CallResult {
   readonly result?: unknown
   readonly bytes?: Uint8Array

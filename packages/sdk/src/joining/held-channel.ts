@@ -31,7 +31,7 @@ export async function heldChannel(
   // Or someone else has offered a channel with the same id.
   if (known && known.state !== 'offered' && known.owner !== toHex(owner)) {
     const text = `This agent is already in a channel ${name} that agent ${known.owner} owns, but the token's channel is owned by`
-    throw StaticError.of('channel_exists', `${text}  ${toHex(owner)}. Leave channel ${name} first.`)
+    throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave channel ${name} first.`)
   }
   if (!held) return undefined
   checkName(agent, name, toHex(channelId))

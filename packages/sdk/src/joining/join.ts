@@ -1,10 +1,10 @@
 /**
- * A join by token:  every way into a channel, and every way out of an unfinished join.
+ * A join by token: every way into a channel, and every way out of an unfinished join.
  *
  * This agent becomes a member of a channel in one of these ways:
  *
  * - It creates the channel (agent/founding.ts).
- * - By an offer (offers.ts): a member adds this agent unasked, with one of its KeyPackages.  The Welcome is stored as a
+ * - By an offer (offers.ts): a member adds this agent unasked, with one of its KeyPackages. The Welcome is stored as a
  *   channel in state `offered`. When the application accepts it, the channel becomes `joined` at once.
  * - By a token that the owner admits (joins.ts; SPEC.md, 6.3): this agent asks with a join request, enters the channel
  *   with the Welcome that answers it, says hello there, and has joined once the owner greets it. Until then the channel

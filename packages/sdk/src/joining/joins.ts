@@ -571,7 +571,7 @@ export class Joins {
     this.#open.fail(join, error)
   }
 
-  /** The owner decides about the key, so this agent's application is told what to send to the owner. */
+  /** The owner decides about the key, so the error tells this agent's application what to send to the owner. */
   #identityRefused({ name }: AttemptRecord): StaticError {
     const problem = `The owner of channel ${name} knows this agent's identity with a different key and decides which key is valid.`
     const command = `static channel accept-new-key ${name} IDENTITY ${this.#agent.context.agentId}`

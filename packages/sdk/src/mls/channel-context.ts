@@ -1,7 +1,7 @@
 /**
- * Binds a group to its channel: a GroupContext extension of a private type (RFC 9420, sections 8.1, 13.4 and 17.3)
- * with the channel's name, its owner and its standby. The keys of every epoch depend on it, the only commits that change
- * it are those that commit-rules.ts allows, and every leaf must support its type:
+ * Binds a group to its channel: a GroupContext extension of a private type (RFC 9420, sections 8.1, 13.4 and 17.3) with
+ * the channel's name, its owner and its standby. The keys of every epoch depend on it, the only commits that change it
+ * are those that commit-rules.ts allows, and every leaf must support its type:
  *
  *     version(1) = 2, flags(1), owner(32), standby(32; zeros: none), name (ASCII, to the end)
  *
@@ -16,7 +16,7 @@ const VERSION = 2
 const OFFERED = 1
 const NO_AGENT = new Uint8Array(AGENT_ID_BYTES)
 
-/** Who owns a channel, and who may take it over. */
+/** The owner of a channel, and the agent that may take it over. */
 export interface Ownership {
   /** SHA-256 of the owner's signature key: the owner's agent id. */
   readonly owner: Uint8Array

@@ -115,7 +115,10 @@ export interface CommitChange {
   readonly leaveNotices?: DeclarationFields['leaveNotices']
   /** The agent ids among `adds` that the owner vouches for. */
   readonly vouches?: readonly Uint8Array[]
-  /** Who owns the channel from now on, and who may take it over. A commit that removes the standby clears it by itself. */
+  /**
+   * The new owner of the channel, and the agent that may take it over. A commit that removes the standby also clears
+   * it.
+   */
   readonly ownership?: Ownership
   /** Milliseconds since 1970, to check the lifetimes of KeyPackages. */
   readonly now: number

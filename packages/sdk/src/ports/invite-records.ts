@@ -1,7 +1,7 @@
 /** Invites in the agent's database: those it issued, those that members may use, and those that it joins with. */
 import type { AgentId, ChannelId, Time } from './ids.ts'
 
-/** Who admits the joiners of an invite: only the owner, or any member with an account. */
+/** The agents that admit the joiners of an invite: only the owner, or any member with an account. */
 export type Admit = 'owner' | 'members'
 
 /** An invite issued by this agent, with the agent's own count of uses. */

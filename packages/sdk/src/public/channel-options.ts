@@ -42,7 +42,7 @@ export interface PoisonMessages {
    */
   retry(message: string): Promise<void>
   /**
-   * Deletes a message for good. Pass its `messageId`, or `messageId@index`.
+   * Permanently deletes a message. Pass its `messageId`, or `messageId@index`.
    *
    * @throws {StaticError} `not_found`, `invalid_request`; see `retry`
    */

@@ -169,19 +169,16 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Answers the requests of other members: what the handler yields or returns are the answers. An error that it throws
-   * is the answer, too: the code and message of a `StaticError`, otherwise `internal_error` without details. A request
-   * is settled when the relay has accepted its last answer, so one that a killed program had not finished is served
-   * again (`redelivered`); the asker takes each answer once. A handler keeps its place until it ends, even if the asker
-   * no longer waits: heed `request.signal`.
+   * Answers requests from other members with the values that the handler yields or returns. If it throws, the error is
+   * the answer: the code and message of a `StaticError`, otherwise `internal_error` without details. A request is
+   * settled when the relay has accepted its last answer, so one that a killed program had not finished is served again
+   * (`redelivered`); the asker takes each answer once. A handler keeps its place until it ends, even if the asker no
+   * longer waits: heed `request.signal`.
    *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
    *
    * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
-   * @example
-   * await channel.serve(async function* (request) {
-   *   yield `You asked ${request.text()}`
-   * })
+   * @example await channel.serve(async function* (request) { yield `You asked ${request.text()}` })
    */
   async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
     const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))
@@ -414,7 +411,10 @@ export class Channel implements AsyncDisposable {
     return this.#channel.inbox.hasNext
   }
 
-  /** Ends this channel's iterators, `handle` and `serve` calls. The client stays a member: `channel(name)` opens it again. */
+  /**
+   * Ends this channel's iterators, `handle` and `serve` calls. The client stays a member: `channel(name)` opens it
+   * again.
+   */
   close(): void {
     this.#channel.stopReaders()
   }

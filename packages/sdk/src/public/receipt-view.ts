@@ -9,7 +9,10 @@ import type { AgentId, StayRecord } from '../ports/index.ts'
 
 /** How far a member has processed the channel, according to its signed receipt. Numbers are positions in the log. */
 export interface MemberReceipt extends ChannelMember {
-  /** What the member reports: `settled`, only `delivered`, `off` for nothing, or `unknown` before its first receipt. */
+  /**
+   * The level the member reports: `settled`, only `delivered`, `off` for nothing, or `unknown` before its first
+   * receipt.
+   */
   readonly mode: ReceiptMode | 'unknown'
   /** The member has received everything after `since` up to here. */
   readonly delivered: number

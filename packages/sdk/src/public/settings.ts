@@ -50,19 +50,19 @@ export interface ClientOptions {
   /** CA of the relay's and the API's certificates, as a path or PEM text. Environment: `STATIC_CA`. */
   readonly ca?: string
   /**
-   * Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and several hosts. Environment:
-   * `STATIC_RELAY_NAME`.
+   * Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and several hosts.
+   * Environment: `STATIC_RELAY_NAME`.
    */
   readonly relayName?: string
   /** Traffic profile. Default: `standard`. */
   readonly traffic?: TrafficProfileName
   /** Cells per second of the `strict` profile, 1 to 64. Default: 4. */
   readonly cellsPerSecond?: number
-  /** Whose offers to join a channel to accept: `anyone` (default), `known` agents, or `none`. */
+  /** The agents whose offers to join a channel are accepted: `anyone` (default), `known` agents, or `none`. */
   readonly offers?: OfferPolicy
   /**
-   * What this agent's signed receipts tell the other members of a channel: `settled` (default), how far the application
-   * has settled messages; `delivered`, only how far they were received; or `off`, nothing.
+   * The level that this agent's signed receipts report to the other members of a channel: `settled` (default), how far
+   * the application has settled messages; `delivered`, only how far they were received; or `off`, nothing.
    */
   readonly receipts?: ReceiptMode
   /** The key that unlocks the agent's database. Default: a key file in `dataDir`. */

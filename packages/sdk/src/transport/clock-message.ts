@@ -15,7 +15,7 @@ export interface ClockSettings {
 /** An error passed between threads, which cannot pass class instances. */
 export interface SentError {
   readonly code: ErrorCode
-  /** Of a `ConnectionError`. */
+  /** The reason of a `ConnectionError`. */
   readonly reason: ConnectionFailure | undefined
   readonly message: string
 }

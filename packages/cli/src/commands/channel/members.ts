@@ -69,7 +69,7 @@ export function removeCommand(): Command {
     .addHelpText(
       'after',
       `
-The member cannot read anything sent from now on. What it has already received stays readable to it.
+The member cannot read anything sent from now on. It can still read messages that it has already received.
 ${examples('static channel remove acme/support/routing bob', 'static channel remove acme/support/routing 5f0c8e2a --yes')}`,
     )
     .action(async (name: string, member: string, flags: RemoveFlags) => {

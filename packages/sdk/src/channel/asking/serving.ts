@@ -45,7 +45,7 @@ export type RequestHandler = (entry: InboxEntry, signalOf: () => AbortSignal) =>
 /** The context that serving needs from its agent. */
 type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
 
-/** What serving needs from its channel. */
+/** The parts of its channel that serving needs. */
 interface ServingChannel {
   readonly name: string
   readonly requests: ReceivedRequests

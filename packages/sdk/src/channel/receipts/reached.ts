@@ -2,7 +2,7 @@
 import type { StaticError } from '@static/protocol'
 import type { AgentId, StayRecord } from '../../ports/index.ts'
 
-/** What to wait for: that a member has received a message, or that its application has settled it. */
+/** The state to wait for: a member has received a message, or its application has settled it. */
 export type ReceiptLevel = 'delivered' | 'settled'
 
 /**
@@ -33,7 +33,7 @@ export interface Evidence {
   isLeaving(agent: AgentId): boolean
 }
 
-/** What a member's stay says about a message: reached, why it is not waited for, or nothing yet. */
+/** The verdict of a member's stay on a message: reached, why it is not waited for, or nothing yet. */
 export function verdict(
   { receipt, ending }: Pick<StayRecord, 'receipt' | 'ending'>,
   { index, level }: Pick<IndexQuestion, 'index' | 'level'>,

@@ -62,7 +62,7 @@ export class Receipts extends Part {
     })
   }
 
-  /** What this agent reports to others. */
+  /** The level that this agent reports to others. */
   get mode(): ReceiptMode {
     return this.#signer.mode
   }

@@ -26,7 +26,7 @@ export interface HandleOptions {
 /** The context that handling needs from its agent. */
 type HandlingContext = Pick<AgentContext, 'journal' | 'later' | 'emit'>
 
-/** What handling needs from its channel. */
+/** The parts of its channel that handling needs. */
 interface HandlingChannel {
   readonly name: string
   readonly inbox: Inbox

@@ -37,7 +37,7 @@ export function limitSend(
   }
 }
 
-/** What a watch needs from its sender. */
+/** The part of its sender that a watch needs. */
 interface Watched {
   /** Whether a message of the application is pending. */
   isWaiting(): boolean

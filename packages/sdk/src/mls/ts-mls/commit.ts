@@ -195,7 +195,7 @@ function isContextChange(item: Commit['proposals'][number]): boolean {
   return item.proposalOrRefType === 'proposal' && 'groupContextExtensions' in item.proposal
 }
 
-/** The ownership that a commit sets, if it sets one: without its standby, nobody may take the channel over. */
+/** The ownership that a commit sets, if it sets one: without its standby, no one may take the channel over. */
 function ownershipAfter(
   { owner, standby }: ChannelContext,
   removes: readonly Member[],

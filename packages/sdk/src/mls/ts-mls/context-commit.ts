@@ -1,8 +1,8 @@
 /**
- * Creates a commit that changes the GroupContext (RFC 9420, section 12.4.1). The library creates none with a path, which
- * the RFC requires, unless the commit also removes a member; and then it encrypts the path's secrets under the old
- * context, so that no one could follow it. The steps are otherwise those of its `createCommit`; without Adds, there is no
- * Welcome.
+ * Creates a commit that changes the GroupContext (RFC 9420, section 12.4.1). The library creates none with a path,
+ * which the RFC requires, unless the commit also removes a member; and then it encrypts the path's secrets under the
+ * old context, so that no one could follow it. The steps are otherwise those of its `createCommit`; without Adds, there
+ * is no Welcome.
  */
 import type { ClientState, MLSMessage, Proposal, PskIndex } from 'ts-mls'
 import { applyProposals, nextEpochContext } from 'ts-mls/clientState.js'
@@ -55,7 +55,7 @@ export async function createContextCommit(
     provider,
   )
   const last = pathSecrets.at(-1)
-  // Of a lone leaf, there is none: its commit carries a PreSharedKey (commit.ts).
+  // A lone leaf has none: its commit carries a PreSharedKey (commit.ts).
   const commitSecret = last ? await getCommitSecret(tree, toNodeIndex(last.nodeIndex), last.secret, kdf) : blank(kdf)
   const { signature, framedContent } = await createContentCommitSignature(
     groupContext,

@@ -1,6 +1,7 @@
 /**
- * Imported first by the entries, so that an old Node gets a sentence instead of the first error that it runs into. What
- * they import must link there: take what Node 20 does not have from the default export of its module.
+ * Imported first by the entries, so that an old Node reports a clear sentence instead of the first error that it runs
+ * into. The modules that the entries import must link there: import anything that Node 20 lacks from the default export
+ * of its module.
  */
 const OLDEST_NODE = 24
 const { versions } = process

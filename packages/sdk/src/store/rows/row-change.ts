@@ -65,7 +65,7 @@ export class RowChangeWriter {
   clear(): void {
     this.#buffer.fill(0, 0, this.#length)
     this.#length = 0
-    // After an unusual turn, its memory is given back.
+    // After an unusual turn, its memory is released.
     if (this.#buffer.length > 8 * USUAL_BYTES) this.#use(new Uint8Array(USUAL_BYTES))
   }
 
