@@ -21,7 +21,8 @@ const HTTP_ONLY: ReadonlySet<string> = new Set(['content-type', 'accept'])
  * parameters travel with each call. A call waits while the member is offline. It throws the errors of the JSON-RPC
  * transport, and a `StaticError` if the request fails (`ask_timeout`, `too_large`, `not_found`).
  *
- * @example const factory = new ClientFactory({ transports: [a2aTransport(channel, { to })] })
+ * @example
+ * const factory = new ClientFactory({ transports: [a2aTransport(channel, { to })] })
  */
 export function a2aTransport(channel: Channel, { to, timeout = TIMEOUT }: A2ATransportOptions): TransportFactory {
   const fetchImpl: typeof fetch = async (_url, init = {}) => {

@@ -178,7 +178,10 @@ export class Channel implements AsyncDisposable {
    * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
    *
    * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
-   * @example await channel.serve(async function* (request) { yield `You asked ${request.text()}` })
+   * @example
+   * await channel.serve(async function* (request) {
+   *   yield `You asked ${request.text()}`
+   * })
    */
   async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
     const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))

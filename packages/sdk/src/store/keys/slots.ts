@@ -80,7 +80,8 @@ export function listKeySlots(directory: string): readonly KeySlot[] {
  *
  * @throws {StaticError} `store_key_wrong` if `by` does not open the agent, `store_locked` if it is running,
  *   `invalid_request` for a ninth slot or an empty passphrase, `not_found` if there is no agent
- * @example await addKeySlot('./agent', { type: 'file' }, { type: 'passphrase', passphrase })
+ * @example
+ * await addKeySlot('./agent', { type: 'file' }, { type: 'passphrase', passphrase })
  */
 export async function addKeySlot(directory: string, by: KeySource, added: KeySource): Promise<KeySlot> {
   const place = resolve(directory)
