@@ -109,6 +109,7 @@ onEachEngine('plumbing', (engine) => {
     assert.equal(document.openapi, '3.1.0')
     assert.deepEqual(Object.keys(document.paths).sort(), [
       '/.well-known/jwks.json',
+      '/.well-known/static-server.json',
       '/health',
       '/health/live',
       '/health/ready',

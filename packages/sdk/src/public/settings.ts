@@ -282,10 +282,8 @@ export function resolveAccount(
   const givenCa = text('ca', 'STATIC_CA', file.ca)
   const ca = authorityOf(givenCa, isLoopback(hostOf(apiUrl)), places)
   const given = text('endpoint', 'STATIC_RELAY')
-  // A relay that was saved with another API is not the relay of this one.
-  const saved = file.api_url === undefined || parseApiUrl(file.api_url) === apiUrl ? file : {}
-  const relayName = (env['STATIC_RELAY_NAME'] || undefined) ?? (given === undefined ? saved.relay_name : undefined)
-  return { apiUrl, apiKey, ca, givenCa, relay: given ?? saved.relay, relayName, places }
+  const relayName = (env['STATIC_RELAY_NAME'] || undefined) ?? (given === undefined ? file.relay_name : undefined)
+  return { apiUrl, apiKey, ca, givenCa, relay: given ?? file.relay, relayName, places }
 }
 
 /** The paths of this user's files. */
