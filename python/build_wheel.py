@@ -66,7 +66,11 @@ def build_wheel(
         files = sorted(path for path in content.rglob("*") if path.is_file())
         with zipfile.ZipFile(Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as wheel:
             for path in files:
-                wheel.write(path, path.relative_to(content).as_posix())
+                # The same time and mode for all, so that the same sources give the same bytes.
+                entry = zipfile.ZipInfo(path.relative_to(content).as_posix(), (1980, 1, 1, 0, 0, 0))
+                entry.external_attr = 0o100644 << 16
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                wheel.writestr(entry, path.read_bytes())
     return name
 
 

@@ -21,6 +21,7 @@ const baseline = 'proto/baseline.txtpb'
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/errors.md': errorsMarkdown,
   'docs/reference/typescript.md': typescriptReference,
+  'scripts/start-help.txt': startHelp,
 }
 
 const { values: flags } = parseArgs({ options: { check: { type: 'boolean' }, accept: { type: 'boolean' } } })
@@ -53,6 +54,15 @@ function check(): void {
   } finally {
     rmSync(folder, { recursive: true })
   }
+}
+
+/** What `npm start -- --help` prints, in a fresh checkout, too. */
+function startHelp(): string {
+  const env = { HOME: '~', NO_COLOR: '1' }
+  const words = [join(root, 'packages/cli/src/main.js'), 'up', '--help']
+  const { status, stdout } = spawnSync(process.execPath, words, { env, encoding: 'utf8' })
+  if (status !== 0) fail('`static up --help` failed.')
+  return stdout.replace('static up [options]', 'npm start -- [options]').replaceAll('$ static up', '$ npm start --')
 }
 
 function files(folder: string): Map<string, string> {

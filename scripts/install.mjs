@@ -11,39 +11,54 @@ const OLDEST_NODE = 24
 export const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
 /** Inside the checkout, so that nothing is written elsewhere. */
 const cache = join(root, '.cache/npm')
+/** The Node of scripts/node, once it is downloaded. */
+export const lockedNode = join(root, `scripts/node/node_modules/node-${process.platform}-${process.arch}/bin/node`)
+/** Contains a hash of what was installed, and the level unless it was everything. */
+const stamp = join(root, 'node_modules/.static-stamp')
 /** Folders of packages that contain machine code for every platform at once, 90 MB of it for others. */
 const PREBUILT = ['@currentspace/http3', 'better-sqlite3-multiple-ciphers/prebuilds', 'sodium-native/prebuilds']
 
-/** The running Node if it is new enough, otherwise the one locked in scripts/node, downloaded once. */
-export function findNode(level) {
-  if (Number(process.versions.node.split('.')[0]) >= OLDEST_NODE) return process.execPath
-  const home = join(root, 'scripts/node')
-  const binary = join(home, `node_modules/node-${process.platform}-${process.arch}/bin/node`)
-  if (!existsSync(binary)) {
-    say(`Node ${process.versions.node} is too old; downloading Node 26 from npm into scripts/node (once)`)
-    npm(process.execPath, home, level, ['ci'])
-    if (!existsSync(binary)) {
-      fail(
-        `npm has no Node 26 for ${process.platform} ${process.arch}. Install Node ${OLDEST_NODE} or newer and try again.`,
-      )
-    }
-    // 70 MB of headers for compilers; nothing is compiled here.
-    rmSync(join(dirname(binary), '../include'), { recursive: true, force: true })
-  }
-  return binary
+/** The running Node if it is new enough, otherwise the one locked in scripts/node, which may not be there yet. */
+export function findNode() {
+  return Number(process.versions.node.split('.')[0]) >= OLDEST_NODE ? process.execPath : lockedNode
 }
 
-/** Installs the locked packages of a level, unless they were installed from this exact lock file before. */
-export function installPackages(binary, level) {
-  // Contains the hash, and the level unless everything is installed.
-  const stamp = join(root, 'node_modules/.static-stamp')
-  const everything = createHash('sha256')
+/** Downloads the locked Node. */
+export function downloadNode(binary, level) {
+  say('Downloading Node 26 from npm into scripts/node (once)')
+  npm(process.execPath, join(root, 'scripts/node'), level, ['ci'])
+  if (!existsSync(binary)) {
+    fail(
+      `npm has no Node 26 for ${process.platform} ${process.arch}. Install Node ${OLDEST_NODE} or newer and try again.`,
+    )
+  }
+  // 70 MB of headers for compilers; nothing is compiled here.
+  rmSync(join(dirname(binary), '../include'), { recursive: true, force: true })
+}
+
+/** Whether the locked packages of a level were installed from this exact lock file. */
+export function hasPackages(binary, level) {
+  const found = foundStamp()
+  const everything = stampOf(binary)
+  return found === everything || (found === `${everything} run` && level === 'run')
+}
+
+function foundStamp() {
+  return existsSync(stamp) ? readFileSync(stamp, 'utf8') : ''
+}
+
+function stampOf(binary) {
+  return createHash('sha256')
     .update(readFileSync(join(root, 'package-lock.json')))
     .update(binary)
     .digest('hex')
+}
+
+/** Installs the locked packages of a level. */
+export function installPackages(binary, level) {
+  const everything = stampOf(binary)
   const running = `${everything} run`
-  const found = existsSync(stamp) ? readFileSync(stamp, 'utf8') : ''
-  if (found === everything || (found === running && level === 'run')) return
+  const found = foundStamp()
   // If this is interrupted, start over.
   rmSync(stamp, { force: true })
   if (level === 'run') {

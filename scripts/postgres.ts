@@ -23,6 +23,7 @@ export async function startPostgres(cache: string): Promise<Postgres> {
   const binary = await ensureDebian('postgresql', '/usr/lib/postgresql/*/bin/postgres', 'The test suite')
   say('Starting PostgreSQL for the tests')
   const bin = dirname(binary)
+  process.env['STATIC_TEST_POSTGRES_BIN'] = bin
   // PostgreSQL refuses to run as root.
   const user = process.getuid?.() === 0 ? idsOf('postgres') : undefined
   const home = mkdtempSync(join(user && !everyoneMayEnter(cache) ? tmpdir() : cache, 'static-postgres-'))
@@ -39,7 +40,8 @@ export async function startPostgres(cache: string): Promise<Postgres> {
   chmodSync(home, 0o755)
   if (user) for (const name of ['data', ...Object.keys(files)]) chownSync(join(home, name), user.uid, user.gid)
 
-  const options = { ...user, cwd: home, env: { PATH: bin, LC_ALL: 'C' } }
+  const { LD_LIBRARY_PATH } = process.env
+  const options = { ...user, cwd: home, env: { PATH: bin, LC_ALL: 'C', LD_LIBRARY_PATH } }
   const words = ['-D', data, '-U', 'static', '--auth=scram-sha-256', `--pwfile=${join(home, 'password')}`, '-E', 'UTF8']
   execFileSync(join(bin, 'initdb'), words, { ...options, stdio: 'ignore' })
   const hba = join(data, 'pg_hba.conf')

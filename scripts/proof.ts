@@ -1,5 +1,4 @@
 /** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
-import { join, resolve } from 'node:path'
 import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
 import { recordPromises } from './promises.ts'
@@ -157,7 +156,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     options: ['--seed N', '--seeds N'],
     prove: async (words) => {
       await ensureDebian('postgresql', '/usr/lib/postgresql/*/bin/postgres', 'The chaos proof')
-      const nats = await ensureNats(resolve(import.meta.dirname, '../.cache'))
+      const nats = await ensureNats()
       return chaos(['--cluster', ...words], { STATIC_TEST_NATS: nats })
     },
   },
@@ -248,12 +247,8 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   pgbouncer: {
     about: 'run two API nodes over a PgBouncer in transaction mode with two connections to PostgreSQL',
     prove: async (words) => {
-      const cache = resolve(import.meta.dirname, '../.cache/pgbouncer')
-      const packages = ['pgbouncer', 'libc-ares2', 'libevent-2.1-7']
-      const binary = await unpackDebian(packages, 'usr/sbin/pgbouncer', cache)
-      const libraries = join(cache, 'usr/lib/x86_64-linux-gnu')
-      const env = { STATIC_PGBOUNCER: binary, STATIC_PGBOUNCER_LIBRARIES: libraries }
-      return node('scripts/test.ts', ['lab/pgbouncer/pgbouncer.test.ts', ...words], env)
+      const binary = await unpackDebian('pgbouncer', 'usr/sbin/pgbouncer')
+      return node('scripts/test.ts', ['lab/pgbouncer/pgbouncer.test.ts', ...words], { STATIC_PGBOUNCER: binary })
     },
   },
   image: {

@@ -3,9 +3,10 @@
 // dependencies: it installs what the task needs, then starts the task with a Node that runs TypeScript.
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { fail, findNode, installPackages, root, say } from './install.mjs'
+import { downloadNode, fail, findNode, hasPackages, installPackages, root, say } from './install.mjs'
+import { takeLock } from './lock.mjs'
 
 /** Output of preparations goes to stderr: stdout is the task's, with one line for `npm start -- --json`. */
 const QUIET = ['ignore', 2, 2]
@@ -20,20 +21,49 @@ const TASKS = {
   gen: ['scripts/gen.ts'],
   pack: ['scripts/pack.ts'],
   'pack:python': ['scripts/wheel.ts'],
+  release: ['scripts/release.ts'],
+  // Only installs what `start` needs, for images and services.
+  setup: undefined,
 }
 
 const [task = '', ...flags] = process.argv.slice(2)
 if (!(task in TASKS)) fail(`Unknown task "${task}". Known: ${Object.keys(TASKS).join(', ')}.`)
-const level = task === 'start' ? 'run' : 'test'
-const node = findNode(level)
-installPackages(node, level)
-buildConsole(node)
-handOver(node, [...TASKS[task], ...flags])
+if (task === 'start' && flags.some((flag) => flag === '--help' || flag === '-h')) showHelp()
+const level = task === 'start' || task === 'setup' ? 'run' : 'test'
+const node = findNode()
+if (!isSetUp()) setUp()
+if (task !== 'setup') handOver(node, [...TASKS[task], ...flags])
 
-/** Builds the console, unless it was built from these exact sources and packages before. */
-function buildConsole(binary) {
-  const home = join(root, 'packages/console')
+/** Without starting the command: its packages may not be installed, and help must not download them. */
+function showHelp() {
+  process.stdout.write(readFileSync(join(root, 'scripts/start-help.txt')))
+  process.exit()
+}
+
+function isSetUp() {
+  return existsSync(node) && hasPackages(node, level) && isConsoleBuilt()
+}
+
+/** One process at a time: two would install into the same folders. */
+function setUp() {
+  const release = takeLock(join(root, '.cache/set-up'), (pid) =>
+    say(`Waiting for process ${pid}, which is installing into this checkout`),
+  )
+  if (!existsSync(node)) downloadNode(node, level)
+  if (!hasPackages(node, level)) installPackages(node, level)
+  if (!isConsoleBuilt()) buildConsole()
+  release()
+}
+
+/** Whether the console was built from these exact sources and packages. */
+function isConsoleBuilt() {
   const stamp = join(root, '.cache/console-stamp')
+  const isBuilt = existsSync(join(root, 'packages/console/dist/index.html'))
+  return isBuilt && existsSync(stamp) && readFileSync(stamp, 'utf8') === consoleHash()
+}
+
+function consoleHash() {
+  const home = join(root, 'packages/console')
   const names = readdirSync(join(home, 'src'), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => relative(home, join(entry.parentPath ?? entry.path, entry.name)))
@@ -41,14 +71,14 @@ function buildConsole(binary) {
   const sources = [...names, 'index.html', 'build.ts', '../../package-lock.json']
   const hash = createHash('sha256')
   for (const name of sources) hash.update(`${name}\0`).update(readFileSync(join(home, name)))
-  const wanted = hash.digest('hex')
-  const isBuilt = existsSync(join(home, 'dist/index.html'))
-  if (isBuilt && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return
+  return hash.digest('hex')
+}
+
+function buildConsole() {
   say('Building the console (once)')
-  const done = spawnSync(binary, [join(home, 'build.ts')], { stdio: QUIET })
+  const done = spawnSync(node, [join(root, 'packages/console/build.ts')], { stdio: QUIET })
   if (done.status !== 0) fail('Building the console failed; see the output of Vite above.')
-  mkdirSync(dirname(stamp), { recursive: true })
-  writeFileSync(stamp, wanted)
+  writeFileSync(join(root, '.cache/console-stamp'), consoleHash())
 }
 
 /** Runs the task with the same terminal, signals and exit code. */

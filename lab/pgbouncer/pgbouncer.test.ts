@@ -18,7 +18,7 @@ import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 import { type Database, makeDatabase } from '../../tests/support/database.ts'
 
-const { STATIC_PGBOUNCER: binary = '', STATIC_PGBOUNCER_LIBRARIES: libraries = '' } = process.env
+const { STATIC_PGBOUNCER: binary = '' } = process.env
 const NOBODY = 65_534
 
 /** A PgBouncer in front of a database, with two connections to it. */
@@ -52,9 +52,8 @@ async function startPgBouncer(database: string): Promise<{ url: string; stop: ()
     chmodSync(file, 0o600)
     if (isRoot) chownSync(file, NOBODY, NOBODY)
   }
-  const env = { ...process.env, LD_LIBRARY_PATH: libraries }
   const ids = isRoot ? { uid: NOBODY, gid: NOBODY } : {}
-  const server = spawn(binary, ['-q', settings], { env, ...ids, stdio: ['ignore', 'ignore', 'inherit'] })
+  const server = spawn(binary, ['-q', settings], { ...ids, stdio: ['ignore', 'ignore', 'inherit'] })
   for (let tries = 0; !(await answers(port)); tries++) {
     if (tries > 100 || server.exitCode !== null) throw new Error('PgBouncer did not start; see its output above.')
     await wait(50)

@@ -5,6 +5,7 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { bom } from '../../scripts/release/bom.ts'
 import { fail, say } from '../../scripts/step.ts'
 import { lockedPackages, runtimePaths } from './lock-file.ts'
 
@@ -18,10 +19,8 @@ for (const [license, group = []] of licenses.sort((a, b) => (b[1]?.length ?? 0) 
   process.stdout.write(`${String(group.length).padStart(5)}  ${license}\n`)
 
 say('Writing .cache/sbom.json')
-const sbom = npm('sbom', '--sbom-format', 'cyclonedx', '--omit', 'dev')
-if (sbom.status !== 0) fail(`npm sbom failed: ${sbom.stderr}`)
 mkdirSync(join(root, '.cache'), { recursive: true })
-writeFileSync(join(root, '.cache/sbom.json'), sbom.stdout)
+writeFileSync(join(root, '.cache/sbom.json'), bom(root))
 
 say('Asking the registry for known vulnerabilities')
 const audit = npm('audit', '--omit', 'dev', '--json', '--audit')

@@ -52,7 +52,7 @@ export class Person {
   /** Runs a command in a terminal; `steps` are pairs of text to wait for and text to type. */
   async terminal(line: string, steps: readonly (readonly [wait: string, type: string])[] = []): Promise<Ended> {
     const words = [TERMINAL, JSON.stringify(steps), 'bash', '-c', line]
-    const child = spawn('/usr/bin/python3', words, {
+    const child = spawn(process.env['STATIC_TEST_PYTHON'] ?? '/usr/bin/python3', words, {
       cwd: this.home,
       env: { ...this.env, TERM: 'xterm-256color' },
       timeout: LATEST,

@@ -54,8 +54,16 @@ export class Reader implements AsyncDisposable {
       if (name !== '.git' && name !== '.cache') symlinkSync(join(ROOT, name), join(this.directory, name))
     }
     this.meanings = [...meanings]
-    const { PATH, NODE_COMPILE_CACHE } = process.env
-    this.#env = { PATH, NODE_COMPILE_CACHE, HOME: this.home, TMPDIR: workspace.path, LANG: 'C.UTF-8', ...env }
+    const { PATH, NODE_COMPILE_CACHE, LD_LIBRARY_PATH } = process.env
+    this.#env = {
+      PATH,
+      NODE_COMPILE_CACHE,
+      LD_LIBRARY_PATH,
+      HOME: this.home,
+      TMPDIR: workspace.path,
+      LANG: 'C.UTF-8',
+      ...env,
+    }
   }
 
   /** Everything that the terminals have shown. */

@@ -1,6 +1,7 @@
 /** `npm start` fetches what running needs, `npm test` the rest, and neither fetches anything twice. */
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { type ChildProcessByStdio, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import {
   appendFileSync,
   existsSync,
@@ -14,6 +15,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
 import { test } from 'node:test'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -27,9 +29,11 @@ const ROOM = 198 * MB
 /** Records its words, and leaves what npm would: machine code for several platforms, and a filled cache. */
 const NPM = `
 import { appendFileSync, existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { setTimeout as wait } from 'node:timers/promises'
 const words = process.argv.slice(2)
 appendFileSync('npm.log', words.filter((word) => /^(ci|install|--omit.*|--include.*|--no-save)$/.test(word)).join(' ') + '\\n')
 if (existsSync('npm-fails')) process.exit(1)
+while (existsSync('npm-hangs')) await wait(10)
 const quic = 'node_modules/@currentspace/http3'
 mkdirSync(quic, { recursive: true })
 for (const name of ['aix-x64', 'freebsd-arm64', process.platform + '-' + process.arch + '-gnu'])
@@ -44,7 +48,7 @@ class Checkout {
   readonly path: string = mkdtempSync(join(tmpdir(), 'static-install-'))
 
   constructor() {
-    for (const name of ['run.mjs', 'install.mjs'])
+    for (const name of ['run.mjs', 'install.mjs', 'lock.mjs', 'start-help.txt'])
       this.write(`scripts/${name}`, readFileSync(join(root, 'scripts', name)))
     this.write('package-lock.json', '{}')
     this.write('npm.mjs', NPM)
@@ -65,19 +69,115 @@ class Checkout {
   }
 
   /** Runs a task and returns its output and what npm was asked to do. */
-  run(task: string): [output: string, npm: string[]] {
+  run(...task: string[]): [output: string, npm: string[]] {
     rmSync(join(this.path, 'npm.log'), { force: true })
-    const env = { ...process.env, npm_execpath: join(this.path, 'npm.mjs') }
-    const words = [join(this.path, 'scripts/run.mjs'), task]
-    const { stdout } = spawnSync(process.execPath, words, { cwd: this.path, encoding: 'utf8', env })
-    const log = this.has('npm.log') ? readFileSync(join(this.path, 'npm.log'), 'utf8').trim().split('\n') : []
-    return [stdout, log]
+    const { stdout } = spawnSync(process.execPath, this.#words(task), { ...this.#options, encoding: 'utf8' })
+    return [stdout, this.npm]
+  }
+
+  /** Starts a task. */
+  start(...task: string[]): Task {
+    return new Task(spawn(process.execPath, this.#words(task), { ...this.#options, stdio: ['ignore', 'pipe', 'pipe'] }))
+  }
+
+  /** What npm was asked to do. */
+  get npm(): string[] {
+    return this.has('npm.log') ? readFileSync(join(this.path, 'npm.log'), 'utf8').trim().split('\n') : []
+  }
+
+  get #options(): { readonly cwd: string; readonly env: NodeJS.ProcessEnv } {
+    return { cwd: this.path, env: { ...process.env, npm_execpath: join(this.path, 'npm.mjs') } }
+  }
+
+  #words(task: readonly string[]): string[] {
+    return [join(this.path, 'scripts/run.mjs'), ...task]
   }
 
   [Symbol.dispose](): void {
     rmSync(this.path, { recursive: true })
   }
 }
+
+/** A task that runs. */
+class Task {
+  readonly pid: number
+  readonly #child: ChildProcessByStdio<null, Readable, Readable>
+  #output = ''
+
+  constructor(child: ChildProcessByStdio<null, Readable, Readable>) {
+    this.#child = child
+    this.pid = child.pid!
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => (this.#output += text))
+  }
+
+  /** Waits until it has printed this. */
+  async prints(text: string): Promise<void> {
+    while (!this.#output.includes(text))
+      await Promise.race([once(this.#child.stdout, 'data'), once(this.#child.stderr, 'data'), this.#failsAtEnd()])
+  }
+
+  async #failsAtEnd(): Promise<void> {
+    throw new Error(`it ended: ${await this.ends()}`)
+  }
+
+  async ends(): Promise<string> {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) await once(this.#child, 'close')
+    return this.#output
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL')
+  }
+
+  /** With what it has started. */
+  [Symbol.dispose](): void {
+    this.#child.kill('SIGTERM')
+  }
+}
+
+test('two starts at once in a fresh clone install once: the second waits for the first', async () => {
+  using checkout = new Checkout()
+  checkout.write('npm-hangs', '')
+  using first = checkout.start('start')
+  await first.prints('Installing')
+  using second = checkout.start('start')
+  await second.prints(`Waiting for process ${first.pid}`)
+  rmSync(join(checkout.path, 'npm-hangs'))
+  assert.match(await first.ends(), /started$/)
+  assert.match(await second.ends(), /started$/)
+  assert.deepEqual(checkout.npm, ['ci --omit=dev'])
+})
+
+test('the lock of a start that was killed, and of one that has finished but still runs, hold up nobody', async () => {
+  using checkout = new Checkout()
+  checkout.write('npm-hangs', '')
+  using killed = checkout.start('start')
+  await killed.prints('Installing')
+  using waits = checkout.start('start')
+  await waits.prints('Waiting')
+  killed.kill()
+  await waits.prints('Installing')
+  rmSync(join(checkout.path, 'npm-hangs'))
+  assert.match(await waits.ends(), /started$/)
+  // Runs until it is killed.
+  checkout.write('packages/cli/src/main.js', `process.stdout.write('serves'); setInterval(() => {}, 1000)`)
+  appendFileSync(join(checkout.path, 'package-lock.json'), '\n')
+  using serves = checkout.start('start')
+  await serves.prints('serves')
+  assert.deepEqual(checkout.run('test'), ['tested', ['install --no-save --include=dev']])
+})
+
+test('help of start downloads nothing, and set-up starts nothing', () => {
+  using checkout = new Checkout()
+  for (const flag of ['--help', '-h']) {
+    const [text, npm] = checkout.run('start', flag)
+    assert.match(text, /^Usage: npm start -- \[options\]\n[^]*--data-dir/)
+    assert.deepEqual(npm, [])
+  }
+  assert.deepEqual(checkout.run('setup'), ['', ['ci --omit=dev']])
+  assert.deepEqual(checkout.run('start'), ['started', []])
+})
 
 test('start installs what runs, test adds the rest, and after that neither installs anything', () => {
   using checkout = new Checkout()

@@ -17,7 +17,7 @@ import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 
 /** Debian's, which has Debian's grpcio; another one may come first in the path. */
-const PYTHON = '/usr/bin/python3'
+const PYTHON = process.env['STATIC_TEST_PYTHON'] ?? '/usr/bin/python3'
 const SERVING = 1
 
 /** Runs a program of `python/` and reads what it prints. */

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
 /** Debian's Python: another one may come first in PATH. */
-export const PYTHON = '/usr/bin/python3'
+export const PYTHON: string = process.env['STATIC_TEST_PYTHON'] ?? '/usr/bin/python3'
 /** The sources. */
 export const SOURCES: string = resolve(import.meta.dirname, '../../python')
 
@@ -20,8 +20,9 @@ export interface Ran {
 
 /** Runs Python until it exits, with only the given environment variables and PATH. */
 export async function runPython(words: readonly string[], env: NodeJS.ProcessEnv, cwd: string): Promise<Ran> {
-  const { TMPDIR, NODE_COMPILE_CACHE } = process.env
-  const options = { cwd, env: { PATH: '/usr/bin:/bin', TMPDIR, NODE_COMPILE_CACHE, ...env }, maxBuffer: 2 ** 26 }
+  const { TMPDIR, NODE_COMPILE_CACHE, LD_LIBRARY_PATH, PYTHONPATH } = process.env
+  const given = { PATH: '/usr/bin:/bin', TMPDIR, NODE_COMPILE_CACHE, LD_LIBRARY_PATH, PYTHONPATH }
+  const options = { cwd, env: { ...given, ...env }, maxBuffer: 2 ** 26 }
   try {
     return { ...(await start(PYTHON, ['-B', ...words], options)), code: 0 }
   } catch (error) {

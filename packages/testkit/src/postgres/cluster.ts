@@ -24,8 +24,10 @@ export interface PostgresCluster {
 
 /** PostgreSQL refuses to run as root. */
 const user: { readonly uid?: number; readonly gid?: number } = process.getuid?.() === 0 ? idsOf('postgres') : {}
-const binary = globSync('/usr/lib/postgresql/*/bin/postgres').at(-1) ?? 'postgres'
-const bin = dirname(binary)
+const installed = dirname(globSync('/usr/lib/postgresql/*/bin/postgres').at(-1) ?? 'postgres')
+/** Set by `npm test`, which may have unpacked it elsewhere. */
+const bin = process.env['STATIC_TEST_POSTGRES_BIN'] ?? installed
+const binary = join(bin, 'postgres')
 /** Leaves this process free to work, unlike `execFileSync`. */
 const start = promisify(execFile)
 
