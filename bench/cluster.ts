@@ -8,7 +8,7 @@
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { startCluster } from '@static/testkit/postgres/cluster'
 import { ensureNats } from '../scripts/nats.ts'
 import { median } from './api/processor.ts'
@@ -164,7 +164,7 @@ async function channels(stack: AsyncDisposableStack, directory: string): Promise
 }
 
 async function roundTrips(stack: AsyncDisposableStack): Promise<Record<string, unknown>> {
-  process.env['STATIC_TEST_NATS'] ??= await ensureNats(resolve('.cache'))
+  process.env['STATIC_TEST_NATS'] ??= await ensureNats()
   const alone = await startCluster(false)
   stack.defer(() => alone.close())
   await alone.standby.stop()

@@ -60,8 +60,8 @@ export async function unpackDebian(name: string, probe: string): Promise<string>
 /** Lets the programs that this process starts find each other, their libraries and Python modules in the folder. */
 function findUnpacked(): void {
   prepend('PATH', 'usr/{bin,sbin}', 'bin', 'sbin')
-  prepend('LD_LIBRARY_PATH', '{usr/,}lib/*-linux-gnu')
-  prepend('PYTHONPATH', 'usr/lib/python3/dist-packages')
+  prepend('LD_LIBRARY_PATH', '{usr/,}lib/*-linux-gnu{,/pulseaudio}')
+  prepend('PYTHONPATH', 'usr/lib/python3/dist-packages', 'usr/lib/python3.*{,/lib-dynload}')
   // The configuration and the fonts.
   if (existsSync(join(UNPACKED, 'etc/fonts'))) process.env['FONTCONFIG_SYSROOT'] = UNPACKED
 }

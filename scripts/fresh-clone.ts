@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { say } from './step.ts'
+import { talk } from './story.ts'
 
 /** Bytes on disk after `npm start`. */
 const ROOM = 450e6
@@ -29,7 +30,7 @@ try {
   const disk = Number(shell(`du -s --block-size=1 ${clone}`).split('\t')[0])
   say(`${(disk / 1e6).toFixed(0)} MB on disk after npm start`)
   if (disk > ROOM) throw new Error(`That is more than ${ROOM / 1e6} MB.`)
-  talk(first.url, first.relay)
+  talk(shell, 'npx static', first.url, first.relay)
   await stop(first.npm)
   await startAgain('npm start')
   const added = shell('npm test -- tests/house/walls.test.ts 2>&1')
@@ -78,22 +79,6 @@ async function startAgain(after: string): Promise<void> {
   const { npm, log } = await start()
   await stop(npm)
   if (/Installing|Building/.test(log)) throw new Error(`npm start installed something again after ${after}.`)
-}
-
-/** The story of the README in short. */
-function talk(url: string, relay: string): void {
-  const name = 'acme/support/routing'
-  const where = `--relay ${relay}`
-  shell(
-    `echo 'choose a good one' | npx static signup --email you@example.com --password-stdin --api-url ${url} ${where}`,
-  )
-  shell(`npx static channel create ${name} --as alice`)
-  // Others can join only while alice listens.
-  const listens = `npx static channel listen ${name} --as alice --count 1 & listener=$!`
-  const joins = `npx static channel invite ${name} --as alice | npx static channel join ${name} --as bob`
-  const sends = `echo 'hello alice' | npx static channel send ${name} --as bob`
-  const heard = shell(`${listens}; { ${joins} && ${sends}; } >&2 && wait $listener || { kill $listener; exit 1; }`)
-  if (heard !== 'hello alice\n') throw new Error(`Alice heard ${JSON.stringify(heard)}.`)
 }
 
 function shell(command: string, cwd: string = clone): string {

@@ -264,6 +264,10 @@ const PROOFS: Readonly<Record<string, Proof>> = {
     about: 'start a fresh clone with 450 MB of disk, let two agents talk, then add what tests need',
     prove: (words) => node('scripts/fresh-clone.ts', words),
   },
+  release: {
+    about: 'build a release twice, compare its bytes, install each part into an empty directory, and let agents talk',
+    prove: (words) => node('lab/release/proof.ts', words),
+  },
   repeat: {
     about:
       'run every test file that starts processes, races or kills many times: [FILES…] [--times 20] [--load] [--resume]',

@@ -61,7 +61,8 @@ export async function assembleArchive({ root, packed, node, folder }: Sources): 
   }
   copyFileSync(node, join(folder, 'bin/node'))
   chmodSync(join(folder, 'bin/node'), 0o755)
-  copyFileSync(join(dirname(node), '../LICENSE'), join(folder, 'bin/LICENSE'))
+  const license = join(dirname(node), '../LICENSE')
+  if (existsSync(license)) copyFileSync(license, join(folder, 'bin/LICENSE'))
   const [library] = globSync([`/usr/lib/*/${ATOMIC}`, `/usr/lib64/${ATOMIC}`])
   if (library === undefined) throw new Error(`This machine has no ${ATOMIC}. Install it (on Debian: libatomic1).`)
   copyFileSync(realpathSync(library), join(folder, 'lib', ATOMIC))

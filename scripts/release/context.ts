@@ -1,7 +1,7 @@
 /** The context of the image: the committed files that `.dockerignore` lets in, and the file that builds it. */
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { join, matchesGlob } from 'node:path'
+import { join } from 'node:path'
 
 const ALWAYS = ['.dockerignore', 'deploy/Dockerfile', 'deploy/image.sh']
 
@@ -18,6 +18,12 @@ export function contextFiles(root: string): string[] {
 function isIn(path: string, rules: readonly string[]): boolean {
   const parts = path.split('/')
   const paths = parts.map((_, at) => parts.slice(0, at + 1).join('/'))
-  const last = rules.findLast((rule) => paths.some((each) => matchesGlob(each, rule.replace(/^!/, ''))))
+  const last = rules.findLast((rule) => paths.some((each) => matches(each, rule.replace(/^!/, ''))))
   return last?.startsWith('!') ?? true
+}
+
+/** As docker does: a star stands for any signs, a first dot included, but not for a slash. */
+function matches(path: string, rule: string): boolean {
+  const parts = rule.split('*').map((part) => RegExp.escape(part))
+  return new RegExp(`^${parts.join('[^/]*')}$`).test(path)
 }

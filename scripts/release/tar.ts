@@ -7,7 +7,7 @@ import { createGzip } from 'node:zlib'
 
 /** Packs a folder. */
 export async function packFolder(parent: string, folder: string, archive: string, seconds: number): Promise<void> {
-  await pack(['-C', parent, folder], '', archive, seconds)
+  await pack(['-C', parent, folder], archive, seconds)
 }
 
 /** Packs files, by their paths in a folder. */
@@ -17,14 +17,19 @@ export async function packFiles(
   archive: string,
   seconds: number,
 ): Promise<void> {
-  const list = files.map((file) => `${file}\0`).join('')
-  await pack(['-C', folder, '--null', '--verbatim-files-from', '--files-from=-'], list, archive, seconds)
+  const list = files
+    .toSorted()
+    .map((file) => `${file}\0`)
+    .join('')
+  await pack(['-C', folder, '--null', '--verbatim-files-from', '--files-from=-'], archive, seconds, list)
 }
 
-async function pack(words: readonly string[], input: string, archive: string, seconds: number): Promise<void> {
+async function pack(words: readonly string[], archive: string, seconds: number, input = ''): Promise<void> {
   const same = ['--sort=name', '--format=gnu', '--owner=0', '--group=0', '--numeric-owner', '--mode=u=rwX,go=rX']
   const tar = spawn('tar', ['-c', ...same, `--mtime=@${seconds}`, ...words], { stdio: ['pipe', 'pipe', 'inherit'] })
   const ended = once(tar, 'close')
+  // Without a list, tar reads nothing and may have ended.
+  tar.stdin.on('error', () => {})
   tar.stdin.end(input)
   await pipeline(tar.stdout, createGzip({ level: 9 }), createWriteStream(archive))
   const [code] = (await ended) as [number | null]

@@ -33,6 +33,13 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/11-mcp.md#Configure a host json 3': 'the same',
   'docs/11-mcp.md#Configure a host toml 1': 'the same',
   'docs/11-mcp.md#Without a waiting model sh 1': 'tests/mcp/handlers.test.ts runs such a command',
+  ...Object.fromEntries(
+    ['The command sh 1', 'The SDK sh 1', 'The SDK sh 2'].map((name) => [
+      `docs/12-install.md#${name}`,
+      'needs a release; lab/release/proof.ts runs it',
+    ]),
+  ),
+  'docs/12-install.md#The image sh 1': 'needs docker; lab/image/proof.ts builds the image with buildah',
   'python/README.md#Install sh 1': 'tests/python/static_sdk.test.ts installs the package by pip',
   'python/README.md#Talk python 1': 'tests/python/static_sdk.test.ts runs it',
   'python/README.md#Invite python 1': 'tests/python/static_sdk.test.ts runs it',

@@ -142,8 +142,10 @@ test('two starts at once in a fresh clone install once: the second waits for the
   using first = checkout.start('start')
   await first.prints('Installing')
   using second = checkout.start('start')
-  await second.prints(`Waiting for process ${first.pid}`)
+  // The first line that it prints.
+  await second.prints('→')
   rmSync(join(checkout.path, 'npm-hangs'))
+  await second.prints(`Waiting for process ${first.pid}`)
   assert.match(await first.ends(), /started$/)
   assert.match(await second.ends(), /started$/)
   assert.deepEqual(checkout.npm, ['ci --omit=dev'])

@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { startServer } from '@static/testkit/server'
 import { makeWorkspace } from '@static/testkit/server/workspace'
 import { type FindModule, readSurface } from '../../scripts/api-surface.ts'
+import { assembleArchive } from '../../scripts/release/archive.ts'
 import { installProject, olderNode, oldestNode, ROOT } from './installed.ts'
 
 const nodes = { 'the oldest Node': await oldestNode(), 'this Node': process.execPath }
@@ -143,6 +144,23 @@ test('the SDK exports every type in its signatures, and declares nothing interna
     for (const file of files.filter((name) => name.endsWith('.d.ts')))
       assert.doesNotMatch(readFileSync(join(path, file), 'utf8'), /@internal/, file)
   }
+})
+
+test('the archive has a command that runs with the Node in it, on a machine that has none', async () => {
+  const folder = join(project.path, 'static-archive')
+  await assembleArchive({ root: ROOT, packed: join(project.path, 'packed'), node: process.execPath, folder })
+  mkdirSync(join(project.path, 'bin'))
+  symlinkSync('../static-archive/static', join(project.path, 'bin/static'))
+  const env = { HOME: project.path, PATH: `${join(project.path, 'bin')}:/usr/bin:/bin` }
+  // All commands, and with them all packages that they load.
+  const { stdout, stderr } = await start('bash', ['-c', 'cd / && static --version && static completion bash'], { env })
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
+  assert.equal(stdout.split('\n')[0], version, stderr)
+  const refused = spawnSync('static', ['relay', '--database', 'postgres://127.0.0.1:1/none?sslmode=disable'], {
+    env,
+    encoding: 'utf8',
+  })
+  assert.doesNotMatch(refused.stderr, /Cannot find/)
 })
 
 const older = olderNode()

@@ -23,7 +23,7 @@ test('others are told to join with the command of this version, never with npx, 
     const hint = joinHint('token', 'acme/a/b', { admit }, true)
     assert.match(
       hint,
-      /others with Static \d+\.\d+\.\d+ can (?:now )?run `static channel join acme\/a\/b` and paste the token/,
+      /others with Static (\d+\.\d+\.\d+) \(static-\1-linux-x64\.tar\.gz\) can (?:now )?run `static channel join acme\/a\/b` and paste the token/,
     )
     assert.match(joinHint('link', 'acme/a/b', { admit }, true), /run `static channel join` and paste the link/)
   }

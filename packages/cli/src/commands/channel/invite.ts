@@ -124,8 +124,8 @@ async function inviteLink(name: string, flags: Flags): Promise<void> {
 }
 
 /**
- * Tells how others join. They have their own copy of Static and must never use `npx static`: outside this checkout, it
- * would run a stranger's package, with the token on its input.
+ * Tells how others join. They have their own copy of Static, such as the archive of `npm run release`, and must never
+ * use `npx static`: outside this checkout, it would run a stranger's package, with the token on its input.
  */
 export function joinHint(
   what: 'token' | 'link',
@@ -133,7 +133,8 @@ export function joinHint(
   flags: Pick<Flags, 'admit'> & AgentFlags,
   remote: boolean,
 ): string {
-  const others = `others with Static ${packageJson.version}`
+  const { version } = packageJson
+  const others = `others with Static ${version} (static-${version}-linux-x64.tar.gz)`
   const how = `\`static channel join${what === 'token' ? ` ${name}` : ''}\` and paste the ${what}`
   if (flags.admit === 'members') {
     return `${others} can run ${how}, and join while this agent or another member with an account listens.`
