@@ -4,7 +4,6 @@ import { sameBytes } from '@static/node/compare'
 import { ed25519 } from '@static/node/ed25519'
 import type { CoreCrypto } from './core/io.ts'
 
-/** Creates it. */
 export function makeCrypto(): CoreCrypto {
   return {
     hash: (bytes) => createHash('sha256').update(bytes).digest(),

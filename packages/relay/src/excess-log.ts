@@ -1,4 +1,4 @@
-/** Logs that a limit refuses peers or drops their connections: occasionally for each limit, not for every peer. */
+/** Logs when a limit refuses peers or drops their connections: occasionally per limit, not for every peer. */
 import type { Logger } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import type { Excess } from './core/sessions/limits.ts'
@@ -16,7 +16,7 @@ export class ExcessLog {
   }
 
   note({ limit, value, address }: Excess): void {
-    // The address is the one refused now; `refused` counts all since the last line.
+    // The address is that of the latest peer; `refused` counts all since the last line.
     this.#repeats.note(limit, (refused) =>
       this.#log.warn({ limit: `streams.${limit}`, value, address, refused }, 'limit reached, refusing peers'),
     )

@@ -15,22 +15,21 @@ import { type Settings, settingsFrom } from './settings.ts'
 import { type GrpcTransport, startGrpcTransport } from './transport/grpc/transport.ts'
 import { type QuicTransport, startQuicTransport } from './transport/quic/transport.ts'
 
-/** An API in this process answers, and has our clock. */
+/** An API in this process always answers and shares our clock. */
 const SAME_PROCESS: ApiState = { problem: undefined, clockOffsetMs: 0 }
 
-/** A running relay. */
 export interface RunningRelay {
   readonly grpcPort: number
   readonly quicPorts: readonly number[]
   /** Whether it can serve, as reported by `GET /health`. */
   isReady(): boolean
   /**
-   * Uses new certificates for connections from now on. If that of the QUIC port has changed, the QUIC endpoints restart
+   * Uses new certificates for later connections. If the QUIC port's certificate has changed, the QUIC endpoints restart
    * one after the other, because the library cannot swap it under open sessions.
    */
   renew(certificate: Certificate, namedCertificate?: Certificate): Promise<void>
   /**
-   * Writes a copy of the database to a new file while it serves.
+   * Writes a copy of the database to a new file while the relay serves.
    *
    * Throws `unavailable` if the copy cannot be written, or if the store has no file to copy.
    */
@@ -42,7 +41,7 @@ export interface RunningRelay {
 /**
  * Starts a relay.
  *
- * Throws `invalid_request` for invalid settings or a credential that the API refuses, `store_locked` if another process
+ * Throws `invalid_request` for invalid settings or a credential that the API rejects, `store_locked` if another process
  * has the database open, and `connection_error` if a port is in use.
  */
 export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
@@ -92,7 +91,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     const { grpc, quic } = await listen(options, { node, settings, health, log, repeats, onError })
     monitor?.start()
     reporter.start()
-    // The id for agents that ask whether it is the right relay (`relay_changed`).
+    // Operators can compare the id with the one in an agent's `relay_changed` error.
     log.info({ name, relay_id: relayId, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {
       grpcPort: grpc.port,
@@ -193,7 +192,7 @@ function apiLog(log: RelayLog, repeats: RepeatLog): ApiLog {
 
 const MOST_DEFAULT_ENDPOINTS = 8
 
-/** Each endpoint uses one thread here and one in the library; the relay and its store need one each. */
+/** Each endpoint uses one thread of ours and one of the library; the relay and its store need one each. */
 function endpointsFor(cores: number): number {
   return Math.min(MOST_DEFAULT_ENDPOINTS, Math.max(1, Math.floor(cores / 2)))
 }

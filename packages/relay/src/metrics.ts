@@ -8,7 +8,6 @@ import { type CountMessage, makeMessageMetrics } from './metrics/messages.ts'
 import { makeStoreMetrics, type StoreSources } from './metrics/store.ts'
 import { makeTrafficMetrics, type TrafficSources } from './metrics/traffic.ts'
 
-/** The counters of one relay. */
 export interface Metrics {
   readonly sent: CountMessage
   /** A transaction was committed. */
@@ -18,7 +17,6 @@ export interface Metrics {
   text(): Promise<string>
 }
 
-/** Creates the metrics. */
 export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources & BusSources): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
@@ -31,7 +29,7 @@ export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources
   })
   const commits = new Histogram({
     name: 'static_relay_commit_seconds',
-    help: 'Time that a transaction took to be on disk (fsync). Many requests share one.',
+    help: 'Time until a transaction was on disk (fsync). Many requests share one.',
     buckets: BUCKETS,
     registers: [registry],
   })

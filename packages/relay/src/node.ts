@@ -30,13 +30,13 @@ const NODE_ID_BYTES = 16
 /** The relay's log. */
 export type RelayLog = ReturnType<typeof makeLog>
 
-/** The ways in. */
+/** The transports through which agents connect. */
 export interface Transports {
   readonly grpc: GrpcTransport
   readonly quic: QuicTransport
 }
 
-/** What it is made of. */
+/** The parts that a node is built from. */
 export interface NodeParts {
   readonly options: RelayOptions
   readonly settings: Settings
@@ -55,11 +55,11 @@ export interface RelayNode {
   readonly bus: Bus | undefined
   readonly runner: CoreRunner
   readonly metrics: Metrics
-  /** Set by whoever opens them. Agents can open sessions only once there is one, and learn the port of gRPC. */
+  /** Set once they are open. Agents can open sessions only once there is one, and learn the gRPC port from it. */
   readonly transports: Partial<{ -readonly [Way in keyof Transports]: Transports[Way] }>
-  /** Shows in the metrics when this certificate expires, which is used from now on. */
+  /** Sets the certificate in use, whose expiry the metrics show. */
   uses(certificate: Certificate): void
-  /** Counts and logs what a limit has refused. */
+  /** Counts and logs peers that a limit refused. */
   readonly onExcess: (excess: Excess) => void
   /** Logs connections that were dropped. */
   readonly cut: ConnectionLog['cut']
@@ -76,12 +76,13 @@ export async function openNode(parts: NodeParts): Promise<RelayNode> {
     throw StaticError.of('invalid_request', `The lowest traffic profile (${floor}) is above the highest (${ceiling}).`)
   }
   const transports: RelayNode['transports'] = {}
-  // The store reports nothing before the runner asks it for something.
+  // The store reports nothing before the runner first calls it.
   const made: { runner?: CoreRunner; metrics?: Metrics } = {}
   const given = {
     retention: settings.retention,
     onCommit: (milliseconds: number) => made.metrics?.committed(milliseconds),
-    onDamage: (err: unknown) => log.error({ err }, 'damaged rows in PostgreSQL: restore it, or promote the standby'),
+    onDamage: (err: unknown) =>
+      log.error({ err }, 'damaged rows in PostgreSQL: restore a backup, or promote the standby'),
   }
   const store = await openStore(options, given, (event) => made.runner?.event(event))
   const identity = { name, guests, traffic, grpcPort: () => transports.grpc?.port ?? 0 }
@@ -182,7 +183,7 @@ function startRunner(
   })
 }
 
-/** The way to the nodes that share the store; undefined if it serves this one only. */
+/** The bus to the nodes that share the store; undefined if it serves only this one. */
 async function openBus(
   { options: { nats }, log, now, monotonic }: NodeParts,
   store: Store,
@@ -191,16 +192,13 @@ async function openBus(
   const { relayId, busKey: key } = store.deployment
   if (key === undefined) {
     if (nats === undefined) return undefined
-    throw StaticError.of(
-      'invalid_request',
-      'NATS connects nodes that share a database: it needs PostgreSQL, not SQLite.',
-    )
+    throw StaticError.of('invalid_request', 'NATS connects nodes that share a database, so it requires PostgreSQL.')
   }
   const onState = (connected: boolean, err: unknown): void => {
     if (connected) log.info('connected to NATS')
     else log.warn({ err }, 'NATS is unreachable: news from other nodes comes up to a second late')
   }
-  // Its library is loaded only by those who use it.
+  // Loaded only if used.
   const wire = nats ? (await import('./bus/nats.ts')).natsWire({ ...nats, onState }) : NO_WIRE
   const node = randomBytes(NODE_ID_BYTES).toString('hex')
   return new NodeBus({ relayId, key, node, wire, now, monotonic }, listener)
@@ -221,12 +219,12 @@ async function openStore(
   if (typeof database !== 'string') return await database({ retention: given.retention, onDeath: onFatal }, listener)
   if (!isPostgresUrl(database)) return await openSqliteStore({ ...given, onDeath: onFatal, path: database }, listener)
   if (keyFile === undefined) throw StaticError.of('invalid_request', 'keyFile is required with PostgreSQL.')
-  // Its library is loaded only by those who use it.
+  // Loaded only if used.
   const { openPostgresStore } = await import('./store/postgres/store.ts')
   return await openPostgresStore({ ...given, onDamage, url: database, keyFile }, listener)
 }
 
-/** Free bytes where the database is; undefined if it is not a file. */
+/** Free bytes on the database's disk; undefined if it is not a file. */
 async function diskFree(database: RelayOptions['database']): Promise<number | undefined> {
   if (typeof database !== 'string' || isPostgresUrl(database)) return undefined
   const { bavail, bsize } = await statfs(dirname(database))

@@ -1,4 +1,4 @@
-/** What a relay is started with. */
+/** Options for starting a relay. */
 import type { LogOptions } from '@static/node/logger'
 import type { TrafficRange } from '@static/protocol'
 import type { ApiAccess } from './api/client.ts'
@@ -20,15 +20,16 @@ export type OpenStore = (
 /** How to reach NATS. */
 export type NatsAccess = Omit<NatsOptions, 'onState'>
 
-/** Options of a relay. */
 export interface RelayOptions {
-  /** The name agents know it by: the server name in its certificate, the same on all nodes of a deployment. */
+  /** The name by which agents know it: the server name in its certificate, the same on all nodes of a deployment. */
   readonly name: string
   /** Path of a SQLite file, the URL of a PostgreSQL database that all nodes share, or a function that opens a store. */
   readonly database: string | OpenStore
-  /** The NATS servers between the nodes that share the database; without them, news from other nodes comes later. */
+  /** The NATS servers that connect the nodes sharing the database; without them, news from other nodes comes later. */
   readonly nats?: NatsAccess | undefined
-  /** Path of `relay.key`, which all nodes of a deployment have. Required with PostgreSQL; created for a new database. */
+  /**
+   * Path of `relay.key`, which all nodes of a deployment share. Required with PostgreSQL; created for a new database.
+   */
   readonly keyFile?: string | undefined
   readonly host: string
   /** Ports; 0 picks free ones. */
@@ -39,12 +40,12 @@ export interface RelayOptions {
    * cores, as far as the ports after the first are free.
    */
   readonly quicEndpoints?: number | undefined
-  /** Load balancers (addresses, networks) that must announce their clients on the TCP port, by the PROXY protocol. */
+  /** Load balancers (addresses, networks) that must announce their clients on the TCP port with the PROXY protocol. */
   readonly proxyProtocolFrom?: readonly string[] | undefined
   readonly certificate: Certificate
   /**
-   * Certificate for the QUIC port, and for clients of the TCP port that name the server, if they need another one:
-   * BoringSSL, which QUIC and many gRPC clients use, refuses IP addresses in it if its CA has name constraints.
+   * Separate certificate for the QUIC port, and for clients of the TCP port that send a server name: BoringSSL, which
+   * QUIC and many gRPC clients use, rejects IP addresses in a certificate whose CA has name constraints.
    */
   readonly namedCertificate?: Certificate | undefined
   /** CA of the client certificates of stand-alone proxies. */
@@ -58,7 +59,7 @@ export interface RelayOptions {
   readonly api: ApiAccess | LocalApi
   /** Logs each session with agent, account and address, which are personal data. */
   readonly logClients?: boolean | undefined
-  /** Token with which other machines may read /metrics. */
+  /** Token that lets other machines read /metrics. */
   readonly metricsToken?: string | undefined
   /** Overrides of the defaults; see `Settings`. */
   readonly settings?: unknown
@@ -67,6 +68,6 @@ export interface RelayOptions {
   readonly now?: (() => Time) | undefined
   /** Milliseconds of a monotonic clock. Default: the system's. */
   readonly monotonic?: (() => Time) | undefined
-  /** Called when the relay cannot go on and must be restarted. */
+  /** Called when the relay cannot continue and must be restarted. */
   readonly onFatal?: ((error: unknown) => void) | undefined
 }

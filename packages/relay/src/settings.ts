@@ -48,13 +48,13 @@ export interface Settings {
     /** An additional share for each agent in each of its channels. */
     readonly ownCommitsPerSecond: number
     readonly ownCommitsBurst: number
-    /** KeyPackages claimed by an agent, and by an account of one agent. */
+    /** KeyPackages claimed by an agent, and by an account from one agent. */
     readonly claimsPerMinute: number
     readonly claimsPerTargetPerMinute: number
     readonly joinsPerMinute: number
     /** Polls for join requests. */
     readonly pollsPerMinute: number
-    /** Registrations and revocations of invites; as many answers to joiners, counted apart. */
+    /** Registrations and revocations of invites. Answers to joiners have the same limit, counted apart. */
     readonly invitesPerMinute: number
     readonly uploadsPerMinute: number
     /** Channels that an agent may resume. */

@@ -56,10 +56,10 @@ export function makeApiClient(
   })
   const nodes = new ApiNodes(urls)
   const internal = new ApiNodes(internalUrls)
-  /** Tells this node apart from others of the same relay. */
+  /** Distinguishes this node from others of the same relay. */
   const self = randomBytes(8).toString('hex')
   let clockOffsetMs: number | undefined
-  /** The nodes on which somebody looks at an account. */
+  /** The API nodes on which someone is viewing an account. */
   let askers = new Map<string, string[]>()
   const call = async (asked: Omit<Asked, 'agent'>): Promise<unknown> => {
     const sentAt = now()
@@ -81,7 +81,7 @@ export function makeApiClient(
   const postTo =
     (path: string, body: object) =>
     (node: string, timeoutMs: number): Promise<unknown> => {
-      // The API compares our clock with its own and reports a difference to its operator too.
+      // The API compares our clock with its own and also reports a difference to its operator.
       const headers = { authorization: `Bearer ${credential}`, date: new Date(now()).toUTCString() }
       return call({ url: new URL(path, node), headers, body: JSON.stringify(body), timeoutMs })
     }
@@ -122,7 +122,7 @@ export function makeApiClient(
   }
 }
 
-/** Which nodes asked for an account; the accounts of the nodes in turn, so that none is left out for those of another. */
+/** The nodes that asked for each account. Takes accounts from the nodes in turn, so that no node crowds out another. */
 function askersOf(answers: ReadonlyMap<string, { readonly account_ids: readonly string[] }>): Map<string, string[]> {
   const askers = new Map<string, string[]>()
   const longest = Math.max(...[...answers.values()].map(({ account_ids: ids }) => ids.length))
@@ -139,12 +139,12 @@ interface Asked {
   readonly agent: Agent
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
-  /** With a body it is a POST. */
+  /** Makes the request a POST. */
   readonly body?: string
   readonly timeoutMs: number
 }
 
-/** One JSON request. Rejects with the code that the API answered, or with `unavailable`. */
+/** Makes one JSON request. Rejects with the API's error code, or with `unavailable`. */
 function ask({ agent, url, headers, body, timeoutMs }: Asked, dated: (date: number) => void): Promise<unknown> {
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   const fail = (cause: unknown): void =>

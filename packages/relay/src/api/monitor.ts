@@ -1,14 +1,17 @@
-/** Watches whether the relay can use its API: reachable, trusted, credential accepted, clocks close to each other. */
+/**
+ * Monitors whether the relay can use its API: it is reachable and trusted, accepts the credential, and its clock is
+ * close to ours.
+ */
 import { StaticError } from '@static/protocol'
 import type { ApiState } from '../ports.ts'
 import type { ApiClient } from './client.ts'
 
 const PROBE_MS = 5000
-/** A difference that is worth a line in the log; agents' tokens may fail near their end. */
+/** A clock difference worth logging: agents' tokens may fail near their expiry. */
 const SKEW_TOLD_MS = 5000
-/** With more than this, agents' tokens and invites are judged by a time that is plainly wrong. */
+/** Beyond this, the relay would judge agents' tokens and invites by a time that is plainly wrong. */
 const SKEW_MAX_MS = 300_000
-/** What TLS says about a certificate that it does not trust. */
+/** Codes of TLS errors about an untrusted certificate. */
 const UNTRUSTED = /CERT|SIGNATURE|ISSUER|SELF_SIGNED|ALTNAME/
 
 /** Where the monitor reports changes. */
@@ -34,7 +37,7 @@ export class ApiMonitor {
     return this.#state
   }
 
-  /** Probes now and from now on. */
+  /** Probes now, then periodically. */
   start(): void {
     void this.probe()
     this.#timer = setInterval(() => void this.probe(), PROBE_MS)
@@ -45,7 +48,7 @@ export class ApiMonitor {
     clearInterval(this.#timer)
   }
 
-  /** Asks both listeners of the API once. */
+  /** Queries both listeners of the API once. */
   async probe(): Promise<void> {
     const before = this.#state.problem
     let problem: string | undefined
@@ -81,7 +84,7 @@ function skewText(offset: number): string {
   return `The clock of this relay is ${seconds} s ${where} the API's. Set it, for example with \`timedatectl set-ntp true\`.`
 }
 
-/** For everyone who can reach the relay, so it names no address. */
+/** Anyone who can reach the relay can read this, so it names no address. */
 function problemOf(error: unknown): string {
   const { code, details } = StaticError.from(error)
   if (code === 'invalid_request') return 'The API rejected the relay credential, or its internal URL is wrong.'

@@ -1,10 +1,10 @@
-/** The nodes of one API: a call goes to the one that last answered, and to the others in turn if it does not. */
+/** The nodes of one API. A call goes to the node that last answered and, if that fails, to the others in turn. */
 import { StaticError } from '@static/protocol'
 
-/** The time for one call, whatever number of nodes it takes. */
+/** The time limit of one call, however many nodes it tries. */
 export const CALL_MS = 5000
 
-/** One call to one node, which must end in the given time. */
+/** Calls one node, within the given time. */
 type Call<Answer> = (url: string, timeoutMs: number) => Promise<Answer>
 
 export class ApiNodes {
@@ -32,7 +32,7 @@ export class ApiNodes {
       const isLast = tried === this.urls.length
       const left = Math.max(1, Math.round(endsAt - this.#monotonic()))
       try {
-        // One that does not answer at all leaves half of the time to the others.
+        // A silent node leaves half of the time to the others.
         const answer = await call(this.urls[at] ?? '', isLast ? left : Math.ceil(left / 2))
         this.#current = at
         return answer
@@ -42,7 +42,7 @@ export class ApiNodes {
     }
   }
 
-  /** Calls all nodes; the answers of those that answer, by their URLs. Rejects if there are none. */
+  /** Calls all nodes. Returns the answers by URL; rejects if no node answers. */
   async callAll<Answer>(call: Call<Answer>): Promise<Map<string, Answer>> {
     const answers = new Map<string, Answer>()
     const errors: unknown[] = []
@@ -54,13 +54,13 @@ export class ApiNodes {
         ),
       ),
     )
-    // The most telling error: one that a node answered.
+    // Prefer an error that a node sent over one from the connection.
     if (answers.size === 0) throw errors.find((error) => StaticError.from(error).code !== 'unavailable') ?? errors[0]
     return answers
   }
 }
 
-/** Whether another node may answer: this one does not, or it does not know our credential. */
+/** Whether another node may succeed: this one is down or rejects our credential. */
 function isOfNode(error: unknown): boolean {
   const { code } = StaticError.from(error)
   return code === 'unavailable' || code === 'auth_key_invalid'

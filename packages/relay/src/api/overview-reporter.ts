@@ -1,14 +1,14 @@
 /**
  * Reports to the API what the owner of an account sees in the console: channels and agents, no content. The relay asks
- * every few seconds for whom somebody is looking, so that it reads and sends nothing while nobody is.
+ * every few seconds which accounts are being viewed, and reads and sends nothing for the others.
  */
 import { OVERVIEW_LIMITS, type OverviewAgent, type RelayOverview, StaticError } from '@static/protocol'
 import type { OverviewSink, OwnedChannel, Store } from '../ports.ts'
 
 const ASK_MS = 2000
-/** Maximum number of reports after one question, whatever the API answers. */
+/** Maximum number of reports per round, however many the API asks for. */
 const MAX_REPORTS = 32
-/** Channels read at once. Their rosters may be large, and all other operations of the store wait meanwhile. */
+/** Channels read per call. Their rosters can be large, and all other store operations wait meanwhile. */
 const CHANNELS_AT_ONCE = 10
 
 export interface OverviewReporterOptions {
@@ -20,7 +20,7 @@ export interface OverviewReporterOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** Answers the API's questions, one after the other. */
+/** Reports the accounts that the API asks for, one after the other. */
 export class OverviewReporter {
   readonly #options: OverviewReporterOptions
   #timer: NodeJS.Timeout | undefined
@@ -39,7 +39,7 @@ export class OverviewReporter {
     clearInterval(this.#timer)
   }
 
-  /** Asks once, and reports. */
+  /** Asks once which accounts are viewed, and reports them. */
   async round(): Promise<void> {
     if (this.#asking) return
     this.#asking = true
@@ -48,13 +48,13 @@ export class OverviewReporter {
     try {
       const accounts = await sink.watched(relay.id)
       for (const account of accounts.slice(0, MAX_REPORTS)) {
-        // An account whose report fails must not keep back those after it.
+        // A failed report must not block those after it.
         await this.#report(account).catch((error: unknown) => failures.push(error))
       }
     } catch (error) {
       failures.push(error)
     }
-    // If the API or the store is down, others report it, and the next round tries again. Once a round is enough.
+    // An API or store that is down is reported elsewhere, and the next round retries. Report a bug once per round.
     const bug = failures.find((error) => StaticError.from(error).code === 'internal_error')
     if (bug !== undefined) onError(bug)
     this.#asking = false
@@ -67,7 +67,7 @@ export class OverviewReporter {
   async #read(account: string): Promise<RelayOverview> {
     const { store, agentsOf, relay } = this.#options
     const { membersPerChannel: maxMembersPerChannel, members, agents } = OVERVIEW_LIMITS
-    // By id: one that is created meanwhile moves the others.
+    // Keyed by id, because a channel created meanwhile shifts the others.
     const channels = new Map<string, OwnedChannel>()
     let total: number = OVERVIEW_LIMITS.channels
     let maxMembers: number = members

@@ -1,4 +1,4 @@
-/** Verifies the JWTs of agents with the API's public keys, which are cached and fetched again for an unknown key. */
+/** Verifies agents' JWTs with the API's public keys, which are cached and refetched for an unknown key id. */
 import type { JSONWebKeySet } from 'jose'
 import * as errors from 'jose/errors'
 import { createLocalJWKSet } from 'jose/jwks/local'
@@ -13,7 +13,7 @@ const MAX_JWT_LENGTH = 4096
 /** The id of an API key. */
 const KEY_ID = /^[0-9a-f-]{36}$/
 const NO_KEY = '0'.repeat(36)
-/** The API's clock may be ahead. */
+/** Allows for an API clock that is ahead. */
 const CLOCK_TOLERANCE_SECONDS = 5
 
 /**
@@ -61,7 +61,7 @@ export function makeVerifier(fetchKeys: () => Promise<JSONWebKeySet>, now: () =>
   return async (jwt) => {
     if (jwt.length > MAX_JWT_LENGTH) throw StaticError.of('auth_failed', 'The token is invalid.')
     if (!keys) await fetchNow().catch(unreachable)
-    // Old keys are used until new ones arrive: tokens live for an hour, and no agent must wait for an API that hangs.
+    // Use old keys until new ones arrive: tokens live for an hour, and no agent should wait for a hanging API.
     else if (now() - Math.max(fetchedAt, triedAt) > MAX_AGE_MS) fetchNow().catch(() => {})
     try {
       return await check(jwt)

@@ -1,8 +1,8 @@
 /**
- * Messages between nodes as bytes: version(1) = 1, MAC(32), node(16), number(8), time(8), then items, each as JSON behind
- * its length(4), followed by the byte strings in it. The MAC is HMAC-SHA-256 under the deployment's bus key over the
- * subject and everything after the MAC: whoever carries a message can neither change nor redirect it. It is not
- * encrypted; its content is what agents have encrypted, and who talks to whom.
+ * Messages between nodes as bytes: version(1) = 1, MAC(32), node(16), number(8), time(8), then items, each as JSON
+ * behind its length(4), followed by the byte strings in it. The MAC is HMAC-SHA-256 under the deployment's bus key over
+ * the subject and everything after the MAC: a carrier can neither change nor redirect a message. It is not encrypted:
+ * the content is already encrypted by agents, but it shows who talks to whom.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { News, NodeId } from '../ports.ts'
@@ -11,10 +11,10 @@ const VERSION = 1
 const MAC_BYTES = 32
 const NODE_BYTES = 16
 const HEAD_BYTES = 1 + MAC_BYTES + NODE_BYTES + 8 + 8
-/** Room for items in a message of a given size. */
+/** Bytes of a message that are not items. */
 export const FRAME_OVERHEAD: number = HEAD_BYTES
 
-/** Who sent a message, and when. */
+/** The sender of a message, and when it was sent. */
 export interface FrameHead {
   readonly node: NodeId
   /** Counts the messages of the node. */
@@ -34,7 +34,7 @@ export function sealFrame(key: Uint8Array, subject: string, head: FrameHead, ite
   return frame
 }
 
-/** Reads a message; undefined if it was not made with this key for this subject, or by another version. */
+/** Opens a message. Undefined if it was sealed with another key, for another subject, or by another version. */
 export function openFrame(
   key: Uint8Array,
   subject: string,
@@ -63,7 +63,7 @@ function macOf(key: Uint8Array, subject: string, frame: Uint8Array): Buffer {
 export function encodeItem(news: News): Uint8Array {
   const blobs: Uint8Array[] = []
   const text = JSON.stringify(news, function (this: Record<string, unknown>, key: string, value: unknown): unknown {
-    // Not `value`: a Buffer turns itself into something else first.
+    // Not `value`: by then a Buffer has already been converted by its own toJSON.
     const real = this[key]
     if (real instanceof Uint8Array) {
       blobs.push(real)

@@ -12,19 +12,19 @@ export interface NatsOptions {
   readonly ca?: string | undefined
   /** Path of a NATS credentials file. */
   readonly credentials?: string | undefined
-  /** Reports once that it cannot be reached or has refused the node, and once that it is there again. */
+  /** Reports once when NATS is unreachable or refuses the node, and once when it is back. */
   readonly onState: (connected: boolean, error: unknown) => void
 }
 
 const RETRY_MS = 1000
-/** Until a server has said otherwise. */
+/** Used until a server states its own limit. */
 const DEFAULT_MAX_BYTES = 1024 * 1024
-/** Unsent bytes at which messages are dropped: whoever misses one reads the log. */
+/** Unsent bytes beyond which messages are dropped: a node that misses one reads the log. */
 const MAX_UNSENT_BYTES = 32 * 1024 * 1024
 const PING_MS = 5000
 /**
- * How often the server is asked whether it is there, and how often it may be time to ask again before it has answered:
- * counted and not timed, because this process may have stood still itself.
+ * The interval between probes of the server, and how many may go unanswered. Missed probes are counted rather than
+ * timed, because this process may itself have been paused.
  */
 const PROBE_MS = 250
 const MAX_UNANSWERED = 3
@@ -33,14 +33,17 @@ const CONNECT_MS = 5000
 /**
  * Makes the wire.
  *
- * @throws {StaticError} `invalid_request` for a URL that is none, or a credentials file that cannot be read
+ * @throws {StaticError} `invalid_request` for an invalid URL or an unreadable credentials file
  */
 export function natsWire(options: NatsOptions): OpenWire {
   const settings = connectionOptions(options)
   return (listener) => new NatsWire(settings, options.onState, listener)
 }
 
-/** For each server: the library would check the certificate of one that is named by its address against `localhost`. */
+/**
+ * Options for each server: the library would check the certificate of a server named by its address against
+ * `localhost`.
+ */
 function connectionOptions({ servers, ca, credentials }: NatsOptions): NodeConnectionOptions[] {
   const urls = servers.map(serverUrl)
   const [first] = urls
@@ -62,7 +65,7 @@ function connectionOptions({ servers, ca, credentials }: NatsOptions): NodeConne
   }))
 }
 
-/** `host`, which the library passes on to Node, is what a certificate is checked against without a server name. */
+/** Without a server name, Node checks the certificate against `host`, which the library passes on. */
 function tlsOptions(hostname: string, ca: string | undefined): { host: string; ca?: string } {
   return { host: hostname.replace(/^\[|\]$/g, ''), ...(ca === undefined ? {} : { ca }) }
 }
@@ -82,7 +85,7 @@ function readCredentials(path: string): Uint8Array {
   }
 }
 
-/** A connection to one of the servers, dialed again whenever it ends. */
+/** A connection to one of the servers, redialed whenever it ends. */
 class NatsWire implements BusWire {
   readonly #listener: WireListener
   readonly #onState: NatsOptions['onState']
@@ -122,7 +125,7 @@ class NatsWire implements BusWire {
     try {
       connection.publish(subject, bytes)
     } catch {
-      // It has just ended; the status says so.
+      // It has just ended; the status reports that.
       return
     }
     this.#unsentBytes += bytes.length
@@ -145,24 +148,24 @@ class NatsWire implements BusWire {
     await this.#connection?.close()
   }
 
-  /** The server has everything that was sent before a flush is answered. */
+  /** Once a flush is answered, the server has everything sent before it. */
   async #flush(connection: NatsConnection): Promise<void> {
     this.#isFlushing = true
     try {
-      // Also what comes meanwhile: above the limit, no later message would start another flush.
+      // Include what arrives meanwhile: above the limit, no later message would start another flush.
       while (this.#unsentBytes > 0) {
         const bytes = this.#unsentBytes
         await connection.flush()
         this.#unsentBytes = Math.max(0, this.#unsentBytes - bytes)
       }
     } catch {
-      // The connection has ended, with all that was not sent.
+      // The connection has ended, and everything unsent is lost.
       this.#unsentBytes = 0
     }
     this.#isFlushing = false
   }
 
-  /** What is cut off without a word would be noticed by the pings of the library only after many seconds. */
+  /** The library's own pings would notice a silently lost connection only after many seconds. */
   #probe(): void {
     const connection = this.#connection
     if (!connection || !this.connected) return
@@ -185,7 +188,7 @@ class NatsWire implements BusWire {
     if (wasSilent) this.#listener.changed()
   }
 
-  /** Uses one server after the other. Pauses after each round, and reports one in which none could be reached. */
+  /** Tries the servers in turn. Pauses after each round, and reports a round in which none was reachable. */
   async #run(settings: readonly NodeConnectionOptions[]): Promise<void> {
     while (!this.#closing) {
       let failure: unknown
@@ -201,7 +204,7 @@ class NatsWire implements BusWire {
     }
   }
 
-  /** Until the connection ends. */
+  /** Runs until the connection ends. */
   async #use(connection: NatsConnection): Promise<void> {
     this.#connection = connection
     if (this.#closing) return await connection.close()

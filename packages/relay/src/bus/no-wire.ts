@@ -1,4 +1,4 @@
-/** No wire: nodes that share a database and have no NATS find everything in the store. */
+/** A wire that carries nothing: without NATS, nodes that share a database find everything in the store. */
 import type { OpenWire } from '../ports.ts'
 
 export const NO_WIRE: OpenWire = () => ({

@@ -1,6 +1,6 @@
 /**
- * A node's end of the bus, over any wire: seals what goes out, and takes nothing in that another node of the deployment
- * has not sealed, for this subject, lately, once. Nodes send a beat, so that each knows of the others.
+ * A node's end of the bus, over any wire: seals what goes out, and accepts only what another node of the deployment
+ * sealed for this subject recently, and only once. Nodes send heartbeats, so that each knows of the others.
  */
 import { hash } from 'node:crypto'
 import { toHex } from '@static/protocol'
@@ -21,15 +21,14 @@ export interface NodeBusOptions {
 }
 
 const BEAT_MS = 1000
-/** A node that was not heard for so long may have died between writing and telling. */
+/** A node silent for this long may have died between writing an event and announcing it. */
 const SILENT_MS = 3500
-/** Messages whose time differs more than this are replayed, or their sender's clock is wrong. */
+/** Messages whose time differs by more than this are replays, or their sender's clock is wrong. */
 const FRESH_MS = 30_000
-/** Forged or malformed messages per second that are looked at. Beyond, everything is ignored for a while. */
+/** Maximum number of forged or malformed messages checked per second. Beyond it, everything is ignored for a while. */
 const MAX_BAD = 1000
 const DEAF_MS = 30_000
 
-/** The bus of one node. */
 export class NodeBus implements Bus {
   readonly node: NodeId
   readonly #options: NodeBusOptions
@@ -37,7 +36,7 @@ export class NodeBus implements Bus {
   readonly #prefix: string
   readonly #wire: BusWire
   readonly #senders = new Senders()
-  /** What this turn of the event loop has to say, by topic. */
+  /** Messages queued in this turn of the event loop, by topic. */
   readonly #waiting = new Map<Topic, Uint8Array[]>()
   #number = 0
   #beatAt: Time = -Infinity
@@ -45,7 +44,7 @@ export class NodeBus implements Bus {
   #deafUntil: Time = -Infinity
   #isFlushing = false
   #wasConnected = false
-  /** Whether there was a connection before. */
+  /** Whether it has ever been connected. */
   #isKnown = false
   readonly #counts = { received: 0, reconnects: 0, doubts: 0 }
   readonly #dropped = { mac: 0, replay: 0, stale: 0, deaf: 0 }
@@ -115,7 +114,7 @@ export class NodeBus implements Bus {
   }
 
   #changed(): void {
-    // What others said meanwhile was missed, and others must hear of this node at once.
+    // Messages sent meanwhile were missed, and other nodes must hear of this one at once.
     this.#beatAt = -Infinity
     this.#doubt()
   }
@@ -169,7 +168,7 @@ export class NodeBus implements Bus {
     const known = this.#senders.size
     if (!this.#senders.isNew(frame.node, frame.number, at)) return void (this.#dropped.replay += 1)
     this.#counts.received += 1
-    // A node that is new here has not heard of this one either, and may have written before it could tell.
+    // A node that is new to us does not know us either, and may have written something without telling us.
     if (this.#senders.size > known) this.#changed()
     for (const news of frame.items()) this.#listener.news(news, frame.node)
   }
@@ -184,7 +183,7 @@ export class NodeBus implements Bus {
   }
 }
 
-/** A notice of what is too large to send; undefined if there is none. */
+/** A short notice in place of news that is too large to send; undefined if there is none. */
 function smaller(news: News): Uint8Array | undefined {
   if (news.type !== 'event' || news.event.type !== 'appended') return undefined
   const { channel, entry } = news.event

@@ -1,11 +1,11 @@
-/** The other nodes, as their messages show them: which messages were seen, and who has fallen silent. */
+/** The other nodes, as seen from their messages: which messages have arrived, and which nodes have fallen silent. */
 import type { NodeId, Time } from '../ports.ts'
 
-/** Messages of one node that are told apart; older ones are dropped. */
+/** How many recent messages of one node are recognized as repeats; older ones are dropped. */
 const WINDOW = 4096
-/** What a node has sent is remembered after its last message for longer than any message is fresh, ahead or late. */
+/** A silent node is remembered for longer than any of its messages counts as fresh. */
 const REMEMBERED_MS = 90_000
-/** More nodes than a deployment has. */
+/** More than any deployment has. */
 const MAX_NODES = 256
 
 interface Sender {
@@ -17,7 +17,7 @@ interface Sender {
   isSilent: boolean
 }
 
-/** Keeps track of senders. Whatever is recorded here had a valid MAC. */
+/** Tracks senders. Everything recorded here had a valid MAC. */
 export class Senders {
   readonly #senders = new Map<NodeId, Sender>()
 
@@ -27,7 +27,7 @@ export class Senders {
     return live
   }
 
-  /** Records a message. Returns false for one that was seen before, or is too old to tell. */
+  /** Records a message. Returns false if it was seen before or is too old to tell. */
   isNew(node: NodeId, number: number, now: Time): boolean {
     const sender = this.#senders.get(node) ?? this.#add(node)
     const place = number % WINDOW
@@ -39,14 +39,14 @@ export class Senders {
     return true
   }
 
-  /** Counts nodes no more that were not heard since a time. Returns whether there were any. */
+  /** Stops counting nodes not heard from since then. Returns whether there were any. */
   forgetSilent(since: Time): boolean {
     let found = false
     for (const [node, sender] of this.#senders) {
       if (sender.heardAt >= since) continue
       if (!sender.isSilent) found = true
       sender.isSilent = true
-      // Until then, a message that is repeated must not count as new.
+      // Until then, a repeated message must not count as new.
       if (sender.heardAt < since - REMEMBERED_MS) this.#senders.delete(node)
     }
     return found

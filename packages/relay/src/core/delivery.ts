@@ -1,6 +1,6 @@
 /**
- * Deliveries: who gets which entry, in log order. A session that is up to date gets each entry as it is appended; a
- * session that is behind, or reads slowly, is served from the log at its own pace.
+ * Deliveries: which session gets which entry, in log order. A session that is up to date gets each entry as it is
+ * appended; one that is behind or reads slowly is served from the log at its own pace.
  */
 import { fromHex, toHex } from '@static/protocol'
 import type { ReceiptDemand } from '@static/protocol/relay'
@@ -20,15 +20,15 @@ import type { Reading, Session } from './sessions/stream.ts'
 /** Limits of one read of the log: the window of a stream holds two of them. */
 const READ_BYTES = 128 * 1024
 const READ_ENTRIES = 256
-/** Receipts that a session may send in a channel before it has acknowledged anything. */
+/** Number of receipts that a session may send in a channel before it has acknowledged anything. */
 const FIRST_RECEIPTS = 16
 /**
- * Memberships that a session may still acknowledge in channels that are not being delivered to it. More than fit into the
- * window of a stream.
+ * Number of memberships that a session may still acknowledge in channels that are not being delivered to it: more than
+ * fit into a stream's window.
  */
 const MOST_STAYS = 1000
 
-/** Events since an agent started to resume: the store's answer may be older than these. */
+/** Events since an agent started to resume: the store's answer may predate them. */
 export interface Meanwhile {
   readonly agent: AgentId
   /** Whether the agent was added to a channel, or got its Welcome. */
@@ -37,14 +37,13 @@ export interface Meanwhile {
   readonly reached: Map<ChannelId, number>
 }
 
-/** The deliveries of one node. */
 export class Delivery {
   readonly #effects: Effects
   readonly #sessions = new Map<AgentId, Session>()
   readonly #readings = new Map<ChannelId, Set<Reading>>()
   readonly #resumes = new Set<Meanwhile>()
 
-  /** Called when a channel has its first reader, and when its last one is gone. */
+  /** Called when a channel gets its first reader and when it loses its last. */
   onReading: (channel: ChannelId, isRead: boolean) => void = () => {}
 
   constructor(effects: Effects) {
@@ -93,7 +92,7 @@ export class Delivery {
     return meanwhile
   }
 
-  /** The store has answered. */
+  /** Called when the store has answered. */
   answered(meanwhile: Meanwhile): void {
     this.#resumes.delete(meanwhile)
   }
@@ -133,7 +132,7 @@ export class Delivery {
   }
 
   /**
-   * A channel's log is known to reach this index; its entries are read from it. Returns whether that was news for a
+   * Notes that a channel's log reaches this index, so that its entries are read. Returns whether that was news for a
    * reader.
    */
   reached(channel: ChannelId, index: number): boolean {
@@ -180,7 +179,7 @@ export class Delivery {
         const message = rosterResetMessage(event)
         this.#effects.send(this.#streamsOf(event.channel, [...event.dropped, ...event.returned]), message)
         for (const agent of event.dropped) this.#recheck(agent, event.channel)
-        // An agent that is resuming would otherwise get its standing from before the reset.
+        // Otherwise a resuming agent could get its standing from before the reset.
         for (const agent of event.returned) this.#noteAdded(agent)
         return
       }
@@ -197,7 +196,7 @@ export class Delivery {
         for (const agent of event.members) this.#sessions.get(agent)?.stays.delete(event.channel)
         return
       }
-      // For joins.ts.
+      // Handled in joins.ts.
       case 'joinRequested':
       case 'joinAnswered':
         return
@@ -229,12 +228,12 @@ export class Delivery {
       this.#effects.send(streams, entryMessage(channelBytes, entry, false))
       if (own) this.#effects.send([own.session.stream.id], entryMessage(channelBytes, entry, true))
     }
-    // The entry that ends a membership is the last one its agent gets. An agent that is behind finds it in the log.
+    // The entry that ends a membership is the last one its agent gets. An agent that is behind will find it in the log.
     if (entry.kind === 'leave') this.#endAt(entry.sender, channel, entry.index)
     if (entry.kind !== 'commit') return
     for (const agent of entry.declaration.removes) this.#endAt(toHex(agent), channel, entry.index)
-    // An agent that is added again gets no more entries of its earlier membership. It resumes once it has joined, and
-    // may have done so before another node's event arrives here.
+    // A re-added agent gets no more entries of its earlier membership. It resumes once it has joined, perhaps before
+    // another node's event arrives here.
     for (const agent of entry.declaration.adds) {
       const reading = this.#sessions.get(toHex(agent))?.subscriptions.get(channel)
       if (reading && reading.from < entry.index) this.#finish(reading)
@@ -268,7 +267,9 @@ export class Delivery {
     this.onReading(channel, false)
   }
 
-  /** An agent's membership may have ended. The log says so, unless the agent has been added again since. */
+  /**
+   * Called when an agent's membership may have ended. The log shows it, unless the agent has been added again since.
+   */
   #recheck(agent: AgentId, channel: ChannelId): void {
     const session = this.#sessions.get(agent)
     const reading = session?.subscriptions.get(channel)
@@ -294,7 +295,10 @@ export class Delivery {
     this.#pull(session)
   }
 
-  /** Reads on, Welcomes first. One read per session at a time, so that the result fits into the stream's window. */
+  /**
+   * Continues reading, Welcomes first. One read per session at a time, so that the result fits into the stream's
+   * window.
+   */
   #pull(session: Session): void {
     if (session.stream.congested || session.reading) return
     if (session.welcomes.waiting) return this.#pullWelcomes(session)
@@ -318,13 +322,14 @@ export class Delivery {
   #pullWelcomes(session: Session): void {
     const { welcomes, agent, stream } = session
     session.reading = true
-    // Set again if more Welcomes arrive during the read. Entries wait until all are sent: they must follow the Welcome.
+    // Set again if more Welcomes arrive during the read. Entries wait until all Welcomes are sent, because they must
+    // follow them.
     welcomes.more = false
     this.#effects.store('welcomes', { agent, after: welcomes.after, maxBytes: READ_BYTES }, (outcome) => {
       session.reading = false
       if (!outcome.ok) return
       welcomes.waiting = welcomes.more || outcome.value.more
-      // Its event may still be on the way from another node.
+      // The event may still be on its way from another node.
       if (outcome.value.welcomes.length > 0) this.#noteAdded(agent)
       for (const welcome of outcome.value.welcomes) {
         welcomes.after = welcome.sequence
@@ -338,7 +343,7 @@ export class Delivery {
   /** `known` is the last index that was known when the store was asked. */
   #deliver(reading: Reading, { entries, gap, last, ended, from }: StoreResult<'read'>, known: number): void {
     const { session, channelBytes } = reading
-    // Added again, which another node has not told yet. It resumes once it has joined with its Welcome.
+    // It was added again, which another node has not announced yet. It resumes once it has joined with its Welcome.
     if (from !== undefined && from !== reading.from) {
       this.#finish(reading)
       return this.welcomed(session)
@@ -364,7 +369,7 @@ export class Delivery {
   }
 }
 
-/** Remembers a membership that a session was told of. Others can cause any number of them. */
+/** Remembers a membership that a session knows of. Others can cause any number of them. */
 function noteStay({ stays }: Session, channel: ChannelId, from: number): void {
   stays.delete(channel)
   stays.set(channel, from)

@@ -29,10 +29,10 @@ export class Effects {
   #lastId = 0
   readonly #waiting = new Map<number, Then<never>>()
 
-  /** Called when the store does not know whether it did something, in this channel if it was about one. */
+  /** Called when the outcome of a store operation is unknown, with its channel if it has one. */
   onUnknown: (channel: ChannelId | undefined) => void = () => {}
 
-  /** `tookMs`: for an answer, the time since its request came. */
+  /** `tookMs`: for an answer, the time since its request arrived. */
   send(streams: readonly StreamId[], message: ServerMessage, tookMs?: number): void {
     if (streams.length > 0) this.#list.push({ type: 'send', streams, message, tookMs })
   }
@@ -119,7 +119,7 @@ export class Effects {
   }
 }
 
-/** Whether the store may have done what it was asked for, although it failed. */
+/** Whether a failed store operation may have taken effect. */
 export function isUnknown(outcome: Outcome<unknown>): boolean {
   return !outcome.ok && outcome.error instanceof OutcomeUnknown
 }

@@ -45,9 +45,9 @@ export type Input =
   /** An effect with this id is done. */
   | { readonly type: 'done'; readonly id: number; readonly outcome: Outcome<unknown> }
   | { readonly type: 'event'; readonly event: StoreEvent }
-  /** Another node has told something. */
+  /** News from another node. */
   | { readonly type: 'news'; readonly news: News; readonly from: NodeId }
-  /** Something that other nodes told may have been missed. */
+  /** News from other nodes may have been missed. */
   | { readonly type: 'doubt' }
   /** Time has passed. */
   | { readonly type: 'tick' }
@@ -78,7 +78,7 @@ export type Effect =
       readonly type: 'send'
       readonly streams: readonly StreamId[]
       readonly message: ServerMessage
-      /** For an answer: the time since its request came. */
+      /** For an answer: the time since its request arrived. */
       readonly tookMs: number | undefined
     }
   /** An agent has opened a session. */
@@ -98,18 +98,18 @@ export type Effect =
       readonly traffic: TrafficProfileName
       readonly cellsPerSecond: number
     }
-  /** Tells other nodes. */
+  /** Sends news to other nodes. */
   | { readonly type: 'publish'; readonly topic: Topic; readonly news: News }
-  /** Hears what others tell on a topic, or no longer. */
+  /** Subscribes to a topic, or unsubscribes. */
   | { readonly type: 'watch'; readonly topic: Topic; readonly on: boolean }
   | StoreEffect
   | { readonly type: 'verify'; readonly id: number; readonly jwt: string }
   | { readonly type: 'lease'; readonly id: number; readonly account: Account }
-  /** Which of the accounts are suspended, closed or unknown. */
+  /** Asks which of the accounts are suspended, closed or unknown. */
   | { readonly type: 'blocked'; readonly id: number; readonly accounts: readonly string[] }
   | ({ readonly type: 'settle'; readonly id: number } & Settlement)
 
-/** Totals of a lease so far: all that was spent of it, and by which keys (by their ids). */
+/** Totals of a lease so far: how much was spent, and how much by each key (by key id). */
 export interface Settlement {
   readonly lease: string
   readonly spent: number

@@ -115,13 +115,13 @@ export class Relay {
     return this.#tokens.read(token, now) !== undefined
   }
 
-  /** At most `limit` agents of an account that were here since the start of this node, the last ones first. */
+  /** At most `limit` agents of an account seen since this node started, last seen first. */
   agentsOf(account: string, limit: number, now: Time): readonly OverviewAgent[] {
     const isConnected = (agent: string): boolean => this.#delivery.session(agent)?.account?.id === account
     return this.#presence.overview(account, isConnected, now).slice(0, limit)
   }
 
-  /** For metrics: number of commits refused by rate limits since the start. */
+  /** For metrics: commits refused by rate limits since the start. */
   get throttledCommits(): number {
     return this.#channels.throttledCommits
   }
@@ -133,17 +133,15 @@ export class Relay {
     return transports
   }
 
-  /** For metrics; undefined if there is one node only. */
+  /** For metrics; undefined if there is only this node. */
   get catchUps(): CatchUpCounts | undefined {
     return this.#cluster?.catchUps
   }
 
-  /** For metrics. */
   get leases(): LeaseCounts {
     return this.#quota.counts
   }
 
-  /** For metrics. */
   get counts(): RelayCounts {
     let sessions = 0
     for (const _ of this.#delivery.sessions()) sessions++
@@ -203,7 +201,7 @@ export class Relay {
     if (event.type === 'deleted') this.#channels.forget(event.channel)
   }
 
-  /** Ends sessions such that their agents connect again, to another node if there is one. */
+  /** Ends sessions so that their agents reconnect, to another node if there is one. */
   #restart(sessions: Iterable<Session>): void {
     for (const { stream } of sessions) this.#streams.close(stream, 'shutdown')
   }

@@ -49,7 +49,7 @@ export function serverMessage(body: Body, requestId = 0n, sessionToken = ''): Se
   return message(ServerMessageSchema, { requestId, sessionToken, body })
 }
 
-/** Temporary conditions: without a better estimate, retry after `RETRY_MS`. */
+/** Codes of temporary conditions: without a better estimate, retry after `RETRY_MS`. */
 const TEMPORARY: readonly ErrorCode[] = ['unavailable', 'rate_limited']
 const RETRY_MS = 1000
 
@@ -73,7 +73,9 @@ export function wireLaggard({ agent, waiting }: Laggard): WireLaggard {
   return message(LaggardSchema, { agentId: fromHex(agent), waiting: BigInt(waiting) })
 }
 
-/** What to send the peer for a thrown error: its code and message if it is a StaticError, nothing otherwise. */
+/**
+ * What to tell the peer about a thrown error: its code and message if it is a StaticError, otherwise nothing specific.
+ */
 export function refusalOf(error: unknown): RefusalDetails {
   const known = StaticError.from(error)
   const { retryAfter } = known.details
@@ -113,8 +115,8 @@ const CLOSINGS: Readonly<Record<Closing, readonly [CloseReason, ErrorCode, strin
   shutdown: [CloseReason.SHUTDOWN, 'unavailable', 'The relay is shutting down. Reconnect.'],
   slow: [CloseReason.SLOW, 'unavailable', 'The client did not read for too long. Reconnect and resume.'],
   malformed: [CloseReason.MALFORMED, 'invalid_request', 'The relay could not parse a message from the client.'],
-  busy: [CloseReason.SHUTDOWN, 'unavailable', 'There is no room for this session now: dial again later.'],
-  full: [CloseReason.FULL, 'unavailable', 'There is no room for this connection now: dial again later.'],
+  busy: [CloseReason.SHUTDOWN, 'unavailable', 'The relay has no room for this session. Retry later.'],
+  full: [CloseReason.FULL, 'unavailable', 'The relay has no room for this connection. Retry later.'],
   tooMany: [
     CloseReason.TOO_MANY_REQUESTS,
     'rate_limited',
@@ -211,7 +213,6 @@ export function gapMessage(channel: Uint8Array, gap: Gap): ServerMessage {
   })
 }
 
-/** A commit was rejected. */
 export function rejectedMessage(event: Extract<StoreEvent, { type: 'rejected' }>): ServerMessage {
   return create(ServerMessageSchema, {
     body: {
@@ -227,7 +228,6 @@ export function rejectedMessage(event: Extract<StoreEvent, { type: 'rejected' }>
   })
 }
 
-/** Receipts of members of a channel. */
 export function receiptsMessage(channelId: Uint8Array, receipts: readonly MemberReceipt[]): ServerMessage {
   const list = receipts.map(({ agent, receipt }) => message(MemberReceiptSchema, { agentId: fromHex(agent), receipt }))
   return serverMessage({ case: 'receipts', value: message(ReceiptBatchSchema, { channelId, receipts: list }) })
@@ -254,14 +254,12 @@ export function rosterResetMessage(event: Extract<StoreEvent, { type: 'rosterRes
   })
 }
 
-/** A channel was deleted. */
 export function deletedMessage(channel: ChannelId, name: string): ServerMessage {
   return create(ServerMessageSchema, {
     body: { case: 'channelDeleted', value: { channelId: fromHex(channel), name } },
   })
 }
 
-/** An agent's standing in a channel. */
 export function wireStanding(
   standing: Standing | { readonly channel: ChannelId; readonly refused: ErrorCode },
 ): ChannelState {

@@ -3,20 +3,19 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 import type { CatchUpCounts } from '../core/cluster/cluster.ts'
 import type { BusCounts, BusState } from '../ports.ts'
 
-/** The bus and what it has done. */
+/** The state of the bus and its counts. */
 export interface BusFigures {
   readonly state: BusState
   readonly counts: BusCounts
   readonly catchUps: CatchUpCounts
 }
 
-/** Sources of the numbers that are read on demand. */
+/** Sources of numbers that are read on demand. */
 export interface BusSources {
   /** Undefined without NATS. */
   readonly bus: () => BusFigures | undefined
 }
 
-/** Creates the metrics. */
 export function makeBusMetrics(registry: Registry, { bus }: BusSources): void {
   if (!bus()) return
   const gauge = (name: string, help: string, read: (figures: BusFigures) => number): void => {
@@ -53,17 +52,17 @@ export function makeBusMetrics(registry: Registry, { bus }: BusSources): void {
   gauge('static_relay_bus_connected', 'Whether this node is connected to NATS and listens: 1 or 0.', ({ state }) =>
     Number(state.connected),
   )
-  gauge('static_relay_bus_nodes', 'Other nodes that were heard lately.', ({ state }) => state.nodes)
-  counter('static_relay_bus_received_total', 'Messages of other nodes that were taken.', '', ({ counts }) => ({
+  gauge('static_relay_bus_nodes', 'Other nodes heard recently.', ({ state }) => state.nodes)
+  counter('static_relay_bus_received_total', 'Messages accepted from other nodes.', '', ({ counts }) => ({
     all: counts.received,
   }))
   counter(
     'static_relay_bus_dropped_total',
-    'Messages that were not taken: wrong MAC (mac), seen before (replay), too old or ahead (stale), too many forged ones (deaf).',
+    'Messages dropped: wrong MAC (mac), seen before (replay), too old or ahead (stale), too many forged ones (deaf).',
     'reason',
     ({ counts }) => ({ ...counts.dropped }),
   )
-  counter('static_relay_bus_reconnects_total', 'How often the connection was made again.', '', ({ counts }) => ({
+  counter('static_relay_bus_reconnects_total', 'Reconnections to NATS.', '', ({ counts }) => ({
     all: counts.reconnects,
   }))
   counter('static_relay_bus_doubts_total', 'How often messages may have been missed.', '', ({ counts }) => ({
@@ -71,19 +70,14 @@ export function makeBusMetrics(registry: Registry, { bus }: BusSources): void {
   }))
   counter(
     'static_relay_bus_reads_total',
-    'Questions to the database about what was missed: ends of logs (heads), other events (notices).',
+    'Queries to the database for missed events: ends of logs (heads), other events (notices).',
     'what',
     ({ catchUps }) => ({
       heads: catchUps.heads,
       notices: catchUps.notices,
     }),
   )
-  counter(
-    'static_relay_bus_gaps_total',
-    'Channels whose log was found to be longer than this node was told.',
-    '',
-    ({ catchUps }) => ({
-      all: catchUps.gaps,
-    }),
-  )
+  counter('static_relay_bus_gaps_total', 'Channels whose log was longer than this node knew.', '', ({ catchUps }) => ({
+    all: catchUps.gaps,
+  }))
 }

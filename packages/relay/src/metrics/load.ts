@@ -1,8 +1,8 @@
-/** Prometheus metrics of what a relay has open now, of the commits it throttled, and of its certificate. */
+/** Prometheus metrics of what a relay has open, the commits it throttled, and its certificate. */
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { RelayCounts } from '../core/relay.ts'
 
-/** Sources of the numbers that are read on demand. */
+/** Sources of numbers that are read on demand. */
 export interface LoadSources {
   readonly counts: () => RelayCounts
   /** Sessions, by how their agents reach the relay. */
@@ -12,7 +12,6 @@ export interface LoadSources {
   readonly certificateExpiry: () => number
 }
 
-/** Creates the metrics. */
 export function makeLoadMetrics(
   registry: Registry,
   { counts, transports, throttledCommits, certificateExpiry }: LoadSources,

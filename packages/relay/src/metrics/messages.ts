@@ -6,7 +6,6 @@ import { BUCKETS } from './buckets.ts'
 /** Counts a message. `tookMs` is the time that an answer took. */
 export type CountMessage = (message: ServerMessage, receivers: number, tookMs: number | undefined) => void
 
-/** Creates the metrics. */
 export function makeMessageMetrics(registry: Registry): CountMessage {
   const answers = new Counter({
     name: 'static_relay_answers_total',

@@ -3,7 +3,7 @@ import { Gauge, type Registry } from 'prom-client'
 import type { LeaseCounts } from '../core/accounts/quota.ts'
 import type { Durability, StoreCensus, Time } from '../ports.ts'
 
-/** Sources of the numbers that are read on demand. */
+/** Sources of numbers that are read on demand. */
 export interface StoreSources {
   readonly leases: () => LeaseCounts
   /** What the store held at its last count. */
@@ -47,9 +47,9 @@ export function makeStoreMetrics(registry: Registry, sources: StoreSources): voi
     return held.oldestAt === undefined ? 0 : Math.max(0, (now() - held.oldestAt) / 1000)
   })
   gauge('static_relay_leases', 'Open quota leases.', () => leases().open)
-  gauge('static_relay_lease_units', 'Messages of the open leases that are not spent.', () => leases().unspent)
-  gauge('static_relay_lease_waiting', 'Requests that wait for a lease.', () => leases().waiting)
-  gauge('static_relay_lease_refused', 'Accounts for which the API gives no quota now.', () => leases().refused)
+  gauge('static_relay_lease_units', 'Unspent messages of open leases.', () => leases().unspent)
+  gauge('static_relay_lease_waiting', 'Requests waiting for a lease.', () => leases().waiting)
+  gauge('static_relay_lease_refused', 'Accounts for which the API currently grants no quota.', () => leases().refused)
   gauge('static_relay_store_clock_offset_seconds', "How far the database's clock is ahead of this node's.", () => {
     const offset = sources.storeClockOffsetMs()
     return offset === undefined ? undefined : offset / 1000

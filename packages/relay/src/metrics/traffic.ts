@@ -3,13 +3,12 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 import type { PacingCounts } from '../session/pacing.ts'
 import type { ShapingCounts } from '../session/shaping.ts'
 
-/** Sources of the numbers that are read on demand. */
+/** Sources of numbers that are read on demand. */
 export interface TrafficSources {
   readonly shaping: () => ShapingCounts
   readonly pacing: () => readonly PacingCounts[]
 }
 
-/** Creates the metrics. */
 export function makeTrafficMetrics(registry: Registry, { shaping, pacing }: TrafficSources): void {
   const sum = (pick: (counts: PacingCounts) => number): number => pacing().reduce((all, one) => all + pick(one), 0)
   // The sources are cumulative counters, so each reading replaces the previous one.

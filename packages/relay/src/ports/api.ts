@@ -8,9 +8,9 @@ export type TokenVerifier = (jwt: string) => Promise<TokenClaims>
 /** Leases quota, and knows which accounts may use the relay. */
 export interface QuotaSource {
   lease(account: Account, wanted: number): Promise<Lease>
-  /** `keys`: how much of it each API key has spent. All numbers are totals of the lease so far. */
+  /** `keys`: how much each API key has spent. All numbers are totals of the lease so far. */
   settle(lease: string, spent: number, final: boolean, keys: Readonly<Record<string, number>>): Promise<unknown>
-  /** Those of the accounts, at most `MAX_CHECKED_ACCOUNTS`, that may not use the relay. */
+  /** Which of the accounts, at most `MAX_CHECKED_ACCOUNTS`, may not use the relay. */
   blocked(accounts: readonly string[]): Promise<BlockedAnswer>
 }
 
@@ -20,13 +20,13 @@ export type BlockReason = 'account_suspended' | 'account_unknown'
 /** Accounts that may not use the relay. */
 export interface BlockedAnswer {
   readonly suspended: readonly string[]
-  /** They were closed, or do not exist. */
+  /** Accounts that were closed or do not exist. */
   readonly unknown: readonly string[]
 }
 
-/** Receives what people see of their channels in the console. Reports go only where somebody looks. */
+/** Receives what people see of their channels in the console. Only viewed accounts are reported. */
 export interface OverviewSink {
-  /** The accounts that somebody is looking at and whose last report by this relay is old; a bounded number. */
+  /** The accounts being viewed whose last report from this relay is old; a bounded number. */
   watched(relayId: string): Promise<readonly string[]>
   report(account: string, overview: RelayOverview): Promise<unknown>
 }

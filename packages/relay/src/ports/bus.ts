@@ -1,6 +1,6 @@
 /**
- * News between the nodes of a deployment. It only makes deliveries faster: messages may be lost, doubled, delayed and
- * reordered, and whoever misses one finds it in the store.
+ * News between the nodes of a deployment. It only makes deliveries faster: messages may be lost, duplicated, delayed
+ * and reordered, and a node that misses one finds it in the store.
  */
 import type { AgentId, ChannelId, MemberReceipt, Time } from './log.ts'
 import type { Account } from './outcome.ts'
@@ -9,7 +9,10 @@ import type { StoreEvent } from './events.ts'
 /** Identifies a node while it runs: 32 hexadecimal digits, new with every start. */
 export type NodeId = string
 
-/** To whom a message goes: the nodes with readers of a channel, with an agent's session or KeyPackages, or one node. */
+/**
+ * The recipients of a message: the nodes with readers of a channel, those with an agent's session or KeyPackages, or
+ * one node.
+ */
 export type Topic = `c.${ChannelId}` | `a.${AgentId}` | `n.${NodeId}`
 
 /** A KeyPackage on its way to the node of its agent's session. */
@@ -20,13 +23,13 @@ export interface MovedKeyPackage {
   readonly notAfter: Time
 }
 
-/** What a node tells others. */
+/** News from one node to others. */
 export type News =
-  /** Something happened in the store. `number` counts these at the sender: one may come on several topics. */
+  /** An event of the store. `number` counts the sender's events: one may come on several topics. */
   | { readonly type: 'event'; readonly number: number; readonly event: StoreEvent }
   /** A log has grown; the entry is too large for a message. */
   | { readonly type: 'reached'; readonly channel: ChannelId; readonly index: number }
-  /** Members at the sender have sent receipts. Not in the events: what is lost, an agent gets with its next Resume. */
+  /** Receipts from members at the sender. Not events: an agent gets what is lost with its next Resume. */
   | { readonly type: 'receipts'; readonly channel: ChannelId; readonly receipts: readonly MemberReceipt[] }
   /** An agent has opened a session at the sender. `at`: by the store's clock. */
   | { readonly type: 'entered'; readonly agent: AgentId; readonly at: Time }
@@ -47,21 +50,21 @@ export type News =
       readonly keyPackages: readonly MovedKeyPackage[]
     }
 
-/** What the outside may know of a bus. */
+/** The state of a bus, as shown outside. */
 export interface BusState {
   /** Whether there is a connection now. */
   readonly connected: boolean
-  /** Other nodes that were heard lately. */
+  /** Other nodes heard recently. */
   readonly nodes: number
 }
 
-/** What a bus has done, for the metrics. */
+/** Counts of a bus, for the metrics. */
 export interface BusCounts {
-  /** Messages that were taken. */
+  /** Messages accepted. */
   readonly received: number
-  /** Messages that were not: a wrong MAC, seen before, too old or ahead, or while it listens to none. */
+  /** Messages dropped: wrong MAC, seen before, too old or ahead, or while it ignores everything. */
   readonly dropped: Readonly<Record<'mac' | 'replay' | 'stale' | 'deaf', number>>
-  /** How often the connection was made again. */
+  /** Number of reconnections. */
   readonly reconnects: number
   /** How often messages may have been missed. */
   readonly doubts: number
@@ -76,24 +79,24 @@ export interface Bus {
   publish(topic: Topic, news: News): void
   watch(topic: Topic): void
   unwatch(topic: Topic): void
-  /** Does what is due, a few times per second. */
+  /** Runs timed work; called a few times per second. */
   tick(): void
   close(): Promise<void>
 }
 
-/** Receives what a bus brings. */
+/** Receives news from a bus. */
 export interface BusListener {
   news(news: News, from: NodeId): void
-  /** Messages may have been missed: the store must be asked. */
+  /** Messages may have been missed: query the store. */
   doubt(): void
 }
 
 /** A message service that carries bytes and keeps nothing: NATS, or memory in tests. */
 export interface BusWire {
   readonly connected: boolean
-  /** Whether it is connected and the other end answers: otherwise nothing may come, although the connection stands. */
+  /** Whether it is connected and the other end answers: a connection that merely stands may deliver nothing. */
   readonly hears: boolean
-  /** The longest message that it takes. */
+  /** The longest message that it carries. */
   readonly maxBytes: number
   publish(subject: string, bytes: Uint8Array): void
   subscribe(subject: string): void
@@ -101,7 +104,7 @@ export interface BusWire {
   close(): Promise<void>
 }
 
-/** Receives what a wire brings. */
+/** Receives messages from a wire. */
 export interface WireListener {
   received(subject: string, bytes: Uint8Array): void
   /** It connected, lost its connection, or dropped messages. */

@@ -1,4 +1,4 @@
-/** What happens in the channels of a store, for the parts that tell agents of it. */
+/** Events in the channels of a store, for the parts that notify agents. */
 import type { AgentId, ChannelId, Entry } from './log.ts'
 
 /** An event in a channel, on any node: the source of every push. Emitted once it is durable. */

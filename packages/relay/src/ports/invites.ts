@@ -1,4 +1,4 @@
-/** Invites and the requests of those who want to join with one, and the operations of a store on them. */
+/** Invites, requests to join with one, and the store's operations on them. */
 import type { AgentId, ChannelId, Time } from './log.ts'
 import type { Account, Actor, Done, Refusal } from './outcome.ts'
 
@@ -19,14 +19,13 @@ export interface Invite {
 
 /** A request to join with an invite, until it is refused or the joiner is added. */
 export interface JoinRequest {
-  /** The id of the invite. */
   readonly invite: string
   readonly channel: ChannelId
   /** The agent that registered the invite; undefined if any member with an account may admit the joiner. */
   readonly owner: AgentId | undefined
   /** The joiner. */
   readonly agent: AgentId
-  /** Encrypted for those who may admit it. */
+  /** Encrypted for those who may admit the joiner. */
   readonly box: Uint8Array
   /** When the request expires. */
   readonly until: Time
@@ -56,22 +55,22 @@ export interface InviteOperations {
       readonly invite: Invite | undefined
       /** Why the joiner cannot use it; undefined if it can. */
       readonly ended?: Refusal | undefined
-      /** Whether the joiner is a member of the channel already, and whether its Welcome is waiting. */
+      /** Whether the joiner is already a member of the channel, and whether its Welcome is waiting. */
       readonly joined?: boolean
       readonly welcomed?: boolean
     },
   ]
   /**
-   * Stores a join request; it replaces the one of this agent for this invite. Emits `joinRequested`. For members: refused
-   * if the invite has ended meanwhile.
+   * Stores a join request, replacing this agent's earlier one for this invite. Emits `joinRequested`. For members:
+   * refused if the invite has ended meanwhile.
    */
   requestJoin: [
     {
       readonly join: JoinRequest
       readonly maxPerInvite: number
-      /** For an owner. Beyond it, its oldest request is dropped: its joiner retries. */
+      /** For an owner. Beyond it, its oldest request is dropped, and that joiner retries. */
       readonly maxPerOwner: number
-      /** For members. The requests of a channel, with those of the invite counted twice, must fit into it. */
+      /** For members. The channel's requests, counting those of this invite twice, must fit into it. */
       readonly maxBytes: number
       readonly now: Time
     },
@@ -82,12 +81,12 @@ export interface InviteOperations {
     {
       readonly actor: Actor & { readonly account: Account }
       readonly channel: ChannelId
-      /** Only those with a higher number: whoever has a token must not make anyone fetch its request twice. */
+      /** Only requests with a higher number: no token holder should make anyone fetch its request twice. */
       readonly after: number
       readonly maxRequests: number
       /** At least one request is returned, however large. */
       readonly maxBytes: number
-      /** Whether the agent goes on waiting if there is none: then `pending` is empty. */
+      /** Whether the agent keeps waiting if there is none: then `pending` is empty. */
       readonly mayWait: boolean
       readonly now: Time
     },
@@ -95,7 +94,7 @@ export interface InviteOperations {
       readonly joins: readonly NumberedJoin[]
       /** The `after` of the next call. */
       readonly lastNumber: number
-      /** The numbers up to `after` that still wait. */
+      /** The numbers up to `after` that are still waiting. */
       readonly pending: readonly number[]
     },
   ]

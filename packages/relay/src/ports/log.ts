@@ -40,7 +40,7 @@ interface EntryCommon {
   readonly index: number
   /** Hash chain after this entry. */
   readonly hash: Uint8Array
-  /** Message and leave: the head. Commit: the slot it took. */
+  /** For messages and leaves, the head; for a commit, the slot it took. */
   readonly slot: number
   readonly sender: AgentId
   /** When it was accepted. */

@@ -1,4 +1,4 @@
-/** The operations of a store: what they take, what they return, and why they are refused. */
+/** The operations of a store: their requests, results and refusals. */
 import type { ErrorCode, LeaveNoticeFields, Mode } from '@static/protocol'
 import type { StoreEvent } from './events.ts'
 import type { InviteOperations } from './invites.ts'
@@ -58,13 +58,13 @@ export interface Head {
   readonly slot: number
 }
 
-/** A channel, as its owner's account may see it from outside. */
+/** A channel, as its owner's account sees it from outside. */
 export interface OwnedChannel {
   readonly id: ChannelId
   readonly name: string
   readonly mode: Mode
   readonly owner: AgentId
-  /** The size of the log, as long as a member has not fetched all of it. */
+  /** The size of the log while a member has not fetched all of it, else 0. */
   readonly waitingBytes: number
   /** The size of the roster. */
   readonly members: number
@@ -76,7 +76,7 @@ export interface OwnedChannel {
 export interface Pressure {
   /** How long the sender should wait before its next message here. */
   readonly waitMs: number
-  /** A few of the members furthest behind; empty if other channels of the account take the room. */
+  /** A few of the members furthest behind; empty if other channels of the account use up the room. */
   readonly lagging: readonly Laggard[]
 }
 
@@ -176,7 +176,7 @@ export interface StoreOperations extends InviteOperations {
       /** The owner's position, in the head's epoch. */
       readonly position: Position
       readonly agents: readonly AgentId[]
-      /** Those of them that the owner vouches for. */
+      /** The agents among them that the owner vouches for. */
       readonly vouched: readonly AgentId[]
     },
     Done | Refusal,
@@ -265,7 +265,7 @@ export interface StoreOperations extends InviteOperations {
   owned: [
     {
       readonly account: string
-      /** How many of them to leave out at the start: each call holds up all others, so few are asked for at a time. */
+      /** How many to skip: each call holds up all others, so callers ask for few at a time. */
       readonly skip: number
       readonly maxChannels: number
       readonly maxMembersPerChannel: number
@@ -287,7 +287,7 @@ export interface StoreOperations extends InviteOperations {
       readonly events: readonly StoreEvent[]
       /** Pass it to the next call. */
       readonly position: string
-      /** Whether there are more already. */
+      /** Whether there are more now. */
       readonly more: boolean
     },
   ]
@@ -296,7 +296,5 @@ export interface StoreOperations extends InviteOperations {
 }
 
 export type StoreOperation = keyof StoreOperations
-/** The request of an operation. */
 export type StoreRequest<Name extends StoreOperation> = StoreOperations[Name][0]
-/** The result of an operation. */
 export type StoreResult<Name extends StoreOperation> = StoreOperations[Name][1]

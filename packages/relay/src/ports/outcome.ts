@@ -1,4 +1,4 @@
-/** Who makes a request of a store, and what its answers have in common. */
+/** The actor of a store request, and what all answers have in common. */
 import type { ErrorCode, Mode } from '@static/protocol'
 import type { AgentId } from './log.ts'
 
@@ -9,20 +9,20 @@ export interface Account {
 }
 
 /**
- * An account as the key of a map. It is never stored or sent, but nodes write accounts in the order of these keys, so it
- * stays the same from version to version.
+ * An account as the key of a map. It is never stored or sent, but nodes write accounts in the order of these keys, so
+ * it must not change between versions.
  */
 export function accountKey({ id, mode }: Account): string {
   return `${mode} ${id}`
 }
 
-/** Who makes a request. Without an account it is a guest. */
+/** The agent that makes a request. Without an account it is a guest. */
 export interface Actor {
   readonly agent: AgentId
   readonly account: Account | undefined
 }
 
-/** Why the store refused. Nothing has changed. */
+/** Why the store refused; nothing has changed. */
 export interface Refusal {
   readonly refused: ErrorCode
   /** One sentence for people; the default text of the code if missing. */

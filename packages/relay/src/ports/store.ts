@@ -10,10 +10,13 @@ import type { StoreOperation, StoreRequest, StoreResult } from './operations.ts'
 /** How durable an answered operation is: lost with the process, on disk, or also on the disk of a standby. */
 export type Durability = 'memory' | 'fsync' | 'fsync+standby'
 
-/** How far a node's clock may be from that of its store: invites, tokens and leases of all nodes end by the clock. */
+/** How far a node's clock may be from its store's: invites, tokens and leases of all nodes expire by the clock. */
 export const MAX_STORE_CLOCK_OFFSET_MS = 2000
 
-/** What to tell the operator if the clocks of a node and its store differ too much, by how far the store's is ahead. */
+/**
+ * What to tell the operator if the clocks of a node and its store differ too much; `offsetMs` is how far the store's is
+ * ahead.
+ */
 export function storeClockProblem(offsetMs: number): string | undefined {
   if (Math.abs(offsetMs) <= MAX_STORE_CLOCK_OFFSET_MS) return undefined
   const how = `${(Math.abs(offsetMs) / 1000).toFixed(1)} s ${offsetMs > 0 ? 'ahead of' : 'behind'}`
@@ -30,8 +33,8 @@ export interface Deployment {
 }
 
 /**
- * The engine does not know whether an operation was done: the connection to its database was lost while it was committed.
- * If it was done, it has no event; repeated, it gets the first answer.
+ * The outcome of an operation is unknown: the connection to the database was lost during the commit. If it was done, it
+ * emits no event, and a retry gets the first answer.
  */
 export class OutcomeUnknown extends TransportError {
   constructor(cause: unknown) {
@@ -54,25 +57,25 @@ export interface Store {
   durability(): Durability
   /** How far the store's clock was ahead of ours when last compared, in milliseconds; undefined if it is our own. */
   readonly clockOffsetMs?: (() => number | undefined) | undefined
-  /** How many nodes use the store now, with this one; undefined if it serves only one. */
+  /** How many nodes use the store now, including this one; undefined if it serves only one. */
   readonly nodes?: (() => number) | undefined
   /**
-   * Writes a copy of everything stored to a new file, while operations go on. What was durable before the call is in it.
+   * Writes a copy of everything stored to a new file, while operations continue. It contains everything durable before the call.
    * Undefined if the engine has another way to make backups.
    */
   readonly backup?: ((path: string) => Promise<void>) | undefined
-  /** What it held at the last count, for the metrics; undefined before the first one. */
+  /** Its contents at the last count, for the metrics; undefined before the first one. */
   readonly census?: (() => StoreCensus | undefined) | undefined
   /** Finishes all pending operations first. */
   close(): Promise<void>
 }
 
-/** What a store holds, for the metrics. */
+/** The contents of a store, for the metrics. */
 export interface StoreCensus {
   readonly channels: number
   /** Bytes of all logs, as the limits count them. */
   readonly logBytes: number
-  /** When the oldest entry came that some member has not fetched. */
+  /** When the oldest entry arrived that some member has not fetched. */
   readonly oldestAt: Time | undefined
   /** The size of the file, and how much of it is free for reuse. */
   readonly fileBytes: number

@@ -26,7 +26,7 @@ export interface Peer {
 /** A limit of connections, by its name in the settings, under `streams`. */
 export type ConnectionLimit = 'connections' | 'connectionsPerAddress' | 'quicPerEndpoint'
 
-/** A limit of connections that is reached. */
+/** A connection limit that has been reached. */
 export interface FullTransport {
   readonly limit: ConnectionLimit
   readonly value: number
@@ -57,7 +57,7 @@ export interface Transport {
   write(streams: readonly StreamId[], cells: Uint8Array, urgent?: boolean): void
   /** Puts the stream on a clock: one cell at each tick from now on. */
   pace(stream: StreamId, pace: Pace): void
-  /** The peer has shown who it is: its connection no longer gives way to others. */
+  /** The peer is authenticated: its connection no longer gives way to others. */
   known?(stream: StreamId): void
   /** Ends a stream after what was written. */
   end(stream: StreamId): void
@@ -69,9 +69,12 @@ export interface Transport {
 export interface CallHandler {
   /** Whether this can be a session token: only holders of one may send long requests. */
   knows(token: string): boolean
-  /** Resolves when it is the turn of a caller whose request takes long to decode; never if it has gone before. */
+  /**
+   * Resolves when it is the turn of a caller whose request takes long to decode; never if the caller has disconnected
+   * by then.
+   */
   turn(peer: Peer, isGone: () => boolean): Promise<void>
-  /** Resolves with a refusal, too. Rejects only if the relay is unreachable or the caller has gone. */
+  /** Resolves even with a refusal. Rejects only if the relay is unreachable or the caller has disconnected. */
   call(peer: Peer, message: ClientMessage, signal?: AbortSignal): Promise<ServerMessage>
   /**
    * Opens a stream of pushes. The message is a `resume`; its response comes first, or an error followed by the end.
@@ -94,11 +97,11 @@ export interface Subscription {
 
 /** What `/health` and grpc.health.v1 report. */
 export interface Health {
-  /** It can store and is not stopping. */
+  /** Whether it can store and is not stopping. */
   readonly ready: boolean
   /** Not for a proxy, which uses none. */
   readonly api?: ApiState | undefined
-  /** The way to other nodes; undefined if there are none. */
+  /** The bus to other nodes; undefined if there are none. */
   readonly bus?: BusState | undefined
   /** Not for a proxy, which has none. */
   readonly store?: { readonly durability: Durability; readonly clockOffsetMs: number | undefined } | undefined

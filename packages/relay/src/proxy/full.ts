@@ -1,4 +1,4 @@
-/** What a proxy answers on connections beyond its own limits: the same as a relay. */
+/** A proxy's answers to connections beyond its own limits: the same as a relay's. */
 import type { ServerMessage } from '@static/protocol/relay'
 import { excessRefusal } from '../core/sessions/limits.ts'
 import { closingMessage, serverMessage, wireRefusal } from '../core/server-messages.ts'

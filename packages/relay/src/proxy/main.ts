@@ -13,13 +13,12 @@ import { QuicUpstream } from './quic-upstream.ts'
 import { ProxySessions } from './sessions.ts'
 import { type GrpcTransport, startGrpcTransport } from '../transport/grpc/transport.ts'
 
-/** Options of a proxy. */
 export interface ProxyOptions {
-  /** The relay's name. Agents check it, so it must be in the proxy's certificate, too. */
+  /** The relay's name. Agents check it, so the proxy's certificate must contain it. */
   readonly name: string
   readonly host: string
   readonly grpcPort: number
-  /** Load balancers (addresses, networks) that must announce their clients, by the PROXY protocol. */
+  /** Load balancers (addresses, networks) that must announce their clients with the PROXY protocol. */
   readonly proxyProtocolFrom?: readonly string[] | undefined
   readonly certificate: Certificate
   /** How to reach the relay, and the client certificate for it. */
@@ -36,7 +35,6 @@ export interface ProxyOptions {
   readonly log: LogOptions
 }
 
-/** A running proxy. */
 export interface RunningProxy {
   readonly grpcPort: number
   renew(certificate: Certificate): void
@@ -45,8 +43,8 @@ export interface RunningProxy {
 
 /**
  * Starts a proxy. Throws `connection_error` if the port is in use, or if the relay's answer shows that a certificate is
- * wrong, so that an operator sees it at once. If the relay is merely down, the proxy waits for it and is not ready until
- * then.
+ * wrong, so that the operator notices at once. If the relay is merely down, the proxy waits for it and is not ready
+ * meanwhile.
  */
 export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
   const log = makeLog(options.log, 'relay')
@@ -68,7 +66,7 @@ export async function startProxy(options: ProxyOptions): Promise<RunningProxy> {
       log.warn({ err, failures }, 'forwarding a session or call failed'),
     )
   const excess = new ExcessLog(log, () => performance.now())
-  // Agents connect only once it is known.
+  // Agents connect only once it is set.
   let grpcPort = 0
   const sessions = new ProxySessions(upstream, () => grpcPort, onError)
   let stopping = false
@@ -119,11 +117,11 @@ async function reach(upstream: QuicUpstream, onError: (error: unknown) => void):
   await greet(upstream, onError)
 }
 
-/** Whether the relay is down or out of reach, and may be there later; a wrong certificate or name does not mend. */
+/** Whether the relay is down or unreachable and may recover; a wrong certificate or name will not. */
 function isAbsent(error: unknown): boolean {
   return error instanceof ConnectionError && ABSENT.includes(error.reason)
 }
 
-/** Another node may answer sooner than one whose port is closed times out. */
+/** Another node may answer before a closed port times out. */
 const PROBE_AFTER_MS = 500
 const ABSENT: readonly ConnectionFailure[] = ['refused', 'unreachable', 'timed_out', 'closed']

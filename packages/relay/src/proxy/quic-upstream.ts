@@ -1,8 +1,8 @@
 /**
- * A few QUIC connections to the nodes of a relay that carry the streams of many agents: in Node a QUIC client connection is
- * expensive, a stream is not. A broken connection takes its streams with it. It is dialed again for the next stream,
- * and periodically, so that an idle proxy finds its relay again after an outage. A stream that breaks takes no other
- * with it: the relay may have reset only this one, for something that its agent did.
+ * A few QUIC connections to the nodes of a relay that carry the streams of many agents: in Node a QUIC client
+ * connection is expensive, but a stream is not. A broken connection takes its streams with it. It is redialed for the
+ * next stream, and periodically, so that an idle proxy finds its relay again after an outage. A broken stream affects
+ * no other: the relay may have reset only that one, for something its agent did.
  */
 import { ConnectionError } from '@static/node/connection-error'
 import { makeCell, StaticError } from '@static/protocol'
@@ -15,23 +15,23 @@ interface Lane {
   connection: Promise<QuicConnection> | undefined
   /** The established connection. */
   live: QuicConnection | undefined
-  /** The connection that was asked for a sign of life and has not given one yet. */
+  /** The connection that was probed and has not answered yet. */
   probed: QuicConnection | undefined
   streams: number
-  /** Not dialed again before this time. */
+  /** Not redialed before this time. */
   failedUntil: number
 }
 
 /** Pause after a failed dial. */
 const PAUSE_MS = 500
-/** Interval for probing idle connections and dialing lost ones again. */
+/** Interval for probing idle connections and redialing lost ones. */
 const TEND_MS = 2000
 /** Time after which a silent relay is considered gone. */
 const IDLE_MS = 6000
 const PROBE_MS = 4000
-/** Time for the streams of a node that sends its sessions elsewhere. */
+/** How long streams of a node that sends its sessions elsewhere may continue. */
 const RETIRED_MS = 10_000
-const NO_STREAM = 'This proxy has no stream to its relay left now. Retry.'
+const NO_STREAM = 'This proxy has no free stream to its relay. Retry.'
 const UNREACHABLE = 'The relay behind this proxy cannot be reached. Retry.'
 
 /** Connections to one relay, each to one of its nodes. */
@@ -41,7 +41,7 @@ export class QuicUpstream implements Upstream {
   readonly #now: () => number
   #tending: NodeJS.Timeout | undefined
 
-  /** `targets` are the nodes of one relay. Proxies spread over them: each starts with another one, at random. */
+  /** `targets` are the nodes of one relay. Each proxy starts with a random one, so that proxies spread over them. */
   constructor(targets: readonly QuicTarget[], connections: number, now: () => number, random: () => number) {
     this.#targets = targets.map((target) => ({ idleTimeoutMs: IDLE_MS, ...target }))
     this.#now = now
@@ -99,7 +99,7 @@ export class QuicUpstream implements Upstream {
       data: (bytes) => handlers.data(bytes),
       closed: (reason) => {
         lane.streams--
-        // The connection itself may be broken, or the relay has reset this stream and the others go on.
+        // The connection itself may be broken, or the relay has reset only this stream.
         if (reason !== undefined) this.#probe(lane, connection)
         handlers.closed(reason)
       },
@@ -114,7 +114,7 @@ export class QuicUpstream implements Upstream {
     }
   }
 
-  /** Its streams end by themselves: the node has told their agents. */
+  /** Its streams end by themselves: the node has told their agents to reconnect. */
   #retire(lane: Lane, connection: QuicConnection): void {
     if (this.#targets.length === 1 || lane.live !== connection) return
     lane.node = (lane.node + 1) % this.#targets.length
@@ -161,7 +161,7 @@ export class QuicUpstream implements Upstream {
       stream.write(makeCell('ping'))
     } catch (error) {
       alive()
-      // If there is no stream left, those that there are keep the connection busy, and its idle timeout watches it.
+      // If no stream is left, the open ones keep the connection busy, and its idle timeout detects an outage.
       if (!isFull(error)) this.#forget(lane, connection)
     }
   }
@@ -208,7 +208,7 @@ export class QuicUpstream implements Upstream {
   }
 }
 
-/** Whether an open connection has no stream left. */
+/** Whether an open connection has no free stream. */
 function isFull(error: unknown): boolean {
   return error instanceof ConnectionError && error.reason === 'no_stream'
 }

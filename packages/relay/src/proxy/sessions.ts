@@ -29,7 +29,7 @@ import type { Upstream, UpstreamStream } from './upstream.ts'
 /** How much an agent may send while the stream to the relay opens. */
 const EARLY_BYTES = 65_536
 const MAX_BUFFERED_BYTES = 8 * 1024 * 1024
-/** Interval in which the relay hears from an agent that sends only cover. */
+/** How often the relay hears from an agent that sends only cover. */
 const ALIVE_MS = 1000
 
 /** The two ends of a session. */
@@ -68,8 +68,8 @@ export class ProxySessions {
   #joiningBytes = 0
 
   /**
-   * Limits incomplete envelopes like a relay, because the relay behind it sees only complete ones. `grpcPort` is the
-   * proxy's own, which agents learn: they cannot reach that of the relay at this host.
+   * Limits incomplete envelopes as a relay would, because the relay behind it sees only complete ones. `grpcPort` is
+   * the proxy's own, which agents learn: they cannot reach the relay's at this host.
    */
   constructor(
     upstream: Upstream,
@@ -165,7 +165,7 @@ export class ProxySessions {
     const now = performance.now()
     const { steps } = session.fromAgent
     session.fromAgent.push(chunk, ({ type, payload }) => {
-      // Cover ends at each side of a proxy, so that an observer of either side sees the same pattern.
+      // Cover ends at the proxy, so that an observer of either side sees the same pattern.
       if (type === 'coverAsk') return this.#shaping.asked(session.id)
       session.sentAt = now
       upstream.write(type === 'envelope' ? this.#request(session, payload, now) : loneCell(type, payload))
@@ -179,7 +179,10 @@ export class ProxySessions {
     else this.#hold(session, session.fromAgent.steps !== steps, now, transport)
   }
 
-  /** Limits the memory of incomplete envelopes, in time and over all agents: the address that has most loses its largest. */
+  /**
+   * Limits incomplete envelopes in time and, over all agents, in memory: the address that holds the most loses its
+   * largest.
+   */
   #hold(session: ProxySession, stepped: boolean, now: number, transport: Transport): void {
     if (!this.#sessions.has(session.id)) return
     const { heldBytes } = session.fromAgent
@@ -202,7 +205,7 @@ export class ProxySessions {
       if (message.body.case === 'error') throw StaticError.of('unavailable', message.body.value.message)
       return
     }
-    // A relay says the same to an agent that it does not let in, for example because its address opens too many.
+    // A relay sends the same to an agent that it refuses, for example because its address opens too many sessions.
     const { body } = message
     if (session.open && body.case === 'sessionClosing' && body.value.reason === CloseReason.SHUTDOWN) {
       session.upstream?.retire()

@@ -17,6 +17,6 @@ export interface UpstreamStream {
   write(bytes: Uint8Array): void
   end(): void
   readonly bufferedBytes: number
-  /** The node at the other end sends its sessions elsewhere: later streams go to another one, if there is one. */
+  /** The node at the other end sends its sessions elsewhere: later streams go to another node, if there is one. */
   retire(): void
 }

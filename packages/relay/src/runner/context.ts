@@ -19,7 +19,7 @@ export interface RunnerContext {
   readonly handle: (input: Input) => void
   /** An id that no stream or call has had before. */
   readonly nextStream: () => StreamId
-  /** Where costly requests of an address wait for their turn. */
+  /** Where costly requests from an address wait for their turn. */
   readonly turns: Turns<Waiting>
 }
 
@@ -35,14 +35,14 @@ const HOLDING: readonly ClientMessage['body']['case'][] = [
 ]
 
 /**
- * Whether a request waits for its turn. Most cost a signature, several rows, or an entry that everyone reads; many at once
- * would hold up everyone's messages. A message costs little, and is what others wait for.
+ * Whether a request waits for its turn. Most cost a signature, several rows, or an entry that everyone reads; many at
+ * once would delay everyone's messages. A message costs little and must not wait.
  */
 export function isCostly(request: string | undefined): boolean {
   return request !== 'sendMessage'
 }
 
-/** Whether a request's bytes are kept until it is answered. Of the others only a few fields are. */
+/** Whether a request's bytes are kept until it is answered. Of other requests, only a few fields are. */
 export function holdsBody({ body }: ClientMessage): boolean {
   return HOLDING.includes(body.case)
 }

@@ -32,14 +32,13 @@ import type { RunnerContext, Waiting } from './context.ts'
 import { Exchanges } from './exchanges.ts'
 import { Links, type Packets } from './links.ts'
 
-/** Options of the runner. */
 export interface CoreRunnerOptions {
   readonly relay: Relay
   readonly store: Store
   readonly settings: Settings
   readonly verify: TokenVerifier
   readonly quota: QuotaSource
-  /** The way to other nodes; undefined if there are none. */
+  /** The bus to other nodes; undefined if there are none. */
   readonly bus?: Bus | undefined
   /** The wall clock. */
   readonly now: () => Time
@@ -47,19 +46,19 @@ export interface CoreRunnerOptions {
   readonly monotonic: () => Time
   /** Calls back in the next turn of the event loop. */
   readonly nextTurn: (act: () => void) => void
-  /** Receives errors that no caller waits for. */
+  /** Receives errors of background tasks. */
   readonly onError: (error: unknown) => void
-  /** Receives every failure of the store: on a full disk, many a second. */
+  /** Receives every failure of the store: many a second if the disk is full. */
   readonly onStoreError: (error: unknown) => void
-  /** Called for every peer that was refused because of a limit. */
+  /** Called for every peer refused because of a limit. */
   readonly onExcess: (excess: Excess) => void
-  /** Called for every message sent, for metrics. An answer has the time since its request came. */
+  /** Called for every message sent, for metrics; for an answer, with the time since its request arrived. */
   readonly onSend: (message: ServerMessage, receivers: number, tookMs: number | undefined) => void
   /** Called for every session that an agent opens. */
   readonly onSession: (session: SessionNotice) => void
 }
 
-/** Costly requests that are handled in one turn of the event loop. */
+/** Number of costly requests handled in one turn of the event loop. */
 const REQUESTS_PER_TURN = 4
 const TICK_MS = 200
 const SWEEP_MS = 1000
@@ -116,7 +115,7 @@ export class CoreRunner implements CallHandler, BusListener {
     return this.#links.traffic
   }
 
-  /** At most `limit` agents of an account that were here since the start. */
+  /** At most `limit` agents of an account seen since the start. */
   agentsOf(account: string, limit: number): readonly OverviewAgent[] {
     return this.#relay.agentsOf(account, limit, this.#options.now())
   }
@@ -131,12 +130,12 @@ export class CoreRunner implements CallHandler, BusListener {
     this.#handle({ type: 'event', event })
   }
 
-  /** Handles what another node tells. */
+  /** Handles news from another node. */
   news(news: News, from: NodeId): void {
     this.#handle({ type: 'news', news, from })
   }
 
-  /** Handles that something told may have been missed. */
+  /** Handles that news may have been missed. */
   doubt(): void {
     this.#handle({ type: 'doubt' })
   }
@@ -168,8 +167,8 @@ export class CoreRunner implements CallHandler, BusListener {
   }
 
   /**
-   * While this process stood still (starved, stopped, on a paused machine) it read nothing and answered nobody: peers
-   * are not late by that time, and without this all of them would be cut off at once.
+   * While this process was paused (starved, stopped, on a suspended machine) it read and answered nothing. That time
+   * must not count against peers, or all of them would be disconnected at once.
    */
   #tickInTime(): void {
     const now = this.#options.monotonic()
@@ -182,11 +181,11 @@ export class CoreRunner implements CallHandler, BusListener {
     this.tick()
   }
 
-  /** A node that has lost its store sends its sessions to others, which may still have it. */
+  /** A node that has lost its store sends its sessions to other nodes, which may still have it. */
   #checkStore(now: Time): void {
     if (!this.#options.bus || this.#store.healthy()) this.#brokenAt = undefined
     else {
-      // It takes a while until its silence counts as an outage, in which agents wait, too.
+      // Silence counts as an outage only after a while, during which agents already wait.
       this.#brokenAt ??= now - (this.#store.silentMs?.() ?? 0)
       if (now - this.#brokenAt < DISPERSE_MS) return
       this.#brokenAt = now
@@ -194,7 +193,7 @@ export class CoreRunner implements CallHandler, BusListener {
     }
   }
 
-  /** Tells every session to reconnect and waits, for a limited time, until accepted requests are answered. */
+  /** Tells every session to reconnect, and waits a limited time for accepted requests to be answered. */
   async drain(): Promise<void> {
     this.#handle({ type: 'drain' })
     const busy = (): boolean => {
@@ -206,7 +205,6 @@ export class CoreRunner implements CallHandler, BusListener {
     }
   }
 
-  /** Stops the timer. */
   stop(): void {
     for (const timer of this.#timers) clearInterval(timer)
   }

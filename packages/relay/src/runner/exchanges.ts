@@ -41,7 +41,7 @@ export class Exchanges {
       },
       end: done,
     })
-    // Ends the exchange when the caller has gone; a poll ends with it.
+    // Ends the exchange, and a poll with it, when the caller disconnects.
     signal?.addEventListener('abort', () => {
       done()
       reject(StaticError.of('closed', 'The caller has disconnected.'))
@@ -58,7 +58,7 @@ export class Exchanges {
       write: (push) => {
         if (sink.write(push)) return
         exchange.congestedSince ??= now()
-        // Reported immediately, so that further entries of this turn stay in the log.
+        // Reported immediately, so that later entries of this turn stay in the log.
         handle({ type: 'congested', stream: id })
       },
       end: () => {
@@ -95,7 +95,7 @@ export class Exchanges {
     this.#open.get(id)?.end()
   }
 
-  /** Gives subscribers so much more time to read. */
+  /** Gives subscribers that much more time to read. */
   excuse(ms: number): void {
     for (const exchange of this.#open.values()) if (exchange.congestedSince !== undefined) exchange.congestedSince += ms
   }

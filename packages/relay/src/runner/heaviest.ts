@@ -1,9 +1,9 @@
-/** Who takes most of a memory that all streams share. */
+/** Finds who uses the most of memory that all streams share. */
 import { NETWORK_SHARES } from '@static/protocol'
 
 /** A stream of a peer. */
 interface Owned {
-  /** The peer's address in the form that limits count by, and its /48; without one, the address again. */
+  /** The peer's address in the form that limits count, and its /48; if it has none, the address again. */
   readonly address: string
   readonly network: string
 }
@@ -14,8 +14,8 @@ interface Holder<Item> {
 }
 
 /**
- * The streams of the address that holds most, so that many streams of one address count like one that holds as much. Who
- * has a /48 has 65,536 addresses, so the addresses of a /48 count together, as 16 of them at most.
+ * The streams of the address that holds the most, so that many streams of one address count like a single one. The
+ * owner of a /48 has 65,536 subnets, so the addresses of a /48 count together, as at most 16 of them.
  */
 export function heaviest<Item extends Owned>(
   streams: Iterable<Item>,
@@ -37,7 +37,7 @@ export function heaviest<Item extends Owned>(
   return most([...(addresses?.values() ?? [])], ({ bytes }) => bytes)?.streams ?? []
 }
 
-/** What each address of a network holds, if it has as many as count. */
+/** What each address of a network holds, if it has as many addresses as count. */
 function shareOf(addresses: ReadonlyMap<string, Holder<unknown>>): number {
   const bytes = [...addresses.values()].reduce((sum, holder) => sum + holder.bytes, 0)
   return bytes / Math.min(addresses.size, NETWORK_SHARES)

@@ -39,7 +39,7 @@ export class LinkWriter {
       return
     }
     this.schedule(link)
-    // Reported immediately, so that further entries of this turn stay in the log.
+    // Reported immediately, so that later entries of this turn stay in the log.
     if (link.isFull) this.#reportRoom(link)
   }
 

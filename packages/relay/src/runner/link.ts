@@ -21,21 +21,25 @@ export interface Mark extends Packet {
   readonly number: number
 }
 
-/** A request or an acknowledgement that waits for its turn, not decoded yet: then it takes many times as much memory. */
+/**
+ * A request or an acknowledgement that waits for its turn, still encoded: decoded, it would take many times the memory.
+ */
 export interface WaitingCell extends CellEvent {
   readonly at: Time
-  /** What it counts for. */
+  /** Its size for the memory limit. */
   readonly bytes: number
 }
 
-/** How much may be in flight, and the distance of marks in the data. */
+/** How much may be in flight, and the distance between marks in the data. */
 const WINDOW = { bytes: 256 * 1024, markBytes: 64 * 1024 } as const
-/** The same on a clocked stream, where data in flight waits for its tick: more of it would only wait elsewhere. */
+/** The same on a clocked stream, where data in flight waits for its tick anyway. */
 const PACED_WINDOW = { bytes: 64 * 1024, markBytes: 16 * 1024 } as const
 /** Limit of the queue, not counting the message being written. */
 const QUEUE_BYTES = 1024 * 1024
 const MARK_NUMBER_BYTES = 8
-/** Unanswered pings kept on a clocked stream. A peer that answered none of that many will not answer the oldest. */
+/**
+ * Number of unanswered pings kept on a clocked stream. A peer that answered none of them will not answer the oldest.
+ */
 const MAX_PINGS = 64
 
 /** The state of a stream. */
@@ -43,7 +47,7 @@ export class Link {
   readonly id: StreamId
   readonly peer: Peer
   /**
-   * The address that limits count, of the peer or of the agent behind a proxy, and its /48; without one, the address
+   * The address that limits count, of the peer or of the agent behind a proxy, and its /48; if it has none, the address
    * again.
    */
   address: string
@@ -54,14 +58,14 @@ export class Link {
   heardAt: Time
   /** When the peer last read something. */
   progressAt: Time
-  /** Since when an envelope is waiting for its next cell. */
+  /** When an incomplete envelope began to wait for its next cell. */
   joiningSince: Time | undefined
   /** When the pending liveness ping was sent. */
   pingedAt: Time | undefined
   /** Whether the core knows that the peer is not reading. */
   congested = false
   ending = false
-  /** Requests and acknowledgements that wait for their turn, in order, and what they count for. */
+  /** Requests and acknowledgements that wait for their turn, in order, and their size. */
   waiting: WaitingCell[] = []
   waitingBytes = 0
   /** A message waiting for its answer, and when it arrived. */
@@ -100,7 +104,7 @@ export class Link {
     return true
   }
 
-  /** Whether there is room for more than what is queued. */
+  /** Whether there is room beyond what is queued. */
   get hasRoom(): boolean {
     return this.#queue.length === 0 && this.#sent - this.#arrived < this.#window.bytes
   }
@@ -133,7 +137,7 @@ export class Link {
   }
 
   /**
-   * What may be sent now, with marks where they are due, also within a long packet: its reader is alive as long as
+   * What may be sent now, with marks where they are due, even within a long packet: its reader is alive as long as
    * marks come back. The last packets on a stream do not wait for room.
    */
   take(mark: () => Mark): Packet[] {

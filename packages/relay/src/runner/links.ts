@@ -84,7 +84,7 @@ export class Links {
     const { form } = link.peer
     packets[form] ??= this.#writer.packet(cutEnvelope(encodeEnvelope(form, ServerMessageSchema, message)))
     if (link.timed?.requestId === message.requestId) {
-      // A refusal may be faster, and cover does not imitate refusals.
+      // A refusal may be faster, and cover does not mimic refusals.
       if (message.body.case === 'sendMessage') this.#shaping.answered(this.#context.now() - link.timed.at)
       link.timed = undefined
     }
@@ -102,7 +102,7 @@ export class Links {
     return true
   }
 
-  /** The agent of a stream is known. */
+  /** The agent of a stream is authenticated. */
   known(id: StreamId): void {
     this.#links.get(id)?.transport.known?.(id)
   }
@@ -180,12 +180,12 @@ export class Links {
     const { form, proxy } = link.peer
     const request = peekEnvelope(form, ClientMessageSchema, payload)
     if (!proxy || request !== 'proxyHello') return !isCostly(request)
-    // Not in the turn of the proxy, which its agents would have to share.
+    // Not in the proxy's turn, which all of its agents would share.
     const { body } = decodeEnvelope(form, ClientMessageSchema, payload, ENVELOPE_LIMITS.unauthenticated)
     return body.case === 'proxyHello' && link.proxied(body.value)
   }
 
-  /** Decodes and handles what arrived at a time. */
+  /** Decodes and handles a cell that arrived at `at`. */
   #take(link: Link, { type, payload }: CellEvent, at: Time): void {
     const { handle } = this.#context
     const { form } = link.peer
@@ -199,7 +199,7 @@ export class Links {
     handle({ type: 'received', stream: link.id, message, bytes })
   }
 
-  /** Takes it when it is its turn. What a stream sends keeps its order. All of it is kept until then. */
+  /** Handles a cell when it is its turn, and keeps it until then. The cells of a stream stay in order. */
   #wait(link: Link, { type, payload }: CellEvent, at: Time): void {
     const { settings, handle } = this.#context
     const { requests, requestBytes, totalRequestBytes } = settings.streams
@@ -213,7 +213,7 @@ export class Links {
     if (isFirst) this.#queue(link)
   }
 
-  /** Queues a stream for the next of what waits only: so one that sends a lot does not hold up the others of its address. */
+  /** Queues a stream for its next waiting cell only, so that a busy stream does not delay others from its address. */
   #queue(link: Link): void {
     const { turns } = this.#context
     turns.add(link.address, {
@@ -233,7 +233,7 @@ export class Links {
     })
   }
 
-  /** What waits takes too much memory: of the address that has most of it, closes the stream that has most. */
+  /** Waiting cells take too much memory: closes the heaviest stream of the heaviest address. */
   #cutWaiting(): void {
     let worst: Link | undefined
     const links = heaviest(this.#links.values(), ({ waitingBytes }) => waitingBytes)
@@ -248,9 +248,9 @@ export class Links {
   }
 
   /**
-   * Incomplete envelopes take too much memory: of the address that has most of it, drops the longest one, and among equals
-   * the one that has waited longest for its next cell. By waiting time alone, the largest holders could stay by sending
-   * small pieces, and push out senders on a slow clock.
+   * Incomplete envelopes take too much memory: drops the longest one of the heaviest address and, among equals, the one
+   * that has waited longest for its next cell. If only waiting time counted, the largest holders could stay by sending
+   * small pieces and push out senders on a slow clock.
    */
   #cutJoining(): void {
     let worst: Link | undefined
@@ -278,7 +278,7 @@ export class Links {
     this.#shaping.end(link.id)
   }
 
-  /** Gives peers so much more time for what they are late with. */
+  /** Extends all deadlines of peers by that much. */
   excuse(ms: number): void {
     for (const link of this.#links.values()) {
       link.progressAt += ms
@@ -287,7 +287,7 @@ export class Links {
     }
   }
 
-  /** Pings silent peers, and reports peers to the core that are too slow. */
+  /** Pings silent peers, and reports slow ones to the core. */
   tick(now: Time): void {
     const { settings, handle } = this.#context
     const { pingMs, pongMs, stallMs } = settings.session
@@ -304,7 +304,7 @@ export class Links {
   }
 }
 
-/** The bytes in a buffer of their own: that of a chunk would stay in memory as long as they do. */
+/** The bytes in a buffer of their own: otherwise they would keep the whole chunk's buffer in memory. */
 function owned(bytes: Uint8Array): Uint8Array {
   return bytes.length === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes)
 }

@@ -22,7 +22,7 @@ interface Paced {
   ending?: { readonly done: () => void; readonly by: number }
 }
 
-/** Time in which queued cells are still sent when a stream ends. */
+/** How long queued cells are still sent when a stream ends. */
 const END_MS = 2000
 const STEPS = 2 ** 32
 
@@ -51,7 +51,7 @@ export class Pacing {
   /** Queues cells of a stream; returns false if it has no clock. */
   push(stream: number, cells: Uint8Array, urgent: boolean): boolean {
     const paced = this.#streams.get(stream)
-    // Copied: these may be a view of everything sent in one turn, which would be kept as long as they wait.
+    // Copied: they may be a view of everything sent in one turn, all of which would stay in memory while they wait.
     if (paced && !paced.ending) paced.pacer.push(new Uint8Array(cells), urgent, performance.now())
     return paced !== undefined
   }

@@ -1,6 +1,6 @@
 /**
  * Shapes what agents are sent, by the profile of each session (SPEC.md, "Traffic"): whole units and cover at random
- * times in `standard`, a clock in `private` and `strict`. Used by whatever faces the agents, a relay or a proxy.
+ * times in `standard`, a clock in `private` and `strict`. Used by the side that faces the agents: a relay or a proxy.
  */
 import { randomInt } from 'node:crypto'
 import { CELL_BYTES, CoverClock, paceOf, type TrafficProfileName, UsualTime, wholeUnits } from '@static/protocol'
@@ -21,7 +21,7 @@ export interface ShapingCounts {
   shed: number
 }
 
-/** A timer this late shows that the process is overloaded. Cover is dropped first. */
+/** A timer this late means that the process is overloaded: then cover is dropped first. */
 const LATE_MS = 50
 const STEPS = 2 ** 32
 
@@ -62,7 +62,7 @@ export class Shaping {
     )
   }
 
-  /** The agent sent cover that asks for an answer. A clocked stream always has cover. */
+  /** Called when the agent sent cover that asks for an answer. A clocked stream always has cover. */
   asked(stream: StreamId): void {
     const covered = this.#covered.get(stream)
     if (!covered) return

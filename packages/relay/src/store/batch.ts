@@ -4,11 +4,11 @@ import type { Call } from './call.ts'
 /** The most calls of a batch. */
 export const BATCH_CALLS = 256
 const BATCH_BYTES = 4_194_304
-/** What looking for one channel weighs: 2,048 of them fill a batch. Without ids, it is not known how many there are. */
+/** The weight of looking up one channel: 2,048 of them fill a batch. Without ids, their number is unknown. */
 const NAME_BYTES = 2048
 const NAMES_WITHOUT_IDS = 64
 
-/** How many of the calls make one batch: at least one. Those in `alone` share it with no other. */
+/** How many of the calls form one batch: at least one. Operations in `alone` share it with no other. */
 export function batchLength(queue: readonly Call[], alone: ReadonlySet<Call['name']> = new Set()): number {
   let bytes = 0
   let length = 0
@@ -21,7 +21,7 @@ export function batchLength(queue: readonly Call[], alone: ReadonlySet<Call['nam
   return length
 }
 
-/** The bytes that a call writes or asks for, or as many as take as long. */
+/** The bytes that a call writes or asks for, or a number of bytes that takes as long. */
 function weigh({ name, request }: Call): number {
   if (name === 'append') return request.ciphertext.length
   if (name === 'read' || name === 'welcomes' || name === 'takeJoins') return request.maxBytes

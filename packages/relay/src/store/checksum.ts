@@ -1,6 +1,6 @@
 /**
- * Rows that end with their checksum. It detects bit errors on disk, not tampering: the hash chain covers what agents
- * must not be lied to about.
+ * Rows that end with their checksum. It detects bit errors on disk, not tampering: the hash chain protects what agents
+ * rely on.
  */
 import { checksum, type Value } from '@static/node/checksum'
 import { StaticError } from '@static/protocol'

@@ -218,9 +218,9 @@ test('a second run of a complete copy does nothing; other targets and sources ar
 
   const other = await scratchFor(t)
   const node = await openPostgresStore({ ...other, retention: RETENTION }, () => {})
-  await assert.rejects(copyTo(path, other), { code: 'invalid_request', message: /already has a relay/ })
+  await assert.rejects(copyTo(path, other), { code: 'invalid_request', message: /already belongs to a relay/ })
   await node.close()
-  await assert.rejects(copyTo(path, other), { code: 'invalid_request', message: /already has a relay/ })
+  await assert.rejects(copyTo(path, other), { code: 'invalid_request', message: /already belongs to a relay/ })
 })
 
 test('of two copies at once, the one that is behind stops', async (t) => {

@@ -103,7 +103,7 @@ test('a node is refused that reaches PostgreSQL through a pooler', async (t) => 
   t.mock.getter(Session.prototype, 'serverProcess', () => 1)
   await assert.rejects(
     openScratch(scratch, RETENTION, () => {}),
-    refusal('invalid_request', /^A pooler such as PgBouncer stands before PostgreSQL/),
+    refusal('invalid_request', /^A pooler such as PgBouncer is in front of PostgreSQL/),
   )
 })
 

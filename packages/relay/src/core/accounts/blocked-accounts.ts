@@ -11,12 +11,14 @@ import type { Caller } from '../sessions/session-token.ts'
 const CHECK_MS = 4000
 /** Longer than the API's tokens are valid: after that, a blocked account has no valid token left. */
 const REMEMBER_MS = 3_700_000
-/** Beyond this many, the oldest are forgotten; if they come back, the next check finds them again. */
+/** Beyond it, the oldest are forgotten; if they return, the next check finds them again. */
 const MAX_BLOCKED = 1000
 /** Maximum number of accounts seen in unary calls, without a session, since the last check. */
 const MAX_SEEN = 10_000
 
-/** Agents whose account is remembered. Beyond this many, the one that opened a session longest ago is forgotten. */
+/**
+ * Number of agents whose account is remembered. Beyond it, the one whose last session opened longest ago is forgotten.
+ */
 const MAX_AGENTS = 100_000
 
 /** The blocked accounts known to one node. */

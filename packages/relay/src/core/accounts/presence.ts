@@ -1,6 +1,6 @@
 /**
- * Which agents have used which account, and when they were last here: for the owner of the account, who sees it in the
- * console. In memory only, since the start of this node, and bounded.
+ * Which agents have used which account, and when they were last seen: the account's owner sees it in the console. Kept
+ * in memory only, since this node started, and bounded.
  */
 import type { OverviewAgent } from '@static/protocol'
 import type { Account, AgentId, Time } from '../../ports.ts'
@@ -20,33 +20,33 @@ const MAX_AGENTS_PER_ACCOUNT = 200
 /** Busy agents are recorded at most this often. */
 const STEP_MS = 1000
 const MAX_NAME = 64
-/** What a terminal or a page could take for something else than text. */
+/** Characters that a terminal or a page could interpret instead of showing. */
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/gu
 
 /** The agents that one node has seen, by account. */
 export class Presence {
-  /** Both levels in the order of their last use. */
+  /** Both levels are ordered by last use. */
   readonly #accounts = new Map<string, Map<AgentId, SeenAgent>>()
   #size = 0
 
-  /** An agent has made a request, or its session has ended. */
+  /** Called when an agent has made a request or its session has ended. */
   saw(agent: AgentId, account: Account, now: Time): void {
     const known = this.#accounts.get(account.id)?.get(agent)
     if (known && known.account.mode === account.mode && Math.abs(now - known.seenAt) < STEP_MS) return
     this.#put({ agent, account, name: known?.name, seenAt: now })
   }
 
-  /** An agent has shown the identity that it gave itself. */
+  /** Called when an agent has shown the identity that it gave itself. */
   named(agent: AgentId, account: Account, identity: Uint8Array, now: Time): void {
     this.#put({ agent, account, name: textOf(identity), seenAt: now })
   }
 
-  /** The agents of an account, the one last seen first. */
+  /** The agents of an account, last seen first. */
   of(account: string): readonly SeenAgent[] {
     return [...(this.#accounts.get(account)?.values() ?? [])].toReversed()
   }
 
-  /** The same for the API, the connected ones first. */
+  /** The same as reported to the API, connected ones first. */
   overview(account: string, isConnected: (agent: AgentId) => boolean, now: Time): OverviewAgent[] {
     const agents = this.of(account).map(({ agent, account: { mode }, name = null, seenAt }) => {
       const connected = isConnected(agent)

@@ -46,11 +46,11 @@ interface Meter {
 /** The leases of a node in numbers, for the metrics. */
 export interface LeaseCounts {
   readonly open: number
-  /** Units of the open leases that are not spent. */
+  /** Unspent units of the open leases. */
   readonly unspent: number
-  /** Requests that wait for a lease. */
+  /** Requests waiting for a lease. */
   readonly waiting: number
-  /** Accounts whose last request for quota was refused, or not answered, a moment ago. */
+  /** Accounts whose last request for quota was recently refused or went unanswered. */
   readonly refused: number
 }
 
@@ -62,7 +62,7 @@ interface Settled {
   readonly expires_in_ms: number
 }
 
-/** A lease is not spent in this time before it expires, because clocks run at slightly different speeds. */
+/** No unit is spent this close to a lease's expiry, because clocks run at slightly different speeds. */
 const MARGIN_MS = 5000
 const RENEW_MS = 30_000
 const MAX_WAITING = 10_000
@@ -81,7 +81,6 @@ const LEASE_MS = 60_000
 /** How long a final settlement, which returns the rest of a lease, is retried. */
 const OWED_MS = 3_600_000
 
-/** The leases of one node. */
 export class Quota {
   readonly #effects: Effects
   readonly #blocked: BlockedAccounts
@@ -95,7 +94,6 @@ export class Quota {
     this.#blocked = blocked
   }
 
-  /** For metrics. */
   get counts(): LeaseCounts {
     const counts = { open: 0, unspent: 0, waiting: 0, refused: 0 }
     for (const { leases, waiting, refusal, refusedUntil } of this.#meters.values()) {

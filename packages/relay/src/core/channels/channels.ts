@@ -53,7 +53,6 @@ export class Channels {
     )
   }
 
-  /** Number of commits refused by rate limits so far. */
   get throttledCommits(): number {
     return this.#commits.throttled
   }

@@ -1,7 +1,7 @@
 /**
- * What each account may claim of the KeyPackages of an agent, so that none can use up those that others need. A claim at
- * any node is counted at the one that holds the KeyPackages. There is no limit for all accounts together: one of them
- * would use it up.
+ * How many KeyPackages of an agent each account may claim, so that no account can use up those that others need. A
+ * claim at any node is counted at the node that holds the KeyPackages. There is no common limit for all accounts: one
+ * of them could use it up.
  */
 import { type Account, accountKey, type AgentId, type Time } from '../../ports.ts'
 import { Rates } from '../requests/rates.ts'
@@ -11,24 +11,25 @@ export interface Supply {
   /** The account of the agent. */
   readonly account: Account
   readonly held: number
-  /** Identifies the newest one: another after every upload. */
+  /** Identifies the newest one; changes with every upload. */
   readonly newest: string
   readonly isConnected: boolean
 }
 
 /**
- * With fewer than this, the agent is asked for more, and an account that has had one since the last upload gets none of
- * the rest. The agent's own account may take all: it harms no one else.
+ * Below this, the agent is asked for more, and an account that has had one since the last upload gets no other. The
+ * agent's own account may take all: it harms no one else.
  */
 export const LOW_KEY_PACKAGES = 8
-/** When to retry: a connected agent uploads at once, unless it has done so 8 times within 80 s. */
+/** When to retry: a connected agent uploads immediately, unless it has done so 8 times within 80 s. */
 const WAIT_MS = { connected: 1000, away: 10_000 } as const
 const MOST_CLAIMS = 100_000
 
-/** The shares at one node. */
 export class ClaimShares {
   readonly #rates: Rates
-  /** By account and agent: the newest KeyPackage when the account got one. The oldest claim first; it is forgotten first. */
+  /**
+   * By account and agent: the newest KeyPackage when the account got one. Oldest claim first, which is forgotten first.
+   */
   readonly #claims = new Map<string, string>()
 
   constructor(perMinute: number) {

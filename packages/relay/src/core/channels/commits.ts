@@ -47,7 +47,6 @@ const BACKOFF_MS = 150
 const CONTENTION_MS = 1000
 const MAX_TAG_BYTES = 32
 
-/** The commits of one node. */
 export class Commits {
   readonly #context: ChannelContext
   readonly #quota: Quota
@@ -61,7 +60,6 @@ export class Commits {
     this.#rates = new CommitRates(context.settings)
   }
 
-  /** Number of commits refused by rate limits so far. */
   get throttled(): number {
     return this.#rates.throttled
   }
@@ -213,8 +211,8 @@ export class Commits {
   }
 
   /**
-   * Continues once the request was counted towards the channel's rate. If the caller does not read the channel, the store
-   * is asked first whether it is a member: anyone else could use up the rate with the channel's id alone.
+   * Continues once the request is counted towards the channel's rate. For a caller that does not read the channel, the
+   * store first checks its membership: otherwise the channel's id would be enough to use up the rate.
    */
   #countInChannel(request: PendingRequest, channel: ChannelId, then: () => void): void {
     if (isReader(request, channel)) return then()
@@ -240,7 +238,7 @@ export class Commits {
   ): void {
     const store = { ...fields, paid: units.length } as unknown as StoreRequest<Name>
     this.#context.effects.store(name, store, (outcome) => {
-      // Who repeats a commit that was stored is not charged for it any more.
+      // The outcome is unknown, so charge now: a retry of a stored commit is free.
       const unknown = isUnknown(outcome) ? units.length : 0
       const used =
         outcome.ok && 'units' in outcome.value && !('unpaid' in outcome.value) ? outcome.value.units : unknown

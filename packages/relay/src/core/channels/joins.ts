@@ -1,7 +1,7 @@
 /**
  * The relay's part in joining with an invite (SPEC.md, "Invites"): it turns away agents without the token, stores
- * requests for a while, and passes them to the agent that created the invite. If members may admit with it, it stores
- * requests as long as the invite, and passes them to any member with an account. It cannot read what a request contains.
+ * requests for a while, and passes them to the agent that created the invite. If members may admit joiners, it keeps
+ * requests as long as the invite and passes them to any member with an account. It cannot read their content.
  */
 import { create } from '@bufbuild/protobuf'
 import {
@@ -42,11 +42,11 @@ interface Poll {
   readonly account: Account
   readonly channel: ChannelId
   readonly limit: number
-  /** The number of the last request that the agent was given. */
+  /** The number of the last request delivered to the agent. */
   readonly after: number
   /** By the monotonic clock. */
   readonly until: Time
-  /** Whether the store is being asked, and whether it must be asked again then. */
+  /** Whether a query to the store is running, and whether another must follow it. */
   asking: boolean
   more: boolean
 }
@@ -61,10 +61,10 @@ const MAX_POLLED = MAX_MEMBERS
 const MAX_POLLED_BYTES = 524_288
 /** Pending requests for all invites of an agent. Beyond it, the oldest is dropped: its joiner retries. */
 const MAX_PER_OWNER = 1000
-/** Pending requests for an invite that members admit with, and the bytes of all of these in a channel. */
+/** Pending requests for an invite for members, and the bytes of all such requests in a channel. */
 const MAX_FOR_MEMBERS = 64
 const MAX_FOR_MEMBERS_BYTES = 1_048_576
-/** A request to members counts once for each such part of its box. */
+/** A request to members counts once per this many bytes of its box. */
 const JOIN_UNIT_BYTES = 1024
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
@@ -77,7 +77,6 @@ const ANSWERS: readonly string[] = [
   'group_full',
 ] satisfies ErrorCode[]
 
-/** The join requests of one node. */
 export class Joins {
   readonly #effects: Effects
   readonly #crypto: CoreCrypto
@@ -86,9 +85,9 @@ export class Joins {
   readonly #rates: Rates
   /** Registrations and revocations by agent. */
   readonly #changes: Rates
-  /** Requests by invite that members admit with: each one goes to all of them. */
+  /** Requests by invite for members: each one goes to all members. */
   readonly #forMembers: Rates
-  /** Answers to others by agent. Counted apart: strangers cause them, and must not delay a revocation. */
+  /** Answers to others by agent. Counted apart: strangers cause them and must not delay a revocation. */
   readonly #answers: Rates
   /** Polls by agent. */
   readonly #pollRates: Rates
@@ -160,7 +159,7 @@ export class Joins {
       if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
         return request.refuse({ refused: 'invite_invalid' })
       }
-      // An agent that retries may already have been added, with the last use: its Welcome is on the way.
+      // A retrying agent may already have been added with the last use: its Welcome is on the way.
       if (welcomed === true && (ended || invite.members)) return request.answer(ASKED)
       if (ended) return request.refuse(ended)
       this.#add(request, invite, value.box, joined === true)
@@ -192,7 +191,7 @@ export class Joins {
   answer(request: PendingRequest, value: AnswerJoinRequest): void {
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const agent = idOf(value.agentId, AGENT_ID_BYTES, 'agent_id')
-    // Who has asked may take that back, also a guest.
+    // An agent may withdraw its own request, even as a guest.
     const isOwn = agent === request.caller.agent
     if (!isOwn) accountOf(request)
     if (!ANSWERS.includes(value.code)) throw wrong(`\`code\` must be one of ${ANSWERS.join(', ')}`)
@@ -206,7 +205,7 @@ export class Joins {
     })
   }
 
-  /** A request is waiting, or was answered. */
+  /** Handles an event about a waiting or answered request. */
   handle(event: StoreEvent): void {
     if (event.type === 'joinRequested') this.#wake(event.owner, event.channel)
     if (event.type !== 'joinAnswered') return
@@ -236,7 +235,7 @@ export class Joins {
     for (const poll of this.#polls) if (poll.until <= now) this.#ask(poll, false)
   }
 
-  /** Counts a registration or revocation, and refuses it if its agent has made too many. */
+  /** Counts a registration or revocation. Refuses it if the agent has made too many. */
   #isTooOften(request: PendingRequest): boolean {
     const wait = this.#changes.take(request.caller.agent, this.#effects.monotonic)
     if (wait === 0) return false
@@ -245,7 +244,7 @@ export class Joins {
     return true
   }
 
-  /** The same for join requests, made or taken back. */
+  /** The same for join requests, made or withdrawn. */
   #joinsTooOften(request: PendingRequest): boolean {
     const wait = this.#rates.take(request.caller.agent, this.#effects.monotonic)
     if (wait === 0) return false
@@ -290,7 +289,7 @@ export class Joins {
     })
   }
 
-  /** Without an owner, all members that poll. */
+  /** Without an owner, wakes all members that poll. */
   #wake(owner: AgentId | undefined, channel: ChannelId): void {
     for (const poll of this.#polls) {
       const isMeant = owner === undefined || poll.request.caller.agent === owner
@@ -298,7 +297,7 @@ export class Joins {
     }
   }
 
-  /** Asks the store. Without a new request, a poll that may wait goes on waiting. */
+  /** Queries the store. Without a new request, a poll that may wait keeps waiting. */
   #ask(poll: Poll, mayWait: boolean): void {
     if (poll.asking) {
       poll.more = true
@@ -334,7 +333,10 @@ export class Joins {
 
 const ASKED: Body = { case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) }
 
-/** When a request expires: with its invite, if any member may answer it. A member that asks again needs the owner. */
+/**
+ * When a request expires: with its invite, if any member may answer it. A member that asks again needs the owner's
+ * answer.
+ */
 function untilOf({ members, expiresAt }: Invite, joined: boolean, now: Time): Time {
   const soon = now + REQUEST_MS
   if (!members) return soon

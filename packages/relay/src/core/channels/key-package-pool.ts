@@ -22,7 +22,6 @@ interface Share {
   readonly agents: Map<AgentId, PooledKeyPackage[]>
 }
 
-/** The pool of one node. */
 export class KeyPackagePool {
   readonly #agents: number
   readonly #bytes: number
@@ -37,8 +36,8 @@ export class KeyPackagePool {
   }
 
   /**
-   * Adds KeyPackages of one agent, newer or older than those here, without duplicates or the oldest surplus. Returns
-   * agents that lost all theirs.
+   * Adds KeyPackages of one agent, newer or older than those held. Drops duplicates and the oldest surplus. Returns the
+   * agents that lost all of theirs.
    */
   add(
     account: Account,
@@ -107,7 +106,7 @@ export class KeyPackagePool {
     return fresh
   }
 
-  /** In the largest share, the agent whose last upload is oldest. */
+  /** The agent with the oldest last upload, in the largest share. */
   #loser(): AgentId | undefined {
     let greatest: Share | undefined
     for (const share of this.#shares.values()) if (!greatest || share.bytes > greatest.bytes) greatest = share

@@ -43,7 +43,6 @@ export class KeyPackages {
     this.#shares = new ClaimShares(rates.claimsPerTargetPerMinute)
   }
 
-  /** The number of KeyPackages held for an agent. */
   held(agent: AgentId): number {
     return this.#pool.held(agent, this.#context.effects.now)
   }
@@ -102,7 +101,9 @@ export class KeyPackages {
     return { keyPackage, waitMs }
   }
 
-  /** Gives up the KeyPackages of an agent, for the node where it has its session now: in parts that a message can hold. */
+  /**
+   * Releases the KeyPackages of an agent to the node where it now has its session, in parts that fit into a message.
+   */
   *release(agent: AgentId): Iterable<{ readonly account: Account; readonly keyPackages: readonly PooledKeyPackage[] }> {
     const released = this.#pool.release(agent, this.#context.effects.now)
     if (!released) return

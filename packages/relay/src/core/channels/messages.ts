@@ -14,7 +14,6 @@ type UnpaidMessage = Omit<StoreRequest<'append'>, 'paid'>
 /** Number of channels whose payer is cached. */
 const MAX_PAYERS = 100_000
 
-/** The messages of one node. */
 export class Messages {
   readonly #context: ChannelContext
   readonly #quota: Quota
@@ -40,7 +39,7 @@ export class Messages {
     }
     checkLength(value.messageId, MESSAGE_ID_BYTES, 'message_id')
     const payer = account ?? this.#payers.get(message.channel)
-    // Also for messages that may be free: one path for all keeps an agent's messages in order while a lease is pending.
+    // Even for messages that may be free: a single path keeps an agent's messages in order while a lease is pending.
     if (payer) this.#pay(request, message, payer)
     else this.#append(request, message, undefined)
   }
@@ -67,7 +66,7 @@ export class Messages {
   #append(request: PendingRequest, message: UnpaidMessage, unit: Unit | undefined, noUnit?: Refusal): void {
     this.#context.effects.store('append', { ...message, paid: unit !== undefined }, (outcome) => {
       const result = accepted(request, outcome)
-      // Who repeats a message that was stored is not charged for it any more.
+      // The outcome is unknown, so charge now: a retry of a stored message is free.
       if (isUnknown(outcome)) return unit?.use(request.caller.key)
       if (!result) return unit?.release()
       if ('unpaid' in result) {

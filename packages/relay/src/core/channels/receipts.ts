@@ -1,12 +1,12 @@
 /**
- * Receipts on their way to the members whose sessions asked for them (SPEC.md, "Receipts"). Nothing in them is trusted
- * or even read here. Each member's last one waits for the next round, so that however often members send, a reader gets
- * at most four messages a second and channel, or one with one receipt a second. The store has them all: what is lost
- * here, an agent gets with its next Resume.
+ * Receipts on their way to the members whose sessions asked for them (SPEC.md, "Receipts"). They are neither trusted
+ * nor read here. Each member's last one waits for the next round, so that a reader gets at most four messages a second
+ * per channel, or one receipt a second, however often members send. The store has them all: an agent gets what is lost
+ * here with its next Resume.
  *
- * Nothing is kept for a reader that does not read, lags behind the log or would get too much at once. It gets what the
- * store has when it can, one channel after the other. The store also knows who is no longer a member: an agent that was
- * removed and does not read that far must not learn what others do.
+ * Nothing is kept for a reader that is congested, lags behind the log or would get too much at once. It gets the stored
+ * ones when it can take them, one channel after the other. The store also checks membership: a removed agent that has
+ * not read that far must not learn what others do.
  */
 import { MAX_MEMBERS } from '@static/protocol'
 import { ReceiptDemand } from '@static/protocol/relay'
@@ -19,17 +19,17 @@ import type { Reading, Session } from '../sessions/stream.ts'
 
 /** Four rounds a second. */
 const ROUND_MS = 250
-/** A session that asked for samples gets one in this time. */
+/** A session that asked for samples gets one per this interval. */
 const SAMPLE_MS = 1000
 /**
- * What a session may cause in a round, in receipts that it is given: a window of a stream holds them. Each push counts for
- * some more, and each read of the store.
+ * How many receipts a session may get in a round: they fit into a stream's window. Each push, and each read of the
+ * store, counts as several more.
  */
 const MOST_AT_ONCE = 1000
 const PUSH_COST = 16
 const READ_COST = 64
 
-/** What receipts ask of the rest of the node. */
+/** What receipts need from the rest of the node. */
 export interface ReceiptsContext {
   readonly effects: Effects
   readonly delivery: Delivery
@@ -44,19 +44,18 @@ export function receiptsWithResume(demand: ReceiptDemand): number {
   throw wrong(`\`receipts\` must be UNSPECIFIED, SAMPLE or ALL, not ${Number(demand)}`)
 }
 
-/** The receipts of one node. */
 export class Receipts {
   readonly #context: ReceiptsContext
   /** New since the last round: from sessions here, and from other nodes. */
   readonly #fresh = new Map<ChannelId, Map<AgentId, Uint8Array>>()
   readonly #told = new Map<ChannelId, Map<AgentId, Uint8Array>>()
-  /** Those with a sample that waits for its time. */
+  /** Those with a sample that is not due yet. */
   readonly #sampling = new Set<Reading>()
-  /** Those that have just resumed, those that did not get everything, and the one of each session that is being read. */
+  /** Deliveries that have just resumed, those that missed something, and the one being read for each session. */
   readonly #first = new Map<Session, Set<Reading>>()
   readonly #stale = new Map<Session, Set<Reading>>()
   readonly #reads = new Map<Session, Reading>()
-  /** What each session has caused in this round. */
+  /** What each session has used up in this round. */
   readonly #spent = new Map<Session, number>()
   #roundAt: Time = -Infinity
 
@@ -64,17 +63,17 @@ export class Receipts {
     this.#context = context
   }
 
-  /** A member has sent a receipt in a session here. */
+  /** Takes a receipt that a member sent in a session here. */
   take(channel: ChannelId, agent: AgentId, receipt: Uint8Array): void {
     put(this.#fresh, channel, agent, receipt)
   }
 
-  /** Another node has told what it got. */
+  /** Takes receipts that another node passed on. */
   told(channel: ChannelId, receipts: readonly MemberReceipt[]): void {
     for (const { agent, receipt } of receipts) put(this.#told, channel, agent, receipt)
   }
 
-  /** A session has resumed a channel: it gets what the store has. */
+  /** Gives a session that resumed a channel the stored receipts. */
   resumed(reading: Reading, receipts: readonly MemberReceipt[]): void {
     const { effects } = this.#context
     reading.sampledAt = effects.monotonic
@@ -96,7 +95,7 @@ export class Receipts {
       }
     }
     this.#spent.clear()
-    // What was marked in an earlier round is in the store by now, also what other nodes got.
+    // Anything marked in an earlier round is in the store by now, including what other nodes received.
     for (const session of new Set([...this.#first.keys(), ...this.#stale.keys()])) this.#pull(session)
     for (const channel of new Set([...this.#fresh.keys(), ...this.#told.keys()])) {
       this.#round(channel, new Map([...(this.#told.get(channel) ?? []), ...(this.#fresh.get(channel) ?? [])]))
@@ -128,7 +127,10 @@ export class Receipts {
     effects.send(streams, receiptsMessage(first.channelBytes, list))
   }
 
-  /** Whether a reader gets so many now: it is up to date with the log and with receipts, and has had few in this round. */
+  /**
+   * Whether a reader can take this many now: it is up to date with the log and with receipts, and has had few in this
+   * round.
+   */
   #takes(reading: Reading, count: number): boolean {
     const { session } = reading
     if (session.stream.congested || session.behind.has(reading)) return false
@@ -166,7 +168,7 @@ export class Receipts {
     if (this.#first.get(reading.session)?.has(reading) !== true) add(this.#stale, reading)
   }
 
-  /** Gives a session what the store has, one channel after the other, as long as it reads and has not caused too much. */
+  /** Gives a session the stored receipts, one channel after the other, while it reads and is within its limit. */
   #pull(session: Session): void {
     const { effects, delivery } = this.#context
     if (delivery.session(session.agent) !== session) {
@@ -199,7 +201,7 @@ export class Receipts {
   }
 }
 
-/** Whether the delivery has neither ended nor begun again. */
+/** Whether the delivery has neither ended nor restarted. */
 function isOpen(reading: Reading): boolean {
   return reading.session.subscriptions.get(reading.channel) === reading
 }

@@ -1,27 +1,26 @@
 /**
- * Resumes take turns in the store, which works on one call after the other: without turns, messages of all agents wait
- * behind everything that one address asks about. A Resume is not cut into pieces, because what happens between two of
- * them would be missed.
+ * Resumes take turns in the store, which runs one call after the other: without turns, all agents' messages would wait
+ * behind everything that one address asks for. A Resume is not split, because events between its parts would be missed.
  */
 import { networkLimit, networkOf } from '@static/protocol'
 import type { AgentId } from '../../ports.ts'
 import type { Stream } from '../sessions/stream.ts'
 
 /**
- * Names of channels that the store gets from one address at a time, unless a single Resume has more: one of the largest,
- * or the Resumes of an agent of ours that has 2,000 channels, or those of dozens of agents behind one address.
+ * Number of channel ids in the store from one address at a time, unless a single Resume has more: enough for one of the
+ * largest, for the Resumes of an agent with 2,000 channels, or for dozens of agents behind one address.
  */
 const MOST_NAMES = 3072
-/** What a Resume without ids counts as. Its agent has one at a time, since it may return many more. */
+/** What a Resume without ids counts as. Each agent has one at a time, because it may return many more. */
 const NAMES_WITHOUT_IDS = 64
 
-/** A Resume that has its turn, or waits for it. */
+/** A Resume that has its turn or waits for it. */
 export interface ResumeTurn {
   readonly stream: Stream
   readonly agent: AgentId
-  /** How many channels it names; undefined for all that the agent has. */
+  /** How many channels it names; undefined for all of the agent's channels. */
   readonly names: number | undefined
-  /** Asks the store. Returns false if there is nothing to ask; otherwise `end` must be called after the answer. */
+  /** Queries the store. Returns false if there is nothing to query; otherwise `end` must be called after the answer. */
   readonly start: () => boolean
   /** Called instead of `start` if the stream has ended. */
   readonly drop: () => void
@@ -29,32 +28,31 @@ export interface ResumeTurn {
 
 interface Address {
   names: number
-  /** The agents with a Resume without ids in the store, or that is `ready`. */
+  /** The agents whose Resume without ids is in the store or `ready`. */
   readonly unnamed: Set<AgentId>
-  /** In their order. */
+  /** In order of arrival. */
   readonly waiting: Set<ResumeTurn>
-  /** Resumes without ids that were next, but have to wait for another one of their agent: they hold up no one else. */
+  /** Resumes without ids that were next but must wait for another one of the same agent: they hold up no one else. */
   readonly held: Map<AgentId, Set<ResumeTurn>>
-  /** The first of these, once the other one has ended. They came before all that is in `waiting`. */
+  /** The first of these, once the other one has ended. They came before everything in `waiting`. */
   readonly ready: Set<ResumeTurn>
 }
 
 interface Network {
   names: number
   readonly most: number
-  /** Those that have something waiting or in the store, the last one that had a turn at the end. */
+  /** Addresses with something waiting or in the store, ordered by their last turn. */
   readonly addresses: Map<string, Address>
-  /** Whether `#advance` is at work, and whether something has changed since it began. */
+  /** Whether `#advance` is running, and whether anything has changed since it began. */
   isAdvancing: boolean
   hasChanged: boolean
 }
 
-/** The turns of one node. */
 export class ResumeTurns {
   /** By /48, or by IPv4 address. */
   readonly #networks = new Map<string, Network>()
 
-  /** Starts a Resume now, or after others of its address, or of its /48. */
+  /** Starts a Resume now, or after others from its address or its /48. */
   take(turn: ResumeTurn): void {
     const { address } = turn.stream
     const key = networkOf(address) ?? address
@@ -67,7 +65,7 @@ export class ResumeTurns {
     this.#advance(key, network)
   }
 
-  /** The store has answered. */
+  /** Called when the store has answered. */
   end(turn: ResumeTurn): void {
     const { key, network, own } = this.#find(turn.stream)
     if (!network || !own) return
@@ -77,7 +75,7 @@ export class ResumeTurns {
     this.#advance(key, network)
   }
 
-  /** The stream has ended: forgets what waits on it. */
+  /** Called when the stream has ended: forgets what waits on it. */
   closed(stream: Stream): void {
     const { key, network, own } = this.#find(stream)
     if (!network || !own) return
@@ -99,8 +97,8 @@ export class ResumeTurns {
   }
 
   /**
-   * Starts what there is room for. The addresses of a /48 take turns. What is refused instead of started can end its
-   * stream, which comes back to here: then the loop goes on, because each would need more of the stack than the last.
+   * Starts as many as there is room for. The addresses of a /48 take turns. Refusing a Resume can end its stream, which
+   * calls this again: the loop then continues instead, because recursion would use more stack with each.
    */
   #advance(key: string, network: Network): void {
     network.hasChanged = true
@@ -129,7 +127,7 @@ function startAll(network: Network): void {
     if (!hasRoom(network.names, next, network.most)) break
     own.waiting.delete(next)
     own.ready.delete(next)
-    // This loop comes to it again.
+    // The loop will reach it again.
     toEnd(network, address, own)
     if (next.names === undefined) own.unnamed.add(next.agent)
     if (next.start()) count(network, own, next, 1)
@@ -137,7 +135,7 @@ function startAll(network: Network): void {
   }
 }
 
-/** The next Resume of an address. Those on the way to it whose agent has another one without ids are held. */
+/** The next Resume of an address. Skips and holds those whose agent already has another one without ids. */
 function nextOf({ unnamed, waiting, held, ready }: Address): ResumeTurn | undefined {
   for (const turn of ready) return turn
   for (const turn of waiting) {
@@ -148,7 +146,7 @@ function nextOf({ unnamed, waiting, held, ready }: Address): ResumeTurn | undefi
   return undefined
 }
 
-/** After a Resume without ids, its agent may have the next one. */
+/** After a Resume without ids, lets its agent have the next one. */
 function free({ unnamed, held, ready }: Address, { agent, names }: ResumeTurn): void {
   if (names !== undefined) return
   const line = held.get(agent)

@@ -12,18 +12,18 @@ import { allowMemberEnvelopes, type ChannelContext } from './context.ts'
 import { type Receipts, receiptsWithResume } from './receipts.ts'
 import { type ResumeTurn, ResumeTurns } from './resume-turns.ts'
 
-/** Acknowledged positions that cost nothing in one request. */
+/** Number of acknowledged positions per request that are free. */
 const FREE_POSITIONS = 64
 /**
- * Acknowledged positions a minute, per agent and per address, in channels that the agent's session was not told of. Anybody
- * can make up ids, and the store searches for each of them. An honest agent acknowledges there what an earlier session has
- * delivered, or a subscription at another node; the first position of a request is free.
+ * Acknowledged positions per minute, per agent and per address, in channels that the agent's session does not read.
+ * Anyone can make up ids, and the store searches for each of them. An honest agent acknowledges there what an earlier
+ * session, or a subscription at another node, has delivered; the first position of a request is free.
  */
 const UNKNOWN_PER_MINUTE = 2000
 const UNKNOWN = 'acknowledged channels that the session does not read, per agent and per address,'
 /**
- * The time between two receipts that acknowledge nothing new, once there were more of them than entries: each is written to
- * disk and given to all, and no one pays for it.
+ * The interval between receipts that acknowledge nothing new, once a member has sent more of them than there are
+ * entries: each is written to disk and sent to everyone, and no one pays for it.
  */
 const RECEIPT_MS = 10_000
 
@@ -35,7 +35,7 @@ export class Resumes {
   readonly #unknown = new Rates(UNKNOWN_PER_MINUTE / 60, UNKNOWN_PER_MINUTE)
   readonly #receipts: Receipts
   readonly #turns = new ResumeTurns()
-  /** Those with a receipt that waits for its time. */
+  /** Deliveries with a receipt that is not due yet. */
   readonly #held = new Set<Reading>()
 
   /** `rememberPayer` gets the account that pays for a guest's messages. */
@@ -70,7 +70,7 @@ export class Resumes {
     })
   }
 
-  /** The stream has ended: its Resumes that wait are forgotten. */
+  /** Called when the stream has ended: forgets its waiting Resumes. */
   gone(stream: Stream): void {
     this.#turns.closed(stream)
   }
@@ -84,7 +84,7 @@ export class Resumes {
     if (this.#isTooOften(request, positions.length - FREE_POSITIONS)) return
     const { session, address } = request.stream
     const all = acknowledged(positions, session)
-    // A call acknowledges what a subscription delivers.
+    // A call may acknowledge what a subscription delivered.
     const reader = session ?? this.#context.delivery.session(agent)
     const unknown = all.filter(({ channel }) => !reader || stayOf(reader, channel) === undefined).length
     const wait = this.#wait(this.#unknown, agent, address, Math.min(unknown - 1, UNKNOWN_PER_MINUTE))
@@ -102,7 +102,7 @@ export class Resumes {
   acknowledgeLater(session: Session, { positions }: AckRequest): void {
     const { agent, stream, subscriptions } = session
     for (const { channel, index, from, receipt } of acknowledged(positions, session)) {
-      // What is dropped is delivered again.
+      // Whatever is dropped here is delivered again.
       if (from === undefined && this.#wait(this.#unknown, agent, stream.address, 1) > 0) continue
       const reading = subscriptions.get(channel)
       note(session, { channel, index, from })
@@ -115,7 +115,7 @@ export class Resumes {
     }
   }
 
-  /** A receipt of a member, since it reads the channel. */
+  /** Takes a receipt from a member that reads the channel. */
   #receive(reading: Reading, receipt: Uint8Array, isNews: boolean): void {
     const { monotonic } = this.#context.effects
     const isDue = isNews || reading.receiptsLeft > 0 || monotonic - reading.receiptAt >= RECEIPT_MS
@@ -157,14 +157,14 @@ export class Resumes {
   }
 
   /**
-   * The store has failed: the next tick tries again. In a channel that is full because of this acknowledgement, there
-   * would be no other one.
+   * The store has failed: the next tick retries. In a channel that is full for lack of this acknowledgement, no other
+   * would follow.
    */
   #keep(session: Session, positions: readonly AckedPosition[]): void {
     if (this.#context.delivery.session(session.agent) !== session) return
     const newer = new Map(session.acknowledged)
     for (const position of positions) {
-      // What it no longer reads may be of another membership by now.
+      // A channel that it no longer reads may belong to another membership by now.
       if (session.subscriptions.get(position.channel)?.from === position.from) note(session, position)
     }
     for (const position of newer.values()) note(session, position)
@@ -180,11 +180,11 @@ export class Resumes {
     for (const session of this.#context.delivery.sessions()) this.storeAcknowledged(session)
   }
 
-  /** Asks the store when it is the turn of this request. */
+  /** Queries the store when it is this request's turn. */
   #inTurn(request: PendingRequest, query: StoreRequest<'resume'>, ask: (turn: ResumeTurn) => void): void {
     const { stream, caller } = request
     const start = (): boolean => {
-      // What it costs is known with the answer: the ones before it may have used up the rate.
+      // Its cost is known only with the answer, so earlier ones may have used up the rate.
       if (!query.channels && this.#isTooOften(request, 1)) return false
       ask(turn)
       return true
@@ -207,16 +207,16 @@ export class Resumes {
     const meanwhile = delivery.resuming(agent)
     effects.store('resume', query, (outcome) => {
       delivery.answered(meanwhile)
-      // The result is outdated: the agent would take the end of an earlier membership for the end of the new one.
+      // The result is outdated: the agent would mistake the end of an earlier membership for the end of the new one.
       if (outcome.ok && meanwhile.added) return this.#resume(request, session, query, demand, turn)
       this.#ended(turn, outcome)
       if (!outcome.ok) return request.refuse(refusalOf(outcome.error))
       const { standings, member } = outcome.value
       if (member) allowMemberEnvelopes(this.#context, agent)
       request.answer(standingsAnswer(outcome.value))
-      // Replaced in the meantime: the newer session sends its own Resume.
+      // Replaced meanwhile: the newer session sends its own Resume.
       if (delivery.session(agent) !== session) return
-      // Entries follow the Welcome of their membership, of which another node may not have told yet.
+      // Entries follow the Welcome of their membership, which another node may not have announced yet.
       const isWelcomed = standings.some((standing) => !('refused' in standing) && standing.welcome)
       if (!session.resumed || isWelcomed) delivery.welcomed(session)
       session.resumed = true
@@ -229,7 +229,7 @@ export class Resumes {
     })
   }
 
-  /** Whether the rate is used up, in which case the request was refused. */
+  /** Refuses the request and returns true if the rate is used up. */
   #isTooOften(request: PendingRequest, cost: number): boolean {
     const wait = this.#wait(this.#rates, request.caller.agent, request.stream.address, cost)
     if (wait === 0) return false
@@ -238,7 +238,10 @@ export class Resumes {
     return true
   }
 
-  /** The next one has its turn. One without ids costs as many channels as it returned, of which it has paid one. */
+  /**
+   * Passes the turn to the next one. One without ids costs as many channels as it returned, of which it has paid for
+   * one.
+   */
   #ended(turn: ResumeTurn, outcome: Outcome<StoreResult<'resume'>>): void {
     const rest = turn.names === undefined && outcome.ok ? outcome.value.standings.length - 1 : 0
     if (rest > 0) {
@@ -271,8 +274,8 @@ export class Resumes {
 }
 
 /**
- * In the memberships that the session was told of. Another node may have delivered them. The store takes what lies beyond
- * the log's end as its end.
+ * Positions in the memberships that the session knows of. Another node may have delivered the entries. The store treats
+ * a position beyond the log's end as the end.
  */
 function acknowledged(positions: AckRequest['positions'], session: Session | undefined): AckedPosition[] {
   return positions.map(({ channelId, index, receipt }) => {

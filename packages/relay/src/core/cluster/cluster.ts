@@ -1,7 +1,7 @@
 /**
- * One node among others: it tells them what happened here, hears from them, and asks the store for what it may have
- * missed. The bus only makes this faster. Everything that must not be lost is in the store: where logs end (`heads`)
- * and what else happened (`notices`). The store is asked at once on doubt, and regularly in any case.
+ * One node among others: it announces what happens here, hears from the others, and queries the store for what it may
+ * have missed. The bus only makes this faster. Everything that must not be lost is in the store: where logs end
+ * (`heads`) and what else happened (`notices`). It is queried at once on doubt, and regularly in any case.
  */
 import {
   type Account,
@@ -24,18 +24,18 @@ import type { Outcome } from '../io.ts'
 import { NONE_CLAIMED, RemoteClaims } from './remote-claims.ts'
 import type { Session } from '../sessions/stream.ts'
 
-/** What a node knows of itself. */
+/** What a node knows about its deployment. */
 export interface ClusterOptions {
   readonly node: NodeId
   /** How far the store's clock is ahead of ours. */
   readonly clockOffsetMs: () => number
-  /** Whether the bus gets through now, and how many other nodes were heard on it lately. */
+  /** Whether the bus is connected, and how many other nodes were recently heard on it. */
   readonly bus: () => BusState
-  /** How many nodes use the store now, with this one. */
+  /** How many nodes use the store now, including this one. */
   readonly nodes: () => number
 }
 
-/** The parts of the core that it acts on. */
+/** The parts of the core that the cluster acts on. */
 export interface ClusterParts {
   readonly effects: Effects
   readonly delivery: Delivery
@@ -45,30 +45,30 @@ export interface ClusterParts {
   readonly apply: (event: StoreEvent) => void
   /** Ends a session because the agent has a newer one elsewhere. */
   readonly replace: (session: Session) => void
-  /** Ends sessions whose channels may have changed unnoticed; their agents resume. */
+  /** Ends sessions whose channels may have changed unnoticed; their agents then resume. */
   readonly restart: (sessions: Iterable<Session>) => void
 }
 
-/** How often the store is asked, with the bus and without. */
+/** How often the store is queried, with the bus and without. */
 const ROUND_MS = { heard: 10_000, alone: 1000 } as const
 /** The store keeps notices for a minute. */
 const NOTICES_KEPT_MS = 45_000
 const MAX_NOTICES = 500
 const HEADS_AT_ONCE = 500
-/** Doubts within this time are one. */
+/** Doubts within this time count as one. */
 const DOUBT_MS = 200
 const MAX_TOLD = 10_000
 /** Messages of two sessions cross only if these were opened within this time. */
 const CROSSING_MS = 50
-/** More than clocks of nodes differ. */
+/** More than the nodes' clocks differ. */
 const STALE_MS = 2000
 
-/** What was asked of the store because messages may have been missed, for the metrics. */
+/** Queries to the store because messages may have been missed, for the metrics. */
 export interface CatchUpCounts {
-  /** Questions for the ends of logs, and for other events. */
+  /** Queries for the ends of logs, and for other events. */
   readonly heads: number
   readonly notices: number
-  /** Channels whose log was longer than this node was told. */
+  /** Channels whose log was longer than this node knew. */
   readonly gaps: number
 }
 
@@ -79,18 +79,18 @@ export class Cluster implements OtherNodes {
   readonly #tally = new EventTally()
   readonly #channels = new Set<ChannelId>()
   readonly #agents = new Set<AgentId>()
-  /** Channels whose end must be asked for. */
+  /** Channels whose end must be queried. */
   readonly #unsure = new Set<ChannelId>()
   /** Channels that may have grown here without an event. */
   readonly #untold = new Set<ChannelId>()
   /** Channels that the store did not know in the last round. */
   readonly #missing = new Set<ChannelId>()
   readonly #claims = new RemoteClaims()
-  /** Events that came lately, by sender and number. */
+  /** Events that arrived recently, by sender and number. */
   readonly #told = new Set<string>()
   #lastEvent = 0
   #position: string | undefined
-  /** What waits until the first position is known. */
+  /** Callbacks waiting until the first position is known. */
   #listeners: ((outcome: Outcome<unknown>) => void)[] = []
   /** By the monotonic clock. */
   #heardAt: Time | undefined
@@ -110,8 +110,8 @@ export class Cluster implements OtherNodes {
   }
 
   /**
-   * Whether this node finds whatever happens from now on. It does not before it knows where the notices end: what
-   * happened after an agent was served and before that, no one would tell it.
+   * Whether this node will find everything that happens from now on. Until it knows where the notices end, it could
+   * miss what happens after an agent was served.
    */
   get isListening(): boolean {
     return this.#position !== undefined
@@ -125,27 +125,27 @@ export class Cluster implements OtherNodes {
 
   // ---- What happens here ----
 
-  /** Tells other nodes of an event of this one. */
+  /** Announces an event of this node to the others. */
   happened(event: StoreEvent): void {
     const { effects } = this.#parts
     const { monotonic } = effects
     if (event.type !== 'appended') this.#tally.isNew(event, 'told', monotonic)
     const news: News = { type: 'event', number: ++this.#lastEvent, event }
     for (const agent of concerned(event)) effects.publish(`a.${agent}`, news)
-    // Join requests for members go to all nodes where the channel is read; others find them among the notices.
+    // Join requests for members go to all nodes where the channel is read; other nodes find them among the notices.
     const isPersonal = event.type === 'welcomed' || (event.type === 'joinRequested' && event.owner !== undefined)
     if ('channel' in event && !isPersonal) {
       effects.publish(`c.${event.channel}`, news)
     }
   }
 
-  /** A channel has its first reader here, or its last one is gone. */
+  /** Called when a channel gets its first reader here or loses its last. */
   reads(channel: ChannelId, isRead: boolean): void {
     const { effects } = this.#parts
     effects.watch(`c.${channel}`, isRead)
     if (isRead) {
       this.#channels.add(channel)
-      // What was told before the first reader came was not heard here.
+      // News from before the first reader was not heard here.
       this.#unsure.add(channel)
       return
     }
@@ -154,7 +154,7 @@ export class Cluster implements OtherNodes {
     this.#missing.delete(channel)
   }
 
-  /** An agent has opened a session here. */
+  /** Called when an agent has opened a session here. */
   entered({ agent, since }: Session): void {
     this.follow(agent)
     this.#parts.effects.publish(`a.${agent}`, { type: 'entered', agent, at: since })
@@ -165,12 +165,12 @@ export class Cluster implements OtherNodes {
     return this.#parts.effects.now + this.#options.clockOffsetMs()
   }
 
-  /** Whether this node's clock agrees with the store's: tokens, invites and leases of all nodes end by the clock. */
+  /** Whether this node's clock agrees with the store's: tokens, invites and leases of all nodes expire by the clock. */
   get isClockRight(): boolean {
     return Math.abs(this.#options.clockOffsetMs()) <= MAX_STORE_CLOCK_OFFSET_MS
   }
 
-  /** Hears what concerns an agent, as long as it has a session or KeyPackages here. */
+  /** Subscribes to news about an agent, as long as it has a session or KeyPackages here. */
   follow(agent: AgentId): void {
     if (this.#agents.has(agent)) return
     this.#agents.add(agent)
@@ -205,17 +205,17 @@ export class Cluster implements OtherNodes {
         this.#parts.keyPackages.receive(news.account, news.agent, news.keyPackages)
         return this.follow(news.agent)
       default:
-      // From a newer version: the store has what matters.
+      // From a newer version: the store has everything that matters.
     }
   }
 
-  /** Messages may have been missed. */
+  /** Called when messages may have been missed. */
   doubt(): void {
     for (const channel of this.#channels) this.#unsure.add(channel)
     this.#roundAt = Math.min(this.#roundAt, this.#parts.effects.monotonic - ROUND_MS.heard + DOUBT_MS)
   }
 
-  /** The store could not say whether it did something. If it did, no event tells of it. */
+  /** Called when an operation's outcome is unknown: if it was done, no event announced it. */
   #unknown(channel: ChannelId | undefined): void {
     if (channel !== undefined) {
       this.#unsure.add(channel)
@@ -232,13 +232,13 @@ export class Cluster implements OtherNodes {
     this.#askHeads()
   }
 
-  /** Whether all nodes that use the store are heard on the bus: what others write comes to nobody's ears. */
+  /** Whether all nodes that use the store are heard on the bus: no one hears what the others write. */
   get #hearsAll(): boolean {
     const { connected, nodes } = this.#options.bus()
     return connected && nodes + 1 >= this.#options.nodes()
   }
 
-  /** Asks the store for everything that matters here. */
+  /** Queries the store for everything that matters here. */
   #round(now: Time): void {
     this.#roundAt = now
     for (const channel of [...this.#channels, ...this.#untold]) this.#unsure.add(channel)
@@ -289,8 +289,9 @@ export class Cluster implements OtherNodes {
   }
 
   /**
-   * Whether a session here is newer than one elsewhere of which it hears now. Usually not: a message arrives sooner than
-   * its agent can come here. Clocks decide only if both were opened in one moment, or if the message is old.
+   * Whether a session here is newer than one elsewhere that has just been announced. Usually not: the announcement
+   * arrives before its agent can come here. Clocks decide only if both were opened at the same moment, or if the
+   * message is old.
    */
   #isNewer({ since, begunAt }: Session, at: Time, from: NodeId): boolean {
     if (this.#parts.effects.monotonic - begunAt > CROSSING_MS) return since - at > STALE_MS
@@ -313,10 +314,10 @@ export class Cluster implements OtherNodes {
     const asked = effects.monotonic
     effects.store('notices', { after: this.#position, limit: MAX_NOTICES }, (outcome) => {
       this.#isReadingNotices = false
-      // The next round tries again.
+      // The next round retries.
       if (!outcome.ok) return this.#settleListeners(outcome)
       const { events, position, more } = outcome.value
-      // Too long ago: some may be gone, and nobody knows which channels they were about.
+      // Too long ago: some notices may be gone, and which channels they concerned is unknown.
       if (this.#heardAt !== undefined && asked - this.#heardAt > NOTICES_KEPT_MS) restart([...delivery.sessions()])
       this.#position = position
       this.#heardAt = asked
@@ -362,7 +363,10 @@ export class Cluster implements OtherNodes {
     })
   }
 
-  /** The store does not have a channel that is read here. Its deletion is among the notices, unless they are gone. */
+  /**
+   * Called when the store no longer has a channel that is read here. Its deletion is among the notices, unless they
+   * have expired.
+   */
   #gone(channel: ChannelId): void {
     if (!this.#channels.has(channel)) return
     if (!this.#missing.has(channel)) return void this.#missing.add(channel)

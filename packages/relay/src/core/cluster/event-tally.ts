@@ -1,6 +1,6 @@
 /**
- * Recognizes events that arrive twice: once told by the node where they happened, once read from the store. Either may
- * come first. Events that mean the same to an agent however often it hears of them are not tallied.
+ * Recognizes events that arrive twice: once announced by the node where they happened, once read from the store. Either
+ * may come first. Events that an agent may safely get twice are not tallied.
  */
 import type { StoreEvent, Time } from '../../ports.ts'
 
@@ -10,14 +10,14 @@ type Tallied = Exclude<StoreEvent, { type: 'appended' }>
 const KEPT_MS = 90_000
 const MAX_EVENTS = 20_000
 
-/** How often each event was told more than read; negative: read more than told. */
+/** How many more times each event was announced than read; negative: read more often. */
 export class EventTally {
   readonly #counts = new Map<string, { surplus: number; readonly since: Time }>()
 
-  /** Records an event from one source. Returns false if the other source has brought it already. */
+  /** Records an event from one source. Returns false if the other source already brought it. */
   isNew(event: Tallied, source: 'told' | 'read', now: Time): boolean {
     if (event.type === 'welcomed' || event.type === 'joinRequested') return true
-    // In any order of the fields: an engine may keep them in its own.
+    // Independent of the order of the fields, which an engine may change.
     const key = JSON.stringify(Object.entries(event).sort(([one], [other]) => (one < other ? -1 : 1)))
     const known = this.#counts.get(key)
     const step = source === 'told' ? 1 : -1
@@ -28,7 +28,7 @@ export class EventTally {
     return Math.abs(surplus) > Math.abs(surplus - step)
   }
 
-  /** Forgets events whose other half will not come. */
+  /** Forgets events that the other source will not bring. */
   forget(now: Time): void {
     for (const [key, { since }] of this.#counts) {
       if (now - since <= KEPT_MS) return

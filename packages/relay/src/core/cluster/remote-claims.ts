@@ -1,4 +1,4 @@
-/** KeyPackages that this node asks other nodes for. */
+/** Claims for KeyPackages that this node sends to other nodes. */
 import type { Time } from '../../ports.ts'
 import type { Claimed } from '../channels/other-nodes.ts'
 
@@ -12,12 +12,12 @@ interface Claim {
   readonly until: Time
 }
 
-/** The answer if there is none. */
+/** Stands for no answer. */
 export const NONE_CLAIMED: Claimed = { keyPackage: undefined, waitMs: 0 }
 
-/** The claims that wait for an answer. */
+/** The claims waiting for an answer. */
 export class RemoteClaims {
-  /** Those that end first, first. */
+  /** Ordered by when they end. */
   readonly #claims = new Map<number, Claim>()
   #last = 0
 

@@ -1,6 +1,6 @@
 /**
  * Rate limits of commits (SPEC.md, "Limits"): for each account or guest across all channels, and for each channel
- * across all agents. An agent that reads a channel in a session has an additional share of its own there, which no one
+ * across all agents. An agent that reads a channel in a session has an additional share of its own there that no one
  * else can use up, so the owner can always act. Channels that do not exist have no such shares.
  */
 import { accountKey, type ChannelId, type Time } from '../../ports.ts'
@@ -23,20 +23,19 @@ export class CommitRates {
     this.#own = new Rates(rates.ownCommitsPerSecond, rates.ownCommitsBurst)
   }
 
-  /** Number of commits refused so far. */
   get throttled(): number {
     return this.#throttled
   }
 
   /**
-   * Counts one commit of a caller; in the channel too if it reads the channel, which only members do. Returns 0 if it is
+   * Counts one commit of a caller, and in the channel if the caller reads it, which only members do. Returns 0 if it is
    * allowed, otherwise the milliseconds until it is.
    */
   take(request: PendingRequest, channel: ChannelId, now: Time): number {
     const { agent, account } = request.caller
     const byCaller = account ? this.#accounts.take(accountKey(account), now) : this.#guests.take(agent, now)
     const reads = isReader(request, channel)
-    // A caller over its own limit must not use up the channel's rate, and neither must one that is not a member.
+    // Neither a caller over its own limit nor a non-member may use up the channel's rate.
     const common = byCaller > 0 || !reads ? byCaller : this.#channels.take(channel, now)
     if (common === 0) return 0
     const own = reads ? this.#own.take(`${agent} ${channel}`, now) : Infinity
@@ -45,7 +44,7 @@ export class CommitRates {
     return Math.min(common, own)
   }
 
-  /** Counts one commit in a channel, of a member that does not read it in this session. Returns the same as `take`. */
+  /** Counts one commit in a channel by a member that does not read it in this session. Returns the same as `take`. */
   takeChannel(channel: ChannelId, now: Time): number {
     const wait = this.#channels.take(channel, now)
     if (wait > 0) this.#throttled++

@@ -14,7 +14,7 @@ export class Rates {
   readonly #keys: number
   readonly #buckets = new Map<string, Bucket>()
 
-  /** `keys` bounds the memory: beyond it, the key that was idle longest is forgotten, which only favours it. */
+  /** `keys` bounds the memory: beyond it, the key idle the longest is forgotten, which only favors that key. */
   constructor(perSecond: number, burst: number, keys = 100_000) {
     this.#perMs = perSecond / 1000
     this.#burst = burst
@@ -29,7 +29,7 @@ export class Rates {
     return 0
   }
 
-  /** Takes `cost` tokens that were spent already, whether there are as many or not: the next ones wait for them. */
+  /** Takes `cost` tokens that were already spent, even if there are fewer: later requests wait for them. */
   owe(key: string, now: Time, cost: number): void {
     this.#bucket(key, now).tokens -= cost
   }
@@ -37,7 +37,7 @@ export class Rates {
   /** The bucket of a key, filled up to now. */
   #bucket(key: string, now: Time): Bucket {
     const bucket = this.#buckets.get(key) ?? { tokens: this.#burst, at: now }
-    // Moved to the end: the first key of the map is the one that was idle longest.
+    // Moved to the end: the first key of the map is the one idle the longest.
     this.#buckets.delete(key)
     this.#buckets.set(key, bucket)
     bucket.tokens = Math.min(this.#burst, bucket.tokens + Math.max(0, now - bucket.at) * this.#perMs)
@@ -52,14 +52,14 @@ export class Rates {
   }
 }
 
-/** Takes `cost` tokens of an address and, for IPv6, of its /48, which has more of them. Returns the wait. */
+/** Takes `cost` tokens from an address and, for IPv6, from its /48, which has more. Returns the wait. */
 export function takeFor(rates: Rates, address: string, now: Time, cost = 1): number {
   const wait = rates.take(address, now, cost)
   const network = networkOf(address)
   return wait > 0 || network === undefined ? wait : rates.take(network, now, cost / NETWORK_SHARES)
 }
 
-/** Takes `cost` tokens that an address has spent already, and its /48. */
+/** Takes `cost` tokens that an address has already spent, also from its /48. */
 export function oweFor(rates: Rates, address: string, now: Time, cost: number): void {
   rates.owe(address, now, cost)
   const network = networkOf(address)

@@ -36,7 +36,7 @@ export function agentIdOf(bytes: Uint8Array): AgentId {
   return idOf(bytes, AGENT_ID_BYTES, 'agent_id')
 }
 
-/** A 64-bit number from the wire, which must fit a double exactly. */
+/** A 64-bit number from the wire, which a double must represent exactly. */
 export function numberOf(value: bigint, field: string): number {
   if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw wrong(`\`${field}\` must be below 2^53, not ${value}`)
   return Number(value)

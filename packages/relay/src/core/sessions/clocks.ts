@@ -18,7 +18,7 @@ export class Clocks {
     this.#cells = new Shares(limit, limit * GUESTS_SHARE)
   }
 
-  /** Reserves the cells of a session, if there are enough, or if other sessions give way. */
+  /** Reserves the cells of a session if enough are free or other sessions give way. */
   start(stream: Stream, { traffic, cellsPerSecond, account }: Caller): Taken<Stream> {
     if (traffic === 'off' || traffic === 'standard') return { taken: true, ousted: [] }
     const claimant = { account: account?.id, source: sourceOf(stream.address) }

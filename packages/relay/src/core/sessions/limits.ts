@@ -1,4 +1,4 @@
-/** The limits of connections and streams (SPEC.md, "Limits"), and the refusal of a peer that is beyond one. */
+/** The limits of connections and streams (SPEC.md, "Limits"), and the refusal of a peer that exceeds one. */
 import type { ConnectionLimit } from '../../ports.ts'
 import type { RefusalDetails } from '../server-messages.ts'
 
@@ -12,7 +12,7 @@ export type StreamLimit =
   | 'callsPerSecond'
   | 'clockedCells'
 
-/** A peer that was refused because of a limit, for the operator. */
+/** A peer refused because of a limit, for the operator. */
 export interface Excess {
   readonly limit: StreamLimit
   readonly value: number
@@ -59,13 +59,13 @@ const ANSWERS: Readonly<Record<StreamLimit, readonly ['unavailable' | 'rate_limi
   ],
 }
 
-/** The answer to a peer that is beyond a limit. `waitMs` is how long it should wait, if that is known. */
+/** The answer to a peer that exceeds a limit. `waitMs` is how long it should wait, if known. */
 export function excessRefusal(limit: StreamLimit, value: number, waitMs = 0): RefusalDetails {
   const [refused, text] = ANSWERS[limit]
   return { refused, retryAfterMs: Math.max(waitMs, RETRY_MS), message: text(value.toLocaleString('en-US')) }
 }
 
-/** The answer to a guest that finds no place, or has lost its own: some are left, or were made, for accounts. */
+/** The answer to a guest that finds no place or has lost its place: the rest is for accounts. */
 export function guestRefusal(limit: 'total' | 'quicPerEndpoint'): RefusalDetails {
   const message =
     limit === 'total'
@@ -74,7 +74,7 @@ export function guestRefusal(limit: 'total' | 'quicPerEndpoint'): RefusalDetails
   return { refused: 'unavailable', retryAfterMs: RETRY_MS, message }
 }
 
-/** The answer at a QUIC port that is full while another one has room. */
+/** The answer from a full QUIC port while another one has room. */
 export function redirectRefusal(value: number, redirectPort: number): RefusalDetails {
   const message = `This port has ${value.toLocaleString('en-US')} sessions, its limit. Dial port ${redirectPort}.`
   return { refused: 'unavailable', redirectPort, message }

@@ -63,7 +63,7 @@ const NONCE_BODY_BYTES = 16
 /** The same as the highest level of `private`. */
 const MAX_CELLS_PER_SECOND = 64
 
-/** What a valid JWT says about its bearer. */
+/** The claims of a valid JWT. */
 interface Verified {
   readonly account: Account
   /** The id of the API key, if the JWT names it. */
@@ -90,7 +90,7 @@ export class Opening {
   }
 
   /**
-   * Issues a challenge: bound to this stream or, for a unary call (also one forwarded by a proxy), for the next call.
+   * Issues a challenge: bound to this stream or, for a unary call (even one forwarded by a proxy), to the next call.
    * The nonce of a unary challenge contains its own time, so nothing is stored that a flood of requests could evict.
    */
   challenge(stream: Stream, { revision }: GetChallengeRequest): Body {
@@ -228,12 +228,12 @@ export class Opening {
   }
 
   /**
-   * Marks a challenge as used, after its signature was verified. One that is bound to a stream was taken from it; any
-   * other may come to any node, now or after a restart, so the store remembers it by the wall clock.
+   * Marks a challenge as used once its signature is verified. A challenge bound to a stream was taken from the stream;
+   * any other may come to any node, even after a restart, so the store remembers it by the wall clock.
    */
   #once<Value>({ nonce, at, unbound }: Challenge, then: (outcome: Outcome<Value>) => void, next: () => void): void {
     if (unbound !== true) return next()
-    // Nodes' clocks may differ a little.
+    // Allows for small clock differences between nodes.
     const until = at + 2 * this.#settings.session.challengeMs
     this.#effects.store('useNonce', { nonce, until }, (outcome) => {
       if (!outcome.ok) return then(outcome)

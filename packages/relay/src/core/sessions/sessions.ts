@@ -32,7 +32,7 @@ import type { Session, Stream } from './stream.ts'
 import type { Streams } from './streams.ts'
 
 const WRONG_CLOCK = "This relay node's clock is wrong, so that it takes no new sessions. Connect to another node."
-/** How long an agent waits that finds no clock. */
+/** How long an agent should wait when no clock is free. */
 const CLOCK_MS = 60_000
 
 const EARLY_ACK = 'An acknowledgement came before the session was open. Open the session first.'
@@ -54,7 +54,6 @@ export interface SessionsOptions {
   readonly cluster: Cluster | undefined
 }
 
-/** The sessions of one node. */
 export class Sessions {
   readonly #options: SessionsOptions
   readonly #clocks: Clocks
@@ -96,7 +95,7 @@ export class Sessions {
     const allowed = unary ? stream.kind === 'call' || stream.proxyRevision !== undefined : stream.kind === 'session'
     if (!allowed) throw wrong('`purpose` must be SESSION on a session stream and UNARY in a call')
     const { cluster } = this.#options
-    // Open sessions stay: only what ends by the clock would be judged differently here than elsewhere.
+    // Open sessions stay: only expiry times would be judged differently here than elsewhere.
     if (cluster && !cluster.isClockRight) {
       return this.refuseOpening(request, refusalOf(StaticError.of('unavailable', WRONG_CLOCK, { retryAfter: 5 })))
     }
@@ -148,7 +147,7 @@ export class Sessions {
     }
   }
 
-  /** A request came on a stream: it gives way later than those without. */
+  /** Called when a request came on a stream: it gives way later than streams without one. */
   used(stream: Stream): void {
     this.#options.streams.used(stream)
     this.#clocks.used(stream)
@@ -162,7 +161,7 @@ export class Sessions {
     }
   }
 
-  /** A stream is over, and the session on it. */
+  /** Called when a stream has ended, and with it its session. */
   closed(stream: Stream): void {
     this.#clocks.stop(stream)
     if (!stream.session) return
@@ -280,7 +279,7 @@ export class Sessions {
   }
 }
 
-/** How an agent reaches the relay; one behind a proxy reaches that by gRPC. */
+/** How an agent reaches the relay; an agent behind a proxy reaches the proxy by gRPC. */
 export function transportOf({ peer }: Stream): 'quic' | 'grpc' | 'proxy' {
   return peer.proxy ? 'proxy' : peer.transport
 }

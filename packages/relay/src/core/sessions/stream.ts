@@ -8,11 +8,11 @@ import type { Caller } from './session-token.ts'
 export interface Stream {
   readonly id: StreamId
   readonly peer: Peer
-  /** A stream that a proxy opens for a call is one from its hello on. */
+  /** A proxy's stream for a call becomes a call with its hello. */
   kind: StreamKind
   /** By the monotonic clock. */
   readonly openedAt: Time
-  /** The address that limits count by; for a proxied stream, the agent's. */
+  /** The address that limits count; for a proxied stream, the agent's. */
   address: string
   /** The revision of a stand-alone proxy, once it has sent ProxyHello. */
   proxyRevision: number | undefined
@@ -51,8 +51,8 @@ export interface Session extends Caller {
   /** The channels being delivered. */
   readonly subscriptions: Map<ChannelId, Reading>
   /**
-   * The memberships that it was told of in channels that are not being delivered: Welcomes, and those that have ended. By
-   * the index of the entry that added the agent, the last one told at the end; a limited number.
+   * The memberships that it knows of in channels that are not being delivered: from Welcomes, and ended ones. The value
+   * is the index of the entry that added the agent; the latest is last. Limited in number.
    */
   readonly stays: Map<ChannelId, number>
   /** Deliveries that lag behind the log, and whether one is being read. */
@@ -65,7 +65,7 @@ export interface Session extends Caller {
   readonly welcomes: { waiting: boolean; more: boolean; after: number }
 }
 
-/** The membership in a channel that a session was last told of; undefined if of none, or too long ago. */
+/** The latest membership in a channel that a session knows of; undefined if there is none or it was too long ago. */
 export function stayOf({ stays, subscriptions }: Session, channel: ChannelId): number | undefined {
   return stays.get(channel) ?? subscriptions.get(channel)?.from
 }
@@ -80,14 +80,17 @@ export interface Reading {
   /** The last index sent, and the last one in the log. */
   sent: number
   last: number
-  /** Which receipts of other members it gets, and when it last got one if these are samples. */
+  /** Which receipts of other members it gets and, for samples, when it last got one. */
   readonly receipts: ReceiptDemand
   sampledAt: Time
-  /** The receipt that it gets when its time has come. */
+  /** The receipt that it gets when its next sample is due. */
   sample: MemberReceipt | undefined
   /** The last index that was sent and is acknowledged. */
   acknowledged: number
-  /** How many receipts it may send that acknowledge nothing new, when it sent the last one, and one that waits. */
+  /**
+   * How many receipts that acknowledge nothing new it may still send, when it sent the last one, and the one that
+   * waits.
+   */
   receiptsLeft: number
   receiptAt: Time
   heldReceipt: Uint8Array | undefined

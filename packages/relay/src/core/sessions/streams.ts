@@ -1,7 +1,7 @@
 /**
- * The open streams and their limits: in total, at a QUIC endpoint, per address, and without a session. Streams of agents that
- * are not known yet have places of their own, so that agents of accounts can show who they are even if guests have
- * taken all that they may.
+ * The open streams and their limits: in total, at a QUIC endpoint, per address, and without a session. Streams of
+ * agents not yet authenticated have places of their own, so that agents of accounts can authenticate even if guests
+ * have taken all that they may.
  */
 import { addressKey, Holdings, networkLimit, networkOf, Shares, sourceOf } from '@static/protocol'
 import type { Peer, StreamId } from '../../ports.ts'
@@ -14,9 +14,9 @@ import { wrong } from '../requests/request-fields.ts'
 import { type Closing, closingMessage, type RefusalDetails, serverMessage } from '../server-messages.ts'
 import type { Stream } from './stream.ts'
 
-/** The most of all places that guests can take. */
+/** The share of all places that guests can take at most. */
 const GUESTS_SHARE = 0.75
-/** Streams of agents that are not known yet: as a share of the places, and at least. */
+/** Places for streams of agents not yet authenticated: as a share of all, and the minimum. */
 const UNKNOWN_SHARE = 0.125
 const LEAST_UNKNOWN = 16
 
@@ -25,7 +25,7 @@ interface AddressCounts {
   unopened: number
 }
 
-/** What a proxy says about a stream. */
+/** What a proxy states about a stream. */
 export interface Proxied {
   readonly revision: number
   /** The agent's. */
@@ -34,17 +34,16 @@ export interface Proxied {
   readonly call: boolean
 }
 
-/** The streams of one node. */
 export class Streams {
   readonly #effects: Effects
   readonly #limits: Settings['streams']
   readonly #removed: (stream: Stream) => void
   readonly #streams = new Map<StreamId, Stream>()
   readonly #unopened = new Set<Stream>()
-  /** Those of agents that are not known yet, calls included, by where they come from. */
+  /** Streams of agents not yet authenticated, including calls, by source. */
   readonly #unknown = new Holdings<Stream>()
   readonly #mostUnknown: number
-  /** Those of agents that are known. */
+  /** Streams of authenticated agents. */
   readonly #places: Shares<Stream>
   /** The same at each QUIC endpoint, by port. */
   readonly #endpoints = new Map<number, Shares<Stream>>()
@@ -105,12 +104,12 @@ export class Streams {
     this.#streams.set(id, stream)
     if (kind !== 'call') this.#unopened.add(stream)
     this.#count(stream, 1, kind === 'call' ? 0 : 1)
-    // A proxy's stream counts for its agent, who is named in its hello.
+    // A proxy's stream counts for its agent, which its hello names.
     if (!peer.proxy) this.#unknown.add(stream, sourceOf(stream.address))
     return stream
   }
 
-  /** Why there is no room for a stream, from its address or at all. A proxy's streams count for its agents. */
+  /** Why there is no room for a stream, from its address or in total. A proxy's streams count for its agents. */
   refusal(stream: Stream): RefusalDetails | undefined {
     const { full } = stream.peer
     if (full) return excessRefusal(full.limit, full.value)
@@ -126,8 +125,8 @@ export class Streams {
   }
 
   /**
-   * Whether there is a place for a stream whose agent is known, an account's or a guest's, even if others have to give way;
-   * none does so yet. Closes the stream if there is none.
+   * Whether there is a place for the stream of an authenticated agent, of an account or a guest, even if others must
+   * give way; none does so yet. Closes the stream if there is none.
    */
   admits(stream: Stream, account: string | undefined): boolean {
     if (!this.#unknown.has(stream)) return true
@@ -142,7 +141,7 @@ export class Streams {
     return this.#refuse(stream, own, isRoomHere ? 'busy' : 'full')
   }
 
-  /** A stream that was admitted takes its place, even if others were closed since. Others may lose theirs to it. */
+  /** Gives an admitted stream its place, even if others were closed since. Others may lose theirs to it. */
   enter(stream: Stream, account: string | undefined): void {
     if (!this.#unknown.remove(stream)) return
     const claimant = { account, source: sourceOf(stream.address) }
@@ -152,15 +151,15 @@ export class Streams {
     if (this.#unopened.delete(stream)) this.#count(stream, 0, -1)
   }
 
-  /** A request came on a stream: others of its account or address give way first. */
+  /** Called when a request came on a stream: others of its account or address then give way first. */
   used(stream: Stream): void {
     this.#places.touch(stream)
     this.#endpointOf(stream)?.touch(stream)
   }
 
   /**
-   * The stream comes from a proxy and counts towards the address of the agent behind it. A call counts as unopened, too,
-   * until its token is verified: unlike a direct one, it does not end by itself.
+   * Counts a stream from a proxy towards the address of the agent behind it. A call also counts as unopened until its
+   * token is verified: unlike a direct call, it does not end by itself.
    */
   proxied(stream: Stream, { revision, address, call }: Proxied): void {
     this.#count(stream, -1, -1)
@@ -214,7 +213,7 @@ export class Streams {
     return redirectRefusal(this.#limits.quicPerEndpoint, emptiest)
   }
 
-  /** The places of the QUIC endpoint that a stream came to. Those of a proxy's agents share its connection. */
+  /** The places of the QUIC endpoint that a stream came to. A proxy's agents share its connection. */
   #endpointOf({ peer }: Stream): Shares<Stream> | undefined {
     return peer.endpoint && !peer.proxy ? this.#endpoint(peer.endpoint.port) : undefined
   }
@@ -227,7 +226,7 @@ export class Streams {
     return made
   }
 
-  /** Of the streams whose agents are not known yet, the oldest of whom has most gives way. */
+  /** Among streams of agents not yet authenticated, the oldest of the source with the most gives way. */
   #boundUnknown(): void {
     if (this.#unknown.total <= this.#mostUnknown) return
     const oldest = this.#unknown.first()

@@ -1,6 +1,7 @@
 /**
- * Reads channels with their logs, senders and foundings. Every entry is checked against the hash chain, from the start of
- * the log to its end. Rows that a killed relay left behind the log follow it: PostgreSQL has no such rows.
+ * Reads channels with their logs, senders and foundings. Every entry is checked against the hash chain, from the start
+ * of the log to its end. Rows that a killed relay left behind the log are brought up to date: PostgreSQL has no such
+ * rows.
  */
 import { hash } from 'node:crypto'
 import type { DatabaseSync } from 'node:sqlite'
@@ -19,8 +20,8 @@ import { type Statements, iterate, prepareStatements } from '../sqlite/statement
 import type { CopiedRow } from './piece.ts'
 
 /**
- * The retention of the relay that will sweep the copy is not known here. Zero makes the sweep look at once, and it then
- * sets the right time itself.
+ * The retention of the relay that will sweep the copy is unknown here. Zero makes its first sweep visit every channel
+ * and set the right time.
  */
 const ENTRY_MS = 0
 /** Takes the place of an index once the whole channel is stored. */
@@ -28,7 +29,7 @@ const WHOLE = null
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
 
-/** What is stored together, and its key: the channel's number, and the index of the entry or `WHOLE`. */
+/** Rows that are stored together, and their key: the channel's number, and the index of the entry or `WHOLE`. */
 type Part = readonly [rows: readonly CopiedRow[], key: readonly Value[]]
 
 /** Everything of the channels after a key. Throws `store_corrupt` if anything is damaged. */
@@ -41,7 +42,7 @@ export function* readChannels(db: DatabaseSync, numbers: readonly number[], key:
   }
 }
 
-/** A channel without what was already copied of its log: that is read again, but only to check the chain. */
+/** A channel, except for entries that were already copied: these are read only to check the chain. */
 function* readOne(statements: Statements, number: number, copied: number): Iterable<Part> {
   const channel = load(statements, number)
   const { base } = channel
@@ -86,7 +87,7 @@ function load(statements: Statements, number: number): Channel {
   return channel
 }
 
-/** The channel's row must agree with the log where it says that the log ended. */
+/** The channel's row must match the log at the position where it says the log ended. */
 function checkEnd({ id }: Channel, stored: Position, position: Position): void {
   if (position.index !== stored.index) return
   if (position.slot !== stored.slot || !isEqual(position.hash, stored.hash)) throw damaged(`the end of channel ${id}`)

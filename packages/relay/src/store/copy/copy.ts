@@ -1,7 +1,7 @@
 /**
  * Copies the database file of a stopped relay into PostgreSQL: relay id, logs with their indexes and hashes, cursors,
- * Welcomes, invites and message ids stay as they are, so that agents go on where they were. A copy that was interrupted
- * goes on after the last batch that was stored.
+ * Welcomes, invites and message ids stay as they are, so that agents continue where they were. An interrupted copy
+ * continues after the last stored batch.
  */
 import { parsePostgresUrl } from '@static/node/postgres-address'
 import { StaticError } from '@static/protocol'
@@ -12,11 +12,11 @@ import type { Piece } from './piece.ts'
 import { CopySource } from './source.ts'
 import { CopyTarget } from './target.ts'
 
-/** What is stored in one transaction. */
+/** Number of rows stored in one transaction. */
 const BATCH_ROWS = 2000
 const BATCH_BYTES = 1_048_576
 
-/** What to copy, and where to. */
+/** What to copy, and its destination. */
 export interface RelayCopyOptions {
   /** The database file of a relay that is not running. */
   readonly path: string
@@ -27,7 +27,7 @@ export interface RelayCopyOptions {
   readonly onProgress?: ((progress: RelayCopyProgress) => void) | undefined
 }
 
-/** How far a copy has come. */
+/** The progress of a copy. */
 export interface RelayCopyProgress {
   readonly channels: number
   readonly totalChannels: number
@@ -39,14 +39,14 @@ export interface RelayCopyProgress {
 /** A complete copy. */
 export interface RelayCopy {
   readonly relayId: Uint8Array
-  /** Without what earlier runs have reported; undefined if an earlier run had stored everything. */
+  /** Excludes what earlier runs reported; undefined if an earlier run had stored everything. */
   readonly progress: RelayCopyProgress | undefined
 }
 
 /**
  * Copies. Throws `not_found` if there is no file, `store_locked` if a relay or another copy runs, `store_corrupt` if a
- * row is damaged, `invalid_request` if the database has anything else or must not be used, and `unavailable` if it
- * cannot be reached or the connection ends: then the copy goes on when it is called again.
+ * row is damaged, `invalid_request` if the database contains anything else or must not be used, and `unavailable` if it
+ * cannot be reached or the connection ends: then another call continues the copy.
  */
 export async function copyToPostgres({ path, url, keyFile, onProgress }: RelayCopyOptions): Promise<RelayCopy> {
   const address = parsePostgresUrl(url)
@@ -76,7 +76,7 @@ export async function copyToPostgres({ path, url, keyFile, onProgress }: RelayCo
   }
 }
 
-/** Puts pieces together that are stored in one transaction. */
+/** Groups pieces into transactions. */
 function* batches(pieces: Iterable<Piece>): Iterable<readonly Piece[]> {
   let batch: Piece[] = []
   let rows = 0
@@ -102,7 +102,7 @@ function copyError(error: unknown, path: string): StaticError {
   const refused = lackingRights(error)
   if (refused) return refused
   const reason = error instanceof Error ? error.message : String(error)
-  return StaticError.of('unavailable', `The copy stopped (${reason}). Run the command again: it goes on from here.`, {
+  return StaticError.of('unavailable', `The copy stopped (${reason}). Run the command again to continue.`, {
     cause: error,
   })
 }

@@ -1,4 +1,4 @@
-/** What the copy of a database consists of. */
+/** The pieces of a database copy. */
 import type { Value } from '../checksum.ts'
 import type { CopiedTable } from './tables.ts'
 
@@ -8,13 +8,13 @@ export interface CopiedRow {
   readonly values: readonly Value[]
 }
 
-/** Rows that are stored together, and where the copy goes on after them. */
+/** Rows that are stored together, and where the copy continues after them. */
 export interface Piece {
   readonly rows: readonly CopiedRow[]
   readonly mark: Mark
 }
 
-/** How far a copy has come: the part of the source, and the key of what was last stored of it. */
+/** The progress of a copy: the part of the source, and the key of what was last stored of it. */
 export interface Mark {
   readonly part: number
   readonly key: readonly Value[]

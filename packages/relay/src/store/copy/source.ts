@@ -1,4 +1,4 @@
-/** Reads the database file of a relay that is not running, in an order in which the copy can go on after any row. */
+/** Reads the database file of a stopped relay, in an order in which the copy can continue after any row. */
 import { existsSync, statSync } from 'node:fs'
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import { digestFile } from '@static/node/digest'
@@ -19,16 +19,16 @@ type Row = readonly Value[]
 /** A table whose rows are copied as they are, or nearly. */
 interface Part {
   readonly table: CopiedTable
-  /** In the order of the target's columns. Takes the key of the last row. */
+  /** Selects the target's columns, in order. Takes the key of the last row. */
   readonly sql: string
   /** Sorts before every key. */
   readonly first: Row
   readonly key: (row: Row) => Row
-  /** The values that the checksum covers, and the checksum; undefined: it has none. */
+  /** The values that the checksum covers, and the checksum; undefined if it has none. */
   readonly checked: ((row: Row) => Row) | undefined
   /** The number of its channel. */
   readonly channel?: (row: Row) => number
-  /** Whether a row without its channel is damage. Other rows of deleted channels stay for a while, and are left out. */
+  /** Whether a row without its channel is damage. Other rows of deleted channels remain for a while and are skipped. */
   readonly isBound?: boolean
   /** The target's row, if it differs. */
   readonly change?: (row: Row) => Row
@@ -142,10 +142,10 @@ function idParts(bytes: Uint8Array): { readonly channel: number; readonly key: U
   return { channel: sqlite.readUIntBE(length, 6), key }
 }
 
-/** A database file that no relay has open, held until it is closed. */
+/** A database file that no relay has open, locked until it is closed. */
 export class CopySource {
   readonly #db: DatabaseSync
-  /** Of the content: a copy goes on only if the file is still the same. */
+  /** Of the content: a copy continues only if the file has not changed. */
   readonly fingerprint: Buffer
   readonly relayId: Uint8Array
   /** The numbers of all channels, in order. */
@@ -168,10 +168,10 @@ export class CopySource {
    */
   static async open(path: string): Promise<CopySource> {
     if (!existsSync(path)) throw StaticError.of('not_found', `Database ${path} does not exist.`)
-    // What a killed relay left in the write-ahead log must be in the file before that is read as a whole.
+    // The write-ahead log of a killed relay must be in the file before the file is read as a whole.
     holdDatabase(path).close()
     const before = statSync(path)
-    // Before it is locked: closing the file releases the lock of this process.
+    // Before locking: closing the file releases this process's lock.
     const { sha256 } = await digestFile(path)
     const db = holdDatabase(path)
     try {

@@ -1,6 +1,6 @@
 /**
- * Fills the tables of a new deployment in PostgreSQL. What was stored and how far the copy has come are committed
- * together, so it goes on after the last commit. The deployment's row comes last: no node starts before it is there.
+ * Fills the tables of a new deployment in PostgreSQL. Rows and progress are committed together, so that the copy
+ * continues after the last commit. The deployment's row comes last: no node starts without it.
  */
 import { StaticError } from '@static/protocol'
 import type { PostgresAddress } from '@static/node/postgres-address'
@@ -18,19 +18,19 @@ import type { CopySource } from './source.ts'
 import { type Mark, type Piece, START } from './piece.ts'
 import { INSERTIONS, NUMBERED } from './tables.ts'
 
-/** One row: the fingerprint of the source, and how far the copy has come; null once it is complete. */
+/** One row: the fingerprint of the source, and the progress, which is null once the copy is complete. */
 const PROGRESS = 'CREATE TABLE copied_from (source bytea NOT NULL, progress text)'
 const FOUND = statement(`SELECT to_regclass('${SCHEMA}.deployment') IS NOT NULL,
   to_regclass('${SCHEMA}.copied_from') IS NOT NULL`)
 const BEGIN_COPY = statement('INSERT INTO copied_from VALUES ($1, $2)')
 const READ_PROGRESS = statement('SELECT source, progress FROM copied_from')
-// Another copy that runs at the same time has moved on.
+// Finds no row if another copy is running and has advanced.
 const ADVANCE = statement('UPDATE copied_from SET progress = $2 WHERE progress = $1 RETURNING 1')
 const ADD_DEPLOYMENT = statement('INSERT INTO deployment VALUES ($1, $2, $3, $4)')
 const SET_NUMBER = statement(`SELECT setval(pg_get_serial_sequence($1, $2), greatest($3::bigint, 1), $3::bigint > 0)`)
 const ID_TIME = 4
 
-/** How far a copy has come, and how many rows it has stored. */
+/** The progress of a copy, and how many rows it has stored. */
 export interface Progress {
   readonly mark: Mark
   readonly channels: number
@@ -56,7 +56,7 @@ export class CopyTarget {
   }
 
   /**
-   * Opens the database, and creates the tables and `keyFile` for a new copy. Throws `invalid_request` if it has
+   * Opens the database, and creates the tables and `keyFile` for a new copy. Throws `invalid_request` if it contains
    * anything but an earlier part of this copy.
    */
   static async open(address: PostgresAddress, keyFile: string, source: CopySource): Promise<CopyTarget> {
@@ -107,7 +107,7 @@ export class CopyTarget {
     )
   }
 
-  /** Makes a deployment of what was copied. */
+  /** Turns the copied rows into a deployment. */
   async finish(source: CopySource): Promise<void> {
     await this.#commit(undefined, async () => {
       for (const table of ['channels', 'welcomes', 'joins', 'invites'] as const) {
@@ -124,7 +124,7 @@ export class CopyTarget {
     await this.#session.end()
   }
 
-  /** Does something and notes how far the copy has come, or neither. */
+  /** Does the work and records the progress, or neither. */
   async #commit(next: Progress | undefined, work: () => Promise<void>): Promise<void> {
     await this.#session.run('BEGIN')
     try {
@@ -144,7 +144,7 @@ export class CopyTarget {
   }
 }
 
-/** How far the copy of a source has come; undefined if it is complete. Creates the tables for a new one. */
+/** The progress of the copy of a source; undefined if it is complete. Creates the tables for a new copy. */
 async function prepare(session: Session, source: Buffer): Promise<Progress | undefined> {
   const [found] = await session.rows(FOUND)
   const [isUsed, isCopy] = found as [boolean, boolean]
@@ -158,7 +158,7 @@ async function prepare(session: Session, source: Buffer): Promise<Progress | und
     await session.run('COMMIT')
   } catch (error) {
     await session.run('ROLLBACK')
-    // A node, or another copy, was faster.
+    // A node or another copy was faster.
     const [now] = await session.rows(FOUND)
     if (now?.[0] === true) throw occupied()
     throw error
@@ -172,12 +172,12 @@ async function readProgress(session: Session, source: Buffer): Promise<Progress 
   if (copied === undefined || Buffer.compare(copied, source) !== 0) {
     throw StaticError.of(
       'invalid_request',
-      `The database has a copy of another file, or of this file before it was changed. Use an empty database.`,
+      `The database contains a copy of another file, or of this file before it was changed. Use an empty database.`,
     )
   }
   return progress === null || progress === undefined ? undefined : (fromJson(progress) as Progress)
 }
 
 function occupied(): StaticError {
-  return StaticError.of('invalid_request', 'The database already has a relay. Copy into an empty database.')
+  return StaticError.of('invalid_request', 'The database already belongs to a relay. Copy into an empty database.')
 }

@@ -18,12 +18,10 @@ export interface Admitted {
   readonly member: Member
 }
 
-/** A refusal. */
 export function refuse(refused: ErrorCode, message?: string): Refusal {
   return message === undefined ? { refused } : { refused, message }
 }
 
-/** Whether an answer is a refusal. */
 export function isRefusal(answer: object): answer is Refusal {
   return 'refused' in answer
 }

@@ -1,6 +1,6 @@
 /**
- * A channel's state besides its log. Operations change these records in place and mark what they changed; the engine
- * decides how and when to write it.
+ * A channel's state, except for its log. Operations change these records in place and mark what they changed; the
+ * engine decides how and when to write it.
  */
 import type { LeaveNoticeFields } from '@static/protocol'
 import type { Account, AgentId, ChannelId, MemberReceipt, Position, Time } from '../../ports.ts'
@@ -22,8 +22,8 @@ export interface Member {
   /** The index of the entry that added it. It sees only later entries. */
   readonly from: number
   /**
-   * The vouched member whose allowance it uses as long as the owner has not vouched for it; undefined if the owner brought
-   * it in, itself or through members that it had not vouched for.
+   * The vouched member whose allowance it uses until the owner vouches for it; undefined if the owner brought it in,
+   * directly or through members it had not vouched for.
    */
   readonly sponsor: AgentId | undefined
   /** The first slot at which the owner's vouch for it counts; undefined if the owner has not vouched for it. */
@@ -33,7 +33,7 @@ export interface Member {
   /** Undefined while it is on the roster. */
   ended: Ending | undefined
   cursor: Position
-  /** The last receipt that it sent, unread. Lives beside the cursor; snapshots of a membership do not have it. */
+  /** The last receipt that it sent, unread. Kept with the cursor; snapshots of a membership do not include it. */
   receipt?: Uint8Array | undefined
   /** The index at which the log starts for its pending Welcome. */
   welcome: number | undefined
@@ -44,7 +44,9 @@ export interface Member {
   earlier: number | undefined
 }
 
-/** Counters and flags of an agent that has acted: its share of the log, its bar. They outlive its membership. */
+/**
+ * Counters and flags of an agent that has acted, such as its share of the log and its bar. They outlive its membership.
+ */
 export interface Sender {
   readonly agent: AgentId
   /** The agent id as bytes, for the hash chain. Cached because every message needs it. */
@@ -70,7 +72,7 @@ export interface Sender {
   stuck?: Stuck
 }
 
-/** How far a search for room came without finding enough. The next one continues there. */
+/** How far a search for room got without finding enough. The next one continues there. */
 export interface Stuck {
   readonly through: number
   /** The total of all entries from the base on. */
@@ -85,21 +87,22 @@ export interface Holdings {
   ownEntries: number
 }
 
-/** How far a full channel may be cut, commits kept for the owner aside, and its members, ordered from the one furthest behind. */
+/** How far a full channel may be cut, apart from commits kept for the owner, and its members, furthest behind first. */
 export interface Lag {
   readonly reach: number
   /** The roster. */
   readonly order: readonly Member[]
-  /** Those of them that decide how far. */
+  /** The members that decide how far. */
   readonly audience: readonly Member[]
-  /** The index of the commit that is kept for the owner, once it was looked up. */
+  /** The index of the commit kept for the owner, once looked up. */
   kept?: number
 }
 
-/** An account that owns channels. */
 export interface AccountRecord {
   readonly account: Account
-  /** The total size of its channels, with deleted ones until they are purged. Not stored: it is computed from them. */
+  /**
+   * The total size of its channels, including deleted ones until they are purged. Not stored, but computed from them.
+   */
   bytes: number
   /** The plan's limits for one channel and for all of them; undefined: the relay's own limits apply. */
   channelBytes: number | undefined
@@ -128,7 +131,9 @@ export interface Snapshot {
   readonly counter: number
 }
 
-/** The effect of an entry on one agent. The entry is a commit that can still be rejected, or a leave among such. */
+/**
+ * The effect of an entry on one agent. The entry is a commit that can still be rejected, or a leave among such commits.
+ */
 export interface Turn {
   readonly agent: AgentId
   /** The head before the entry. */
@@ -196,7 +201,6 @@ export interface ChannelFields {
   due: Time | undefined
 }
 
-/** A channel. */
 export interface Channel extends ChannelFields {
   /** Everyone in the group: the roster, agents without a Welcome, and agents that left but were not yet removed. */
   readonly members: Map<AgentId, Member>
@@ -239,7 +243,6 @@ export function emptyChannel(fields: ChannelFields): Channel {
   }
 }
 
-/** A new channel. */
 export function newChannel(
   number: number,
   fields: Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>,
@@ -263,7 +266,6 @@ export function newChannel(
   })
 }
 
-/** A member or former member. */
 export function findMember(channel: Channel, agent: AgentId): Member | undefined {
   return channel.members.get(agent) ?? channel.former.get(agent)
 }
@@ -275,7 +277,6 @@ export function placeMember(channel: Channel, member: Member): void {
   ;(isInGroup(member) ? members : former).set(member.agent, member)
 }
 
-/** Deletes a member or former member. */
 export function forgetMember(channel: Channel, agent: AgentId): void {
   channel.members.delete(agent)
   channel.former.delete(agent)
@@ -284,7 +285,6 @@ export function forgetMember(channel: Channel, agent: AgentId): void {
   channel.lag = undefined
 }
 
-/** The current members. */
 export function roster(channel: Channel): Member[] {
   return [...channel.members.values()].filter(onRoster)
 }
@@ -346,7 +346,7 @@ export function unawaited(channel: Channel): number {
   }
   let needed = Math.min(channel.acked, channel.awaited)
   for (const { earlier, from } of channel.members.values()) {
-    // Once all entries before `from` have expired, nothing of an earlier membership is left.
+    // Once all entries before `from` have expired, nothing from an earlier membership is left.
     if (earlier !== undefined && channel.base.index < from) needed = Math.min(needed, earlier)
   }
   return needed

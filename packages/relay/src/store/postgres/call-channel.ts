@@ -18,7 +18,7 @@ const OF_CHANNEL = new Set<StoreOperation>([
   'takeJoins',
 ])
 
-/** Undefined if a call may look at any channel, or names several. */
+/** Undefined if a call may access any channel or names several. */
 export function channelOf({ name, request }: Call): ChannelId | undefined {
   if (name === 'registerInvite') return request.invite.channel
   if (name === 'requestJoin') return request.join.channel

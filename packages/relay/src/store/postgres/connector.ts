@@ -1,4 +1,4 @@
-/** Connects to the host that takes writes, and refuses servers that could lose what they have acknowledged. */
+/** Connects to the host that accepts writes, and refuses servers that could lose what they have acknowledged. */
 import { setTimeout as wait } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { Durability } from '../../ports.ts'
@@ -12,29 +12,29 @@ const STATE = statement(`SELECT current_setting('server_version_num')::int, pg_i
   (SELECT count(DISTINCT application_name)::int FROM pg_stat_activity
     WHERE datname = current_database() AND application_name LIKE '${APPLICATION} %'), pg_backend_pid()`)
 const MIN_VERSION = 150_000
-/** How long a host has before the next one is dialed beside it. */
+/** How long a host has to respond before the next one is also dialed. */
 const HEAD_START_MS = 500
 
 /**
- * Every statement finds its rows by an index, and is planned once per connection. Left to itself, the planner would keep
- * the scan of a whole table that it chose while the table was new and empty.
+ * Every statement finds its rows through an index and is planned once per connection. Otherwise the planner would keep
+ * the full table scan that it chose while the table was new and empty.
  */
 const PLANS = `SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;
   SET enable_mergejoin = off; SET jit = off`
 
-/** A connection, and what its server says. */
+/** A connection, and the state of its server. */
 export interface Connected {
   readonly session: Session
   readonly durability: Durability
   /** How far its clock is ahead of ours. */
   readonly clockOffsetMs: number
-  /** How many nodes are connected to it, with this one. */
+  /** How many nodes are connected to it, including this one. */
   readonly nodes: number
 }
 
 /**
- * Tries the hosts in order; one that is silent does not delay the next. Throws `unavailable` if none can be reached or
- * all are standbys, and `invalid_request` if the server must not be used.
+ * Tries the hosts in order; a silent one does not delay the next. Throws `unavailable` if none can be reached or all
+ * are standbys, and `invalid_request` if the server must not be used.
  */
 export async function connect(address: PostgresAddress, application?: string): Promise<Connected> {
   const failures: unknown[] = []
@@ -58,13 +58,13 @@ export async function connect(address: PostgresAddress, application?: string): P
     for (const dial of dials) dial.then(close, () => {})
   }
   const names = address.hosts.map(({ host, port }) => `${host}:${port}`).join(', ')
-  if (failures.length === 0) throw unavailable(`PostgreSQL at ${names} is a standby. Name the primary in the URL, too.`)
+  if (failures.length === 0) throw unavailable(`PostgreSQL at ${names} is a standby. Add the primary to the URL.`)
   const failure = failures.at(-1)
   if (hasNoTls(failure)) throw unavailable(`PostgreSQL at ${names} does not offer TLS. ${NO_TLS_ADVICE}`, failure)
   throw unavailable(`PostgreSQL at ${names} cannot be reached (${messageOf(failure)}).`, failure)
 }
 
-/** The first that takes writes; undefined once none does. */
+/** The first that accepts writes; undefined once none does. */
 function firstOf(dials: readonly Promise<Connected | undefined>[]): Promise<Connected | undefined> {
   const { promise, resolve, reject } = Promise.withResolvers<Connected | undefined>()
   let left = dials.length
@@ -88,25 +88,24 @@ type StateRow = [
   process: number,
 ]
 
-/** What a server says now. */
+/** Queries the state of a server. */
 export async function examine(session: Session): Promise<Omit<Connected, 'session'> & { readonly isStandby: boolean }> {
   const before = Date.now()
   const [row] = await session.rows(STATE)
   const after = Date.now()
   const [version, isStandby, fsync, commit, standbys, time, nodes, process] = row as StateRow
   if (version < MIN_VERSION) throw refused(`PostgreSQL ${Math.floor(version / 10_000)} is too old. Use 15 or newer.`)
-  // Settings, prepared statements and locks of a session would be those of others.
+  // With a pooler, others would share the session's settings, prepared statements and locks.
   if (process !== session.serverProcess) {
-    throw refused(
-      'A pooler such as PgBouncer stands before PostgreSQL. Give the relay the address of PostgreSQL itself.',
-    )
+    throw refused('A pooler such as PgBouncer is in front of PostgreSQL. Connect the relay to PostgreSQL directly.')
   }
   if (fsync !== 'on') throw refused('PostgreSQL runs with fsync=off and would lose messages. Turn it on.')
   if (commit !== 'on' && commit !== 'remote_apply') {
     throw refused(`PostgreSQL has synchronous_commit=${commit} and would lose messages. Set it to on.`)
   }
   const durability = standbys.trim() === '' ? 'fsync' : 'fsync+standby'
-  // Its clock was read at some moment in between. If ours may agree, it does: a late answer must not make it look wrong.
+  // Its clock was read at some moment in between. If ours can agree, assume so: a late answer must not make it look
+  // wrong.
   const clockOffsetMs = Math.round(Math.max(time - after, Math.min(time - before, 0)))
   return { durability, isStandby, clockOffsetMs, nodes }
 }
@@ -123,7 +122,7 @@ async function connectTo(
       await session.end()
       return undefined
     }
-    // Pinned: a reload of the configuration must not weaken a session that was examined.
+    // Pinned: a configuration reload must not weaken a session that was examined.
     const pin = `SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false)`
     await session.run(`SET search_path = ${SCHEMA}; ${PLANS}; ${pin}`)
     return { session, ...state }

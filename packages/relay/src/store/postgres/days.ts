@@ -33,7 +33,7 @@ export class IdDays {
         const range = `FROM (${day * DAY}) TO (${(day + 1) * DAY})`
         await session.run(`CREATE TABLE IF NOT EXISTS ids_${nameOf(day)} PARTITION OF ids FOR VALUES ${range}`)
       } catch (error) {
-        // Another node creates it at the same time.
+        // Another node is creating it at the same time.
         if (!ALREADY_EXISTS.has((error as { code?: string }).code ?? '')) throw error
       }
       this.#known.add(day)
@@ -50,7 +50,7 @@ export class IdDays {
         await session.run(`BEGIN; SET LOCAL lock_timeout = 1000; DROP TABLE IF EXISTS ${String(name)}; COMMIT`)
       } catch (error) {
         await session.run('ROLLBACK')
-        // Every batch uses the table that it is part of: the next sweep tries again.
+        // Every batch uses the parent table: the next sweep retries.
         if ((error as { code?: string }).code !== LOCK_TIMEOUT) throw error
       }
     }

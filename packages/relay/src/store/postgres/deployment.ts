@@ -10,12 +10,12 @@ import { type Session, statement } from './session.ts'
 const EXISTS = statement(`SELECT to_regclass('${SCHEMA}.deployment') IS NOT NULL`)
 const READ = statement(`SELECT relay_id, key_fingerprint, version, checksum FROM ${SCHEMA}.deployment`)
 const ADD = statement(`INSERT INTO ${SCHEMA}.deployment VALUES ($1, $2, $3, $4)`)
-// The API's table of keys, in a database that both were given.
+// Finds the API's table of keys, in case both were given the same database.
 const FOREIGN = statement(`SELECT current_user, has_table_privilege(c.oid, 'SELECT')
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'api_keys' AND n.nspname = 'public'`)
 const MISSING = statement(`SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass('${SCHEMA}.' || name) IS NULL`)
 const RIGHTS_MISSING = '42501'
-/** A lock that was not free in time, and a deadlock: another try may find the lock free. */
+/** A lock timeout, and a deadlock: a retry may find the lock free. */
 const LOCKED: ReadonlySet<string | undefined> = new Set(['55P03', '40P01'])
 /** Each waits 2 s for the lock, and the transaction of a node that was cut off lives for 5 s. */
 const LOCK_TRIES = 5
@@ -87,8 +87,8 @@ async function findOrMake(session: Session, keyFile: string): Promise<Stored> {
 }
 
 /**
- * Several nodes may start at once, while others serve: the lock makes them wait for each other, and only here. One wait is
- * short, because what others write waits behind it; so there are several.
+ * Several nodes may start at once, while others serve: the lock makes them wait for each other, and only here. Each
+ * wait is short, because the writes of other nodes queue up behind it; so there are several attempts.
  */
 async function makeLaterIndexes(session: Session): Promise<void> {
   const missing = await session.rows(MISSING, [Object.keys(LATER_INDEXES)])
@@ -110,7 +110,7 @@ async function makeLaterIndexes(session: Session): Promise<void> {
 
 async function read(session: Session): Promise<Stored> {
   const [row] = await session.rows(READ)
-  // Stored last by a copy, and together with the tables otherwise.
+  // A copy stores it last; otherwise it is created with the tables.
   if (!row) throw refused('The copy into this database is not complete. Run `static admin copy` again.')
   const [relayId, print, version] = intact(row, 'deployment') as [Uint8Array, Uint8Array, number]
   if (version > VERSION) {

@@ -1,6 +1,5 @@
 /**
- * What deleted channels have left: deleted gradually by the sweep of any node. Their ids are dropped with those of their
- * day.
+ * Remains of deleted channels: deleted gradually by any node's sweep. Their ids are dropped with those of their day.
  */
 import { statement } from './session.ts'
 import { type Transaction, ask } from './write.ts'
@@ -23,7 +22,7 @@ const PURGES = [
 )
 const FORGET = statement('DELETE FROM dropped WHERE channel = ANY($1::bigint[])')
 
-/** Deletes some of it. The account has the bytes back once everything is deleted. Returns whether there was any. */
+/** Deletes some of them. The account gets the bytes back once everything is deleted. Returns whether there were any. */
 export async function purgeDropped(transaction: Transaction): Promise<boolean> {
   const channels = (await ask(transaction, FIRST, [MAX_CHANNELS])).map(([channel]) => channel as number)
   if (channels.length === 0) return false

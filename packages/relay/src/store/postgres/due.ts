@@ -1,6 +1,6 @@
 /**
- * What the sweep works on. It visits many channels in one transaction, and all of it is decided again whenever something
- * is missing: so what it is likely to need of all of them is read at once.
+ * What the sweep works on. It visits many channels in one transaction, which is decided again whenever something is
+ * missing, so everything that it is likely to need is read at once.
  */
 import { toHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../ports.ts'
@@ -16,7 +16,7 @@ import type { WelcomeTable } from './tables/welcomes.ts'
 import { type Transaction, ask, bytea, send } from './write.ts'
 
 const SWEPT = statement('UPDATE channels SET acked = false WHERE id = ANY($1::bytea[]) AND acked')
-/** Headers that are read in advance: of entries that all members have, and of some that may have expired. */
+/** Number of headers read in advance: of entries that all members have, and of some that may have expired. */
 const MAX_HEADERS = 4097
 const FIRST_HEADERS = 64
 /** Maximum number of damaged channels that are left out. */
@@ -35,10 +35,10 @@ interface SweptTables {
 export class DueTable implements DueRows {
   readonly #tables: SweptTables
   readonly #facts = new Facts()
-  /** Channels that the sweep found damaged: the others go on without them. */
+  /** Channels that the sweep found damaged: it continues without them. */
   readonly #unsound = new Set<ChannelId>()
   #visited: ChannelId | undefined
-  /** Something is damaged, but not known of which channel: then the sweep takes one at a time. */
+  /** Something is damaged, but in an unknown channel: then the sweep visits one channel at a time. */
   #isCareful = false
 
   constructor(tables: SweptTables) {
@@ -50,7 +50,7 @@ export class DueTable implements DueRows {
     this.#visited = undefined
   }
 
-  /** Channels with work for the sweep, which no other node has locked; without those that it found damaged. */
+  /** Channels with work for the sweep that no other node has locked, except those found damaged. */
   *channels(now: Time, limit: number): Iterable<ChannelId> {
     const ids = this.#facts.need('due', () => this.#fetch(now, limit))
     const { channels, slots } = this.#tables
@@ -82,7 +82,7 @@ export class DueTable implements DueRows {
     this.#isCareful = false
   }
 
-  /** Damage has stopped a sweep: the next one leaves out the channel that has it, or finds it. */
+  /** Called when damage has stopped a sweep: the next one leaves out the damaged channel, or finds it. */
   stopped(): void {
     const id = this.#visited
     this.#isCareful = id === undefined

@@ -1,6 +1,6 @@
 /**
- * What a transaction has read. The ledger decides synchronously; when it asks for something that was not read yet, it is
- * stopped, the rows are fetched in the same transaction, and the whole batch is decided again.
+ * The rows that a transaction has read. The ledger decides synchronously; when it asks for something that was not read
+ * yet, it is stopped, the rows are fetched in the same transaction, and the whole batch is decided again.
  */
 
 /** Stops the ledger: something must be fetched first. */
@@ -13,14 +13,17 @@ export class Missing extends Error {
   }
 }
 
-/** Stops a batch of messages that turns out to change more than their rows: it needs a transaction of several statements. */
+/**
+ * Stops a batch of messages that turns out to change more than its own rows: it needs a transaction of several
+ * statements.
+ */
 export class Unforeseen extends Error {
   constructor() {
     super('the batch needs more than one statement')
   }
 }
 
-/** Another node has changed what this transaction reads without a lock: it is tried again, like after a conflict. */
+/** Another node has changed what this transaction reads without a lock: it is retried, as after a conflict. */
 export class Stale extends Error {
   readonly code = '40001'
 
@@ -32,7 +35,7 @@ export class Stale extends Error {
 /** Fetched rows by key. */
 export class Facts {
   readonly #known = new Map<string, unknown>()
-  /** What is being fetched: several calls of a batch may miss the same. */
+  /** Fetches under way: several calls of a batch may miss the same rows. */
   readonly #asked = new Map<string, Promise<unknown>>()
 
   /** Throws `Missing` if it was not fetched. */

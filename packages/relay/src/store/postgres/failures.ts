@@ -6,13 +6,13 @@ import type { Proof } from './doubt.ts'
 /** Damaged pages and indexes. */
 const DAMAGE = /^XX00[12]$/
 
-/** A batch whose COMMIT was sent: its answers, if it was committed, and what tells. */
+/** A batch whose COMMIT was sent: its answers if it was committed, and how to find out. */
 export interface Doubt {
   readonly answers: readonly (Answer | undefined)[]
   readonly proof: Proof | undefined
 }
 
-/** The connection was lost, or cannot be used any more. */
+/** The connection was lost or can no longer be used. */
 export class Disconnected extends Error {
   /** Set if the transaction may have been committed. */
   readonly doubt: Doubt | undefined
@@ -39,7 +39,7 @@ export function isDisconnection(error: unknown): boolean {
   return code === undefined ? /connection|timeout/i.test(message) : true
 }
 
-/** What the caller gets. */
+/** The error for the caller. */
 export function unavailable(cause: unknown): StaticError {
   return StaticError.of('unavailable', 'The relay cannot use its store. Retry later.', { cause })
 }

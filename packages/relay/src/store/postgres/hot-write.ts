@@ -40,7 +40,7 @@ function writing(guard: string, condition: string): string {
   SELECT ${condition}`
 }
 
-/** What the statement stores. */
+/** The tables whose rows the statement stores. */
 export interface HotTables {
   readonly log: LogTable
   readonly ids: IdTable
@@ -54,8 +54,9 @@ export function writeHot(transaction: Transaction, tables: HotTables): void {
 }
 
 /**
- * Stores `count` messages and commits, in one round trip, if nothing has changed since the batch was decided on. Returns
- * whether it did; if not, nothing is stored. Also if the batch has fewer messages: then some were refused.
+ * Stores `count` messages and commits, in one round trip, if nothing has changed since the batch was decided on.
+ * Returns whether it did; if not, nothing is stored. A batch with fewer messages is not stored either: some were
+ * refused.
  */
 export async function writeIfCurrent(transaction: Transaction, tables: HotTables, count: number): Promise<boolean> {
   const { values, entries } = valuesOf(transaction, tables)

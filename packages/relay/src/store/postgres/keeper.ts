@@ -1,4 +1,7 @@
-/** What all lanes of a node share: the way to the primary, its state and clock, the days of ids, and the census. */
+/**
+ * State that all lanes of a node share: the connection to the primary, its state and clock, the days of ids, and the
+ * census.
+ */
 import { StaticError } from '@static/protocol'
 import { type Durability, MAX_STORE_CLOCK_OFFSET_MS, type StoreCensus, type Time } from '../../ports.ts'
 import type { PostgresAddress } from '@static/node/postgres-address'
@@ -6,21 +9,21 @@ import { type Connected, connect, examine } from './connector.ts'
 import { IdDays } from './days.ts'
 import { type Session, statement } from './session.ts'
 
-/** How often the server's state and clock are looked at, and everything is counted. */
+/** How often the server's state and clock are examined, and everything is counted. */
 const EXAMINE_MS = 1000
 const CENSUS_MS = 60_000
 /**
- * How often it may be time to look again before the server has said how it is: that needs no lock and no disk. Counted
- * and not timed, because this process may have stood still itself.
+ * How many examinations may go unanswered: they need no lock and no disk. Counted rather than timed, because this
+ * process may itself have been paused.
  */
 const MAX_UNANSWERED = 3
-/** After a failed attempt, the next one waits, and calls are refused meanwhile. */
+/** Pause after a failed attempt; calls are refused meanwhile. */
 const RETRY_MS = 100
 
 const CENSUS = statement(`SELECT count(*), coalesce(sum(bytes), 0)::bigint, min(oldest_at),
   pg_database_size(current_database()) FROM channels`)
 
-/** How far the server's clock was ahead, and when that was, by our clock and by one that is never set. */
+/** How far the server's clock was ahead, and when that was, by our wall clock and by the monotonic clock. */
 interface Comparison {
   readonly offsetMs: number
   readonly at: Time
@@ -47,18 +50,18 @@ export class Keeper {
   #countedAt = -Infinity
   #expiredDay = 0
   #failure: { readonly at: number; readonly error: unknown } | undefined
-  /** Whether the server could lose messages, as it was last examined. */
+  /** Whether the server could lose messages, as last examined. */
   #isRefused = false
-  /** When the server last answered, by a clock that is never set, and how often it was too late since. */
+  /** When the server last answered, by the monotonic clock, and how many examinations it has missed since. */
   #answeredAt = performance.now()
   #unanswered = 0
   #isLooking = false
   #isExamining = false
-  /** One thing at a time: its connection is not for transactions of others. */
+  /** Runs one task at a time: its connection is not for others' transactions. */
   #work: Promise<unknown> = Promise.resolve()
   #closed = false
 
-  /** `name`: what this node calls itself at the server. */
+  /** `name`: this node's name at the server. */
   constructor(
     address: PostgresAddress,
     name: string,
@@ -78,12 +81,12 @@ export class Keeper {
     return this.#failure === undefined && !this.#isRefused
   }
 
-  /** How long the server has not answered; 0 while it does. */
+  /** How long the server has not answered; 0 while it answers. */
   get silentMs(): number {
     return this.healthy ? 0 : performance.now() - this.#answeredAt
   }
 
-  /** How many nodes use the server, with this one. */
+  /** How many nodes use the server, including this one. */
   get nodes(): number {
     return this.#nodes
   }
@@ -92,7 +95,7 @@ export class Keeper {
     return this.#durability
   }
 
-  /** How far the server's clock is ahead of ours. Ours may have been set since they were compared. */
+  /** How far the server's clock is ahead of ours, which may have been set since they were compared. */
   get clockOffsetMs(): number {
     const { offsetMs, at, steadyAt } = this.#compared
     const jump = Date.now() - at - (performance.now() - steadyAt)
@@ -107,7 +110,7 @@ export class Keeper {
     return this.#census
   }
 
-  /** A connection for a lane. Rejects at once while the last attempt has only just failed. */
+  /** Opens a connection for a lane. Rejects at once if the last attempt has just failed. */
   async connect(): Promise<Session> {
     if (this.#closed) throw StaticError.of('closed', 'The store is closed.')
     if (this.#failure && performance.now() - this.#failure.at < RETRY_MS) throw this.#failure.error
@@ -138,7 +141,7 @@ export class Keeper {
       await this.#use((session) => this.#days.drop(session, since))
       this.#expiredDay = day
     } catch {
-      // The next sweep tries again.
+      // The next sweep retries.
     }
   }
 
@@ -149,7 +152,7 @@ export class Keeper {
     await this.#session.end()
   }
 
-  /** Ids could not be stored: another node has dropped the table of their day. */
+  /** Called when ids could not be stored: another node has dropped the table of their day. */
   forgetDays(): void {
     this.#days.forget()
   }
@@ -180,7 +183,7 @@ export class Keeper {
     this.#answeredAt = performance.now()
   }
 
-  /** The server is gone, or the way to it: nobody waits for answers any longer. */
+  /** The server or the network is down: stops waiting for answers. */
   #abandon(): void {
     this.#failure = { at: performance.now(), error: StaticError.of('unavailable', 'PostgreSQL does not answer.') }
     for (const session of [this.#session, ...this.#sessions]) session.destroy()
@@ -198,14 +201,14 @@ export class Keeper {
   }
 
   async #count(session: Session): Promise<void> {
-    // Also if it fails: it may take too long for a statement, and must not be tried again at once.
+    // Even if it fails: it may take too long for a statement, and must not be retried at once.
     this.#countedAt = performance.now()
     const [row] = await session.rows(CENSUS)
     const [channels, logBytes, oldestAt, fileBytes] = row as [number, number, Time | null, number]
     this.#census = { channels, logBytes, oldestAt: oldestAt ?? undefined, fileBytes, freeBytes: 0 }
   }
 
-  /** Waits for earlier work, and connects again if necessary. */
+  /** Waits for earlier work, and reconnects if necessary. */
   #use(work: (session: Session) => Promise<void>): Promise<void> {
     const done = this.#work.then(async () => {
       if (this.#session.lost) this.#session = await this.connect()

@@ -1,5 +1,5 @@
 /**
- * One lane: a connection, what it remembers, and the calls that wait for it. All that wait when it becomes free share a
+ * One lane: a connection, its cache, and the calls that wait for it. All calls waiting when it becomes free share a
  * transaction, so that one flush to disk serves many.
  */
 import { hash, randomInt } from 'node:crypto'
@@ -19,41 +19,44 @@ import type { Session } from './session.ts'
 import type { CacheOptions } from './tables/channel-cache.ts'
 import type { Transaction } from './write.ts'
 
-/** How often a batch is decided anew because of missing rows, and how often it is tried after a conflict. */
+/** How often a batch is decided again because of missing rows, and how often it is retried after a conflict. */
 const MAX_DECISIONS = 10_000
 const MAX_TRIES = 5
-/** How long a lane tries to find out whether a transaction was committed, and the pause between two tries. */
+/** How long a lane tries to find out whether a transaction was committed, and the pause between attempts. */
 const DOUBT_MS = 5000
 const DOUBT_PAUSE_MS = 250
 /** The largest range of `randomInt`. */
 const MAX_STAMP = 2 ** 48 - 1
 const LOCK_TIMEOUT = '55P03'
-/** No partition of a table is for a row. */
+/** No partition of the table accepts the row. */
 const NO_PARTITION = '23514'
-/** Serialization failure, deadlock, unique violation, lock timeout: another node was faster; the next try sees more. */
+/**
+ * Serialization failure, deadlock, unique violation, lock timeout, missing partition: another node was faster, and a
+ * retry sees its changes.
+ */
 const CONFLICTS = new Set(['40001', '40P01', '23505', LOCK_TIMEOUT, NO_PARTITION])
 
 const NONE: ReadonlySet<Waiting> = new Set()
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
 
-/** What a lane is made of. */
+/** The parts that a lane is built from. */
 export interface LaneParts {
   readonly retention: Retention
   readonly listener: StoreListener
   readonly cache: CacheOptions
   /** How long a statement waits for a lock of another node. */
   readonly lockMs: number
-  /** Where calls wait that did not get a lock in that time; without it, they are tried again. */
+  /** Where calls that did not get a lock in that time wait; without it, they are retried. */
   readonly aside?: Aside | undefined
-  /** Opens a connection. Rejects if there is none at the moment. */
+  /** Opens a connection. Rejects if none is available at the moment. */
   readonly connect: () => Promise<Session>
   /** Makes sure that ids of a time can be stored. */
   readonly ensureDay: (at: Time) => Promise<void>
-  /** The table of a day is gone. */
+  /** Called when the table of a day is gone. */
   readonly onMissingDay: () => void
   readonly onCommit: (milliseconds: number) => void
-  /** A sweep has found that ids from before this time have expired. */
+  /** Called when a sweep has found that ids from before this time have expired. */
   readonly onExpired: (since: Time) => Promise<void>
   readonly onDamage: (error: unknown) => void
 }
@@ -78,12 +81,10 @@ export class Lane {
     this.#ledger = new Ledger(this.#rows, sha256, parts.retention)
   }
 
-  /** Number of committed transactions. */
   get transactions(): number {
     return this.#transactions
   }
 
-  /** Number of cached channels and their approximate size. */
   get cached(): { readonly channels: number; readonly bytes: number } {
     return this.#rows.channels.cached
   }
@@ -112,7 +113,7 @@ export class Lane {
     while (this.#queue.length > 0) {
       const calls = this.#queue.slice(0, BATCH_CALLS).map(({ call }) => call)
       await this.#batch(this.#queue.splice(0, batchLength(calls, ALONE)))
-      // Who was answered may ask for more at once: that joins the next batch.
+      // Answered callers may send more at once, which then joins the next batch.
       await new Promise(setImmediate)
     }
     this.#working = undefined
@@ -152,9 +153,11 @@ export class Lane {
     return this.#answer(batch, answers)
   }
 
-  /** Lets calls that wait for another node's lock do so elsewhere, with those after them in line, and runs the others. */
+  /**
+   * Moves calls that wait for another node's lock, and those queued behind them, to another lane, and runs the others.
+   */
   async #setAside(aside: Aside, batch: readonly Waiting[], tries: number): Promise<void> {
-    // If that cannot be found out, all of them are tried again.
+    // If that cannot be determined, all of them are retried.
     const find = async (): Promise<ReadonlySet<Waiting>> => findBlocked(await this.#connected(), batch)
     const blocked = await find().catch(() => NONE)
     const rest = batch.filter((waiting) => !blocked.has(waiting))
@@ -189,7 +192,7 @@ export class Lane {
     if (left.length > 0) await this.#batch(left, 1, 'transaction')
   }
 
-  /** Asks on a new connection; undefined if it cannot be found out. */
+  /** Finds out on a new connection; undefined if that fails. */
   async #wasCommitted({ proof }: Doubt): Promise<boolean | undefined> {
     if (!proof) return undefined
     const until = performance.now() + DOUBT_MS
@@ -197,7 +200,7 @@ export class Lane {
       try {
         return await wasCommitted(await this.#connected(), proof)
       } catch {
-        // The primary is not there yet, or the transaction is still under way.
+        // The primary is not back yet, or the transaction is still running.
         if (performance.now() >= until) return undefined
         await wait(DOUBT_PAUSE_MS)
       }
@@ -205,10 +208,11 @@ export class Lane {
   }
 
   /**
-   * Stores messages in one round trip: decides on what is remembered, without a lock, and has PostgreSQL look whether that
-   * is current. What is not remembered is read first, in a round trip of its own. Returns undefined if it was not
-   * current, or if the messages need anything else: then nothing is stored. Messages that would be refused, those of
-   * channels where some were lately, and acknowledgements have no answer: they must not slow down others.
+   * Stores messages in one round trip: decides from the cache, without a lock, and has PostgreSQL check that the cache
+   * is current. Channels not in the cache are read first, in a round trip of their own. Returns undefined, with nothing
+   * stored, if the cache was not current or if the messages need anything else. Acknowledgements, messages that would
+   * be refused, and those of channels that recently missed the fast path get no answer here: they must not slow down
+   * others.
    */
   async #append(session: Session, calls: readonly Call[]): Promise<(Answer | undefined)[] | undefined> {
     const rows = this.#rows
@@ -231,11 +235,11 @@ export class Lane {
       })
       const stored = answers.filter((answer) => answer !== undefined)
       const started = performance.now()
-      // Who lags is read with the lock: other nodes move cursors without changing the version.
+      // Lagging members are read with the lock: other nodes move cursors without changing the version.
       const isPlain = stored.length > 0 && stored.every(({ result }) => !('pressure' in result))
       const storing = isPlain && rows.storeIfCurrent(stored.length)
       if (storing) doubt = { answers, proof: rows.proof() }
-      // Nobody waits for what is read behind it, nor can that undo it.
+      // This read runs behind it: nothing waits for it, and its failure undoes nothing.
       rows.accounts.refresh(accounts).catch((error: unknown) => this.#blame(error))
       if (!(await storing)) {
         rows.rewind()
@@ -286,7 +290,7 @@ export class Lane {
     }
   }
 
-  /** Whose messages cannot be stored in one round trip does not make others try that in vain. */
+  /** Channels that missed the fast path skip it for a while, so that they do not slow the batch. */
   #noteSlow(calls: readonly Call[], answers: readonly Answer[]): void {
     for (const [at, { name, request }] of calls.entries()) {
       const answer = answers[at]
@@ -303,8 +307,8 @@ export class Lane {
   async #fail(session: Session, error: unknown, doubt: Doubt | undefined): Promise<never> {
     this.#rows.rewind()
     const { code } = error as { code?: string }
-    // An error of the server leaves the connection usable, and what is remembered of channels that this batch has not
-    // changed: others must not lose that whenever two nodes get in each other's way. Everything else ends it.
+    // An error from the server leaves the connection and the cache of other channels usable: they should not be lost
+    // whenever two nodes conflict. Any other error ends the connection.
     if (!session.lost && code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !/^(08|57P|25P03)/.test(code)) {
       await session.run('ROLLBACK').catch(() => session.end())
       throw error
@@ -322,7 +326,7 @@ export class Lane {
     for (const { request } of calls) if ('now' in request) await this.#parts.ensureDay(request.now)
   }
 
-  /** Decides all calls, from the start again whenever rows are missing. Nothing has been written yet. */
+  /** Decides all calls, and starts again whenever rows are missing. Nothing has been written yet. */
   async #decide(calls: readonly Call[]): Promise<Answer[]> {
     for (let decisions = 0; decisions < MAX_DECISIONS; decisions++) {
       const missing: Missing[] = []
@@ -330,7 +334,7 @@ export class Lane {
       if (missing.length === 0) return answers
       this.#rows.rewind()
       const [first] = await Promise.allSettled(missing.map(({ fetch }) => fetch()))
-      // The others asked on what may not be so.
+      // The other fetches may rest on wrong assumptions.
       if (first?.status === 'rejected') throw first.reason
       await prefetch(this.#rows, calls)
     }
@@ -338,8 +342,8 @@ export class Lane {
   }
 
   /**
-   * Decides a call, or adds what it misses. Those after it are tried all the same, so that what all of them miss is
-   * fetched at once: what they decide does not count, nor how they fail.
+   * Decides a call, or records the rows it misses. The calls after it are still tried, so that everything they miss is
+   * fetched together; their decisions and failures are ignored.
    */
   #tried(call: Call, missing: Missing[]): Answer | undefined {
     try {

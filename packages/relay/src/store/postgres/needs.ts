@@ -1,4 +1,4 @@
-/** What a batch of calls will ask for: locked and read before the ledger decides, in few round trips. */
+/** Rows that a batch of calls will need: locked and read before the ledger decides, in few round trips. */
 import { createHash } from 'node:crypto'
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, StoreOperation, Time } from '../../ports.ts'
@@ -13,7 +13,6 @@ import type { ChannelIdKey } from './tables/ids.ts'
 import type { ChannelName } from './tables/names.ts'
 import { ask } from './write.ts'
 
-/** Operations that change nothing. */
 export const READING: ReadonlySet<StoreOperation> = new Set<StoreOperation>([
   'read',
   'resume',
@@ -24,25 +23,24 @@ export const READING: ReadonlySet<StoreOperation> = new Set<StoreOperation>([
   'notices',
 ])
 /**
- * Operations that share a transaction with no others: they look at many channels, or must not see what their own
+ * Operations that share a transaction with no others: they access many channels, or must not see what their own
  * transaction writes.
  */
 export const ALONE: ReadonlySet<StoreOperation> = new Set<StoreOperation>(['sweep', 'owned', 'notices'])
 
-/** A message. */
 export type Append = Extract<Call, { readonly name: 'append' }>
 
 const CHANGING_ROSTERS = new Set<StoreOperation>(['commit', 'leave', 'welcome', 'reject', 'vouch', 'resetRoster'])
 
 const LOCK_KEYS = statement('SELECT key FROM locks WHERE key = ANY($1::int[]) ORDER BY key FOR UPDATE')
 
-/** What a batch needs. */
+/** The rows that a batch needs. */
 class Needs {
-  /** What is locked before the channels: names of accounts, Welcomes of agents, and ids of new invites. */
+  /** Keys that are locked before the channels: for names of accounts, Welcomes of agents, and ids of new invites. */
   readonly keys = new Set<string>()
   readonly channels: ChannelId[] = []
   readonly acting: Acting[] = []
-  /** Channels of which any member may be changed: the cursors that other nodes have moved must be known. */
+  /** Channels in which any member may change: cursors that other nodes have moved must be known. */
   readonly rosters = new Set<ChannelId>()
   readonly ids: ChannelIdKey[] = []
   /** Invites whose channels must be locked. */
@@ -114,7 +112,7 @@ class Needs {
 
   #invite(channel: ChannelId, id: string): void {
     this.channels.push(channel)
-    // Two channels have two locks, and only one of them may have this id.
+    // Two channels have different locks, but only one of them may use this id.
     this.keys.add(`invite ${id}`)
     this.used.push(id)
   }
@@ -151,8 +149,8 @@ class Needs {
 }
 
 /**
- * Takes what is remembered for all that messages need, and reads the rest without locks, in one round trip. The sender's
- * account is usually the channel's; another one that is not known is read after it.
+ * Prepares from the cache what messages need, and reads the rest without locks, in one round trip. The sender's account
+ * is usually the channel's; any other unknown account is read afterwards.
  */
 export async function assume({ channels, ids, accounts }: PostgresRows, calls: readonly Append[]): Promise<void> {
   const needs = new Needs()
@@ -165,7 +163,7 @@ export async function assume({ channels, ids, accounts }: PostgresRows, calls: r
   await settled([channels.read([...unknown]), accounts.assumeKnown(likely)])
 }
 
-/** Locks and reads what the calls need. Again after a rewind: what is known is not read twice. */
+/** Locks and reads what the calls need. Called again after a rewind; known rows are not read twice. */
 export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Promise<void> {
   const needs = new Needs()
   for (const call of calls) needs.add(call)
@@ -184,7 +182,7 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   const invited = needs.invites.flatMap((id) => invites.channelOf(id) ?? [])
   // An invite that is only read needs no channel.
   const locked = transaction.locks ? [...needs.channels, ...invited] : needs.channels
-  // Those that a rewind has forgotten are read again all at once.
+  // Channels that a rewind has forgotten are read again together.
   waiting.push(channels.fetch([...locked, ...channels.seen], needs), ids.fetch(needs.ids))
   waiting.push(names.fetch(needs.names), channels.reserve(needs.newChannels), welcomes.reserve(needs.newWelcomes))
   for (const { ids: asked, agent, receipts } of needs.glances) {
@@ -202,7 +200,7 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
   ])
 }
 
-/** What can only be asked for once the channels are known. */
+/** Reads what depends on the channels. */
 function followUp({ channels, welcomes, slots }: PostgresRows, needs: Needs): Promise<unknown>[] {
   const waiting: Promise<unknown>[] = []
   const pending: number[] = []
@@ -223,7 +221,7 @@ function followUp({ channels, welcomes, slots }: PostgresRows, needs: Needs): Pr
   return [...waiting, welcomes.fetchPending(pending)]
 }
 
-/** Waits for all, so that none is left to fail later. */
+/** Waits for all, so that no promise fails later unhandled. */
 async function settled(waiting: readonly Promise<unknown>[]): Promise<void> {
   const results = await Promise.allSettled(waiting)
   const failed = results.find(({ status }) => status === 'rejected')

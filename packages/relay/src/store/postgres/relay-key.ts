@@ -1,6 +1,7 @@
 /**
- * `relay.key`: 32 random bytes that all nodes of a deployment have in a file, so that the database alone lets no one
- * issue session tokens or speak for a node. The database has its fingerprint, so that a node with another one is refused.
+ * `relay.key`: 32 random bytes that all nodes of a deployment have in a file, so that access to the database alone is
+ * not enough to issue session tokens or impersonate a node. The database has its fingerprint, so that a node with a
+ * different key is refused.
  */
 import { createHash, hkdfSync, randomBytes } from 'node:crypto'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
@@ -31,7 +32,7 @@ export function makeRelayKey(path: string): Uint8Array {
   return key
 }
 
-/** What the database knows of the key. */
+/** The form of the key that the database stores. */
 export function fingerprint(key: Uint8Array): Buffer {
   return createHash('sha256').update('static relay.key\0').update(key).digest().subarray(0, 16)
 }

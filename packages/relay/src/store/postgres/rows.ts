@@ -1,4 +1,6 @@
-/** Rows in PostgreSQL, for the synchronous ledger: what a transaction has read, and what its batch has changed. */
+/**
+ * Rows in PostgreSQL, for the synchronous ledger: the rows that a transaction has read, and the changes of its batch.
+ */
 import type { Hash } from '@static/protocol'
 import type { Rows } from '../ledger/rows/rows.ts'
 import type { Channel } from '../ledger/state.ts'
@@ -19,7 +21,6 @@ import { TransientTable } from './tables/transient.ts'
 import { WelcomeTable } from './tables/welcomes.ts'
 import type { Transaction } from './write.ts'
 
-/** The rows of a lane. */
 export class PostgresRows implements Rows {
   readonly transaction: Transaction
   readonly channels: ChannelTable
@@ -78,7 +79,7 @@ export class PostgresRows implements Rows {
     return writeIfCurrent(this.transaction, this, count)
   }
 
-  /** What tells later whether the batch was committed; undefined if nothing does. */
+  /** Proof, for later, of whether the batch was committed; undefined if there is none. */
   proof(): Proof | undefined {
     return this.log.proof((channel) => this.channels.isLive(channel))
   }
@@ -88,7 +89,7 @@ export class PostgresRows implements Rows {
     this.accounts.committed()
   }
 
-  /** Nothing in memory can be trusted any more. */
+  /** Nothing in memory can be trusted anymore. */
   forget(): void {
     this.channels.forget()
     this.accounts.forget()

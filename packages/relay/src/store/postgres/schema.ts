@@ -1,17 +1,20 @@
 /**
- * The relay's tables in PostgreSQL, in a schema of their own. They are those of SQLite, except that several nodes share
- * them: a channel's row is locked by whoever changes anything of the channel, and its version says whether what a node
- * remembers of it is current.
+ * The relay's tables in PostgreSQL, in a schema of their own. They match those of SQLite, except that several nodes
+ * share them: a channel's row is locked to change anything in the channel, and its version shows whether a node's cache
+ * is current.
  */
 
 /** The schema of all tables. */
 export const SCHEMA = 'static_relay'
-/** Version of the tables below. Nodes of the version before must be able to use them, for rolling upgrades. */
+/** Version of the tables below. Nodes of the previous version must be able to use them, for rolling upgrades. */
 export const VERSION = 1
-/** Rows of `locks`. Names of one account, or Welcomes of one agent, wait for each other; more rows, fewer collisions. */
+/**
+ * Number of rows in `locks`. Operations on the names of one account, or the Welcomes of one agent, wait for each other;
+ * more rows mean fewer collisions.
+ */
 export const LOCKS = 1024
 
-/** Made when a node starts and finds them missing, by name: a database from before them gets them, too. */
+/** Indexes created, by name, when a node starts and finds them missing, so that older databases also get them. */
 export const LATER_INDEXES: Readonly<Record<string, string>> = {
   used_up_invites: 'invites (channel, id) WHERE uses >= max_uses',
   joins_in: 'joins (channel, queue, number, until)',
@@ -20,10 +23,10 @@ export const LATER_INDEXES: Readonly<Record<string, string>> = {
 }
 
 /**
- * Rows that every message changes have room on their page, so that an update touches no index. Bodies are not
- * compressed: they are ciphertext. Each row ends with its checksum, as in SQLite. Ids are divided by the day they came,
- * so that expired ones are dropped with their table; their index starts with the sender and its id, because a channel can
- * have many. The stamp of an entry is that of the transaction that stored it.
+ * Rows that every message changes have spare room on their page, so that an update touches no index. Bodies are not
+ * compressed, because they are ciphertext. Each row ends with its checksum, as in SQLite. Ids are partitioned by day of
+ * arrival, so that expired ones are dropped with their table; their index starts with the sender and its id, because a
+ * channel can have many. An entry has the stamp of the transaction that stored it.
  */
 export const TABLES: string = `
   CREATE TABLE deployment (

@@ -1,10 +1,15 @@
-/** One connection to PostgreSQL. Statements are sent as they come and answered in order, so that many share a round trip. */
+/**
+ * One connection to PostgreSQL. Statements are sent immediately and answered in order, so that many share a round trip.
+ */
 import { createHash } from 'node:crypto'
 import pg from 'pg'
 import { fromHex } from '@static/protocol'
 import type { PostgresAddress, PostgresHost } from '@static/node/postgres-address'
 
-/** A prepared statement. Its name follows from its text: two versions behind one pooler never run each other's SQL. */
+/**
+ * A prepared statement. Its name is derived from its text, so that two versions behind one pooler never run each
+ * other's SQL.
+ */
 export interface Statement {
   readonly name: string
   readonly text: string
@@ -16,7 +21,7 @@ export type Row = readonly unknown[]
 /** Counters and times fit into a JavaScript number; the driver returns strings by default. */
 const INT8 = 20
 const BYTEA = 17
-/** What every connection of a relay calls itself; a node adds an id of its own. */
+/** The application name of every relay connection; a node adds an id of its own. */
 export const APPLICATION = 'static-relay'
 const CONNECT_MS = 3000
 const STATEMENT_MS = 10_000
@@ -24,12 +29,12 @@ const STATEMENT_MS = 10_000
 const ANSWER_MS = 12_000
 const END_MS = 1000
 const SHORT_BYTES = 256
-/** The function of PostgreSQL that waits until a commit is on the standby; its messages name it in every language. */
+/** PostgreSQL's function that waits until a commit is on the standby; its messages name it in every language. */
 const SYNC_WAIT = 'SyncRepWaitForLSN'
 
 /**
- * A node that is cut off in the middle of a transaction must not keep its locks: the server ends the session. Nor does a
- * statement wait long for a lock of another node; lanes wait even less.
+ * A node that is cut off in the middle of a transaction must not keep its locks: the server ends the session.
+ * Statements do not wait long for a lock of another node either; lanes wait even less.
  */
 const LIMITS = `SET statement_timeout = ${STATEMENT_MS}; SET lock_timeout = 2000;
   SET idle_in_transaction_session_timeout = 5000; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2;
@@ -51,7 +56,7 @@ export class Session {
     this.#client = client
     client.on('error', () => (this.#lost = true))
     client.on('end', () => (this.#lost = true))
-    // Someone has cancelled the wait for the standby. PostgreSQL only warns, and says that it has committed.
+    // Someone has cancelled the wait for the standby. PostgreSQL only warns, and reports a commit.
     client.on('notice', ({ routine }) => {
       if (routine !== SYNC_WAIT) return
       this.#isUnsure = true
@@ -88,7 +93,7 @@ export class Session {
     return session
   }
 
-  /** The server process that the other end says it is; a pooler makes one up. */
+  /** The server process id that the other end reports; a pooler makes one up. */
   get serverProcess(): number {
     return (this.#client as pg.Client & { readonly processID: number | null }).processID ?? 0
   }
@@ -110,26 +115,26 @@ export class Session {
 
   async #answer(query: pg.QueryConfig & { readonly rowMode?: 'array' }): Promise<pg.QueryResult<unknown[]>> {
     const result = await this.#client.query<unknown[]>(query as pg.QueryArrayConfig)
-    if (this.#isUnsure) throw new Error('the connection was given up: a commit may not be on the standby')
+    if (this.#isUnsure) throw new Error('the connection was closed: a commit may not be on the standby')
     return result
   }
 
   async end(): Promise<void> {
     this.#lost = true
-    // A server that is cut off does not say goodbye.
+    // A server that is cut off never confirms the end.
     const timer = setTimeout(() => this.destroy(), END_MS)
     await this.#client.end().catch(() => {})
     clearTimeout(timer)
   }
 
-  /** Ends it without a word to the server, which does not answer. What is under way rejects. */
+  /** Closes it without notifying the server, which does not answer. Pending statements reject. */
   destroy(): void {
     this.#lost = true
     this.#client.connection.stream.destroy()
   }
 }
 
-/** From the form `\\x0123`. */
+/** Parses the form `\\x0123`. */
 function parseBytes(text: string): Uint8Array {
   // Ids, hashes and receipts may be remembered for long: they must not keep the rest of Node's pool in memory.
   if (text.length <= 2 + 2 * SHORT_BYTES) return fromHex(text.slice(2))

@@ -32,17 +32,17 @@ export interface PostgresStoreOptions {
   /** The path of `relay.key`; created with a new deployment. */
   readonly keyFile: string
   readonly retention: Retention
-  /** Called for each transaction with the time that its statements and its commit took. */
+  /** Called for each transaction with the time taken by its statements and its commit. */
   readonly onCommit?: ((milliseconds: number) => void) | undefined
   /** Called for each operation that found damaged data. The node stays healthy: all nodes have the same data. */
   readonly onDamage?: ((error: unknown) => void) | undefined
-  /** Number of connections whose transactions run beside each other. */
+  /** Number of connections whose transactions run in parallel. */
   readonly lanes?: number
   /** How long the sizes of accounts and the cursors of members count as known, while other nodes may change them. */
   readonly freshMs?: number
   /** Approximate memory limit for channel records. */
   readonly cachedBytes?: number
-  /** How often the server is looked at; one that misses three of them is given up. */
+  /** How often the server is examined; one that misses three examinations is given up. */
   readonly examineMs?: number | undefined
 }
 
@@ -50,7 +50,6 @@ export interface PostgresStoreOptions {
 export interface PostgresStore extends Store {
   /** Number of transactions; many operations share one. */
   readonly transactions: number
-  /** Number of cached channels and their approximate size. */
   readonly cached: { readonly channels: number; readonly bytes: number }
 }
 
@@ -58,18 +57,21 @@ const LANES = 2
 const FRESH_MS = 1000
 const NAME_BYTES = 8
 
-/** How long calls wait for a lock of another node: longer than PostgreSQL keeps that of one that is cut off, in all. */
+/**
+ * How long calls wait for a lock of another node. With retries, longer than PostgreSQL keeps the lock of a node that is
+ * cut off.
+ */
 const LOCK_MS = 250
 const ASIDE_LOCK_MS = 2000
 /** Memory limit for channel records of calls that were set aside. */
 const ASIDE_BYTES = 1_048_576
 
-/** Operations that need not see what was asked for before them. */
+/** Operations that need not see the effects of earlier calls. */
 const UNORDERED = new Set<StoreOperation>(['allot', 'owned', 'useNonce', 'heads', 'notices', 'sweep'])
 
 /**
- * Opens the database; creates the tables of a new deployment. Throws `unavailable` if no host takes writes, and
- * `invalid_request` if this node must not use the database, with one sentence that says why.
+ * Opens the database; creates the tables of a new deployment. Throws `unavailable` if no host accepts writes, and
+ * `invalid_request` with the reason if this node must not use the database.
  */
 export async function openPostgresStore(
   options: PostgresStoreOptions,
@@ -127,7 +129,7 @@ class LanedStore implements PostgresStore {
   readonly #keeper: Keeper
   readonly #lanes: readonly Lane[]
   readonly #aside: Aside
-  /** These, and the one of calls that were set aside. */
+  /** The lanes above, and the one for calls that were set aside. */
   readonly #allLanes: readonly Lane[]
   #closed = false
 
@@ -182,28 +184,28 @@ class LanedStore implements PostgresStore {
 
   async close(): Promise<void> {
     this.#closed = true
-    // The last one waits for calls that others set aside meanwhile.
+    // The last one waits for calls that other lanes set aside meanwhile.
     for (const lane of this.#allLanes) await lane.close()
     await this.#keeper.close()
   }
 
   async #run(given: Call): Promise<object> {
     const { isClockRight, clockOffsetMs } = this.#keeper
-    // A node whose clock is wrong would delete what others still need.
+    // A node with a wrong clock would delete what others still need.
     if (given.name === 'sweep' && !isClockRight) return { removed: 0 }
-    // Nor may it take ids for expired that are not, or count for another hour: the clock of the database decides.
+    // It also must not treat live ids as expired, or count for another hour: the database's clock decides.
     const call = isClockRight ? given : setRight(given, clockOffsetMs)
     const { name, request } = call
     if (name === 'ack') return this.#ack(request)
     const channel = channelOf(call)
     if (channel !== undefined || this.#lanes.length === 1) return this.#runIn(channel ?? '', call)
-    // It may look at any channel: what was asked for before is done first.
+    // It may access any channel, so earlier calls are finished first.
     if (!UNORDERED.has(name)) await Promise.all(this.#lanes.map((lane) => lane.flushed()))
     return this.#lane('').run(call)
   }
 
   async #ack({ agent, positions }: StoreRequest<'ack'>): Promise<StoreResult<'ack'>> {
-    // One call for each channel: what all of them miss is fetched at once (lane.ts).
+    // One call for each channel: what they miss is fetched together (lane.ts).
     const calls = positions.map((position) =>
       this.#runIn(position.channel, { name: 'ack', request: { agent, positions: [position] } }),
     )
@@ -216,7 +218,7 @@ class LanedStore implements PostgresStore {
   }
 
   #lane(channel: ChannelId): Lane {
-    // Hashed, because agents choose channel ids. What belongs to no channel has the empty one.
+    // Hashed, because agents choose channel ids. Calls without a channel have an empty id.
     const place = channel === '' ? 0 : hash('sha256', channel, 'buffer').readUInt32BE(0)
     const lane = this.#lanes[place % this.#lanes.length]
     if (!lane) throw StaticError.of('internal_error', 'The store has no lane.')

@@ -2,29 +2,28 @@
 import { Unforeseen } from './facts.ts'
 import type { Row, Session, Statement } from './session.ts'
 
-/** What the tables of a transaction work with. */
+/** The context of the tables of a transaction. */
 export interface Transaction {
   session: Session
-  /** Whether other nodes may change what is read meanwhile: then channels are locked. */
+  /** Whether channels are locked, because the transaction may change them. */
   locks: boolean
   /** Whether it is a single statement that only stores messages (`rows.storeIfCurrent`). */
   isSingle: boolean
-  /** Random: tells the entries of this transaction from the same ones that another has stored. */
+  /** Random: distinguishes this transaction's entries from the same ones stored by another. */
   stamp: number
-  /** The statements of the batch that are under way. */
+  /** The pending statements of the batch. */
   sent: Promise<unknown>[]
 }
 
-/** Sends a statement that changes rows. Throws `Unforeseen` if the transaction consists of another one. */
+/** Sends a statement that changes rows. Throws `Unforeseen` if the transaction is a single other statement. */
 export function send({ session, sent, isSingle }: Transaction, statement: Statement, values: readonly unknown[]): void {
   if (isSingle) throw new Unforeseen()
   const answered = session.rows(statement, values)
-  // All are awaited together, after the last was sent.
+  // All are awaited together, once the last has been sent.
   answered.catch(() => {})
   sent.push(answered)
 }
 
-/** Reads rows. */
 export function ask({ session }: Transaction, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
   return session.rows(statement, values)
 }
@@ -34,7 +33,7 @@ export function columns(rows: readonly Row[], count: number): unknown[][] {
   return Array.from({ length: count }, (_, at) => rows.map((row) => row[at]))
 }
 
-/** Collects bytes for one parameter: an array of byte strings would be escaped one by one. Offsets count from 1. */
+/** Collects bytes for one parameter: the byte strings of an array would be escaped one by one. Offsets count from 1. */
 export class Blob {
   readonly #parts: Uint8Array[] = []
   #size = 0
@@ -52,7 +51,6 @@ export class Blob {
   }
 }
 
-/** Bytes as a parameter. */
 export function bytea(hex: string): Buffer {
   return Buffer.from(hex, 'hex')
 }

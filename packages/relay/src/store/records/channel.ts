@@ -34,7 +34,6 @@ export type ChangingColumns = readonly [
 /** A row of `channels`, without its number. */
 export type ChannelRow = readonly [...FixedColumns, ...ChangingColumns]
 
-/** The fields of a channel. */
 export function readChannel(number: number, row: ChannelRow): ChannelFields {
   const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
   const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
@@ -66,7 +65,6 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
 /** Number of columns of a channel's row that never change. They come first. */
 export const FIXED_COLUMNS = 6
 
-/** A channel's row. */
 export function channelRow(channel: ChannelFields): ChannelRow {
   const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
   const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel

@@ -15,7 +15,6 @@ export type InviteRow = readonly [
   members: 0 | 1,
 ]
 
-/** An invite. */
 export function readInvite(row: InviteRow): Invite {
   const [id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members] = row
   return {
@@ -31,7 +30,6 @@ export function readInvite(row: InviteRow): Invite {
   }
 }
 
-/** An invite's row. */
 export function inviteRow(invite: Invite): InviteRow {
   const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members } = invite
   const flags = [revoked ? 1 : 0, members ? 1 : 0] as const

@@ -11,7 +11,6 @@ export function toJson(record: object): string {
   })
 }
 
-/** Parses a record. */
 export function fromJson(text: string): unknown {
   return JSON.parse(text, (_key, value: { $bytes?: string; $integer?: string } | null) => {
     if (typeof value !== 'object' || value === null) return value

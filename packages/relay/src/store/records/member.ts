@@ -31,7 +31,6 @@ export type MemberRow = readonly [
   ...ending: EndingRow,
 ]
 
-/** A member. */
 export function readMember(row: MemberRow): Member {
   const [, agent, from, sponsor, vouched, welcomed, cursorIndex, cursorHash, cursorSlot, ...rest] = row
   const [receipt, welcome, earlier, ...ending] = rest
@@ -59,7 +58,6 @@ function readEnding([index, hash, slot, at, notice, pending]: EndingRow): Ending
   }
 }
 
-/** A member's row. */
 export function memberRow(channelId: string, member: Member): MemberRow {
   const { agent, from, sponsor, vouched, welcomed, cursor, receipt, welcome, earlier, ended } = member
   return [

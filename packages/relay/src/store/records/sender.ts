@@ -16,14 +16,12 @@ export type SenderRow = readonly [
   entries: number,
 ]
 
-/** A sender. */
 export function readSender(row: SenderRow): Sender {
   const [agent, counter, barred, acted, seen, hour, free, commitBytes, bytes, entries] = row
   const flags = { barred: barred === 1, acted: acted === 1 }
   return { agent: toHex(agent), agentBytes: agent, counter, ...flags, seen, hour, free, commitBytes, bytes, entries }
 }
 
-/** A sender's row. */
 export function senderRow(sender: Sender): SenderRow {
   const { agentBytes, counter, barred, acted, seen, hour, free, commitBytes, bytes, entries } = sender
   return [agentBytes, counter, barred ? 1 : 0, acted ? 1 : 0, seen, hour, free, commitBytes, bytes, entries]

@@ -1,6 +1,6 @@
 /**
- * Counts what the relay stores, for the metrics: a few channels at a time, so that no one waits for it, however many
- * there are.
+ * Counts what the relay stores, for the metrics: a few channels at a time, so that calls never wait for it, however
+ * many there are.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import type { StoreCensus } from '../../ports.ts'

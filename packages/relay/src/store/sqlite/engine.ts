@@ -16,7 +16,6 @@ const SPARE_PAGES = 256
 /** Read-only, I/O error, corrupt, full, cannot open, not a database: faults of the storage, not of the statement. */
 const STORAGE_ERRORS = new Set([8, 10, 11, 13, 14, 26])
 
-/** Operations that change nothing. */
 const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite', 'owned', 'heads', 'notices'])
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
@@ -59,7 +58,6 @@ export class SqliteEngine {
     return this.#healthy && !this.#damaged
   }
 
-  /** Number of committed transactions. */
   get transactions(): number {
     return this.#transactions
   }
@@ -81,7 +79,7 @@ export class SqliteEngine {
     }
   }
 
-  /** Writes all that was left for later. Without it, the next start follows the entries again. */
+  /** Writes everything deferred. Without it, the next start replays the entries. */
   close(): void {
     try {
       this.#atomic(() => this.#rows.store())
@@ -90,7 +88,7 @@ export class SqliteEngine {
     }
   }
 
-  /** Returns free space to the file system, if it is time and there is some. */
+  /** Returns free space to the file system, if it is time and there is any. */
   compact(now: Time): void {
     const changes = this.#changes()
     const free = Math.max(0, this.#freePages() - SPARE_PAGES)

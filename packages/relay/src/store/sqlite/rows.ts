@@ -19,7 +19,7 @@ import { SqliteSlotRows } from './tables/slots.ts'
 import { SqliteTransientRows } from './tables/transient.ts'
 import { SqliteWelcomeRows } from './tables/welcomes.ts'
 
-/** Maximum number of entries whose effects are not stored: a crash follows them again. */
+/** Maximum number of entries whose effects are not stored; the next start after a crash replays them. */
 const MAX_LATE = 4096
 
 interface RowsOptions {
@@ -67,7 +67,7 @@ export class SqliteRows implements Rows {
     this.due = new SqliteDueRows(statements, store, onDamage)
   }
 
-  /** Writes changed records, except what follows from entries. Must be called before the transaction commits. */
+  /** Writes changed records, except what can be derived from entries. Must be called before the transaction commits. */
   flush(): void {
     if (this.log.sequence - (this.#stored ?? 0) > MAX_LATE) this.store()
     else this.channels.flush()
@@ -87,7 +87,7 @@ export class SqliteRows implements Rows {
   }
 
   /**
-   * Forgets everything in memory, because its transaction was rolled back. Returns whether another try is worth it: it
+   * Forgets everything in memory, because its transaction was rolled back. Returns whether to retry: the transaction
    * failed because of a damaged channel that no call needs, which is left out from now on.
    */
   forget(error: unknown): boolean {

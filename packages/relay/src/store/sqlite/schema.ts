@@ -15,7 +15,7 @@ import { SQLITE_CORRUPT } from './damage.ts'
 /** Version of the tables below. A released version is never changed: add a step from it to the next. */
 const VERSION = 1
 
-/** Made whenever they are missing: a file from before them gets them when it is opened. */
+/** Created whenever they are missing: an older file gets them when it is opened. */
 const LATER_INDEXES = `
   CREATE INDEX IF NOT EXISTS used_up_invites ON invites (channel, id) WHERE uses >= max_uses;
   CREATE INDEX IF NOT EXISTS joins_in ON joins (channel, queue, number, until);
@@ -24,11 +24,11 @@ const LATER_INDEXES = `
 `
 
 /**
- * Every message writes an entry and an id, whatever its channel, so both go to the end of their tree, and many share a
- * page: entries are numbered in the order of their arrival and found by one integer (`entryKey`); ids, which are kept
- * long after the entry is deleted, start with the time (`idKey`). `stored` says up to which entry all rows of channels
- * and senders hold what follows from the entries (`late-rows.ts`). Each row ends with a checksum (`store/checksum.ts`),
- * so that bit errors are detected before it is served; an entry's body is covered by the hash chain instead.
+ * Every message writes an entry and an id, so both go to the end of their tree whatever the channel, and many share a
+ * page: entries are numbered in order of arrival and found by one integer (`entryKey`); ids, which are kept long after
+ * the entry is deleted, start with the time (`idKey`). `stored` is the entry up to which the rows of channels and
+ * senders are up to date (`late-rows.ts`). Each row ends with a checksum (`store/checksum.ts`), so that bit errors are
+ * detected before it is served; an entry's body is covered by the hash chain instead.
  */
 const TABLES = `
   CREATE TABLE deployment (relay_id BLOB NOT NULL, token_key BLOB NOT NULL, checksum INTEGER NOT NULL) STRICT;
@@ -260,7 +260,7 @@ export function openDatabase(path: string): DatabaseSync {
   }
 }
 
-/** Opens a file to read it, alone, and without a change to a single byte of it. Throws like `openDatabase`. */
+/** Opens a file exclusively for reading, without changing a single byte. Throws like `openDatabase`. */
 export function holdDatabase(path: string): DatabaseSync {
   let db: DatabaseSync | undefined
   try {
@@ -295,7 +295,7 @@ function makeTables(db: DatabaseSync, path: string): void {
   db.exec('COMMIT')
 }
 
-/** The random values from when the file was created. Throws `store_corrupt` if they are damaged. */
+/** The random values created with the file. Throws `store_corrupt` if they are damaged. */
 export function readDeployment(db: DatabaseSync): Deployment {
   const statement = db.prepare('SELECT relay_id, token_key, checksum FROM deployment')
   statement.setReturnArrays(true)

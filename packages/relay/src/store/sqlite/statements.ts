@@ -108,7 +108,7 @@ const SQL = {
   lateNumbers: 'SELECT DISTINCT key >> 36 FROM entries WHERE sequence > ?',
   idOf: 'SELECT id FROM channels WHERE number = ?',
   isLate: 'SELECT 1 FROM entries WHERE key > ? AND key < ? LIMIT 1',
-  // The same from the index, which takes longer but does not read the table: for one with a damaged page.
+  // The same from the index, for a table with a damaged page: slower, but does not read the table.
   lastSequenceByKey: 'SELECT max(sequence) FROM entries INDEXED BY sqlite_autoindex_entries_1',
   lateNumbersByKey: `SELECT DISTINCT key >> 36 FROM entries INDEXED BY sqlite_autoindex_entries_1
     WHERE sequence > ?`,
@@ -131,7 +131,7 @@ const SQL = {
     (SELECT 1 FROM welcomes WHERE welcomes.channel = group_infos.channel AND shared = entry)
     RETURNING length(group_info)`,
   groupInfo: 'SELECT channel, entry, group_info, checksum FROM group_infos WHERE channel = ? AND entry = ?',
-  // Those of deleted channels stay for a while.
+  // Welcomes of deleted channels remain for a while.
   countWelcomes: `SELECT count(*) FROM welcomes WHERE agent = ? AND account = ? AND mode = ? AND channel <> ?
     AND EXISTS (SELECT 1 FROM channels WHERE number = welcomes.channel)`,
   // Does not load the blobs: length() does not read them.
@@ -168,7 +168,7 @@ export function* iterate(statement: StatementSync, ...values: readonly SQLInputV
   try {
     yield* statement.iterate(...values)
   } catch (error) {
-    // `node:sqlite` does not reset a statement whose iteration fails: its next use, for other rows, would fail too.
+    // `node:sqlite` does not reset a statement whose iteration fails: its next use, even for other rows, would fail.
     try {
       statement.get(...values)
     } catch {

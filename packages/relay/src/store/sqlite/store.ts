@@ -30,7 +30,7 @@ export interface SqliteStoreOptions {
   readonly retention: Retention
   /** Called once if the thread dies, which makes the store unusable. */
   readonly onDeath?: (error: StaticError) => void
-  /** Called for each transaction with the time that its commit took, flush to disk included. */
+  /** Called for each transaction with the time taken by its commit, including the flush to disk. */
   readonly onCommit?: ((milliseconds: number) => void) | undefined
   /** The thread's module, and its data besides the path and the retention. */
   readonly worker?: { readonly module: URL; readonly data: object }
@@ -74,9 +74,9 @@ class WorkerStore implements SqliteStore {
   readonly #worker: Worker
   readonly #listener: StoreListener
   readonly #options: Pick<SqliteStoreOptions, 'onDeath' | 'onCommit'>
-  /** Not sent yet: the rest of this tick may bring more. */
+  /** Not sent yet: more may follow in this tick. */
   #unsent: Waiting[] = []
-  /** Sent, in the order of their answers. */
+  /** Sent calls, in the order of their answers. */
   readonly #waiting: Waiting[] = []
   /** By the path of the copy. */
   readonly #backups = new Map<string, PromiseWithResolvers<void>>()

@@ -34,7 +34,7 @@ export class SessionStreams {
     this.#open.set(id, reply)
     const unframer = new CellUnframer()
     stream.on('data', (chunk: Buffer) => {
-      // Already ended by either side: ignore what still arrives.
+      // Already ended by either side: ignore late data.
       if (!this.#open.has(id)) return
       const cells = unframer.push(chunk)
       if (cells.length > 0) this.#handler.received(id, cells)
@@ -79,7 +79,7 @@ export class SessionStreams {
     for (const id of this.#open.keys()) this.#finish(id)
   }
 
-  /** Reports a stream that ended, but not by the handler. */
+  /** Reports a stream that was not ended by the handler. */
   #finish(id: StreamId, error?: ConnectError): void {
     const reply = this.#open.get(id)
     if (reply === undefined) return

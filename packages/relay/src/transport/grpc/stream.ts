@@ -27,7 +27,7 @@ export class GrpcStream {
   constructor(stream: ServerHttp2Stream, limits: StreamLimits) {
     this.#stream = stream
     this.#limits = limits
-    // Resets arrive as errors, too. `close` follows either way.
+    // Resets also arrive as errors. `close` follows either way.
     stream.on('error', () => {})
     // The library's own handler would send trailers without a status.
     stream.removeAllListeners('wantTrailers')

@@ -23,7 +23,7 @@ export interface SubscribeLimits extends StreamLimits {
   readonly bodyMs: number
 }
 
-/** A request that is read, and what it holds until it is answered. */
+/** A request that was read, and the memory it holds until it is answered. */
 interface HeldRequest {
   readonly message: ClientMessage
   readonly bytes: number
@@ -90,7 +90,7 @@ export class Subscriptions {
     let endedByHandler = false
     const sink: PushSink = {
       write(push) {
-        // The first is the answer: until then, the request may wait for its turn.
+        // The first message is the answer: until then, the request may wait for its turn.
         holding.give(requestBytes)
         requestBytes = 0
         if (push.body.case !== 'error') {

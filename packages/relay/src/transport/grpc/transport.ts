@@ -27,14 +27,13 @@ import { answerNotFound, answerProbe, type HttpRequest, makePlainHandler } from 
 import { cutOff, expire, type HttpResponse, isClosed } from '../http2/responses.ts'
 import { makeUnaryHandler, type UnaryHandler } from './unary/calls.ts'
 
-/** Options of the port. */
 export interface GrpcOptions {
   /** `localhost` means both loopback addresses, `0.0.0.0` and `::` all addresses. */
   readonly host: string
   /** 0 picks a free port. */
   readonly port: number
   readonly certificate: Certificate
-  /** Shown instead to clients that name the server (SNI), if they need another one. */
+  /** Separate certificate for clients that send a server name (SNI). */
   readonly namedCertificate?: Certificate | undefined
   /** Origins whose pages may call from a browser. */
   readonly origins: readonly string[]
@@ -53,7 +52,6 @@ export interface GrpcLog extends ConnectionLog {
   readonly failed: (error: unknown) => void
 }
 
-/** The open port. */
 export interface GrpcTransport extends Transport {
   readonly port: number
   /** Counts of the sessions' clocks. */
@@ -157,7 +155,7 @@ function requestHandler({
     const address = balancers.addressOf(socket)
     return { transport: 'grpc', form: 'protobuf', address, proxy: false, ...(full && { full }) }
   }
-  /** Begins what a request holds until its response is closed. */
+  /** Reserves memory for a request until its response is closed. */
   const hold = async (response: HttpResponse, { address }: Peer): Promise<Holding | undefined> => {
     const holding = budget.open(subjectOf(address), () => cutOff(response))
     response.once('close', () => holding.close())
@@ -197,7 +195,7 @@ function requestHandler({
       if (path === SUBSCRIBE_PATH) return void subscribe(request, response)
     }
     if (!('stream' in request)) return void reply(request, response, path)
-    // After the other frames that have arrived: in a flood of resets, the one of this stream is among them.
+    // After the other frames that have arrived: in a flood of resets, this stream's reset is among them.
     const { stream } = request
     setImmediate(() => {
       if (!stream.closed && !stream.destroyed) void reply(request, response, path)

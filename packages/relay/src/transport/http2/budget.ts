@@ -1,27 +1,27 @@
 /**
- * Bounds what a port holds for its callers: requests that are read or handled, and answers until they are read. A call
- * counts for their bytes, and for what it costs besides.
+ * Bounds the memory that a port holds for its callers: requests being read or handled, and answers until they are read.
+ * A call counts with their bytes plus its own overhead.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { NETWORK_SHARES, networkLimit, networkOf } from '@static/protocol'
 
-/** What a call without any bytes counts for: its stream, its headers and the state of its handler. */
+/** The overhead of a call: its stream, its headers and the state of its handler. */
 export const CALL_BYTES: number = 32 * 1024
 
 /**
- * The same while the relay handles the call of an agent that it knows. Less, because the limits of streams hold then; but
- * not nothing, because they only hold once it is the call's turn.
+ * The same while the relay handles the call of a known agent. Less, because the limits of streams apply then; but not
+ * zero, because they apply only once it is the call's turn.
  */
 export const HANDLED_BYTES: number = 4 * 1024
 
-/** How many turns of the event loop `takeSoon` waits: answers that are read leave in the turn after they were given. */
+/** How many turns of the event loop `takeSoon` waits: answers that are read are released one turn later. */
 const MOST_TURNS = 32
 
-/** What one call holds. */
+/** The memory that one call holds. */
 export interface Holding {
   /** Reserves more bytes; returns false if that would exceed a limit, or if the call is over. */
   take(bytes: number): boolean
-  /** The same, but waits a few turns for room, so that only answers that are not read count, and not a burst of calls. */
+  /** The same, but waits a few turns for room, so that only unread answers count and not a burst of calls. */
   takeSoon(bytes: number): Promise<boolean>
   give(bytes: number): void
   /** Gives everything back, at the end of the call. */
@@ -30,7 +30,7 @@ export interface Holding {
 
 interface Call {
   readonly address: string
-  /** The /48 of the address; without one, the address again. */
+  /** The /48 of the address; if it has none, the address again. */
   readonly network: string
   readonly cut: () => void
   bytes: number
@@ -38,8 +38,8 @@ interface Call {
 }
 
 /**
- * Limits the bytes held at once, in total, for one address and for one /48. When the total is used up, who holds most of
- * it loses calls to others, so that a few do not keep everyone out.
+ * Limits the bytes held at once in total, per address and per /48. When the total is used up, the heaviest holders lose
+ * calls to others, so that a few do not keep everyone out.
  */
 export class CallBudget {
   readonly #most: number
@@ -48,7 +48,9 @@ export class CallBudget {
   readonly #perSource = new Map<string, number>()
   /** The calls that hold something, by network and address. */
   readonly #calls = new Map<string, Map<string, Set<Call>>>()
-  /** No network weighs more: says without a search that nobody holds more than who asks. */
+  /**
+   * An upper bound on the weight of any network: often shows without a search that no one holds more than the caller.
+   */
   #heaviest = 0
   #held = 0
 
@@ -57,7 +59,7 @@ export class CallBudget {
     this.#mostPerAddress = mostPerAddress
   }
 
-  /** Begins a call of an address as limits count it. `cut` must end it at once: others need what it holds. */
+  /** Begins a call of an address as limits count it. `cut` must end it at once, because others need the memory. */
   open(address: string, cut: () => void): Holding {
     const call: Call = { address, network: networkOf(address) ?? address, cut, bytes: 0, closed: false }
     return {
@@ -92,15 +94,15 @@ export class CallBudget {
   }
 
   /**
-   * What each address of a network holds. Who has a /48 has 65,536 addresses, so they count together, as 16 at most.
-   * With more bytes than now: what it would be.
+   * What each address of a network holds. The owner of a /48 has 65,536 subnets, so its addresses count together, as at
+   * most 16. `more` is added to its current bytes.
    */
   #weigh(network: string, more = 0): number {
     const addresses = Math.max(1, this.#calls.get(network)?.size ?? 0)
     return (this.#heldBy(network) + more) / Math.min(addresses, NETWORK_SHARES)
   }
 
-  /** The largest call of the address that holds most, of the network that weighs most, if that is more than `least`. */
+  /** The largest call of the heaviest address of the heaviest network, if that weighs more than `least`. */
   #largest(least: number): Call | undefined {
     if (this.#heaviest <= least) return undefined
     const network = most(this.#calls.keys(), (key) => this.#weigh(key))
@@ -133,7 +135,7 @@ export class CallBudget {
     this.#heaviest = Math.max(this.#heaviest, this.#weigh(network))
   }
 
-  /** Keeps the lists of calls that hold something. */
+  /** Updates the lists of calls that hold something. */
   #list(call: Call): void {
     const { address, network } = call
     const addresses = this.#calls.get(network) ?? new Map<string, Set<Call>>()

@@ -15,7 +15,7 @@ export function healthAnswer({ ready, name, version, bus }: Health): {
     : { status: 503, body: { status: 'unavailable' } }
 }
 
-/** The response to `GET /health/ready`: also whether the relay can use its API, and why not. */
+/** The response to `GET /health/ready`, including whether the relay can use its API, and why not. */
 export function readyAnswer(health: Health): { readonly status: number; readonly body: object } {
   const { ready, name, version, api, store, bus } = health
   const status = api?.problem === undefined ? 'ok' : 'unavailable'
@@ -32,12 +32,15 @@ export function readyAnswer(health: Health): { readonly status: number; readonly
     : { status: 503, body: { status: 'unavailable', reason, ...rest } }
 }
 
-/** The response to `GET /health/live`: to restart a process that lost its database would only end its sessions. */
+/**
+ * The response to `GET /health/live`. Ignores the database: restarting a process that lost it would only end its
+ * sessions.
+ */
 export function liveAnswer(): { readonly status: number; readonly body: object } {
   return { status: 200, body: { status: 'ok' } }
 }
 
-/** A relay without its bus is ready: it serves, and hears from other nodes a little later. */
+/** A relay without its bus is still ready: it serves, and hears from other nodes a little later. */
 function busOf(bus: Health['bus']): { readonly bus?: object } {
   return bus ? { bus: { status: bus.connected ? 'ok' : 'unavailable', other_nodes: bus.nodes } } : {}
 }
@@ -46,24 +49,24 @@ function unreadiness({ store }: Health): string {
   return storeClockProblem(store?.clockOffsetMs ?? 0) ?? 'The relay is stopping, or cannot write to its database.'
 }
 
-/** What the port knows of a watch. */
+/** The port's side of a watch. */
 export interface Watched {
   /** The address that it counts for. */
   readonly subject: string
-  /** The answer becomes a stream, whose end is reported to `closed`. */
+  /** Turns the answer into a stream, whose end is reported to `closed`. */
   open(closed: () => void): void
-  /** Aborted when the watcher has gone. */
+  /** Aborted when the watcher disconnects. */
   readonly gone: AbortSignal
   /** Aborted when the port stops. */
   readonly stopping: AbortSignal
-  /** Nothing more is sent. */
+  /** Called when nothing more will be sent. */
   readonly ended: () => void
 }
 
 /** Watches of a port, and of one address. */
 const MOST_WATCHES = 1000
 const MOST_WATCHES_PER_ADDRESS = 64
-/** How often the status is looked at while somebody watches it. */
+/** How often the status is checked while it is watched. */
 const LOOK_MS = 500
 
 /** Serves grpc.health.v1. */
@@ -84,16 +87,16 @@ export function healthRoutes(
 
 /** An open watch. */
 interface Watch {
-  /** Makes it look at the status. */
+  /** Makes it check the status. */
   wake: () => void
-  /** It has given way to another. */
+  /** Whether it has given way to another. */
   isOusted: boolean
   readonly ended: () => void
 }
 
 /**
- * The open watches. Each holds one status at most, however slowly it is read. When there is no room, the oldest of the
- * source that has most ends, in favour of one that has fewer.
+ * The open watches. Each holds at most one status, however slowly it is read. When there is no room, the oldest watch
+ * of the source with the most ends in favor of a source with fewer.
  */
 class Watches {
   readonly #health: () => Health
@@ -139,7 +142,7 @@ class Watches {
         if (status !== last) yield { status }
         if (isOver) return
         last = status
-        // What happened while the reader took the status is seen at the next look.
+        // Changes while the reader took the status are seen at the next check.
         const { promise, resolve } = Promise.withResolvers<void>()
         watch.wake = resolve
         if (!gone.aborted && !stopping.aborted && !watch.isOusted) await promise

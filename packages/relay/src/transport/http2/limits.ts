@@ -36,7 +36,6 @@ export interface Http2Limits {
   readonly bodyBytesPerAddress: number
 }
 
-/** The default limits. */
 export const HTTP2_LIMITS: Http2Limits = {
   connections: 20_000,
   connectionsPerAddress: 1_000,
@@ -55,19 +54,22 @@ export const HTTP2_LIMITS: Http2Limits = {
 /** Why a connection was dropped. */
 export type CutReason = 'resets' | 'pipelining'
 
-/** Receives reports about connections over a limit. */
+/** Receives reports about connections that exceed a limit. */
 export interface ConnectionLog {
   /** A connection was dropped because its peer exceeded a limit of one connection. */
   readonly cut: (address: string, reason: CutReason) => void
-  /** A connection is beyond a limit. */
+  /** A connection exceeds a limit. */
   readonly full: (address: string, full: FullTransport) => void
 }
 
-/** Connections beyond a limit that may wait for their refusal: a share of the limit, but always a few. */
+/** Number of connections beyond a limit that may wait for their refusal: a share of the limit, but always a few. */
 const REFUSED_SHARE = 0.1
 const LEAST_REFUSED = 8
 
-/** A slowed address begins one handshake in this time, in milliseconds; so many of its connections may wait for theirs. */
+/**
+ * A slowed address may begin one handshake per this many milliseconds, and has a limited number of connections waiting
+ * for theirs.
+ */
 export const SLOW_MS = 200
 const MOST_WAITING = 100
 
@@ -94,7 +96,7 @@ export function serverOptions(limits: Http2Limits): SecureServerOptions {
     maxHeaderListPairs: 64,
     // In megabytes: what Node itself may hold for one connection.
     maxSessionMemory: 16,
-    // Within the library, before anything is made of the streams; the count in `watch` comes after that.
+    // Counted within the library, before it creates anything for the streams; `watch` counts after that.
     streamResetBurst: limits.resets,
     streamResetRate: Math.ceil((limits.resets * 1000) / RESET_WINDOW_MS),
     maxSessionInvalidFrames: 100,
@@ -102,7 +104,6 @@ export function serverOptions(limits: Http2Limits): SecureServerOptions {
   }
 }
 
-/** All connections of a port. */
 export class Connections {
   readonly #limits: Http2Limits
   readonly #log: ConnectionLog
@@ -111,7 +112,7 @@ export class Connections {
   readonly #sessions = new Set<ServerHttp2Session>()
   readonly #served = new Tally()
   readonly #places: Connected<Socket>
-  /** Connections beyond a limit, by name: they are served a refusal only. */
+  /** Connections beyond a limit, by name: they are only served a refusal. */
   readonly #refused = new Map<string, FullTransport>()
   readonly #refusals = new Tally()
   readonly #unanswered = new WeakMap<Socket, number>()
@@ -127,8 +128,9 @@ export class Connections {
   }
 
   /**
-   * Counts a connection before its handshake, and returns its address as limits count it. Beyond a limit it stays just
-   * long enough to get an answer; if too many wait for theirs, it is dropped. A slowed address waits for its turn.
+   * Counts a connection before its handshake, and returns its address as limits count it. Beyond a limit, a connection
+   * stays just long enough to get an answer; if too many wait for theirs, it is dropped. A slowed address waits for its
+   * turn.
    */
   admit(socket: Socket): string | undefined | Promise<string | undefined> {
     const client = this.#balancers.clientOf(socket)
@@ -157,7 +159,7 @@ export class Connections {
       clearTimeout(late)
       this.#places.leave(socket)
       tally.add(subject, -1)
-      // A later connection from the same port may have come before this one's end was read.
+      // A later connection from the same port may have arrived before this one's end was read.
       if (this.#sockets.get(name) !== socket) return
       this.#sockets.delete(name)
       this.#refused.delete(name)
@@ -166,7 +168,7 @@ export class Connections {
     return slowed === undefined ? subject : this.#wait(socket, subject, slowed)
   }
 
-  /** Waits for the turn of a slowed address: the handshake is what costs most. */
+  /** Waits for the turn of a slowed address: the handshake is the most expensive part. */
   async #wait(socket: Socket, subject: string, slowed: string): Promise<string | undefined> {
     if (await this.#pace.turn(slowed, () => socket.destroyed)) return subject
     if (socket.destroyed) return undefined
@@ -175,7 +177,7 @@ export class Connections {
     return undefined
   }
 
-  /** The limit that the connection of a request is beyond: it must be refused. */
+  /** The limit that a request's connection exceeds: the request must be refused. */
   fullFor(socket: Socket): FullTransport | undefined {
     return this.#refused.size === 0 ? undefined : this.#refused.get(nameOf(socket))
   }
@@ -207,15 +209,15 @@ export class Connections {
         this.#log.cut(address, 'resets')
         session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM)
       }
-      // A read can bring thousands of streams that are reset at once: the first ones too many end the rest.
+      // One read can bring thousands of streams that are reset at once: the first to exceed the limit end the rest.
       check(streak.opened(performance.now()))
       stream.once('close', () => {
         streams--
         if (isRefused) leave(session)
         if (streams === 0) idle.refresh()
         if (streams === 0 && socket) this.#places.idle(socket)
-        // It may have been cut off because others use up the memory, for which nobody must be slowed. It stays unfinished,
-        // so that a flood of such streams ends, too.
+        // It may have been cut off because others use up the memory, which must slow no one. It stays unfinished, so
+        // that a flood of such streams also ends.
         if (session.destroyed || wasCutOff(stream)) return
         check(streak.closed(stream.rstCode, performance.now()))
       })
@@ -231,7 +233,7 @@ export class Connections {
   admitPipelined(socket: Socket, response: ServerResponse): boolean {
     const count = (this.#unanswered.get(socket) ?? 0) + 1
     if (count > MOST_PIPELINED) {
-      // Data already read may contain more requests; they end up here, too.
+      // Data already read may contain more requests, which also end up here.
       if (!socket.destroyed) this.#log.cut(this.#balancers.addressOf(socket), 'pipelining')
       socket.destroy()
       return false
@@ -258,7 +260,7 @@ export class Connections {
     return { limit: 'connectionsPerAddress', value: connectionsPerAddress }
   }
 
-  /** Takes a place for a connection, which another one may lose; the limit, if there is none. */
+  /** Takes a place for a connection, which may cost another one its place; returns the limit if there is none. */
   #placeless(socket: Socket, subject: string): FullTransport | undefined {
     const { taken, ousted } = this.#places.take(socket, subject)
     for (const other of ousted) other.destroy()

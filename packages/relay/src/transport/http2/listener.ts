@@ -10,7 +10,7 @@ const CURVES = 'X25519:P-256:P-384'
 /** A port that is free on one address may be in use on the other. */
 const MOST_TRIES = 10
 
-/** TLS options of every connection, also after a certificate was renewed. */
+/** TLS options of every connection, even after a certificate was renewed. */
 export function tlsOptions(certificate: Certificate): SecureContextOptions {
   return { cert: certificate.cert, key: certificate.key, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
 }

@@ -27,7 +27,7 @@ const HEALTH = new Map([
   ['/health/live', liveAnswer],
 ])
 
-/** Answers requests; returns false, and only sets headers that every response has, for those that are not plain HTTP. */
+/** Answers requests. For those that are not plain HTTP, only sets the headers of every response and returns false. */
 export function makePlainHandler(
   options: PlainOptions,
 ): (path: string, request: HttpRequest, response: HttpResponse, isLocal: boolean) => boolean {
@@ -44,7 +44,7 @@ export function makePlainHandler(
       response.writeHead(status, { ...common, 'content-type': 'application/json' }).end(JSON.stringify(body))
     } else if (path === '/metrics' && method === 'GET' && metrics !== undefined) {
       metricsAnswer(metrics, isLocal, headers.authorization).then(
-        // Not for web pages of any origin: a browser on this machine would read it without the token.
+        // Without CORS headers: a web page in a browser on this machine could otherwise read it without the token.
         ({ status, headers: own, body }) => response.writeHead(status, { ...commonHeaders(headers), ...own }).end(body),
         (error: unknown) => {
           failed(error)
@@ -59,10 +59,10 @@ export function makePlainHandler(
   }
 }
 
-/** Answers a health check with nothing but its status, which a peer cannot leave unread. False if it is none. */
+/** Answers a health check with only a status, which a peer cannot leave unread. Returns false for other requests. */
 export function answerProbe(path: string, request: HttpRequest, response: HttpResponse, health: Health): boolean {
   const answer = HEALTH.get(path)
-  // A peer that has not ended its half could keep the stream.
+  // A peer that has not ended its half could keep the stream open.
   const isWhole = !('stream' in request) || request.stream.endAfterHeaders
   if (answer === undefined || !isReading(request.method) || !isWhole) return false
   response.statusCode = answer(health).status
@@ -70,7 +70,7 @@ export function answerProbe(path: string, request: HttpRequest, response: HttpRe
   return true
 }
 
-/** The answer to all else. */
+/** The answer to all other requests. */
 export function answerNotFound(response: HttpResponse): void {
   response.writeHead(404, { 'content-type': 'application/json' }).end('{"code":"not_found"}')
 }

@@ -1,7 +1,7 @@
 /**
- * Counts the resets of each address, over all its connections, in windows of 10 seconds. A limit for each connection is
- * not enough: a peer that is cut off could connect again at once, and go on. An address with too many is slowed for a
- * while: otherwise it would have a window's worth of resets in each. It is not barred, because others may share it.
+ * Counts the resets of each address, over all its connections, in windows of 10 seconds. A limit per connection is not
+ * enough: a peer that is cut off could reconnect at once and continue. An address with too many is slowed for a while:
+ * otherwise it could use up each window's worth of resets. It is not blocked, because others may share it.
  */
 import { networkLimit, networkOf } from '@static/protocol'
 
@@ -10,14 +10,14 @@ export const RESET_WINDOW_MS = 10_000
 
 /** How long an address is slowed, in milliseconds. */
 export const SLOW_FOR_MS = 30_000
-/** More are not remembered: the first slowed is free again. */
+/** Beyond it, the address slowed first is free again. */
 const MOST_SLOWED = 10_000
 
 /** The resets of a port. Memory is bounded by the addresses that reset something in one window. */
 export class Resets {
   readonly #limit: number
   readonly #counts = new Map<string, number>()
-  /** Until when each address or network is slowed, the first slowed first. */
+  /** Until when each address or network is slowed, in the order they were slowed. */
   readonly #slowed = new Map<string, number>()
   #windowStart = 0
 
@@ -25,7 +25,7 @@ export class Resets {
     this.#limit = limit
   }
 
-  /** Counts some, of an address as limits count them. */
+  /** Counts resets of an address, in the form that limits count. */
   add(subject: string, now: number, resets = 1): void {
     this.#move(now)
     const [own = '', network] = keysOf(subject)
@@ -33,7 +33,7 @@ export class Resets {
     if (network !== undefined) this.#count(network, resets, networkLimit(this.#limit), now)
   }
 
-  /** The address, or else its network, if it has reset too many streams a short while ago. */
+  /** The address, or else its network, if it recently reset too many streams. */
   slowed(subject: string, now: number): string | undefined {
     return keysOf(subject).find((key) => now < (this.#slowed.get(key) ?? 0))
   }

@@ -1,4 +1,4 @@
-/** The ends of responses that their peers do not read. */
+/** Ends responses that their peers do not read. */
 import type { ServerResponse } from 'node:http'
 import { constants, type Http2ServerResponse, type ServerHttp2Stream } from 'node:http2'
 
@@ -13,7 +13,7 @@ export function isClosed(response: HttpResponse): boolean {
 
 const cutStreams = new WeakSet<ServerHttp2Stream>()
 
-/** Ends a response at once and drops what is unsent: its address holds too much, or everyone together does. */
+/** Ends a response at once and drops unsent data, because its address, or all together, hold too much. */
 export function cutOff(response: HttpResponse): void {
   const stream = streamOf(response)
   if (stream && !isClosed(response)) {

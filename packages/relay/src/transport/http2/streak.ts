@@ -1,18 +1,18 @@
 /**
- * The streams of one connection that were opened within a window and did not end well. Also counted when they open: those
- * of one read, which can be thousands, are all opened before the first of them is seen to be reset.
+ * The streams of one connection that were opened within a window and did not end well. They are counted when opened,
+ * because one read can open thousands before the first reset is seen.
  */
 import { constants } from 'node:http2'
 import { RESET_WINDOW_MS, type Resets } from './resets.ts'
 
-/** The share of its resets that a connection of a slowed address has. */
+/** The share of the reset limit that a connection of a slowed address gets. */
 const SLOWED_SHARE = 0.1
 
 export class Streak {
   readonly #limits: { readonly streams: number; readonly resets: number }
   readonly #address: Resets
   readonly #subject: string
-  /** Opened in this window, without those that ended well. */
+  /** Streams opened in this window, without those that ended well. */
   #unfinished = 0
   #resets = 0
   #windowStart = 0
@@ -23,7 +23,10 @@ export class Streak {
     this.#subject = subject
   }
 
-  /** Counts a stream; true if so many are not open at once that too many were reset. */
+  /**
+   * Counts a stream. Returns true if more are unfinished than can be open at once, so that too many must have been
+   * reset.
+   */
   opened(now: number): boolean {
     this.#move(now)
     this.#unfinished++
@@ -45,7 +48,10 @@ export class Streak {
     return this.#resets > this.#most(now)
   }
 
-  /** How many the connection may reset. Others may share a slowed address: one that resets little is kept. */
+  /**
+   * How many streams the connection may reset. Others may share a slowed address, so a connection with few resets is
+   * kept.
+   */
   #most(now: number): number {
     const { resets } = this.#limits
     return this.#address.slowed(this.#subject, now) === undefined ? resets : Math.ceil(resets * SLOWED_SHARE)

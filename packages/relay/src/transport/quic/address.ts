@@ -7,7 +7,7 @@ import { StaticError } from '@static/protocol'
 
 /**
  * The addresses to listen on: `localhost` is both loopback addresses, `0.0.0.0` and `::` are all addresses of both
- * families. The library's socket on `::` accepts IPv4, too, so that one is enough if the machine has IPv6.
+ * families. The library's socket on `::` also accepts IPv4, so one is enough if the machine has IPv6.
  *
  * Throws `invalid_request` for a name without an address.
  */

@@ -1,12 +1,12 @@
-/** What arrives at a QUIC endpoint, passed to the relay's thread in batches, and how far the relay is behind. */
+/** Passes data arriving at a QUIC endpoint to the relay's thread in batches, and tracks how far the relay is behind. */
 import type { MessagePort } from 'node:worker_threads'
 import { type Arrivals, ChunkPacker, type StreamNumber } from './worker-messages.ts'
 
-/** Bytes of one stream that the relay may be behind. */
+/** How many bytes of one stream the relay may be behind. */
 const MAX_STREAM_BYTES = 8 * 1024 * 1024
-/** Bytes of all streams, closed ones too, that the relay may be behind. */
+/** How many bytes of all streams, including closed ones, the relay may be behind. */
 const MAX_BYTES = 128 * 1024 * 1024
-/** Bytes that each stream may be behind even if nothing is left of that. */
+/** How many bytes each stream may be behind even if that is used up. */
 const LEAST_STREAM_BYTES = 16 * 1024
 
 /** Collects what happens in one turn of the event loop and posts it at the end of the turn. */
@@ -25,9 +25,9 @@ export class ArrivalBatch {
   /** Bytes not taken yet, of each stream and in total. */
   readonly #behind = new Map<StreamNumber, number>()
   #allBehind = 0
-  /** Streams of which something is not taken yet. */
+  /** Number of streams with data not taken yet. */
   #active = 0
-  /** Streams that got too far behind in this turn: nothing more of them is kept. */
+  /** Streams that got too far behind in this turn: their further data is dropped. */
   readonly #spilled = new Set<StreamNumber>()
 
   /** `overflow` is called for a stream that is too far behind and must be closed. */
@@ -64,7 +64,7 @@ export class ArrivalBatch {
     this.#schedule()
   }
 
-  /** The stream is gone. What it sent still counts towards the total. */
+  /** Called when a stream is gone. Its data still counts towards the total. */
   forget(stream: StreamNumber): void {
     if ((this.#behind.get(stream) ?? 0) > 0) this.#active--
     this.#behind.delete(stream)
@@ -115,8 +115,9 @@ export class ArrivalBatch {
   }
 
   /**
-   * How far a stream may be behind. Once half of the room is used up, each has its share of the rest: so neither those
-   * that send a lot nor what closed ones have sent costs the others their streams. Closed ones alone can use up all of it.
+   * How far a stream may be behind. Once half of the room is used up, each stream gets a share of the rest, so that
+   * neither heavy senders nor the data of closed streams cost others their streams. Closed streams alone can use up all
+   * of it.
    */
   get #limit(): number {
     const room = MAX_BYTES - this.#allBehind

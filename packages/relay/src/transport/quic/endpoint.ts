@@ -32,7 +32,7 @@ export interface EndpointHandler {
   opened(endpoint: QuicEndpoint, stream: StreamNumber, peer: Peer): void
   received(id: StreamId, chunk: Uint8Array): void
   closed(id: StreamId): void
-  /** A connection from this address was closed, because there are too many. */
+  /** A connection from this address was closed because there are too many. */
   full(address: string): void
   log(message: string, detail: string): void
 }
@@ -63,7 +63,7 @@ export class QuicEndpoint {
     this.#handler = handler
   }
 
-  /** Resolves when the port is served. Rejects with `unavailable` if it cannot be. */
+  /** Resolves when the port is served. Rejects with `unavailable` if it cannot. */
   static async start(settings: Omit<EndpointSettings, 'taken'>, handler: EndpointHandler): Promise<QuicEndpoint> {
     const endpoint = new QuicEndpoint(settings, handler)
     await endpoint.#start()
@@ -114,7 +114,7 @@ export class QuicEndpoint {
     this.#schedule()
   }
 
-  /** The peer of a stream is known. */
+  /** The peer of a stream is authenticated. */
   known(stream: StreamNumber): void {
     this.#known.push(stream)
     this.#schedule()

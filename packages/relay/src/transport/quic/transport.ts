@@ -20,15 +20,18 @@ export interface QuicOptions {
   readonly port: number
   /** Number of endpoints, on consecutive ports. */
   readonly endpoints: number
-  /** False: if a port after the first cannot be used, those before it are enough. */
+  /** If false and a port after the first cannot be used, those before it are enough. */
   readonly allPorts?: boolean
   readonly certificate: Certificate
   /** CA, PEM, whose client certificates identify stand-alone proxies. */
   readonly proxyCa?: string | undefined
-  /** Sessions per endpoint. A tenth more can connect, only to be redirected to an endpoint with room, if any. */
+  /**
+   * Maximum number of sessions per endpoint. A tenth more can connect, only to be redirected to an endpoint with room,
+   * if any.
+   */
   readonly maxSessions?: number
   readonly idleTimeoutMs?: number
-  /** Called for a connection that is refused, because no endpoint has room or even that tenth is used up. */
+  /** Called for a connection that is refused because no endpoint has room or that tenth is used up. */
   readonly full?: (address: string, full: FullTransport) => void
   /** Receives messages for the operator. */
   readonly log?: (message: string, detail: { readonly port: number; readonly detail: string }) => void
@@ -37,13 +40,13 @@ export interface QuicOptions {
 /** The QUIC side of a relay. */
 export interface QuicTransport extends Transport {
   readonly ports: readonly number[]
-  /** Number of agents' sessions of each endpoint, in the order of the ports. Those of a proxy share its connection. */
+  /** Number of agent sessions per endpoint, in the order of the ports. A proxy's agents share its connection. */
   sessions(): readonly number[]
   /** Counts of the clocks in each endpoint's thread, at most a second old. */
   pacing(): readonly PacingCounts[]
   /**
    * Uses another certificate. The library cannot swap it, so the endpoints restart one after the other: all streams of
-   * an endpoint close, and its agents reconnect and find the new certificate a moment later.
+   * an endpoint close, and its agents reconnect to the new certificate a moment later.
    *
    * Throws `invalid_request` if certificate and key do not match; then nothing has changed.
    */
@@ -92,7 +95,7 @@ class Endpoints implements QuicTransport {
   readonly #handler: StreamHandler
   readonly #endpoints: QuicEndpoint[] = []
   readonly #routes = new Map<StreamId, Route>()
-  /** Actions of the handler while it learns of a new stream whose id is not known yet. */
+  /** The handler's actions on a new stream before its id is known. */
   #early: (() => void)[] | undefined
   #renewing: Promise<void> = Promise.resolve()
   #stopped = false

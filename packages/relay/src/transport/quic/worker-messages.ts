@@ -5,7 +5,7 @@
 import type { Pace } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
 
-/** What an endpoint's thread is started with. */
+/** Options for starting an endpoint's thread. */
 export interface EndpointSettings {
   /** IP addresses; one socket for each, all with the same port. */
   readonly addresses: readonly string[]
@@ -13,17 +13,17 @@ export interface EndpointSettings {
   readonly cert: string
   readonly key: string
   readonly proxyCa: string | undefined
-  /** Connections that may stay, agents' and proxies'. More are closed as soon as they are up. */
+  /** Maximum number of connections, of agents and proxies. More are closed as soon as they are established. */
   readonly maxConnections: number
   readonly idleTimeoutMs: number
-  /** One Int32: batches that the relay has taken. Shared, so that counting needs no messages. */
+  /** One Int32: the number of batches that the relay has taken. Shared, so that counting needs no messages. */
   readonly taken: SharedArrayBuffer
 }
 
 /** A stream's number within the life of an endpoint's thread; never reused. */
 export type StreamNumber = number
 
-/** What peers did: first new streams, then data, then closed streams. */
+/** Events from peers: first new streams, then data, then closed streams. */
 export interface Arrivals {
   readonly type: 'arrivals'
   readonly opened: readonly { readonly stream: StreamNumber; readonly address: string; readonly proxy: boolean }[]
@@ -38,7 +38,7 @@ export type FromEndpoint =
   | { readonly type: 'listening' }
   | { readonly type: 'failed'; readonly message: string }
   | { readonly type: 'warning'; readonly message: string; readonly detail: string }
-  /** A connection was closed, because there are too many. */
+  /** A connection was closed because there are too many. */
   | { readonly type: 'full'; readonly address: string }
   | { readonly type: 'stopped' }
   /** Counts of the clocks since the thread started. */
@@ -55,7 +55,7 @@ export interface Departures {
   readonly bytes: ArrayBuffer
   /** Streams that are on a clock from now on, including for these writes. */
   readonly paced: readonly { readonly stream: StreamNumber; readonly pace: Pace }[]
-  /** Streams whose peers have shown who they are. */
+  /** Streams whose peers are authenticated. */
   readonly known: readonly StreamNumber[]
   readonly ended: readonly StreamNumber[]
 }

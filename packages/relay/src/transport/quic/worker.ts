@@ -2,7 +2,7 @@
  * The thread of a QUIC endpoint: its sockets and connections. It decides nothing about sessions; it carries bytes and
  * limits memory. The library has no back-pressure for incoming data and reports a write as done once its native side
  * has it, so both directions are limited here: by the bytes that the relay, or the native side, has not yet taken.
- * Nothing is ever written inside a 'data' event, which loses writes in version 0.9.0: writes arrive as messages.
+ * Nothing is ever written inside a 'data' event, which loses writes in version 0.9.0; writes arrive as messages.
  */
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
@@ -14,18 +14,19 @@ import { ArrivalBatch } from './arrivals.ts'
 import type { Departures, EndpointSettings, FromEndpoint, StreamNumber, ToEndpoint } from './worker-messages.ts'
 import { QUIC_CLOSE, type QuicClose } from './close.ts'
 
-/** How long a connection may stay without a session, as long as an unauthenticated session may. */
+/** How long a connection may stay without a session: as long as an unauthenticated session may. */
 const FIRST_STREAM_MS = 5_000
 /** How long a peer may keep reading after the end. */
 const LINGER_MS = 1_000
-/** How long data may still arrive on a stream that was reset: it is in transit between two threads. */
+/** How long data may still arrive on a reset stream, because it is in transit between two threads. */
 const GHOST_MS = 100
 /** Bytes of one stream that may wait for the native side. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 
 /**
- * The library silently drops connections beyond its own limit, and the peer waits for its timeout. So that limit is
- * higher than ours by this factor: connections closed with a reason still count until their peers have received it.
+ * The library silently drops connections beyond its own limit, and the peer waits for its timeout. That limit is
+ * therefore higher than ours by this factor: connections closed with a reason still count until their peers have
+ * received it.
  */
 const LIBRARY_ROOM = 2
 
@@ -40,9 +41,9 @@ interface Open {
   readonly stream: QuicStream
   readonly session: QuicServerSession
   readonly proxy: boolean
-  /** The relay has ended it, or knows that it has ended. */
+  /** Whether the relay has ended it or knows that it has ended. */
   over: boolean
-  /** Our side has ended; the peer may read on for a while. */
+  /** Whether our side has ended; the peer may read on for a while. */
   finishing: boolean
 }
 
@@ -56,7 +57,7 @@ class Endpoint {
   #hasPaced = false
   /** The agents' connections, with where they come from. */
   readonly #sources = new Map<QuicServerSession, string>()
-  /** Those that give way at a full endpoint: the agent is not known yet, or its session is over. */
+  /** Connections that give way at a full endpoint: the agent is not authenticated yet, or its session is over. */
   readonly #yielding = new Holdings<QuicServerSession>()
   #connections = 0
   #lastNumber = 0
@@ -140,9 +141,10 @@ class Endpoint {
   }
 
   /**
-   * Closes a connection of an agent that is not known, or whose session is over: the oldest of the address that has most of
-   * them. An agent shows who it is within a few round trips, so that connections that only occupy places cannot keep others
-   * out; and the relay has given away the place of a session that is over, however long its peer takes to read the rest.
+   * Closes a connection of an agent that is not authenticated or whose session is over: the oldest one of the address
+   * with the most. Agents authenticate within a few round trips, so connections that merely occupy places cannot keep
+   * others out; and the relay has already given away the place of a session that is over, however long its peer takes
+   * to read the rest.
    */
   #makeRoom(): boolean {
     const oldest = this.#yielding.first()
@@ -158,7 +160,7 @@ class Endpoint {
     if (open && !open.over) this.#yielding.remove(open.session)
   }
 
-  /** An agent's connection gives way to others, unless it is closing already. */
+  /** Lets an agent's connection give way to others, unless it is already closing. */
   #yield(session: QuicServerSession): void {
     const source = this.#sources.get(session)
     if (source !== undefined && !this.#yielding.has(session)) this.#yielding.add(session, source)
@@ -183,7 +185,7 @@ class Endpoint {
   }
 
   #peerEnded(open: Open): void {
-    // The relay ended it before: the peer has read everything and answered with its own end.
+    // The relay ended it first: the peer has read everything and answered with its own end.
     const answered = open.over
     this.#report(open)
     this.#yield(open.session)

@@ -15,7 +15,7 @@ export function owned(
       const { count, members } = rows.owned.furthestBehind(channel, Math.min(left, maxMembersPerChannel))
       left -= members.length
       const behind = members.map(({ agent, cursor }) => ({ agent, waiting: Math.max(0, lastIndex - cursor) }))
-      // What all have fetched is deleted a little later.
+      // Entries that all members have fetched are deleted a little later.
       const waitingBytes = behind[0]?.waiting === 0 ? 0 : logBytes
       return { id, name, mode, owner, waitingBytes, members: count, behind }
     }),

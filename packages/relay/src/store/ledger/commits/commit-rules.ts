@@ -71,7 +71,7 @@ export function judgeRoster(
   return undefined
 }
 
-/** Checks for whom a commit vouches: only the owner can, and only for agents that the commit adds. */
+/** Checks the vouches of a commit: only the owner can vouch, and only for agents that the commit adds. */
 export function judgeVouches(
   channel: Channel,
   actor: AgentId,
@@ -120,7 +120,10 @@ function noticedLeavers(
   return noticed
 }
 
-/** Checks that a GroupInfo belongs to Welcomes, the size of each of them, and that its agent may get one more from this account. */
+/**
+ * Checks that a GroupInfo comes with Welcomes, the size of each Welcome, and that its agent may get one more from this
+ * account.
+ */
 export function judgeWelcomes(
   { rows }: Context,
   channel: Channel,
@@ -141,7 +144,7 @@ export function judgeWelcomes(
   }
   const full = welcomes.find(({ agent }) => rows.welcomes.count(channel, agent) >= MAX_WAITING)
   if (!full) return undefined
-  // Not `rate_limited`: nobody knows when the agent comes online, and a sender that retries would hold up its channel.
+  // Not `rate_limited`: the agent may come online at any time, and a sender that retries would block its channel.
   return refuse(
     'not_allowed',
     `Agent ${full.agent} already has ${MAX_WAITING} pending Welcomes from this account's channels, the limit. ` +

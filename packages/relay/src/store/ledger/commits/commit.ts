@@ -98,8 +98,8 @@ function judge(
 }
 
 /**
- * Checks whether there is room, and who pays. With `free`, a full channel is no reason to refuse. `records` is what the
- * roster records need besides `size`; they are not paid for.
+ * Checks whether there is room, and who pays. With `free`, a full channel is no reason to refuse. `records` is the size
+ * of the roster records in addition to `size`; they are not paid for.
  */
 function judgeBytes(
   context: Context,
@@ -132,7 +132,7 @@ function take(
   for (const agent of new Set([...removes, ...adds])) {
     const change = { removes: removes.includes(agent), adds: adds.includes(agent), notice: undefined }
     const vouched = vouches.includes(agent) ? position.slot : undefined
-    // Neither the owner nor a member whose agent admits by itself lends its own allowance.
+    // Neither the owner nor a member whose agent admitted the joiner by itself lends its allowance.
     const sponsor = sender === channel.owner || invited.has(agent) ? undefined : sponsorOf(channel, sender)
     takeTurn(context, channel, { agent, ...place, ...change, sponsor, vouched })
   }
@@ -169,7 +169,7 @@ function keepWelcome(
   }
   const inviteId = toHex(fields.inviteId)
   const { invites, transient } = context.rows
-  // Not of another channel: whoever has its token could delete the requests of others.
+  // Not for another channel: anyone with its token could delete the requests of others.
   if (inviteId !== '' && invites.get(inviteId)?.channel === id) {
     transient.joins.drop({ invite: inviteId, agent: fields.agent })
   }

@@ -7,7 +7,7 @@ import { letGo } from '../room/retention.ts'
 import { type LeftOut, applyLeftOut, electorate, hasVote, leaveOut } from '../members/roster.ts'
 import { type Channel, type Slot, type Snapshot, findMember, isInGroup } from '../state.ts'
 
-/** Maximum size of a group after undone removals: later commits may have filled it again. */
+/** Maximum size of a group after undone removals: later commits may have filled the group again. */
 const MAX_UNDONE_MEMBERS = 2 * MAX_MEMBERS
 
 /** Counts a member's vote that a commit is invalid. The owner's vote, or enough others, undoes its roster changes. */
@@ -30,7 +30,7 @@ export function reject(
     return refuse('not_allowed', 'Only members that the owner had vouched for before the commit can reject it.')
   }
 
-  // Members whose removal was undone since were not counted at the commit.
+  // Members whose removal has since been undone were not counted at the commit.
   const size = Math.max(slot.vouchedSize, electorate(channel, number).length)
   const needed = Math.floor(size / 2) + 1
   if (slot.rejected) return { rejected: true, votes: slot.voters.length, needed }
@@ -54,7 +54,7 @@ function growth(leftOut: readonly LeftOut[]): number {
   return leftOut.reduce((sum, { before, after }) => sum + count(after) - count(before), 0)
 }
 
-/** Undoes the roster change, returns uses, and bars the sender, unless it is the owner. The log stays as it is. */
+/** Undoes the roster change, returns uses, and bars the sender unless it is the owner. The log stays unchanged. */
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
   returnUses(context, channel, slot)

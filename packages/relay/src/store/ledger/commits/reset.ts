@@ -82,7 +82,7 @@ function admitAgain(context: Context, channel: Channel, agent: AgentId, isVouche
 }
 
 /**
- * Where an agent resumes whose membership was undone: where it was, with its counter; if that is not known, after the
+ * Where an agent whose membership was undone resumes: where it was, with its counter; if that is unknown, after the
  * commit that added it, else after the last entry.
  */
 function lastStay(context: Context, channel: Channel, agent: AgentId): Pick<Member, 'from' | 'cursor' | 'ended'> {

@@ -23,7 +23,6 @@ export function judgeSlots({ retention }: Context, channel: Channel, now: Time):
   return { refused: 'rate_limited', message, retryAfterMs }
 }
 
-/** Remembers a commit. */
 export function keepSlot(context: Context, channel: Channel, slot: Slot): void {
   const { rows } = context
   if (slot.slot - channel.firstSlot >= MAX_SLOTS) forgetFirst(context, channel)

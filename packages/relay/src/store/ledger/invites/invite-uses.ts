@@ -1,13 +1,13 @@
 /**
- * The uses of invites. The agent that registered an invite for itself counts its uses; if members may admit with it, they
- * may know nothing of each other, so the relay refuses a commit beyond the last use.
+ * The uses of invites. The agent that registered an invite for itself counts its uses. Members that share an invite may
+ * not know of each other's uses, so the relay refuses a commit beyond the last one.
  */
 import { ERRORS, toHex } from '@static/protocol'
 import type { Actor, AgentId, Invite, Refusal, Time, WelcomeFields } from '../../../ports.ts'
 import { type Context, refuse } from '../context.ts'
 import type { Channel, Slot } from '../state.ts'
 
-/** Why an invite cannot be used so many times more; undefined if it can. */
+/** Why an invite cannot be used that many more times; undefined if it can. */
 export function whyEnded({ revoked, expiresAt, uses, maxUses }: Invite, now: Time, count = 1): Refusal | undefined {
   if (revoked) return refuse('invite_revoked')
   if (expiresAt <= now) {
@@ -23,7 +23,7 @@ export function whyEnded({ revoked, expiresAt, uses, maxUses }: Invite, now: Tim
   return refuse('invite_used_up', `${problem} ${ERRORS.invite_used_up.remedy}`)
 }
 
-/** Checks the invites that a commit's Welcomes name, as far as members may admit with them. */
+/** Checks the invites for members that a commit's Welcomes name. */
 export function judgeUses(
   { rows }: Context,
   channel: Channel,
@@ -46,7 +46,7 @@ export function isForMembers(invite: Invite | undefined, channel: Pick<Channel, 
   return invite?.channel === channel.id && invite.members
 }
 
-/** The agents that Welcomes admit with invites for members: the sender's agent did so by itself. */
+/** The agents that Welcomes admit with invites for members: the sender admitted them without its owner's decision. */
 export function invitedForMembers(
   { rows }: Context,
   channel: Channel,
@@ -59,8 +59,8 @@ export function invitedForMembers(
 }
 
 /**
- * Counts the uses of a commit: of invites for the sender alone, so that no one else can use them up, and of those for
- * members. Returns the latter, because a rejection returns them.
+ * Counts the uses of a commit: of the sender's own invites, so that no one else can use them up, and of invites for
+ * members. Returns the latter, because a rejection gives them back.
  */
 export function countUses(
   { rows }: Context,

@@ -1,4 +1,4 @@
-/** What the relay knows about invites: who registered one, when it expires, and how often it was used. */
+/** Invites, as the relay knows them: who registered one, when it expires, and how often it was used. */
 import type { Done, Refusal, StoreRequest, StoreResult, Time } from '../../../ports.ts'
 import { type Context, admit, isRefusal, noteAction, refuse } from '../context.ts'
 import { whyEnded } from './invite-uses.ts'
@@ -12,8 +12,8 @@ const MAX_ENDED = 1000
 const SWEEP_INVITES = 1024
 
 /**
- * Stores an invite of the channel's owner, which may register it again, with more uses if some of them failed. Only the
- * owner, because the number of open invites per channel is limited: others could use it up.
+ * Stores an invite of the channel's owner, which may register it again with more uses if some failed. Only the owner
+ * may: the number of open invites per channel is limited, and others could use it up.
  */
 export function registerInvite(context: Context, request: StoreRequest<'registerInvite'>): Done | Refusal {
   const { rows } = context
@@ -37,12 +37,11 @@ export function registerInvite(context: Context, request: StoreRequest<'register
   noteAction(context, actor, channel)
   rows.invites.put({ ...invite, agent: actor.agent, uses: 0, revoked: false })
   const dropped = rows.invites.dropEnded(channel, now, maxInvites + MAX_ENDED)
-  // Those for the owner expire soon.
+  // Requests for the owner expire soon anyway.
   refuseInvites(context, channel.id, dropped, 'invite_used_up')
   return { done: true }
 }
 
-/** Revokes an invite, which also expires it. */
 export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<'revokeInvite'>): Done | Refusal {
   const { rows } = context
   const invite = rows.invites.get(id)
@@ -52,7 +51,7 @@ export function revokeInvite(context: Context, { agent, id, now }: StoreRequest<
   return { done: true }
 }
 
-/** A stored invite, and for a joiner: whether it can use it, and whether it was added already. */
+/** A stored invite and, for a joiner, whether it can use it and whether it was already added. */
 export function findInvite({ rows }: Context, { id, joiner }: StoreRequest<'invite'>): StoreResult<'invite'> {
   const invite = rows.invites.get(id)
   if (!invite || !joiner) return { invite }

@@ -1,6 +1,6 @@
 /**
- * Join requests: kept until the agent that registered the invite has answered, or someone has added the joiner, or they
- * expire. Those that any member may answer live as long as their invite.
+ * Join requests: kept until the agent that registered the invite answers, someone adds the joiner, or they expire.
+ * Requests that any member may answer live as long as their invite.
  */
 import type { AgentId, Done, Invite, NumberedJoin, Refusal, StoreRequest, StoreResult, Time } from '../../../ports.ts'
 import { type Context, admit, isRefusal, refuse } from '../context.ts'
@@ -20,9 +20,9 @@ export function requestJoin(context: Context, request: StoreRequest<'requestJoin
   const { joins } = context.rows.transient
   const { join, maxPerInvite, maxPerOwner, now } = request
   const { invite, owner, channel, agent } = join
-  // It may have ended since it was looked up, and then nobody would answer.
+  // It may have ended since it was looked up, and then no one would answer.
   const ended = whyClosed(context, request)
-  // Added meanwhile, perhaps with the last use: a refusal would make the agent forget what its Welcome is for.
+  // It was added meanwhile, perhaps with the last use: a refusal would make the agent forget what its Welcome is for.
   if ((ended || owner === undefined) && isWelcomed(context.rows, channel, agent)) return { done: true }
   if (ended) return ended
   const replaced = liveWeight(joins.get(invite, agent), queueOf(join), now)
@@ -30,7 +30,7 @@ export function requestJoin(context: Context, request: StoreRequest<'requestJoin
   if (forInvite.count >= maxPerInvite) {
     return crowded('Too many agents are waiting to join with this invite. Retry later.')
   }
-  // The newest is refused, so that nobody can push out one that was accepted.
+  // The newest is refused, so that no one can push out an accepted one.
   if (owner === undefined && !makeRoom(context, request, forInvite, replaced)) {
     return crowded('The requests to join this channel take up too much room. Retry later.')
   }
@@ -50,7 +50,7 @@ function minus(one: JoinWeight, other: JoinWeight): JoinWeight {
   return { count: one.count - other.count, bytes: one.bytes - other.bytes }
 }
 
-/** Why nobody can be admitted with the invite of a request; undefined if someone can. */
+/** Why no one can be admitted with the invite of a request; undefined if someone can. */
 function whyClosed({ rows }: Context, { join, now }: StoreRequest<'requestJoin'>): Refusal | undefined {
   const invite = rows.invites.get(join.invite)
   const isMeant = invite?.channel === join.channel && invite.members === (join.owner === undefined)
@@ -58,8 +58,9 @@ function whyClosed({ rows }: Context, { join, now }: StoreRequest<'requestJoin'>
 }
 
 /**
- * Whether the requests of the channel fit into its room. What an invite holds counts twice, so that whoever has its token
- * leaves room to the other invites. Requests for used-up invites make room: they wait only in case a use is returned.
+ * Whether the requests of the channel fit into its room. Those of the request's own invite count twice, so that the
+ * holder of one token leaves room for other invites. Requests for used-up invites make room: they wait only in case a
+ * use is returned.
  */
 function makeRoom(
   context: Context,
@@ -109,8 +110,9 @@ export function takeJoins(context: Context, request: StoreRequest<'takeJoins'>):
 }
 
 /**
- * Ends a join request with the answer of the agent that registered the invite. Also if members may admit the joiner: one
- * of them alone must not be able to turn it away. A joiner that answers itself takes its request back.
+ * Ends a join request with the answer of the agent that registered the invite. Members cannot do this, even if they may
+ * admit the joiner: none of them alone should be able to turn it away. A joiner that answers itself withdraws its
+ * request.
  */
 export function answerJoin(context: Context, request: StoreRequest<'answerJoin'>): Done | Refusal {
   const { owner, invite, agent, code, now } = request
@@ -142,7 +144,7 @@ export function refuseChannel(context: Context, { id }: Channel): void {
   refuseJoins(context, context.rows.transient.joins.inChannel(id), 'invite_invalid')
 }
 
-/** Drops the requests of an agent that leaves a channel: whoever acted on one later would add it against its will. */
+/** Drops the requests of an agent that leaves a channel: acting on one later would add it against its will. */
 export function dropJoinsOf(context: Context, { id }: Channel, agent: AgentId): void {
   const { joins } = context.rows.transient
   for (const join of joins.ofAgent(id, agent)) joins.drop(join)

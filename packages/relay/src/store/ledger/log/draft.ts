@@ -9,19 +9,16 @@ type Draft<Kind extends Entry> = Omit<Kind, 'index' | 'hash'>
 /** An entry without index and chain hash. */
 export type EntryDraft = Draft<MessageEntry> | Draft<CommitEntry> | Draft<LeaveEntry>
 
-/** The draft of a message's entry. */
 export function messageDraft(request: StoreRequest<'append'>): Draft<MessageEntry> {
   const { actor, slot, messageId, counter, control, ciphertext, now } = request
   return { kind: 'message', slot, sender: actor.agent, at: now, messageId, counter, control, ciphertext }
 }
 
-/** The draft of a commit's entry. */
 export function commitDraft(request: StoreRequest<'commit'>): Draft<CommitEntry> {
   const { actor, slot, messageId, commit, declaration, now } = request
   return { kind: 'commit', slot, sender: actor.agent, at: now, messageId, commit, declaration }
 }
 
-/** The draft of a leave's entry. */
 export function leaveDraft({ actor, notice, now }: StoreRequest<'leave'>): Draft<LeaveEntry> {
   return { kind: 'leave', slot: Number(notice.slot), sender: actor.agent, at: now, notice }
 }

@@ -67,7 +67,7 @@ export function read(
   const channel = rows.channels.get(id)
   const known = channel && findMember(channel, agent)
   const member = known && readableStay(rows, channel, known)
-  // Whoever is not found is looked for again in another way: a damaged store must not say that a member is none.
+  // Look for a missing member again in another way: a damaged store must not claim that a member is not one.
   if (!known) rows.channels.glance(id, agent)
   if (!channel || !member) return { entries: [], gap: undefined, last: after, ended: true, from: undefined }
 

@@ -32,9 +32,9 @@ function standing(
   const member = glance && stayOf(rows, id, glance.member)
   if (!glance || !member) return { channel: id, refused: 'not_found' }
   const { ended, cursor } = member
-  // It has read everything it may see. If some of it was dropped, it gets the gap first.
+  // It has read everything it may see; dropped entries would show as a gap first.
   if (ended && cursor.index >= ended.position.index) return { channel: id, refused: 'removed' }
-  // Who was removed gets none: it could not tell who of them is still a member.
+  // A removed member gets no receipts: it cannot tell which senders are still members.
   const standing = describe({ ...glance, member })
   return receipts > 0 && !ended ? { ...standing, receipts: rows.channels.receipts(id, agent, receipts) } : standing
 }
@@ -86,7 +86,7 @@ export function ack(context: Context, { agent, positions }: StoreRequest<'ack'>)
     const channel = context.rows.channels.get(id)
     const member = channel && findMember(channel, agent)
     if (!channel || !member || isUnwelcomed(member)) continue
-    // It has returned to an earlier membership, of which it has not read as much.
+    // It has returned to an earlier membership, of which it has read less.
     if (from !== undefined && from !== member.from) continue
     if (member.welcome !== undefined && index >= member.welcome) {
       dropWelcome(context, channel, agent)

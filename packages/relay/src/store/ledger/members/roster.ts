@@ -47,9 +47,9 @@ export function takeTurn(
 }
 
 /**
- * The members that a majority on the commit of a slot is one of: those whose present membership the owner had vouched for
- * before the commit. Those without a Welcome count, because they can vote once they have it. Only the owner removes
- * members, and those that it has removed have no say, even if others add them again.
+ * The members of which a majority decides on the commit of a slot: those whose present membership the owner had vouched
+ * for before the commit. Members without a Welcome count, because they can vote once they have it. Only the owner
+ * removes members, and removed ones have no vote, even if others add them again.
  */
 export function electorate({ members }: Channel, slot: number): Member[] {
   return [...members.values()].filter(
@@ -64,8 +64,8 @@ export function hasVote(channel: Channel, agent: AgentId, { slot }: Slot): boole
 }
 
 /**
- * The membership whose entries an agent may read: the current one, or the previous one while it was added again without
- * a Welcome; otherwise any member could cut an agent off by adding it again. Undefined if there is none.
+ * The membership whose entries an agent may read: the current one, or the previous one while it is re-added without a
+ * Welcome; otherwise any member could cut an agent off by adding it again. Undefined if there is none.
  */
 export function readableStay(rows: Rows, channel: Channel, member: Member): Member | undefined {
   if (!isUnwelcomed(member)) return member
@@ -84,7 +84,7 @@ export function leaveOut(rows: Rows, channel: Channel, turn: Turn): LeftOut {
   const turns: Turn[] = [{ ...turn, rejected: true, undone }]
   let replayed = turn.before
   for (const next of rows.slots.turnsFrom(channel, agent, position.index + 1)) {
-    // From here on, nothing differs from what is stored.
+    // From here on, nothing differs from the stored state.
     if (isSame(replayed, next.before)) return { agent, turns, before, after: before }
     replayed = latest(replayed, next.before)
     turns.push({ ...next, before: replayed })

@@ -1,8 +1,8 @@
 /**
  * The hourly allowance for commits and Welcomes (SPEC.md, "Payment"): each sender and each channel has a number of free
- * bytes an hour. Beyond it, the owner pays and everyone else waits. Members that the owner has not vouched for share the
- * allowance of the vouched member behind them, or one for all that the owner or an invite for members brought in, so that
- * made-up members do not multiply it.
+ * bytes an hour. Beyond it, the owner pays and everyone else waits. Members that the owner has not vouched for share
+ * the allowance of the vouched member that sponsors them. Those that the owner or an invite for members brought in
+ * share a single one, so that made-up members do not multiply it.
  */
 import type { AgentId, Refusal, Time, Unpaid } from '../../../ports.ts'
 import { type Context, refuse, senderOf, touch, touchSender } from '../context.ts'
@@ -31,8 +31,8 @@ export function isThisHour({ hour }: { readonly hour: number }, now: Time): bool
 }
 
 /**
- * Whether counts of a period apply now. The clocks of nodes differ a little: if the next period has begun at another one,
- * it must not begin anew with each message that comes there and here in turn.
+ * Whether the counts of a period apply now. Node clocks differ a little: if the next period has begun at another node,
+ * messages arriving alternately there and here must not restart it each time.
  */
 export function isCurrent(period: number, now: Time, length: number): boolean {
   const ahead = period - Math.floor(now / length)
@@ -100,8 +100,8 @@ export function countBytes(context: Context, channel: Channel, agent: AgentId, b
 }
 
 /**
- * Whether an agent may add `adds` members now; the owner always may. All count together, but unvouched members add only
- * among the first of an hour, so that they never use up the rest. Changes nothing.
+ * Whether an agent may add `adds` members now; the owner always may. All adds count together, but unvouched members may
+ * make only the first ones of an hour, so that they never use up the rest. Changes nothing.
  */
 export function allowAdds(
   { retention }: Context,
@@ -123,7 +123,6 @@ export function allowAdds(
   return waitForHour(allowed, now)
 }
 
-/** Counts added members. */
 export function countAdds(context: Context, channel: Channel, agent: AgentId, adds: number, now: Time): void {
   if (agent === channel.owner || adds === 0) return
   beginHour(channel, now)
@@ -132,8 +131,9 @@ export function countAdds(context: Context, channel: Channel, agent: AgentId, ad
 }
 
 /**
- * The vouched member whose allowance an agent uses; undefined if it uses the one of all unvouched members that the owner
- * or an invite for members brought in. Also the sponsor of the agents that it adds, so that no chain of adders can be cut by one that leaves.
+ * The vouched member whose allowance an agent uses; undefined if it uses the one shared by all unvouched members that
+ * the owner or an invite for members brought in. It also sponsors the agents that this agent adds, so that a chain of
+ * adders does not break when one leaves.
  */
 export function sponsorOf(channel: Channel, agent: AgentId): AgentId | undefined {
   const member = channel.members.get(agent)

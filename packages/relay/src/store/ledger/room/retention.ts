@@ -1,7 +1,7 @@
 /**
  * When the log drops entries: once no member needs them, once they are too old, and in a full channel (room.ts) first
- * those that only removed members need, then, by the vouched members alone, those that too few of them need. An agent
- * that missed entries gets a gap when it reads on.
+ * those that only removed members need, then those that too few of the vouched members need. An agent that missed
+ * entries gets a gap when it next reads.
  */
 import type { AgentId, StoreRequest, StoreResult, Time } from '../../../ports.ts'
 import { type Context, touch, touchMember, touchSender } from '../context.ts'

@@ -1,8 +1,8 @@
 /**
- * Room for entries: how full a channel is against its own limits and the disk of its owner's account, when senders
- * must slow down, and which entries a full channel may drop. A sender's own entries count a third more, and so does a
+ * Room for entries: how full a channel is against its own limits and the disk of its owner's account, when senders must
+ * slow down, and which entries a full channel may drop. A sender's own entries count a third more, and so does a
  * channel within its account: one alone can fill three quarters, and `k` that take all they can leave `1 / (1 + 3k)` of
- * the room to the others.
+ * the room for the others.
  */
 import type { AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../../ports.ts'
 import { type Context, touch } from '../context.ts'
@@ -20,11 +20,14 @@ import {
 
 /** Extra weight of a sender's own entries in its channel, and of a channel in its account. */
 const OWN_WEIGHT = 1 / 3
-/** Share of the limit that a full channel drops beyond need, so that the next message need not drop entries again. */
+/**
+ * Share of the limit that a full channel drops beyond what is needed, so that the next message need not drop entries
+ * again.
+ */
 const SLACK = 1 / 16
 /** Share of an account's disk limit reserved beyond it, for commits that a full channel must accept. */
 const RESERVE = 1 / 8
-/** From this level on, senders must slow down, and answers name the members that lag. */
+/** From this level on, senders must slow down, and answers name lagging members. */
 const PRESSING = 3 / 4
 /** Pause between two messages of a sender in a nearly full channel. Ten messages a second are always possible. */
 const MAX_WAIT_MS = 100
@@ -32,7 +35,7 @@ const MAX_WAIT_MS = 100
 const MAX_NAMED = 8
 /**
  * Maximum number of entries that one search for room visits, because other operations wait for it. Even if they are
- * empty, dropping so many makes room for the largest message.
+ * empty, dropping that many makes room for the largest message.
  */
 const MAX_VISITED = 4096
 
@@ -65,7 +68,7 @@ export function allot({ rows }: Context, { account, channelBytes, accountBytes, 
 }
 
 /**
- * The index up to which a channel must be cut to make room for an entry; the base if there is room already. Refuses
+ * The index up to which a channel must be cut to make room for an entry; the base if there already is room. Refuses
  * with `queue_full` if the entries that may be dropped are not enough, or if it must continue in the next call because
  * it has visited its maximum. Changes nothing that is stored. Without a sender, no share is checked.
  */
@@ -116,8 +119,8 @@ export function findRoom(
 }
 
 /**
- * Must be called when the log is cut: without the dropped entries, the results of earlier searches stay valid. Otherwise
- * a member that acknowledges little by little would have every refused message search all entries again.
+ * Must be called when the log is cut: subtracts the dropped entries, so that earlier searches stay valid. Otherwise,
+ * while a member acknowledges little by little, every refused message would search all entries again.
  */
 export function keepSearches(
   channel: Channel,
@@ -210,10 +213,10 @@ function isEnough(found: Holdings, gauges: readonly Gauge[], slack = false): boo
 }
 
 /**
- * How far a full channel may be cut. Only the members that the owner vouches for count, since anyone can bring in members
- * that acknowledge nothing, or everything: among three or more, the cut goes to where fewer than half of them still need
- * the entries, or one, so that one alone never keeps the channel full. Nothing that one of two needs is dropped. In a
- * channel of two, both count. A commit that the owner has not read stays (`keptForOwner`).
+ * How far a full channel may be cut. Only members that the owner vouches for count, because anyone can bring in members
+ * that acknowledge nothing, or everything. Among three or more, entries are dropped that fewer than half of them still
+ * need, or only one of them, so that one alone never keeps the channel full. Nothing that one of two needs is dropped.
+ * In a channel of two, both count. A commit that the owner has not read stays (`keptForOwner`).
  */
 function findLag(channel: Channel): Lag {
   const order = roster(channel).sort(byCursor)
@@ -223,9 +226,9 @@ function findLag(channel: Channel): Lag {
 }
 
 /**
- * The index of the first commit that the owner has not read; infinite if there is none, or if the owner has lost one and
- * cannot follow the later ones anyway. A full channel keeps it until it expires: nobody can add the owner again, so
- * without it the channel would have lost its owner for good. Only looks it up for a cut beyond what the owner has read.
+ * The index of the first commit that the owner has not read; infinite if there is none, or if the owner has lost one
+ * and cannot follow the later ones anyway. A full channel keeps it until it expires: no one can add the owner again, so
+ * without it the channel would lose its owner for good. Looks it up only for a cut beyond what the owner has read.
  */
 function keptForOwner({ rows }: Context, channel: Channel): number {
   const { base, last, lag } = channel
@@ -240,7 +243,7 @@ function byCursor(one: Member, other: Member): number {
   return one.cursor.index - other.cursor.index || (one.agent < other.agent ? -1 : 1)
 }
 
-/** The members that must read on before a full channel accepts anything: the owner alone if a commit is kept for it. */
+/** The members that must read before a full channel accepts anything: only the owner if a commit is kept for it. */
 function blocking(channel: Channel, isKept: boolean): readonly Laggard[] {
   const { reach, audience } = (channel.lag ??= findLag(channel))
   return named(
@@ -255,7 +258,7 @@ function named(channel: Channel, members: readonly Member[]): readonly Laggard[]
 
 function fullText(channel: Channel, sender: Sender | undefined, { of, limit }: Gauge, isKept: boolean): string {
   const what = isKept
-    ? 'The owner has not fetched a change of the group, which is kept for it until it expires. Retry once it has.'
+    ? 'The owner has not fetched a change to the group, which is kept for it until it expires. Retry once it has.'
     : 'Members have not fetched their messages. Retry once they have, or ask the owner to remove them.'
   if (of === 'disk') {
     return `The disk of the owner's account is full: all its channels together may hold ${limit} bytes, and this one holds ${channel.bytes}. ${what} You can also delete a channel or choose a larger plan.`

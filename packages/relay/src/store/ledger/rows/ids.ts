@@ -1,4 +1,4 @@
-/** The ids of an engine: what was answered to messages and commits. */
+/** The ids of an engine: the answers given to messages and commits. */
 import type { AgentId, Time } from '../../../ports.ts'
 import type { Channel } from '../state.ts'
 

@@ -1,10 +1,12 @@
 /**
- * The join requests of an engine. Whoever has a token can add to a queue, so nothing here reads a whole one into memory,
- * except where all of it ends: each method takes as long as what it returns, or as the index entries that it counts.
+ * The join requests of an engine. Anyone with a token can add to a queue, so only methods that end a whole queue read
+ * all of it: the others take time in proportion to what they return, or to the index entries they count.
  */
 import type { AgentId, ChannelId, JoinRequest, Time } from '../../../ports.ts'
 
-/** Whom requests wait for: the id of the agent that registered their invites, or of the channel whose members do. */
+/**
+ * Where requests wait: the id of the agent that registered their invites, or of the channel whose members may admit.
+ */
 export type JoinQueue = string
 
 /** The queue of a request. */
@@ -12,7 +14,7 @@ export function queueOf({ owner, channel }: Pick<JoinRequest, 'owner' | 'channel
   return owner ?? channel
 }
 
-/** What names a request. */
+/** Identifies a request. */
 export type JoinKey = Pick<JoinRequest, 'invite' | 'agent'>
 
 /** A join request without its box. */
@@ -30,14 +32,14 @@ export interface JoinWeight {
   readonly bytes: number
 }
 
-/** The requests of a queue to join a channel, of those that have not expired. */
+/** The unexpired requests of a queue to join a channel. */
 export interface JoinPlace {
   readonly queue: JoinQueue
   readonly channel: ChannelId
   readonly now: Time
 }
 
-/** Join requests, by what they are looked up by. */
+/** Join requests, by their lookups. */
 export interface JoinRows {
   /** May have expired. */
   get(invite: string, agent: AgentId): JoinHeader | undefined
@@ -46,7 +48,7 @@ export interface JoinRows {
   /** The numbers of all requests up to one, in order. */
   numbers(place: JoinPlace, through: number): readonly number[]
   boxes(joins: readonly JoinHeader[]): readonly Uint8Array[]
-  /** What is in a queue and has not expired: for one invite, or in all. */
+  /** The weight of the unexpired requests in a queue: for one invite, or in total. */
   weight(queue: JoinQueue, now: Time, invite?: string): JoinWeight
   /** The same for each invite. */
   weights(queue: JoinQueue, now: Time): ReadonlyMap<string, JoinWeight>

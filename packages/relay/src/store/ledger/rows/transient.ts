@@ -1,4 +1,4 @@
-/** Rows that expire by themselves: join requests, used nonces, and what other nodes must be told. */
+/** Rows that expire by themselves: join requests, used nonces, and notices for other nodes. */
 import type { StoreEvent, Time } from '../../../ports.ts'
 import type { JoinRows } from './joins.ts'
 
@@ -14,7 +14,7 @@ export interface TransientRows {
   readonly joins: JoinRows
   /** Returns false if it was used before. */
   useNonce(nonce: Uint8Array, until: Time): boolean
-  /** Keeps an event for other nodes, if there can be any. */
+  /** Keeps an event for other nodes, if the engine supports several. */
   addNotice(event: StoreEvent): void
   notices(after: string | undefined, limit: number): Notices
   /** Deletes what has expired, a limited number of rows at a time. */

@@ -22,14 +22,16 @@ const PUT = statement(`INSERT INTO accounts VALUES ($1, $2, $3, $4, $5, $6)
   account_bytes = excluded.account_bytes, told_at = excluded.told_at, checksum = excluded.checksum
   WHERE accounts.told_at <= excluded.told_at`)
 
-/** Number of accounts in memory: as many as channels of accounts that have only one. Each takes about 250 bytes. */
+/**
+ * Number of accounts in memory: enough even if every cached channel has its own account. Each takes about 250 bytes.
+ */
 const MAX_ACCOUNTS = 120_000
 
 type AllotmentRow = readonly [string, string, number | null, number | null, Time]
 
 const NO_LIMITS: AllotmentRow = ['', '', null, null, 0]
 
-/** An account as last read, with what this node has added since. */
+/** An account as last read, plus what this node has added since. */
 interface Known extends Omit<AccountRecord, 'account'> {
   /** When it was read, by the monotonic clock. */
   readonly at: number
@@ -38,7 +40,6 @@ interface Known extends Omit<AccountRecord, 'account'> {
 /** The accounts that a node knows; all lanes share them. */
 export type KnownAccounts = Map<string, Known>
 
-/** The accounts of a lane. */
 export class AccountTable implements AccountRows, Table {
   readonly #transaction: Transaction
   readonly #freshMs: number
@@ -46,7 +47,7 @@ export class AccountTable implements AccountRows, Table {
   /** Copies of the records that the batch may change. */
   readonly #live = new Map<string, { readonly record: AccountRecord; readonly bytes: number }>()
   readonly #allotted = new Set<AccountRecord>()
-  /** What is read behind the batches that were decided on aged sizes. */
+  /** Reads that run behind batches decided on aged sizes. */
   readonly #reading = new Map<string, Promise<void>>()
   #settle: () => void = () => {}
   /** Sizes from before do not count as known. */
@@ -78,8 +79,8 @@ export class AccountTable implements AccountRows, Table {
   }
 
   /**
-   * Takes aged sizes for current, for this batch: new ones are read behind it (`refresh`), and other nodes can add more
-   * than that before they are read again. Reads those that are not known at all, or all if sizes must be current.
+   * Treats aged sizes as current for this batch: they are reread behind it (`refresh`), and other nodes could add that
+   * much between reads anyway. Reads unknown ones, or all if sizes must be current.
    */
   async assumeKnown(accounts: readonly Account[]): Promise<void> {
     this.#isAgedEnough = this.#freshMs > 0
@@ -89,8 +90,8 @@ export class AccountTable implements AccountRows, Table {
   }
 
   /**
-   * Reads aged sizes behind what the batch has sent. They count once the batch is committed or forgotten; who needs them
-   * then waits for them.
+   * Rereads aged sizes behind what the batch has sent. The new ones apply once the batch is committed or forgotten;
+   * later batches that need them wait.
    */
   refresh(accounts: readonly Account[]): Promise<void> {
     const aged = this.#aged(accounts)
@@ -123,20 +124,20 @@ export class AccountTable implements AccountRows, Table {
     this.#allotted.add(record)
   }
 
-  /** Reads the accounts that are not known, or not any more. */
+  /** Reads accounts that are unknown or no longer current. */
   async fetch(accounts: readonly Account[]): Promise<void> {
     await this.#refreshed(accounts)
     const aged = this.#aged(accounts)
     if (aged.size > 0) this.#note(await this.#read(aged))
   }
 
-  /** Their sizes have changed without the ledger. */
+  /** Called when sizes have changed outside the ledger. */
   forget(): void {
     this.#known.clear()
   }
 
   write(): void {
-    // In one order, so that two nodes cannot wait for each other.
+    // In a fixed order, so that two nodes cannot deadlock.
     const order = [...this.#allotted].sort((one, other) =>
       accountKey(one.account) < accountKey(other.account) ? -1 : 1,
     )
@@ -156,7 +157,7 @@ export class AccountTable implements AccountRows, Table {
     this.#settle()
   }
 
-  /** Waits for sizes that are read behind earlier batches. */
+  /** Waits for sizes being read behind earlier batches. */
   async #refreshed(accounts: readonly Account[]): Promise<void> {
     if (this.#reading.size > 0)
       await Promise.all(accounts.flatMap((account) => this.#reading.get(accountKey(account)) ?? []))
@@ -183,7 +184,7 @@ export class AccountTable implements AccountRows, Table {
       const limits = row[0] === null ? undefined : (intact(row, `account ${account.id}`) as AllotmentRow)
       const [, , channelBytes, accountBytes, reportedAt] = limits ?? NO_LIMITS
       const key = accountKey(account)
-      // At the end, also if another lane has read it meanwhile.
+      // Moved to the end, even if another lane has read it meanwhile.
       this.#known.delete(key)
       this.#known.set(key, {
         bytes: bytes as number,

@@ -1,6 +1,6 @@
 /**
- * Channel records that a lane remembers from one transaction to the next, each with the version it was read at. Those that
- * were not used for longest are packed.
+ * Channel records that a lane caches between transactions, each with the version it was read at. The least recently
+ * used ones are packed.
  */
 import type { ChannelId } from '../../../ports.ts'
 import { weighChannel } from '../../records/channel-weight.ts'
@@ -10,19 +10,19 @@ import { pack, unpack } from './packed-channel.ts'
 
 /** Approximate memory limit for the records of all lanes. */
 export const CACHED_BYTES: number = 128 * 1_048_576
-/** How much of it is for records that are not packed. */
+/** The share of it for unpacked records. */
 const KEPT_SHARE = 0.5
-/** What the parts of a record take, as measured; a member with its receipt. */
+/** The measured size of the parts of a record; a member includes its receipt. */
 const PART_BYTES = { channel: 2600, member: 900, former: 1200, sender: 560, position: 300 }
-/** What a packed record takes besides its bytes: its id, and its place in the list. */
+/** Memory of a packed record in addition to its bytes: its id, and its place in the map. */
 const PACKED_BYTES = 128
 
-/** What a lane may remember. */
+/** The limits of a lane's cache. */
 export interface CacheOptions {
   readonly cachedBytes: number
   /**
-   * How long cursors of members that other nodes may have moved count as known, in a channel that holds entries, and how
-   * long a channel that another node was seen to change counts as shared.
+   * How long member cursors that other nodes may move count as current in a channel with entries, and how long a
+   * channel counts as shared after another node changed it.
    */
   readonly freshMs: number
   readonly accounts: KnownAccounts
@@ -36,7 +36,7 @@ function weighPacked(packed: string): number {
 export class ChannelCache {
   readonly #limit: number
   readonly #kept = new Map<ChannelId, { readonly kept: Kept; readonly weight: number }>()
-  /** Used before those above. */
+  /** Used less recently than those above. */
   readonly #packed = new Map<ChannelId, string>()
   #keptWeight = 0
   #packedWeight = 0
@@ -46,12 +46,11 @@ export class ChannelCache {
     this.#limit = limit
   }
 
-  /** Number of cached channels and their approximate size. */
   get size(): { readonly channels: number; readonly bytes: number } {
     return { channels: this.#kept.size + this.#packed.size, bytes: this.#keptWeight + this.#packedWeight }
   }
 
-  /** Until the next `put`, the same record for the same id. */
+  /** Returns the same record for the same id until the next `put`. */
   get(id: ChannelId): Kept | undefined {
     const packed = this.#packed.get(id)
     if (packed !== undefined) {
@@ -61,7 +60,7 @@ export class ChannelCache {
     return this.#kept.get(id)?.kept
   }
 
-  /** Remembers a channel as used last. Packs those that were not used for longest, and forgets them in the end. */
+  /** Caches a channel as the most recently used. Packs the least recently used ones, and finally forgets them. */
   put(kept: Kept): void {
     this.drop(kept.channel.id)
     this.#add(kept)

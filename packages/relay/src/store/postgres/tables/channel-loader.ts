@@ -12,7 +12,7 @@ import type { Kept } from './kept.ts'
 import { CHANNEL_COLUMNS, MEMBERS, PARTS, READ_ENDS } from './channel-statements.ts'
 import type { LogTable } from './log.ts'
 
-/** What is needed to read channels. */
+/** The context for reading channels. */
 export interface Loading {
   readonly transaction: Transaction
   readonly log: LogTable
@@ -28,7 +28,6 @@ export interface ChannelParts {
   readonly ends: readonly Row[]
 }
 
-/** Reads them. */
 export async function readParts(transaction: Transaction, ids: readonly ChannelId[]): Promise<ChannelParts> {
   const values = [ids.map(bytea)]
   const read = async (one: Statement): Promise<Row[]> => (ids.length === 0 ? [] : ask(transaction, one, values))
@@ -37,8 +36,8 @@ export async function readParts(transaction: Transaction, ids: readonly ChannelI
 }
 
 /**
- * Rows of `READ`, and their parts. Members and senders may be of a later moment than the channel: if they have changed
- * since, its version has, too.
+ * Reads rows of `READ` and their parts. Members and senders may be read later than the channel: if they have changed
+ * since, so has its version.
  */
 export async function readEnds(
   transaction: Transaction,
@@ -55,7 +54,7 @@ export async function readEnds(
   return { rows: all.map((row) => row.slice(0, end)), parts: { ids: new Set(ids), members, senders, ends } }
 }
 
-/** Whether members and senders were read at a later moment than the channel, where its log was longer. */
+/** Whether members and senders were read later than the channel, when its log was longer. */
 export function isTorn({ last, members, former, senders }: Channel): boolean {
   const isLater = (index: number | undefined): boolean => index !== undefined && index > last.index
   const isLaterMember = ({ from, cursor, ended }: Member): boolean =>
@@ -66,7 +65,7 @@ export function isTorn({ last, members, former, senders }: Channel): boolean {
   )
 }
 
-/** Completes channels; reads what is not among the parts that were read with the channels themselves. */
+/** Completes channels; reads the parts that were not read with the channels themselves. */
 export async function loadChannels(loading: Loading, stale: readonly Kept[], early: ChannelParts): Promise<void> {
   const isRead = ({ channel: { id } }: Kept): boolean => early.ids.has(id)
   completeChannels(loading, stale.filter(isRead), early)
@@ -111,7 +110,7 @@ export async function loadMembers({ transaction, guard }: Loading, aged: readonl
   }
 }
 
-/** Takes over cursors and receipts that other nodes have moved, in the channels that `known` returns. */
+/** Applies cursors and receipts that other nodes have moved, in the channels that `known` returns. */
 export function moveCursors(rows: readonly Row[], known: (id: ChannelId) => Channel | undefined): void {
   for (const [, ...row] of rows) {
     const { agent, cursor, receipt } = toMember(row)
@@ -131,17 +130,14 @@ function placeMembers(channel: Channel, rows: readonly Row[]): void {
   channel.acked = lowestCursor(channel)
 }
 
-/** A channel's row. */
 export function intactChannel(row: Row): ChannelRow {
   return intact(row, `channel ${toHex(row[0] as Uint8Array)}`) as ChannelRow
 }
 
-/** A member's row. */
 export function toMember(row: Row): Member {
   return readMember(intact(row, 'a member') as MemberRow)
 }
 
-/** A sender's row. */
 export function toSender(row: Row): Sender {
   return readSender(intact(row, 'a sender') as SenderRow)
 }

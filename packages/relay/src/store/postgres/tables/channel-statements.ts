@@ -41,7 +41,7 @@ export const CHANNEL_COLUMNS = 25
 export const MEMBER_COLUMNS = 19
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)
-/** Those of some channels that an agent is on the roster of, as `OF_AGENT` finds them. */
+/** Which of some channels have an agent on their roster, by the same index as `OF_AGENT`. */
 export const LISTED: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id = ANY($2::bytea[]) AND ended_index IS NULL AND welcomed = 1`)
 export const HEADS: Statement = statement('SELECT id, last_index, head FROM channels WHERE id = ANY($1::bytea[])')

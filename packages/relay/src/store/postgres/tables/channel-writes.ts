@@ -1,4 +1,4 @@
-/** Stores new, deleted and changed channels. Members and senders come with their channel. */
+/** Stores new, deleted and changed channels with their members and senders. */
 import { RECEIPT_BYTES } from '@static/protocol'
 import type { AgentId } from '../../../ports.ts'
 import { checksum, sealed } from '../../checksum.ts'
@@ -43,15 +43,15 @@ const DROP_MEMBERS = statement(`DELETE FROM members USING unnest($1::bigint[], $
   WHERE members.channel = u.channel AND members.agent = u.agent`)
 const DROP_SENDERS = statement(`DELETE FROM senders USING unnest($1::bigint[], $2::bytea[]) u (channel, agent)
   WHERE senders.channel = u.channel AND senders.agent = u.agent`)
-// Once for many acknowledgements: the sweep resets it.
+// Written once for many acknowledgements: the sweep resets it.
 const MARK_ACKED = statement('UPDATE channels SET acked = true WHERE number = ANY($1::bigint[]) AND NOT acked')
 
-/** What a batch changes. */
+/** The changes of a batch. */
 export interface ChannelChanges {
   readonly changed: Set<Channel>
-  /** Those of which more than cursors has changed. */
+  /** Channels in which more than cursors has changed. */
   readonly raised: Set<Channel>
-  /** With the Welcome that each was created with. */
+  /** New channels, each with the Welcome it was created with. */
   readonly created: Map<Channel, Uint8Array>
   /** By number. */
   readonly dropped: Map<number, Channel>

@@ -1,6 +1,6 @@
 /**
- * Channels with their members and senders. Whoever changes anything of a channel holds the lock of its row, so that what
- * was read of it stays true until the transaction ends.
+ * Channels with their members and senders. Changing anything in a channel requires the lock of its row, so that what
+ * was read stays true until the transaction ends.
  */
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, ChannelId, Head, MemberReceipt, Position } from '../../../ports.ts'
@@ -37,7 +37,10 @@ export interface Acting {
   readonly agent: AgentId
 }
 
-/** Whose cursors must be current, because other nodes may have moved them: some members, and all of some channels. */
+/**
+ * Members whose cursors must be current, because other nodes may have moved them: individual ones, and all of some
+ * channels.
+ */
 export interface CurrentMembers {
   readonly acting: readonly Acting[]
   readonly rosters: ReadonlySet<ChannelId>
@@ -45,7 +48,6 @@ export interface CurrentMembers {
 
 const NO_MEMBERS: CurrentMembers = { acting: [], rosters: new Set() }
 
-/** The channels of a lane. */
 export class ChannelTable implements ChannelRows, Table {
   readonly #transaction: Transaction
   readonly #freshMs: number
@@ -58,10 +60,10 @@ export class ChannelTable implements ChannelRows, Table {
   readonly #present = new Map<ChannelId, Kept | null>()
   /** The channels that the current operation has used. */
   readonly #used = new Set<ChannelId>()
-  /** The channels that operations have used which were stopped. */
+  /** The channels used by operations that were stopped. */
   readonly #suspect = new Set<ChannelId>()
   readonly #damaged = new Map<ChannelId, unknown>()
-  /** All that this transaction has read. */
+  /** All channels that this transaction has read. */
   readonly #seen = new Set<ChannelId>()
   readonly #loading: Loading
   #numbers: number[] = []
@@ -84,7 +86,7 @@ export class ChannelTable implements ChannelRows, Table {
     return this.#cache.size
   }
 
-  /** The channels that this transaction has read, also those that a rewind has forgotten. */
+  /** The channels that this transaction has read, including those that a rewind has forgotten. */
   get seen(): Iterable<ChannelId> {
     return this.#seen
   }
@@ -106,7 +108,7 @@ export class ChannelTable implements ChannelRows, Table {
     this.#changes = noChanges()
   }
 
-  /** Channels that may have been changed are read again; they are still locked. */
+  /** Channels that may have changed are read again; they are still locked. */
   rewind(): void {
     const { changed, created, dropped } = this.#changes
     const doubtful = [...changed, ...created.keys(), ...dropped.values()].map(({ id }) => id)
@@ -119,12 +121,12 @@ export class ChannelTable implements ChannelRows, Table {
     this.#changes = noChanges()
   }
 
-  /** The current operation was stopped: the channels that it has used may be half changed. */
+  /** Called when the current operation was stopped: the channels that it has used may be half changed. */
   suspect(): void {
     for (const id of this.#used) this.#suspect.add(id)
   }
 
-  /** Nothing remembered can be trusted: another server may have another history, with the same versions. */
+  /** Clears the cache: another server may have a different history with the same versions. */
   forget(): void {
     this.#cache.clear()
   }
@@ -167,7 +169,7 @@ export class ChannelTable implements ChannelRows, Table {
   }
 
   of(agent: AgentId, after: ChannelId | undefined, limit: number): readonly ChannelId[] {
-    // Channels that this batch has changed are asked themselves.
+    // For channels that this batch has changed, use the records.
     const { changed, created, dropped } = this.#changes
     const touched = new Set([...changed, ...created.keys(), ...dropped.values()])
     const enough = limit + touched.size
@@ -223,7 +225,7 @@ export class ChannelTable implements ChannelRows, Table {
     this.#cache.drop(channel.id)
   }
 
-  /** Reads channels anew: other nodes and lanes may have moved cursors. Returns those that are whole. */
+  /** Reads channels again: other nodes and lanes may have moved cursors. Returns the undamaged ones. */
   async reload(ids: readonly ChannelId[]): Promise<Channel[]> {
     for (const id of ids) if (!this.#present.has(id)) this.#cache.drop(id)
     await this.fetch(ids, NO_MEMBERS)
@@ -252,7 +254,7 @@ export class ChannelTable implements ChannelRows, Table {
     this.#numbers.push(...rows.map(([number]) => number as number))
   }
 
-  /** Reads what an agent asks about channels of its own, with some receipts, but not the rest of these channels. */
+  /** Reads an agent's own rows in channels, with some receipts, but not the rest of these channels. */
   fetchGlances(ids: readonly ChannelId[], agent: AgentId, receipts: number): readonly Promise<void>[] {
     return [this.#glances.fetch(ids, agent), this.#receipts.fetch(ids, agent, receipts)]
   }
@@ -266,12 +268,12 @@ export class ChannelTable implements ChannelRows, Table {
     for (const id of wanted) this.#seen.add(id)
     const reading = ask(this.#transaction, this.#transaction.locks ? LOCK : READ, [[...wanted].map(bytea)])
     const refreshed = this.#refresh(acting.filter(({ channel }) => wanted.has(channel)))
-    // Everything at once, where what is remembered will not be current.
+    // Read everything at once where the cache will not be current.
     const early = readParts(
       this.#transaction,
       [...wanted].filter((id) => !this.#cache.get(id) || this.#trust.isShared(id)),
     )
-    // Awaited below, but the first may fail before.
+    // Awaited below, but may fail before that.
     for (const promise of [refreshed, early]) promise.catch(() => {})
     const rows = await reading
     const stale = new Set<Kept>()
@@ -303,8 +305,8 @@ export class ChannelTable implements ChannelRows, Table {
   }
 
   /**
-   * Reads channels without locks. Only for messages: the statement that stores them looks whether the channels have
-   * changed since. Those that have changed meanwhile are missing.
+   * Reads channels without locks. Only for messages: the statement that stores them checks that the channels have not
+   * changed since. Channels that changed during the read are left out.
    */
   async read(ids: readonly ChannelId[]): Promise<void> {
     const { rows, parts } = await readEnds(this.#transaction, ids)
@@ -328,12 +330,12 @@ export class ChannelTable implements ChannelRows, Table {
     return this.#present.get(id)?.version ?? 0
   }
 
-  /** Whether a channel cannot be read: whoever asks for it stops before anything is changed. */
+  /** Whether a channel is damaged: operations that need it stop before changing anything. */
   isDamaged(id: ChannelId | undefined): boolean {
     return id !== undefined && this.#damaged.has(id)
   }
 
-  /** For a while, nothing remembered of a channel is taken for current. */
+  /** For a while, the cache of a channel does not count as current. */
   distrust(id: ChannelId): void {
     this.#trust.distrust(id)
   }
@@ -343,8 +345,8 @@ export class ChannelTable implements ChannelRows, Table {
   }
 
   /**
-   * Takes what is remembered for current, until the statement that stores messages finds out. Returns the channels that
-   * must be read: those that are not remembered, and those that another node uses, too.
+   * Assumes that the cache is current; the statement that stores messages checks it. Returns the channels that must be
+   * read: those not in the cache, and those that another node also uses.
    */
   assumeCurrent(ids: readonly ChannelId[]): ChannelId[] {
     const unknown = new Set<ChannelId>()
@@ -363,7 +365,7 @@ export class ChannelTable implements ChannelRows, Table {
     writeChannels(this.#transaction, this.#changes, { keptOf, marksAcks: this.#freshMs > 0 })
   }
 
-  /** The transaction is committed: what is in memory is what is stored. */
+  /** Called when the transaction is committed: memory now matches the database. */
   committed(): void {
     const { changed, raised, created } = this.#changes
     this.#trust.settle()

@@ -1,4 +1,4 @@
-/** One agent in a channel of its own, without the rest of the channel. */
+/** One agent's rows in a channel, without the rest of the channel. */
 import { toHex } from '@static/protocol'
 import type { AgentId, ChannelId } from '../../../ports.ts'
 import { damaged } from '../../checksum.ts'
@@ -9,7 +9,7 @@ import { type Transaction, ask, bytea } from '../write.ts'
 import { intactChannel, toMember, toSender } from './channel-loader.ts'
 import { CHANNEL_COLUMNS, GLANCE, LISTED, MEMBER_COLUMNS } from './channel-statements.ts'
 
-/** What a transaction has read of them. */
+/** The rows that a transaction has read. */
 export class Glances {
   readonly #transaction: Transaction
   readonly #facts = new Facts()
@@ -31,9 +31,9 @@ export class Glances {
   }
 
   /**
-   * Throws if an agent that was not found in a channel is on its roster by another index: damage of one must not tell
-   * members that they are none. Only if nothing is locked: a transaction that writes sees another moment with each
-   * statement.
+   * Throws if an agent that was not found in a channel is on its roster by another index: a damaged index must not make
+   * the store deny a membership. Only if nothing is locked: in a transaction that writes, each statement sees a
+   * different moment.
    */
   checkAbsent(id: ChannelId, agent: AgentId): void {
     if (this.#transaction.locks) return
@@ -41,7 +41,7 @@ export class Glances {
     if (isListed) throw damaged(`the rows of agent ${agent} in channel ${id}`)
   }
 
-  /** Reads what was not read yet. */
+  /** Reads what has not been read yet. */
   async fetch(ids: readonly ChannelId[], agent: AgentId): Promise<void> {
     const unknown = ids.filter((id) => !this.#facts.has(glanceKey(id, agent)))
     const found = await this.#read(unknown, agent)

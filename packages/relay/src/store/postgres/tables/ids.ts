@@ -1,4 +1,4 @@
-/** Ids of messages and commits. A channel's ids are changed only by whoever holds its lock. */
+/** Ids of messages and commits. A channel's ids are changed only under its lock. */
 import { fromHex } from '@static/protocol'
 import type { ChannelId, Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
@@ -20,7 +20,7 @@ const FIND = statement(`
 
 type StoredAnswer = Answered & { readonly at: Time }
 
-/** An id as stored. `number` is that of its channel: one that was deleted may have had the same id. */
+/** An id as stored. `number` is its channel's number: a deleted channel may have had the same id. */
 interface KnownId extends StoredAnswer {
   readonly number: number
 }
@@ -31,10 +31,9 @@ export interface ChannelIdKey {
   readonly key: IdKey
 }
 
-/** The ids of a transaction. */
 export class IdTable implements IdRows, Table {
   readonly #transaction: Transaction
-  /** Null: there is none. */
+  /** Null if there is none. */
   readonly #known = new Map<string, KnownId | null>()
   readonly #added = new Map<
     string,
@@ -79,7 +78,7 @@ export class IdTable implements IdRows, Table {
     this.#expired = since
   }
 
-  /** Takes ids for new, until the statement that stores them finds out. */
+  /** Assumes that ids are new; the statement that stores them checks it. */
   assumeNew(asked: readonly ChannelIdKey[]): void {
     for (const { channel, key } of asked) this.#known.set(textOf(channel, key), null)
   }

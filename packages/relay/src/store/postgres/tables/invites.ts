@@ -1,4 +1,4 @@
-/** Invites. Those of a channel are changed only by whoever holds its lock. */
+/** Invites. A channel's invites are changed only under its lock. */
 import type { ChannelId, Invite, Time } from '../../../ports.ts'
 import { intact, sealed } from '../../checksum.ts'
 import type { InviteRows } from '../../ledger/rows/invites.ts'
@@ -22,14 +22,13 @@ const DROP = statement('DELETE FROM invites WHERE id = ANY($1::text[])')
 const EXPIRE = statement(`DELETE FROM invites WHERE id IN
   (SELECT id FROM invites WHERE expires_at <= $1 ORDER BY expires_at, changed LIMIT $2 FOR UPDATE SKIP LOCKED)`)
 
-/** What decides whether an invite is open. */
+/** The fields that decide whether an invite is open. */
 type State = Pick<Invite, 'id' | 'expiresAt' | 'maxUses' | 'uses' | 'revoked'>
 
-/** The invites of a transaction. */
 export class InviteTable implements InviteRows, Table {
   readonly #transaction: Transaction
   readonly #facts = new Facts()
-  /** Null: there is none. */
+  /** Null if there is none. */
   readonly #known = new Map<string, Invite | null>()
   /** In the order of the last change. */
   readonly #put = new Map<string, Invite>()

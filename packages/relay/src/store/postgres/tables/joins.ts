@@ -1,7 +1,7 @@
 /**
- * Join requests: what a transaction has read of them, and what its batch changes. They are changed only by whoever holds
- * the lock of their channel. Sums and numbers are of the stored rows; the header of each row that the batch drops is
- * known, so that it can be taken off.
+ * Join requests: the rows that a transaction has read, and the changes of its batch. They are changed only under their
+ * channel's lock. Sums and numbers cover the stored rows; the header of each row that the batch drops is known, so that
+ * it can be subtracted.
  */
 import { toHex } from '@static/protocol'
 import type { AgentId, ChannelId, JoinRequest, Time } from '../../../ports.ts'
@@ -59,11 +59,10 @@ interface NewJoin extends JoinHeader {
 
 /** A sum of stored rows. */
 interface Weighed extends JoinWeight {
-  /** Requests that had expired by then are not in it. Later calls of the batch take it as it is. */
+  /** Excludes requests that had expired by then. Later calls of the batch use it unchanged. */
   readonly now: Time
 }
 
-/** The join requests of a transaction. */
 export class JoinTable implements JoinRows, Table {
   readonly #transaction: Transaction
   readonly #facts = new Facts()
@@ -278,7 +277,10 @@ function columnsOf(keys: readonly JoinKey[]): [string[], Buffer[]] {
   return [keys.map(({ invite }) => invite), keys.map(({ agent }) => bytea(agent))]
 }
 
-/** Up to a power of two: a batch whose calls ask for one row more each time would be decided again for each of them. */
+/**
+ * Rounded up to a power of two: otherwise a batch whose calls each ask for one more row would be decided again for each
+ * of them.
+ */
 function rounded(rows: number): number {
   return rows === 0 ? 0 : 2 ** Math.ceil(Math.log2(rows))
 }

@@ -1,7 +1,7 @@
 /** A channel record with the version it was read at. */
 import type { Channel } from '../../ledger/state.ts'
 
-/** A channel as it is in the database, or as the current transaction has changed it. */
+/** A channel as stored in the database, or as changed by the current transaction. */
 export interface Kept {
   readonly channel: Channel
   version: number

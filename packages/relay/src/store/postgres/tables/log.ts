@@ -14,7 +14,7 @@ import { type Transaction, ask, send } from '../write.ts'
 const HEADER = 'index, kind, slot, at, counter, control, sender, message_id, hash, checksum'
 const HEADERS = statement(`SELECT ${HEADER}, octet_length(body)::bigint FROM entries
   WHERE channel = $1 AND index >= $2 ORDER BY index LIMIT $3`)
-// With bodies, up to a number of bytes, but at least one.
+// With bodies, up to a number of bytes, but at least one entry.
 const BODIES = statement(`SELECT ${HEADER}, body FROM (
     SELECT *, sum(octet_length(body)) OVER (ORDER BY index) - octet_length(body) AS before FROM (
       SELECT * FROM entries WHERE channel = $1 AND index >= $2 ORDER BY index LIMIT $3) page) total
@@ -156,7 +156,7 @@ export class LogTable implements LogRows, Table {
     return row
   }
 
-  /** Those from `index` on, `through` an index if that is not too many. */
+  /** Fetches headers from `index` on, up to `through` if that is not too many. */
   async #fetchHeaders(channel: Channel, index: number, through: number): Promise<void> {
     const { headers } = this.#range(channel)
     const count = Math.min(FETCHED_HEADERS, through - index + 1)

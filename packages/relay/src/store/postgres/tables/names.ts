@@ -1,4 +1,4 @@
-/** The names and the number of an account's channels. Whoever creates channels of an account holds its lock (needs.ts). */
+/** The names and the number of an account's channels. Creating a channel requires its account's lock (needs.ts). */
 import { toHex } from '@static/protocol'
 import type { Account, ChannelId } from '../../../ports.ts'
 import type { NameRows } from '../../ledger/rows/channels.ts'
@@ -21,13 +21,12 @@ export interface ChannelName {
   readonly name: string
 }
 
-/** The names of a transaction. */
 export class NameTable implements NameRows {
   readonly #transaction: Transaction
   readonly #changes: () => ChannelChanges
   readonly #facts = new Facts()
 
-  /** `changes`: what the batch has created and deleted so far. */
+  /** `changes`: the channels that the batch has created and deleted so far. */
   constructor(transaction: Transaction, changes: () => ChannelChanges) {
     this.#transaction = transaction
     this.#changes = changes
@@ -58,7 +57,7 @@ export class NameTable implements NameRows {
     return stored + own(created.keys()) - own(dropped.values())
   }
 
-  /** Reads whose names these are, and how many channels their accounts have. */
+  /** Reads the channels with these names, and how many channels their accounts have. */
   async fetch(names: readonly ChannelName[]): Promise<void> {
     const unknown = names.filter(({ account, name }) => !this.#facts.has(nameKey(account, name)))
     if (unknown.length === 0) return

@@ -1,4 +1,4 @@
-/** What accounts see of their channels. Checksums are not checked: nothing is decided by it. */
+/** What accounts see of their channels. Checksums are not verified, because nothing is decided by it. */
 import { type Mode, toHex } from '@static/protocol'
 import type { Behind, Owned, OwnedRows } from '../../ledger/rows/owned.ts'
 import { Facts } from '../facts.ts'
@@ -39,7 +39,7 @@ export class OwnedReads implements OwnedRows {
   }
 
   furthestBehind({ number }: Pick<Owned, 'number'>, limit: number): Behind {
-    // One more than asked for, because only a row says how many there are.
+    // At least one, because only a row contains the count.
     const rows = this.#facts.need(`behind ${number} ${limit}`, () =>
       ask(this.#transaction, BEHIND, [number, Math.max(1, limit)]),
     )

@@ -10,11 +10,11 @@ import { type SenderRow, readSender, senderRow } from '../../records/sender.ts'
 import type { Kept } from './kept.ts'
 
 const CHANNEL_VALUES = 24
-/** Without the channel's id, which members need not repeat. */
+/** Excludes the channel's id, which members need not repeat. */
 const MEMBER_VALUES = 17
 const SENDER_VALUES = 10
 
-/** What a value starts with; numbers are stored as themselves plus `FIRST_NUMBER`. */
+/** The first byte of a value; numbers are stored as themselves plus `FIRST_NUMBER`. */
 const NULL = 0
 const BYTES = 1
 const TEXT = 2
@@ -38,7 +38,7 @@ class Packer {
     else this.#raw(value)
   }
 
-  /** What was put, one character for each byte. Starts anew. */
+  /** Returns the packed values, one character per byte, and starts again. */
   finish(): string {
     const packed = this.#bytes.toString('latin1', 0, this.#length)
     this.#length = 0
@@ -87,7 +87,7 @@ class Unpacker {
   #at = 0
 
   constructor(packed: string) {
-    // Not from the pool: records outlive what else would be in it.
+    // Not from the pool: records would keep other data of the pool alive.
     this.#bytes = Buffer.allocUnsafeSlow(packed.length)
     this.#bytes.write(packed, 'latin1')
   }
@@ -118,7 +118,10 @@ class Unpacker {
 
 const packer = new Packer()
 
-/** Packs a channel that has no changes to store. What is not stored is lost, as if it had been read from the database. */
+/**
+ * Packs a channel that has no changes to store. Fields that are not stored are lost, as if it had just been read from
+ * the database.
+ */
 export function pack({ channel, version, membersAt }: Kept): string {
   const members = [...channel.members.values(), ...channel.former.values()]
   for (const value of [channel.number, version, Math.floor(membersAt), members.length, channel.senders.size]) {

@@ -11,7 +11,6 @@ const READ = statement(`SELECT u.id, r.agent, r.receipt FROM unnest($1::bytea[])
     AND m.receipt IS NOT NULL AND m.ended_index IS NULL AND m.welcomed = 1
     ORDER BY m.cursor_index DESC LIMIT $3) r`)
 
-/** Reads receipts. */
 export class ReceiptReads {
   readonly #transaction: Transaction
   readonly #facts = new Facts()
@@ -24,7 +23,7 @@ export class ReceiptReads {
     this.#facts.clear()
   }
 
-  /** As stored, with those that this batch has changed. What is cached of a channel may be older. */
+  /** Stored receipts, with those that this batch has changed. Cached ones may be older. */
   of(id: ChannelId, agent: AgentId, limit: number, channel: Channel | undefined): readonly MemberReceipt[] {
     const stored = this.#facts.need(keyOf(id, agent, limit), async () => {
       return (await this.#read([id], agent, limit)).get(id) ?? []
@@ -35,7 +34,7 @@ export class ReceiptReads {
     return [...changed, ...stored.filter((each) => !members.has(each.agent))].slice(0, limit)
   }
 
-  /** Reads those of many channels at once. */
+  /** Reads the receipts of many channels at once. */
   async fetch(ids: readonly ChannelId[], agent: AgentId, limit: number): Promise<void> {
     const unknown = ids.filter((id) => !this.#facts.has(keyOf(id, agent, limit)))
     if (limit === 0 || unknown.length === 0) return

@@ -34,7 +34,7 @@ const PUT_TURNS = statement(`INSERT INTO turns
 const TURN_COLUMNS = 6
 const DROP_TURNS = statement('DELETE FROM turns WHERE channel = $1 AND slot = ANY($2::bigint[])')
 
-/** How many slots are fetched to be dropped: of one channel, or of each of some channels. */
+/** How many slots are fetched at a time to be dropped: of one channel, or of each of several channels. */
 const FETCHED_SLOTS = 1024
 const FETCHED_OF_EACH = 64
 const FETCHED_CHANNELS = 64
@@ -55,7 +55,7 @@ export class SlotTable implements SlotRows, Table {
   readonly #channels: ChannelTable
   readonly #facts = new Facts()
   readonly #changed = new Map<number, Changed>()
-  /** Channels whose slots the sweep is likely to drop, each with its first one, if these were not fetched yet. */
+  /** Channels whose slots the sweep is likely to drop, each with its first slot, if not fetched yet. */
   readonly #expected = new Map<number, number>()
   /** Channels whose slots are dropped. */
   readonly #dropping = new Set<number>()
@@ -89,14 +89,14 @@ export class SlotTable implements SlotRows, Table {
   drop(channel: Channel, slot: number): { readonly slots: number; readonly turns: number } {
     const slots = this.get(channel, slot) ? 1 : 0
     const changed = this.#of(channel)
-    // Their number is enough, unless this batch has changed some.
+    // The count is enough unless this batch has changed some.
     const turns = changed.turns.size === 0 ? this.#countTurns(channel, slot) : this.dropTurns(channel, slot)
     changed.dropped.add(slot)
     changed.slots.set(slot, undefined)
     return { slots, turns }
   }
 
-  /** The slots are in order of their entries, so as many as were dropped in this batch may have to be passed over. */
+  /** The slots are in the order of their entries, so those dropped in this batch may have to be skipped. */
   commitAfter(channel: Channel, index: number): number | undefined {
     const { number } = channel
     const { slots } = this.#of(channel)
@@ -136,7 +136,7 @@ export class SlotTable implements SlotRows, Table {
     return turns.length
   }
 
-  /** The sweep is likely to drop slots of these channels: they are fetched together. */
+  /** Notes that the sweep is likely to drop slots of these channels, so that they are fetched together. */
   expect(channels: readonly Pick<Channel, 'number' | 'firstSlot'>[]): void {
     for (const { number, firstSlot } of channels) if (!this.#dropping.has(number)) this.#expected.set(number, firstSlot)
   }
@@ -222,7 +222,7 @@ export class SlotTable implements SlotRows, Table {
     const { number } = channel
     const rows = this.#facts.need(`turns at ${number} ${slot}`, async () => {
       const found = await ask(this.#transaction, TURNS_OF_SLOT, [number, slot])
-      // A rejection replays the later turns of all of them.
+      // A rejection replays the later turns of all these agents.
       const agents = found.map(([agent]) => toHex(agent as Uint8Array))
       await this.fetchTurns(channel, [...new Set(agents)])
       return found
@@ -230,7 +230,7 @@ export class SlotTable implements SlotRows, Table {
     return this.#merge(channel, rows, (turn) => turn.slot === slot)
   }
 
-  /** Stored turns, and those that the batch has put in their place or beside them. */
+  /** Stored turns, merged with those that the batch has replaced or added. */
   #merge(channel: Channel, rows: readonly Row[], isMeant: (turn: Turn) => boolean): Turn[] {
     const { turns, dropped } = this.#of(channel)
     const stored = rows.map(readTurn).filter((turn) => !dropped.has(turn.slot) && !turns.has(keyOf(turn)))

@@ -12,7 +12,7 @@ import { JoinTable } from './joins.ts'
 /** Maximum number of rows of each table that one sweep deletes. */
 const SWEEP_ROWS = 2048
 
-// Waits for another node that is just using the same nonce.
+// Waits for another node that is using the same nonce at this moment.
 const USE_NONCES = statement(`INSERT INTO nonces SELECT * FROM unnest($1::bytea[], $2::bigint[])
   ON CONFLICT DO NOTHING RETURNING nonce`)
 const EXPIRE_NONCES = statement(`DELETE FROM nonces WHERE nonce IN
@@ -21,8 +21,8 @@ const PUT_NOTICES = statement('INSERT INTO notices (event) SELECT * FROM unnest(
 const EXPIRE_NOTICES = statement(`DELETE FROM notices WHERE (xid, number) IN (SELECT xid, number FROM notices
   WHERE at < clock_timestamp() - interval '1 minute' LIMIT $1 FOR UPDATE SKIP LOCKED)`)
 const POSITION = statement('SELECT pg_current_snapshot()::text')
-// A round finds what the snapshot of the round before could not see, and the snapshot of its first page can: each notice
-// once, however long other transactions run. In one statement, so that the snapshot is that of the rows.
+// A round finds what the previous round's snapshot could not see and the snapshot of its own first page can: each
+// notice once, however long other transactions run. In one statement, so that the snapshot matches the rows.
 const NOTICES = statement(`SELECT s.now::text, n.xid::text, n.number, n.event
   FROM (SELECT pg_current_snapshot() AS now) s
   LEFT JOIN LATERAL (SELECT xid, number, event FROM notices
@@ -32,13 +32,12 @@ const NOTICES = statement(`SELECT s.now::text, n.xid::text, n.number, n.event
 
 /** A position between two rounds, or between two pages of a round. Snapshots are in PostgreSQL's own form. */
 interface NoticePosition {
-  /** What this snapshot could see is known. */
+  /** Everything visible to this snapshot is known. */
   readonly known: string
   /** The snapshot of the round's first page, and the last notice of the page before. */
   readonly page?: { readonly now: string; readonly xid: string; readonly number: number }
 }
 
-/** The short-lived rows of a transaction. */
 export class TransientTable implements TransientRows, Table {
   readonly joins: JoinTable
   readonly #transaction: Transaction
@@ -77,12 +76,12 @@ export class TransientTable implements TransientRows, Table {
     return true
   }
 
-  /** Stores nonces at once: whether they are there already must be known before the ledger decides. */
+  /** Stores nonces right away: the ledger must know whether they were already there. */
   async useNonces(asked: readonly { readonly nonce: Uint8Array; readonly until: Time }[]): Promise<void> {
     const unknown = new Map<string, Time>()
     for (const { nonce, until } of asked) if (!this.#nonces.has(toHex(nonce))) unknown.set(toHex(nonce), until)
     if (unknown.size === 0) return
-    // In order, so that two nodes cannot wait for each other.
+    // In order, so that two nodes cannot deadlock.
     const order = [...unknown].sort(([one], [other]) => (one < other ? -1 : 1))
     const values = [order.map(([nonce]) => bytea(nonce)), order.map(([, until]) => until)]
     const rows = await ask(this.#transaction, USE_NONCES, values)
@@ -127,7 +126,7 @@ export class TransientTable implements TransientRows, Table {
   }
 }
 
-/** Ends with its checksum, which nodes of the version before ignore. */
+/** Ends with its checksum, which nodes of the previous version ignore. */
 function noticeText(event: StoreEvent): string {
   const text = toJson(event)
   return `${text.slice(0, -1)},"checksum":${checksum([text])}}`

@@ -1,9 +1,9 @@
-/** How far a lane trusts what it remembers of channels that other nodes change, too. */
+/** How far a lane trusts its cache of channels that other nodes also change. */
 import type { ChannelId } from '../../../ports.ts'
 
 const MAX_CHANNELS = 10_000
 
-/** Channels, each for a while after it was noticed. */
+/** Channels, each remembered for a while after it was noticed. */
 class Noticed {
   readonly #forMs: number
   /** When, by the monotonic clock. */
@@ -27,17 +27,16 @@ class Noticed {
   }
 }
 
-/** A version that a batch of messages took for current: as remembered, or as read just before. */
+/** A version that a batch of messages assumed to be current: cached, or read just before. */
 interface Assumed {
   readonly version: number
   readonly source: 'remembered' | 'read'
 }
 
-/** The channels of a lane. */
 export class Trust {
   /** Channels that other nodes change: they are read before each message. */
   readonly #shared: Noticed
-  /** Channels whose messages could not be stored without a lock: each try would be in vain. */
+  /** Channels whose messages could not be stored without a lock: they skip the fast path. */
   readonly #distrusted: Noticed
   readonly #assumed = new Map<ChannelId, Assumed>()
 
@@ -64,17 +63,17 @@ export class Trust {
     this.#assumed.set(id, { version, source })
   }
 
-  /** The version that a channel has, and the one that is remembered, if any. */
+  /** Compares a channel's version with the cached one, if any. */
   found(id: ChannelId, version: number, remembered: number | undefined): void {
     const assumed = this.#assumed.get(id)
     const before = assumed?.version ?? remembered
     if (before === undefined || before === version) return
-    // Changed even in the moment between reading and writing.
+    // It changed even between reading and writing.
     if (assumed?.source === 'read') this.distrust(id)
     this.#shared.add(id)
   }
 
-  /** A batch is committed: what was assumed does not matter any more. */
+  /** Called when a batch is committed: its assumptions no longer matter. */
   settle(): void {
     this.#assumed.clear()
   }

@@ -1,4 +1,4 @@
-/** Welcomes that wait for their joiners, and the GroupInfos they share. */
+/** Pending Welcomes and the GroupInfos they share. */
 import { toHex } from '@static/protocol'
 import type { Account, AgentId, StoredWelcome, Time } from '../../../ports.ts'
 import { checksum, intact, sealed } from '../../checksum.ts'
@@ -20,7 +20,7 @@ const GROUP_INFO_SIZES = statement(`SELECT channel, entry, octet_length(group_in
   WHERE channel = ANY($1::bigint[])`)
 const GROUP_INFO_SIZE = statement(`SELECT octet_length(group_info)::bigint FROM group_infos
   WHERE channel = $1 AND entry = $2`)
-// Those of deleted channels stay for a while.
+// Welcomes of deleted channels remain for a while.
 const OTHERS = statement(`SELECT w.agent, w.channel FROM welcomes w JOIN channels c ON c.number = w.channel
   WHERE w.agent = ANY($1::bytea[]) AND w.account = $2 AND w.mode = $3`)
 const OF_AGENT = statement(`SELECT w.sequence, w.channel, octet_length(w.welcome)::bigint +
@@ -73,7 +73,6 @@ interface Listed {
 
 type WelcomeRow = [channel: number, shared: number | null, record: string, secrets: Uint8Array]
 
-/** The Welcomes of a transaction. */
 export class WelcomeTable implements WelcomeRows, Table {
   readonly #transaction: Transaction
   readonly #channels: ChannelTable
@@ -81,7 +80,7 @@ export class WelcomeTable implements WelcomeRows, Table {
   /** Numbers reserved for this transaction, under the locks of the agents. */
   #sequences: number[] = []
   #used = 0
-  /** What was last asked for in order. */
+  /** The last listing that was requested. */
   #listed: readonly Listed[] = []
   /** By channel number and agent. */
   readonly #put = new Map<string, NewRow>()
@@ -202,13 +201,13 @@ export class WelcomeTable implements WelcomeRows, Table {
     return { ...(fromJson(record) as Omit<StoredWelcome, 'welcome' | 'sequence'>), welcome, sequence }
   }
 
-  /** Reads Welcomes from before a time, and locks the channels they are in, as far as no one else has. */
+  /** Reads Welcomes from before a time, and locks their channels unless others have. */
   async readOld(since: Time, limit: number): Promise<OldWelcome[]> {
     const rows = (await ask(this.#transaction, OLD, [since, limit])) as [Uint8Array, Uint8Array][]
     return rows.map(([channel, agent]) => ({ channel: toHex(channel), agent: toHex(agent) }))
   }
 
-  /** Reads the Welcomes that wait in channels, and the sizes of the GroupInfos they share. */
+  /** Reads the pending Welcomes of channels, and the sizes of the GroupInfos they share. */
   async fetchPending(channels: readonly number[]): Promise<void> {
     const unknown = [...new Set(channels)].filter((number) => !this.#facts.has(pendingKey(number)))
     if (unknown.length === 0) return
@@ -224,7 +223,7 @@ export class WelcomeTable implements WelcomeRows, Table {
     for (const [number, index, bytes] of sizes) this.#facts.set(sizeKey(number as number, index as number), [[bytes]])
   }
 
-  /** Reads in which channels of an account Welcomes wait for agents. */
+  /** Reads in which channels of an account agents have pending Welcomes. */
   async fetchOthers(account: Account, agents: readonly AgentId[]): Promise<void> {
     const unknown = agents.filter((agent) => !this.#facts.has(othersKey(account, agent)))
     if (unknown.length === 0) return
@@ -258,7 +257,7 @@ export class WelcomeTable implements WelcomeRows, Table {
     for (const [key, each] of this.#groupInfos) if (each.number === number) this.#groupInfos.delete(key)
   }
 
-  /** Reads a Welcome and those that are listed after it, up to a number of bytes, with the GroupInfos they share. */
+  /** Reads a Welcome and those listed after it, up to a number of bytes, with the GroupInfos they share. */
   async #fetch(sequence: number, listed: readonly Listed[]): Promise<void> {
     const wanted = [sequence]
     let bytes = 0
@@ -307,7 +306,10 @@ export class WelcomeTable implements WelcomeRows, Table {
     return (intact(row, `the GroupInfo of commit ${index}`) as [number, number, Uint8Array])[2]
   }
 
-  /** A transaction that writes sees another moment with each statement: a missing row is damage only in one that does not. */
+  /**
+   * In a transaction that writes, each statement sees a different moment: a missing row means damage only in one that
+   * reads.
+   */
   #demand(row: unknown, what: string): void {
     if (row === undefined && this.#transaction.locks) throw new Stale(what)
   }

@@ -1,6 +1,6 @@
 /**
- * Copies the database to a new file while calls go on: a few pages at a time, and between them the calls that wait.
- * SQLite refuses to copy pages during a transaction, so calls wait for each step; a step takes milliseconds.
+ * Copies the database to a new file while calls continue: a few pages at a time, with waiting calls in between. SQLite
+ * refuses to copy pages during a transaction, so calls wait for each step; a step takes milliseconds.
  */
 import { closeSync, openSync } from 'node:fs'
 import { backup, type DatabaseSync } from 'node:sqlite'
@@ -8,10 +8,10 @@ import { backup, type DatabaseSync } from 'node:sqlite'
 /** Pages copied at a time. */
 const STEP_PAGES = 256
 
-/** Makes one copy after the other. */
+/** Makes copies, one after the other. */
 export class Copier {
   readonly #db: DatabaseSync
-  /** Runs the calls that wait. */
+  /** Runs the waiting calls. */
   readonly #serve: () => void
   #running: Promise<unknown> = Promise.resolve()
   #holds = false
@@ -43,7 +43,7 @@ export class Copier {
       // SQLite would create it with the umask.
       closeSync(openSync(path, 'ax', 0o600))
       this.#holds = true
-      // Changes by this connection reach what is copied already, so the copy is complete however much is written.
+      // Changes by this connection also reach pages already copied, so the copy is complete however much is written.
       await backup(this.#db, path, { rate: STEP_PAGES, progress: () => this.#pause() })
       return undefined
     } catch (error) {
@@ -54,7 +54,7 @@ export class Copier {
     }
   }
 
-  /** Between two steps: the next one begins when this returns. */
+  /** Pauses between two steps: the next one begins when this returns. */
   #pause(): void {
     this.#holds = false
     this.#serve()

@@ -4,8 +4,8 @@ import { Copier } from './copier.ts'
 import { openDatabase, readDeployment } from '../schema.ts'
 
 /**
- * Copies to a new file. Throws `store_locked` if the relay is running: then it must make the copy itself. Writes no
- * rows that are behind the log: what follows from entries depends on the settings of the relay.
+ * Copies to a new file. Throws `store_locked` if the relay is running: then it must make the copy itself. Does not
+ * update rows that are behind the log, because that depends on the relay's settings.
  */
 export async function copyDatabase(path: string, target: string): Promise<void> {
   const db = openDatabase(path)

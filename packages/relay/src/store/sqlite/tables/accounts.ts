@@ -31,7 +31,7 @@ export class SqliteAccountRows implements AccountRows {
   get(account: Account): AccountRecord {
     const known = this.#accounts.get(accountKey(account))
     if (known) return known
-    // The sum is computed from the rows.
+    // The sum is computed from the rows, so these must be up to date.
     this.#store()
     return this.#load(account)
   }

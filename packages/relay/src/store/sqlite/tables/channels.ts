@@ -1,6 +1,6 @@
 /**
- * Channels with their members and senders in SQLite, loaded into memory on demand. What does not follow from entries is written once per transaction, just
- * before it commits; the rest later (`late-rows.ts`).
+ * Channels with their members and senders in SQLite, loaded into memory on demand. Changes that cannot be derived from
+ * entries are written once per transaction, just before it commits; the rest later (`late-rows.ts`).
  */
 import { fromHex, type Hash, StaticError, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, Entry, Head, MemberReceipt, Time } from '../../../ports.ts'
@@ -34,7 +34,7 @@ import { type Statements, iterate } from '../statements.ts'
 const CACHED_BYTES = 64 * 1_048_576
 const PART_BYTES = { channel: 4096, member: 800, former: 1200, sender: 900, position: 300 }
 
-/** The hash of the chain, how long entries are kept, and what is called for damage that fails no call. */
+/** The hash function of the chain, how long entries are kept, and the callback for damage that fails no call. */
 interface LogRules {
   readonly hash: Hash
   readonly entryMs: Time
@@ -53,8 +53,8 @@ export class SqliteChannelRows implements ChannelRows {
   readonly #changed = new Set<Channel>()
   readonly #recoverable = new Map<ChannelId, Recoverable>()
   /**
-   * The channels whose rows are behind their log, and those of them whose rows this transaction has written. Damaged
-   * ones are in neither, so that what they lack does not add up: they fail whenever they are used.
+   * The channels whose rows are behind their log, and those whose rows this transaction has brought up to date. Damaged
+   * channels are in neither, so that they do not accumulate: they fail whenever they are used.
    */
   readonly #late = new Set<ChannelId>()
   readonly #stored = new Set<ChannelId>()
@@ -67,7 +67,6 @@ export class SqliteChannelRows implements ChannelRows {
     this.#limit = limit
   }
 
-  /** Number of cached channels and their approximate size. */
   get cached(): { readonly channels: number; readonly bytes: number } {
     return { channels: this.#channels.size, bytes: this.#weight }
   }
@@ -83,7 +82,7 @@ export class SqliteChannelRows implements ChannelRows {
   glance(id: ChannelId, agent: AgentId): Glance | undefined {
     const found = this.#find(id, agent)
     if (found) return found
-    // Two trees say who is in a channel. If a flipped bit hides a row in one of them, the other knows it.
+    // Two trees record who is in a channel. If a flipped bit hides a row in one, the other still has it.
     const isKnown = (): boolean => this.#statements.onRoster.get(fromHex(agent), fromHex(id)) !== undefined
     if (!isKnown()) return undefined
     this.flush()
@@ -151,7 +150,7 @@ export class SqliteChannelRows implements ChannelRows {
     this.#noteStored(channel.id)
   }
 
-  /** Writes the changed records, except what follows from entries. */
+  /** Writes the changed records, except what can be derived from entries. */
   flush(): void {
     for (const channel of this.#changed) this.#write(channel)
     this.#changed.clear()
@@ -163,7 +162,7 @@ export class SqliteChannelRows implements ChannelRows {
     for (const id of this.#late) {
       const isUnused = !this.#channels.has(id)
       this.#storeLate(id)
-      // Others may be in use.
+      // Other channels may be in use.
       if (isUnused && this.#weight > this.#limit) this.#evict(id)
     }
   }
@@ -185,8 +184,8 @@ export class SqliteChannelRows implements ChannelRows {
   }
 
   /**
-   * Forgets everything, because the transaction was rolled back. What follows from earlier entries is read again.
-   * Returns whether it failed only because of a channel that was behind, which is left out from now on.
+   * Forgets everything, because the transaction was rolled back. Earlier entries will be replayed. Returns whether it
+   * failed only because of a channel that was behind, which is left out from now on.
    */
   clear(): boolean {
     const isSpoiled = this.#isSpoiled
@@ -213,7 +212,7 @@ export class SqliteChannelRows implements ChannelRows {
     return rows
   }
 
-  /** Writes the rows of a channel that is behind, unless it is damaged: the others go on. */
+  /** Writes the rows of a channel that is behind. Skips a damaged one, so that the others can continue. */
   #storeLate(id: ChannelId): void {
     try {
       const channel = this.#channels.get(id) ?? this.#load(id)
@@ -243,7 +242,7 @@ export class SqliteChannelRows implements ChannelRows {
     return member && { channel, member: toMember(member), sender: sender && toSender(sender) }
   }
 
-  /** A channel as its log leaves it: its row alone, unless it is in memory or its row is behind. */
+  /** A channel's current state: only its row, unless the channel is in memory or the row is behind. */
   #current(id: ChannelId): Channel | ChannelFields | undefined {
     const cached = this.#channels.get(id)
     if (cached) return cached
@@ -288,7 +287,7 @@ export class SqliteChannelRows implements ChannelRows {
     return channel
   }
 
-  /** Follows the entries that came after the rows of a channel were written. Returns their senders. */
+  /** Replays the entries that came after the rows of a channel were written. Returns their senders. */
   #follow(channel: Channel): ReadonlySet<AgentId> {
     const { number, last } = channel
     const { hash, entryMs } = this.#rules
@@ -354,7 +353,10 @@ export class SqliteChannelRows implements ChannelRows {
     else this.#writeLate(channel)
   }
 
-  /** Writes the rows of a channel that are behind. Its senders never stay behind the channel's own row. */
+  /**
+   * Writes the rows of a channel that are behind. Senders are written first, so that they are never behind the
+   * channel's own row.
+   */
   #writeLate(channel: Channel): void {
     const rows = this.#rowsOf(channel)
     const { late } = rows

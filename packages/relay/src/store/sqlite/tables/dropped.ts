@@ -1,13 +1,13 @@
 /**
- * What deleted channels have left: deleted gradually, because other operations wait for it. First what counts towards
- * the room of the account, which then has it back, and then the rest.
+ * Remains of deleted channels: deleted gradually, because other operations wait meanwhile. First the rows that count
+ * towards the account's room, which is then freed, and then the rest.
  */
 import type { StatementSync } from 'node:sqlite'
 import type { Account } from '../../../ports.ts'
 import { entryKey } from './keys.ts'
 import type { Statements } from '../statements.ts'
 
-/** How much one sweep deletes, of what counts and of the rest: rows, and their bytes. */
+/** How much one sweep deletes, of the rows that count and of the rest: rows, and their bytes. */
 const MAX_ROWS = 2048
 const MAX_BYTES = 32 * 1_048_576
 /** Number of rows deleted by one statement. */
@@ -17,7 +17,7 @@ const VISIT = 4
 
 type DroppedRow = [channel: number, account: string, mode: Account['mode'], bytes: number]
 
-/** Deletes at most so many rows of a table; the statement returns the size of each. */
+/** Deletes at most `limit` rows of a table. Returns the size of each. */
 type Purge = (limit: number) => readonly unknown[]
 
 /** What one sweep may still delete. */
@@ -26,7 +26,7 @@ interface Budget {
   bytes: number
 }
 
-/** Deletes some of the rows that deleted channels have left. `release` takes their bytes off an account. */
+/** Deletes some of the rows left by deleted channels. `release` takes their bytes off an account. */
 export function purgeDropped(statements: Statements, release: (account: Account, bytes: number) => void): void {
   const { freeDropped, forgetDropped } = statements
   forEachPurged(statements, 0, counted, ([channel, id, mode, bytes]) => {
@@ -37,7 +37,7 @@ export function purgeDropped(statements: Statements, release: (account: Account,
   forEachPurged(statements, 1, uncounted, ([channel]) => forgetDropped.run(channel))
 }
 
-/** Goes on with the deleted channels of one state, in order, as far as the budget allows. */
+/** Continues with the deleted channels of one state, in order, as far as the budget allows. */
 function forEachPurged(
   statements: Statements,
   freed: 0 | 1,
@@ -75,7 +75,7 @@ function counted(statements: Statements, channel: number): readonly Purge[] {
   ]
 }
 
-/** Its ids expire: the number of a channel is never used again. */
+/** Ids are left to expire: the number of a channel is never reused. */
 function uncounted({ purgeSenders }: Statements, channel: number): readonly Purge[] {
   return [purgeOf(purgeSenders, channel)]
 }

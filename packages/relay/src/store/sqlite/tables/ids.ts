@@ -8,7 +8,7 @@ import type { Statements } from '../statements.ts'
 
 /** Maximum number of ids that one sweep visits. */
 const SWEEP_ROWS = 2048
-/** How long ids may outlive their expiry, so that a round through all of them finds many. */
+/** How long ids may outlive their expiry, so that a round finds many. */
 const ROUND_PAUSE_MS = 3600_000
 const NOTHING: Uint8Array = new Uint8Array()
 

@@ -21,7 +21,7 @@ const HEADER = 'SELECT number, queue, invite, channel, agent, until, length(box)
 const WEIGHT = 'count(*), coalesce(sum(length(box)), 0) FROM joins INDEXED BY joins_weight'
 const PLACE = 'INDEXED BY joins_in WHERE channel = ? AND queue = ? AND until > ?'
 
-/** Exported for the test that looks at how SQLite runs them. */
+/** Exported for a test that inspects their query plans. */
 export const JOIN_SQL = {
   get: `${HEADER} WHERE invite = ? AND agent = ?`,
   after: `${HEADER} ${PLACE} AND number > ? ORDER BY number LIMIT ?`,

@@ -11,8 +11,8 @@ export function entryKey(channel: number, index: number): bigint {
 
 /**
  * The id comes first: agents start it with the time, so new ones sort last in all channels. Eight bytes of the agent id
- * are enough: an attacker who finds a key that agrees in them, and also uses the same message id, only keeps a message
- * of its own from being accepted.
+ * are enough: an attacker who finds a key that matches them, and also uses the same message id, only blocks its own
+ * message.
  */
 export function idKey(channel: number, { kind, agent, id }: IdKey): Uint8Array {
   const key = Buffer.allocUnsafe(15 + id.length)

@@ -1,4 +1,4 @@
-/** What a start must know of the log: where it ends, and which channels have rows that are behind it. */
+/** Reads from the log at start: where it ends, and which channels have rows that are behind it. */
 import { toHex } from '@static/protocol'
 import type { ChannelId } from '../../../ports.ts'
 import { isDamage } from '../damage.ts'
@@ -13,8 +13,8 @@ export function lastSequence({ lastSequence, lastSequenceByKey }: Statements, on
 }
 
 /**
- * The channels with entries after a sequence number, except those whose own row cannot be read. Where the list itself
- * cannot be read, none: a channel that is used notices by itself that its rows are behind, only sums do not.
+ * The channels with entries after a sequence number, except those whose own row cannot be read. If the list itself
+ * cannot be read, returns none: a channel notices when used that its rows are behind; only sums do not.
  */
 export function lateChannels(statements: Statements, stored: number, onDamage: OnDamage): ChannelId[] {
   const { lateNumbers, lateNumbersByKey, idOf } = statements
@@ -26,7 +26,7 @@ export function lateChannels(statements: Statements, stored: number, onDamage: O
   })
 }
 
-/** What is read, or undefined if it is damaged. */
+/** The value read, or undefined if it is damaged. */
 function sound<Result>(read: () => Result, onDamage: OnDamage): Result | undefined {
   try {
     return read()

@@ -1,8 +1,8 @@
 /**
- * What a crash leaves of a channel: its rows as they were last written, and the entries logged since. What follows from
- * those entries is written later, for many messages at once; a channel that is loaded before that follows them again.
- * Anything else (free and guests' counts, bars, accounts) makes a row differ from what a crash leaves, and is written
- * with its entry.
+ * Rows that may be written late. After a crash, a channel has its rows as last written and the entries logged since.
+ * What can be derived from those entries is written later, for many messages at once; a channel loaded before that
+ * replays them. Anything else (counts of free and guest messages, bars, accounts) makes a row differ from what a crash
+ * leaves, and is written with its entry.
  */
 import type { AgentId, Entry } from '../../../ports.ts'
 import type { Channel, ChannelFields, Sender } from '../../ledger/state.ts'
@@ -42,13 +42,13 @@ const SENDER_FIELDS: readonly (keyof Sender)[] = [
 
 type State = Pick<ChannelFields, PositionField> & Counts
 
-/** What a crash leaves of a channel and its senders, and which of their rows are behind it. */
+/** The state of a channel and its senders that a crash would leave, and which rows are behind it. */
 export interface Recoverable extends State {
   readonly senders: Map<AgentId, Sender>
   readonly late: { channel: boolean; readonly senders: Set<AgentId> }
 }
 
-/** Of a channel whose rows have just been read or written. */
+/** The recoverable state of a channel whose rows have just been read or written. */
 export function recoverable(channel: Channel): Recoverable {
   const senders = new Map([...channel.senders].map(([agent, sender]) => [agent, { ...sender }]))
   return { ...stateOf(channel), senders, late: { channel: false, senders: new Set() } }
@@ -60,7 +60,7 @@ export function stateOf(channel: State): State {
   return { last: channel.last, base: channel.base, ...counts }
 }
 
-/** Whether an entry tells all that has changed in a channel's row. */
+/** Whether all changes to a channel's row can be derived from entries. */
 export function isSameState(one: State, other: State): boolean {
   return (
     isSamePosition(one.last, other.last) &&
@@ -69,7 +69,7 @@ export function isSameState(one: State, other: State): boolean {
   )
 }
 
-/** Whether entries tell all that has changed in a sender's row. */
+/** Whether all changes to a sender's row can be derived from entries. */
 export function isSameSender(one: Sender, other: Sender): boolean {
   return SENDER_FIELDS.every((field) => one[field] === other[field])
 }
@@ -82,8 +82,8 @@ function isSamePosition(one: State['last'], other: State['last']): boolean {
 }
 
 /**
- * What an entry changes in its channel and its sender: the same as when it was logged. `size` is what it counts towards
- * the limits, `entryMs` how long it is kept.
+ * Applies an entry's changes to its channel and its sender, as when it was logged. `size` is its size for the limits,
+ * `entryMs` how long it is kept.
  */
 export function follow(channel: State, sender: Sender, entry: Entry, size: number, entryMs: number): void {
   const { kind, index, hash, slot, at } = entry

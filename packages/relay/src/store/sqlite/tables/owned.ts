@@ -1,4 +1,4 @@
-/** What accounts see of their channels in SQLite. Checksums are not checked: nothing is decided by it. */
+/** What accounts see of their channels in SQLite. Checksums are not verified, because nothing is decided by it. */
 import { type Mode, toHex } from '@static/protocol'
 import type { Behind, Owned, OwnedRows } from '../../ledger/rows/owned.ts'
 import type { Statements } from '../statements.ts'

@@ -1,4 +1,4 @@
-/** Join requests and used nonces in SQLite. There is one node, so no one needs notices. */
+/** Join requests and used nonces in SQLite. With only one node, no notices are needed. */
 import type { DatabaseSync } from 'node:sqlite'
 import type { Time } from '../../../ports.ts'
 import type { Notices, TransientRows } from '../../ledger/rows/transient.ts'

@@ -23,7 +23,7 @@ import {
 } from '../../ledger/log/draft.ts'
 import { Packer, type Parcel, unpackSpans } from './parcel.ts'
 
-/** What the worker is started with. */
+/** Options for starting the worker. */
 export interface WorkerOptions {
   readonly path: string
   readonly retention: Retention
@@ -44,7 +44,7 @@ export type FromWorker =
       readonly healthy: boolean
       /** Number of transactions of this batch. */
       readonly transactions: number
-      /** How long the commit of each took. */
+      /** How long each commit took. */
       readonly commitMs: readonly number[]
     }
   | { readonly type: 'census'; readonly census: StoreCensus }
@@ -76,14 +76,13 @@ type AppendTuple = readonly [
 /** An accepted message in a channel with room: index, whether it was charged, where its hash is. */
 type AppendedTuple = readonly [index: number, charged: boolean, hash: number, hashLength: number]
 
-/** What is sent back of an entry; the caller can rebuild the rest itself. */
+/** The fields of an entry that are sent back; the caller can rebuild the rest. */
 interface Placed {
   readonly type: 'placed'
   readonly index: number
   readonly hash: Uint8Array
 }
 
-/** Encodes calls for the worker. */
 export function packCalls(calls: readonly Call[]): Parcel {
   const packer = new Packer()
   for (const { name, request } of calls) {

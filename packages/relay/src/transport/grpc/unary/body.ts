@@ -1,6 +1,6 @@
 /**
  * Request bodies of unary calls: read within limits, and checked before the RPC library builds objects from them.
- * Memory grows with what has arrived, never with what a peer announces.
+ * Memory grows with the data received, never with a length that a peer announces.
  */
 import type { Readable } from 'node:stream'
 import type { DescMessage, Message, MessageShape } from '@bufbuild/protobuf'
@@ -8,11 +8,14 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { GRPC_PREFIX_BYTES } from '@static/protocol'
 import { decodeEnvelope } from '@static/protocol/envelope'
 
-/** As many values as a message of either wire form may contain, and their least bytes on average, except for a few. */
+/**
+ * The maximum number of values in a message of either wire form, and their minimum average size in bytes, apart from a
+ * few.
+ */
 const MOST_JSON_ITEMS = 65_536
 const FREE_JSON_ITEMS = 256
 const LEAST_JSON_ITEM_BYTES = 8
-/** Memory of an object of a decoded message, about: of a byte string or another message in it. */
+/** Approximate memory of one object of a decoded message: a byte string or a nested message. */
 const OBJECT_BYTES = 128
 const COMPRESSED = 1
 /** Limit for a caller without a session token: enough for an OpenSession with a long JWT. */
@@ -89,7 +92,7 @@ export function unframeMessage(body: Uint8Array): { readonly compressed: boolean
 
 /**
  * Rejects bodies that are short but would become many objects. The library decodes them again, which costs little
- * compared with its other work. What is decoded must be granted: a call may wait for its turn.
+ * compared with its other work. The decoded size must be granted, because a call may wait for its turn.
  *
  * @throws {ConnectError} for a malformed body, or if it is not granted
  */
@@ -120,12 +123,12 @@ export function decodeMessage<Type extends DescMessage>(type: Type, message: Uin
   }
 }
 
-/** About as much memory as a decoded message takes besides its bytes. */
+/** Approximate memory of a decoded message in addition to its bytes. */
 export function decodedBytes(message: Message): number {
   return countObjects(message) * OBJECT_BYTES
 }
 
-/** The error if more calls are held than there is room for. */
+/** The error when there is no room for another call. */
 export function noRoom(): ConnectError {
   return new ConnectError('Too many requests are in progress. Retry later.', Code.ResourceExhausted)
 }
@@ -136,7 +139,9 @@ function countObjects(value: unknown): number {
   return Object.values(value).reduce<number>((sum, each) => sum + countObjects(each), 1)
 }
 
-/** Every value but the first follows one of these characters. Those inside strings count, too, but are seldom many. */
+/**
+ * Every value but the first follows one of these characters. Characters inside strings also count, but are usually few.
+ */
 function countJson(text: Uint8Array): number {
   let items = 1
   for (const byte of text) {

@@ -29,7 +29,7 @@ import { pushes } from './push.ts'
 
 /** Enough for the longest message. JSON is slow to parse, and senders of large commits do not use it. */
 const MOST_JSON_BYTES = 1_048_576
-/** Longer requests may become many objects. They wait for their turn before that, unless they hold a message only. */
+/** Longer requests may become many objects. They wait for their turn first, unless they contain only a message. */
 const MOST_QUICK_BYTES = 8192
 /** The longest envelope, and room for the framing. */
 const MOST_CALL_BYTES: number = ENVELOPE_LIMITS.member + 65_536
@@ -47,7 +47,6 @@ export interface UnaryLimits {
   readonly closeMs: number
 }
 
-/** Options of the call handler. */
 export interface UnaryOptions {
   readonly calls: CallHandler
   readonly health: () => Health
@@ -67,20 +66,18 @@ export type UnaryHandler = (
   holding: Holding,
 ) => boolean
 
-/** The context of a call. */
 interface CallContext {
   readonly peer: Peer
   readonly response: HttpResponse
   readonly holding: Holding
   /** Whether the relay handles the call. */
   isHandled: boolean
-  /** What was given back of `CALL_BYTES` for that time. */
+  /** The part of `CALL_BYTES` returned meanwhile. */
   lent: number
 }
 
 const callKey = createContextKey<CallContext | undefined>(undefined)
 
-/** Creates the handler of all calls. */
 export function makeUnaryHandler(options: UnaryOptions): UnaryHandler {
   const router = createConnectRouter({
     readMaxBytes: MOST_CALL_BYTES,
@@ -143,7 +140,7 @@ function relayRoutes(router: ConnectRouter, { calls, limits, stopping }: UnaryOp
   })
 }
 
-/** A watch of the relay's health holds little: it has one status to send at most. */
+/** A watch of the relay's health holds little: it has at most one status to send. */
 function watchedOf(context: HandlerContext, { stopping, limits }: UnaryOptions): Watched {
   const call = callOf(context)
   return {
@@ -158,14 +155,14 @@ function watchedOf(context: HandlerContext, { stopping, limits }: UnaryOptions):
   }
 }
 
-/** The relay handles the call, which may take long. */
+/** Hands the call to the relay, which may take long. */
 function handOver(call: CallContext, isKnown: boolean): void {
   call.isHandled = true
   call.lent = isKnown ? CALL_BYTES - HANDLED_BYTES : 0
   call.holding.give(call.lent)
 }
 
-/** The call is answered with so many bytes, which are held until they are read. False if it is cut off. */
+/** Reserves memory for the answer until it is read. Returns false if the call is cut off. */
 async function takeBack(call: CallContext, bytes: number): Promise<boolean> {
   const isHeld = await call.holding.takeSoon(call.lent + bytes)
   call.isHandled = false
@@ -244,7 +241,7 @@ async function answer(
   } catch (error) {
     body = ConnectError.from(error)
   }
-  // The library would allocate what a peer announces.
+  // The library would allocate the length that a peer announces.
   call.header.delete('content-length')
   const reply = await handler({ ...call, body: oneChunk(body) })
   const isOpen = handler.method.methodKind !== 'unary' && context.isHandled
@@ -253,7 +250,7 @@ async function answer(
   if (whole) await universalResponseToNodeResponse(whole, response)
 }
 
-/** The whole reply, which is held until it is read; undefined if there is no room for it. */
+/** The whole reply, which holds memory until it is read; undefined if there is no room for it. */
 async function wholeReply(reply: Reply, context: CallContext): Promise<Reply | undefined> {
   const chunks = await Array.fromAsync(reply.body ?? [])
   const bytes = chunks.reduce((sum, chunk) => sum + chunk.length, 0)

@@ -8,13 +8,13 @@ import { refusalError } from '../error.ts'
 /** Options of a stream of pushes. */
 export interface PushOptions {
   readonly subscribe: (sink: PushSink) => Subscription
-  /** Aborted when the reader has gone or the port stops. */
+  /** Aborted when the reader disconnects or the port stops. */
   readonly signal: AbortSignal
   /** Bytes that may wait for the reader. */
   readonly unsentBytes: number
   /** Called when the relay refuses the subscription or ends it with an error, before the reader sees that. */
   readonly refused: () => Promise<unknown>
-  /** Called when nothing more is pushed, even if the reader has not taken everything yet. */
+  /** Called when nothing more will be pushed, even if the reader has not taken everything yet. */
   readonly ended: () => void
 }
 
@@ -43,7 +43,7 @@ export async function* pushes(options: PushOptions): AsyncGenerator<ServerMessag
   }
 }
 
-/** Messages that were pushed and not pulled yet. */
+/** Messages pushed but not pulled yet. */
 class PushQueue implements PushSink {
   endedByHandler = false
   readonly #most: number
@@ -84,7 +84,7 @@ class PushQueue implements PushSink {
     this.#rouse()
   }
 
-  /** Stops the queue because the reader has gone. */
+  /** Stops the queue because the reader has disconnected. */
   stop(): void {
     this.#stopped = true
     this.#ended()
