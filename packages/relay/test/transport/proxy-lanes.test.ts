@@ -141,7 +141,7 @@ void test('a connection without a free stream refuses one more and keeps those t
   const { upstream } = await startLane(t, alive)
   const quiet = await open(upstream)
   for (let count = 1; count < MOST_STREAMS; count++) await upstream.open({ data: () => {}, closed: () => {} })
-  await assert.rejects(open(upstream), { code: 'unavailable', message: /no stream to its relay left/ })
+  await assert.rejects(open(upstream), { code: 'unavailable', message: /no free stream to its relay/ })
   assert.ok(await works(quiet))
   // The proxy finds no stream for its regular check either.
   mock.timers.tick(TEND_MS)

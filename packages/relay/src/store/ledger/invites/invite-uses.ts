@@ -46,7 +46,7 @@ export function isForMembers(invite: Invite | undefined, channel: Pick<Channel, 
   return invite?.channel === channel.id && invite.members
 }
 
-/** The agents that Welcomes admit with invites for members: the sender admitted them without its owner's decision. */
+/** The agents that Welcomes admit with invites for members: the sender's agent does so on its own. */
 export function invitedForMembers(
   { rows }: Context,
   channel: Channel,
