@@ -11,14 +11,17 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { delimiter, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { pythonOptions, typescriptOptions } from './client-options.ts'
 import { errorsMarkdown } from './errors-page.ts'
 import { typescriptReference } from './reference-page.ts'
 
 const root = resolve(import.meta.dirname, '..')
 const home = join(root, 'packages/protocol')
 const baseline = 'proto/baseline.txtpb'
-/** Generated pages, by path. */
+/** Generated files, by path: the reference last, because it is made from the others. */
 const PAGES: Readonly<Record<string, () => string>> = {
+  'packages/sdk/src/gen/client-options.ts': typescriptOptions,
+  'python/static_sdk/_configured.py': pythonOptions,
   'docs/errors.md': errorsMarkdown,
   'docs/reference/typescript.md': typescriptReference,
   'scripts/start-help.txt': startHelp,

@@ -23,7 +23,7 @@ sys.dont_write_bytecode = True
 
 import static_sdk  # noqa: E402
 from static_sdk import aio, events  # noqa: E402
-from static_sdk._options import Configured  # noqa: E402
+from static_sdk._configured import Configured  # noqa: E402
 from static_sdk.errors import CODES  # noqa: E402
 
 INTRO = """\

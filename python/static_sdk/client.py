@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVa
 
 from ._closing import Closing
 from ._connection import Call, Connection
-from ._options import Configured, Request
+from ._configured import Configured
+from ._options import Request
 from ._values import as_bytes
 from .channel import Channel
 from .events import Event, event_of

@@ -7,7 +7,8 @@ from typing import Dict, List, Literal, Optional
 
 from ._closing import Closing
 from ._connection import Connection
-from ._options import Configured, Request
+from ._configured import Configured
+from ._options import Request
 from ._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, invite_of, limit, payload_bytes, token_text
 from .channel import Channel
 from .client import StaticClient

@@ -75,7 +75,7 @@ test('both have the same options', async () => {
 import inspect
 from static_sdk import StaticClient
 print(json.dumps(sorted(inspect.signature(StaticClient).parameters)))`)
-  const source = readFileSync(resolve(root, 'packages/sdk/src/public/settings.ts'), 'utf8')
+  const source = readFileSync(resolve(root, 'packages/sdk/src/gen/client-options.ts'), 'utf8')
   const [, options = ''] = /interface ClientOptions \{([\s\S]*?)\n\}/.exec(source) ?? []
   const names = [...options.matchAll(/^ {2}readonly (\w+)\?:/gm)].map(([, name = '']) => inPython(name))
   assert.ok(names.length > 10)

@@ -6,7 +6,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Awaitable, Callable, Dict, Generator, Generic, List, Mapping, Optional, TypeVar
 
-from .._options import Configured, Request
+from .._configured import Configured
+from .._options import Request
 from .._values import as_bytes
 from ..errors import make_error
 from ..events import Event, event_of

@@ -4,6 +4,7 @@ import { StaticError } from '@static/protocol'
 import { type AccountSettings, type AnnouncedRelay, announcedRelay, resolveAccount } from '@static/sdk/account'
 import { commandLine } from '../terminal/output.ts'
 import { warnOfArgument } from '../terminal/secrets.ts'
+import { clientFlag } from './client-flag.ts'
 
 /** The address at which `static up` serves the API. */
 export const DEFAULT_API_URL = 'https://localhost:8443'
@@ -22,11 +23,8 @@ export interface AccountFlags extends ApiFlags {
 
 export function addApiFlags(command: Command): Command {
   return command
-    .option('--api-url <url>', `URL of the API (default: STATIC_API_URL, then the saved one, then ${DEFAULT_API_URL})`)
-    .option(
-      '--ca <file>',
-      'CA of the server certificates, PEM (default: STATIC_CA, then the saved one, then that of a local `static up`)',
-    )
+    .addOption(clientFlag('apiUrl', '--api-url <url>', 'URL of the API', DEFAULT_API_URL))
+    .addOption(clientFlag('ca', '--ca <file>', 'CA of the server certificates, PEM', 'that of a local `static up`'))
     .option('--json', 'print JSON')
 }
 

@@ -3,11 +3,12 @@
  * and shares it through its socket, that process does the work; otherwise this one opens it.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Command, InvalidArgumentError, Option } from 'commander'
-import { StaticError, TRAFFIC_PROFILES, type TrafficProfileName } from '@static/protocol'
+import { type Command, InvalidArgumentError } from 'commander'
+import { StaticError, type TrafficProfileName } from '@static/protocol'
 import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } from '@static/sdk'
-import { readRelayFile } from '@static/sdk/account'
+import { OPTIONS, readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
+import { clientFlag } from '../account/client-flag.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
 import { commandLine, shellWord } from '../terminal/output.ts'
 import { withProgress } from '../terminal/progress.ts'
@@ -34,27 +35,29 @@ export interface AgentFlags extends AccountFlags, PlaceFlags, KeyFlags {
   readonly traffic?: TrafficProfileName
 }
 
+const RELAY = 'relay, quic://host:4433 or https://host:5000; separate several nodes with commas'
+const GRPC_PORT = 'gRPC port of the relay, where UDP is blocked'
+
 export function addAgentFlags(command: Command): Command {
   return addAccountFlags(
     addKeyFlags(addPlaceFlags(command))
-      .option(
-        '--relay <url>',
-        'relay, quic://host:4433 or https://host:5000; separate several nodes with commas (default: STATIC_RELAY, then the saved one)',
-      )
-      .option(
-        '--grpc-port <port>',
-        'gRPC port of the relay, where UDP is blocked (default: STATIC_GRPC_PORT, then the port that the relay announced, then 5000)',
-        port,
-      )
+      .addOption(clientFlag('endpoint', '--relay <url>', RELAY))
       .addOption(
-        new Option('--traffic <profile>', 'traffic shaping profile (default: standard)').choices(TRAFFIC_PROFILES),
-      ),
+        clientFlag(
+          'grpcPort',
+          '--grpc-port <port>',
+          GRPC_PORT,
+          'the port that the relay announced, then 5000',
+        ).argParser(port),
+      )
+      .addOption(clientFlag('traffic', '--traffic <profile>', 'traffic shaping profile')),
   )
 }
 
 function port(text: string): number {
-  if (/^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535) return Number(text)
-  throw new InvalidArgumentError('Expected a port number from 1 to 65535.')
+  const { least, most } = OPTIONS.grpcPort
+  if (/^\d{1,5}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text)
+  throw new InvalidArgumentError(`Expected a port number from ${least} to ${most}.`)
 }
 
 /** A command line for the same agent, for hints. */

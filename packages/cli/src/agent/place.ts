@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { userPlaces } from '@static/sdk/account'
+import { clientFlag } from '../account/client-flag.ts'
 import { commandLine, shellWord } from '../terminal/output.ts'
 import { agentDirectory, agentsIn, defaultIdentity } from './identity.ts'
 import { slotsOf } from './key.ts'
@@ -26,11 +27,8 @@ export interface PlaceFlags {
 
 export function addPlaceFlags(command: Command): Command {
   return command
-    .option(
-      '--as <identity>',
-      'identity of the agent to use (default: STATIC_IDENTITY, then a random name kept for you)',
-    )
-    .option('--data-dir <dir>', "the agent's directory (default: STATIC_DATA_DIR, then one per identity)")
+    .addOption(clientFlag('identity', '--as <identity>', 'identity of the agent to use', 'a random name kept for you'))
+    .addOption(clientFlag('dataDir', '--data-dir <dir>', "the agent's directory", 'one per identity'))
 }
 
 /** The agent from flags and environment. */

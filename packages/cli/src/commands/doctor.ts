@@ -4,6 +4,7 @@ import { StaticError } from '@static/protocol'
 import { type AccountSettings, readCredentials, userPlaces } from '@static/sdk/account'
 import packageJson from '../../package.json' with { type: 'json' }
 import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
+import { clientFlag } from '../account/client-flag.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
 import { checkCertificate, type CheckedCertificate } from '../doctor/certificate.ts'
 import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
@@ -22,9 +23,7 @@ const OLDEST_NODE = 24
 const REFUSED = "not checked: the API's certificate is refused"
 
 export function doctorCommand(): Command {
-  return addAccountFlags(
-    new Command('doctor').option('--relay <url>', 'relay to check (default: STATIC_RELAY, then the saved one)'),
-  )
+  return addAccountFlags(new Command('doctor').addOption(clientFlag('endpoint', '--relay <url>', 'relay to check')))
     .addHelpText(
       'after',
       `\nExits with 1 if something needs fixing. Lines marked "skip" were not checked.\n${examples('static doctor', 'static doctor --json')}`,

@@ -4,7 +4,8 @@
  */
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import type { InviteOptions } from '../public/manager.ts'
-import type { ClientOptions, Environment } from '../public/settings.ts'
+import type { ClientOptions } from '../gen/client-options.ts'
+import type { Environment } from '../public/settings.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
 /** The options of a client. A keyring consists of functions, which a program in another language cannot pass. */

@@ -14,7 +14,8 @@ import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { openAgentParts, rememberLink } from './agent-parts.ts'
 import type { AgentId, KnownRelay } from '../ports/index.ts'
 import { removedFrom } from '../channel/removed-error.ts'
-import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
+import { resolveSettings, type Settings } from './settings.ts'
+import type { ClientOptions } from '../gen/client-options.ts'
 
 /** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */
 export interface JoinOffer {

@@ -14,7 +14,8 @@ import type { IssuedInvite } from '../admitting/issued.ts'
 import type { Admit } from '../ports/index.ts'
 import { encodeLink, otherRelay, parseInviteLink } from '../admitting/link.ts'
 import { openAgentParts, rememberLink } from './agent-parts.ts'
-import { type ClientOptions, resolveSettings, type Settings } from './settings.ts'
+import { resolveSettings, type Settings } from './settings.ts'
+import type { ClientOptions } from '../gen/client-options.ts'
 
 /** Limits of an invite. */
 export interface InviteOptions {

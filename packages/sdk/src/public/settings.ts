@@ -8,90 +8,22 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { inspect } from 'node:util'
-import {
-  fromHex,
-  RECEIPT_MODES,
-  type ReceiptMode,
-  StaticError,
-  TRAFFIC_PROFILES,
-  type TrafficProfileName,
-} from '@static/protocol'
+import { fromHex, type ReceiptMode, StaticError, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
-import { OFFER_POLICIES, type OfferPolicy } from '../joining/offers.ts'
+import type { ClientOptions } from '../gen/client-options.ts'
+import type { OfferPolicy } from '../joining/offers.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'
 import { checkApiKey } from '../account/token-source.ts'
 import { type Credentials, localAuthority, readAuthority, readCredentials } from '../account/user-files.ts'
-
-/** Options of a client. A missing option falls back to its environment variable, then to the per-user file. */
-export interface ClientOptions {
-  /**
-   * Address of the relay, `quic://host:4433` or `https://host:5000`, or several of one kind, separated by commas: the
-   * nodes of one relay, dialed in random order until one answers. Environment: `STATIC_RELAY`.
-   */
-  readonly endpoint?: string
-  /** Directory of the agent's database; not shared with other agents. Environment: `STATIC_DATA_DIR`. */
-  readonly dataDir?: string
-  /**
-   * The agent's name: 1 to 255 bytes, the first not zero; a string is encoded as UTF-8. Environment: `STATIC_IDENTITY`.
-   */
-  readonly identity?: Uint8Array | string
-  /**
-   * An invite link, for an agent that has no relay yet: the link gives its address, name and CA, and the agent stores
-   * them in `dataDir`. At a relay it knows only from a link, the agent is a guest, unless the same endpoint is
-   * configured here.
-   */
-  readonly link?: string
-  /** API key. Null makes the agent a guest even if a key is set elsewhere. Environment: `STATIC_API_KEY`. */
-  readonly apiKey?: string | null
-  /** https URL of the API, which exchanges the key for tokens. Environment: `STATIC_API_URL`. */
-  readonly apiUrl?: string
-  /** CA of the relay's and the API's certificates, as a path or PEM text. Environment: `STATIC_CA`. */
-  readonly ca?: string
-  /**
-   * Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and several hosts.
-   * Environment: `STATIC_RELAY_NAME`.
-   */
-  readonly relayName?: string
-  /** Traffic profile. Default: `standard`. */
-  readonly traffic?: TrafficProfileName
-  /** Cells per second of the `strict` profile, 1 to 64. Default: 4. */
-  readonly cellsPerSecond?: number
-  /** The agents whose offers to join a channel are accepted: `anyone` (default), `known` agents, or `none`. */
-  readonly offers?: OfferPolicy
-  /**
-   * The level that this agent's signed receipts report to the other members of a channel: `settled` (default), how far
-   * the application has settled messages; `delivered`, only how far they were received; or `off`, nothing.
-   */
-  readonly receipts?: ReceiptMode
-  /** The key that unlocks the agent's database. Default: a key file in `dataDir`. */
-  readonly key?: KeySource
-  /** Whether to use gRPC if QUIC cannot connect. Default: true. */
-  readonly fallback?: boolean
-  /**
-   * gRPC port of the relay's host, used if QUIC cannot connect. Default: the port the relay announced in an earlier
-   * session, otherwise 5000. Environment: `STATIC_GRPC_PORT`.
-   */
-  readonly grpcPort?: number
-  /**
-   * Id of the relay, 64 hexadecimal digits, to accept instead of the one this agent knows. Take it from
-   * `relay_changed`, once you know that the operator has set up the relay again. The channels of the old relay end.
-   */
-  readonly acceptRelay?: string
-  /**
-   * Open the database even if it is an old copy. Use it only to leave its channels: sending would use keys twice.
-   * Default: false.
-   */
-  readonly acceptRolledBack?: boolean
-  /** Timeout in milliseconds of one attempt to reach the relay. Default: 5,000. */
-  readonly connectTimeoutMs?: number
-  /**
-   * Start even if the relay or the API cannot be reached: `connect` resolves, and the agent connects when it can.
-   * Default: false.
-   */
-  readonly wait?: boolean
-}
+import {
+  type ChoiceOption,
+  type ClientOption,
+  type DurationOption,
+  type IntegerOption,
+  OPTIONS,
+} from './option-table.ts'
 
 /** The settings of a client, complete and validated. */
 export interface Settings {
@@ -158,15 +90,18 @@ export interface AccountSettings {
   readonly places: UserPlaces
 }
 
-/** Looks up an option, then its variable, then the value in the per-user file. */
-type Lookup = (option: keyof ClientOptions, variable: string, kept?: string) => string | undefined
+/** The options that are texts and have a variable. */
+type Named = 'endpoint' | 'dataDir' | 'identity' | 'apiKey' | 'apiUrl' | 'ca' | 'relayName'
+
+/** Looks up options by their names. */
+interface Lookup {
+  /** The option, else its variable. */
+  readonly given: (option: Named) => string | undefined
+  /** The option, else its variable, else the value in the per-user file. */
+  readonly text: (option: Named) => string | undefined
+}
 
 const MAX_IDENTITY_BYTES = 255
-const CONNECT_TIMEOUT_MS = 5_000
-const LONGEST_TIMEOUT_MS = 600_000
-/** The highest rate that relays accept. */
-const FASTEST_RATE = 64
-const HIGHEST_PORT = 65_535
 
 /**
  * Collects and validates the settings of a client.
@@ -180,31 +115,27 @@ export function resolveSettings(
 ): Settings {
   const places = userPlaces(env)
   const file = readCredentials(places.credentials)
-  // An empty variable counts as unset, as in the shell.
-  const text: Lookup = (option, variable, kept) =>
-    checkText(option, options[option]) ?? (env[variable] || undefined) ?? kept
+  const { given, text } = lookup(options, env, file)
 
-  const dataDir = resolve(required('dataDir', 'STATIC_DATA_DIR', text('dataDir', 'STATIC_DATA_DIR')))
-  const given = text('endpoint', 'STATIC_RELAY')
-  const named = given ?? file.relay
-  const savedName = given === undefined ? file.relay_name : undefined
-  const configured = named && parseEndpoint(named, { relayName: text('relayName', 'STATIC_RELAY_NAME', savedName) })
+  const dataDir = resolve(text('dataDir') ?? missing('dataDir'))
+  const named = text('endpoint')
+  const configured = named && parseEndpoint(named, { relayName: relayNameOf({ given, text }) })
   const bound = readRelayFile(dataDir)
   const link = options.link === undefined ? undefined : parseInviteLink(options.link)
   const linked = bound ?? link
   const common = commonSettings(options, env, dataDir, text)
-  const account = accountSettings(options, text, file)
+  const account = accountSettings(options, text)
   const ownRelay = (endpoint: Endpoint): Settings => {
     const { apiKey, apiUrl } = account
     // A link must not decide where a key or token goes.
     const linkedCa = apiKey === undefined && endpoint.url === bound?.endpoint ? bound.ca : undefined
-    const authority = text('ca', 'STATIC_CA', file.ca) ?? linkedCa
+    const authority = text('ca') ?? linkedCa
     const isHere = isLocal(endpoint) && (apiKey === undefined || apiUrl === undefined || isLoopback(hostOf(apiUrl)))
     return { ...common, ...account, ...wayOf(options, endpoint), ca: authorityOf(authority, isHere, places) }
   }
   const own = configured ? ownRelay(configured) : undefined
-  if (linked === undefined || given !== undefined || own?.endpoint.url === linked.endpoint) {
-    return own ?? missing('endpoint', 'STATIC_RELAY')
+  if (linked === undefined || given('endpoint') !== undefined || own?.endpoint.url === linked.endpoint) {
+    return own ?? missing('endpoint')
   }
   const endpoint = linkEndpoint(linked)
   const authority = checkText('ca', options.ca) ?? linked.ca
@@ -222,36 +153,34 @@ function commonSettings(
   options: ClientOptions,
   env: Environment,
   dataDir: string,
-  text: Lookup,
+  text: Lookup['text'],
 ): Omit<Settings, 'endpoint' | 'fallback' | 'apiKey' | 'apiUrl' | 'ca'> {
   return {
-    grpcPort: checkPort(options.grpcPort ?? (env['STATIC_GRPC_PORT'] || undefined)),
+    grpcPort: checkPort(options.grpcPort ?? variableOf(OPTIONS.grpcPort, env)),
     dataDir,
     identity: checkIdentity(
-      options.identity instanceof Uint8Array
-        ? options.identity
-        : required('identity', 'STATIC_IDENTITY', text('identity', 'STATIC_IDENTITY')),
+      options.identity instanceof Uint8Array ? options.identity : (text('identity') ?? missing('identity')),
     ),
-    traffic: checkTraffic(options.traffic),
+    traffic: choice('traffic', options.traffic, OPTIONS.traffic),
     cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
-    offers: checkOffers(options.offers),
-    receipts: checkReceipts(options.receipts),
+    offers: choice('offers', options.offers, OPTIONS.offers),
+    receipts: choice('receipts', options.receipts, OPTIONS.receipts),
     key: options.key ?? { type: 'file' },
     acceptRelay: checkRelayId(options.acceptRelay),
-    acceptRolledBack: flag('acceptRolledBack', options.acceptRolledBack, false),
+    acceptRolledBack: flag('acceptRolledBack', options),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
-    wait: flag('wait', options.wait, false),
+    wait: flag('wait', options),
     adopt: undefined,
   }
 }
 
 function wayOf(options: ClientOptions, endpoint: Endpoint): Pick<Settings, 'endpoint' | 'fallback'> {
-  return { endpoint, fallback: flag('fallback', options.fallback, true) && endpoint.way === 'quic' }
+  return { endpoint, fallback: flag('fallback', options) && endpoint.way === 'quic' }
 }
 
-function accountSettings(options: ClientOptions, text: Lookup, file: Credentials): Pick<Settings, 'apiKey' | 'apiUrl'> {
-  const apiKey = options.apiKey === null ? undefined : text('apiKey', 'STATIC_API_KEY', file.api_key)
-  const url = text('apiUrl', 'STATIC_API_URL', file.api_url)
+function accountSettings(options: ClientOptions, text: Lookup['text']): Pick<Settings, 'apiKey' | 'apiUrl'> {
+  const apiKey = options.apiKey === null ? undefined : text('apiKey')
+  const url = text('apiUrl')
   const apiUrl = url === undefined ? undefined : parseApiUrl(url)
   if (apiKey !== undefined) {
     checkApiKey(apiKey)
@@ -274,16 +203,13 @@ export function resolveAccount(
 ): AccountSettings {
   const places = userPlaces(env)
   const file = readCredentials(places.credentials)
-  const text = (option: keyof typeof options, variable: string, kept?: string): string | undefined =>
-    checkText(option, options[option]) ?? (env[variable] || undefined) ?? kept
-  const apiUrl = parseApiUrl(text('apiUrl', 'STATIC_API_URL', file.api_url) ?? usualApiUrl)
-  const apiKey = options.apiKey === null ? undefined : text('apiKey', 'STATIC_API_KEY', file.api_key)
+  const { given, text } = lookup(options, env, file)
+  const apiUrl = parseApiUrl(text('apiUrl') ?? usualApiUrl)
+  const apiKey = options.apiKey === null ? undefined : text('apiKey')
   if (apiKey !== undefined) checkApiKey(apiKey)
-  const givenCa = text('ca', 'STATIC_CA', file.ca)
+  const givenCa = text('ca')
   const ca = authorityOf(givenCa, isLoopback(hostOf(apiUrl)), places)
-  const given = text('endpoint', 'STATIC_RELAY')
-  const relayName = (env['STATIC_RELAY_NAME'] || undefined) ?? (given === undefined ? file.relay_name : undefined)
-  return { apiUrl, apiKey, ca, givenCa, relay: given ?? file.relay, relayName, places }
+  return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint'), relayName: relayNameOf({ given, text }), places }
 }
 
 /** The paths of this user's files. */
@@ -312,12 +238,28 @@ function userDirectory(env: Environment, variable: string, inHome: string): stri
   return join(isAbsolute(home) ? home : homedir(), inHome)
 }
 
-function required(option: string, variable: string, value: string | undefined): string {
-  return value ?? missing(option, variable)
+function lookup(options: ClientOptions, env: Environment, file: Credentials): Lookup {
+  const given = (option: Named): string | undefined =>
+    checkText(option, options[option]) ?? variableOf(OPTIONS[option], env)
+  const text = (option: Named): string | undefined => {
+    const { file: field } = OPTIONS[option]
+    return given(option) ?? (field && file[field])
+  }
+  return { given, text }
 }
 
-function missing(option: string, variable: string): never {
-  throw invalid(`\`${option}\` is required. Set the option or ${variable}.`)
+/** The name in the relay's certificate. The saved one is that of the saved relay. */
+function relayNameOf({ given, text }: Lookup): string | undefined {
+  return given('endpoint') === undefined ? text('relayName') : given('relayName')
+}
+
+/** An empty variable counts as unset, as in the shell. */
+function variableOf({ variable }: ClientOption, env: Environment): string | undefined {
+  return (variable && env[variable]) || undefined
+}
+
+function missing(option: Named): never {
+  throw invalid(`\`${option}\` is required. Set the option or ${OPTIONS[option].variable}.`)
 }
 
 function checkText(option: string, value: unknown): string | undefined {
@@ -336,19 +278,19 @@ export function checkIdentity(given: Uint8Array | string): Uint8Array {
   throw invalid(`\`identity\` ${fault}. It must have 1 to ${MAX_IDENTITY_BYTES} bytes, and the first must not be zero.`)
 }
 
-function checkTraffic(given: TrafficProfileName = 'standard'): TrafficProfileName {
-  if (TRAFFIC_PROFILES.includes(given)) return given
-  throw invalid(`\`traffic\` is ${shown(given)}. It must be one of ${TRAFFIC_PROFILES.join(', ')}.`)
+function choice<Word extends string>(
+  option: string,
+  given: Word | undefined,
+  { choices, usual }: ChoiceOption<Word>,
+): Word {
+  if (given === undefined) return usual
+  if (choices.includes(given)) return given
+  throw invalid(`\`${option}\` is ${shown(given)}. It must be one of ${choices.join(', ')}.`)
 }
 
-function checkOffers(given: OfferPolicy = 'anyone'): OfferPolicy {
-  if (OFFER_POLICIES.includes(given)) return given
-  throw invalid(`\`offers\` is ${shown(given)}. It must be one of ${OFFER_POLICIES.join(', ')}.`)
-}
-
-function checkReceipts(given: ReceiptMode = 'settled'): ReceiptMode {
-  if (RECEIPT_MODES.includes(given)) return given
-  throw invalid(`\`receipts\` is ${shown(given)}. It must be one of ${RECEIPT_MODES.join(', ')}.`)
+function integer(option: string, given: unknown, { least, most }: IntegerOption | DurationOption): number {
+  if (typeof given === 'number' && Number.isInteger(given) && given >= least && given <= most) return given
+  throw invalid(`\`${option}\` is ${shown(given)}. It must be an integer from ${least} to ${most}.`)
 }
 
 function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {
@@ -356,15 +298,13 @@ function checkRate(given: number | undefined, traffic: TrafficProfileName | unde
   if (traffic !== 'strict') {
     throw invalid(`\`cellsPerSecond\` needs the traffic profile strict, but \`traffic\` is ${traffic ?? 'standard'}.`)
   }
-  if (Number.isInteger(given) && given >= 1 && given <= FASTEST_RATE) return given
-  throw invalid(`\`cellsPerSecond\` is ${shown(given)}. It must be an integer from 1 to ${FASTEST_RATE}.`)
+  return integer('cellsPerSecond', given, OPTIONS.cellsPerSecond)
 }
 
 function checkPort(given: unknown): number | undefined {
   if (given === undefined) return undefined
   const port = typeof given === 'string' && /^\d{1,5}$/.test(given) ? Number(given) : given
-  if (typeof port === 'number' && Number.isInteger(port) && port >= 1 && port <= HIGHEST_PORT) return port
-  throw invalid(`\`grpcPort\` is ${shown(given)}. It must be an integer from 1 to ${HIGHEST_PORT}.`)
+  return integer('grpcPort', port, OPTIONS.grpcPort)
 }
 
 function checkRelayId(given: unknown): Uint8Array | undefined {
@@ -374,13 +314,12 @@ function checkRelayId(given: unknown): Uint8Array | undefined {
   throw invalid(`\`acceptRelay\` is ${shown(given)}. It must be the id of the relay: 64 hexadecimal digits.`)
 }
 
-function checkTimeout(given: number = CONNECT_TIMEOUT_MS): number {
-  if (Number.isInteger(given) && given >= 1 && given <= LONGEST_TIMEOUT_MS) return given
-  throw invalid(`\`connectTimeoutMs\` is ${shown(given)}. It must be an integer from 1 to ${LONGEST_TIMEOUT_MS}.`)
+function checkTimeout(given: number = OPTIONS.connectTimeoutMs.usual): number {
+  return integer('connectTimeoutMs', given, OPTIONS.connectTimeoutMs)
 }
 
-function flag(option: string, given: boolean | undefined, usual: boolean): boolean {
-  if (given === undefined || typeof given === 'boolean') return given ?? usual
+function flag(option: 'acceptRolledBack' | 'fallback' | 'wait', { [option]: given }: ClientOptions): boolean {
+  if (given === undefined || typeof given === 'boolean') return given ?? OPTIONS[option].usual
   throw invalid(`\`${option}\` is ${shown(given)}. It must be true or false.`)
 }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
@@ -8,7 +8,9 @@ import type { ChannelName, ErrorCode, TrafficProfileName } from '@static/protoco
 import { parseEndpoint } from '../../src/account/endpoint.ts'
 import { encodeLink } from '../../src/admitting/link.ts'
 import { encodeToken } from '../../src/admitting/token.ts'
-import { type ClientOptions, type Environment, resolveSettings, type Settings } from '../../src/public/settings.ts'
+import type { ClientOptions } from '../../src/gen/client-options.ts'
+import { type ClientOption, OPTIONS as TABLE } from '../../src/public/option-table.ts'
+import { type Environment, resolveSettings, type Settings } from '../../src/public/settings.ts'
 import { writeRelayFile } from '../../src/store/relay-file.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { refused } from '../transport/support.ts'
@@ -393,4 +395,15 @@ void test('an agent remembers the relay of its link: it comes before the per-use
   throws(() => resolveSettings(options, env), 'store_corrupt', /relay\.json is damaged/)
   chmodSync(join(dataDir, 'relay.json'), 0o644)
   throws(() => resolveSettings(options, env), 'store_permissions', /relay\.json is accessible by other users/)
+})
+
+void test('SPEC names the variable of each option and its field in the per-user file', () => {
+  const spec = readFileSync(join(import.meta.dirname, '../../../../SPEC.md'), 'utf8')
+  const [, section = ''] = /^### 5\.6 Settings\n([\s\S]*?)^###/m.exec(spec) ?? []
+  const rows = [...section.matchAll(/^\| `(\w+)` \| `(\w+)` \| (?:`(\w+)` )?\|$/gm)].map(([, ...row]) => row)
+  const options: readonly (readonly [string, ClientOption])[] = Object.entries(TABLE)
+  const known = options.flatMap(([name, { variable, file }]) =>
+    variable === undefined ? [] : [[name, variable, file]],
+  )
+  assert.deepEqual(rows.map(String).sort(), known.map(String).sort())
 })
