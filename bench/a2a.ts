@@ -1,7 +1,7 @@
 /**
  * A2A SendMessage over a channel beside the same handler over HTTPS, in one run: the time of a call, and calls a second
- * with 50 at a time. The server is a process of its own for both, and so is the client; rounds take turns. HTTPS keeps its
- * connections open, goes straight to the server, and neither stores anything nor encrypts it for the other side.
+ * with 50 at a time. The server is a process of its own for both, and so is the client; rounds take turns. HTTPS keeps
+ * its connections open, goes straight to the server, and neither stores anything nor encrypts it for the other side.
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -13,7 +13,7 @@ import { startSystem } from './agent/system.ts'
 import { median } from './api/processor.ts'
 
 interface Way {
-  /** Of a call, in milliseconds. */
+  /** Time of a call, in milliseconds. */
   readonly p50: number
   /** Calls a second. */
   readonly perSecond: number

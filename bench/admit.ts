@@ -1,8 +1,8 @@
 /**
  * How long a guest takes to join: admitted by the owner, and by a member while the owner is off, over QUIC and gRPC. A
- * member waits for a random 0.5 to 3 s before it acts, so that mostly one does. Target: p50 ≤ twice that by the owner plus
- * the median of this wait, 1.75 s. The wait spreads the p50 of 25 joins by 0.3 s, so a miss by less says nothing; the
- * fastest join shows what is beside the wait. `--rounds=N` for less.
+ * member waits for a random 0.5 to 3 s before it acts, so usually only one does. Target: p50 ≤ twice that by the owner
+ * plus the median of this wait, 1.75 s. The wait spreads the p50 of 25 joins by 0.3 s, so a miss by less says nothing;
+ * the fastest join shows the cost without most of the wait. `--rounds=N` for less.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -16,7 +16,7 @@ import { cpuMs, median, residentMib } from './api/processor.ts'
 import { measureStartUp } from './api/start-up.ts'
 
 const ROUNDS = 15
-/** So many that the kernel's tick of 10 ms is about a hundredth of what is measured. */
+/** Enough requests that the kernel's tick of 10 ms is about 1 % of the measured time. */
 const REQUESTS = {
   bareOne: 24_000,
   one: 8_000,
@@ -44,7 +44,7 @@ await using server = await startServer({
 using client = makeClient(server.url, workspace.ca)
 const firstUse = await measureFirstUse(client)
 
-/** An account with so many keys, and the list that it gets once the first use is noted. */
+/** An account with this many keys, and the list that it gets once their first use is recorded. */
 async function account(count: number): Promise<{ key: string; list: unknown }> {
   const { key } = (await signUp(client)).api_key
   for (let made = 1; made < count; made++) await makeKey(client, key, { name: `key ${made}` })
@@ -102,7 +102,7 @@ for (const name of names) {
   const cost = `${median(costs[name]).toFixed(1).padStart(6)} µs per request (${spread})`
   console.log(`  ${name.padEnd(10)} ${cost}, ${median(speeds[name]).toFixed(0)} requests/s`)
 }
-/** Of each round with the bare one right before it. */
+/** Ratio of each round to the bare round right before it. */
 const ratioTo = (bare: Name, name: Name): number =>
   median(costs[name].map((cost, round) => cost / (costs[bare][round] ?? Number.NaN)))
 const ratios = {

@@ -1,8 +1,8 @@
 /**
- * What a request costs beside bare messages, in one run: the time of `ask` until its only answer has ended beside a
- * message there and one back, and messages a second with 50 requests at a time beside 50 messages at a time, each of which
- * the other side answers with a message. For comparison, messages that go one way only. 1 KiB payloads. Rounds take turns,
- * so that the machine is the same for all.
+ * The cost of a request compared with bare messages, in one run: the time of `ask` until its only answer has ended
+ * beside a message there and one back, and messages a second with 50 requests at a time beside 50 messages at a time,
+ * each of which the other side answers with a message. For comparison, messages that go one way only. 1 KiB payloads.
+ * Rounds take turns, so that the machine is the same for all.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

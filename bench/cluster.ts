@@ -1,10 +1,10 @@
 /**
- * What PostgreSQL costs the relay: appends of 1 KiB through the store, each node in a process of its own, in turns, so that
- * all see the same machine: one node over SQLite, over PostgreSQL, and over PostgreSQL with a synchronous standby; three
- * nodes over PostgreSQL, each with channels of its own, and all in one channel. The measures are appends per second with
- * 64 under way at each node, the time of a lone append, CPU per append (node and servers), a lone append among many
- * channels, and how long a message takes there and back between agents at two nodes. `STATIC_BENCH_ONLY` names parts
- * (`stores`, `channels`, `roundTrips`); the results of the others stay as they were.
+ * What PostgreSQL costs the relay: appends of 1 KiB through the store, each node in a process of its own, in turns, so
+ * that all see the same machine: one node over SQLite, over PostgreSQL, and over PostgreSQL with a synchronous standby;
+ * three nodes over PostgreSQL, each with channels of its own, and all in one channel. The measures are appends per
+ * second with 64 under way at each node, the time of a lone append, CPU per append (node and servers), a lone append
+ * among many channels, and how long a message takes there and back between agents at two nodes. `STATIC_BENCH_ONLY`
+ * names parts (`stores`, `channels`, `roundTrips`); the results of the others stay as they were.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -34,12 +34,12 @@ interface Figures {
   readonly serverCpu: number[]
 }
 
-/** What is measured in turns. */
+/** Figures of one setting, measured in turns. */
 interface Setting {
   readonly nodes: readonly StoreNode[]
-  /** Of each node. */
+  /** The channels of each node. */
   readonly channels: readonly (readonly string[])[]
-  /** Of each node, in a channel that all share. */
+  /** The member that sends at each node, in a channel that all share. */
   readonly senders?: readonly string[]
   /** The first processes of its servers. */
   readonly servers: readonly number[]
@@ -66,7 +66,7 @@ async function measure({ nodes, channels, senders, servers }: Setting, figures: 
   figures.loneMs.push((await load(0, LONE, 1)).medianMs)
 }
 
-/** Measures all settings in turns. */
+/** Measures all settings in turns, round by round. */
 async function inTurns(settings: Readonly<Record<string, Setting>>): Promise<Map<string, Figures>> {
   const all = new Map<string, Figures>()
   const none = (): Figures => ({ perSecond: [], loneMs: [], nodeCpu: [], serverCpu: [] })
@@ -176,7 +176,7 @@ async function roundTrips(stack: AsyncDisposableStack): Promise<Record<string, u
 const before = existsSync(RESULTS) ? (JSON.parse(readFileSync(RESULTS, 'utf8')) as Record<string, unknown>) : {}
 const directory = mkdtempSync(join(tmpdir(), 'static-bench-'))
 const result: Record<string, unknown> = {}
-/** One part after the other: what one has started does not run beside the next. */
+/** One part after another, so that nothing of one part runs during the next. */
 for (const [name, part] of Object.entries({ stores, channels, roundTrips })) {
   if (!isWanted(name)) {
     if (name in before) result[name] = before[name]

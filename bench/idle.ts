@@ -1,5 +1,5 @@
 /**
- * What a relay spends on sessions that say nothing: CPU time of its whole process, by the number of sessions, the
+ * What idle sessions cost a relay: CPU time of its whole process, by the number of sessions, the
  * transport, the traffic profile and the number of QUIC endpoints. The agents are in other processes.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -32,7 +32,7 @@ const CASES: readonly Case[] = [
   { kind: 'quic', profile: 'standard', sessions: SESSIONS, endpoints: 4 },
 ]
 const PROCESSES = 4
-/** The last sessions have had their first ping by then. */
+/** By then, even the last sessions have had their first ping. */
 const SETTLE_MS = 8000
 const MEASURE_MS = 20_000
 

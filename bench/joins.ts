@@ -1,7 +1,7 @@
 /**
  * How long it takes to fill a channel, and what it costs: guests that join by one token all at once, `addMembers` of
- * many, and members and owners that replace their keys. The owner is this process, the relay `static up`, the guests share five
- * processes, so on few cores their work is most of the time: each member follows each commit.
+ * many, and members and owners that replace their keys. The owner is this process, the relay `static up`, the guests
+ * share five processes, so on few cores their work is most of the time: each member follows each commit.
  * `STATIC_BENCH_JOINS=30,100` chooses the sizes; `STATIC_BENCH_PROFILE=1` writes CPU profiles.
  */
 import { type ChildProcess, fork } from 'node:child_process'
@@ -71,7 +71,10 @@ async function cost(work: () => Promise<unknown>): Promise<Cost> {
   return { seconds: round(seconds), cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
 }
 
-/** How long a guest, whose process follows the commits of others for many, and the owner take to replace their keys, in turn. */
+/**
+ * The time that a guest (whose process follows commits for many others) and the owner take to replace their keys, in
+ * turns.
+ */
 async function rotations(name: string): Promise<object> {
   const [first] = crowds
   if (!first) throw new Error('There are no guests.')
@@ -89,7 +92,7 @@ async function rotations(name: string): Promise<object> {
   return { guest: figures(guest), owner: figures(own), ratio: Number((median(guest) / median(own)).toFixed(1)) }
 }
 
-/** How often the members of the owner's channels have changed: once for each commit that adds or removes. */
+/** Membership changes in the owner's channels: one for each commit that adds or removes. */
 let commits = 0
 void (async () => {
   for await (const { type } of owner.client.events()) if (type === 'members_changed') commits++

@@ -1,9 +1,9 @@
 /**
  * What `static mcp` adds to the bare SDK, in one run: from a call of `send` in one host to the answer of `receive` in
- * another, beside two processes with an agent each. Each message starts when both agents have answered a ping: the clock
- * of a host would otherwise count what an agent still has to do for the message before, such as a write to disk, and the
- * clock in an agent's own process would not. Also memory and CPU until it is ready, beside such a process; and the
- * bytes that a model reads. `STATIC_BENCH_MCP=50` chooses the number of messages.
+ * another, beside two processes with an agent each. Each message starts when both agents have answered a ping: the
+ * clock of a host would otherwise count what an agent still has to do for the message before, such as a write to disk,
+ * and the clock in an agent's own process would not. Also memory and CPU until it is ready, beside such a process; and
+ * the bytes that a model reads. `STATIC_BENCH_MCP=50` chooses the number of messages.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -107,7 +107,7 @@ class Peer {
   }
 }
 
-/** The middle time from `send` until the other side has the message, in milliseconds. */
+/** The median time from `send` until the other side has the message, in milliseconds. */
 async function bareTime(): Promise<number> {
   const name = 'bench/mcp/bare'
   const [one, other] = [await Peer.start('bare-1'), await Peer.start('bare-2')]
@@ -122,7 +122,7 @@ async function bareTime(): Promise<number> {
   return percentile(times, 0.5)
 }
 
-/** The same from tool to tool. */
+/** The same, measured from tool to tool. */
 async function toolTime(): Promise<number> {
   const channel = 'bench/mcp/hosts'
   const [one, other] = [await host('host-1'), await host('host-2')]

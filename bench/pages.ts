@@ -1,8 +1,8 @@
 /**
  * Pages that the relay's store writes for a message (1 KiB, 64 in each transaction), and transactions, each of which
  * flushes to disk once. Counts, not times: every run finds the same. With each transaction only the pages of the
- * messages; with sweeps also what the store writes later, once a second, here after every 50 transactions; with
- * acknowledgements also what cutting the log costs.
+ * messages; with sweeps, plus what the store writes later, once a second, here after every 50 transactions; with
+ * acknowledgements, plus the cost of cutting the log.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createHash } from 'node:crypto'

@@ -1,10 +1,10 @@
 /**
- * `npm run bench -- pairs OTHER_CHECKOUT [--only=KIND [--count=N]] [--hops] [--json]`: this checkout against another one (with its
- * packages installed). Both systems are alive and warm at once and get short bursts in turn, because the same code runs
- * up to twice as slow from one minute to the next. Prints medians of ratios, this one by the other: below 1, this one is
- * cheaper. `--hops` stamps each hop of round trips instead and prints how long each took; the stamps cost time, so
- * nothing else is measured then. `--only=rounds` (or `messages`, `fanOut`, `requests`) runs the bursts of one kind, and
- * `--count=8000` makes each of them that long. `--json` prints the figures as JSON.
+ * `npm run bench -- pairs OTHER_CHECKOUT [--only=KIND [--count=N]] [--hops] [--json]`: this checkout against another
+ * one (with its packages installed). Both systems are alive and warm at once and get short bursts in turn, because the
+ * same code runs up to twice as slow from one minute to the next. Prints medians of ratios, this one by the other:
+ * below 1, this one is cheaper. `--hops` stamps each hop of round trips instead and prints how long each took; the
+ * stamps cost time, so nothing else is measured then. `--only=rounds` (or `messages`, `fanOut`, `requests`) runs the
+ * bursts of one kind, and `--count=8000` makes each of them that long. `--json` prints the figures as JSON.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -20,7 +20,7 @@ const LIVES = 2
 const TURNS = 6
 const WARM_UP = 2
 
-/** Both systems, alive. */
+/** Both running systems. */
 interface Sides extends AsyncDisposable {
   readonly this: Side
   readonly other: Side
@@ -108,7 +108,7 @@ async function measureHops(): Promise<object> {
   return { load: loadavg()[0], commits: sides.commits, hops: found }
 }
 
-/** Starts both, and in each life another one first. */
+/** Starts both; each life starts with a different one. */
 async function startSides(life: number): Promise<Sides> {
   const started: Partial<Record<keyof Pair, Side>> = {}
   const order = life % 2 === 0 ? (['this', 'other'] as const) : (['other', 'this'] as const)
@@ -139,7 +139,7 @@ function bursts(ways: readonly Way[]): readonly Burst[] {
   return count === undefined ? chosen : chosen.map((burst) => ({ ...burst, count: Number(count) }))
 }
 
-/** Each side gets the burst, and neither always goes first. */
+/** Gives each side the burst; they take turns at going first. */
 async function takeTurns(sides: Sides, burst: Burst): Promise<readonly Pair[]> {
   const pairs: Pair[] = []
   for (let turn = 0; turn < TURNS; turn++) {

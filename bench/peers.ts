@@ -1,10 +1,10 @@
 /**
- * Static beside a peer in one run: SLIM of AGNTCY, by its Node bindings and natively, there without and with the keys of
- * its sessions stored. In each of three rounds all have a new group, alive at once, and take turns in short bursts:
+ * Static beside a peer in one run: SLIM of AGNTCY, by its Node bindings and natively, there without and with the keys
+ * of its sessions stored. In each of three rounds all have a new group, alive at once, and take turns in short bursts:
  * round trips and messages a second between two, then deliveries a second to ten. 1 KiB payloads, 64 under way at once.
  * Throughput is taken twice in each group, because ours is slow until its code is compiled and the peer's Node bindings
- * slow down with the messages that a group has carried: either stage alone would favour one of them.
- * The peer has MLS, TLS and acknowledgements on, and TCP_NODELAY forced. There is no target.
+ * slow down with the messages that a group has carried: either stage alone would favour one of them. The peer has MLS,
+ * TLS and acknowledgements on, and TCP_NODELAY forced. There is no target.
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
@@ -20,7 +20,7 @@ import { installSlim } from './peers/slim/install.ts'
 import { startSlimPeer } from './peers/slim/peer.ts'
 
 const ROUNDS = 3
-/** Each measurement is cut into so many bursts, and all take turns between them. */
+/** Each measurement consists of this many bursts; the contenders take turns. */
 const BURSTS = 4
 const TRIPS = { members: 1, warmUp: 500, stage: 300 } as const
 /** The early stage comes after the warm-up; as many messages as in a stage pass before the late one. */
@@ -108,7 +108,7 @@ function short(version: string): string {
   return version.split('.').slice(0, 2).join('.')
 }
 
-/** The round trips of all contenders in milliseconds. */
+/** Round trips of all contenders, in milliseconds. */
 async function roundTrips(name: string): Promise<ReadonlyMap<string, readonly number[]>> {
   await using groups = await startAll(name, TRIPS.members)
   await inTurn(groups.all, (group) => stream(group, TRIPS.warmUp))

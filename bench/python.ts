@@ -1,6 +1,6 @@
 /**
- * Two agents in Python beside two in TypeScript, in one run on one relay: how many messages a second go one way, how
- * long one takes there and back, and what each side spends on one. 1 KiB payloads, 64 under way at once (in Python: 64
+ * Two agents in Python beside two in TypeScript, in one run on one relay: messages per second one way,
+ * the time of a round trip, and CPU per message on each side. 1 KiB payloads, 64 under way at once (in Python: 64
  * threads), durable on all disks. An agent in Python is two processes, its driver counted in. Target: at least 0.6
  * times the messages a second of TypeScript.
  */
@@ -29,7 +29,7 @@ for (const way of WAYS) {
   const pairs = { typescript, python }
   const runs: Record<keyof typeof pairs, Run[]> = { typescript: [], python: [] }
   for (const language of LANGUAGES) await stream(pairs[language], MESSAGES / 2)
-  // Alternating, so that what else the machine does meets both.
+  // Alternating, so that other work on the machine affects both.
   for (let round = 0; round < ROUNDS; round++) {
     for (const language of LANGUAGES) runs[language].push(await stream(pairs[language], MESSAGES))
   }

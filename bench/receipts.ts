@@ -1,7 +1,8 @@
 /**
- * What receipts cost: 10 and 100 members of a channel with receipts on, in turns with as many with receipts off. 1 KiB
- * messages over gRPC, everything durable; only the sender reads receipts, and once more all do. Targets: messages a second
- * ≥ 0.95×, entries in the log equal, CPU of the relay ≤ 1.1×. `--messages=N --rounds=N --members=10,100` for less.
+ * The cost of receipts: 10 and 100 members of a channel with receipts on, in turns with as many with receipts off. 1
+ * KiB messages over gRPC, everything durable; only the sender reads receipts, and once more all do. Targets: messages a
+ * second ≥ 0.95×, entries in the log equal, CPU of the relay ≤ 1.1×. `--messages=N --rounds=N --members=10,100` for
+ * less.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,7 +21,7 @@ const { values: flags } = parseArgs({
 })
 const [messages, rounds] = [Number(flags.messages), Number(flags.rounds)]
 const WINDOW = 64
-/** Who signs receipts and who reads them. */
+/** The members that sign receipts, and those that read them. */
 const KINDS = {
   off: { receipts: 'off', reads: false, allRead: false },
   senderReads: { receipts: 'settled', reads: true, allRead: false },
@@ -35,7 +36,7 @@ interface Crowd {
 
 interface Run {
   readonly perSecond: number
-  /** CPU microseconds of the relay and of all receivers, for a message. */
+  /** CPU microseconds of the relay and of all receivers per message. */
   readonly relay: number
   readonly receivers: number
   readonly entries: number
@@ -62,7 +63,7 @@ async function gather(stack: AsyncDisposableStack, kind: Kind, members: number):
   return { sender, receivers }
 }
 
-/** Until all have received all, and receipts for it have gone through the relay. */
+/** Waits until all have received everything, and the relay has passed on their receipts. */
 async function run({ sender, receivers }: Crowd): Promise<Run & { readonly last: number }> {
   const before = cpuMs(system.pid)
   const start = performance.now()
@@ -91,7 +92,7 @@ for (const members of flags.members.split(',').map(Number)) {
       const { last, ...figures } = await run(crowd)
       const entries = last - (lasts.get(kind) ?? last)
       lasts.set(kind, last)
-      // The first is for warming up.
+      // The first round is for warming up.
       if (round > 0) runs.set(kind, [...(runs.get(kind) ?? []), { ...figures, entries }])
     }
   }

@@ -1,5 +1,5 @@
 /**
- * What the relay costs: 1 KiB messages, durable (SQLite, fsync before the answer), fanned out to 1, 10 and 100 members
+ * The cost of the relay: 1 KiB messages, durable (SQLite, fsync before the answer), fanned out to 1, 10 and 100 members
  * over QUIC and gRPC. Beside it, in the same run, the floor: the same libraries that send the same bytes back, or write
  * them to as many, and do nothing else. Servers are processes of their own; the measure is their CPU time, all threads.
  */
@@ -114,12 +114,12 @@ for (const kind of ['quic', 'grpc'] satisfies Kind[]) {
   }
 }
 
-/** What a session holds that does nothing, on a relay that has done nothing else. */
+/** Memory of an idle session, on a relay that has done nothing else. */
 async function idleSessions(kind: Kind): Promise<number> {
   const database = join(directory, `idle-${kind}.sqlite`)
   await using fresh = await startProcess('server', { cert, key, database })
   const wire = wireTo(kind, fresh.ready, ca)
-  // The first ones pay for what all share.
+  // The first sessions pay for memory that all share.
   const open = async (count: number): Promise<Agent[]> => {
     const agents: Agent[] = []
     for (let at = 0; at < count; at++) agents.push(await Agent.connect(wire, { jwt: fresh.token }))

@@ -1,7 +1,7 @@
 /**
- * How agents come back after a relay restart: the time from the moment the relay listens again until each has a session,
- * and the most that open in one second. The relay stops in order or is killed, and stays away for a while. The sessions
- * are guests' by the agent's own code, in other processes; a quarter of them over gRPC.
+ * How agents come back after a relay restart: the time from the moment the relay listens again until each has a
+ * session, and the most that open in one second. The relay stops in order or is killed, and stays away for a while. The
+ * sessions are guests' by the agent's own code, in other processes; a quarter of them over gRPC.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -19,7 +19,7 @@ const CASES = [
   { how: 'stop', awayMs: 20_000 },
   { how: 'kill', awayMs: 5000 },
 ] as const
-/** Nobody waits longer than the longest backoff and a lost dial; later ones count as never. */
+/** No agent waits longer than the longest backoff plus a lost dial; later sessions count as never opened. */
 const MOST_MS = 60_000
 const TARGET_MS = 10_000
 

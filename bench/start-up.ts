@@ -26,12 +26,12 @@ try {
   rmSync(directory, { recursive: true, force: true })
 }
 
-/** By checkout. The first turn fills the caches. */
+/** Results by checkout. The first turn fills the caches. */
 async function takeTurns(name: string, checkouts: readonly Starts[]): Promise<readonly (readonly Taken[])[]> {
   const taken = checkouts.map((): Taken[] => [])
   for (let turn = 0; turn <= TURNS; turn++) {
     const order = [...checkouts.entries()]
-    // Neither always goes first.
+    // They take turns at going first.
     if (turn % 2 === 1) order.reverse()
     for (const [at, starts] of order) {
       const one = await starts[name]?.()

@@ -1,6 +1,6 @@
 /**
- * What traffic protection costs, over QUIC and gRPC: the bytes and the CPU time of an agent that is connected and says
- * nothing, how long a message takes there and back, and what cells and cover cost in messages a second. Everything runs
+ * The cost of traffic protection over QUIC and gRPC: bytes and CPU time of an idle agent, the time of a round trip, and
+ * the messages per second that cells and cover cost. Everything runs
  * in a network namespace of its own, because bytes are counted by tcpdump.
  */
 import { writeFileSync } from 'node:fs'
@@ -16,7 +16,7 @@ import { median } from './api/processor.ts'
 
 const SIZE = { processes: 4, agents: 2 } as const
 const IDLE = { blockMs: 5000, blocks: 4, talk: 'never', perSecond: 1, longestBytes: 1, seed: 1 } as const
-/** On the ladder, until it has come down. */
+/** The time for the ladder to come down. */
 const SETTLE_MS: Readonly<Record<TrafficProfileName, number>> = {
   off: 3000,
   standard: 3000,
@@ -28,15 +28,15 @@ const MESSAGES = 2000
 /** Even. */
 const ROUNDS = 8
 const WINDOW = 64
-/** Of the messages a second, from `off` to `standard`. */
+/** Loss of messages per second, from `off` to `standard`. */
 const MOST_LOST = 0.25
 
-/** What it costs to be connected. */
+/** The cost of being connected. */
 interface IdleCost {
   /** Payload of TCP or UDP, each way. */
   readonly bytesPerSecond: { readonly up: number; readonly down: number }
   readonly megabytesADay: { readonly up: number; readonly down: number }
-  /** Of a core. */
+  /** Share of a core. */
   readonly cpuPercent: { readonly agent: number; readonly relay: number }
 }
 
@@ -90,7 +90,7 @@ class Pair implements AsyncDisposable {
     return Math.round((MESSAGES * 1000) / (performance.now() - start))
   }
 
-  /** In milliseconds, sorted. */
+  /** Times in milliseconds, sorted. */
   async roundTrips(count: number): Promise<readonly number[]> {
     await this.other.ask({ type: 'echo' }, 'done')
     const { times } = await this.one.ask({ type: 'roundTrips', count }, 'times')
@@ -111,12 +111,12 @@ async function roundTripMs(scene: Scene, way: Way, profile: TrafficProfileName):
   return { p50: at(0.5), p95: at(0.95) }
 }
 
-/** Both profiles in turn, so that what else the machine does meets both. */
+/** Both profiles in turn, so that other work on the machine affects both. */
 async function throughput(scene: Scene, way: Way): Promise<{ off: number; standard: number; lostPercent: number }> {
   await using off = await Pair.start(scene, way, 'off', 'stream')
   await using standard = await Pair.start(scene, way, 'standard', 'stream')
   const rounds: { off: number; standard: number }[] = []
-  // To warm up.
+  // Warm up.
   await off.messagesPerSecond()
   await standard.messagesPerSecond()
   for (let round = 0; round < ROUNDS; round += 2) {

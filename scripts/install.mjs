@@ -92,7 +92,7 @@ function removeForeign(folder) {
 /** The names without those of other platforms, or all of them if none is of this one. */
 export function ownBinaries(names) {
   const systemOf = (name) => /(?:^|\.)([a-z]+\d*)-(arm|arm64|ia32|x64)\b/.exec(name)
-  // Linux with musl also calls itself linux.
+  // Linux with musl calls itself linux, as well.
   const isOwn = ([, system, machine]) => system.startsWith(process.platform) && machine === process.arch
   const systems = names.map(systemOf)
   if (!systems.some((system) => system && isOwn(system))) return names

@@ -33,6 +33,6 @@ function tell(error) {
     // Not to the stream: when the parent is gone, each line would be the next uncaught error, forever.
     writeSync(2, `${error?.stack ?? error}\n`)
   } catch {
-    // Nobody reads it.
+    // No one reads it any longer.
   }
 }

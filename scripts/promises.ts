@@ -1,12 +1,12 @@
 /**
- * The table of promises in docs/09-promises.md: a row for each promise, with the newest result of each proof that shows it.
- * A proof that passes writes its own results: each line `promise T1: FIGURES` of its output belongs to that promise.
- * Below the table stands how many processes were killed in the runs that it lists.
+ * The table of promises in docs/09-promises.md: a row for each promise, with the newest result of each proof that shows
+ * it. A proof that passes writes its own results: each line `promise T1: FIGURES` of its output belongs to that
+ * promise. Below the table stands how many processes were killed in the runs that it lists.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 
-/** What a proof has shown of a promise. Its name is the first word of the command, the others are options. */
+/** The result of a proof for a promise. The first word of the command is the proof's name, the others are options. */
 interface Result {
   readonly id: string
   readonly command: string

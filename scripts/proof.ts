@@ -8,7 +8,7 @@ interface Proof {
   readonly about: string
   /** Resolves to the exit code. */
   readonly prove: (words: readonly string[]) => Promise<number>
-  /** Options with which the proof is a whole one, too. Those with values are part of its name in the table of promises. */
+  /** Options that still leave the proof whole. Those with values become part of its name in the table of promises. */
   readonly options?: readonly string[]
 }
 
@@ -39,9 +39,9 @@ const CRASHES = [
   'tests/e2e/crash.test.ts',
 ]
 
-/** Tests that tell their stories over both ways with STATIC_WAYS=both. */
+/** Tests that run over both QUIC and gRPC with STATIC_WAYS=both. */
 const WAYS = ['packages/sdk/test/scenario/*.test.ts']
-/** A story for each lie. */
+/** One test for each lie. */
 const LIES = ['packages/sdk/test/lies/*.test.ts']
 /** Tests of several relay nodes that go on longer with STATIC_LONG=1. */
 const CLUSTER = [
@@ -275,7 +275,7 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   },
 }
 
-/** Only whole proofs count. */
+/** Whether the proof ran whole: only such runs are recorded. */
 function isWhole(words: readonly string[], options: readonly string[]): boolean {
   const [first, ...rest] = words
   if (first === undefined) return true
@@ -291,7 +291,7 @@ else {
   if (!proof) fail(`Unknown proof: ${name}. Known: ${Object.keys(PROOFS).join(', ')}.`)
   process.exitCode = await proof.prove(words)
   if (process.exitCode === 0 && isWhole(words, proof.options ?? [])) {
-    // Whether it was interrupted does not matter; how long it was does.
+    // An interruption (--resume) does not change what a run proves; its length does.
     const named = words.filter((word) => !proof.options?.includes(word))
     const command = ['npm run proof --', name, ...named].join(' ')
     recordPromises(command, output, new Date().toISOString().slice(0, 10))

@@ -94,7 +94,7 @@ function handOver(binary, words) {
       env: { ...process.env, PATH: path },
     },
   )
-  // A terminal also sends Ctrl-C to the child; this process only waits for it to finish.
+  // A terminal sends Ctrl-C to the child as well; this process only waits for it to finish.
   process.on('SIGINT', () => {})
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
   if (task === 'start') endWithParent(child)

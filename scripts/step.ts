@@ -6,7 +6,7 @@ export function say(text: string): void {
   process.stderr.write(`→ ${text}\n`)
 }
 
-/** Runs a program with the output of this process; resolves to its exit code. `read` gets what it prints, too. */
+/** Runs a program with the output of this process; resolves to its exit code. `read` gets a copy of what it prints. */
 export function run(
   program: string,
   words: readonly string[],

@@ -56,7 +56,7 @@ export async function setUpTests(options: { readonly freshCodeCache: boolean }):
 /** A compile cache for all test processes, which otherwise spend half of their start-up time compiling. */
 function compileCache(root: string, fresh: boolean): string {
   const directory = join(root, '.cache/compiled')
-  // Start empty: programs in temporary directories also leave their code here.
+  // Start empty: programs in temporary directories leave their code here, as well.
   if (fresh) rmSync(directory, { recursive: true, force: true })
   return directory
 }

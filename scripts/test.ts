@@ -11,7 +11,7 @@ import { AT_ONCE, setUpTests } from './test-set-up.ts'
 
 /** Folders with slow files first: the order of the first run. Later ones know how long each file takes. */
 const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts', 'packages/*/test/**/*.test.ts']
-/** Of a file or a group of files: only what hangs takes that long, also on a busy machine. */
+/** Timeout of a file or group of files. Even on a busy machine, only a hung one takes that long. */
 const TIMEOUT_MS = 900_000
 /** Files that are named may be run in their long form. */
 const LONG_TIMEOUT_MS = 7_200_000

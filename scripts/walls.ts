@@ -1,6 +1,6 @@
 /**
- * The walls of the house: the imports and globals that each place must do without. `oxlint.config.ts` makes them rules of
- * the linter, and `tests/house/walls.test.ts` plants breaches of them.
+ * The walls of the house: the imports and globals that each place must do without. `oxlint.config.ts` makes them rules
+ * of the linter, and `tests/house/walls.test.ts` plants breaches of them.
  *
  * A place is a folder or a file; `sdk/agent` is short for `packages/sdk/src/agent`. A row holds in the places that it
  * names and in all that they contain, except for those with a `!`.
@@ -25,7 +25,7 @@ const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin/backup', 'admin/copy', 'a
   (name) => `cli/commands/${name}.ts`,
 )
 
-/** The inside of the SDK, which also runs where there is no Node. */
+/** The inside of the SDK, which must run without Node. */
 const INSIDE = 'sdk/agent sdk/channel sdk/joining sdk/admitting sdk/session sdk/mls sdk/store/rows sdk/store/ring'
 
 const INTERNAL = '^@static/[a-z0-9]+/internal$'

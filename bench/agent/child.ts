@@ -1,4 +1,4 @@
-/** One agent of the bench, in a process of its own: does what it is told and says what it cost. */
+/** One agent of the bench, in a process of its own: carries out orders and reports what they cost. */
 import { type Channel, StaticClient } from '@static/sdk'
 import { type Ask, PAYLOAD_BYTES, type Told } from './messages.ts'
 import { ownCpu, serve } from './serve.ts'
@@ -13,7 +13,7 @@ function joined(): Channel {
   return channel
 }
 
-/** Sends so many, a window of them at a time. */
+/** Sends this many messages, one window at a time. */
 async function send(count: number, window: number): Promise<void> {
   const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
   let left = count
@@ -53,7 +53,7 @@ async function roundTrips(count: number): Promise<number[]> {
   return times
 }
 
-/** Sends so many, a window of them at a time, and the next when one comes back. */
+/** Sends this many messages: one window, then the next message whenever one comes back. */
 async function exchange(count: number, window: number): Promise<void> {
   const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
   const sending: Promise<unknown>[] = []
@@ -68,7 +68,7 @@ async function exchange(count: number, window: number): Promise<void> {
   await Promise.all(sending)
 }
 
-/** Asks the other members so often, a window of requests at a time. How long each took, in milliseconds. */
+/** Sends this many requests to the other members, one window at a time. Returns how long each took, in milliseconds. */
 async function requests(count: number, window: number): Promise<number[]> {
   const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
   const times: number[] = []

@@ -1,7 +1,7 @@
-/** A sender and those who receive from it, and what is measured on them. */
+/** A sender and its receivers, and measurements on them. */
 import type { AgentProcess } from './process.ts'
 
-/** How many messages are under way at once. */
+/** Messages in flight at once. */
 const WINDOW = 64
 
 /** Processes in one channel. */
@@ -10,7 +10,7 @@ export interface Group extends AsyncDisposable {
   readonly receivers: readonly AgentProcess[]
 }
 
-/** How fast it went; CPU microseconds a message. */
+/** Speed, and CPU microseconds per message. */
 export interface Run {
   readonly perSecond: number
   readonly sender: number
@@ -28,7 +28,7 @@ export async function joinAll(owner: AgentProcess, others: readonly AgentProcess
   }
 }
 
-/** So many messages from one to the others: until all are acknowledged and received. */
+/** Sends this many messages to the receivers; ends when all are acknowledged and received. */
 export async function stream({ sender, receivers }: Group, count: number): Promise<Run> {
   const start = performance.now()
   const receiving = receivers.map((receiver) => receiver.ask({ type: 'receive', count }, 'done'))
@@ -44,7 +44,7 @@ export async function stream({ sender, receivers }: Group, count: number): Promi
   }
 }
 
-/** So many round trips in milliseconds, one after the other. The receiver has left when they are done. */
+/** This many round trips, one after the other, in milliseconds. The receiver leaves at the end. */
 export async function roundTrips({ sender, receivers: [echo] }: Group, count: number): Promise<readonly number[]> {
   await echo?.ask({ type: 'echo' }, 'done')
   const { times } = await sender.ask({ type: 'roundTrips', count }, 'times')
@@ -52,7 +52,7 @@ export async function roundTrips({ sender, receivers: [echo] }: Group, count: nu
   return times
 }
 
-/** The time that this share of them does not exceed. */
+/** The time that this share of the round trips does not exceed. */
 export function percentile(times: readonly number[], share: number): number {
   const sorted = times.toSorted((a, b) => a - b)
   return Number((sorted[Math.floor(sorted.length * share)] ?? 0).toFixed(2))

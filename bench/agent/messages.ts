@@ -1,6 +1,6 @@
-/** What the bench and its agents say to each other. Bytes are base64. */
+/** Messages between the bench and its agents. Bytes are base64. */
 
-/** What every message carries. */
+/** Size of the payload of every message. */
 export const PAYLOAD_BYTES = 1024
 
 /** The bench asks. */
@@ -13,7 +13,7 @@ export type Ask =
   | { readonly type: 'receive' | 'roundTrips'; readonly count: number }
   | { readonly type: 'requests' | 'exchange'; readonly count: number; readonly window: number }
 
-/** An agent tells; CPU in microseconds. */
+/** An agent reports; CPU in microseconds. */
 export type Told =
   | { readonly type: 'done'; readonly cpu: number }
   | { readonly type: 'bytes'; readonly base64: string }

@@ -1,10 +1,10 @@
-/** The agents of the bench as processes of their own. */
+/** The agents of the bench, each in its own process. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Ask, Told } from './messages.ts'
 
-/** An agent that runs. One question at a time. */
+/** A running agent. It takes one question at a time. */
 export interface AgentProcess extends AsyncDisposable {
   ask<Type extends Told['type']>(ask: Ask, type: Type): Promise<Extract<Told, { type: Type }>>
 }

@@ -1,7 +1,7 @@
-/** The side of a child: says that it is ready, then answers one question after the other until the bench lets go. */
+/** The child's side: reports that it is ready, then answers one question after another until the bench disconnects. */
 import type { Ask, Told } from './messages.ts'
 
-/** Answers what the bench asks. `close` runs when the bench is gone. */
+/** Answers the questions of the bench. `close` runs when the bench is gone. */
 export function serve(answer: (ask: Ask) => Promise<Told>, close: () => Promise<void> = async () => {}): void {
   const tell = (told: Told): void => void process.send?.(told)
   process.on('message', (ask: Ask) => {

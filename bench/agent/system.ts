@@ -17,17 +17,17 @@ export type Way = (typeof WAYS)[number]
 /** Starts an agent with the options of a client. */
 type Start = (options: object) => Promise<AgentProcess>
 
-/** A system that runs. */
+/** A running system. */
 export interface System extends AsyncDisposable {
   readonly pid: number
-  /** What a client needs to reach it. */
+  /** The options that a client needs to reach it. */
   connection(way: Way): {
     readonly endpoint: string
     readonly apiKey: string
     readonly apiUrl: string
     readonly ca: string
   }
-  /** So many agents, and one that sends to them, in a channel of this name. In TypeScript, unless told how to start one. */
+  /** One sender and this many receivers in a channel of this name: TypeScript agents, unless `start` is given. */
   group(way: Way, name: string, receivers: number, start?: Start): Promise<Group>
 }
 

@@ -1,8 +1,8 @@
-/** The yardstick: a bare fastify handler that returns JSON it was given, over the same TLS. */
+/** The baseline: a bare fastify handler that returns the JSON it was given, over the same TLS. */
 import type { AddressInfo } from 'node:net'
 import Fastify from 'fastify'
 
-/** What the parent sends first. */
+/** The parent's first message. */
 interface Setup {
   readonly cert: string
   readonly key: string

@@ -1,4 +1,4 @@
-/** The first use of a key costs one Argon2 run: how long that takes, and how many a second there can be. */
+/** The first use of a key costs one Argon2 run: how long that takes, and how many fit into a second. */
 import type { Client } from '@static/testkit/server/client'
 import { makeKey, signUp } from '@static/testkit/server/accounts'
 import { median } from './processor.ts'

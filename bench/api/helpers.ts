@@ -1,4 +1,4 @@
-/** The processes beside the API: the yardstick and the load. */
+/** The processes beside the API: the baseline and the load. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import type { Workspace } from '@static/testkit/server/workspace'
@@ -29,7 +29,7 @@ export interface Bare extends Disposable {
   readonly port: number
 }
 
-/** Starts the bare server with the bodies that it shall return. */
+/** Starts the bare server with the bodies that it will return. */
 export async function startBare(
   { cert, key }: Workspace,
   gets: Readonly<Record<string, unknown>>,

@@ -4,7 +4,7 @@
  */
 import { connect, type TLSSocket } from 'node:tls'
 
-/** What to send, and how often. */
+/** The request to send, and how often. */
 export interface Job {
   readonly port: number
   readonly ca: string
@@ -14,7 +14,7 @@ export interface Job {
   readonly count: number
 }
 
-/** What came back. */
+/** The result. */
 export interface Done {
   readonly answers: number
   readonly seconds: number

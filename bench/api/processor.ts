@@ -1,4 +1,4 @@
-/** What a process has used, as the kernel counts it. */
+/** CPU and memory of a process, as the kernel counts them. */
 import { readFileSync } from 'node:fs'
 
 /** The kernel's clock tick in /proc is 1/100 s on every Linux that Node runs on. */
@@ -17,7 +17,7 @@ export function residentMib(pid: number): number {
   return Number(line?.[1]) / 1024
 }
 
-/** The middle value. */
+/** The median. */
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN

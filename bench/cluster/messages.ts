@@ -1,10 +1,10 @@
-/** What the bench and its nodes say to each other. */
+/** Messages between the bench and its nodes. */
 
 /** The store that a node opens. */
 export type Place =
   | { readonly path: string }
   | {
-      /** Of PostgreSQL. */
+      /** URL of PostgreSQL. */
       readonly url: string
       readonly keyFile: string
     }
@@ -12,23 +12,23 @@ export type Place =
 /** Messages to append. */
 export interface Appends {
   readonly channels: readonly string[]
-  /** Who sends; the owner of each channel by default. */
+  /** The sender; by default, the owner of each channel. */
   readonly sender?: string
   readonly count: number
-  /** How many are under way at once. */
+  /** Appends in flight at once. */
   readonly window: number
 }
 
 /** The bench asks. */
 export type NodeAsk =
-  /** Channels that their owners are alone in. */
+  /** Channels with their owner as the only member. */
   | { readonly type: 'create'; readonly channels: readonly string[] }
   /** A channel with members. */
   | { readonly type: 'found'; readonly channel: string; readonly members: readonly string[] }
   | ({ readonly type: 'append' } & Appends)
 
-/** A node tells. */
+/** A node reports. */
 export type NodeTold =
   | { readonly type: 'ready' | 'done' }
-  /** How long the whole took, the middle of the times of each message, and CPU microseconds of the node. */
+  /** The total time, the median time of a message, and the node's CPU microseconds. */
   | { readonly type: 'appended'; readonly seconds: number; readonly medianMs: number; readonly cpu: number }

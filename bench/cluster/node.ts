@@ -1,4 +1,4 @@
-/** A store of a relay node, in a process of its own: does what it is told and says what it cost. */
+/** A store of a relay node, in a process of its own: carries out orders and reports what they cost. */
 import { randomBytes } from 'node:crypto'
 import { openPostgresStore, openSqliteStore, type Retention } from '@static/testkit/store/relay-engines'
 import { median } from '../api/processor.ts'
@@ -25,7 +25,7 @@ const store =
   'path' in place
     ? await openSqliteStore({ ...place, retention: RETENTION }, () => {})
     : await openPostgresStore({ ...place, retention: RETENTION }, () => {})
-/** By channel and sender. */
+/** Counters by channel and sender. */
 const counters = new Map<string, number>()
 
 const ownerOf = (channel: string): string => channel.repeat(2)
@@ -69,7 +69,7 @@ async function append(channel: string, sender: string, slot: number): Promise<vo
   if (!('index' in result)) throw new Error(JSON.stringify(result))
 }
 
-/** Messages under way at once belong to different channels, if there are enough of them. */
+/** Messages in flight at once belong to different channels, if there are enough channels. */
 async function appendAll({ channels, sender, count, window }: Appends): Promise<NodeTold> {
   // A channel with members has had the commit that added them.
   const slot = sender === undefined ? 0 : 1

@@ -1,4 +1,4 @@
-/** The nodes of the bench as processes of their own. */
+/** The nodes of the bench, each in its own process. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, readdirSync } from 'node:fs'
@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { cpuMs } from '../api/processor.ts'
 import type { Appends, NodeAsk, NodeTold, Place } from './messages.ts'
 
-/** A node that runs. One question at a time. */
+/** A running node. It takes one question at a time. */
 export interface StoreNode extends AsyncDisposable {
   create(channels: readonly string[]): Promise<void>
   found(channel: string, members: readonly string[]): Promise<void>
@@ -45,7 +45,9 @@ export async function startNode(place: Place): Promise<StoreNode> {
   }
 }
 
-/** CPU milliseconds of all processes of servers, given the first process of each. Ended ones count with their parent. */
+/**
+ * CPU milliseconds of all processes of servers, given the first process of each. Ended ones count with their parent.
+ */
 export function serverCpuMs(parents: readonly number[]): number {
   let sum = 0
   for (const name of readdirSync('/proc')) {

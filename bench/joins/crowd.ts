@@ -1,4 +1,4 @@
-/** Many guests in one process: what they do costs as much as in processes of their own, on the same cores. */
+/** Many guests in one process: their work costs as much as in separate processes on the same cores. */
 import { join } from 'node:path'
 import { StaticChannelManager } from '@static/sdk'
 import type { Ask, Told } from './messages.ts'

@@ -1,21 +1,21 @@
-/** What the bench of joins and its crowd tell each other. */
+/** Messages between the bench of joins and its crowd. */
 
-/** What the crowd is asked to do. */
+/** An order for the crowd. */
 export type Ask =
-  /** So many agents connect, if they are not there yet. */
+  /** Connect this many agents, unless they are connected. */
   | { readonly type: 'connect'; readonly count: number }
-  /** So many of them join by one token, all at once. */
+  /** Let this many of them join by one token, all at once. */
   | { readonly type: 'join'; readonly name: string; readonly token: string; readonly count: number }
-  /** A KeyPackage of each. */
+  /** Return a KeyPackage of each. */
   | { readonly type: 'keyPackages'; readonly count: number }
-  /** One of them replaces its keys. */
+  /** Let one of them replace its keys. */
   | { readonly type: 'rotate'; readonly name: string }
 
-/** What came of it: how long it took, and what it cost in the crowd's process. */
+/** The result: how long it took, and its CPU time in the crowd's process. */
 export interface Told {
   readonly milliseconds: number
   readonly cpuMilliseconds: number
   readonly keyPackages: readonly string[]
-  /** Instead of all that. */
+  /** Set if the order failed; then the rest means nothing. */
   readonly failure?: string
 }

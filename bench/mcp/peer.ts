@@ -1,7 +1,7 @@
-/** A process with one agent and nothing else: sends and receives when asked, and says when. */
+/** A process with one agent and nothing else: sends and receives when asked, and reports when it did. */
 import { type ClientOptions, StaticChannelManager } from '@static/sdk'
 
-/** What the bench asks for. */
+/** An order of the bench. */
 export interface Ask {
   readonly type: 'send' | 'receive' | 'ping'
   readonly name: string

@@ -6,7 +6,7 @@ import type { Cost, Way } from './messages.ts'
 /** Microseconds of one leg (a round trip has two), by hop; the median of all legs. */
 export interface HopFigures {
   readonly hops: Readonly<Record<string, number>>
-  /** Of two legs. */
+  /** Sum of two legs. */
   readonly sum: number
   readonly legs: number
   /** Hops that have no stamp, because this checkout has other code there. */
@@ -80,7 +80,7 @@ function follow(hops: readonly (readonly number[])[], start: number, end: number
   return steps
 }
 
-/** By role and hop, ascending; nanoseconds, which a number holds for 104 days after the machine's start. */
+/** Times by role and hop, ascending; nanoseconds, which a number holds for 104 days after the machine's start. */
 function timesByRole(stamps: Stamps): ReadonlyMap<string, readonly number[]> {
   const found = new Map<string, number[]>()
   for (const [role, lines] of stamps) {

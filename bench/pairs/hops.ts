@@ -4,7 +4,7 @@
  * they are; stamps.ts makes the replacement while a module is loaded.
  */
 
-/** Who passes a hop. */
+/** The process that passes a hop. */
 type Party = 'sender' | 'relay' | 'receiver'
 
 /** A hop of a message. */

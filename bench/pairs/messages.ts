@@ -1,4 +1,4 @@
-/** What the bench, its sides and their readers say to each other. */
+/** Messages between the bench, its sides and their readers. */
 import type { Usage } from './usage.ts'
 
 /** The ways to the relay. */
@@ -13,15 +13,15 @@ export interface Burst {
   readonly count: number
 }
 
-/** What a burst took. */
+/** The cost of a burst. */
 export interface Cost {
   /** Milliseconds. */
   readonly wall: number
-  /** Of each round trip, in milliseconds. */
+  /** Time of each round trip, in milliseconds. */
   readonly times: readonly number[]
   readonly sender: Usage
   readonly relay: Usage
-  /** Of all receivers together. */
+  /** Total of all receivers. */
   readonly receivers: Usage
   /** Start and end, nanoseconds of the clock that stamps use. */
   readonly span: readonly [string, string]

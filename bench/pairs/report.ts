@@ -30,7 +30,7 @@ export function compare({ kind, count }: Burst, pairs: readonly Pair[]): Readonl
       const [own, others] = [value(pair.this), value(pair.other)]
       return own === undefined || others === undefined ? [] : [{ own, others, ratio: own / others }]
     })
-    // What neither side does has no ratio.
+    // There is no ratio if neither side does any of it.
     const ratios = valued.flatMap(({ ratio }) => (Number.isFinite(ratio) ? [ratio] : [])).sort((a, b) => a - b)
     if (ratios.length === 0) continue
     const at = (share: number): number => round(ratios[Math.floor((ratios.length - 1) * share)] ?? Number.NaN)

@@ -31,9 +31,9 @@ interface ReadyLine {
   readonly relay_grpc?: readonly string[] | string
 }
 
-/** What was deferred to a later transaction is part of a burst's cost. */
+/** A burst's cost includes writes that were deferred to a later transaction. */
 const DEFERRED_MS = 150
-/** How many messages are under way at once. */
+/** Messages in flight at once. */
 const WINDOW = 64
 const PAYLOAD = new Uint8Array(1024)
 const PLENTY = { limit: 1_000_000_000, seconds: 3600 }
@@ -86,7 +86,7 @@ async function work({ kind, way = 'grpc', count }: Burst): Promise<readonly numb
   return []
 }
 
-/** Until all are acknowledged, and received by all readers. */
+/** Sends messages until all are acknowledged, and received by all readers. */
 async function stream(name: string, to: readonly ChildProcess[], count: number): Promise<void> {
   const received = to.map((reader) => answer(reader, 'last'))
   let left = count

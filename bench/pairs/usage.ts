@@ -1,4 +1,4 @@
-/** What a process has used: CPU time by its own count, writing by the preloaded counter (disk.c). */
+/** Usage of a process: CPU time by its own count, writing by the preloaded counter (disk.c). */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -31,7 +31,7 @@ export function since(before: Usage, after: Usage): Usage {
   }
 }
 
-/** Of several processes together. */
+/** Sums the usage of several processes. */
 export function sum(usages: readonly Usage[]): Usage {
   const add = (a: number | undefined, b: number | undefined): number | undefined =>
     a === undefined || b === undefined ? undefined : a + b

@@ -1,7 +1,7 @@
-/** The figures of the contenders: the middle of the rounds, ours as ratios to the peer's, and a table of both. */
+/** The figures of the contenders: medians of the rounds, ratios of ours to the peer's, and a table of both. */
 import { median } from '../api/processor.ts'
 
-/** Of two members. */
+/** Figures of two members. */
 export interface PairFigures {
   readonly roundTripP50Ms: number
   readonly roundTripP95Ms: number
@@ -9,13 +9,13 @@ export interface PairFigures {
   readonly messagesLate: number
 }
 
-/** Of a sender and ten members. */
+/** Figures of a sender and ten members. */
 export interface FanOutFigures {
   readonly deliveriesEarly: number
   readonly deliveriesLate: number
 }
 
-/** What is measured in a round. */
+/** The figures of a round. */
 export type Figures = PairFigures & FanOutFigures
 
 const TITLES: Readonly<Record<keyof Figures, string>> = {
@@ -28,7 +28,7 @@ const TITLES: Readonly<Record<keyof Figures, string>> = {
 }
 const FIELDS = Object.keys(TITLES) as (keyof Figures)[]
 
-/** The middle of each figure. */
+/** The median of each figure. */
 export function medians(rounds: readonly Figures[]): Figures {
   return map((field) => median(rounds.map((round) => round[field])))
 }

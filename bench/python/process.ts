@@ -1,4 +1,4 @@
-/** The agents of the bench in Python, as processes that are asked as those in TypeScript are. */
+/** The agents of the bench in Python, as processes with the same interface as those in TypeScript. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join, resolve } from 'node:path'

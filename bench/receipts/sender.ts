@@ -12,7 +12,7 @@ function created(): Channel {
   return channel
 }
 
-/** Sends so many and returns the index of the last, which is how many entries the log has. */
+/** Sends this many and returns the index of the last: the number of entries in the log. */
 async function send(count: number, window: number): Promise<number> {
   const payload = new Uint8Array(PAYLOAD_BYTES).fill(7)
   let [left, last] = [count, 0]

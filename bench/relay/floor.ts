@@ -1,5 +1,5 @@
 /**
- * The floor, in a process of its own: the same libraries with nothing around them. Whatever comes by a stream goes back;
+ * The floor, in a process of its own: the same libraries with nothing around them. Each stream echoes what it gets;
  * on demand the same bytes are written to every stream.
  */
 import { createSecureServer, type ServerHttp2Stream } from 'node:http2'

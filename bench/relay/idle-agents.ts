@@ -2,7 +2,7 @@
 import { StaticError, type TrafficProfileName } from '@static/protocol'
 import { openGuest } from '@static/testkit/agent/guest'
 
-/** What the process is started with. */
+/** Start options of the process. */
 export interface IdleAgents {
   readonly endpoint: string
   readonly ca: string
@@ -10,7 +10,7 @@ export interface IdleAgents {
   readonly profile: TrafficProfileName
 }
 
-/** How many are there at first, and then the time of each that is back, in milliseconds since 1970. */
+/** First that all are connected, then the time of each reconnection, in milliseconds since 1970. */
 export type IdleReport = { readonly ready: true } | { readonly openedAt: number }
 
 const MOST_ATTEMPTS = 5

@@ -11,7 +11,7 @@ export type Kind = 'quic' | 'grpc'
 
 /** 1 KiB of payload is about this much ciphertext. */
 const CIPHERTEXT = randomBytes(1120)
-/** What such a message is on the wire: two cells. */
+/** Size of such a message on the wire: two cells. */
 export const WIRE_BYTES = 2048
 /** Agents acknowledge once per transaction; in a burst that is many messages. */
 const ACK_EVERY = 16
@@ -75,7 +75,7 @@ export class Crowd {
     return new Crowd(sender, readers, channel)
   }
 
-  /** Sends messages with so many unanswered; resolves when all are answered and every reader has all. */
+  /** Sends messages, this many in flight; resolves when all are answered and every reader has all. */
   say(messages: number, window: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     const last = this.#sent + messages
@@ -91,7 +91,7 @@ export class Crowd {
     for (const agent of [this.#sender, ...this.#readers]) agent.close()
   }
 
-  /** How many messages are answered and with all readers. */
+  /** Number of messages that are answered and have reached all readers. */
   #slowest(): number {
     let least = this.#answered
     for (const count of this.#counts) if (count < least) least = count
@@ -118,7 +118,7 @@ function newMessageId(): Uint8Array {
   return id
 }
 
-/** Whether an envelope has no request id: its first field is another. */
+/** Whether an envelope has no request id, that is, starts with a different field. */
 function isPush(form: WireForm, envelope: Uint8Array): boolean {
   return form === 'cbor' ? envelope[1] !== 1 : envelope[0] !== 8
 }
@@ -174,7 +174,7 @@ export class Floor {
     return floor
   }
 
-  /** Messages there and back on the first stream, so many under way at once. */
+  /** Round trips on the first stream, this many in flight. */
   echo(messages: number, window: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     let sent = 0

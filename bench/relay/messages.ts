@@ -1,12 +1,12 @@
-/** What the bench and its servers tell each other. */
+/** Messages between the bench and its servers. */
 
-/** Where a server listens. */
+/** The address of a server. */
 export interface Ready {
   readonly quicPort: number
   readonly httpPort: number
 }
 
-/** What a server is asked: its use of the machine, or to write to every stream that is open. */
+/** A request to a server: report its usage, or write to every open stream. */
 export type Question =
   | { readonly type: 'use' }
   | { readonly type: 'write'; readonly transport: 'quic' | 'http2'; readonly bytes: number; readonly times: number }

@@ -1,13 +1,13 @@
-/** The servers of the bench as processes of their own. */
+/** The servers of the bench, each in its own process. */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Question, Ready, Use } from './messages.ts'
 
-/** A server that runs. */
+/** A running server. */
 export interface Server extends AsyncDisposable {
   readonly ready: Ready
-  /** A token that the relay takes. */
+  /** A token that the relay accepts. */
   readonly token: string
   ask(question: Question): void
   use(): Promise<Use>

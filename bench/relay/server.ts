@@ -1,4 +1,4 @@
-/** The relay under test, in a process of its own: durable on SQLite, with quota that never ends. */
+/** The relay under test, in a process of its own: durable on SQLite, with unlimited quota. */
 import { startRelay } from '@static/relay'
 import { FakeApi } from '@static/testkit/relay/api'
 import type { Question, Use } from './messages.ts'
@@ -38,7 +38,7 @@ const relay = await startRelay({
     watched: () => Promise.resolve([]),
     report: () => Promise.resolve(),
   },
-  // Only what a bench must pass is raised: everything comes from one address.
+  // Only the limits that a bench would hit are raised, because everything comes from one address.
   settings: {
     streams: {
       quicPerEndpoint,

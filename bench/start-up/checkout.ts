@@ -17,14 +17,14 @@ export interface Taken {
 /** Something that starts, by name. */
 export type Starts = Readonly<Record<string, () => Promise<Taken>>>
 
-/** All that is measured of one checkout. */
+/** All measurements of one checkout. */
 export interface Checkout extends AsyncDisposable {
   readonly starts: Starts
 }
 
 const CHANNEL = 'bench/start-up/one'
 
-/** Bash counts to the millisecond, with all threads; Node does not tell what a child has used. */
+/** Bash counts to the millisecond, with all threads; Node does not report the usage of a child. */
 const TIMED = 'TIMEFORMAT="%3U %3S %3R"; time "$@" > /dev/null'
 
 /** Starts a server out of the checkout and prepares what the commands need. */
@@ -98,7 +98,7 @@ interface Server {
   readonly taken: Taken
 }
 
-/** Until the server says that it is ready. */
+/** Waits until the server reports that it is ready. */
 async function startServer(main: string, dataDir: string, env: Record<string, string>): Promise<Server> {
   const start = performance.now()
   const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0']

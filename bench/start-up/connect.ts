@@ -1,4 +1,4 @@
-/** What is timed: imports the SDK and, given how, connects one agent. Runs inside the checkout that is measured. */
+/** The timed program: imports the SDK and, with options, connects one agent. Runs inside the measured checkout. */
 import { StaticClient } from '@static/sdk'
 
 const [options] = process.argv.slice(2)

@@ -1,7 +1,8 @@
 /**
- * Planted bugs: each patch in this folder breaks one promise, and names the test files that must then fail, each of them.
- * A patch starts with the lines `About:` and `Proof:`, once or more; a unified diff follows. Its line numbers do not matter: each hunk must occur
- * exactly once in its file, so a patch survives changes elsewhere, and fails where the code it breaks has changed.
+ * Planted bugs: each patch in this folder breaks one promise, and names the test files that must then fail (all of
+ * them). A patch starts with the lines `About:` and `Proof:`, once or more; a unified diff follows. Its line numbers do
+ * not matter: each hunk must occur exactly once in its file, so a patch survives changes elsewhere, and fails where the
+ * code it breaks has changed.
  */
 import { globSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -30,7 +31,7 @@ export function plantedBugs(root: string): PlantedBug[] {
     .map((file) => parsePatch(basename(file, '.patch'), readFileSync(join(folder, file), 'utf8')))
 }
 
-/** Reads a patch. Throws if it does not say what it breaks. */
+/** Reads a patch. Throws if it does not state what it breaks. */
 export function parsePatch(name: string, text: string): PlantedBug {
   const about = /^About: (.+)$/m.exec(text)?.[1]
   const proofs = [...text.matchAll(/^Proof: (.+)$/gm)].map(([, proof = '']) => proof)

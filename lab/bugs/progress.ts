@@ -1,4 +1,4 @@
-/** What a run of the planted bugs has found so far, so that one that was interrupted can go on (`--resume`). */
+/** Results of a run of the planted bugs so far, so that an interrupted run can continue (`--resume`). */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -12,7 +12,10 @@ export interface Outcome {
   readonly failed?: readonly string[]
 }
 
-/** Outcomes by bug and test file; a file alone was run without a bug. Only of this very state of the checkout. */
+/**
+ * Outcomes by bug and test file; a file alone was run without a bug. They are valid only for this exact state of the
+ * checkout.
+ */
 export class Progress {
   readonly #path: string
   readonly #outcomes: Map<string, Outcome>

@@ -1,7 +1,7 @@
 /**
- * `npm run proof -- bugs [--resume] [NAME…]`: applies each planted bug to a copy of the checkout, runs the test files that
- * must notice it, and fails if one does not. First runs these test files without any bug: they must pass. One bug at a time
- * on each core. `--resume` skips what an interrupted run of the same checkout has found.
+ * `npm run proof -- bugs [--resume] [NAME…]`: applies each planted bug to a copy of the checkout, runs the test files
+ * that must notice it, and fails if one does not. First runs these test files without any bug: they must pass. One bug
+ * at a time on each core. `--resume` skips what an interrupted run of the same checkout has found.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -23,16 +23,16 @@ interface Run {
   readonly output: string
 }
 
-/** Of a test: on a slow machine, that of static_sdk takes two minutes. */
+/** Timeout of a test: on a slow machine, the one of static_sdk takes two minutes. */
 const TIMEOUT_MS = 300_000
-/** Of a whole file: a bug may make it hang where no test is running. */
+/** Timeout of a whole file: a bug may make it hang while no test is running. */
 const FILE_TIMEOUT_MS = 600_000
 const RESUME = '--resume'
 /** How long a file goes on after its first failure, to see which other tests notice the bug. */
 const GRACE_MS = 4000
 const FAILED = /^ *not ok \d+ - (.+)\n/gm
 const root = resolve(import.meta.dirname, '../..')
-/** Of its own: two of these proofs may run at once. */
+/** A separate directory for each run: two of these proofs may run at once. */
 const place = join(root, `.cache/bugs-${process.pid}`)
 const NOT_COPIED = new Set(['.git', '.cache', 'node_modules'])
 
@@ -133,7 +133,7 @@ async function runWith(bug: PlantedBug, proof: string, copy: string): Promise<Ru
 
 /** Runs a test file, until a moment after its first failure. */
 async function runTest(copy: string, file: string): Promise<Run> {
-  // Failures are printed when they happen only by the process that runs the file itself.
+  // Only the process that runs the file itself prints failures as they happen.
   const words = ['--test-reporter=tap', `--test-timeout=${TIMEOUT_MS}`, file]
   const child = spawn(process.execPath, words, { cwd: copy, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   let output = ''

@@ -31,7 +31,7 @@ export function countIn(bytes: Buffer, pattern: Buffer, within: number = bytes.l
   return count
 }
 
-/** What is mapped readable, but not the kernel's own pages. */
+/** The readable mappings, without the kernel's own pages. */
 function regionsOf(pid: number): { readonly from: number; readonly to: number }[] {
   const lines = readFileSync(`/proc/${pid}/maps`, 'latin1').split('\n')
   return lines.flatMap((line) => {

@@ -1,6 +1,6 @@
 /**
- * What an agent has seen, as lines of JSON in a file of its own. It is written before the SDK is told to go on, by agents
- * in both languages, so that a checker can compare what was promised with what has happened.
+ * The history of an agent, as lines of JSON in its own file. Agents in both languages write it before they let the SDK
+ * continue, so that a checker can compare promises with events.
  */
 import { existsSync, readFileSync } from 'node:fs'
 
@@ -18,7 +18,7 @@ export type Note = { readonly at: number } & (
   | { readonly is: 'sent'; readonly text: string; readonly id: string; readonly index: number }
   | { readonly is: 'refused'; readonly text: string; readonly code: string }
   | Read
-  /** All who have settled a message, by their receipts; and those who were not waited for. */
+  /** The members that have settled a message, by their receipts, and those not waited for. */
   | { readonly is: 'reached'; readonly id: string; readonly by: readonly string[]; readonly not: readonly string[] }
   | { readonly is: 'asking'; readonly text: string; readonly to: string; readonly seconds: number }
   /** The id of the request in the last `asking`. */
@@ -86,10 +86,10 @@ export function placeOf({ index, id }: { readonly index: number; readonly id: st
   return index * 16 + Number.parseInt(id.at(-1) ?? '0', 16)
 }
 
-/** The time from joining a channel to being out of it, and what was read meanwhile. */
+/** The time between joining and leaving a channel, and the messages read meanwhile. */
 export interface Stay {
   readonly joinedAt: number
-  /** When it began to join: what was sent before may be in the channel it found. */
+  /** When it began to join: earlier messages may be in the channel that it found. */
   readonly joiningAt: number
   readonly reads: readonly Read[]
   /** Whether it lasted until the end of the history. */
@@ -99,7 +99,7 @@ export interface Stay {
 /** The stays of an agent, in order. */
 export function staysOf({ notes }: History): Stay[] {
   const stays: (Stay & { reads: Read[]; isOpen: boolean })[] = []
-  /** The first attempt since the last stay: one that a crash has cut short may have succeeded. */
+  /** The first attempt since the last stay: an attempt that a crash cut short may have succeeded. */
   let joiningAt: number | undefined
   for (const note of notes) {
     const last = stays.at(-1)

@@ -4,13 +4,13 @@ import type { Below } from '@static/testkit/random'
 import type { AgentProcess } from './world/agent.ts'
 import { OrderFailed } from './world/agent.ts'
 
-/** After these, an invite is of no more use. Otherwise a joiner tries again with the same. */
+/** Errors after which an invite is useless. After others, a joiner retries with the same one. */
 const ENDS = new Set(['invite_used_up', 'invite_expired', 'invite_revoked', 'invite_invalid'])
 
-/** Who takes part. */
+/** The participants. */
 export interface Company {
   readonly owner: AgentProcess
-  /** All who stay: the owner, too. */
+  /** Agents that stay, including the owner. */
   readonly stayers: readonly AgentProcess[]
   readonly visitors: readonly AgentProcess[]
 }
@@ -37,7 +37,7 @@ export class Life {
     this.#joinSeconds = joinSeconds
   }
 
-  /** Goes on until it is over. */
+  /** Runs until it is stopped. */
   async live(over: AbortSignal, pauseMs: number): Promise<void> {
     while (!over.aborted) {
       await this.#tolerate(() => this.#something())
@@ -45,12 +45,12 @@ export class Life {
     }
   }
 
-  /** One after the other, so that all are members. */
+  /** Lets all agents join, one after another. */
   async admitAll(agents: readonly AgentProcess[]): Promise<void> {
     for (const agent of agents) await this.#join(agent, await this.#invite(1, 'owner'))
   }
 
-  /** Those who were about to join try once more. */
+  /** Retries joins that were under way. */
   async finish(): Promise<void> {
     const late = [...this.#held].filter(([visitor]) => !visitor.isMember)
     await Promise.all(late.map(([visitor, held]) => this.#tolerate(() => this.#join(visitor, held))))
@@ -70,7 +70,7 @@ export class Life {
     }
   }
 
-  /** Somebody leaves or is removed. */
+  /** A member leaves or is removed. */
   async #part(visitor: AgentProcess): Promise<void> {
     if (this.#below(2) === 0) {
       await visitor.order({ order: 'leave' })

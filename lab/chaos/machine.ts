@@ -1,4 +1,4 @@
-/** Lets a channel live while everything around it fails, then checks what its members have noted. */
+/** Runs a channel while everything around it fails, then checks the histories of its members. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Below, randomBelow } from '@static/testkit/random'
@@ -12,7 +12,7 @@ import type { Servers } from './world/servers.ts'
 import { type Cast, World } from './world/world.ts'
 
 const MEBIBYTE = 1024 * 1024
-/** What a process may grow by, from a third of the faults on. */
+/** Limit on the growth of a process after the first third of the faults. */
 const MOST_GROWTH_BYTES = 128 * MEBIBYTE
 const MOST_GROWTH_DESCRIPTORS = 16
 
@@ -22,12 +22,12 @@ export interface Run<Kind extends Servers> {
   readonly startServers: Parameters<typeof World.start<Kind>>[0]
   /** Processes to kill with SIGKILL. */
   readonly kills: number
-  /** Those that may happen. */
+  /** The faults that may happen. */
   readonly faults: Faults<Kind>
   /** The first owns the channel, the second is never killed. */
   readonly stayers: readonly Cast[]
   readonly visitors: readonly Cast[]
-  /** Between two messages of an agent, two faults, and two changes of members. */
+  /** Pauses between two messages of an agent, two faults, and two changes of members. */
   readonly pauseMs: number
   readonly faultPauseMs: number
   readonly lifePauseMs: number
@@ -35,13 +35,13 @@ export interface Run<Kind extends Servers> {
   readonly joinSeconds: number
   /** The longest a fault lasts. */
   readonly mostFaultMs: number
-  /** Within which all must have read everything after the last fault. */
+  /** Time after the last fault within which all agents must have read everything. */
   readonly drainMs: number
   readonly strace: string | undefined
   readonly say: (line: string) => void
 }
 
-/** What has happened. */
+/** The result. */
 export interface Report {
   readonly kills: number
   readonly faults: number
@@ -50,7 +50,7 @@ export interface Report {
   readonly receipts: number
   readonly drainMs: number
   readonly life: Readonly<Record<string, number>>
-  /** What is wrong. */
+  /** Broken promises, one sentence each. */
   readonly wrong: readonly string[]
   readonly histories: readonly History[]
 }
@@ -62,7 +62,7 @@ interface Size {
 
 /** Runs it once. */
 export async function run<Kind extends Servers>(options: Run<Kind>): Promise<Report> {
-  // What one does must not depend on how often another draws.
+  // The choices of one must not depend on how often another draws.
   const chance = (part: number): Below => randomBelow(options.seed * 16 + part)
   const below = chance(0)
   await using world = await World.start(options.startServers, chance(1))
@@ -151,7 +151,7 @@ async function settle(
   const end = AbortSignal.timeout(drainMs)
   const hushed = await Promise.race([
     Promise.all(world.agents.map((agent) => agent.order({ order: 'hush' }))).then(() => true),
-    // A run that is over does not wait for it.
+    // A finished run does not wait for it.
     delay(drainMs, false, { ref: false }),
   ])
   let left = unread(world.histories())

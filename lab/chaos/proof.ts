@@ -1,8 +1,8 @@
 /**
- * `npm run proof -- chaos [--seeds 3] [--seed N] [--kills 40] [--faults NAMES]`: a relay, an API and agents in TypeScript and Python over
- * QUIC and gRPC, as processes, while they are killed, stopped, cut off, and their disks and clocks fail; members come, go
- * and are removed meanwhile. With `--cluster` (`npm run proof -- chaos-cluster`) the relay has three nodes over PostgreSQL and NATS. The
- * histories are kept in `.cache/chaos`.
+ * `npm run proof -- chaos [--seeds 3] [--seed N] [--kills 40] [--faults NAMES]`: a relay, an API and agents in
+ * TypeScript and Python over QUIC and gRPC, as processes, while they are killed, stopped, cut off, and their disks and
+ * clocks fail; members come, go and are removed meanwhile. With `--cluster` (`npm run proof -- chaos-cluster`) the
+ * relay has three nodes over PostgreSQL and NATS. The histories are kept in `.cache/chaos`.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -28,7 +28,7 @@ const { values } = parseArgs({
     cluster: { type: 'boolean', default: false },
   },
 })
-/** A number that was asked for. */
+/** The number given for an option. */
 function count(name: 'seeds' | 'seed' | 'kills'): number {
   const value = Number(values[name])
   if (!Number.isSafeInteger(value) || value < 1)
@@ -58,7 +58,7 @@ const SETTINGS: Omit<Run<Servers>, 'seed' | 'startServers' | 'faults'> = {
   say: (line) => process.stderr.write(`  ${line}\n`),
 }
 
-/** Those that may happen. */
+/** The faults that may happen. */
 function chosen<Kind extends Servers>(all: Faults<Kind>): Faults<Kind> {
   const names = values.faults?.split(',') ?? Object.keys(all)
   const unknown = names.filter((name) => !Object.hasOwn(all, name))

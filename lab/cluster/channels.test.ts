@@ -1,8 +1,8 @@
 /**
- * A relay node with 100,000 channels in use over PostgreSQL, each of an account of its own: the node remembers them all in
- * its cache. Prints how much longer a lone append to any of them takes than to always the same, and how long the first one
- * takes when the node has just started and remembers none. A part of `npm run proof -- cluster`; `STATIC_CHANNELS` sets
- * another number.
+ * A relay node with 100,000 channels in use over PostgreSQL, each of an account of its own: the node remembers them all
+ * in its cache. Prints how much longer a lone append to any of them takes than repeated ones to the same channel, and
+ * how long the first one takes when the node has just started and remembers none. A part of `npm run proof -- cluster`;
+ * `STATIC_CHANNELS` sets another number.
  */
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
@@ -19,7 +19,7 @@ import { openPostgresStore, type Retention, type Store } from '@static/testkit/s
 const CHANNELS = Number(process.env['STATIC_CHANNELS'] ?? 100_000)
 const AT_ONCE = 256
 const PAIRS = 1000
-/** The limit of a node's cache for channels, and what else it may have on the heap, with the sizes of 100,000 accounts. */
+/** The limit of a node's cache for channels, and of the rest of its heap, with the sizes of 100,000 accounts. */
 const CACHED_BYTES = 128 * 1_048_576
 const OTHER_BYTES = 64 * 1_048_576
 /** How much longer an append should take among many channels. */

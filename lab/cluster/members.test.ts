@@ -1,7 +1,7 @@
 /**
  * Members come and go on a whole cluster while its parts are killed, restarted and cut off: during each fault one agent
  * joins with an invite, another is added by its id, both talk, the first is removed and the second leaves. All agree on
- * who is a member, nobody hears what was sent after its removal, and each agent ends up with one session, however often
+ * the members, no agent gets messages sent after its removal, and each ends up with one session, however often
  * it had to open another one elsewhere. A part of `npm run proof -- cluster`; `STATIC_ROUNDS` repeats it.
  */
 import assert from 'node:assert/strict'
@@ -18,17 +18,17 @@ import { Cluster, type Part, RELAY_NODES } from '../../tests/support/cluster.ts'
 const CHANNEL = 'acme/cluster/members'
 const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 1)
 const JOIN_SECONDS = 120
-/** Between two tries of what a fault can make fail. */
+/** Pause between two tries of something that a fault can make fail. */
 const PAUSE_MS = 250
-/** What an agent may be told while parts of the cluster are away. */
+/** Errors that an agent may get while parts of the cluster are down. */
 const PASSING = new Set(['key_package_unavailable', 'unavailable', 'transport_error', 'connection_error', 'timeout'])
 const random = randomBelow(SEED)
 
-/** A manager that is a member of the channel, and what it has heard. */
+/** A manager that is a member of the channel, and the messages that it got. */
 class Member {
   readonly manager: StaticChannelManager
   readonly heard: string[] = []
-  /** Why it hears no more. */
+  /** Why it gets no more messages. */
   readonly ended: Promise<string>
   #wake: PromiseWithResolvers<void> = Promise.withResolvers<void>()
 
@@ -113,7 +113,7 @@ class Crowd implements AsyncDisposable {
   }
 }
 
-/** Does something until the fault lets it. */
+/** Retries something until the fault lets it succeed. */
 async function persistently<Result>(work: () => Promise<Result>): Promise<Result> {
   for (;;) {
     try {
@@ -177,7 +177,7 @@ async function comeAndGo(crowd: Crowd, [owner, stayer]: readonly [Member, Member
   await Promise.all([crowd.close(guest.manager), crowd.close(colleague.manager)])
 }
 
-/** Does something to the cluster; what it returns repairs it. */
+/** Breaks part of the cluster; returns a function that repairs it. */
 type Fault = (cluster: Cluster, at: number) => Promise<() => Promise<void>>
 
 const cutOff =
@@ -241,7 +241,7 @@ test(`members come and go while a cluster fails, seed ${SEED}`, { timeout: 3_600
       await comeAndGo(crowd, [owner, stayer], `${round} ${name}`)
       await repair?.()
       t.diagnostic(`${name}: ${((performance.now() - started) / 1000).toFixed(1)} s`)
-      // A session that was left behind at a node that was cut off ends when that hears of the newer one, or of nothing.
+      // A stale session at a node that was cut off ends when the node hears of the newer one, or times out.
       while ((await cluster.sessions()) !== crowd.size) await delay(PAUSE_MS)
     }
   }

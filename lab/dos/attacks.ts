@@ -16,7 +16,7 @@ type Attack = (target: Target, counts: Counts) => Promise<void>
 const HOST = '127.0.0.1'
 const BYTE_MS = 500
 
-/** So many loops at once; a failed round is tried again after a moment. */
+/** Runs this many loops at once; a failed round is retried after a moment. */
 async function many({ size, addresses }: Target, round: (address: string, at: number) => Promise<void>): Promise<void> {
   await Promise.all(
     Array.from({ length: size }, async (_, at) => {
@@ -48,7 +48,7 @@ async function trickle(target: Target, counts: Counts, head: string, byte: strin
   })
 }
 
-/** A QUIC Initial that nobody has encrypted: the server must look at it, and may not remember it. */
+/** An unencrypted QUIC Initial: the server must look at it, and must not remember it. */
 function initial(): Buffer {
   const packet = randomBytes(1200)
   // Long header, type Initial; version 1; two connection ids of 8 bytes; no token; the length of the rest.
@@ -102,7 +102,7 @@ function bold<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
 }
 
 /**
- * What lets a connection stay as long as possible: one request to the API, the beginning of HTTP/2 (with empty
+ * Keeps a connection open as long as possible: one request to the API, the beginning of HTTP/2 (with empty
  * settings) to the relay.
  */
 const API_IDLER = ['apiPort', 'http/1.1', 'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n'] as const
@@ -111,7 +111,7 @@ const RELAY_IDLER = ['grpcPort', 'h2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x
 /** Handshakes of idle connections at once: if there are many, a slow attacker finishes none of them in time. */
 const DIALLERS = 32
 
-/** By name. */
+/** The attacks by name. */
 export const ATTACKS: Readonly<Record<string, Attack>> = {
   'slow headers': (target, counts) => trickle(target, counts, 'GET / HTTP/1.1\r\nHost: localhost\r\n', 'x: y\r\n'),
   'slow bodies': (target, counts) => {
@@ -202,7 +202,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
       const channelId = new Uint8Array(randomBytes(16))
       const name = `attack/${randomBytes(6).toString('hex')}/x`
       await agent.request('createChannel', { channelId, name, welcome: new Uint8Array(100) })
-      // Offered and removed in turns, as fast as the relay answers, also with refusals.
+      // Offered and removed in turns, as fast as the relay answers, even with refusals.
       for (let slot = 0n; ;) {
         const isIn = slot % 2n === 1n
         if (!isIn) await bold(agent.request('addMember', { channelId, agentId: victim }))
@@ -219,7 +219,7 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
       try {
         for (let round = 0; round < 50; round++) {
           const request = { inviteId: randomBytes(16), box: randomBytes(400), proof: randomBytes(32) }
-          // Refused: nobody has registered that invite.
+          // Refused: that invite was never registered.
           await agent.request('requestJoin', request).catch(() => {})
           counts.hits++
         }

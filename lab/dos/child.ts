@@ -1,11 +1,11 @@
-/** Runs attacks until it is killed, and reports again and again how far each has come. */
+/** Runs attacks until it is killed, and regularly reports the progress of each. */
 import { setPriority } from 'node:os'
 import { ATTACKS } from './attacks.ts'
 import type { Counts, Order, Report } from './target.ts'
 
 const REPORT_MS = 100
 
-// Only what the servers do to answer it may slow the probe down, not its own work.
+// Only the servers' work may slow the probe down, not the attacker's own.
 setPriority(19)
 // A flood meets closed connections everywhere.
 process.on('uncaughtException', () => {})

@@ -11,7 +11,7 @@ interface Times {
   readonly stolen: number
 }
 
-/** Measures until the machine was its own during so many measurements. Rejects if it hardly ever is. */
+/** Measures until the host took no time during this many measurements. Rejects if that hardly ever happens. */
 export async function undisturbed<Result>(wanted: number, measure: () => Promise<Result>): Promise<readonly Result[]> {
   const results: Result[] = []
   for (let at = 0; at < wanted * TRIES; at++) {

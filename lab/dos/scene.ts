@@ -16,10 +16,10 @@ const CHILD = join(import.meta.dirname, 'child.ts')
 const CHANNEL = 'acme/probe/one'
 /** The probe calls more often than an account may. */
 const SETTINGS = { rates: { account: HIGH_RATES['account'] } }
-/** Between two probes. */
+/** Pause between two probes. */
 const PAUSE_MS = 10
 
-/** Where attackers come from, and the connections that they have from each address. */
+/** The addresses of attackers, and their connections from each. */
 const ADDRESSES = 4
 const CONNECTIONS = 600
 
@@ -30,9 +30,9 @@ const NOTHING: Counts = { hits: 0, tried: 0, held: 0 }
 
 /** The times of a series of probes, in milliseconds. */
 export interface Series {
-  /** Of a call to the API with a key. */
+  /** Times of a call to the API with a key. */
   readonly api: readonly number[]
-  /** Of a message, from its sender to its receiver. */
+  /** Times of a message, from its sender to its receiver. */
   readonly message: readonly number[]
 }
 
@@ -95,7 +95,7 @@ export class Scene implements AsyncDisposable {
     return new Scene(workspace, server, client, key, [ann, bob], target, received)
   }
 
-  /** Probes for so long, and at least so often. */
+  /** Probes for this long, and at least this often. */
   async probe(milliseconds: number, least = 3): Promise<Series> {
     const api: number[] = []
     const message: number[] = []
@@ -115,8 +115,8 @@ export class Scene implements AsyncDisposable {
   }
 
   /**
-   * Lets attacks run while something else happens, from when each has come far enough, or for a while. Returns how far
-   * each came, too, and of the connections that it held the lowest number in that time.
+   * Lets attacks run while something else happens, from when each has come far enough, or for a while. Returns the
+   * progress of each as well, with the lowest number of connections that it held in that time.
    */
   async under<Result>(
     attacks: readonly string[],
@@ -124,7 +124,7 @@ export class Scene implements AsyncDisposable {
     work: () => Promise<Result>,
     isFar: (counts: Counts) => boolean = ({ hits }) => hits > 0,
   ): Promise<{ readonly result: Result; readonly counts: ReadonlyMap<string, Counts> }> {
-    // Not that of the probe, and more only where one may not have so many connections.
+    // Not the probe's address; more than one only where an address may not have enough connections.
     const length = Math.max(ADDRESSES, Math.ceil(size / CONNECTIONS))
     const addresses = Array.from({ length }, (_, at) => `127.0.${1 + at}.1`)
     const order: Order = { attacks, target: { ...this.#target, size, addresses } }
@@ -134,7 +134,7 @@ export class Scene implements AsyncDisposable {
     let isWorking = false
     try {
       await new Promise<void>((resolve, reject) => {
-        // At its priority it may get little time.
+        // At its low priority it may get little time.
         setTimeout(resolve, MOST_WARM_UP_MS).unref()
         child.on('message', (told) => {
           const { attack, counts: now } = told as Report

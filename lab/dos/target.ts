@@ -1,4 +1,4 @@
-/** What attackers are told: where the servers listen, and which certificate authority they have. */
+/** Information for attackers: the addresses of the servers, and their certificate authority. */
 
 /** The servers under attack. */
 export interface Target {
@@ -9,23 +9,23 @@ export interface Target {
   readonly ca: string
   /** An API key of the attacker's account. */
   readonly apiKey: string
-  /** A token for that key: an earlier attack may have used up what the account gets. */
+  /** A token for that key: an earlier attack may have used up the account's allowance. */
   readonly token: string
-  /** The agent id of a member that takes offers. */
+  /** The agent id of a member that accepts offers. */
   readonly victim: string
-  /** Where the attacker comes from: limits per address must not hit the probe instead. */
+  /** The attacker's address: limits per address must not hit the probe instead. */
   readonly addresses: readonly string[]
-  /** How many connections, streams or requests at once. */
+  /** Connections, streams or requests at once. */
   readonly size: number
 }
 
-/** What a child process is started with. */
+/** Start options of a child process. */
 export interface Order {
   readonly attacks: readonly string[]
   readonly target: Target
 }
 
-/** How far an attack has come. */
+/** Progress of an attack. */
 export interface Counts {
   /** Connections made, requests answered or packets sent. */
   hits: number
@@ -34,7 +34,7 @@ export interface Counts {
   held: number
 }
 
-/** What a child process reports. */
+/** Report of a child process. */
 export interface Report {
   readonly attack: string
   readonly counts: Readonly<Counts>

@@ -18,7 +18,7 @@ export interface PackageSource {
   readonly sources: readonly Source[]
 }
 
-/** What a package is like. */
+/** The figures of a package. */
 export interface Figures {
   readonly name: string
   readonly files: number
@@ -26,7 +26,7 @@ export interface Figures {
   readonly largestFile: { readonly name: string; readonly lines: number }
   readonly largestClass: ClassFigures | undefined
   readonly mostPublic: ClassFigures | undefined
-  /** Each as the files that it leads through, imports of types included. */
+  /** Import circles, each as the files that it leads through; imports of types count. */
   readonly circles: readonly string[]
   /** Where `any` is used as a type. */
   readonly anys: readonly string[]
@@ -52,8 +52,8 @@ const TEXT = /'[^']*'/g
 const THIN = /^(?:\W*|(?:type )?\w+,?)$/
 const COPY_LINES = 6
 /**
- * Parts of a channel name the type of the whole, so that a reader finds what they ask of each other. That closes no circle
- * of modules, because types are erased.
+ * Parts of a channel name the type of the whole, so that a reader finds what they ask of each other. That closes no
+ * circle of modules, because types are erased.
  */
 const WHOLE = 'packages/sdk/src/channel/channel.ts'
 

@@ -6,7 +6,7 @@ import { output } from './shell.ts'
 const BASE = 'localhost/static-base'
 const IMAGE = 'localhost/static'
 
-/** What an image tells whoever runs it. */
+/** The configuration of an image. */
 export interface ImageConfig {
   readonly User: string
   readonly Env: readonly string[]
@@ -19,7 +19,7 @@ export interface BuiltImage {
   readonly config: ImageConfig
   /** Everything that is stored besides its files: configuration and history. */
   readonly description: string
-  /** Where its files are. */
+  /** The directory of its files. */
   readonly files: string
 }
 

@@ -1,7 +1,7 @@
 /**
- * Runs programs of an image as Docker, compose.yaml and Kubernetes do: in namespaces of their own, with a read-only root,
- * as the user of the image, without capabilities. buildah's chroot isolation has only the user, so this is made of unshare,
- * mount and chroot.
+ * Runs programs of an image as Docker, compose.yaml and Kubernetes do: in namespaces of their own, with a read-only
+ * root, as the user of the image, without capabilities. buildah's chroot isolation has only the user, so this is made
+ * of unshare, mount and chroot.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -51,7 +51,7 @@ export class Machine {
     this.#volumes = [data, hosts]
   }
 
-  /** Runs a program of the image to its end and returns what it prints. */
+  /** Runs a program of the image to its end and returns its output. */
   run(...words: readonly string[]): string {
     return output('unshare', this.#inside(words))
   }
@@ -101,7 +101,7 @@ export class Server {
     }
   }
 
-  /** What it has printed. */
+  /** Its output so far. */
   get log(): string {
     return this.#log
   }
@@ -151,7 +151,7 @@ export class Server {
     return code
   }
 
-  /** Ends it, however it is. */
+  /** Kills it in any state. */
   [Symbol.dispose](): void {
     this.#unshare.kill('SIGKILL')
   }

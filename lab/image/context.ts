@@ -1,10 +1,10 @@
-/** What the build gets: the files of the checkout, secrets beside them that must not get into the image, npm's settings. */
+/** The build context: files of the checkout, npm's settings, and secrets that must not get into the image. */
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { lines, output } from './shell.ts'
 
-/** What lies in a checkout that is in use. deploy/compose/prepare.sh writes the keys. */
+/** Secrets in a checkout that is in use. deploy/compose/prepare.sh writes the keys. */
 const PLANTED = [
   '.cache/npm/index',
   '.env',
@@ -22,11 +22,13 @@ const PLANTED = [
   'scripts/node/.npmrc',
 ]
 
-/** Copies the files of a checkout, readable by their owner alone as with `umask 077`, and plants `secret` among them. */
+/**
+ * Copies the files of a checkout, readable by their owner alone as with `umask 077`, and plants `secret` among them.
+ */
 export function makeContext(root: string, folder: string, secret: string): void {
   const git = ['-C', root, 'ls-files', '--cached', '--others', '--exclude-standard']
   for (const name of lines('git', git)) {
-    // A file that was deleted, but not in git yet, is listed, too.
+    // git lists deleted files until the deletion is staged.
     if (existsSync(join(root, name))) cpSync(join(root, name), join(folder, name))
   }
   for (const name of PLANTED) {

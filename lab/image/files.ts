@@ -1,9 +1,9 @@
-/** Looks through the files of an image for what must not be there. */
+/** Searches the files of an image for files that must not be there. */
 import { globSync } from 'node:fs'
 import { join } from 'node:path'
 import { lines, output } from './shell.ts'
 
-/** What the build leaves behind if nobody removes it. */
+/** Leftovers that the build has to remove. */
 const ABSENT = [
   'opt/static/.cache',
   'root/{.cache,.npm,.npmrc}',

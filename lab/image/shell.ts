@@ -1,7 +1,7 @@
 /** Runs programs of the proof. */
 import { spawnSync } from 'node:child_process'
 
-/** How much of the output of a program that failed is shown. */
+/** Lines of a failed program's output that an error shows. */
 const SHOWN_LINES = 60
 
 /** Runs a program and returns what it prints to stdout. Throws with the end of its output if it fails. */

@@ -1,4 +1,4 @@
-/** What a long run uses up, as numbers that must stay level: memory, descriptors, and the sizes of files. */
+/** Resource use of a long run, as numbers that must stay level: memory, descriptors, and the sizes of files. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -6,13 +6,13 @@ import { join } from 'node:path'
 export type Levels = Readonly<Record<string, number>>
 
 const MIB = 1024 * 1024
-/** What may be added after the warm-up. Database files grow in steps, and reuse what is freed later. */
+/** Maximum growth after the warm-up. Database files grow in steps, and reuse what is freed later. */
 const SLACK: readonly (readonly [name: RegExp, most: number])[] = [
   [/ memory$/, 64 * MIB],
   [/ descriptors$/, 16],
   [/ files$/, 24 * MIB],
 ]
-/** Of the samples after the warm-up, the first and the last so many are compared. */
+/** The first and the last share of the samples after the warm-up, which are compared. */
 const SHARE = 0.25
 
 /** Memory and descriptors of a process. */
@@ -28,7 +28,7 @@ export function processLevels(name: string, pid: number): Levels {
 export function fileLevels(name: string, directory: string): Levels {
   let bytes = 0
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
-    // A file may be gone again.
+    // A file may be gone by now.
     if (entry.isFile()) bytes += statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0
   }
   return { [`${name} files`]: bytes }
@@ -38,7 +38,7 @@ export function fileLevels(name: string, directory: string): Levels {
 export function risesOf(samples: readonly Levels[]): { name: string; from: number; to: number; isLevel: boolean }[] {
   const count = Math.max(1, Math.floor(samples.length * SHARE))
   return Object.keys(samples[0] ?? {}).map((name) => {
-    // Lowest to lowest: what a garbage collector or a checkpoint will free is not lost.
+    // Lowest to lowest: memory that a garbage collection or checkpoint will free is no leak.
     const lowest = (own: readonly Levels[]): number => Math.min(...own.map((sample) => sample[name] ?? 0))
     const [from, to] = [lowest(samples.slice(0, count)), lowest(samples.slice(-count))]
     const most = SLACK.find(([pattern]) => pattern.test(name))?.[1] ?? 0

@@ -23,7 +23,7 @@ if (!(TOTAL_MS > 0)) fail(`--minutes ${minutes} is not a number of minutes. Use,
 const WARM_UP_MS = Math.min(TOTAL_MS / 3, 10 * 60_000)
 const SAMPLE_MS = Math.max(1000, TOTAL_MS / 240)
 const PAIRS = 4
-/** Between two messages of one sender, two rounds of calls to the API, and two changes of a group. */
+/** Pauses between two messages of one sender, two rounds of calls to the API, and two changes of a group. */
 const MESSAGE_MS = 100
 const CALLS_MS = 1000
 const CHANGE_MS = 5000
@@ -113,7 +113,7 @@ async function change({ owner, name }: Pair): Promise<void> {
   changes++
 }
 
-/** What a program and a person do: a token, a key that comes and goes, and a sign-in. */
+/** Acts as a program and a person do: gets a token, makes and deletes a key, and signs in. */
 async function callApi(): Promise<void> {
   const { key } = account.api_key
   await client.json(200, { method: 'POST', path: '/v1/tokens', key })

@@ -1,4 +1,4 @@
-/** What package-lock.json says about the packages of others: their hashes, licences and install scripts. */
+/** Third-party packages in package-lock.json: their hashes, licences and install scripts. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -40,7 +40,9 @@ const LICENSES = new Set([
   'MPL-2.0',
   'Unlicense',
 ])
-/** Their install scripts are not run (.npmrc): they come with what the scripts would fetch or build. */
+/**
+ * Packages whose install scripts are not run (.npmrc): they include the files that the scripts would fetch or build.
+ */
 const WITH_SCRIPTS = new Set(['node_modules/@bufbuild/buf', 'node_modules/better-sqlite3-multiple-ciphers'])
 const HASH = /^sha512-[A-Za-z0-9+/]{86}==$/
 
@@ -83,7 +85,7 @@ export function runtimePaths(
   return new Set([...found].filter((path) => path.includes('node_modules/')))
 }
 
-/** As Node does: in the nearest `node_modules` folder above. */
+/** Resolves as Node does: in the nearest `node_modules` folder above. */
 function resolvePackage(entries: Readonly<Record<string, Entry>>, from: string, name: string): string | undefined {
   for (let folder = from; ;) {
     const path = join(folder, 'node_modules', name)

@@ -1,5 +1,5 @@
 /**
- * `npm run proof -- supply`: what the product is made of. Checks the lock file, asks the registry for known
+ * `npm run proof -- supply`: the product's dependencies. Checks the lock file, asks the registry for known
  * vulnerabilities, and writes a bill of materials (CycloneDX) to .cache/sbom.json.
  */
 import { spawnSync } from 'node:child_process'
@@ -28,7 +28,7 @@ const answer = JSON.parse(audit.stdout || '{}') as { metadata?: { vulnerabilitie
 const known = answer.metadata?.vulnerabilities?.['total']
 if (known !== undefined && known > 0) fail(audit.stdout)
 
-/** What a server loads only with `--database postgres://…` or `--nats`. */
+/** Packages that a server loads only with `--database postgres://…` or `--nats`. */
 const OPTIONAL = new Set(['pg', '@nats-io/transport-node'])
 const count = (workspaces: readonly string[], without?: ReadonlySet<string>): number => {
   const places = runtimePaths(root, workspaces, without)

@@ -1,4 +1,4 @@
-/** Some agents in a process of their own, in channels of two. It knows `@static/sdk` and talks when it is told to. */
+/** Some agents in a process of their own, in channels of two. It knows only `@static/sdk`, and talks on request. */
 import { inspect } from 'node:util'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type Channel, type ClientOptions, StaticClient } from '@static/sdk'

@@ -1,4 +1,4 @@
-/** Records what passes some ports, whole packets, by tcpdump. */
+/** Records whole packets on some ports with tcpdump. */
 import { spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -6,7 +6,7 @@ import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { setTimeout as wait } from 'node:timers/promises'
 
-/** A capture that runs. */
+/** A running capture. */
 export interface Capture {
   /** Ends it and gives the file. Rejects when packets are missing. */
   stop(): Promise<Buffer>
@@ -16,7 +16,7 @@ export interface Capture {
 const BUFFER_KIB = 65_536
 const READY_TRIES = 100
 
-/** Begins to record; fulfilled when packets are seen. `mark` is sent in the clear, and must be found by whoever looks. */
+/** Starts to record; resolves when packets arrive. `mark` is sent in the clear, and a search must find it. */
 export async function startCapture(path: string, ports: readonly number[], mark: string): Promise<Capture> {
   const file = openSync(path, 'w', 0o600)
   const filter = ports.map((port) => `port ${port}`).join(' or ')
@@ -40,7 +40,7 @@ export async function startCapture(path: string, ports: readonly number[], mark:
   await show()
   return {
     async stop() {
-      // What is still in the kernel comes before the end.
+      // Packets still in the kernel arrive before the end.
       await wait(500)
       tcpdump.kill('SIGINT')
       await ended
@@ -53,7 +53,7 @@ export async function startCapture(path: string, ports: readonly number[], mark:
   }
 }
 
-/** One datagram to a port; whoever listens there cannot make sense of it and drops it. */
+/** Sends one datagram to a port; its listener drops it as malformed. */
 async function sendInClear(port: number, content: string): Promise<void> {
   const socket = createSocket('udp4')
   await new Promise((resolve) => socket.send(content, port, '127.0.0.1', resolve))

@@ -1,4 +1,4 @@
-/** Chance from a seed, in the forms that the proof needs. */
+/** Seeded randomness, in the forms that the proof needs. */
 import { randomNumbers } from '@static/testkit/random'
 
 /** Numbers from 0 to below 1. */
@@ -9,7 +9,7 @@ export function chanceOf(seed: number): Chance {
   return randomNumbers(seed)
 }
 
-/** The time to the next of events that know nothing of each other. */
+/** The time to the next of independent events. */
 export function untilNext(chance: Chance, perSecond: number): number {
   return -Math.log(1 - chance()) / perSecond
 }
@@ -20,7 +20,7 @@ export function messageBytes(chance: Chance, longest: number): number {
   return Math.max(1, Math.min(longest, Math.round(Math.exp(5.3 + normal))))
 }
 
-/** The same values in an order of chance. */
+/** The same values in random order. */
 export function shuffled<Value>(values: readonly Value[], chance: Chance): Value[] {
   const mixed = [...values]
   for (let at = mixed.length - 1; at > 0; at--) {

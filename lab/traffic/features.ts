@@ -1,4 +1,6 @@
-/** What an observer can count in a window of a connection: packets, bytes, sizes and the times between packets. */
+/**
+ * Features that an observer can count in a window of a connection: packets, bytes, sizes and the times between packets.
+ */
 import { type Phase, type Schedule, WINDOW_S, windowsOf } from './schedule.ts'
 
 /** A packet of one direction. */
@@ -6,7 +8,7 @@ export interface Seen {
   /** In seconds since 1970. */
   readonly time: number
   readonly length: number
-  /** TCP has sent it before: no acknowledgement came in time. */
+  /** TCP sent it before: no acknowledgement came in time. */
   readonly isRepeat?: boolean
 }
 
@@ -44,12 +46,14 @@ const OF_DIRECTION = [
   'gap p90',
 ] as const
 
-/** What each of the features is. */
+/** The name of each feature. */
 export const FEATURES: readonly string[] = ['up', 'down'].flatMap((way) =>
   OF_DIRECTION.map((name) => `${way}: ${name}`),
 )
 
-/** The windows of all connections; of each feature the connection's own mean is taken away, so that only changes count. */
+/**
+ * The windows of all connections. Each feature is relative to the connection's own mean, so that only changes count.
+ */
 export function samplesOf(connections: readonly Connection[], schedule: Schedule): Sample[] {
   return connections.flatMap(({ group, phase, up, down }) => {
     const samples = windowsOf(schedule, phase).map(({ from, to, isActive }) => {
@@ -68,7 +72,7 @@ function between(packets: readonly Seen[], from: number, to: number): readonly S
   return packets.slice(firstAt(packets, from), firstAt(packets, to))
 }
 
-/** Where the packets from a time on begin. */
+/** Index of the first packet at or after a time. */
 function firstAt(packets: readonly Seen[], time: number): number {
   let low = 0
   let high = packets.length

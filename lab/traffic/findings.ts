@@ -1,4 +1,4 @@
-/** What a proof finds, as it is kept in bench/results/traffic.json. */
+/** Results of a proof, as kept in bench/results/traffic.json. */
 import type { TrafficProfileName } from '@static/protocol'
 import type { Connection } from './features.ts'
 import type { Trial } from './permutation.ts'
@@ -10,7 +10,7 @@ import { sizesOf, type Sizes, wordsOf } from './sizes.ts'
 export interface Finding {
   readonly auc: number
   readonly p: number
-  /** What chance does: mean, and what 95 and 99 % of it stay below. */
+  /** Results by chance: their mean, and the bounds of 95 and 99 % of them. */
   readonly chance: Trial['chance']
   readonly windows: Trial['windows']
   readonly best: Trial['best']
@@ -30,7 +30,7 @@ export interface Likeness {
   readonly real: SizeWords
   /** Sizes of one that the other does not have. */
   readonly differences: readonly string[]
-  /** The bytes that leave at once when nobody talks, and how many of a hundred times. */
+  /** Bytes that leave at once when no agent talks, and how often, in percent. */
   readonly unitBytes: number
   readonly unitShare: number
 }
@@ -41,7 +41,7 @@ export interface SizeWords {
   readonly down: string
 }
 
-/** What was found on one way. */
+/** Results on one way. */
 export interface WayFindings {
   readonly profiles: Readonly<Partial<Record<TrafficProfileName | 'privateLong', Finding>>>
   readonly likeness?: Likeness

@@ -1,5 +1,5 @@
 /**
- * A leak that is planted into what was recorded, to show that the test would find one: in active blocks an agent's cell is
+ * A leak planted into a recording, to show that the test would find one: in active blocks an agent's cell is
  * now and then followed by a second one, as if real data were added to the clock instead of replacing cover.
  */
 import { type Chance, chanceOf } from './chance.ts'
@@ -7,7 +7,7 @@ import { type Connection, DATA_BYTES, samplesOf, type Seen } from './features.ts
 import { type Trial, type TrialOptions, tryToTell, worthOf } from './permutation.ts'
 import { isActive, type Schedule } from './schedule.ts'
 
-/** What was planted and what the test says of it. */
+/** A planted leak, and the test's verdict on it. */
 export interface PlantedLeak {
   /** How many of the cells in active blocks have a second one. */
   readonly share: number
@@ -49,7 +49,7 @@ function withSecond({ up, phase }: Connection, { startsAt, blockMs }: Schedule, 
   return up.flatMap((packet) => {
     const { time, length } = packet
     const block = Math.floor((time * 1000 - startsAt) / blockMs)
-    // Asked for each packet: so the same ones are chosen first whatever the share is.
+    // One draw for each packet, so that the same ones are chosen first at any share.
     const isChosen = chance() < share
     const isDoubled = isChosen && length >= DATA_BYTES && block >= 0 && isActive(block, phase)
     return isDoubled ? [packet, { time: time + LATER_S, length }] : [packet]

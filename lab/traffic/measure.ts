@@ -1,4 +1,4 @@
-/** One measurement: everybody connects, talks by a schedule, and what passes the relay's port is recorded. */
+/** One measurement: all agents connect and talk by a schedule, and the traffic at the relay's port is recorded. */
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { TrafficProfileName } from '@static/protocol'
@@ -17,13 +17,13 @@ export interface Plan {
   readonly blocks: number
   /** `turns`: idle and active in turn, half of the processes first the one and half first the other. */
   readonly talk: 'turns' | 'always' | 'never'
-  /** Of each agent in active blocks; its peer sends as many. */
+  /** Messages of each agent in active blocks; its peer sends as many. */
   readonly perSecond: number
   readonly longestBytes: number
   readonly seed: number
 }
 
-/** What was recorded. */
+/** The recording. */
 export interface Recording {
   readonly schedule: Schedule
   readonly connections: readonly Connection[]
@@ -34,12 +34,12 @@ export interface Recording {
 
 /** All messages repeat it, and it must not be in the capture. */
 const CANARY = 'the canary that nobody may see '
-/** Sent in the clear, and must be in the capture: so the search is known to find what is there. */
+/** Sent in the clear, and must be in the capture: proves that the search works. */
 const MARK = 'a mark in the clear, for all to see'
-/** Between the order and the first block. */
+/** Pause between the order and the first block. */
 const LEAD_MS = 500
 
-/** Connects everybody in a profile, and waits until what belongs to the beginning is over. */
+/** Connects all agents in a profile, and waits until the initial traffic is over. */
 export async function settle(scene: Scene, way: Way, traffic: TrafficProfileName, settleMs: number): Promise<void> {
   await scene.connect(() => ({ way, traffic }))
   await wait(settleMs)
@@ -65,7 +65,7 @@ export async function record(scene: Scene, plan: Plan): Promise<Recording> {
   return { schedule, connections, counts, bytesPerSecond: bytesPerSecond(connections, schedule) }
 }
 
-/** Half of the groups begin active, by chance. */
+/** A random half of the groups begins active. */
 function phasesOf(groups: number, seed: number): Phase[] {
   return shuffled(
     Array.from({ length: groups }, (_, at): Phase => (at % 2 === 0 ? 0 : 1)),

@@ -1,8 +1,8 @@
-/** A network of the proof's own, in which nobody else talks: a namespace with a loopback whose packets are as on a road. */
+/** A separate network without other traffic: a namespace with a loopback whose packets look as on Ethernet. */
 import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
 
 const INSIDE = 'STATIC_TRAFFIC_NAMESPACE'
-/** Of Ethernet. Without the last setting the kernel would hand over many packets as one. */
+/** Settings of Ethernet. Without the last one the kernel would hand over many packets as one. */
 const LOOPBACK = ['link', 'set', 'lo', 'up', 'mtu', '1500', 'gso_max_segs', '1']
 
 /** Whether this process is in such a network. */

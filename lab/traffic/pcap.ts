@@ -4,14 +4,14 @@
  * headers, TCP or UDP. Anything else is left out.
  */
 
-/** What an observer on the path sees of one packet. */
+/** One packet, as an observer on the path sees it. */
 export interface Packet {
   /** In seconds since 1970. */
   readonly time: number
   readonly protocol: 'tcp' | 'udp'
   readonly from: number
   readonly to: number
-  /** Bytes after the TCP or UDP header, as the packet had them, also when fewer were captured. */
+  /** Bytes after the TCP or UDP header in the packet, even if fewer were captured. */
   readonly length: number
   /** TCP had sent all of its bytes before: no acknowledgement came in time. */
   readonly isRepeat: boolean
@@ -50,11 +50,11 @@ export function* readPackets(file: Buffer): Generator<Packet> {
 }
 
 interface Segment extends Omit<Packet, 'isRepeat'> {
-  /** Of TCP: the number of its first byte, which starts again after 2³² bytes. */
+  /** TCP: the number of its first byte, which wraps after 2³² bytes. */
   readonly sequence?: number
 }
 
-/** Tells of one packet after the other whether its bytes were sent before. */
+/** Tells for each packet, in order, whether its bytes were sent before. */
 function repeats(): (segment: Segment) => boolean {
   const ends = new Map<string, number>()
   return ({ from, to, length, sequence }) => {
@@ -62,7 +62,7 @@ function repeats(): (segment: Segment) => boolean {
     const way = `${from} ${to}`
     const end = sequence + length
     const last = ends.get(way)
-    // As a signed number of 32 bits the difference is right also where sequences start again.
+    // As a signed 32-bit number, the difference is right even where sequences wrap.
     if (last !== undefined && ((end - last) | 0) <= 0) return true
     ends.set(way, end)
     return false

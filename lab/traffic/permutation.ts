@@ -1,27 +1,27 @@
 /**
- * Can idle be told from active? A classifier learns from one half of the groups and is tested on the other, over several
- * splits. What the result would be by chance alone is found by doing the same as if other groups had been told to talk
- * first: if traffic knows nothing of talk, it does not matter which they were.
+ * Can idle be told from active? A classifier learns from one half of the groups and is tested on the other, over
+ * several splits. The distribution of results by chance comes from repeating the test as if other groups had talked
+ * first: if traffic does not depend on talk, it does not matter which groups those were.
  */
 import { type Chance, chanceOf, shuffled } from './chance.ts'
 import { areaUnderCurve, learnAndScore, type Matrix, matrixOf, stacked } from './classifier.ts'
 import { FEATURES, mean, quantile, type Sample } from './features.ts'
 import type { Phase } from './schedule.ts'
 
-/** How a test is made. */
+/** Options of a test. */
 export interface TrialOptions {
   readonly seed: number
   readonly splits: number
   readonly permutations: number
 }
 
-/** What a test found. */
+/** The result of a test. */
 export interface Trial {
   /** Mean over the splits. */
   readonly auc: number
-  /** How often chance alone does as well. */
+  /** How often chance alone gives as high a result. */
   readonly p: number
-  /** The range that holds 95 % of what chance does, from below. */
+  /** Results by chance: their mean, and the bounds of 95 and 99 % of them. */
   readonly chance: { readonly mean: number; readonly p95: number; readonly p99: number }
   readonly windows: { readonly idle: number; readonly active: number }
   /** The three features that tell most by themselves. */
@@ -53,7 +53,7 @@ export function tryToTell(samples: readonly Sample[], { seed, splits, permutatio
   }
 }
 
-/** The mean over some splits, without the test: what a leak is worth. */
+/** The mean over some splits, without the test: the value of a leak. */
 export function worthOf(samples: readonly Sample[], { seed, splits }: Omit<TrialOptions, 'permutations'>): number {
   return resultOf(groupsOf(samples), splits, chanceOf(seed))
 }
@@ -72,7 +72,7 @@ function groupsOf(samples: readonly Sample[]): Group[] {
   }))
 }
 
-/** As it would be if other groups had been told to talk first: as many as before. */
+/** The same windows as if other groups, equally many, had talked first. */
 function reassigned(groups: readonly Group[], chance: Chance): Group[] {
   const phases = shuffled(
     groups.map(({ phase }) => phase),
@@ -85,8 +85,8 @@ function reassigned(groups: readonly Group[], chance: Chance): Group[] {
 }
 
 /**
- * In each half as many groups talk at a time as are idle: what happens to the whole machine at once then looks the same
- * on both sides, and there is nothing to learn from it.
+ * In each half, equally many groups talk and are idle at any time, so the classifier cannot learn from anything that
+ * affects the whole machine at once.
  */
 function resultOf(groups: readonly Group[], splits: number, chance: Chance): number {
   const phases = ([0, 1] as const).map((phase) => groups.filter((group) => group.phase === phase))

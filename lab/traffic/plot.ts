@@ -1,4 +1,4 @@
-/** The picture of a proof: what an observer sees of one connection in each profile, and what can be told from it. */
+/** The plot of a proof: the traffic of one connection in each profile, and how well talking shows in it. */
 import type { Findings, Trace } from './findings.ts'
 import type { Seen } from './features.ts'
 import { isActive } from './schedule.ts'
@@ -112,7 +112,7 @@ function bars(x: number, middle: number, packets: readonly Seen[], from: number,
 interface ScaleRow {
   readonly name: string
   readonly aucs: readonly { readonly way: Way; readonly auc: number }[]
-  /** What 99 % of chance stay below. */
+  /** The bound of 99 % of the results by chance. */
   readonly chance: number
 }
 
@@ -136,7 +136,7 @@ function scaleRows({ ways }: Findings): ScaleRow[] {
   )
 }
 
-/** How well idle is told from active, on a line from guessing to knowing. */
+/** How well idle and active can be told apart, on a line from guessing to knowing. */
 function scale(top: number, rows: readonly ScaleRow[]): string {
   const left = 190
   const right = WIDTH - 60

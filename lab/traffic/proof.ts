@@ -1,8 +1,8 @@
 /**
- * `npm run proof -- traffic`: 64 connections of real agents, recorded by tcpdump in a network of their own, in every profile
- * and over both ways. Agents send receipts, as they do by default. `--runs 4` pools that and three more of `strict`,
- * with their own seeds: a leak too small for one shows in all. Writes bench/results/traffic.json and traffic.svg, and the
- * table in docs/04-traffic.md.
+ * `npm run proof -- traffic`: 64 connections of real agents, recorded by tcpdump in a network of their own, in every
+ * profile and over both ways. Agents send receipts, as they do by default. `--runs 4` pools that and three more of
+ * `strict`, with their own seeds: a leak too small for one shows in all. Writes bench/results/traffic.json and
+ * traffic.svg, and the table in docs/04-traffic.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -35,7 +35,7 @@ import { tableOf, withTable } from './table.ts'
 const ROOT = resolve(import.meta.dirname, '../..')
 const SEED = seedOf(6)
 const SIZE = { processes: 16, agents: 4 } as const
-/** Of each agent; its peer sends as many, so a connection sees twice that. */
+/** Messages of each agent; its peer sends as many, so a connection sees twice that. */
 const PER_SECOND = 0.6
 const TURNS: Plan = { blockMs: 5000, blocks: 12, talk: 'turns', perSecond: PER_SECOND, longestBytes: 4096, seed: SEED }
 const PLANS = {
@@ -44,10 +44,10 @@ const PLANS = {
   private: TURNS,
   // Longer than a step of the ladder takes.
   privateLong: { ...TURNS, blockMs: 20_000, blocks: 6 },
-  // More windows, because less is to be found.
+  // More windows, because there is less to find.
   strict: { ...TURNS, blocks: 24 },
 } satisfies Record<string, Plan>
-/** Until a session has said what every session says first; on the ladder, until it has come down. */
+/** Time until a session's initial traffic is over; on the ladder, until it has come down. */
 const SETTLE_MS: Readonly<Record<TrafficProfileName, number>> = {
   off: 5000,
   standard: 5000,
@@ -57,15 +57,18 @@ const SETTLE_MS: Readonly<Record<TrafficProfileName, number>> = {
 const TRIAL = { splits: 8, permutations: 400 } as const
 const LEAK_AUC = 0.58
 const RUNS = Number(parseArgs({ options: { runs: { type: 'string', default: '1' } } }).values.runs)
-/** Between the seeds of two runs. */
+/** Distance between the seeds of two runs. */
 const SEED_STEP = 100
-/** What the pooled p of several runs of `strict` must exceed; of one run, which chance moves more, 0.01. */
+/** The pooled p of several runs of `strict` must exceed this; for one run, which chance moves more, 0.01. */
 const LEAST_P = RUNS > 1 ? 0.1 : 0.01
-/** For the sizes of real messages in `standard`: of each agent, so at most one a second on a connection. */
+/** Plan for the sizes of real messages in `standard`: at most one message a second on a connection. */
 const SMALL: Plan = { ...TURNS, blocks: 8, talk: 'always', perSecond: 0.4, longestBytes: 1024 }
 const COVER: Plan = { ...SMALL, talk: 'never' }
 
-/** What is added to a unit now and then. QUIC: acknowledgements, longer numbers. HTTP/2: two frames that open windows. */
+/**
+ * Bytes that are sometimes added to a unit. QUIC: acknowledgements, longer numbers. HTTP/2: two frames that open
+ * windows.
+ */
 const UNIT_SLACK = 26
 
 type Kind = keyof typeof PLANS
@@ -143,7 +146,7 @@ async function onWay(
       say(
         `${way} strict with a leak in ${percent(leak.share)} of its cells: AUC ${plantedLeak.auc}, p ${plantedLeak.p}`,
       )
-      // Several runs are pooled instead: whoever tries again only where it looks bad sees less than there is.
+      // Several runs are pooled instead: retrying only bad results would hide leaks.
       if (RUNS === 1 && !isHidden(first.finding)) {
         say(`${way} strict is measured once more, with another seed`)
         const { finding } = await measure(scene, way, 'strict', seed + 1)
@@ -158,7 +161,7 @@ async function onWay(
   return { profiles, strictTries, ...(likeness && { likeness }), ...(plantedLeak && { plantedLeak }) }
 }
 
-/** Records and tests one kind of talk; everybody is connected. */
+/** Records and tests one kind of talk; all agents are connected. */
 async function measure(
   scene: Scene,
   way: Way,
@@ -177,7 +180,7 @@ async function measure(
   return { recording, finding }
 }
 
-/** Real and cover traffic in `standard`, everybody being connected. */
+/** Records real and cover traffic in `standard`; all agents are connected. */
 async function compare(scene: Scene, way: Way): Promise<Likeness> {
   const quiet = await record(scene, COVER)
   const small = await record(scene, SMALL)
@@ -252,7 +255,7 @@ function optionsOf(seed: number): TrialOptions {
   return { ...TRIAL, seed }
 }
 
-/** A connection whose first block is quiet, and that does something like the others. */
+/** A typical connection whose first block is idle. */
 function traceOf({ connections, schedule }: Recording): Trace {
   const candidates = connections.filter(({ phase }) => phase === 1).sort((a, b) => a.up.length - b.up.length)
   return { connection: candidates[Math.floor(candidates.length / 2)]!, schedule }

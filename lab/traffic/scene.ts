@@ -25,14 +25,14 @@ export interface Lot {
 export const PROFILES: readonly TrafficProfileName[] = ['off', 'standard', 'private', 'strict']
 
 const MAIN = join(import.meta.dirname, 'agents-child.ts')
-/** So many processes do the same thing at the same time: more would only wait for each other. */
+/** Processes that do the same thing at the same time: more would only wait for each other. */
 const AT_ONCE = 4
 const TICKS_PER_SECOND = 100
 
 /** How large the scene is. */
 export interface SceneSize {
   readonly processes: number
-  /** In each; even, because they talk in pairs. */
+  /** Agents in each process; even, because they talk in pairs. */
   readonly agents: number
 }
 
@@ -54,7 +54,7 @@ export class Scene implements AsyncDisposable {
     this.#options = { dataDir, apiKey, apiUrl: server.url, ca: join(workspace.path, 'server/ca.pem'), fallback: false }
   }
 
-  /** Starts everything; the channels are there when it resolves, and nobody is connected. */
+  /** Starts everything; when it resolves, the channels exist and no agent is connected. */
   static async start(size: SceneSize): Promise<Scene> {
     const workspace = await makeWorkspace()
     const dataDir = workspace.directory('server')
@@ -71,7 +71,7 @@ export class Scene implements AsyncDisposable {
     return scene
   }
 
-  /** Connects all agents, those of each process in their way. */
+  /** Connects all agents, those of each process over its own transport. */
   async connect(lotOf: (process: number) => Lot): Promise<void> {
     this.#lots = this.#crowds.map((_, at) => lotOf(at))
     await this.#all((crowd, at) => {
@@ -80,7 +80,7 @@ export class Scene implements AsyncDisposable {
     })
   }
 
-  /** What any agent of this scene connects with; `dataDir` is the directory of all of them. */
+  /** Options for any agent of this scene; `dataDir` contains the directories of all of them. */
   optionsFor(way: Way): ClientOptions {
     return { ...this.#options, endpoint: `${way === 'quic' ? 'quic' : 'https'}://localhost:${this.#relayPort(way)}` }
   }
@@ -105,7 +105,7 @@ export class Scene implements AsyncDisposable {
     })
   }
 
-  /** Lets each process talk in the blocks of its phases; gives what happened, added up. */
+  /** Lets each process talk in the blocks of its phases; returns the totals. */
   async play(schedule: Schedule, phases: readonly (readonly Phase[])[], talk: Talk): Promise<Counts> {
     const counts = await Promise.all(
       this.#crowds.map((crowd, at) => {
@@ -169,7 +169,7 @@ class Crowd implements AsyncDisposable {
     return this.#child.pid ?? 0
   }
 
-  /** One question at a time. */
+  /** Asks one question at a time. */
   async ask(ask: Ask): Promise<Counts> {
     const answer = Promise.withResolvers<Told>()
     const take = (told: Told): void => answer.resolve(told)

@@ -1,4 +1,4 @@
-/** Who talks when: blocks of equal length in which a group of connections is idle and active in turn. */
+/** The schedule: blocks of equal length in which each group of connections is idle and active in turn. */
 
 /** The plan of a measurement. Times are milliseconds. */
 export interface Schedule {
@@ -19,7 +19,7 @@ export interface Window {
 }
 
 export const WINDOW_S = 2.4
-/** What was under way when a block began belongs to none. */
+/** Traffic in flight when a block begins belongs to no window. */
 const MARGIN_S = 0.15
 
 /** Whether a group talks in a block. */

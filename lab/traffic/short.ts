@@ -1,6 +1,6 @@
 /**
- * The short form of the proof, for `npm test`: 8 connections without protection and 16 in `strict`, half of each by QUIC
- * and half by gRPC, at the same time. Prints what it found as JSON; to be run in a network of its own.
+ * The short form of the proof, for `npm test`: 8 connections without protection and 16 in `strict`, half of each by
+ * QUIC and half by gRPC, at the same time. Prints what it found as JSON; to be run in a network of its own.
  */
 import { setTimeout as wait } from 'node:timers/promises'
 import { seedOf } from '@static/testkit/random'
@@ -10,7 +10,7 @@ import { raiseLoopback } from './network.ts'
 import { worthOf } from './permutation.ts'
 import { Scene } from './scene.ts'
 
-/** What is printed. */
+/** The output. */
 export interface ShortFindings {
   readonly seed: number
   /** AUC of each try; there are more than one when one of a try was on the wrong side of its bound. */
@@ -18,7 +18,7 @@ export interface ShortFindings {
   readonly strict: readonly number[]
 }
 
-/** So few windows tell 0.5 from 0.8, not from 0.6. */
+/** With so few windows, 0.5 can be told from 0.8, but not from 0.6. */
 export const STRICT_BOUND = 0.7
 export const OFF_BOUND = 0.8
 /** Other work on the machine can push a try over a bound, in either direction; a real leak shows in every try. */
@@ -29,7 +29,7 @@ const PLAN = { blockMs: 2600, blocks: 6, talk: 'turns', perSecond: 1, longestByt
 const WITHOUT_PROTECTION = 2
 
 function worth({ connections, schedule }: Recording, chosen: (group: number) => boolean, seed: number): number {
-  // There are too few processes to divide: each connection stands for itself.
+  // There are too few processes to split: each connection is its own group.
   const lone = connections.filter(({ group }) => chosen(group)).map((one, at): Connection => ({ ...one, group: at }))
   return worthOf(samplesOf(lone, schedule), { seed, splits: 16 })
 }

@@ -1,7 +1,8 @@
 /**
  * Which sizes packets have. Two recordings look alike when each size that makes up at least one in a hundred packets of
- * the one makes up at least one in a thousand of the other. In QUIC an acknowledgement rides on a packet when there is one to give, and
- * numbers and offsets take a byte or two more as they grow: sizes that are that near to each other count as one.
+ * the one makes up at least one in a thousand of the other. In QUIC an acknowledgement rides on a packet when there is
+ * one to give, and numbers and offsets take a byte or two more as they grow: sizes that are that near to each other
+ * count as one.
  */
 import { type Connection, DATA_BYTES, type Seen } from './features.ts'
 import type { Schedule } from './schedule.ts'
@@ -10,20 +11,20 @@ import type { Schedule } from './schedule.ts'
 export interface SizeGroup {
   readonly from: number
   readonly to: number
-  /** Of all packets of the direction. */
+  /** Share of all packets of the direction. */
   readonly share: number
 }
 
-/** By direction. */
+/** Sizes by direction. */
 export interface Sizes {
-  /** So near to each other sizes count as one, in bytes. */
+  /** Sizes that differ by at most this many bytes count as one. */
   readonly near: number
   readonly up: readonly SizeGroup[]
   readonly down: readonly SizeGroup[]
 }
 
 const RARE = 0.01
-/** An ACK frame with its ranges and delay, and what packet numbers and offsets grow by. */
+/** QUIC: an ACK frame with its ranges and delay, plus the growth of packet numbers and offsets. */
 const NEAR_BYTES = { tcp: 0, udp: 16 } as const
 
 /** The machine may stand still between two packets of one write. */
@@ -47,7 +48,7 @@ export function onlyInOne(one: Sizes, other: Sizes): string[] {
   ])
 }
 
-/** Sizes as people read them; the rare ones are left out. */
+/** The sizes in words, without rare ones. */
 export function wordsOf(groups: readonly SizeGroup[]): string {
   return groups
     .filter(({ share }) => share >= RARE)
@@ -55,7 +56,7 @@ export function wordsOf(groups: readonly SizeGroup[]): string {
     .join(', ')
 }
 
-/** How many bytes left in a row, without a pause: what was written at once. What TCP repeats was not written again. */
+/** Bytes that left without a pause, that is, were written at once. TCP's retransmissions do not count. */
 export function burstsOf(connections: readonly Connection[], schedule: Schedule, way: 'up' | 'down'): number[] {
   return connections.flatMap((connection) => {
     const bursts: number[] = []
@@ -99,7 +100,7 @@ function groupsOf(packets: readonly Seen[], near: number): SizeGroup[] {
   for (const [length, count] of [...counts].sort(([a], [b]) => a - b)) {
     const share = count / packets.length
     const last = groups.at(-1)
-    // A chain of neighbours does not make one group of everything.
+    // A chain of neighbours must not merge everything into one group.
     if (last && length - last.from <= near) Object.assign(last, { to: length, share: last.share + share })
     else groups.push({ from: length, to: length, share })
   }

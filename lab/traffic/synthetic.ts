@@ -1,16 +1,16 @@
-/** Connections that were never recorded, to test the test: a clock with jitter, and as much difference as is asked for. */
+/** Synthetic connections, to test the test: a clock with jitter, and a chosen difference. */
 import { type Chance, chanceOf } from './chance.ts'
 import type { Connection, Seen } from './features.ts'
 import { isActive, type Phase, type Schedule } from './schedule.ts'
 
-/** What to make. */
+/** Options of the connections. */
 export interface Synthetic {
   readonly groups: number
   readonly perGroup: number
   readonly seed: number
-  /** By how much, in seconds, ticks in active blocks come late on average. */
+  /** Average delay of ticks in active blocks, in seconds. */
   readonly lateness: number
-  /** The same for everybody in every other second or so, by chance: the machine has other things to do. */
+  /** The same for all connections, in about every other second at random, as if the machine were busy. */
   readonly hiccups?: number
 }
 

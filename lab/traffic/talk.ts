@@ -1,10 +1,10 @@
-/** What the proof and its agents' processes say to each other. */
+/** Messages between the proof and its agents' processes. */
 import type { ClientOptions } from '@static/sdk'
 import type { Phase, Schedule } from './schedule.ts'
 
-/** What is said in active blocks. */
+/** The talk in active blocks. */
 export interface Talk {
-  /** By each agent; its peer sends as many. */
+  /** Messages of each agent; its peer sends as many. */
   readonly perSecond: number
   readonly longestBytes: number
   /** Every message repeats it. */
@@ -26,10 +26,10 @@ export type Told =
   | { readonly type: 'done'; readonly counts: Counts }
   | { readonly type: 'failed'; readonly message: string }
 
-/** What happened since the last `connect`. */
+/** Events since the last `connect`. */
 export interface Counts {
   readonly sent: number
   readonly received: number
-  /** Sessions that were lost: their packets are not where they are looked for. */
+  /** Lost sessions: their packets do not appear where the proof looks for them. */
   readonly lost: number
 }

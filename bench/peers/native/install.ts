@@ -8,7 +8,7 @@ const HOME = resolve(import.meta.dirname, '../../../.cache/peers/slim-native')
 const PACKAGES = join(HOME, 'packages')
 const LOCK = join(import.meta.dirname, 'requirements.txt')
 
-/** Where the parts of the peer are. */
+/** The paths of the peer's parts. */
 export interface Native {
   readonly python: string
   readonly packages: string
@@ -30,7 +30,7 @@ export async function installNative(): Promise<Native | undefined> {
   return { python, packages: PACKAGES, loops }
 }
 
-/** By pip, unless the last installation was of this very lock file. */
+/** Installs with pip, unless the last installation used this same lock file. */
 async function installPackage(python: string): Promise<boolean> {
   const stamp = join(HOME, 'stamp')
   const lock = readFileSync(LOCK, 'utf8')

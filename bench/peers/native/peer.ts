@@ -1,4 +1,4 @@
-/** SLIM's native library as the bench sees it: one node, and groups that are asked as ours are. */
+/** SLIM's native library as the bench sees it: one node, and groups with the same interface as ours. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ import type { AgentProcess } from '../../agent/process.ts'
 import type { Peer } from '../slim/peer.ts'
 import type { Native } from './install.ts'
 
-/** A process that does not end when it is asked to. */
+/** A process that does not exit when asked. */
 const STUCK_MS = 5000
 
 /** Starts its node. With `store`, a directory, its apps keep the keys of their sessions there. */

@@ -2,16 +2,16 @@
 import type { App, Name, Slim } from './library.ts'
 import type { MemberOptions } from './options.ts'
 
-/** All of a group know it, as the peer's simplest way to authenticate wants it. */
+/** The shared secret of a group, which the peer's simplest authentication requires. */
 const SECRET = 'a shared secret of thirty-two bytes or more'
 
 /**
- * A message that takes longer than this is lost: the bench fails rather than hangs. An echo waits that long for its
- * turn, too.
+ * A message that takes longer than this is lost: the bench fails rather than hangs. An echo waits that long for
+ * its turn, as well.
  */
 export const LOST_AFTER_MS = 120_000
 
-/** Held until the process ends: the library closes what the garbage collector takes. */
+/** Kept until the process ends, because the library closes objects that are garbage-collected. */
 const held: object[] = []
 
 /** An app that is connected. */

@@ -10,7 +10,7 @@ const HOME = join(CACHE, 'peers/slim')
 /** Where its library is, once installed. */
 export const LIBRARY: string = join(HOME, 'node_modules/@agntcy/slim-bindings-linux-x64-gnu/index.js')
 
-/** Installs what is missing; gives what its processes need in their environment. */
+/** Installs what is missing; returns the environment variables that its processes need. */
 export async function installSlim(): Promise<{ readonly LD_PRELOAD: string }> {
   if (process.platform !== 'linux' || process.arch !== 'x64') fail('SLIM is measured on Linux x64 only.')
   mkdirSync(HOME, { recursive: true })
@@ -18,7 +18,7 @@ export async function installSlim(): Promise<{ readonly LD_PRELOAD: string }> {
   return { LD_PRELOAD: await compileShim() }
 }
 
-/** `npm ci`, unless the last installation was of this very lock file. */
+/** Runs `npm ci`, unless the last installation used this same lock file. */
 async function installPackages(): Promise<void> {
   const stamp = join(HOME, 'stamp')
   const lock = readFileSync(join(import.meta.dirname, 'package-lock.json'), 'utf8')

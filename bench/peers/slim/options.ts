@@ -1,17 +1,17 @@
-/** What the bench tells each of the peer's processes at its start. */
+/** Start options of the peer's processes. */
 
-/** The node's. */
+/** Options of the node. */
 export interface NodeOptions {
   readonly port: number
   readonly cert: string
   readonly key: string
 }
 
-/** Those of the members of one group, or of its sender. */
+/** Options of the members of one group, or of its sender. */
 export interface MemberOptions {
   readonly port: number
   readonly ca: string
-  /** What the names of its members begin with. */
+  /** Prefix of its members' names. */
   readonly group: string
   readonly members: number
 }

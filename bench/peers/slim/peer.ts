@@ -1,4 +1,4 @@
-/** SLIM as the bench sees it: one node, and groups that are asked as ours are. */
+/** SLIM as the bench sees it: one node, and groups with the same interface as ours. */
 import { join } from 'node:path'
 import { quietPort } from '@static/testkit/ports'
 import type { Workspace } from '@static/testkit/server/workspace'
@@ -10,7 +10,7 @@ import type { MemberOptions, NodeOptions } from './options.ts'
 /** The peer, running. */
 export interface Peer extends AsyncDisposable {
   readonly version: string
-  /** A sender and so many members, who are one process. */
+  /** A sender, and this many members in one process. */
   group(name: string, members: number): Promise<Group>
 }
 

@@ -29,7 +29,7 @@ async function makeGroup(): Promise<Session> {
   return made
 }
 
-/** Sends so many, a window of them at a time; each until all members have acknowledged it. */
+/** Sends this many messages, one window at a time; each send ends when all members have acknowledged it. */
 async function send(count: number, window: number): Promise<void> {
   let left = count
   const lane = async (): Promise<void> => {

@@ -9,16 +9,16 @@ import type { Order, Reply, Task } from './task.ts'
 
 /** How often it tries to open a database that a killed process may still hold. */
 const MOST_TRIES = 100
-/** Of no use to the checker. */
+/** Events that the checker does not need. */
 const DULL = new Set<AgentEvent['type']>(['connected', 'disconnected', 'receipt', 'waiting', 'lagging', 'throttled'])
 
 const task = JSON.parse(process.argv.at(-1) ?? '{}') as Task
 const journal = new Journal(task.file)
 let { count, isMember } = journal.memory
-// Another life does other things.
+// Each life makes different choices.
 const below = randomBelow(task.seed + count)
 
-/** What nobody waits for, or a store that fails: the machine starts it again. */
+/** Exits on an unhandled failure or a failed store; the machine starts the agent again. */
 function die(error: unknown): never {
   journal.note({
     is: 'died',
@@ -44,10 +44,10 @@ const manager = await open()
 const { client } = manager
 const self = client.agentId
 let stay: Stay | undefined
-/** Whether the stay has ended although nobody told it to: an earlier life was about to leave. */
+/** Whether the stay has ended without an order: an earlier life was about to leave. */
 let isClosed = false
 
-/** Begins to work as a member. */
+/** Starts to work as a member. */
 function enter(invite: string): void {
   if (stay) return
   if (!isMember) journal.note({ is: 'joined', invite })
@@ -161,5 +161,5 @@ createInterface({ input: process.stdin })
       },
     )
   })
-  // Ends with the machine.
+  // Exit with the machine.
   .on('close', () => process.exit(0))

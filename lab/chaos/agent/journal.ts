@@ -1,13 +1,13 @@
-/** An agent's own history, and what it remembers of earlier lives. */
+/** An agent's history, and what it recorded in earlier lives. */
 import { appendFileSync } from 'node:fs'
 import { type Note, type NoteOf, notesOf, readNotes, type Said } from '../history.ts'
 
-/** What was noted in earlier lives. */
+/** Notes of earlier lives. */
 export interface Memory {
   /** The highest number of a message or request. */
   readonly count: number
   readonly isMember: boolean
-  /** Requests of this stay of which the end was not noted. */
+  /** Requests of this stay without a recorded end. */
   readonly asks: readonly NoteOf<'asked'>[]
   /** The last request, if its id was not noted. */
   readonly asking: NoteOf<'asking'> | undefined
@@ -16,7 +16,7 @@ export interface Memory {
 /** Appends to a history. */
 export class Journal {
   memory: Memory
-  /** The invite by which it was about to join, if it is not known what became of it. */
+  /** The invite with which it was about to join, if the outcome is unknown. */
   pending: string | undefined
   readonly #file: string
 
@@ -44,7 +44,7 @@ export class Journal {
     this.memory = { ...this.memory, asks: [], asking: undefined }
   }
 
-  /** In the file when it returns, also if the process is killed next. */
+  /** The note is in the file when this returns, even if the process is killed next. */
   note(said: Said): void {
     this.#follow(said)
     appendFileSync(this.#file, `${JSON.stringify({ at: now(), ...said })}\n`)
@@ -61,7 +61,7 @@ function numberOf(note: Note): number {
   return note.is === 'sending' || note.is === 'asking' ? Number(note.text.split(' ').at(-1)) : 0
 }
 
-/** Of the machine's monotonic clock, which all its processes share. */
+/** Time on the machine's monotonic clock, which all its processes share. */
 function now(): number {
   return Number(process.hrtime.bigint() / 1000n) / 1000
 }

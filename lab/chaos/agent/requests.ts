@@ -7,7 +7,7 @@ const MOST_OPEN = 3
 /** In seconds. Jumps of a clock are shorter than the long one. */
 const LONG = 100_000
 const SHORT = 3
-/** Codes that say what became of a request. */
+/** Codes that tell the outcome of a request. */
 const ENDS = new Set(['ask_timeout', 'not_found', 'removed'])
 
 /** The requests of an agent in one stay. */
@@ -25,7 +25,7 @@ export class Requests {
     this.#self = self
   }
 
-  /** Reads on what earlier lives have asked. */
+  /** Continues to read the answers to requests of earlier lives. */
   resume(): void {
     const { asks, asking } = this.#journal.memory
     const known = new Set(asks.map(({ ask }) => ask))
@@ -81,7 +81,7 @@ export class Requests {
       this.#journal.note({ is: 'answered', ask: ask.id })
     } catch (error) {
       const { code } = StaticError.from(error)
-      // Of a request that ends because this agent fails, the next life learns more.
+      // The agent itself failed: its next life will learn the outcome.
       if (ENDS.has(code)) this.#journal.note({ is: 'unanswered', ask: ask.id, code })
     }
   }

@@ -22,7 +22,7 @@ export interface Manner {
 
 /** From joining a channel, or the start of the process, to its end. */
 export class Stay {
-  /** Resolves when the channel has ended for this agent: why. */
+  /** Resolves with the reason when the channel has ended for this agent. */
   readonly ended: Promise<string>
   paceMs = 0
   readonly #channel: Channel
@@ -54,7 +54,7 @@ export class Stay {
     this.#talking.catch((error: unknown) => this.#ending(error))
   }
 
-  /** Resolves when all that it has sent is stored and all that it has asked is over. */
+  /** Resolves when everything it sent is stored and all its requests are over. */
   async hush(): Promise<void> {
     this.#isTalking = false
     await this.#talking

@@ -1,33 +1,33 @@
-/** What the machine and its agents tell each other, in lines of JSON. `agent.py` knows the same words. */
+/** Messages between the machine and its agents, as lines of JSON. `agent.py` uses the same words. */
 import type { ClientOptions } from '@static/sdk'
 
-/** What an agent is started with, as its argument. */
+/** The argument that an agent is started with. */
 export interface Task {
   readonly name: string
   readonly options: ClientOptions
   readonly channel: string
-  /** Its history. */
+  /** Path of its history. */
   readonly file: string
   readonly seed: number
-  /** Between two of its messages. */
+  /** Pause between two of its messages. */
   readonly pauseMs: number
 }
 
-/** What an agent is told to do, on stdin. */
+/** An order to an agent, on stdin. */
 export type Order =
   | { readonly order: 'create' }
   | { readonly order: 'invite'; readonly invite: string; readonly uses: number; readonly admit: 'owner' | 'members' }
   | { readonly order: 'join'; readonly invite: string; readonly token: string; readonly timeout: number }
   | { readonly order: 'leave' | 'rotate' }
   | { readonly order: 'remove'; readonly agent: string }
-  /** Sends and asks from now on, or stops to. */
+  /** Starts to send and ask, or stops. */
   | { readonly order: 'talk' | 'hush' }
   /** The pause after each message that it reads. */
   | { readonly order: 'pace'; readonly ms: number }
-  /** Notes its words and members. */
+  /** Records its words and members. */
   | { readonly order: 'verify' }
 
-/** What an agent says on stdout: when it is a member and when not, `ready` after its start, the result of each order. */
+/** Output of an agent on stdout: whether it is a member, `ready` after its start, and the result of each order. */
 export type Reply =
   | { readonly isMember: boolean }
   | { readonly ready: string }

@@ -5,7 +5,7 @@ import { checkComplete, checkEpochs, checkOrder, checkRemoved, logOf } from './m
 import { checkReceipts } from './receipts.ts'
 import { checkRequests } from './requests.ts'
 
-/** Everything, once agents have come to rest. */
+/** All checks, once the agents are idle. */
 export function check(histories: readonly History[]): string[] {
   const { entries, faults } = logOf(histories)
   return [
@@ -22,7 +22,7 @@ export function check(histories: readonly History[]): string[] {
   ]
 }
 
-/** What members have still to read. */
+/** Messages that members have yet to read. */
 export function unread(histories: readonly History[]): string[] {
   const { entries } = logOf(histories)
   return histories.flatMap((history) => checkComplete(history, entries))

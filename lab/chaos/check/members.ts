@@ -35,7 +35,7 @@ export function checkInvites(histories: readonly History[]): string[] {
   )
 }
 
-/** Events that should not happen, and answers to the requests of others that are reported. */
+/** Events that should not happen, and reported answers to requests of others. */
 export function checkEvents(histories: readonly History[]): string[] {
   return histories.flatMap(({ name, notes }) => {
     const own = new Set(notesOf(notes, 'asked').map(({ ask }) => ask))

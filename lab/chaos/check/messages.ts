@@ -8,12 +8,12 @@ export interface Entry {
   readonly place: number
   /** Agent id. */
   readonly from: string
-  /** When its sender began to send it, and when it was told that it is stored, if so. */
+  /** When its sender began to send it, and when it learned that the message was stored, if it did. */
   readonly began: number
   readonly acknowledged: number | undefined
 }
 
-/** The messages of a channel by id, and contradictions between those who sent and read them. */
+/** The messages of a channel by id, and contradictions between senders and readers. */
 export function logOf(histories: readonly History[]): { entries: ReadonlyMap<string, Entry>; faults: string[] } {
   const faults: string[] = []
   const entries = new Map<string, Entry>()
@@ -50,7 +50,7 @@ export function logOf(histories: readonly History[]): { entries: ReadonlyMap<str
   return { entries, faults }
 }
 
-/** What an agent has read twice, or after a later one, without a flag. */
+/** Messages that an agent read twice or out of order, without a flag. */
 export function checkOrder({ name, notes }: History): string[] {
   const faults: string[] = []
   const seen = new Set<string>()
@@ -89,7 +89,7 @@ export function checkEpochs(histories: readonly History[]): string[] {
   return faults
 }
 
-/** What an agent has missed during its stays. */
+/** Messages that an agent missed during its stays. */
 export function checkComplete(history: History, entries: ReadonlyMap<string, Entry>): string[] {
   const self = agentOf(history)
   const others = [...entries.values()].filter(({ from }) => from !== self)
@@ -111,7 +111,7 @@ function missing({ reads, joinedAt, isOpen }: Stay, others: readonly Entry[]): E
   return others.filter(({ id, place }) => place >= first && place <= last && !had.has(id))
 }
 
-/** What an agent has read although it was sent after its removal, and before it joined again. */
+/** Messages that an agent read although they were sent after its removal and before it joined again. */
 export function checkRemoved(histories: readonly History[], entries: ReadonlyMap<string, Entry>): string[] {
   const removals = histories.flatMap(({ notes }) => notesOf(notes, 'removed'))
   return histories.flatMap((history) => {

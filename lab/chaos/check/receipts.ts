@@ -2,7 +2,7 @@
 import { agentOf, type History, notesOf, staysOf } from '../history.ts'
 import type { Entry } from './messages.ts'
 
-/** What senders were told that is not so. */
+/** False reports to senders. */
 export function checkReceipts(histories: readonly History[], entries: ReadonlyMap<string, Entry>): string[] {
   const readers = histories.map((history) => {
     const first = new Map<string, number>()

@@ -4,7 +4,7 @@ import { type History, notesOf } from '../history.ts'
 /** Codes with which a request may end unanswered: the time is over, the member asked is gone, or the asker is. */
 const ENDINGS = new Set(['ask_timeout', 'not_found', 'removed', 'closed'])
 
-/** What is wrong with the requests of all agents, of which none may be open. */
+/** Faults in the requests of all agents; none may still be open. */
 export function checkRequests(histories: readonly History[]): string[] {
   const served = Map.groupBy(
     histories.flatMap(({ name, notes }) => notesOf(notes, 'served').map((note) => ({ ...note, name }))),
@@ -64,7 +64,7 @@ function askedBy({ name, notes }: History): Request[] {
     if (!isOut && different === 0 && codes.length === 0 && !unasked.has(ask)) {
       faults.push(`${name} was never told what became of "${text}"`)
     }
-    // If it was killed after the last answer, the request is just over when it looks for it.
+    // If it was killed after the last answer, it finds the request simply over.
     const isUnasked = unasked.has(ask) && different === 0
     return { ask, text, isAnswered: different > 0, isUnasked, faults }
   })

@@ -1,4 +1,4 @@
-/** What can go wrong with agents, their ways to the relay, and the API, whatever the servers are. */
+/** Faults of agents, their lines to the relay, and the API, with any servers. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Servers } from '../world/servers.ts'
 import type { Weather } from '../world/line.ts'

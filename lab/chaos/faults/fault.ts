@@ -1,11 +1,11 @@
-/** What a fault is, and in which order faults happen. Each lasts for a while, and has an end. */
+/** Faults and the order in which they happen. Each lasts for a while and ends. */
 import type { Below } from '@static/testkit/random'
 import type { AgentProcess } from '../world/agent.ts'
 import { failDisk } from '../world/disk.ts'
 import type { Servers } from '../world/servers.ts'
 import type { World } from '../world/world.ts'
 
-/** Where a fault happens, by chance. */
+/** The place of a fault, and the randomness that chooses in it. */
 export interface Scene<Kind extends Servers = Servers> {
   readonly world: World<Kind>
   readonly below: Below
@@ -37,17 +37,17 @@ export function someMs({ below, mostMs }: Scene): number {
   return 100 + below(mostMs)
 }
 
-/** Somewhere between so much earlier and so much later. */
+/** A random jump of a clock, backward or forward, up to `mostMs`. */
 export function someJump({ below }: Pick<Scene, 'below'>, mostMs: number): number {
   return (below(2) === 0 ? -1 : 1) * below(mostMs)
 }
 
-/** Lets the disk of a process fail, if that is possible. */
+/** Makes the disk of a process fail, if possible. */
 export async function breakDisk(scene: Scene, pid: number | undefined, error: 'EIO' | 'ENOSPC'): Promise<void> {
   if (pid !== undefined && scene.strace !== undefined) await failDisk(scene.strace, pid, error, someMs(scene))
 }
 
-/** Faults in an order of chance, each as often as the others, until so many processes were killed. */
+/** Faults in random order, all equally often, until this many processes were killed. */
 export function* schedule(
   below: Below,
   kills: number,
@@ -61,7 +61,7 @@ export function* schedule(
       left -= faults[name]?.kills ?? 0
       yield name
     }
-    // Of faults that kill nothing, each happens once.
+    // Faults that kill nothing happen once each.
     if (left === kills) return
   }
 }

@@ -1,10 +1,10 @@
-/** What can go wrong with a relay on one node, and with its agents. */
+/** Faults of a relay on one node, and of its agents. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { OneNode } from '../world/one-node.ts'
 import { AGENT_FAULTS } from './agents.ts'
 import { breakDisk, type Fault, type Faults, HOUR_MS, someJump, someMs } from './fault.ts'
 
-/** More than a token lives: a relay that is as far ahead refuses all of them. */
+/** Longer than a token lives: a relay whose clock is this far ahead refuses every token. */
 const RELAY_JUMP_MS = 5 * HOUR_MS
 
 const disk =
@@ -12,7 +12,7 @@ const disk =
   async (scene) => {
     const { servers } = scene.world
     await breakDisk(scene, servers.relayPids[0], error)
-    // It ends if it cannot write.
+    // The relay exits if it cannot write.
     await servers.revive()
   }
 

@@ -1,11 +1,11 @@
-/** What can go wrong with a relay on several nodes, and with its agents. */
+/** Faults of a relay on several nodes, and of its agents. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { API_NODES } from '../../../tests/support/cluster.ts'
 import type { SeveralNodes } from '../world/several-nodes.ts'
 import { AGENT_FAULTS } from './agents.ts'
 import { type Fault, type Faults, HOUR_MS, type Scene, someJump, someMs } from './fault.ts'
 
-/** More than a token lives. */
+/** Longer than a token lives. */
 const NODE_JUMP_MS = 5 * HOUR_MS
 
 type Happen = Fault<SeveralNodes>['happen']

@@ -14,9 +14,9 @@ import type { Line } from './line.ts'
 const PROGRAM = programFile('chaos-child', join(import.meta.dirname, '../agent/child.ts'))
 const PYTHON_PROGRAM = resolve(import.meta.dirname, '../agent/agent.py')
 const PYTHON_PACKAGE = resolve(import.meta.dirname, '../../../python')
-/** Debian's: another one may come first in PATH. */
+/** Debian's Python: PATH may find another one first. */
 const PYTHON = '/usr/bin/python3'
-/** Starts in a row that did not get ready. */
+/** Consecutive starts that did not become ready. */
 const MOST_FAILURES = 20
 
 /** An order was not carried out: its code, or `killed`. */
@@ -33,15 +33,18 @@ export class OrderFailed extends Error {
 export interface AgentOptions {
   readonly task: Task
   readonly language: 'typescript' | 'python'
-  /** Its ways to the nodes of the relay. */
+  /** Its lines to the nodes of the relay. */
   readonly lines: readonly Line[]
-  /** Its own directory, for all but its database. */
+  /** Its own directory, for everything except its database. */
   readonly directory: string
 }
 
-/** What to kill. */
+/** Options of a kill. */
 export interface KillOptions {
-  /** Of Python, the driver alone, which the program notices, or the program alone, whose driver then closes in order. */
+  /**
+   * For Python: kill only the driver, which the program notices, or only the program, whose driver then closes in
+   * order.
+   */
   readonly only?: 'driver' | 'program'
   /** Do not start it again before `start`. */
   readonly stay?: boolean
@@ -56,7 +59,7 @@ export class AgentProcess implements AsyncDisposable {
   /** Its agent id, from its first start on. */
   id = ''
   isMember = false
-  /** Whether it talks while it is a member, also after its next start. */
+  /** Whether it talks while it is a member, even after its next start. */
   isTalking = false
   readonly #options: AgentOptions
   readonly #orders = new Map<number, PromiseWithResolvers<string | null>>()
@@ -77,7 +80,7 @@ export class AgentProcess implements AsyncDisposable {
     this.#ready.promise.catch(() => {})
   }
 
-  /** Starts it. Afterwards it is started again whenever it has ended. */
+  /** Starts it, and restarts it whenever it exits. */
   start(): void {
     this.#isHeld = false
     if (!this.#child && !this.#error) this.#spawn()
@@ -88,7 +91,7 @@ export class AgentProcess implements AsyncDisposable {
     while (!this.#isReady) await this.#ready.promise
   }
 
-  /** Resolves with its result, or rejects with `OrderFailed`, also if the process ends first. */
+  /** Resolves with its result; rejects with `OrderFailed`, even if the process exits first. */
   async order(order: Order): Promise<string | null> {
     await this.ready()
     const n = ++this.#count
@@ -149,7 +152,7 @@ export class AgentProcess implements AsyncDisposable {
     child.once('exit', () => this.#ended())
   }
 
-  /** The driver's clock is moved, too. */
+  /** Moves the driver's clock as well. */
   #pythonEnv(): Record<string, string> {
     const node = join(this.#options.directory, 'node')
     writeFileSync(node, `#!/bin/sh\nexec ${process.execPath} ${this.clock.nodeFlags.join(' ')} "$@"\n`)
@@ -198,7 +201,7 @@ function send(signal: NodeJS.Signals, pid: number): void {
   try {
     process.kill(pid, signal)
   } catch {
-    // It has ended.
+    // It has exited.
   }
 }
 

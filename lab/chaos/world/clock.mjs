@@ -1,4 +1,4 @@
-// Preloaded into a process: moves its clock by what a file says, in milliseconds. Other threads have it, too.
+// Preloaded into a process: moves its clock, in all threads, by the milliseconds in a file.
 import { readFileSync } from 'node:fs'
 
 const file = process.env['STATIC_CHAOS_CLOCK']

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 const PRELOAD = join(import.meta.dirname, 'clock.mjs')
 
-/** What a process is started with, and what moves its clock later. */
+/** Start options of a process, and the handle that moves its clock later. */
 export class Clock {
   readonly nodeFlags: readonly string[] = ['--import', PRELOAD]
   readonly env: { readonly STATIC_CHAOS_CLOCK: string }

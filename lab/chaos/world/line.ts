@@ -1,4 +1,7 @@
-/** The way of one agent to a node of the relay, TCP and UDP, on loopback: it can be cut, slowed down and made to lose packets. */
+/**
+ * The line from one agent to a node of the relay, TCP and UDP, on loopback: it can be cut, slowed and made to lose
+ * packets.
+ */
 import { createSocket, type RemoteInfo, type Socket as UdpSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer, connect as dial, type Server, type Socket } from 'node:net'
@@ -8,25 +11,25 @@ import type { Below } from '@static/testkit/random'
 /** How long TCP takes to notice that a packet is lost. */
 const RESEND_MS = 200
 
-/** The state of a way. */
+/** The state of a line. */
 export interface Weather {
   /** Nothing arrives. What TCP carries waits; datagrams are lost. */
   readonly isCut: boolean
   readonly delayMs: number
-  /** Of a hundred packets. */
+  /** Packets lost out of a hundred. */
   readonly lost: number
 }
 
 const FAIR: Weather = { isCut: false, delayMs: 0, lost: 0 }
 
-/** Where a node of the relay listens, or a way to it. */
+/** The address of a node of the relay, or of a line to it. */
 export interface Target {
   readonly host: string
   readonly grpcPort: number
   readonly quicPort: number
 }
 
-/** A way. */
+/** A line. */
 export class Line implements AsyncDisposable {
   readonly #target: Target
   readonly #below: Below
@@ -44,7 +47,7 @@ export class Line implements AsyncDisposable {
     this.#udp = createSocket('udp4', (datagram, from) => this.#forward(datagram, from))
   }
 
-  /** Opens a way that begins at `entry`, where the agent connects. */
+  /** Opens a line that begins at `entry`, where the agent connects. */
   static async open(entry: Target, target: Target, below: Below): Promise<Line> {
     const line = new Line(target, below)
     line.#tcp.listen(entry.grpcPort, entry.host)
@@ -59,7 +62,7 @@ export class Line implements AsyncDisposable {
     this.#changed = Promise.withResolvers<void>()
   }
 
-  /** Ends all TCP connections; what was on the way is lost. */
+  /** Ends all TCP connections; data in transit is lost. */
   reset(): void {
     for (const socket of this.#sockets) socket.resetAndDestroy()
   }
@@ -91,7 +94,7 @@ export class Line implements AsyncDisposable {
     }
   }
 
-  /** One packet after the other. */
+  /** Passes chunks of TCP on, in order. */
   async #carry(from: Socket, to: Socket): Promise<void> {
     for await (const chunk of from) {
       const { delayMs, lost } = this.#weather

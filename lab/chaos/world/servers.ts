@@ -1,21 +1,21 @@
-/** What agents connect to, as processes that can be killed and started again: on one node, or on several. */
+/** The servers that agents connect to, as processes that can be killed and restarted, on one node or several. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Target } from './line.ts'
 
 /** The servers. */
 export interface Servers extends AsyncDisposable {
   readonly apiUrl: string
-  /** Where the nodes of the relay listen, also after a restart. */
+  /** The addresses of the relay's nodes, which a restart does not change. */
   readonly targets: readonly Target[]
   /** The processes of these nodes. */
   readonly relayPids: readonly number[]
   /** kill -9 of an API, and off for a while. */
   killApi(ms: number): Promise<void>
-  /** Starts again what has ended by itself. */
+  /** Restarts processes that exited by themselves. */
   revive(): Promise<void>
 }
 
-/** Short, so that agents notice soon what was cut. */
+/** Short, so that agents soon notice cut lines. */
 export const RELAY_SETTINGS: object = { session: { pingMs: 1000, pongMs: 1000 } }
 
 /** Whether a process runs. */

@@ -53,7 +53,7 @@ export class SeveralNodes implements Servers {
     await this.#cluster.startRelay(node)
   }
 
-  /** As an operator restarts it. */
+  /** Restarts it as an operator would. */
   async restartRelay(node: number): Promise<void> {
     await this.#cluster.stopRelay(node)
     await this.#cluster.startRelay(node)

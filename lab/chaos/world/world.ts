@@ -1,4 +1,4 @@
-/** Servers, agents and the ways between them. */
+/** Servers, agents and the lines between them. */
 import { join } from 'node:path'
 import { quietPort } from '@static/testkit/ports'
 import type { Below } from '@static/testkit/random'
@@ -12,7 +12,7 @@ import type { Servers } from './servers.ts'
 
 export const CHANNEL = 'acme/chaos/talk'
 
-/** An agent to be. */
+/** Options of a new agent. */
 export interface Cast {
   readonly name: string
   readonly language: 'typescript' | 'python'
@@ -52,9 +52,9 @@ export class World<Kind extends Servers = Servers> implements AsyncDisposable {
     }
   }
 
-  /** Adds an agent, which starts. */
+  /** Adds and starts an agent. */
   async add({ name, language, way, isGuest = false }: Cast, pauseMs: number): Promise<AgentProcess> {
-    // A node of the relay is told by its address: all have the same ports.
+    // Nodes of the relay differ by address; all have the same ports.
     const ports = { grpcPort: await quietPort(), quicPort: await quietPort() }
     const { targets, apiUrl } = this.servers
     const entries = targets.map((_, node) => ({ host: `127.0.0.2${node + 1}`, ...ports }))
@@ -84,7 +84,7 @@ export class World<Kind extends Servers = Servers> implements AsyncDisposable {
     return agent
   }
 
-  /** What all agents have noted so far. */
+  /** The histories of all agents so far. */
   histories(): History[] {
     return this.agents.map(({ name }) => ({ name, notes: readNotes(this.#file(name)) }))
   }

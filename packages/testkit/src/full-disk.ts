@@ -9,11 +9,11 @@ const DISK_BYTES = 8 * 1024 * 1024
 /** A disk with nothing on it. */
 export interface SmallDisk extends Disposable {
   readonly path: string
-  /** Takes all but so many bytes. */
+  /** Fills all but this many bytes. */
   fill(left?: number): void
 }
 
-/** Why there can be none here; false if there can. */
+/** The reason why none can be mounted here; false if one can. */
 export function noSmallDisk(): string | false {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'needs root on Linux'
   const { status } = spawnSync('unshare', ['--mount', 'mount', '-t', 'tmpfs', 'static', '/mnt'])

@@ -6,9 +6,9 @@ import { createServer, connect as dial, type Socket } from 'node:net'
 export interface Gate extends AsyncDisposable {
   /** Where to connect instead. */
   readonly port: number
-  /** From now on nothing arrives on either side: no bytes, and no news that the other has closed. */
+  /** From now on nothing arrives on either side: no bytes, and no sign that the other side has closed. */
   cut(): void
-  /** What was sent meanwhile arrives now. */
+  /** Data sent meanwhile arrives now. */
   mend(): void
 }
 
@@ -22,7 +22,7 @@ class Passage {
   constructor(client: Socket, target: number) {
     this.#client = watched(client, () => this.#ended())
     this.#target = target
-    // Nothing is read before there is someone to pass it to.
+    // Nothing is read before there is a peer to pass it to.
     client.pause()
   }
 

@@ -15,7 +15,7 @@ export function rawProxyHeader(
   return Buffer.concat([SIGNATURE, Buffer.of(0x20 | command, family, length >> 8, length & 0xff), rest])
 }
 
-/** The header for a connection of an IPv4 client, with bytes about the connection that nobody needs. */
+/** The header for a connection of an IPv4 client, with extra bytes about the connection that no one needs. */
 export function proxyHeader(client: string, more = 0): Buffer {
   const ends = Buffer.of(...client.split('.').map(Number), 192, 0, 2, 1, 0x30, 0x39, 0x01, 0xbb)
   return rawProxyHeader(1, 0x11, Buffer.concat([ends, Buffer.alloc(more)]))
@@ -27,7 +27,7 @@ export interface BalancedOptions {
   /** Parts in which the first bytes are sent; each waits until the one before was written. */
   readonly parts: readonly Uint8Array[]
   readonly localAddress?: string
-  /** What to speak over it; HTTP/1.1 by default. */
+  /** The protocol over it; HTTP/1.1 by default. */
   readonly protocol?: string
 }
 

@@ -9,7 +9,7 @@ export function formsOf(secret: string): Buffer[] {
   forms.push(Buffer.from(bytes.toString('hex').toUpperCase()))
   for (let shift = 0; shift < 3; shift++) {
     const padded = Buffer.concat([Buffer.alloc(shift), bytes])
-    // The first and last characters also encode bits of the neighbouring bytes.
+    // The first and last characters contain bits of the neighbouring bytes.
     const inner = padded.toString('base64').slice(shift === 0 ? 0 : shift + 1, Math.floor((padded.length * 8) / 6))
     forms.push(Buffer.from(inner), Buffer.from(inner.replaceAll('+', '-').replaceAll('/', '_')))
   }

@@ -19,7 +19,7 @@ import {
   SubscribeRequestSchema,
 } from '@static/protocol/relay'
 
-/** Where to connect. */
+/** Options of a connection. */
 export interface GrpcTarget {
   readonly host: string
   readonly port: number
@@ -179,7 +179,7 @@ function onClosed(stream: ClientHttp2Stream, closed: (status: GrpcStatus) => voi
   stream.on('response', gather)
   stream.on('trailers', gather)
   stream.on('error', () => {})
-  // The server is done: end our half, too.
+  // The server is done: end our half as well.
   stream.on('end', () => stream.end())
   stream.on('close', () => {
     const { 'grpc-status': code, 'grpc-message': message = '' } = metadata

@@ -47,7 +47,7 @@ export interface Change {
   readonly standby?: Uint8Array
 }
 
-/** What opening a session requires besides the key. */
+/** Inputs for opening a session, besides the key. */
 export interface Opening {
   readonly agentNonce: Uint8Array
   /** Empty for a guest. */
@@ -64,7 +64,7 @@ const PROFILES = {
   strict: TrafficProfile.STRICT,
 } as const
 
-/** What comes before the 32 bytes of a key (RFC 8410). */
+/** Prefix of the 32 bytes of a key (RFC 8410). */
 const PKCS8_ED25519 = Buffer.from('302e020100300506032b657004220420', 'hex')
 
 export function makeKey(): AgentKey {

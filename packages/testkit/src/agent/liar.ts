@@ -1,4 +1,4 @@
-/** A member with valid keys that says about requests and answers what no program of ours would say. */
+/** A member with valid keys that makes claims about requests and answers that no honest program makes. */
 import { fromHex, parseChannelName } from '@static/protocol'
 import type { Channel, StaticClient } from '@static/sdk'
 import { encodeAnswer, encodeAnswerEnd, encodeCancel, encodeRequest, type FrameKind } from '@static/sdk/internal'

@@ -6,7 +6,7 @@ import { connectGrpc } from './grpc-client.ts'
 /** How long a handshake may take: on a busy machine longer than agents wait by default. */
 const PATIENCE_MS = 60_000
 
-/** Where a relay or proxy listens on this machine. */
+/** The local addresses of a relay or proxy. */
 interface Target {
   readonly port: number
   readonly ca: string

@@ -1,20 +1,20 @@
 /** A message service in memory that can be as bad as a network: it drops, doubles, delays and reorders, by a seed. */
 import type { BusWire, OpenWire, WireListener } from '@static/relay/internal'
 
-/** What goes wrong, as shares from 0 to 1. */
+/** Faults, as shares from 0 to 1. */
 export interface BusFaults {
   drop: number
   double: number
-  /** Comes long after what was sent later. */
+  /** Arrives long after later messages. */
   late: number
 }
 
 /** Options of a bus. */
 export interface MemoryBusOptions {
   readonly random: () => number
-  /** Runs a delivery some time later; whoever runs them decides about their order. */
+  /** Runs a delivery some time later; the caller decides the order. */
   readonly post: (deliver: () => void, isLate: boolean) => void
-  /** Does what a node has asked for, in order, some time later: until then it hears nothing on a new subject. */
+  /** Carries out a node's requests in order, some time later: until then it gets nothing on a new subject. */
   readonly arrange?: (act: () => void, end: number) => void
   readonly maxBytes?: number
 }
@@ -30,7 +30,7 @@ const MAX_BYTES = 1024 * 1024
 /** The middle of a bus. */
 export class MemoryBus {
   readonly faults: BusFaults = { drop: 0, double: 0, late: 0 }
-  /** Everything that was published, for those who look into it or say it again. */
+  /** Everything that was published, for tests that inspect or replay it. */
   readonly carried: { readonly subject: string; readonly bytes: Uint8Array }[] = []
   readonly #options: MemoryBusOptions
   readonly #ends: End[] = []
@@ -70,7 +70,7 @@ export class MemoryBus {
     return wire
   }
 
-  /** Cuts all nodes off, or connects them again; or only one of them, counted from 0 in the order of their start. */
+  /** Cuts off or reconnects all nodes, or only one, counted from 0 in the order of their start. */
   connect(connected: boolean, at?: number): void {
     for (const end of at === undefined ? [...this.#ends] : this.#ends.slice(at, at + 1)) {
       end.connected = connected
@@ -78,7 +78,7 @@ export class MemoryBus {
     }
   }
 
-  /** Brings bytes to everybody who listens, as anyone with access to the service can. */
+  /** Delivers bytes to all listeners, as anyone with access to the service can. */
   inject(subject: string, bytes: Uint8Array): void {
     this.#carry(subject, bytes, undefined)
   }

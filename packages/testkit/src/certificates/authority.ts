@@ -17,7 +17,7 @@ export interface Certificates {
   readonly certificate: Pair
   /** For its names only: QUIC refuses addresses under an authority with name constraints. */
   readonly named: Pair
-  /** With which a proxy authenticates to a relay. */
+  /** The certificate with which a proxy authenticates to a relay. */
   readonly client: Pair
 }
 

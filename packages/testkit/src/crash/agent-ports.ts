@@ -12,8 +12,8 @@ export interface CrashPoint {
 }
 
 /**
- * What dies: only the agent, or its process by SIGKILL. After an agent's death nothing passes through its ports, and
- * its memory is lost; what it handed to the network before is still sent, as with a process.
+ * The victim: only the agent, or its process by SIGKILL. After an agent's death nothing passes through its ports, and
+ * its memory is lost; data that it had handed to the network is still sent, as with a process.
  */
 export type Victim = 'agent' | 'process'
 
@@ -67,7 +67,7 @@ export class CrashingPorts {
       answers: (id) => this.#alive(() => store.answers(id)),
       write: (changes) => {
         if (changes.length > 0) this.#call('store', () => store.write(changes))
-        // Nothing that would have followed happens.
+        // Nothing after this point happens.
         if (this.#isDead) throw dead()
       },
       onFailure: (listener) => store.onFailure(listener),
@@ -111,7 +111,7 @@ export class CrashingPorts {
     return action()
   }
 
-  /** Closing makes a checkpoint, too. An agent that dies without its process dies at other calls. */
+  /** Closing makes a checkpoint as well. An agent that dies without its process dies at other calls. */
   #checkpoint(action: () => void): void {
     if (this.#victim === 'process') this.#call('checkpoint', action)
     else action()

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 
 const FOLDER = resolve(import.meta.dirname, '../../../../lab/fuzz/corpus')
-/** The most of a file, so that the repository stays small. */
+/** Maximum size of a file, to keep the repository small. */
 const MOST_BYTES = 8192
 const MOST_INPUT_BYTES = 1024
 
@@ -14,7 +14,7 @@ export function readCorpus(name: string): Uint8Array[] {
   return lines.slice(0, -1).map((line) => Uint8Array.from(Buffer.from(line, 'hex')))
 }
 
-/** Keeps as many as there is room for, the shortest first. Those of before stay. */
+/** Keeps as many as fit, the shortest first. Earlier ones stay. */
 export function saveCorpus(name: string, inputs: readonly Uint8Array[]): void {
   let room = MOST_BYTES
   const known = new Set(readCorpus(name).map(hexOf))

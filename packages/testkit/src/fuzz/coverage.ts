@@ -4,7 +4,7 @@
  */
 import { type Profiler, Session } from 'node:inspector'
 
-/** Ours, and the MLS library; not tests. */
+/** Our code and the MLS library's; not tests. */
 const MEASURED = /\/(packages\/(?!testkit\/)[^/]+\/src|node_modules\/ts-mls)\//
 
 /** Blocks of code that have run. */

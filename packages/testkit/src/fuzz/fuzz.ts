@@ -11,9 +11,9 @@ import { readCorpus, saveCorpus } from './corpus.ts'
 import { Coverage } from './coverage.ts'
 import { mutate } from './mutate.ts'
 
-/** A decoder and what it is fed at first. */
+/** A decoder and its first inputs. */
 export interface FuzzTarget {
-  /** Of its corpus. */
+  /** Name of its corpus. */
   readonly name: string
   readonly seeds: readonly Uint8Array[]
   /** Parts that are hard to guess. */
@@ -29,14 +29,14 @@ const SHORT_RUNS = 600
 const LONG_RUNS = Number(process.env['STATIC_FUZZ'] ?? 0)
 const BATCH = 32
 const MOST_INPUT_BYTES = 65_536
-/** What one input may cost. */
+/** Limits on the cost of one input. */
 const MOST_CPU_MS = 50
 const MOST_MEMORY_BYTES = 64 * 1024 * 1024
 
 /** From the beginning, or V8 would not count blocks. */
 const coverage = LONG_RUNS > 0 ? new Coverage() : undefined
 
-/** What the long form of this process has done. */
+/** Statistics of the long form in this process. */
 const total = { decoders: 0, blocks: 0 }
 if (coverage)
   process.on('exit', (code) => {
@@ -85,7 +85,7 @@ export async function fuzz(t: TestContext, target: FuzzTarget): Promise<void> {
 
 async function runOnce(target: FuzzTarget, input: Uint8Array): Promise<void> {
   if ((await costOf(target, input)) <= MOST_CPU_MS) return
-  // A pause of the collector, or of the compiler, does not repeat.
+  // A pause of the garbage collector or compiler does not repeat.
   const again = [await costOf(target, input), await costOf(target, input), await costOf(target, input)]
   const least = Math.min(...again)
   if (least > MOST_CPU_MS) throw finding(target, input, `takes ${least.toFixed(1)} ms`)

@@ -74,7 +74,7 @@ function numberOf(below: Below): Uint8Array {
   return below(4) === 0 ? number.toReversed() : number
 }
 
-/** Overwrites what is there. */
+/** Overwrites existing bytes. */
 function put(bytes: Buffer, at: number, part: Uint8Array): Buffer {
   return Buffer.concat([bytes.subarray(0, at), part, bytes.subarray(at + part.length)])
 }

@@ -1,11 +1,11 @@
-/** A port at which PostgreSQL says that it has no TLS. */
+/** A port at which PostgreSQL refuses TLS. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 
-/** What a client sends first that wants TLS: a length of 8, and 1234.5679. */
+/** A client's request for TLS: a length of 8, and 1234.5679. */
 export const SSL_REQUEST: Buffer = Buffer.from('0000000804d2162f', 'hex')
 
-/** The port, and what came there. */
+/** The port, and the bytes that arrived at it. */
 export interface PlainPort extends AsyncDisposable {
   readonly port: number
   heard(): Buffer

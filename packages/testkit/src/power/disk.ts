@@ -1,7 +1,7 @@
 /**
- * A disk that forgets what was not synced. A write is on it for certain once its file was synced; a new, renamed or removed
- * name, once its folder was. Before that, a power cut keeps any part of it: sectors of any write, and the first few
- * changes of names.
+ * A disk that forgets what was not synced. A write is on it for certain once its file was synced; a new, renamed or
+ * removed name, once its folder was. Before that, a power cut keeps any part of it: sectors of any write, and the first
+ * few changes of names.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -10,7 +10,7 @@ import type { DiskEvent } from './recording.ts'
 /** The unit that a disk writes as a whole. */
 const SECTOR = 512
 
-/** The content of a file: certain, and since then. */
+/** The content of a file: the certain part, and changes since then. */
 interface Body {
   certain: Buffer
   pending: ((content: Buffer, keep: () => boolean) => Buffer)[]
@@ -35,7 +35,7 @@ export class LossyDisk {
     return disk
   }
 
-  /** Does what a program did. */
+  /** Applies the effect of a program's call. */
   apply(event: DiskEvent): void {
     switch (event.type) {
       case 'create': {
@@ -66,7 +66,7 @@ export class LossyDisk {
     }
   }
 
-  /** Writes what a power cut leaves now. `keep` decides about each part that is not certain. */
+  /** Writes the files as a power cut now would leave them. `keep` decides about each part that is not certain. */
   cut(keep: () => boolean): (folder: (path: string) => string) => void {
     const names = new Map(this.#certain)
     for (const { apply } of this.#names) {

@@ -1,12 +1,12 @@
 /**
- * Records what a process does to the files of a directory, and what it says, as one sequence of events: the system calls
- * that strace sees. What a power cut leaves behind can then be computed for every moment (`disk.ts`).
+ * Records what a process does to the files of a directory, and its output, as one sequence of events: the system calls
+ * that strace sees. `disk.ts` can then compute the result of a power cut at every moment.
  */
 import { spawn } from 'node:child_process'
 import { readFileSync, rmSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
-/** What happened, in this order. */
+/** The events, in order. */
 export type DiskEvent =
   | { readonly type: 'create' | 'remove' | 'truncated'; readonly path: string }
   | { readonly type: 'write'; readonly path: string; readonly at: number; readonly bytes: Buffer }
@@ -24,8 +24,8 @@ const CALLS = [
 const MAX_WRITE_BYTES = 4 * 1024 * 1024
 
 /**
- * Runs a Node program under strace until `isEnough` says so of a line on its stdout, then kills it. Returns what it did
- * below `directory`.
+ * Runs a Node program under strace until `isEnough` says so of a line on its stdout, then kills it. Returns its
+ * actions below `directory`.
  */
 export async function recordDisk(
   strace: string,
@@ -94,7 +94,7 @@ function parseLog(log: string, directory: string): DiskEvent[] {
   return events
 }
 
-/** What a call that succeeded has done. `offsets` are those of files that are written without one. */
+/** The effect of a successful call. `offsets` are those of files that are written without one. */
 function eventsOf(name: string, argument: string, result: string, offsets: Map<string, number>): DiskEvent[] {
   const file = /^(\d+)<((?:\\x[0-9a-f]{2})*|[^>]*)>/.exec(argument)
   const path = plain(file?.[2] ?? '')
@@ -147,7 +147,7 @@ function eventsOf(name: string, argument: string, result: string, offsets: Map<s
   }
 }
 
-/** With -xx, strace writes paths as bytes, too. */
+/** With -xx, strace writes even paths as bytes. */
 function plain(text: string): string {
   return text.startsWith('\\x') ? bytesOf(text).toString() : text
 }

@@ -14,7 +14,7 @@ export class FakeApi implements LocalApi {
   /** Messages left, by account and mode. */
   readonly left: Map<string, number> = new Map()
   readonly spent: Map<string, number> = new Map()
-  /** By the id of the key. */
+  /** Messages spent, by the id of the key. */
   readonly spentByKey: Map<string, number> = new Map()
   reachable = true
   asked = 0

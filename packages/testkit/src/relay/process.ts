@@ -26,7 +26,7 @@ export interface ChildOptions {
   readonly cluster?: ClusterAccess
 }
 
-/** What the nodes of a cluster share. */
+/** Settings that the nodes of a cluster share. */
 export interface ClusterAccess {
   /** URL of the PostgreSQL database. */
   readonly database: string

@@ -37,7 +37,7 @@ export interface Ready<Line> extends AsyncDisposable {
   readonly ready: Line
   /** From the start of the process to its ready line. */
   readonly readyMs: number
-  /** What it wrote to stderr so far. */
+  /** Its output on stderr so far. */
   errors(): string
   /** Sends a signal and waits for the exit. */
   end(signal: NodeJS.Signals): Promise<Ending>

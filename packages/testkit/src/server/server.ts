@@ -11,7 +11,7 @@ export interface ServerOptions {
   /** `postgres://…`; a SQLite file in the data directory by default. */
   readonly database?: string | undefined
   readonly settings?: unknown
-  /** Also opens the listener for relay nodes. */
+  /** Opens the listener for relay nodes as well. */
   readonly internal?: boolean
   readonly logLevel?: 'debug' | 'info' | 'silent'
   /** Writes the log to this file instead of keeping it in memory. */
@@ -51,7 +51,7 @@ export interface Server extends AsyncDisposable {
   readonly relay: RelayPorts
   /** From the start of the process to its ready line. */
   readonly readyMs: number
-  /** What it wrote to stderr so far. */
+  /** Its output on stderr so far. */
   errors(): string
   /** Sends a signal and waits for the exit. */
   end(signal: NodeJS.Signals): Promise<Ending>

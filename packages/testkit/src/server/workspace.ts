@@ -27,7 +27,9 @@ export interface Workspace extends Disposable {
   file(name: string, content: string): string
 }
 
-/** Creates a workspace; `using` removes it. A foreign one has its own authority, which the others do not trust. */
+/**
+ * Creates a workspace; `using` removes it. A foreign workspace has its own authority, which the others do not trust.
+ */
 export async function makeWorkspace({ foreign = false }: { readonly foreign?: boolean } = {}): Promise<Workspace> {
   const path = mkdtempSync(join(tmpdir(), 'static-e2e-'))
   const make = foreign ? makeCertificates : copyCertificates

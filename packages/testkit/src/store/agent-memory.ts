@@ -106,7 +106,7 @@ class MemoryStore implements AgentStore {
   }
 }
 
-/** A row: values by field. */
+/** A row: its values by field. */
 type Fields = Readonly<Record<string, unknown>>
 
 /** The tables by name, with an undo log. */

@@ -120,7 +120,7 @@ export class MemoryAccountRows implements AccountRows {
   put(): void {}
 }
 
-/** What accounts see of their channels. */
+/** The channels that accounts see. */
 export class MemoryOwnedRows implements OwnedRows {
   readonly #state: MemoryState
 

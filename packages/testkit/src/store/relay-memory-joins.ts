@@ -94,7 +94,7 @@ export class MemoryJoinRows implements JoinRows {
     this.#joins.delete(keyOf(key))
   }
 
-  /** Deletes what has expired. */
+  /** Deletes expired requests. */
   expire(now: Time): void {
     for (const [key, { header }] of this.#joins) if (header.until <= now) this.#joins.delete(key)
   }

@@ -60,7 +60,7 @@ export class MemoryRows implements Rows {
   }
 }
 
-/** What the sweep works on. */
+/** The rows that the sweep works on. */
 class MemoryDueRows implements DueRows {
   readonly #state: MemoryState
 

@@ -1,4 +1,4 @@
-/** What an in-memory store holds, as one value that can be copied. */
+/** The state of an in-memory store, as one value that can be copied. */
 import type {
   AccountRecord,
   AgentId,
@@ -16,7 +16,7 @@ import type {
 export interface Kept {
   readonly channel: Channel
   readonly founding: Uint8Array
-  /** By index. */
+  /** Entries by index. */
   readonly log: Map<number, { readonly entry: Entry; readonly size: number }>
   readonly ids: Map<string, Answered & { readonly at: Time }>
   readonly welcomes: Map<AgentId, { readonly welcome: StoredWelcome; readonly shares: boolean; readonly at: Time }>
@@ -28,7 +28,7 @@ export interface Kept {
   turns: Turn[]
 }
 
-/** Everything but invites and short-lived rows. */
+/** Everything except invites and short-lived rows. */
 export interface MemoryState {
   readonly channels: Map<ChannelId, Kept>
   readonly accounts: Map<string, AccountRecord>

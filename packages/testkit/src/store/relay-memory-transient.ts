@@ -10,7 +10,7 @@ const NOTICES_KEPT_MS = 60_000
 export class MemoryTransientRows implements TransientRows {
   readonly joins: MemoryJoinRows
   readonly #nonces = new Map<string, Time>()
-  /** With the time of the first sweep that saw them. */
+  /** Notices, with the time of the first sweep that saw them. */
   readonly #notices: { readonly event: StoreEvent; seenAt: Time | undefined }[] = []
   /** How many notices were dropped before the first. */
   #dropped = 0

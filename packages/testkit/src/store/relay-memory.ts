@@ -24,7 +24,7 @@ export async function openMemoryStore(options: MemoryStoreOptions, listener: Sto
   return store
 }
 
-/** The ledger of an in-memory store, for those who decide themselves when it answers and who hears of its events. */
+/** The ledger of an in-memory store, for callers that decide when it answers and where its events go. */
 export interface MemoryLedger {
   readonly deployment: Store['deployment']
   run<Name extends StoreOperation>(

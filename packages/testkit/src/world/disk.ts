@@ -1,5 +1,5 @@
 /**
- * Disks of a world: what was synced survives a crash, and nothing else. An agent's write is synced when it returns; a
+ * Disks of a world: synced data survives a crash, and nothing else does. An agent's write is synced when it returns; a
  * relay's operation is synced some time after it was asked for, and answered some time after that, so that a crash
  * falls before, between and after.
  */
@@ -59,7 +59,7 @@ export class AgentDisk {
           rows.write(changes)
           this.#world.note(`${machine.name} writes ${changes.map(({ type }) => type).join()}`)
         })
-        // What must follow a write does not, even if the write itself survives.
+        // The steps after a write do not happen, even if the write itself survives.
         machine.checkAlive()
       },
       onFailure: () => {},
@@ -68,7 +68,7 @@ export class AgentDisk {
     }
   }
 
-  /** What is on it. */
+  /** Its content. */
   get contents(): ReturnType<AgentStore['load']> {
     return this.#rows.load()
   }
@@ -85,7 +85,7 @@ export class RelayDisk {
   #decide: Decide | undefined
   readonly #world: World
   #rows = new MemoryRows()
-  /** By channel, everything that was ever in its log. */
+  /** Everything that was ever in the log of each channel. */
   #logs = new Map<string, readonly Entry[]>()
   readonly #deployment: Store['deployment']
   readonly #retention: Retention
@@ -96,7 +96,7 @@ export class RelayDisk {
     this.#retention = retention
   }
 
-  /** What is on it now, on a disk of its own. */
+  /** A copy of its present content, on a separate disk. */
   copy(): RelayDisk {
     const copy = new RelayDisk(this.#world, this.#deployment, this.#retention)
     copy.#rows = this.#rows.copy()
@@ -165,7 +165,7 @@ export class RelayDisk {
     return this.#logs.get(channel) ?? []
   }
 
-  /** Who is on the roster of a channel. */
+  /** The members on the roster of a channel. */
   roster(channel: string): readonly string[] {
     const members = this.#rows.channels.get(channel)?.members.values() ?? []
     return [...members].filter((member) => onRoster(member)).map(({ agent }) => agent)

@@ -5,7 +5,7 @@
 import type { CipherGCM, KeyObject } from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 
-/** What a world puts in their place. */
+/** A world's replacements for them. */
 export interface Environment {
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -13,7 +13,7 @@ export interface Environment {
   readonly bytes: (length: number) => Buffer
   readonly later: (milliseconds: number, action: () => void) => Cancel
   readonly every: (milliseconds: number, action: () => void) => Cancel
-  /** After what is being done now. */
+  /** Runs something after the current task. */
   readonly soon: (action: () => void) => Cancel
   /** Something was encrypted: the hash of the key, and the ciphertext with its tag. */
   readonly sealed: (key: string, sealed: Uint8Array) => void
@@ -30,12 +30,12 @@ const PREFIXES = {
   x25519: Buffer.from('302e020100300506032b656e04220420', 'hex'),
 } as const
 
-/** Resolves when all that can be done without the outside is done: every promise, however long the chain. */
+/** Resolves when nothing more can happen without outside events: every chain of promises has ended. */
 export function quiet(): Promise<void> {
   return new Promise((resolve) => void realImmediate(resolve))
 }
 
-/** Puts a world's environment in place. Returns what takes it away again. */
+/** Installs a world's environment. Returns a function that removes it. */
 export function enter(environment: Environment): () => void {
   const undo = [
     replace(globalThis, timers(environment)),
@@ -86,7 +86,7 @@ function timers({ later, every, soon }: Environment): object {
 function randomness({ bytes, random }: Environment): object {
   return {
     randomBytes: bytes,
-    // Stocks outlive a world, so what they hold must not depend on how much an earlier one has used.
+    // Stocks outlive a world, so their content must not depend on how much an earlier world used.
     randomFillSync: (target: Uint8Array) => target.fill(0),
     randomInt: (first: number, end?: number) => {
       const from = end === undefined ? 0 : first
@@ -100,7 +100,7 @@ function randomness({ bytes, random }: Environment): object {
   }
 }
 
-/** Encryption as it is, but told of. Keys are wiped after use, so they are hashed at once. */
+/** Real encryption, with a report of each call. Keys are wiped after use, so they are hashed at once. */
 function watched({ sealed }: Environment): object {
   const create = crypto.createCipheriv as (...values: unknown[]) => CipherGCM
   return {
@@ -126,7 +126,7 @@ function watched({ sealed }: Environment): object {
   }
 }
 
-/** Replaces properties; returns what puts them back. */
+/** Replaces properties; returns a function that restores them. */
 function replace(target: object, values: object): () => void {
   const before = Object.keys(values).map((key) => [key, Object.getOwnPropertyDescriptor(target, key)] as const)
   for (const [key, value] of Object.entries(values)) {

@@ -1,7 +1,7 @@
-/** A process of a world. It dies at once: its memory is gone, and so is all that it was about to do. */
+/** A process of a world. When it dies, its memory and everything that it was about to do are lost. */
 import { StaticError } from '@static/protocol'
 
-/** What a machine needs of its world. */
+/** The parts of the world that a machine needs. */
 interface Surroundings {
   run(machine: Machine, action: () => void): void
   tell(line: string): void
@@ -29,7 +29,7 @@ export class Machine {
     this.#deaths.push(action)
   }
 
-  /** Dies at the nth boundary from now on, of those between it and its disk or network; undefined: not any more. */
+  /** Dies at the nth boundary from now on, of those between it and its disk or network; undefined: no longer. */
   arm(boundaries: number | undefined): void {
     this.#left = boundaries ?? Infinity
   }
@@ -39,7 +39,9 @@ export class Machine {
     if (!this.#isDead) this.#world.run(this, action)
   }
 
-  /** Something that others see, or that survives it. It may die right before or after; once dead, it does nothing. */
+  /**
+   * Does something that others see or that survives it. It may die right before or after; once dead, it does nothing.
+   */
   effect(what: string, action: () => void): void {
     this.#pass(`before ${what}`)
     if (this.#isDead) return
@@ -48,7 +50,7 @@ export class Machine {
   }
 
   /**
-   * Fails what goes on in a process that is dead: its memory still runs to the end of the turn.
+   * Fails calls of a dead process, whose code still runs to the end of the turn.
    *
    * @throws {StaticError} `closed`
    */

@@ -1,4 +1,4 @@
-/** Somebody in the middle of every line who sees and changes the messages of agents and relay: as a relay that lies can. */
+/** A man in the middle of every line, who sees and changes the messages of agents and relay, as a lying relay can. */
 import { CellJoiner, type CellEvent, cutEnvelope, makeCell } from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope, type WireForm } from '@static/protocol/envelope'
 import {
@@ -8,7 +8,7 @@ import {
   ServerMessageSchema,
 } from '@static/protocol/relay'
 
-/** One line of an agent, for who is in its middle. */
+/** One line of an agent, as its man in the middle sees it. */
 export interface MiddleLine {
   /** The name of the agent's machine. */
   readonly agent: string
@@ -16,13 +16,13 @@ export interface MiddleLine {
   say(message: ServerMessage): void
 }
 
-/** Who is in the middle. */
+/** The man in the middle. */
 export interface Middle {
   /** An agent asks. Returns what reaches the relay. */
   asked(line: MiddleLine, message: ClientMessage): readonly ClientMessage[]
   /** An agent acknowledges. Returns whether the relay hears of it. */
   acknowledged(line: MiddleLine): boolean
-  /** The relay answers, or tells something. Returns what reaches the agent. */
+  /** The relay answers or pushes something. Returns what reaches the agent. */
   said(line: MiddleLine, message: ServerMessage): readonly ServerMessage[]
 }
 
@@ -49,7 +49,7 @@ export class Tap implements MiddleLine {
     this.#write(cutEnvelope(encodeEnvelope(this.#form, ServerMessageSchema, message)))
   }
 
-  /** What the agent has sent. Returns what reaches the relay. */
+  /** Takes the agent's data. Returns what reaches the relay. */
   up(bytes: Uint8Array): Uint8Array {
     const cells: Uint8Array[] = []
     this.#up.push(bytes, (event) => {
@@ -62,7 +62,7 @@ export class Tap implements MiddleLine {
     return Buffer.concat(cells)
   }
 
-  /** What the relay has sent. */
+  /** Takes the relay's data. */
   down(bytes: Uint8Array): void {
     this.#down.push(bytes, (event) => {
       if (event.type !== 'envelope') return this.#write(loneCell(event))

@@ -1,6 +1,6 @@
 /**
  * Lines between agents and a relay: bytes arrive late, in pieces and in order, until the line is cut or one end dies.
- * What a machine has sent before its death still arrives.
+ * Data that a machine sent before its death still arrives.
  */
 import { hash } from 'node:crypto'
 import { StaticError } from '@static/protocol'
@@ -20,7 +20,7 @@ interface Port {
 interface Line {
   readonly number: number
   readonly agent: Machine
-  /** Who is in the middle of it. */
+  /** The man in the middle of it. */
   readonly tap: Tap | undefined
   readonly port: Port
   readonly stream: StreamId
@@ -39,7 +39,7 @@ export class Network {
   delayMs = 40
   /** Which relay an agent gets to see. */
   doorOf: (agent: Machine) => number = () => 0
-  /** Who sees and changes all messages. */
+  /** The man in the middle of all lines. */
   middle: Middle | undefined
   readonly #world: World
   #lines: Line[] = []
@@ -88,7 +88,7 @@ export class Network {
     }
   }
 
-  /** Cuts all lines of some machines: what is on its way is lost. */
+  /** Cuts all lines of some machines: data in transit is lost. */
   cut(machine: Machine): void {
     for (const line of this.#lines) if (line.agent === machine || line.port.machine === machine) this.#cut(line)
   }
@@ -161,7 +161,7 @@ export class Network {
     this.#world.plan(0, {}, line.port.machine, () => line.port.handler.closed(line.stream))
   }
 
-  /** When a machine dies, the other ends hear of it after all that it has sent. */
+  /** When a machine dies, the other ends learn of it after all data that it sent. */
   #watch(machine: Machine): void {
     machine.onDeath(() => {
       for (const line of this.#lines) {

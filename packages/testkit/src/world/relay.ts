@@ -7,12 +7,12 @@ import type { Machine } from './machine.ts'
 import type { Network } from './network.ts'
 import type { World } from './world.ts'
 
-/** What the relay calls itself. */
+/** The relay's name. */
 export const RELAY = 'relay.test'
 
 const HOUR_SECONDS = 3600
 
-/** Where a relay listens, and what it begins with. */
+/** The address of a relay, and its initial state. */
 interface Place {
   readonly door: number
   readonly disk: RelayDisk
@@ -54,7 +54,7 @@ export class SimulatedRelay {
     this.#machine = this.#start()
   }
 
-  /** Starts again with what was on a disk before. */
+  /** Starts again from an earlier state of its disk. */
   rollBack(disk: RelayDisk): void {
     this.#machine.kill('and forgets')
     this.#disk = disk.copy()

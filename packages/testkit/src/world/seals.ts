@@ -1,13 +1,13 @@
-/** Every AEAD encryption of a world: no key may show twice on the wire. */
+/** Every AEAD encryption of a world: no key may appear twice on the wire. */
 import { hash } from 'node:crypto'
 
-/** What was encrypted, by hashes. */
+/** Hashes of everything that was encrypted. */
 export class Seals {
-  /** Is told of everything that is encrypted, at once. */
+  /** Notified of each encryption, at once. */
   onSeal: ((text: string) => void) | undefined
-  /** What went wrong. */
+  /** Faults found. */
   readonly wrong: string[] = []
-  /** The key of each ciphertext. What died with its process before it was written is encrypted again. */
+  /** The key of each ciphertext. Data lost with its process before it was written is encrypted again. */
   readonly #keys = new Map<string, string>()
   readonly #shown = new Map<string, string>()
 

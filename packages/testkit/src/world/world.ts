@@ -21,7 +21,7 @@ interface Event {
 
 /** A world. Only one exists at a time in a process. */
 export class World {
-  /** What happened, for people. */
+  /** The events, in words. */
   readonly story: string[] = []
   readonly random: () => number
   readonly seals: Seals = new Seals()
@@ -31,7 +31,7 @@ export class World {
   readonly #owner = new AsyncLocalStorage<Machine>()
   readonly #lanes = new WeakMap<Machine, { readonly timers: object; readonly immediates: object }>()
   readonly #outside = { timers: {}, immediates: {} }
-  /** Every line, for finding the first difference of two runs. */
+  /** Every line, for finding the first difference between two runs. */
   readonly #lines: string[] | undefined
   #events: Event[] = []
   #now = START
@@ -70,12 +70,12 @@ export class World {
     return this.#now
   }
 
-  /** Whose turn it is. */
+  /** The machine on whose behalf code runs now. */
   get acting(): Machine | undefined {
     return this.#owner.getStore()
   }
 
-  /** What happened until now, all of it, in one word. */
+  /** A digest of everything that happened until now. */
   get digest(): string {
     return this.#digest.copy().digest('hex')
   }
@@ -88,7 +88,7 @@ export class World {
     return Math.floor(this.random() * limit)
   }
 
-  /** One of several; undefined if there is none. */
+  /** Picks one of several; undefined if there is none. */
   pick<Item>(items: readonly Item[]): Item | undefined {
     return items[this.below(items.length)]
   }
@@ -102,13 +102,13 @@ export class World {
     return machine
   }
 
-  /** Something that matters to people. */
+  /** Logs something for people. */
   tell(line: string): void {
     this.story.push(`${((this.#now - START) / 1000).toFixed(3)} ${line}`)
     this.note(line)
   }
 
-  /** Something that must be the same in every run of a seed. */
+  /** Records something that must be the same in every run of a seed. */
   note(line: string): void {
     const whole = `${this.#now} ${line}\n`
     this.#digest.update(whole)
@@ -126,7 +126,7 @@ export class World {
     this.#owner.run(machine, action)
   }
 
-  /** Lets things happen until something is so. Throws if it is not within a time. */
+  /** Runs until a condition holds. Throws if it does not hold within a time. */
   async until(isSo: () => boolean, patienceMs: number, what: () => string): Promise<void> {
     const end = this.#now + patienceMs
     for (;;) {
@@ -197,7 +197,7 @@ export class World {
   }
 }
 
-/** As Node has it: whole milliseconds, at least one. */
+/** A delay as in Node: whole milliseconds, at least one. */
 function nodeDelay(ms: number): number {
   return Math.max(1, Math.trunc(ms))
 }
