@@ -3,6 +3,17 @@ import { type ClientOption, OPTIONS } from '@static/sdk/account'
 
 const SOURCE = 'packages/sdk/src/public/option-table.ts'
 const WIDTH = 120
+/** The types of a value in both languages. */
+const TYPES = {
+  text: ['string', 'Optional[str]'],
+  path: ['string', 'Optional[Path]'],
+  secret: ['string | null', 'Optional[str]'],
+  bytes: ['Uint8Array | string', 'Union[bytes, str, None]'],
+  key: ['KeySource', 'Union[KeyFile, Passphrase, None]'],
+  flag: ['boolean', 'bool'],
+  integer: ['number', 'Optional[int]'],
+  duration: ['number', 'float'],
+} as const
 /** How many of the options Python takes by position. */
 const POSITIONAL = 5
 const CHOICES: ReadonlySet<string> = new Set<string>(
@@ -100,46 +111,12 @@ function defaultOf(option: ClientOption): string | undefined {
 }
 
 function typescriptType(option: ClientOption): string {
-  switch (option.kind) {
-    case 'choice':
-      return option.choices.map((word) => `'${word}'`).join(' | ')
-    case 'integer':
-    case 'duration':
-      return 'number'
-    case 'flag':
-      return 'boolean'
-    case 'bytes':
-      return 'Uint8Array | string'
-    case 'secret':
-      return 'string | null'
-    case 'key':
-      return 'KeySource'
-    case 'text':
-    case 'path':
-      return 'string'
-  }
+  return option.kind === 'choice' ? option.choices.map((word) => `'${word}'`).join(' | ') : TYPES[option.kind][0]
 }
 
 function pythonType(option: ClientOption): string {
-  switch (option.kind) {
-    case 'choice':
-      return `Optional[Literal[${option.choices.map((word) => `"${word}"`).join(', ')}]]`
-    case 'integer':
-      return 'Optional[int]'
-    case 'duration':
-      return 'float'
-    case 'flag':
-      return 'bool'
-    case 'bytes':
-      return 'Union[bytes, str, None]'
-    case 'key':
-      return 'Union[KeyFile, Passphrase, None]'
-    case 'path':
-      return 'Optional[Path]'
-    case 'text':
-    case 'secret':
-      return 'Optional[str]'
-  }
+  if (option.kind !== 'choice') return TYPES[option.kind][1]
+  return `Optional[Literal[${option.choices.map((word) => `"${word}"`).join(', ')}]]`
 }
 
 function pythonDefault(option: ClientOption): string {
