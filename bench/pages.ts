@@ -79,7 +79,14 @@ async function measure(channels: number): Promise<Counts> {
       signature: hash('signature'),
     }
     const welcomes = [{ agent: reader.agent, welcome: CIPHERTEXT, inviteId: new Uint8Array(), tag: new Uint8Array() }]
-    const commit = { slot: 0, messageId: newId(), commit: CIPHERTEXT, groupInfo: new Uint8Array(), paid: 0 }
+    const commit = {
+      slot: 0,
+      messageId: newId(),
+      commit: CIPHERTEXT,
+      groupInfo: new Uint8Array(),
+      paid: 0,
+      maxChannels: 1e9,
+    }
     await store.run('commit', { ...common, ...commit, declaration, welcomes })
     await acknowledge([channel])
   }

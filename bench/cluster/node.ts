@@ -55,6 +55,7 @@ async function found(channel: string, members: readonly string[]): Promise<void>
     welcomes: members.map((agent) => ({ agent, welcome: BODY, inviteId: none, tag: none })),
     groupInfo: none,
     paid: 10_000,
+    maxChannels: 1e9,
     now: Date.now(),
   })
   if (!('index' in result)) throw new Error(JSON.stringify(result))

@@ -198,7 +198,7 @@ export class Relay {
     this.#delivery.handle(event)
     this.#joins.handle(event)
     if (event.type === 'welcomed') this.#channels.welcomed(event.agent)
-    if (event.type === 'deleted') this.#channels.forget(event.channel)
+    if (event.type === 'deleted' || event.type === 'ownerChanged') this.#channels.forget(event.channel)
   }
 
   /** Ends sessions so that their agents reconnect, to another node if there is one. */

@@ -22,6 +22,8 @@ export type StoreEvent =
       /** On the roster again. */
       readonly returned: readonly AgentId[]
     }
+  /** Another agent owns the channel now: with its own commit, or because that was rejected. */
+  | { readonly type: 'ownerChanged'; readonly channel: ChannelId }
   | { readonly type: 'barLifted'; readonly channel: ChannelId; readonly agent: AgentId }
   | {
       readonly type: 'deleted'

@@ -147,6 +147,8 @@ export interface StoreOperations extends InviteOperations {
       readonly groupInfo: Uint8Array
       /** Units of the owner's quota reserved for this commit. */
       readonly paid: number
+      /** How many channels the account may have, if the commit makes it the owner's. */
+      readonly maxChannels: number
       readonly now: Time
     },
     /** `units`: how many of them are used up; the others are returned. */

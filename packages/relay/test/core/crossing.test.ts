@@ -52,6 +52,7 @@ test('a Welcome that arrives while an agent resumes for the first time is delive
     welcomes,
     groupInfo: nothing,
     paid: 0,
+    maxChannels: 1,
     now,
   }
   await pure.store.run('commit', commit)

@@ -145,6 +145,9 @@ export interface CommitOptions extends Partial<Omit<StoreRequest<'commit'>, 'dec
   readonly removes?: readonly string[]
   readonly vouches?: readonly string[]
   readonly notices?: readonly LeaveNoticeFields[]
+  /** Who owns the channel afterwards, and its standby. */
+  readonly owner?: string
+  readonly standby?: string
   readonly welcomes?: readonly WelcomeFields[]
 }
 
@@ -274,6 +277,8 @@ export class ChannelFixture {
       removes = [],
       vouches = [],
       notices = [],
+      owner,
+      standby,
       welcomes = adds.map((name) => welcomeFor(name)),
       ...fields
     } = options
@@ -288,11 +293,14 @@ export class ChannelFixture {
         removes: removes.map((name) => bytesOf(agentId(name))),
         leaveNotices: notices,
         vouches: vouches.map((name) => bytesOf(agentId(name))),
+        ...(owner !== undefined && { owner: bytesOf(agentId(owner)) }),
+        ...(standby !== undefined && { standby: bytesOf(agentId(standby)) }),
         signature: sha256('declaration'),
       },
       welcomes,
       groupInfo: new Uint8Array(),
       paid: 10_000,
+      maxChannels: 100,
       now: this.now,
       ...fields,
     }

@@ -132,6 +132,7 @@ class Knowledge {
       welcomes: AGENTS.slice(1, -1).map((name) => welcomeFor(name)),
       groupInfo: text('group info'),
       paid: 0,
+      maxChannels: 2,
       now: this.now,
     }
   }
@@ -195,9 +196,12 @@ class Knowledge {
         ]
       }
       case 'commit': {
-        const removes = step.twist > 5 || this.left.has(`${channel} ${other}`) ? [other] : []
+        // Now and then, one names a standby, or takes over.
+        const isOwnership = step.size % 5 === 3
+        const removes = !isOwnership && (step.twist > 5 || this.left.has(`${channel} ${other}`)) ? [other] : []
         const absent =
-          removes.length > 0 ? step.twist === 9 : !this.members.has(`${channel} ${other}`) || step.twist === 4
+          !isOwnership &&
+          (removes.length > 0 ? step.twist === 9 : !this.members.has(`${channel} ${other}`) || step.twist === 4)
         const adds = absent ? [other] : []
         const leftAt = this.left.get(`${channel} ${other}`)
         const declaration = {
@@ -205,6 +209,8 @@ class Knowledge {
           removes: removes.map((agent) => bytesOf(agentId(agent))),
           leaveNotices: removes.length > 0 && leftAt !== undefined ? [notice(other, leftAt)] : [],
           vouches: step.size % 2 === 0 && name === 'alice' ? adds.map((agent) => bytesOf(agentId(agent))) : [],
+          ...(isOwnership && { owner: bytesOf(agentId(step.welcomes ? 'alice' : name)) }),
+          ...(isOwnership && step.welcomes && step.twist > 0 && { standby: bytesOf(agentId(other)) }),
           signature: sha256('declaration'),
         }
         const welcomes = adds.map((agent) => welcomeFor(agent, { inviteId: id16(`invite ${step.size % 3}`) }))
@@ -220,6 +226,7 @@ class Knowledge {
             welcomes: step.welcomes ? welcomes : [],
             groupInfo: new Uint8Array(step.welcomes ? step.size % 50 : 0),
             paid: step.twist === 5 ? 9 : 0,
+            maxChannels: 2,
             now,
           },
         ]

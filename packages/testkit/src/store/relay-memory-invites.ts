@@ -39,8 +39,7 @@ export class MemoryInviteRows implements InviteRows {
     return dropped
   }
 
-  /** The channel is deleted. */
-  dropChannel(channel: ChannelId): void {
+  dropAll({ id: channel }: Pick<Channel, 'id'>): void {
     for (const { id } of this.#of(channel)) this.#invites.delete(id)
   }
 

@@ -52,7 +52,7 @@ export class MemoryRows implements Rows {
   dropChannel({ id, account, bytes }: Channel): void {
     this.#state.dropped.push({ account, bytes })
     this.#state.channels.delete(id)
-    this.invites.dropChannel(id)
+    this.invites.dropAll({ id })
   }
 
   purge(): void {

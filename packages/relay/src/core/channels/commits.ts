@@ -86,6 +86,7 @@ export class Commits {
       declaration,
       welcomes: value.welcomes.map(welcomeFields),
       groupInfo: value.groupInfo,
+      maxChannels: this.#context.settings.counts.channelsPerAccount,
       now: effects.now,
     }
     const answer = (outcome: Outcome<Exclude<StoreResult<'commit'>, Unpaid>>): void => {
@@ -268,7 +269,6 @@ export class Commits {
     for (const [field, id] of Object.entries({ owner: declaration.owner, standby: declaration.standby })) {
       if (id.length > 0) checkLength(id, AGENT_ID_BYTES, `declaration.${field}`)
     }
-    if (declaration.owner.length > 0) throw wrong('`declaration.owner` cannot be set by a commit')
     leaveNotices.forEach(checkNotice)
     const signed = declarationBytes({ channelId, slot, messageId, commitHash: crypto.hash(commit) }, declaration)
     if (!crypto.verify(caller.publicKey, signed, declaration.signature)) {

@@ -389,6 +389,7 @@ function concerned(event: StoreEvent): readonly AgentId[] {
     case 'rosterReset':
       return [...event.dropped, ...event.returned]
     case 'appended':
+    case 'ownerChanged':
     case 'barLifted':
     case 'deleted':
       return []

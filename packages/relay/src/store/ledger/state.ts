@@ -111,12 +111,28 @@ export interface AccountRecord {
   reportedAt: Time
 }
 
+/** Who owns a channel and pays for it, and who may take it over. */
+export interface Ownership {
+  /** The owner's account. Its mode is the channel's mode. */
+  account: Account
+  owner: AgentId
+  /** The member that may make itself the owner. */
+  standby: AgentId | undefined
+  /** The slots of the last commit that set owner or standby, and of the last take-over, of those that were not rejected. */
+  ownershipSlot: number | undefined
+  takenSlot: number | undefined
+}
+
 /** A commit that can still be rejected. */
 export interface Slot {
   readonly slot: number
   readonly position: Position
   readonly at: Time
   readonly sender: AgentId
+  /** Whether the sender owned the channel then. */
+  readonly byOwner: boolean
+  /** Of a commit that set owner or standby: what was before. */
+  readonly replaced?: Readonly<Ownership> | undefined
   /** Number of members with a vote on it when it was accepted (`electorate`). */
   readonly vouchedSize: number
   readonly voters: readonly AgentId[]
@@ -159,19 +175,18 @@ export interface Turn {
 /** Changes since a channel was last stored. A member or sender that is listed but has no record was deleted. */
 export interface Changes {
   channel: boolean
+  /** Set if the ownership has changed: the account before. */
+  ownedBefore: Account | undefined
   readonly members: Set<AgentId>
   readonly senders: Set<AgentId>
 }
 
 /** The fields of the channel itself. */
-export interface ChannelFields {
+export interface ChannelFields extends Ownership {
   /** The channel's key inside the engine. Never reused. */
   readonly number: number
   readonly id: ChannelId
   readonly name: string
-  /** The owner's account. Its mode is the channel's mode. */
-  readonly account: Account
-  readonly owner: AgentId
   readonly guestLimit: number
   /** After the last entry; its slot is the head. */
   last: Position
@@ -239,7 +254,7 @@ export function emptyChannel(fields: ChannelFields): Channel {
     recent: [],
     firstEnd: undefined,
     lag: undefined,
-    changes: { channel: false, members: new Set(), senders: new Set() },
+    changes: { channel: false, ownedBefore: undefined, members: new Set(), senders: new Set() },
   }
 }
 
@@ -250,6 +265,9 @@ export function newChannel(
   return emptyChannel({
     ...fields,
     number,
+    standby: undefined,
+    ownershipSlot: undefined,
+    takenSlot: undefined,
     base: fields.last,
     bytes: 0,
     oldestAt: undefined,

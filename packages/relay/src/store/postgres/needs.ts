@@ -87,15 +87,22 @@ class Needs {
     this.channels.push(channel)
     const kind = name === 'append' ? 'message' : 'commit'
     this.ids.push({ channel, key: { kind, agent: actor.agent, id: messageId } })
-    if (name === 'commit') this.#welcome(channel, request.welcomes)
+    if (name !== 'commit') return
+    this.#welcome(channel, request.welcomes)
+    // It may become the channel's account: no other channel takes its name there meanwhile.
+    if (actor.account && request.declaration.owner?.length) this.#owns(actor.account)
   }
 
   #create({ channel, name, actor: { account } }: Extract<Call, { name: 'create' }>['request']): void {
     this.channels.push(channel)
     this.names.push({ account, name })
+    this.#owns(account)
+    this.newChannels += 1
+  }
+
+  #owns(account: Account): void {
     this.keys.add(`account ${account.mode} ${account.id}`)
     this.accounts.push(account)
-    this.newChannels += 1
   }
 
   #position({ name, request }: Extract<Call, { name: 'ack' | 'read' }>): void {

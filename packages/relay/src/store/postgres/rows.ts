@@ -102,7 +102,7 @@ export class PostgresRows implements Rows {
   dropChannel(channel: Channel): void {
     this.slots.dropChannel(channel)
     this.welcomes.dropChannel(channel)
-    this.invites.dropChannel(channel)
+    this.invites.dropAll(channel)
     this.channels.drop(channel)
   }
 

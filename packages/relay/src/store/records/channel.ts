@@ -10,6 +10,9 @@ type FixedColumns = readonly [
   mode: Mode,
   owner: Uint8Array,
   guestLimit: number,
+  standby: Uint8Array | null,
+  ownershipSlot: number | null,
+  takenSlot: number | null,
 ]
 export type ChangingColumns = readonly [
   lastIndex: number,
@@ -35,7 +38,8 @@ export type ChangingColumns = readonly [
 export type ChannelRow = readonly [...FixedColumns, ...ChangingColumns]
 
 export function readChannel(number: number, row: ChannelRow): ChannelFields {
-  const [id, name, account, mode, owner, guestLimit, lastIndex, lastHash, head, ...state] = row
+  const [id, name, account, mode, owner, guestLimit, standby, ownershipSlot, takenSlot, ...others] = row
+  const [lastIndex, lastHash, head, ...state] = others
   const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
   const [unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
   return {
@@ -45,6 +49,9 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
     account: { id: account, mode },
     owner: toHex(owner),
     guestLimit,
+    standby: standby === null ? undefined : toHex(standby),
+    ownershipSlot: ownershipSlot ?? undefined,
+    takenSlot: takenSlot ?? undefined,
     last: { index: lastIndex, hash: lastHash, slot: head },
     base: { index: baseIndex, hash: baseHash, slot: baseSlot },
     bytes,
@@ -62,8 +69,8 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
   }
 }
 
-/** Number of columns of a channel's row that never change. They come first. */
-export const FIXED_COLUMNS = 6
+/** Number of columns of a channel's row that change only with its ownership, or never. They come first. */
+export const FIXED_COLUMNS = 9
 
 export function channelRow(channel: ChannelFields): ChannelRow {
   const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
@@ -75,6 +82,9 @@ export function channelRow(channel: ChannelFields): ChannelRow {
     account.mode,
     fromHex(owner),
     guestLimit,
+    channel.standby === undefined ? null : fromHex(channel.standby),
+    channel.ownershipSlot ?? null,
+    channel.takenSlot ?? null,
     last.index,
     last.hash,
     last.slot,

@@ -56,7 +56,7 @@ export class SqliteRows implements Rows {
     this.#stored = stored
     this.log = new SqliteLogRows(statements, hash, this.channels, Math.max(stored, lastSequence(statements, onDamage)))
     this.channels.behind(lateChannels(statements, stored, onDamage))
-    this.names = new SqliteNameRows(statements)
+    this.names = new SqliteNameRows(statements, () => this.channels.flush())
     this.accounts = new SqliteAccountRows(statements, store)
     this.slots = new SqliteSlotRows(statements)
     this.ids = new SqliteIdRows(statements)
@@ -100,7 +100,7 @@ export class SqliteRows implements Rows {
   }
 
   dropChannel(channel: Channel): void {
-    this.invites.dropChannel(channel)
+    this.invites.dropAll(channel)
     this.channels.drop(channel)
   }
 

@@ -12,7 +12,7 @@ const HEADER = 'key & 0xfffffffff, kind, slot, at, counter, control, sender, mes
 
 const SQL = {
   // ---- Channels ----
-  channel: `SELECT number, id, name, account, mode, owner, guest_limit, last_index, last_hash, head, base_index,
+  channel: `SELECT number, id, name, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot, last_index, last_hash, head, base_index,
     base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at, hour, adds,
     commit_bytes, due, checksum FROM channels WHERE id = ?`,
   members: `${MEMBER} WHERE channel = ?`,
@@ -41,15 +41,17 @@ const SQL = {
   onRoster: `SELECT 1 FROM members
     WHERE agent = ? AND channel_id = ? AND ended_index IS NULL AND welcomed = 1`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
-  addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, last_index, last_hash, head,
+  addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot, last_index, last_hash, head,
     base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at,
     hour, adds, commit_bytes, due, checksum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   addFounding: 'INSERT INTO foundings VALUES (?, ?, ?)',
   founding: 'SELECT welcome, checksum FROM foundings WHERE channel = ?',
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
     base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, unvouched_bytes = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
+  saveOwnership: `UPDATE channels SET account = ?, mode = ?, owner = ?, standby = ?, ownership_slot = ?, taken_slot = ?
+    WHERE number = ?`,
   saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET added = excluded.added, sponsor = excluded.sponsor, vouched = excluded.vouched, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
     cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, receipt = excluded.receipt,

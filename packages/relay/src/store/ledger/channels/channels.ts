@@ -51,7 +51,7 @@ export function remove(context: Context, { account, channel: id, name }: StoreRe
   const channel = found === undefined ? undefined : rows.channels.get(found)
   if (!channel || !isSame(channel.account, account)) return refuse('not_found')
   const members = roster(channel).map(({ agent }) => agent)
-  refuseChannel(context, channel)
+  refuseChannel(context, channel, 'invite_invalid')
   rows.dropChannel(channel)
   context.emit({ type: 'deleted', channel: channel.id, name: channel.name, members })
   return { done: true }

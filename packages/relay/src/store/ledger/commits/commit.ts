@@ -1,6 +1,16 @@
 /** SendCommit, SendWelcome and Leave: the operations that change the roster, and their entries. */
 import { commitBody, leaveBody, toHex } from '@static/protocol'
-import type { AgentId, Refusal, StoreRequest, StoreResult, Time, Unpaid, WelcomeFields } from '../../../ports.ts'
+import {
+  type Account,
+  accountKey,
+  type AgentId,
+  type Refusal,
+  type StoreRequest,
+  type StoreResult,
+  type Time,
+  type Unpaid,
+  type WelcomeFields,
+} from '../../../ports.ts'
 import { type Allowed, allowAdds, allowBytes, countAdds, countBytes, sponsorOf } from '../room/allowance.ts'
 import { judgePlace, judgeRoster, judgeVouches, judgeWelcomes, removesOnlyLeavers, sizeLimit } from './commit-rules.ts'
 import { type Context, admit, isRefusal, noteAction, refuse, touchMember } from '../context.ts'
@@ -15,6 +25,7 @@ import { ENTRY_OVERHEAD } from '../rows/log.ts'
 import type { IdKey } from '../rows/ids.ts'
 import type { NewWelcome } from '../rows/welcomes.ts'
 import { SLOT_BYTES, TURN_BYTES } from '../rows/slots.ts'
+import { claimOf, type OwnershipClaim, judgeOwnership, setOwnership, takesOver } from './ownership.ts'
 import { judgeSlots, keepSlot } from './slots.ts'
 import { type Channel, type Slot, findMember, isInGroup, isUnwelcomed } from '../state.ts'
 import { putGroupInfo, putWelcome, welcomeBytes } from '../members/welcomes.ts'
@@ -26,6 +37,7 @@ interface CommitPlan {
   readonly removes: readonly AgentId[]
   /** Those of `adds` that the owner vouches for. */
   readonly vouches: readonly AgentId[]
+  readonly claim: OwnershipClaim
   readonly body: Uint8Array
   /** How much body, Welcomes and their shared GroupInfo count towards the limits. */
   readonly size: number
@@ -37,6 +49,16 @@ interface CommitPlan {
 interface Accepted extends Allowed {
   /** The index up to which the log must be cut first. */
   readonly through: number
+}
+
+/** What a commit or Welcome takes up. */
+interface BytesClaim {
+  readonly size: number
+  readonly records: number
+  readonly paid: number
+  readonly now: Time
+  readonly free: boolean
+  readonly payer?: Account | undefined
 }
 
 /** Logs a commit, changes the roster and stores its Welcomes, if it is the first for the head's slot. */
@@ -61,6 +83,7 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
     adds,
     removes,
     vouches,
+    claim: claimOf(request),
     turns: new Set([...removes, ...adds]).size,
     body,
     size: body.length + ENTRY_OVERHEAD + welcomeBytes(request.welcomes) + request.groupInfo.length,
@@ -78,38 +101,42 @@ export function commit(context: Context, request: StoreRequest<'commit'>): Store
 /** Every check of a commit except that its id is new. Changes nothing. */
 function judge(
   context: Context,
-  { channel, adds, removes, vouches, size, turns }: CommitPlan,
+  { channel, adds, removes, vouches, claim, size, turns }: CommitPlan,
   request: StoreRequest<'commit'>,
 ): Accepted | Unpaid | Refusal {
-  const { actor, welcomes, groupInfo, paid, now } = request
+  const { actor, welcomes, groupInfo, paid, maxChannels, now } = request
   const { agent } = actor
-  const free = agent === channel.owner || removesOnlyLeavers(channel, adds, removes)
+  const isTakeOver = takesOver(channel, claim)
+  const free = agent === channel.owner || isTakeOver || removesOnlyLeavers(channel, adds, removes)
+  const records = SLOT_BYTES + turns * TURN_BYTES
   const refusal =
     judgePlace(channel, request) ??
     judgeRoster(context, channel, agent, adds, removes, request) ??
+    judgeOwnership(context, channel, claim, { maxChannels, size: size + records }) ??
     judgeVouches(channel, agent, adds, vouches) ??
     judgeWelcomes(context, channel, welcomes, groupInfo) ??
     judgeUses(context, channel, actor, welcomes, now) ??
     allowAdds(context, channel, agent, adds.length, now) ??
     (free ? undefined : judgeSlots(context, channel, now))
-  return (
-    refusal ?? judgeBytes(context, channel, agent, { size, records: SLOT_BYTES + turns * TURN_BYTES, paid, now, free })
-  )
+  const payer = isTakeOver ? actor.account : undefined
+  return refusal ?? judgeBytes(context, channel, agent, { size, records, paid, now, free, payer })
 }
 
 /**
  * Checks whether there is room, and who pays. With `free`, a full channel is no reason to refuse. `records` is the size
- * of the roster records in addition to `size`; they are not paid for.
+ * of the roster records in addition to `size`; they are not paid for. `payer` is the account of a new owner.
  */
 function judgeBytes(
   context: Context,
   channel: Channel,
   agent: AgentId,
-  { size, records, paid, now, free }: { size: number; records: number; paid: number; now: Time; free: boolean },
+  { size, records, paid, now, free, payer }: BytesClaim,
 ): Accepted | Unpaid | Refusal {
-  const room = findRoom(context, channel, undefined, size + records)
+  // Of another account, the room was checked: the channel's bytes become its own.
+  const isMoved = payer !== undefined && accountKey(payer) !== accountKey(channel.account)
+  const room = isMoved ? channel.base.index : findRoom(context, channel, undefined, size + records)
   if (typeof room !== 'number' && !(free && hasReserve(context, channel, size + records))) return room
-  const allowed = allowBytes(context, channel, agent, size, paid, now)
+  const allowed = allowBytes(context, channel, agent, size, paid, now, payer)
   return 'units' in allowed && !('unpaid' in allowed)
     ? { ...allowed, through: typeof room === 'number' ? room : channel.base.index }
     : allowed
@@ -118,12 +145,14 @@ function judgeBytes(
 /** Logs the commit and applies it. */
 function take(
   context: Context,
-  { channel, adds, removes, vouches, body, size }: CommitPlan,
+  { channel, adds, removes, vouches, claim, body, size }: CommitPlan,
   request: StoreRequest<'commit'>,
 ): { readonly index: number; readonly head: number } {
   const { actor, slot, now } = request
   const { agent: sender } = actor
   const vouchedSize = electorate(channel, slot).length
+  const byOwner = sender === channel.owner
+  const replaced = setOwnership(context, channel, claim, slot)
   countBytes(context, channel, sender, size, now)
   countAdds(context, channel, sender, adds.length, now)
   const position = addEntry(context, channel, commitDraft(request), body)
@@ -137,7 +166,7 @@ function take(
     takeTurn(context, channel, { agent, ...place, ...change, sponsor, vouched })
   }
   const uses = countUses(context, channel, sender, request.welcomes)
-  keepSlot(context, channel, { ...place, sender, vouchedSize, voters: [], rejected: false, uses })
+  keepSlot(context, channel, { ...place, sender, byOwner, replaced, vouchedSize, voters: [], rejected: false, uses })
   const shares = request.groupInfo.length > 0
   if (shares) putGroupInfo(context, channel, position.index, request.groupInfo)
   for (const welcome of request.welcomes) keepWelcome(context, channel, { ...welcome, shares }, sender, place)

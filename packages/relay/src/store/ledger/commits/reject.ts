@@ -2,6 +2,7 @@
 import { MAX_MEMBERS } from '@static/protocol'
 import type { Done, Refusal, StoreRequest, StoreResult } from '../../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from '../context.ts'
+import { isTakeOver, judgeReturn, restoreOwnership } from './ownership.ts'
 import { returnUses } from '../invites/invite-uses.ts'
 import { letGo } from '../room/retention.ts'
 import { type LeftOut, applyLeftOut, electorate, hasVote, leaveOut } from '../members/roster.ts'
@@ -22,11 +23,12 @@ export function reject(
   const barrier = mayAct(actor, channel)
   if (barrier) return barrier
   if (number < channel.settled) return refuse('not_found', 'The owner has reset the roster since that commit.')
-  const owner = actor.agent === channel.owner
-  if (!owner && slot.sender === channel.owner) {
+  // No one undoes a change of the owner alone: neither the former one nor the new one.
+  const alone = actor.agent === channel.owner && !isTakeOver(slot)
+  if (!alone && slot.byOwner) {
     return refuse('not_allowed', "Members cannot vote against a commit of the channel's owner.")
   }
-  if (!owner && !hasVote(channel, actor.agent, slot)) {
+  if (!alone && !hasVote(channel, actor.agent, slot)) {
     return refuse('not_allowed', 'Only members that the owner had vouched for before the commit can reject it.')
   }
 
@@ -38,8 +40,10 @@ export function reject(
   // A repeated vote changes nothing, so nothing is written.
   if (voters.includes(actor.agent)) return { rejected: false, votes: voters.length, needed }
   voters.push(actor.agent)
-  const rejected = owner || voters.length >= needed
+  const rejected = alone || voters.length >= needed
   const leftOut = rejected ? rows.slots.turnsOf(channel, number).map((turn) => leaveOut(rows, channel, turn)) : []
+  const isFinal = rejected ? judgeReturn(context, channel, slot) : undefined
+  if (isFinal) return isFinal
   if (growth(leftOut) > Math.max(0, MAX_UNDONE_MEMBERS - channel.members.size)) {
     return refuse('group_full', 'Undoing the removals would make the group too large. Remove some members first.')
   }
@@ -58,6 +62,7 @@ function growth(leftOut: readonly LeftOut[]): number {
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
   returnUses(context, channel, slot)
+  restoreOwnership(context, channel, slot)
   if (slot.sender !== channel.owner) {
     const sender = senderOf(channel, slot.sender)
     sender.barred = true

@@ -139,9 +139,9 @@ export function refuseInvites(context: Context, queue: JoinQueue, invites: reado
   if (invites.length > 0) refuseJoins(context, context.rows.transient.joins.forInvites(queue, invites), code)
 }
 
-/** Refuses the join requests for a channel that is deleted. */
-export function refuseChannel(context: Context, { id }: Channel): void {
-  refuseJoins(context, context.rows.transient.joins.inChannel(id), 'invite_invalid')
+/** Refuses all join requests for a channel. */
+export function refuseChannel(context: Context, { id }: Channel, code: string): void {
+  refuseJoins(context, context.rows.transient.joins.inChannel(id), code)
 }
 
 /** Drops the requests of an agent that leaves a channel: acting on one later would add it against its will. */

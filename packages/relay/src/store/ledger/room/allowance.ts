@@ -4,7 +4,7 @@
  * the allowance of the vouched member that sponsors them. Those that the owner or an invite for members brought in
  * share a single one, so that made-up members do not multiply it.
  */
-import type { AgentId, Refusal, Time, Unpaid } from '../../../ports.ts'
+import type { Account, AgentId, Refusal, Time, Unpaid } from '../../../ports.ts'
 import { type Context, refuse, senderOf, touch, touchSender } from '../context.ts'
 import { type Channel, type Sender, isVouched, isVouchedIn } from '../state.ts'
 
@@ -52,7 +52,10 @@ export function beginHour(record: Sender | Channel, now: Time): void {
   record.unvouchedBytes = 0
 }
 
-/** Whether a commit or Welcome of `bytes` is free, must be paid for, or is refused for now. Changes nothing. */
+/**
+ * Whether a commit or Welcome of `bytes` is free, must be paid for, or is refused for now. Changes nothing. The owner pays,
+ * and the account that becomes the owner's with the commit.
+ */
 export function allowBytes(
   { retention }: Context,
   channel: Channel,
@@ -60,15 +63,16 @@ export function allowBytes(
   bytes: number,
   paid: number,
   now: Time,
+  payer: Account | undefined = agent === channel.owner ? channel.account : undefined,
 ): Allowed | Unpaid | Refusal {
   const { freeCommitBytes, freeChannelCommitBytes } = retention
   const sponsor = sponsorOf(channel, agent)
   const sender = sponsor === undefined ? undefined : channel.senders.get(sponsor)
   const used = sponsor === undefined ? usedByUnvouched(channel, now) : sender ? usedBytes(sender, now) : 0
   const excess = Math.min(bytes, Math.max(0, used + bytes - freeCommitBytes))
-  if (agent === channel.owner) {
+  if (payer) {
     const units = Math.ceil(excess / UNIT_BYTES)
-    return units <= paid ? { units } : { unpaid: channel.account, units }
+    return units <= paid ? { units } : { unpaid: payer, units }
   }
   if (bytes > freeCommitBytes) {
     const message = `The commit or Welcome has ${bytes} bytes. Members other than the owner can send at most ${freeCommitBytes} an hour.`

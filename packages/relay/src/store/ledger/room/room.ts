@@ -4,7 +4,7 @@
  * channel within its account: one alone can fill three quarters, and `k` that take all they can leave `1 / (1 + 3k)` of
  * the room for the others.
  */
-import type { AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../../ports.ts'
+import type { Account, AgentId, Done, Laggard, Pressure, Refusal, StoreRequest } from '../../../ports.ts'
 import { type Context, touch } from '../context.ts'
 import {
   type AccountRecord,
@@ -162,8 +162,14 @@ export function hasReserve(context: Context, channel: Channel, size: number): bo
   return account.bytes + size <= (1 + RESERVE) * diskLimit(context, account)
 }
 
+/** Whether an account has room for so many bytes more. */
+export function hasRoom(context: Pick<Context, 'rows' | 'retention'>, account: Account, bytes: number): boolean {
+  const record = context.rows.accounts.get(account)
+  return record.bytes + bytes <= diskLimit(context, record)
+}
+
 /** The plan's limit for all channels of an account, capped by the relay's own. */
-function diskLimit({ retention }: Context, { accountBytes }: AccountRecord): number {
+function diskLimit({ retention }: Pick<Context, 'retention'>, { accountBytes }: AccountRecord): number {
   return Math.min(accountBytes ?? Infinity, retention.accountBytes)
 }
 

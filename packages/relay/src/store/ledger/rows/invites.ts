@@ -11,6 +11,8 @@ export interface InviteRows {
   usedUp(channel: ChannelId): readonly string[]
   /** Deletes the invites of a channel that were ended longest ago, until at most `kept` are left. Returns their ids. */
   dropEnded(channel: Channel, now: Time, kept: number): readonly string[]
+  /** Deletes all invites of a channel. */
+  dropAll(channel: Channel): void
   /** Deletes at most `limit` invites that expired before `since`. */
   expire(since: Time, limit: number): void
 }

@@ -11,18 +11,21 @@ import { type Row, statement } from '../session.ts'
 import { Blob, type Transaction, bytea, columns, send } from '../write.ts'
 import type { Kept } from './kept.ts'
 
-const ADD = statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, last_index, last_hash,
+const ADD =
+  statement(`INSERT INTO channels (number, id, name, account, mode, owner, guest_limit, standby, ownership_slot,
+  taken_slot, last_index, last_hash,
   head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot,
   slot_at, hour, adds, commit_bytes, due, checksum)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-  $25, $26)`)
+  $25, $26, $27, $28, $29)`)
 const ADD_FOUNDING = statement('INSERT INTO foundings VALUES ($1, $2, $3)')
 const DROP = [
   'DELETE FROM channels WHERE number = $1',
   'DELETE FROM foundings WHERE channel = $1',
   'DELETE FROM members WHERE channel = $1',
 ].map(statement)
-const DROP_INVITES = statement('DELETE FROM invites WHERE channel = $1')
+const SET_OWNERSHIP = statement(`UPDATE channels
+  SET account = $2, mode = $3, owner = $4, standby = $5, ownership_slot = $6, taken_slot = $7 WHERE number = $1`)
 const ADD_DROPPED = statement('INSERT INTO dropped VALUES ($1, $2, $3, $4)')
 const PUT_MEMBERS = statement(`INSERT INTO members SELECT channel, substr($1::bytea, channel_id, 16),
     substr($1, agent, 32), added, substr($1, sponsor, 32), vouched, welcomed, cursor_index, substr($1, cursor_hash, 32),
@@ -63,9 +66,8 @@ export function writeChannels(
   { changed, raised, created, dropped }: ChannelChanges,
   { keptOf, marksAcks }: { readonly keptOf: (channel: Channel) => Kept | undefined; readonly marksAcks: boolean },
 ): void {
-  for (const { number, id, account, bytes } of dropped.values()) {
+  for (const { number, account, bytes } of dropped.values()) {
     for (const drop of DROP) send(transaction, drop, [number])
-    send(transaction, DROP_INVITES, [bytea(id)])
     send(transaction, ADD_DROPPED, [number, account.id, account.mode, bytes])
   }
   for (const [channel, welcome] of created) {
@@ -74,6 +76,11 @@ export function writeChannels(
     send(transaction, ADD_FOUNDING, [channel.number, ...sealed([welcome])])
   }
   const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
+  for (const channel of live) {
+    if (!channel.changes.ownedBefore || created.has(channel)) continue
+    const [, , account, mode, owner, , standby, ownershipSlot, takenSlot] = channelRow(channel)
+    send(transaction, SET_OWNERSHIP, [channel.number, account, mode, owner, standby, ownershipSlot, takenSlot])
+  }
   writeMembers(transaction, live)
   const lost = live.flatMap((channel) =>
     missing(channel, channel.changes.senders, (agent) => channel.senders.has(agent)),
@@ -154,6 +161,6 @@ export function hotRows(
 }
 
 /** Without the first `FIXED_COLUMNS`. */
-function changingColumns([, , , , , , ...rest]: ChannelRow): ChangingColumns {
+function changingColumns([, , , , , , , , , ...rest]: ChannelRow): ChangingColumns {
   return rest
 }

@@ -371,6 +371,7 @@ export class ChannelTable implements ChannelRows, Table {
     this.#trust.settle()
     for (const channel of [...changed, ...created.keys()]) {
       channel.changes.channel = false
+      channel.changes.ownedBefore = undefined
       channel.changes.members.clear()
       channel.changes.senders.clear()
     }

@@ -19,6 +19,7 @@ const PUT = statement(`INSERT INTO invites
   max_uses = excluded.max_uses, uses = excluded.uses, revoked = excluded.revoked, checksum = excluded.checksum,
   changed = excluded.changed WHERE invites.channel = excluded.channel AND invites.agent = excluded.agent`)
 const DROP = statement('DELETE FROM invites WHERE id = ANY($1::text[])')
+const DROP_ALL = statement('DELETE FROM invites WHERE channel = ANY($1::bytea[])')
 const EXPIRE = statement(`DELETE FROM invites WHERE id IN
   (SELECT id FROM invites WHERE expires_at <= $1 ORDER BY expires_at, changed LIMIT $2 FOR UPDATE SKIP LOCKED)`)
 
@@ -33,6 +34,7 @@ export class InviteTable implements InviteRows, Table {
   /** In the order of the last change. */
   readonly #put = new Map<string, Invite>()
   readonly #dropped = new Set<string>()
+  /** The channels of which all invites were dropped; later ones are in `#put`. */
   readonly #droppedChannels = new Set<ChannelId>()
   /** The invites of a channel after the changes of the batch, in the order of their last change. */
   readonly #lists = new Map<ChannelId, Map<string, State>>()
@@ -101,8 +103,7 @@ export class InviteTable implements InviteRows, Table {
     return dropped
   }
 
-  /** The channel is deleted. */
-  dropChannel({ id }: Channel): void {
+  dropAll({ id }: Channel): void {
     this.#droppedChannels.add(id)
     this.#lists.set(id, new Map())
     for (const invite of this.#put.values()) {
@@ -134,6 +135,7 @@ export class InviteTable implements InviteRows, Table {
   }
 
   write(): void {
+    if (this.#droppedChannels.size > 0) send(this.#transaction, DROP_ALL, [[...this.#droppedChannels].map(bytea)])
     if (this.#dropped.size > 0) send(this.#transaction, DROP, [[...this.#dropped]])
     for (const invite of this.#put.values()) send(this.#transaction, PUT, sealed(inviteRow(invite)))
     if (this.#expiry) send(this.#transaction, EXPIRE, this.#expiry)

@@ -39,13 +39,14 @@ export class NameTable implements NameRows {
   /** The channel that has a name. */
   find(account: Account, name: string): ChannelId | undefined {
     const { created, dropped } = this.#changes()
-    for (const channel of created.keys()) {
+    const moved = this.#moved()
+    for (const channel of [...created.keys(), ...moved]) {
       if (!dropped.has(channel.number) && isOf(channel, account) && channel.name === name) return channel.id
     }
     const key = nameKey(account, name)
     if (!this.#facts.has(key)) throw new Missing(() => this.fetch([{ account, name }]))
     const id = this.#facts.get(key) as ChannelId | undefined
-    return dropped.values().some((channel) => channel.id === id) ? undefined : id
+    return [...dropped.values(), ...moved].some((channel) => channel.id === id) ? undefined : id
   }
 
   /** How many channels an account has. */
@@ -53,8 +54,20 @@ export class NameTable implements NameRows {
     const { created, dropped } = this.#changes()
     const stored = this.#facts.get(countKey(account)) as number | undefined
     if (stored === undefined) throw new Missing(() => this.#fetchCounts([account]))
-    const own = (channels: Iterable<Channel>): number => [...channels].filter((each) => isOf(each, account)).length
-    return stored + own(created.keys()) - own(dropped.values())
+    const own = (channels: Iterable<Pick<Channel, 'account'>>): number =>
+      [...channels].filter((each) => isOf(each, account)).length
+    const moved = this.#moved()
+    const before = moved.flatMap(({ changes: { ownedBefore } }) => (ownedBefore ? [{ account: ownedBefore }] : []))
+    return stored + own(created.keys()) + own(moved) - own(dropped.values()) - own(before)
+  }
+
+  /** The stored channels that this batch has moved to another account. */
+  #moved(): Channel[] {
+    const { created, changed, dropped } = this.#changes()
+    return [...changed].filter((channel) => {
+      const { number, changes } = channel
+      return changes.ownedBefore !== undefined && !created.has(channel) && !dropped.has(number)
+    })
   }
 
   /** Reads the channels with these names, and how many channels their accounts have. */
@@ -82,7 +95,7 @@ export class NameTable implements NameRows {
   }
 }
 
-function isOf({ account }: Channel, { id, mode }: Account): boolean {
+function isOf({ account }: Pick<Channel, 'account'>, { id, mode }: Account): boolean {
   return account.id === id && account.mode === mode
 }
 

@@ -323,8 +323,13 @@ export class SqliteChannelRows implements ChannelRows {
       else statements.dropMember.run(number, fromHex(agent))
     }
     for (const agent of changes.senders) this.#writeSender(channel, agent)
+    if (changes.ownedBefore) {
+      const [, , account, mode, owner, , standby, ownershipSlot, takenSlot] = channelRow(channel)
+      statements.saveOwnership.run(account, mode, owner, standby, ownershipSlot, takenSlot, number)
+    }
     if (changes.channel) this.#writeChannel(channel)
     changes.channel = false
+    changes.ownedBefore = undefined
     changes.members.clear()
     changes.senders.clear()
     this.#reweigh(channel)
@@ -349,7 +354,7 @@ export class SqliteChannelRows implements ChannelRows {
   #writeChannel(channel: Channel): void {
     const rows = this.#rowsOf(channel)
     rows.late.channel = true
-    if (isSameState(channel, rows)) this.#late.add(channel.id)
+    if (isSameState(channel, rows) && !channel.changes.ownedBefore) this.#late.add(channel.id)
     else this.#writeLate(channel)
   }
 

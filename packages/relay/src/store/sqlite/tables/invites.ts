@@ -20,7 +20,7 @@ const SQL = {
   // Replacing a row gives it a new rowid, so the order is that of the last change.
   dropEnded: `DELETE FROM invites WHERE rowid IN (SELECT rowid FROM invites INDEXED BY invites_of
     WHERE channel = ? AND (revoked = 1 OR uses >= max_uses OR expires_at <= ?) ORDER BY rowid LIMIT ?) RETURNING id`,
-  dropChannel: 'DELETE FROM invites WHERE channel = ?',
+  dropAll: 'DELETE FROM invites WHERE channel = ?',
   expire: `DELETE FROM invites WHERE rowid IN
     (SELECT rowid FROM invites WHERE expires_at <= ? ORDER BY expires_at, rowid LIMIT ?)`,
 }
@@ -58,9 +58,8 @@ export class SqliteInviteRows implements InviteRows {
     return rows.map(([dropped]) => dropped)
   }
 
-  /** The channel is deleted. */
-  dropChannel({ id }: Channel): void {
-    this.#statements.dropChannel.run(fromHex(id))
+  dropAll({ id }: Channel): void {
+    this.#statements.dropAll.run(fromHex(id))
   }
 
   expire(since: Time, limit: number): void {
