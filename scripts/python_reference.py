@@ -45,6 +45,7 @@ VALUES = (
     "ChannelMember",
     "SentMessage",
     "ListedMember",
+    "Ownership",
     "MemberReceipt",
     "Reached",
     "Unreached",

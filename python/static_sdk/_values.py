@@ -66,6 +66,18 @@ class ListedMember(ChannelMember):
 
 
 @dataclass(frozen=True)
+class Ownership:
+    """Who owns a channel, and who may take it over."""
+
+    #: The fingerprint of the owner.
+    owner: str
+    #: The agent id of the member that may take it over (``Channel.set_standby``); None if there is none.
+    standby: Optional[str]
+    #: Whether the owner wants it to (``Channel.transfer``).
+    offered: bool
+
+
+@dataclass(frozen=True)
 class SentMessage:
     """The id and position of a sent message."""
 
@@ -233,6 +245,11 @@ def time_of(milliseconds: float) -> datetime:
 
 def member_of(told: Mapping[str, Any]) -> ChannelMember:
     return ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]))
+
+
+def ownership_of(told: Mapping[str, Any]) -> Ownership:
+    standby = told["standby"] or {"agentId": None, "offered": False}
+    return Ownership(told["owner"], standby["agentId"], standby["offered"])
 
 
 def listed_member_of(told: Mapping[str, Any]) -> ListedMember:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
-from typing import Any, Callable, Dict, List, Literal, Mapping, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Tuple, Type, Union
 
 from .errors import StaticError
 
@@ -31,6 +31,7 @@ __all__ = [
     "Lagging",
     "LaggingMember",
     "MembersChanged",
+    "OwnershipChanged",
     "Poison",
     "ReceiptConfirmed",
     "Rekeyed",
@@ -96,6 +97,24 @@ class Admitted:
     invite: str
     #: Whether the invite had no uses left or was revoked. If so, the owner's agent removes the added agent.
     beyond: bool
+
+
+@dataclass(frozen=True)
+class OwnershipChanged:
+    """A member has changed who owns a channel, or who may take it over.
+
+    If ``standby`` is this agent and ``offered``, the owner hands the channel over to it: ``Channel.take_over``.
+    """
+
+    type: Literal["ownership_changed"] = field(default="ownership_changed", init=False)
+    channel: str
+    #: The agent that committed.
+    by: str
+    #: The agent that owns the channel now.
+    owner: str
+    offered: bool
+    #: The agent that may take it over; None if there is none.
+    standby: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -415,6 +434,7 @@ Event = Union[
     Rekeyed,
     MembersChanged,
     Admitted,
+    OwnershipChanged,
     Confirmed,
     IdentityChanged,
     RosterLie,

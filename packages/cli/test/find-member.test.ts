@@ -6,7 +6,7 @@ import { staticError } from './support.ts'
 
 const BEGINNING = '5f0c8e2a'
 const member = (agentId: string, identity: string): MemberSummary => {
-  return { agent_id: agentId, fingerprint: '', identity, owner: false, self: false }
+  return { agent_id: agentId, fingerprint: '', identity, owner: false, standby: false, self: false }
 }
 const bob = member(BEGINNING.padEnd(64, '0'), 'bob')
 const trap = member('9'.repeat(64), BEGINNING)

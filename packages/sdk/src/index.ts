@@ -15,7 +15,7 @@ export {
   TransportError,
 } from '@static/protocol'
 export { Ask } from './public/ask.ts'
-export { Channel } from './public/channel.ts'
+export { Channel, type ChannelStandby } from './public/channel.ts'
 export type { AddOptions, AskOptions, PoisonMessages, SendOptions } from './public/channel-options.ts'
 export { type JoinOffer, StaticClient } from './public/client.ts'
 export type { AgentEvent } from './agent/events.ts'

@@ -12,6 +12,7 @@ from .._values import (
     Envelope,
     ListedMember,
     MemberReceipt,
+    Ownership,
     Payload,
     PoisonMessage,
     Reached,
@@ -22,6 +23,7 @@ from .._values import (
     listed_member_of,
     member_of,
     members_fields,
+    ownership_of,
     payload_bytes,
     payload_of,
     poison_of,
@@ -149,7 +151,7 @@ class Channel(Closing):
 
     @property
     def owner(self) -> str:
-        """The fingerprint of the agent that owns the channel."""
+        """The fingerprint of the agent that owned the channel when this object was made; see ``ownership``."""
         return self._owner
 
     async def send(self, payload: Payload, *, timeout: Optional[float] = None) -> None:
@@ -353,6 +355,36 @@ class Channel(Closing):
         admits with a single-use invite. The vouch ends with the membership. Raises ``not_allowed`` or ``not_found``.
         """
         await self._connection.call("vouch", on=self._on, agentId=agent_id)
+
+    async def ownership(self) -> Ownership:
+        """Who owns the channel now, and who may take it over. The event ``OwnershipChanged`` reports changes."""
+        return ownership_of((await self._connection.call("ownership", on=self._on))[0])
+
+    async def set_standby(self, agent_id: Optional[str]) -> None:
+        """Names the member that may make itself the owner with ``take_over``, at any time; None for no one.
+
+        Only the owner may, for a member that it vouches for and that has an account. That member is trusted with the
+        channel as much as this agent. Removing it clears it. Raises ``not_allowed`` or ``not_found``.
+        """
+        fields = {} if agent_id is None else {"agentId": agent_id}
+        await self._connection.call("setStandby", on=self._on, **fields)
+
+    async def transfer(self, agent_id: str) -> None:
+        """Offers the channel to a member: names it as the standby and asks it to take over.
+
+        This agent owns and pays for the channel until that member has called ``take_over``; ``set_standby(None)``
+        withdraws the offer. Raises ``not_allowed`` or ``not_found``.
+        """
+        await self._connection.call("transfer", on=self._on, agentId=agent_id)
+
+    async def take_over(self) -> None:
+        """Makes this agent the owner of the channel; only the standby may.
+
+        Its account pays for the channel from then on, and must have room for it and no other channel of that name. The
+        former owner becomes a member, and all invites end. Raises ``not_allowed``, ``api_key_required``,
+        ``channel_exists`` or ``queue_full``.
+        """
+        await self._connection.call("takeOver", on=self._on)
 
     async def reset_roster(self) -> None:
         """Resets the relay's roster to the members of the group; only the owner may.

@@ -170,6 +170,30 @@ export const ACTIONS = {
     return { ...found, vouched: true }
   },
 
+  /** Names the standby of a channel, or none, and with `offered` offers it the channel; resolves to who it is. */
+  async standby(
+    manager: StaticChannelManager,
+    name: string,
+    member: string | null,
+    offered: boolean,
+  ): Promise<MemberSummary | null> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    const found = member === null ? null : findMember(membersOf(manager, channel), name, member)
+    if (found && offered) await channel.transfer(found.agent_id)
+    else await channel.setStandby(found?.agent_id)
+    return found
+  },
+
+  /** Makes this agent the owner of a channel; resolves to who owned it, if that is still a member. */
+  async takeOver(manager: StaticChannelManager, name: string): Promise<MemberSummary | null> {
+    const channel = manager.client.channel(name)
+    await catchUp(channel, LIST_TIMEOUT_MS)
+    const former = membersOf(manager, channel).find(({ owner }) => owner)
+    await channel.takeOver()
+    return former ?? null
+  },
+
   /** Removes the member given by identity, agent id or its first digits; resolves to that member. */
   async remove(manager: StaticChannelManager, name: string, member: string): Promise<MemberSummary> {
     const channel = manager.client.channel(name)

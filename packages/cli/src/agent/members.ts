@@ -10,6 +10,8 @@ export interface MemberSummary {
   readonly fingerprint: string
   readonly identity: string
   readonly owner: boolean
+  /** Whether it may take the channel over. */
+  readonly standby: boolean
   /** Whether the member is this agent. */
   readonly self: boolean
   /** Whether the owner vouches for it; only the owner's agent knows. */
@@ -32,6 +34,7 @@ export function membersOf(manager: StaticChannelManager, channel: Channel): read
     fingerprint,
     identity: Buffer.from(identity).toString(),
     owner: fingerprint === channel.owner,
+    standby: agentId === channel.standby?.agentId,
     self: agentId === manager.client.agentId,
     ...(vouched !== undefined && { vouched }),
   }))

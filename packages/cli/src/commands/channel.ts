@@ -16,6 +16,7 @@ import {
   verifyCommand,
 } from './channel/manage.ts'
 import { acceptNewKeyCommand, membersCommand, removeCommand, vouchCommand } from './channel/members.ts'
+import { standbyCommand, takeOverCommand, transferCommand } from './channel/ownership.ts'
 import { poisonCommand } from './channel/poison.ts'
 import { receiptsCommand } from './channel/receipts.ts'
 import { sendCommand } from './channel/send.ts'
@@ -43,6 +44,9 @@ export function channelCommand(): Command {
     .addCommand(liftBarCommand())
     .addCommand(rotateCommand())
     .addCommand(resetRosterCommand())
+    .addCommand(standbyCommand())
+    .addCommand(transferCommand())
+    .addCommand(takeOverCommand())
     .addCommand(leaveCommand())
     .addCommand(deleteCommand())
     .addHelpText(

@@ -196,6 +196,9 @@ export class Delivery {
         for (const agent of event.members) this.#sessions.get(agent)?.stays.delete(event.channel)
         return
       }
+      // Members see it in the log; what this node remembers of the payer is dropped (relay.ts).
+      case 'ownerChanged':
+        return
       // Handled in joins.ts.
       case 'joinRequested':
       case 'joinAnswered':

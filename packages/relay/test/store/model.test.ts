@@ -128,7 +128,15 @@ class Knowledge {
       slot: 0,
       messageId: id16('opening'),
       commit: text('opening'),
-      declaration: { adds, removes: [], leaveNotices: [], vouches: adds.slice(1), signature: sha256('declaration') },
+      declaration: {
+        adds,
+        removes: [],
+        leaveNotices: [],
+        vouches: adds.slice(1),
+        owner: new Uint8Array(),
+        standby: new Uint8Array(),
+        signature: sha256('declaration'),
+      },
       welcomes: AGENTS.slice(1, -1).map((name) => welcomeFor(name)),
       groupInfo: text('group info'),
       paid: 0,
@@ -209,8 +217,8 @@ class Knowledge {
           removes: removes.map((agent) => bytesOf(agentId(agent))),
           leaveNotices: removes.length > 0 && leftAt !== undefined ? [notice(other, leftAt)] : [],
           vouches: step.size % 2 === 0 && name === 'alice' ? adds.map((agent) => bytesOf(agentId(agent))) : [],
-          ...(isOwnership && { owner: bytesOf(agentId(step.welcomes ? 'alice' : name)) }),
-          ...(isOwnership && step.welcomes && step.twist > 0 && { standby: bytesOf(agentId(other)) }),
+          owner: isOwnership ? bytesOf(agentId(step.welcomes ? 'alice' : name)) : new Uint8Array(),
+          standby: isOwnership && step.welcomes && step.twist > 0 ? bytesOf(agentId(other)) : new Uint8Array(),
           signature: sha256('declaration'),
         }
         const welcomes = adds.map((agent) => welcomeFor(agent, { inviteId: id16(`invite ${step.size % 3}`) }))

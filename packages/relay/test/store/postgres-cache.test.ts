@@ -24,7 +24,22 @@ function makeKept(label: string, people = 1): Kept {
   const id = id16(label)
   const owner = sha256(`owner of ${label}`)
   const ends = [...position(300), ...position(127)]
-  const row = [id, `acme/ünïcode/${label}`, 'account of acme', 'test', owner, 128, ...ends, LARGE, START, 20_000, 1]
+  const row = [
+    id,
+    `acme/ünïcode/${label}`,
+    'account of acme',
+    'test',
+    owner,
+    128,
+    sha256('standby'),
+    99,
+    98,
+    ...ends,
+    LARGE,
+    START,
+    20_000,
+    1,
+  ]
   const counts = [2, 3, 4, START + 1, 495_000, 5, 6, START + 2]
   const channel = emptyChannel(readChannel(LARGE + 1, [...row, ...counts] as unknown as ChannelRow))
   const add = (name: string, rest: readonly unknown[]): void =>

@@ -106,6 +106,7 @@ async function commitNewMembers(
   newMembers: readonly NewMember[],
 ): Promise<ReadonlyMap<AgentId, Uint8Array>> {
   try {
+    await removeReturningStandby(channel, newMembers, (group, back) => returning(channel.roster, group, [back]))
     const { welcomes } = await channel.committer.commit((group) => ({
       adds: newMembers.map(({ keyPackage }) => keyPackage),
       // The owner's application has named these agents.
@@ -120,6 +121,21 @@ async function commitNewMembers(
     const second = await commitNewMembers(channel, newMembers.slice(half))
     return new Map([...first, ...second])
   }
+}
+
+/** No commit replaces the standby in one step (SPEC.md, 4.3), so one that returns is removed first. */
+async function removeReturningStandby<Returning extends Pick<NewMember, 'signatureKey'>>(
+  { committer, standby }: AgentChannel,
+  returning: readonly Returning[],
+  changeFor: (group: GroupState, back: Returning) => Omit<CommitChange, 'now'> | undefined,
+): Promise<void> {
+  if (!standby) return
+  await committer.commit((group) => {
+    const { context } = group.facts
+    const leaf = context.standby && group.members.get(toHex(context.standby))
+    const back = leaf && returning.find(({ signatureKey }) => same(signatureKey, leaf.signatureKey))
+    return back && changeFor(group, back)
+  })
 }
 
 /**
@@ -245,6 +261,10 @@ export async function addJoiners<Asking extends Candidate>(
     return chosen.length === 0 ? undefined : changeFor(group, chosen, decision)
   }
   try {
+    await removeReturningStandby(channel, candidates, (group, back) => {
+      if (!isDue(decision, group, back)) return undefined
+      return { removes: [back.agentId], leaveNotices: [decision.noticeOf(back.agent) ?? []].flat() }
+    })
     const byAgent = new Map(candidates.map((each) => [each.agent, each]))
     await channel.committer.commit(choose, {
       tags: (agentId, welcome, epochAuthenticator) => {
@@ -271,6 +291,14 @@ export async function addJoiners<Asking extends Candidate>(
     const half = Math.ceil(candidates.length / 2)
     await addJoiners(channel, candidates.slice(0, half), decision, deferrals)
     await addJoiners(channel, candidates.slice(half), decision, deferrals)
+  }
+}
+
+function isDue<Asking extends Candidate>(decision: Decision<Asking>, group: GroupState, each: Asking): boolean {
+  try {
+    return decision.isDue(each, group, [])
+  } catch {
+    return false
   }
 }
 

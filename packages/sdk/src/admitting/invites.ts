@@ -55,6 +55,12 @@ export class Invites implements InviteHandler {
     this.issuer.useReturned(invite)
   }
 
+  ownerChanged(id: ChannelId, former: AgentId): void {
+    this.issuer.ownerChanged(id)
+    const channel = this.#agent.channels.get(id)
+    if (channel) this.joins.ownerChanged(channel, former)
+  }
+
   helloOrGreeting(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void {
     const channel = this.#agent.channels.get(id)
     if (!channel) return

@@ -311,6 +311,19 @@ export class IssuedInvites {
     for (const [key, joiner] of this.#joiners) if (joiner.invite === id) this.#joiners.delete(key)
   }
 
+  /** Ends all invites to a channel, which another agent owns now. Those who have joined with them are ordinary members. */
+  endAll(channel: ChannelId): void {
+    for (const { id } of this.records.filter((record) => record.channel === channel)) {
+      const invite = this.#invites.get(id)
+      if (invite && !invite.record.revoked) this.#put({ ...invite, record: { ...invite.record, revoked: true } })
+    }
+    for (const [key, joiner] of this.#joiners) {
+      if (joiner.channel !== channel) continue
+      this.#joiners.delete(key)
+      this.#agent.context.journal.add({ type: 'dropJoiner', id: channel, agent: joiner.agent })
+    }
+  }
+
   /** Forgets a channel whose invites and joiners are already deleted on disk. */
   dropChannel(channel: ChannelId): void {
     for (const { record } of this.#invites.values()) {

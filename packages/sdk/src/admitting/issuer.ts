@@ -386,6 +386,11 @@ export class InviteIssuer {
     this.#pollAll()
   }
 
+  /** Another agent owns a channel now: no one joins it with this agent's invites. */
+  ownerChanged(channel: ChannelId): void {
+    this.#issued.endAll(channel)
+  }
+
   /** A channel is gone. */
   dropped(channel: ChannelId): void {
     this.#greeter.dropped(channel)

@@ -132,7 +132,10 @@ export class ListedInvites extends Part {
     this.#fullUntil = this.#context.now() + FULL_MS
   }
 
-  /** The commit count at the last commit by which the owner removed a member that had not left; 0 if there was none. */
+  /**
+   * The commit count at the last commit by which the owner removed a member that had not left, or another agent became the
+   * owner; 0 if there was none.
+   */
   get removalSlot(): number {
     return this.#removalSlot
   }
@@ -208,9 +211,9 @@ export class ListedInvites extends Part {
     await this.#send()
   }
 
-  #issue(invites: readonly ListedInvite[]): void {
+  #issue(invites: readonly ListedInvite[], last = this.#list?.number ?? 0): void {
     const { slot } = this.#channel.history.position
-    const list = { number: (this.#list?.number ?? 0) + 1, slot, invites }
+    const list = { number: last + 1, slot, invites }
     const signature = this.#context.sign(listBytes(this.#channel.channelId, list))
     const signed = concat(encodeList(list), signature)
     const counts = invites.map(({ id }) => this.#toldCount(id) ?? { slot, count: 0 })
@@ -257,9 +260,9 @@ export class ListedInvites extends Part {
     const list = frame && decodeList(frame.signed)
     const before = this.#list
     const key = group?.members.get(owner)?.signatureKey
-    if (!frame || !list || !key || (before && list.number < before.number)) return
+    if (!frame || !list || !key) return
     const isKnown = before !== undefined && same(before.signed, frame.signed)
-    if (before?.number === list.number && !isKnown) return
+    if (before && !isKnown && !isOlder(before, list)) return
     if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list), list.signature)) return
     const counts = list.invites.map((invite, n) => {
       // Another commit came before the frame, so a newcomer may not know all uses since then: the list is resent.
@@ -321,7 +324,7 @@ export class ListedInvites extends Part {
   // ---- Uses ----
 
   /** A member's commit is adopted. The changes are written together with it. */
-  override change({ by, added, removed, left }: RosterChange): void {
+  override change({ by, added, removed, left, formerOwner }: RosterChange): void {
     const own = by === this.#context.agentId
     const { group, history } = this.#channel
     const { slot } = history.position
@@ -349,8 +352,16 @@ export class ListedInvites extends Part {
     this.claims.clear(added)
     this.#forget()
     const isRemoval = by === this.#channel.owner && removed.length > left
-    if (isRemoval) this.#removalSlot = slot
+    if (isRemoval || formerOwner !== undefined) this.#removalSlot = slot
+    if (own && formerOwner !== undefined) return this.#begin()
     if (own) this.#repeat(added.length > 0, isRemoval)
+  }
+
+  /** This agent has taken the channel over: the former owner's list is replaced by an empty one. */
+  #begin(): void {
+    if (!this.#list) return
+    this.#issue([], 0)
+    void this.#send()
   }
 
   /**
@@ -467,6 +478,11 @@ export class ListedInvites extends Part {
     this.#changes.push(change)
     this.#channel.turn.touchPart()
   }
+}
+
+/** Whether a list was signed before another. Numbers start anew with each owner, so the slot decides first. */
+function isOlder(one: InviteList, other: InviteList): boolean {
+  return one.slot === other.slot ? one.number < other.number : one.slot < other.slot
 }
 
 /** Whether its hello, or the answer to it, is pending. */

@@ -32,6 +32,18 @@ export type AgentEvent =
       readonly beyond: boolean
     }
   /**
+   * Agent `by` has changed who owns a channel, or who may take it over. If `standby` is this agent and `offered`, the
+   * owner hands the channel over to it: `Channel.takeOver`.
+   */
+  | {
+      readonly type: 'ownership_changed'
+      readonly channel: string
+      readonly by: AgentId
+      readonly owner: AgentId
+      readonly standby: AgentId | undefined
+      readonly offered: boolean
+    }
+  /**
    * The owner has sent something since this agent joined, which confirms that this is the owner's channel
    * (`Channel.confirmed`).
    */

@@ -170,6 +170,7 @@ export function newChannel(
       servedUpTo: 0,
       offeredAt: 0,
       confirmed: false,
+      takenUnconfirmed: false,
       removalSlot: 0,
       ...offer,
     },

@@ -24,6 +24,8 @@ export interface InviteHandler {
   useCounted(id: ChannelId, invite: string): void
   /** As the owner, this agent removed a member for its silence: its use of the invite is returned. */
   useReturned(invite: string): void
+  /** Another agent owns a channel now: the invites of the former one are over. */
+  ownerChanged(id: ChannelId, former: AgentId): void
   /** A verified hello or greeting of a member. */
   helloOrGreeting(id: ChannelId, kind: 'hello' | 'greeting', sender: AgentId, payload: Uint8Array): void
   /** This agent has joined a channel by an offer. */

@@ -4,7 +4,7 @@
  * a received commit, because members with different pins would split the group. A conflict is reported to the
  * application, and refused when this agent adds a member.
  */
-import { toHex } from '@static/protocol'
+import { fromHex, toHex } from '@static/protocol'
 import type { Journal } from '../channel/journal.ts'
 import type { AgentId, Snapshot } from '../ports/index.ts'
 
@@ -45,6 +45,19 @@ export class Pins {
     if (known === undefined) this.#count(owner)
     this.#known.set(key, agent)
     this.#journal.add({ type: 'putPin', owner, identity, agent })
+  }
+
+  /** Another agent owns a channel now: it, and this agent, know the same keys there as before. */
+  copy(from: AgentId, to: AgentId): void {
+    const prefix = `${from} `
+    for (const [key, agent] of this.#known) {
+      if (key.startsWith(prefix)) this.#add(to, fromHex(key.slice(prefix.length)), agent)
+    }
+  }
+
+  /** Pins an identity unless it is pinned. */
+  #add(owner: AgentId, identity: Uint8Array, agent: AgentId): void {
+    if (!this.#known.has(keyOf(owner, identity))) this.set(owner, identity, agent)
   }
 
   #count(owner: AgentId): void {

@@ -18,7 +18,7 @@ import {
 } from '@static/protocol'
 import { ListedInvites } from '../admitting/listed-invites.ts'
 import type { AgentContext } from '../agent/context.ts'
-import type { Epoch, Joined } from '../mls/index.ts'
+import { type Epoch, isSameOwnership, type Joined } from '../mls/index.ts'
 import type { AgentId, ChannelId, ChannelRecord, EpochPlace, StoredChannel } from '../ports/index.ts'
 import { Asks } from './asking/asks.ts'
 import { ReceivedRequests } from './asking/received-requests.ts'
@@ -40,12 +40,18 @@ import { Sender } from './sending/sender.ts'
 import { channelError, Standing } from './standing.ts'
 import { ChannelTurn } from './turn.ts'
 
+/** The member that may make itself the owner of a channel. */
+export interface Standby {
+  readonly agent: AgentId
+  /** Whether the owner wants it to. */
+  readonly offered: boolean
+}
+
 /** A channel of this agent. */
 export class AgentChannel {
   readonly id: ChannelId
   readonly channelId: Uint8Array
   readonly name: ChannelName
-  readonly owner: AgentId
   /** The agent's standing in this channel, as recorded. */
   readonly standing: Standing
   /** Decides what happens next, and writes all changes. */
@@ -71,6 +77,7 @@ export class AgentChannel {
    */
   readonly parts: readonly Part[]
   readonly #context: AgentContext
+  #owner: AgentId
   #history: History
   #group: GroupState | undefined
   /** As on disk: after use, the hash takes the place of the Welcome. */
@@ -84,7 +91,7 @@ export class AgentChannel {
     this.id = record.id
     this.channelId = fromHex(record.id)
     this.name = parseChannelName(record.name)
-    this.owner = record.owner
+    this.#owner = record.owner
     this.#history = new History(record.position, senders, chain)
     this.#welcome = welcome
     this.#ended = ended
@@ -136,6 +143,17 @@ export class AgentChannel {
     return this.standing.record.state
   }
 
+  /** The agent that owns the channel: the one that the group names. */
+  get owner(): AgentId {
+    return this.#owner
+  }
+
+  /** The member that may take the channel over, and whether the owner has offered it. */
+  get standby(): Standby | undefined {
+    const { standby, offered = false } = this.#group?.facts.context ?? {}
+    return standby && { agent: toHex(standby), offered }
+  }
+
   get history(): History {
     return this.#history
   }
@@ -169,7 +187,8 @@ export class AgentChannel {
 
   /** Whether the owner has sent something since this agent joined, in the group as this agent knows it. */
   get isConfirmed(): boolean {
-    return this.standing.record.confirmed || this.#group?.place.hasHeardOwner === true
+    const { confirmed, takenUnconfirmed } = this.standing.record
+    return confirmed || (!takenUnconfirmed && this.#group?.place.hasHeardOwner === true)
   }
 
   // ---- Actions of the agent and the application ----
@@ -300,20 +319,43 @@ export class AgentChannel {
   }
 
   /** Adopts the next epoch, from a commit by another member. */
-  adopt(epoch: Epoch, change: RosterChange): void {
-    this.#adopt(epoch, change.by)
-    this.#change(change)
+  adopt(epoch: Epoch, change: Omit<RosterChange, 'formerOwner'>): void {
+    const formerOwner = this.#adopt(epoch, change.by)
+    this.#change({ ...change, formerOwner })
   }
 
-  #adopt(epoch: Epoch, by: AgentId): void {
+  /** Returns the former owner, if the commit has changed it. */
+  #adopt(epoch: Epoch, by: AgentId): AgentId | undefined {
     this.#confirm()
     const old = this.#group
-    const leftOutBefore = old?.isOwner === true ? old.allLeftOut : []
+    const former = this.#follow(epoch)
+    const leftOutBefore = old && this.owner === this.#context.agentId ? old.allLeftOut : []
     this.#group = this.#begin(epoch, { isProven: true, hasHeardOwner: by === this.owner, leftOutBefore })
     if (by === this.owner) this.#group.confirm()
     old?.wipe(epoch.group)
     this.turn.touchEpoch()
     this.standing.set({ leafKeys: [this.#group.leafKey] })
+    this.#announce(old, by)
+    return former
+  }
+
+  /** Takes over from the next epoch who owns the channel. Returns the former owner, if that has changed. */
+  #follow({ group }: Epoch): AgentId | undefined {
+    const owner = toHex(this.#context.engine.facts(group).context.owner)
+    if (owner === this.#owner) return undefined
+    const former = this.#owner
+    if (!this.isConfirmed) this.standing.set({ takenUnconfirmed: true })
+    this.#owner = owner
+    return former
+  }
+
+  /** Tells the application of a change of the ownership. */
+  #announce(old: GroupState | undefined, by: AgentId): void {
+    const [before, now] = [old?.facts.context, this.#group?.facts.context]
+    if (!before || !now || isSameOwnership(before, now)) return
+    const { standby } = this
+    const change = { owner: this.#owner, standby: standby?.agent, offered: standby?.offered === true }
+    this.#context.emit({ type: 'ownership_changed', channel: this.name, by, ...change })
   }
 
   /** Begins an epoch at the last entry. */
@@ -328,7 +370,7 @@ export class AgentChannel {
     const context = this.#context
     const { adds = [], removes = [], leaveNotices = [], vouches = [] } = request.declaration ?? {}
     const { state, rekeyDue } = this.standing.record
-    this.#adopt(next, context.agentId)
+    const formerOwner = this.#adopt(next, context.agentId)
     this.sender.sentSinceRekey = 0
     this.standing.set({
       state: state === 'founding' ? 'joined' : state,
@@ -343,6 +385,7 @@ export class AgentChannel {
       removed: removes.map(toHex),
       left: leaveNotices.length,
       vouched: vouches.map(toHex),
+      formerOwner,
       byInvite: request.welcomes.filter(({ inviteId }) => inviteId.length > 0).map(({ agentId }) => toHex(agentId)),
     })
     for (const joiner of purpose.joiners) context.invites?.admitted(this.id, joiner)
@@ -360,6 +403,7 @@ export class AgentChannel {
     }
     for (const agent of change.added) if (!change.removed.includes(agent)) this.#history.forget(agent)
     for (const part of this.parts) part.change(change)
+    if (change.formerOwner !== undefined) this.#context.invites?.ownerChanged(this.id, change.formerOwner)
   }
 
   /** Ends a channel that cannot continue. Received messages can still be read, and the agent can leave. */

@@ -15,6 +15,8 @@ export interface RosterChange {
   readonly left: number
   /** The added members that this agent, as the owner, vouches for. */
   readonly vouched: readonly AgentId[]
+  /** The former owner, if the commit has made another agent the owner. */
+  readonly formerOwner?: AgentId | undefined
   /** The added members that asked this agent to join, with an invite. */
   readonly byInvite?: readonly AgentId[]
 }

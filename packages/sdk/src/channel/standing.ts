@@ -18,6 +18,7 @@ export type StandingRecord = Pick<
   | 'addedBy'
   | 'offeredAt'
   | 'confirmed'
+  | 'takenUnconfirmed'
 >
 
 /** The error for a channel that can no longer be used. */
@@ -44,9 +45,9 @@ export class Standing {
 
   constructor(channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>, record: StandingRecord) {
     const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
-    const { addedBy, offeredAt, confirmed } = record
+    const { addedBy, offeredAt, confirmed, takenUnconfirmed } = record
     const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
-    this.#record = { state, ...keys, fork, broken, addedBy, offeredAt, confirmed }
+    this.#record = { state, ...keys, fork, broken, addedBy, offeredAt, confirmed, takenUnconfirmed }
     this.#channel = channel
   }
 

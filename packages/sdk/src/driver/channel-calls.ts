@@ -54,6 +54,17 @@ export async function answerChannelCall(
     case 'vouch':
       await channel.vouch(call.agentId)
       return {}
+    case 'setStandby':
+      await channel.setStandby(call.agentId)
+      return {}
+    case 'transfer':
+      await channel.transfer(call.agentId)
+      return {}
+    case 'takeOver':
+      await channel.takeOver()
+      return {}
+    case 'ownership':
+      return { result: { owner: channel.owner, standby: channel.standby ?? null } }
     case 'liftBar':
       await channel.liftBar(call.agentId)
       return {}

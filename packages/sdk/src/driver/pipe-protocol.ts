@@ -53,7 +53,9 @@ export type ChannelCall =
       readonly members: readonly (string | readonly [start: number, end: number])[]
       readonly acceptNewKey: boolean
     }
-  | { readonly do: 'removeMember' | 'vouch' | 'liftBar'; readonly on: number; readonly agentId: string }
+  | { readonly do: 'removeMember' | 'vouch' | 'liftBar' | 'transfer'; readonly on: number; readonly agentId: string }
+  /** Without an agent id, there is no standby. */
+  | { readonly do: 'setStandby'; readonly on: number; readonly agentId?: string }
   /** Bytes: the identity. */
   | { readonly do: 'acceptNewKey'; readonly on: number; readonly agentId: string }
   | { readonly do: 'rejectCommit'; readonly on: number; readonly slot: number }
@@ -77,6 +79,8 @@ export type ChannelCall =
         | 'catchUp'
         | 'verify'
         | 'confirmed'
+        | 'ownership'
+        | 'takeOver'
         | 'acceptFork'
         | 'close'
       readonly on: number

@@ -220,6 +220,20 @@ export class Joins {
     queueMicrotask(() => void leaveChannel(this.#agent, channel).catch(() => {}))
   }
 
+  /**
+   * Another agent owns a channel now: no one answers a joiner of the former owner's, and its tokens name that owner. A
+   * joiner that was not greeted leaves.
+   */
+  ownerChanged(channel: AgentChannel, former: AgentId): void {
+    const { id, name } = channel
+    const text = `Agent ${channel.owner} has taken channel ${name} over, which ends the invites of its former owner. Ask the new owner for one.`
+    for (const join of this.#open.alike({ channel: id, name, owner: former })) {
+      this.#refuse(join, StaticError.of('invite_revoked', text))
+    }
+    if (channel.state !== 'joining') return
+    queueMicrotask(() => void leaveChannel(this.#agent, channel).catch(() => {}))
+  }
+
   /** A channel is gone, for example because this agent was removed before it was greeted: asks again. */
   dropped(id: ChannelId): void {
     // The request is used up if it brought this agent into the channel.

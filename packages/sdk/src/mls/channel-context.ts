@@ -36,6 +36,12 @@ export function ownedBy(owner: Uint8Array): Ownership {
   return { owner, standby: undefined, offered: false }
 }
 
+/** Whether two contexts name the same owner and standby. */
+export function isSameOwnership(one: Ownership, other: Ownership): boolean {
+  const [before, after] = [one.standby ?? NO_AGENT, other.standby ?? NO_AGENT]
+  return same(one.owner, other.owner) && same(before, after) && one.offered === other.offered
+}
+
 /** The extension's data. */
 export function encodeContext({ name, owner, standby, offered }: ChannelContext): Uint8Array {
   const head = new Uint8Array([VERSION, offered ? OFFERED : 0])

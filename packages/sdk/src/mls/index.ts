@@ -1,6 +1,6 @@
 export { agentIdOf } from './credential.ts'
 export { type Declared, isLeaveOf, type Violation } from './commit-rules.ts'
-export type { ChannelContext } from './channel-context.ts'
+export { type ChannelContext, isSameOwnership, type Ownership } from './channel-context.ts'
 export { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '#platform/crypto'
 export type {
   CheckedKeyPackage,

@@ -128,6 +128,11 @@ export interface ChannelRecord {
   readonly offeredAt: Time
   /** Whether the owner has sent something since this agent joined: only then is this certainly the owner's group. */
   readonly confirmed: boolean
+  /**
+   * Whether another agent took the channel over before that: the former owner alone could have shown that its standby is
+   * the one that this agent sees, so the channel is never confirmed.
+   */
+  readonly takenUnconfirmed: boolean
   /** The commit count at the last commit by which the owner removed a member that had not left; 0 if there was none. */
   readonly removalSlot: number
 }

@@ -3,6 +3,7 @@ import { StaticError, toHex } from '@static/protocol'
 import type { Agent } from '../agent/agent.ts'
 import { addMembers } from '../admitting/adding.ts'
 import { leaveChannel } from '../agent/leaving.ts'
+import { nameStandby, takeOver } from '../agent/ownership.ts'
 import { deleteChannel, liftBar, rejectCommit, removeMember, resetRoster, vouch } from '../agent/owning.ts'
 import { waitForMember } from './member-wait.ts'
 import { handleMessages, type HandleOptions } from '../channel/receiving/handling.ts'
@@ -44,6 +45,13 @@ import {
 } from './receipt-view.ts'
 import { verificationWords } from './verification.ts'
 
+/** The member that may take a channel over. */
+export interface ChannelStandby {
+  readonly agentId: AgentId
+  /** Whether the owner wants it to: `Channel.takeOver`. */
+  readonly offered: boolean
+}
+
 /**
  * A channel this agent is a member of. You can send and receive concurrently, from any number of callers. Network
  * failures, relay restarts and commits by other members are handled internally.
@@ -73,6 +81,12 @@ export class Channel implements AsyncDisposable {
   /** Fingerprint of the agent that owns the channel. */
   get owner(): string {
     return fingerprintOf(this.#channel.owner)
+  }
+
+  /** The member that may take the channel over (`setStandby`), and whether the owner has offered it (`transfer`). */
+  get standby(): ChannelStandby | undefined {
+    const { standby } = this.#channel
+    return standby && { agentId: standby.agent, offered: standby.offered }
   }
 
   /**
@@ -367,6 +381,41 @@ export class Channel implements AsyncDisposable {
    */
   async vouch(member: AgentId): Promise<void> {
     await this.#asMember(() => vouch(this.#agent, this.#channel, parseAgentId(member)))
+  }
+
+  /**
+   * Names the member that may make itself the owner with `takeOver`, at any time: before this agent's machine dies.
+   * Without a member, no one may. Only the owner can do this, for a member that it vouches for and that has an account.
+   * That member is trusted with the channel as much as this agent. Removing it clears it.
+   *
+   * @throws {StaticError} `not_allowed`, `not_found` for an agent that is not a member
+   * @example await channel.setStandby(backup.agentId)
+   */
+  async setStandby(member: AgentId | undefined): Promise<void> {
+    await this.#asMember(() =>
+      nameStandby(this.#channel, member === undefined ? undefined : parseAgentId(member), false),
+    )
+  }
+
+  /**
+   * Offers the channel to a member: names it as the standby and asks it to take over. This agent owns and pays for the
+   * channel until that member has called `takeOver`; `setStandby(undefined)` withdraws the offer.
+   *
+   * @throws {StaticError} `not_allowed`, `not_found` for an agent that is not a member
+   */
+  async transfer(member: AgentId): Promise<void> {
+    await this.#asMember(() => nameStandby(this.#channel, parseAgentId(member), true))
+  }
+
+  /**
+   * Makes this agent the owner of the channel; only the standby can do this. Its account pays for the channel from then
+   * on, and must have room for it and no other channel of that name. The former owner becomes a member, all invites end,
+   * and joiners that were not greeted yet leave.
+   *
+   * @throws {StaticError} `not_allowed`, `api_key_required`, `channel_exists`, `queue_full`, `fork_detected`
+   */
+  async takeOver(): Promise<void> {
+    await this.#asMember(() => takeOver(this.#channel))
   }
 
   /**

@@ -150,6 +150,7 @@ const IGNORED = {
   admitted: nothing,
   added: nothing,
   listChanged: nothing,
+  ownerChanged: nothing,
   useCounted: nothing,
   welcomed: () => undefined,
   removing: () => Promise.resolve(nothing),

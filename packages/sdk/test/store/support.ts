@@ -52,6 +52,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     id: CHANNEL,
     name: 'acme/support/routing',
     owner: AGENT,
+    takenUnconfirmed: false,
     state: 'joined',
     position: { index: 7, hash: bytesOf('position'), slot: 3 },
     epoch: {

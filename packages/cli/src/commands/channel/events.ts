@@ -79,6 +79,7 @@ function idsIn(event: AgentEvent): readonly string[] {
   if (event.type === 'lagging') return event.members.map(({ agent }) => agent)
   if (event.type === 'commit_disputed') return [event.sender, ...event.members]
   if (event.type === 'admitted') return [event.by, event.member]
+  if (event.type === 'ownership_changed') return [event.owner, ...(event.standby === undefined ? [] : [event.standby])]
   if (event.type === 'members_changed') return [...event.added, ...event.removed]
   if ('sender' in event) return [event.sender]
   return 'member' in event ? [event.member] : []
@@ -87,6 +88,17 @@ function idsIn(event: AgentEvent): readonly string[] {
 function lagging({ channel, members }: Extract<AgentEvent, { type: 'lagging' }>, name: NameOf): string {
   const slow = members.map(({ agent, waiting }) => `${name(agent)} has not fetched ${waiting} messages`)
   return `${channel}: the relay is running out of storage, so sending is slowed down: ${slow.join('; ')}. Start these members, or remove them.`
+}
+
+function ownershipChanged(
+  { channel, by, owner, standby, offered }: Extract<AgentEvent, { type: 'ownership_changed' }>,
+  name: NameOf,
+): string {
+  if (by === owner && standby === undefined) return `${channel}: ${name(owner)} owns the channel, without a standby.`
+  if (standby === undefined) return `${channel}: the standby was removed.`
+  if (offered && name(standby) === THIS_AGENT)
+    return `${channel}: the owner offers you this channel. Take it over with \`static channel take-over ${channel}\`.`
+  return `${channel}: ${name(standby)} is the standby${offered ? ', and the owner offers it the channel' : ''}.`
 }
 
 function membersChanged(
@@ -121,6 +133,8 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
     // Requested events are shown by the command that requested them.
     case 'receipt':
       return undefined
+    case 'ownership_changed':
+      return ownershipChanged(event, name)
     case 'confirmed':
       return `${event.channel}: the owner has confirmed this channel.`
     case 'admitted':

@@ -103,7 +103,7 @@ ${examples(`static channel accept-new-key acme/support/routing bob ${'5f0c8e2a'.
     })
 }
 
-function memberArgument(): Argument {
+export function memberArgument(): Argument {
   return new Argument('<member>', 'identity, fingerprint, or at least the first 8 digits of one')
 }
 
@@ -141,9 +141,14 @@ async function nextMembers(
 }
 
 function printMembers(members: readonly MemberSummary[]): void {
-  const rows = members.map(({ identity, owner, self, vouched, fingerprint }) => [
+  const rows = members.map(({ identity, owner, standby, self, vouched, fingerprint }) => [
     shownIdentity(identity),
-    [...(owner ? ['owner'] : []), ...(self ? ['you'] : []), ...(vouched === false ? ['not vouched'] : [])].join(', '),
+    [
+      ...(owner ? ['owner'] : []),
+      ...(standby ? ['standby'] : []),
+      ...(self ? ['you'] : []),
+      ...(vouched === false ? ['not vouched'] : []),
+    ].join(', '),
     fingerprint,
   ])
   print(table(['IDENTITY', 'ROLE', 'FINGERPRINT'], rows))

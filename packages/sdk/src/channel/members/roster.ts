@@ -113,8 +113,9 @@ export class Roster extends Part {
    * Handles a commit that added and removed agents. Pins the agents this agent added, except those that asked to join
    * (`byInvite`), because they chose their own names.
    */
-  override change({ by, added, removed, byInvite = [] }: RosterChange): void {
+  override change({ by, added, removed, formerOwner, byInvite = [] }: RosterChange): void {
     const { id, name, owner, group } = this.#channel
+    if (formerOwner !== undefined) this.#context.pins.copy(formerOwner, owner)
     const gone = removed.flatMap((agent) => this.#members.get(agent) ?? [])
     this.#members = group?.members ?? new Map()
     for (const agent of [...removed, ...added]) {

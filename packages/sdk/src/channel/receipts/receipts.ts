@@ -163,8 +163,10 @@ export class Receipts extends Part {
   }
 
   /** The last entry changed the members. */
-  override change({ added, removed, vouched }: RosterChange): void {
+  override change({ added, removed, vouched, formerOwner }: RosterChange): void {
     const { index } = this.#channel.history.position
+    // The relay counts it as vouched, like the members that it has vouched for, whom this agent does not know.
+    if (formerOwner !== undefined && this.#channel.owner === this.#context.agentId) this.#stays.vouch(formerOwner)
     for (const agent of removed) {
       this.#stays.end(agent, index, this.#channel.roster.notice(agent) ? 'left' : 'removed')
       this.#reader.forget(agent)

@@ -70,6 +70,7 @@ export const CHANNEL: Table<ChannelRow> = {
     addedBy: { ...OPTIONAL_TEXT, name: 'offered_by' },
     offeredAt: INTEGER,
     confirmed: FLAG,
+    takenUnconfirmed: FLAG,
     removalSlot: INTEGER,
   },
   key: ['id'],

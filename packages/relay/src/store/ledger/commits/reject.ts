@@ -49,6 +49,7 @@ export function reject(
   }
   noteAction(context, actor, channel)
   rows.slots.put(channel, { ...slot, voters, rejected })
+  if (rejected) restoreOwnership(context, channel, slot)
   if (rejected) undo(context, channel, slot, leftOut)
   return { rejected, votes: voters.length, needed }
 }
@@ -62,7 +63,6 @@ function growth(leftOut: readonly LeftOut[]): number {
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
   returnUses(context, channel, slot)
-  restoreOwnership(context, channel, slot)
   if (slot.sender !== channel.owner) {
     const sender = senderOf(channel, slot.sender)
     sender.barred = true

@@ -1,0 +1,162 @@
+/** A channel outlives the machine of its owner: a standby, a transfer, a take-over. */
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import type { Channel } from '../../src/public/channel.ts'
+import type { StaticChannelManager } from '../../src/public/manager.ts'
+import { code, event, NAME, take, TestSystem } from '../support/test-system.ts'
+
+interface Scene {
+  readonly world: TestSystem
+  readonly managers: readonly [StaticChannelManager, StaticChannelManager, StaticChannelManager]
+  /** Of Alice, who owns it, Bob and Carol. */
+  readonly channels: readonly [Channel, Channel, Channel]
+}
+
+/** A channel of three, in which all have said something with their accounts. */
+async function scene(t: TestContext): Promise<Scene> {
+  const world = await TestSystem.start(t, 'grpc', {
+    settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
+  })
+  const alice = await world.manager('alice')
+  const bob = await world.manager('bob', { account: 'bob' })
+  const carol = await world.manager('carol', { account: 'carol' })
+  const owner = await alice.create(NAME)
+  const second = await bob.joinWithToken(NAME, await alice.invite(NAME))
+  const third = await carol.joinWithToken(NAME, await alice.invite(NAME))
+  return { world, managers: [alice, bob, carol], channels: [owner, second, third] }
+}
+
+const idOf = ({ client }: StaticChannelManager): string => client.agentId
+
+test('the owner names a standby, which takes over after the owner is gone, and goes on as the owner', async (t) => {
+  const { managers, channels, world } = await scene(t)
+  const [alice, bob, carol] = managers
+  const [owner, second, third] = channels
+  await owner.setStandby(idOf(bob))
+  await third.catchUp()
+  for (const channel of [owner, third]) assert.deepEqual(channel.standby, { agentId: idOf(bob), offered: false })
+  await alice.close()
+
+  await assert.rejects(third.takeOver(), code('not_allowed'))
+  const seen = event(carol.client, 'ownership_changed', ({ by }) => by === idOf(bob))
+  await second.takeOver()
+  await second.takeOver()
+  const changed = await seen
+  assert.deepEqual([changed.owner, changed.standby, changed.by], [idOf(bob), undefined, idOf(bob)])
+  assert.equal(second.owner, third.owner)
+  assert.equal(second.standby, undefined)
+
+  // It does all that an owner does.
+  const dave = await world.manager('dave', { account: 'dave' })
+  const fourth = await dave.joinWithToken(NAME, await bob.invite(NAME))
+  await second.send('from the new owner')
+  assert.deepEqual(await take(fourth, 1), ['from the new owner'])
+  assert.equal(fourth.owner, second.owner)
+  await second.removeMember(idOf(alice))
+  await second.vouch(idOf(carol))
+  await second.resetRoster()
+  await second.setStandby(idOf(dave))
+  await fourth.catchUp()
+  await fourth.takeOver()
+  await third.catchUp()
+  assert.equal(third.owner, dave.client.fingerprint())
+  await fourth.delete()
+})
+
+test('a transfer is an offer: until it is taken the owner owns, and may withdraw it', async (t) => {
+  const { managers, channels } = await scene(t)
+  const [alice, bob] = managers
+  const [owner, second, third] = channels
+  const offered = event(bob.client, 'ownership_changed')
+  await owner.transfer(idOf(bob))
+  const offer = await offered
+  assert.deepEqual([offer.standby, offer.offered, offer.owner], [idOf(bob), true, idOf(alice)])
+  assert.deepEqual(second.standby, { agentId: idOf(bob), offered: true })
+  await owner.setStandby(undefined)
+  await second.catchUp()
+  await assert.rejects(second.takeOver(), code('not_allowed'))
+  await owner.transfer(idOf(bob))
+  await second.catchUp()
+  await second.takeOver()
+  await owner.catchUp()
+  assert.equal(owner.owner, second.owner)
+  // The former owner is a member like any other: it reads, sends, and may leave.
+  await owner.send('still here')
+  assert.deepEqual(await take(third, 1), ['still here'])
+  for (const refused of [
+    owner.removeMember(idOf(bob)),
+    owner.setStandby(idOf(bob)),
+    owner.transfer(idOf(bob)),
+    owner.vouch(idOf(bob)),
+    owner.resetRoster(),
+    alice.invite(NAME),
+  ]) {
+    await assert.rejects(refused, code('not_allowed'))
+  }
+  assert.deepEqual(
+    second
+      .members()
+      .map(({ agentId, vouched }) => [agentId, vouched])
+      .toSorted(),
+    [...managers.map((each) => [idOf(each), each !== managers[2]])].toSorted(),
+  )
+  await owner.leave()
+})
+
+test('bad input: who is no member, has no account, or is the owner itself; and who may not', async (t) => {
+  const { managers, channels, world } = await scene(t)
+  const [alice, bob] = managers
+  const [owner, second] = channels
+  await assert.rejects(owner.setStandby('bob'), code('invalid_request'))
+  await assert.rejects(owner.setStandby('0'.repeat(64)), code('not_found'))
+  await assert.rejects(owner.transfer(idOf(alice)), code('invalid_request'))
+  await assert.rejects(owner.transfer(undefined as never), code('invalid_request'))
+  await assert.rejects(second.setStandby(idOf(bob)), code('not_allowed'))
+  await assert.rejects(second.takeOver(), code('not_allowed'))
+  const guest = await world.manager('guest', { account: null })
+  await guest.joinWithToken(NAME, await alice.invite(NAME))
+  await assert.rejects(owner.setStandby(idOf(guest)), code('not_allowed'))
+  const stranger = await world.manager('stranger', { account: 'stranger' })
+  await stranger.joinWithToken(NAME, await alice.invite(NAME, { maxUses: 2 }))
+  await assert.rejects(owner.setStandby(idOf(stranger)), code('not_allowed'))
+  await owner.vouch(idOf(stranger))
+  await owner.setStandby(idOf(stranger))
+})
+
+test('an account with a channel of that name, or without room, does not take over; nothing has changed then', async (t) => {
+  const { managers, channels } = await scene(t)
+  const [, bob] = managers
+  const [owner, second, third] = channels
+  await owner.setStandby(idOf(bob))
+  await second.catchUp()
+  const other = await bob.client.createChannel('acme/support/other')
+  assert.equal(other.owner, bob.client.fingerprint())
+  await second.takeOver()
+  await third.catchUp()
+  assert.equal(third.owner, bob.client.fingerprint())
+})
+
+test('the invites of the former owner end, and its tokens open nothing', async (t) => {
+  const { world, managers, channels } = await scene(t)
+  const [alice, bob] = managers
+  const [owner, second] = channels
+  const tokens = [await alice.invite(NAME), await alice.invite(NAME, { admit: 'members' })]
+  await owner.setStandby(idOf(bob))
+  await second.catchUp()
+  await second.takeOver()
+  await owner.catchUp()
+  assert.deepEqual(
+    alice
+      .invites(NAME)
+      .map(({ state }) => state)
+      .filter((state) => state === 'open'),
+    [],
+  )
+  const eve = await world.manager('eve', { account: 'eve' })
+  for (const token of tokens) {
+    await assert.rejects(eve.joinWithToken(NAME, token, 3), (error: { code: string }) => {
+      return ['invite_invalid', 'invite_revoked'].includes(error.code)
+    })
+  }
+  await eve.joinWithToken(NAME, await bob.invite(NAME, { admit: 'members' }))
+})
