@@ -98,7 +98,12 @@ test('a channel that was packed is what it was', () => {
     assert.equal(again.channel.acked, kept.channel.acked)
     assert.equal(again.channel.former.size, kept.channel.former.size)
     assert.deepEqual([...again.channel.senders.keys()], [...kept.channel.senders.keys()])
-    assert.deepEqual(again.channel.changes, { channel: false, members: new Set(), senders: new Set() })
+    assert.deepEqual(again.channel.changes, {
+      channel: false,
+      ownedBefore: undefined,
+      members: new Set(),
+      senders: new Set(),
+    })
   }
 })
 

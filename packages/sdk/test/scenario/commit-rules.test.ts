@@ -36,6 +36,13 @@ const NOT_AS_DECLARED: Readonly<Record<string, readonly [code: string, reason: s
   'a notice for another leaf than the leaver has': ['invalid_request', 'removes_without_right'],
   'a notice that names more leaves than one can have': ['invalid_request', 'removes_without_right'],
   'a vouch by a member that is not the owner': ['invalid_request', 'declaration_differs'],
+  'the same GroupContext once more, by a member that may not change it': ['not_allowed', 'ownership_without_right'],
+  'a member makes itself the owner': ['not_allowed', 'ownership_without_right'],
+  'a member makes itself the standby': ['not_allowed', 'ownership_without_right'],
+  'a member gives the channel to another': ['not_allowed', 'ownership_without_right'],
+  'the channel takes another name': ['not_allowed', 'context_invalid'],
+  'a new owner in the declaration alone': ['not_allowed', ''],
+  'a standby in the declaration alone': ['not_allowed', ''],
   // Nothing is left to find: an empty commit that declares nothing. It is declared with a stranger below.
   'a declared Add that is none': ['invalid_request', ''],
 }
