@@ -5,10 +5,11 @@
  * leaves, and is written with its entry.
  */
 import type { AgentId, Entry } from '../../../ports.ts'
-import type { Channel, ChannelFields, Sender } from '../../ledger/state.ts'
+import type { Channel, ChannelFields, Ownership, Sender } from '../../ledger/state.ts'
 import { isEqual } from '../../records/entry.ts'
 
-type FixedField = 'number' | 'id' | 'name' | 'account' | 'owner' | 'guestLimit'
+/** The ownership is written as soon as it changes. */
+type FixedField = 'number' | 'id' | 'name' | 'guestLimit' | keyof Ownership
 type PositionField = 'last' | 'base'
 type Counts = Omit<ChannelFields, FixedField | PositionField>
 
