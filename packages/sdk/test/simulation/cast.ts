@@ -162,6 +162,7 @@ export class Cast {
     page.tries++
     const number = this.pages.indexOf(page)
     const wasOut = person.isIn === false && person.busy === 0
+    const { leaves } = person
     person.isIn = undefined
     this.do(`${person.name} joins by ${number}`, person, async (manager, lived) => {
       try {
@@ -172,6 +173,8 @@ export class Cast {
         const { code, message } = StaticError.from(error)
         this.world.tell(`${person.name} does not join by ${number}: ${code}`)
         this.count(code)
+        // Its program has left the channel while it was joining.
+        if (code === 'closed' && person.leaves > leaves) return
         const fault = isInternal(error) ? String(error) : this.#judge.refused?.(page, code)
         if (fault !== undefined) this.wrong.push(`${person.name} joins by ${number}: ${fault} ${message}`)
       }
@@ -235,6 +238,7 @@ export class Cast {
 
   leave(person: Person): void {
     person.isIn = undefined
+    person.leaves++
     this.do(`${person.name} leaves`, person, async (manager, lived) => {
       await lived(manager.client.channel(NAME).leave())
       if (person.busy === 1 && !person.isUnsure) person.isIn = false

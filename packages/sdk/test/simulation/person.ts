@@ -57,6 +57,8 @@ export class Person {
   receipts: ReceiptMode = 'settled'
   /** Calls under way. */
   busy = 0
+  /** How often its program has called `leave`. */
+  leaves = 0
   life = 0
   readonly #world: World
   readonly #network: Network
