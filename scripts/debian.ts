@@ -6,6 +6,9 @@ import { fail, run, say } from './step.ts'
 /** Where packages are unpacked that are not installed. */
 export const UNPACKED: string = resolve(import.meta.dirname, '../.cache/debian')
 
+/** Lists of packages, where those of the machine do not have what is needed. */
+const LISTS = join(UNPACKED, 'lists')
+
 /**
  * Returns the file that matches `probe`. If there is none, root installs the Debian package; for others it is unpacked
  * below `.cache`, with all that it depends on.
@@ -46,8 +49,9 @@ export async function unpackDebian(name: string, probe: string): Promise<string>
     say(`Unpacking the Debian package ${name} below .cache (once)`)
     const archives = join(UNPACKED, 'archives')
     mkdirSync(join(archives, 'partial'), { recursive: true })
-    if (!((await download(name, [])) || (await downloadWithOwnLists(name))))
-      fail(`apt-get could not fetch ${name}; see its output above.`)
+    // The lists of this machine do where they have the package.
+    const isFetched = (!existsSync(LISTS) && (await download(name, []))) || (await downloadWithOwnLists(name))
+    if (!isFetched) fail(`apt-get could not fetch ${name}; see its output above.`)
     for (const file of globSync(join(archives, '*.deb'))) {
       if ((await run('dpkg-deb', ['-x', file, UNPACKED])) !== 0) fail(`${file} cannot be unpacked.`)
     }
@@ -85,9 +89,9 @@ async function download(name: string, options: readonly string[]): Promise<boole
 
 /** The same with new lists: those of this machine may be old, or were deleted to save space. */
 async function downloadWithOwnLists(name: string): Promise<boolean> {
-  const lists = join(UNPACKED, 'lists')
-  mkdirSync(join(lists, 'partial'), { recursive: true })
-  const own = ['-oDebug::NoLocking=1', `-oDir::Cache=${UNPACKED}`, `-oDir::State::lists=${lists}`]
+  const own = ['-oDebug::NoLocking=1', `-oDir::Cache=${UNPACKED}`, `-oDir::State::lists=${LISTS}`]
+  if (existsSync(LISTS) && (await download(name, own))) return true
+  mkdirSync(join(LISTS, 'partial'), { recursive: true })
   return (await run('apt-get', ['update', '-qq', ...own])) === 0 && (await download(name, own))
 }
 
