@@ -1,8 +1,10 @@
-/** `npm run proof -- NAME`: runs the long form of a test that `npm test` runs in short. Without a name, lists them. */
+/** `npm run proof -- NAME`: runs what takes longer than `npm test`. Without a name, lists the proofs. */
+import { resolve } from 'node:path'
 import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
 import { recordPromises } from './promises.ts'
 import { fail, run } from './step.ts'
+import { wholeTests } from './whole-tests.ts'
 
 interface Proof {
   readonly about: string
@@ -12,6 +14,7 @@ interface Proof {
   readonly options?: readonly string[]
 }
 
+const ROOT = resolve(import.meta.dirname, '..')
 let output = ''
 /** Adds a line to the output of the proof. */
 function say(line: string): void {
@@ -82,6 +85,11 @@ const HISTORIES = 'packages/sdk/test/simulation/simulation.test.ts'
 const MEMBER = 'packages/sdk/test/member/member.test.ts'
 
 const PROOFS: Readonly<Record<string, Proof>> = {
+  ci: {
+    about: 'run what CI runs after `npm test`: stories of a whole system, and the whole form of shortened tests',
+    // The output is not read: longer proofs than these fill the table of promises.
+    prove: (words) => run(process.execPath, ['scripts/test.ts', ...wholeTests(ROOT), ...words], { STATIC_WHOLE: '1' }),
+  },
   crash: {
     about: 'kill agents, relays and APIs at every point of the crash tables',
     prove: (words) => node('scripts/test.ts', [...CRASHES, ...words], { STATIC_CRASH: 'all' }),

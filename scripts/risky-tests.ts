@@ -16,7 +16,12 @@ export function riskyTests(root: string): string[] {
   const starts = new Map<string, boolean>()
   return TESTS.flatMap((pattern) => globSync(pattern, { cwd: root }))
     .sort()
-    .filter((file) => isRacy(root, file) || startsProcesses(root, join(root, file), starts))
+    .filter((file) => isRacy(root, file) || doesStart(root, join(root, file), starts))
+}
+
+/** Whether a test file starts processes or threads, by itself or by a helper. */
+export function startsProcesses(root: string, file: string): boolean {
+  return doesStart(root, join(root, file), new Map())
 }
 
 function isRacy(root: string, file: string): boolean {
@@ -25,7 +30,7 @@ function isRacy(root: string, file: string): boolean {
 }
 
 /** Follows imports of test helpers only: the code under test may use threads for its own reasons. */
-function startsProcesses(root: string, path: string, known: Map<string, boolean>): boolean {
+function doesStart(root: string, path: string, known: Map<string, boolean>): boolean {
   const before = known.get(path)
   if (before !== undefined) return before
   // Stops the recursion for helpers that import each other.
@@ -36,7 +41,7 @@ function startsProcesses(root: string, path: string, known: Map<string, boolean>
     [...text.matchAll(IMPORT)]
       .map(([, specifier = '']) => located(path, specifier))
       .filter((helper) => helper !== undefined && isTestCode(relative(root, helper)))
-      .some((helper) => helper !== undefined && startsProcesses(root, helper, known))
+      .some((helper) => helper !== undefined && doesStart(root, helper, known))
   known.set(path, found)
   return found
 }

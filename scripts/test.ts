@@ -1,4 +1,4 @@
-/** `npm test`: static checks, set-up and every test. Arguments after `--` name test files to run on their own. */
+/** `npm test`: static checks, set-up and the usual tests. Arguments after `--` name test files to run on their own. */
 import { globSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { run as runTests } from 'node:test'
@@ -8,9 +8,8 @@ import { fail, run, say } from './step.ts'
 import { bundleTests } from './test-bundles.ts'
 import { groupFiles } from './test-groups.ts'
 import { AT_ONCE, setUpTests } from './test-set-up.ts'
+import { usualTests } from './whole-tests.ts'
 
-/** Folders with slow files first: the order of the first run. Later ones know how long each file takes. */
-const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts', 'packages/*/test/**/*.test.ts']
 /** Timeout of a file or group of files. Even on a busy machine, only a hung one takes that long. */
 const TIMEOUT_MS = 900_000
 /** Files that are named may be run in their long form. */
@@ -26,9 +25,8 @@ const NODE_FLAGS = [
 
 const root = resolve(import.meta.dirname, '..')
 const chosen = process.argv.slice(2)
-const files = [
-  ...new Set((chosen.length > 0 ? chosen : TESTS).flatMap((pattern) => globSync(pattern, { cwd: root }).sort())),
-]
+const named = chosen.flatMap((pattern) => globSync(pattern, { cwd: root }).sort())
+const files = chosen.length > 0 ? [...new Set(named)] : usualTests(root)
 if (files.length === 0) fail(`No test file matches ${chosen.join(' ')}.`)
 if (chosen.length === 0 && (await run(process.execPath, ['scripts/check.ts'])) !== 0) process.exit(1)
 const setUp = await setUpTests({ freshCodeCache: chosen.length === 0 })

@@ -6,6 +6,7 @@ import { after, test } from 'node:test'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 import { startLiar } from './liar.ts'
 import { Person, whereabouts } from './support.ts'
 import { play, readTranscript } from './transcript.ts'
@@ -25,7 +26,7 @@ after(async () => {
 const env = whereabouts(workspace, server)
 const PASSWORD = 'a long enough password'
 
-void test('the life of an account, as a transcript', async () => {
+void test('the life of an account, as a transcript', WHOLE_ONLY, async () => {
   const ann = new Person(workspace, 'ann', env)
   for (const step of readTranscript(join(import.meta.dirname, 'transcripts/account.txt'))) await play(ann, step)
 })

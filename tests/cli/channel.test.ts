@@ -11,6 +11,7 @@ import { StaticClient } from '@static/sdk'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 import { eventually } from '../support/agents.ts'
 import { Person, shows, whereabouts } from './support.ts'
 
@@ -125,7 +126,7 @@ void test('two agents talk, starting from sign-up', async () => {
   assert.equal(statSync(socket, { throwIfNoEntry: false }), undefined)
 })
 
-void test('messages that a program put aside are listed, retried and dropped', async () => {
+void test('messages that a program put aside are listed, retried and dropped', WHOLE_ONLY, async () => {
   for (const order of ['order 1', 'order 2']) await ok(ann, `echo ${order} | static channel send ${ROUTING} --as alice`)
   const file = readFileSync(join(ann.home, '.config/static/credentials.json'), 'utf8')
   const { api_key: apiKey } = JSON.parse(file) as { api_key: string }
@@ -160,7 +161,7 @@ void test('messages that a program put aside are listed, retried and dropped', a
   assert.equal(await ok(ann, command(`list ${ROUTING}`)), '')
 })
 
-void test('an agent that was offline sees current members, words and channels', async () => {
+void test('an agent that was offline sees current members, words and channels', WHOLE_ONLY, async () => {
   const name = 'acme/support/away'
   await ok(ann, `static channel create ${name} --as alice`)
   const alice = await listen(ann, `${name} --as alice`)
@@ -180,7 +181,7 @@ void test('an agent that was offline sees current members, words and channels', 
   assert.equal(await ok(ann, 'static channel list --as away'), '')
 })
 
-void test('a guest joins with only a token, and leaves', async () => {
+void test('a guest joins with only a token, and leaves', WHOLE_ONLY, async () => {
   const guest = new Person(workspace, 'guest', { ...where, STATIC_RELAY: where['RELAY'], STATIC_CA: where['CA'] })
   const alice = await listen(ann, `${ROUTING} --as alice`)
   const token = await ok(ann, `static channel invite ${ROUTING} --as alice --uses 2 --ttl 60`)
@@ -211,7 +212,7 @@ void test('a guest joins with only a token, and leaves', async () => {
   assert.equal(await end(alice, 'SIGTERM'), 143)
 })
 
-void test('messages are printed unchanged, and a closed pipe ends the listener', async () => {
+void test('messages are printed unchanged, and a closed pipe ends the listener', WHOLE_ONLY, async () => {
   // Bob also receives the messages of the guest.
   assert.equal(await ok(ann, `static channel listen ${ROUTING} --as bob --count 4 --timeout 20`), 'one\ntwo\n\nfour\n')
   const bytes = randomBytes(200_000)
@@ -369,7 +370,7 @@ void test('the socket accepts one well-formed request at a time, from a limited 
   assert.equal(await end(alice, 'SIGINT'), 130)
 })
 
-void test('an agent in a directory with a long path can be shared', async () => {
+void test('an agent in a directory with a long path can be shared', WHOLE_ONLY, async () => {
   const long = join(ann.home, 'a-directory-with-a-long-name/'.repeat(5))
   const flags = `${ROUTING}-2 --as carl --data-dir ${long}`
   await ok(ann, `mkdir -m 700 -p ${long} && static channel create ${flags}`)
@@ -399,7 +400,7 @@ void test('a socket in a directory that other users can access is not used', asy
   trap.close()
 })
 
-void test('joining while the owner is not listening shows a progress message, then an error', async () => {
+void test('joining while the owner is not listening shows a progress message, then an error', WHOLE_ONLY, async () => {
   const token = await ok(ann, `static channel invite ${ROUTING} --as alice`)
   writeFileSync(join(ann.home, 'token'), token)
   const late = await ann.terminal(`static channel join ${ROUTING} --as dora --token-file token --timeout 1.5`)

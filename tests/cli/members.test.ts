@@ -4,9 +4,11 @@ import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, before, test } from 'node:test'
 import { startServer } from '@static/testkit/server'
+import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 import { Person, shows, whereabouts } from './support.ts'
 
 const workspace = await makeWorkspace()
@@ -14,6 +16,7 @@ const server = await startServer({
   workspace,
   dataDir: join(workspace.path, 'server'),
   command: 'up',
+  settings: { argon2: QUICK['argon2'] },
   logLevel: 'silent',
 })
 const children: ChildProcess[] = []
@@ -53,55 +56,62 @@ async function end(child: ChildProcess): Promise<void> {
   assert.deepEqual(await ended, [130, null])
 }
 
-void test('an owner sees who joins and leaves, lists and revokes invites, and removes a member', async () => {
-  await ok(
-    `echo 'a long enough password' | static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY`,
-  )
-  await ok(`static channel create ${TASKS} --as alice`)
-  const holder = await running(`channel members ${TASKS} --as alice --watch`, 'static: watching the members of')
-  // A second one goes through the first.
-  const visitor = await running(`channel members ${TASKS} --as alice --watch`, 'static: watching the members of')
-  await ok(`static channel invite ${TASKS} --as alice --uses 2 > token`)
-  const [invite] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
-  assert.deepEqual([invite.state, invite.uses, invite.max_uses], ['open', 0, 2])
-  assert.match(
-    await ok(`static channel invite list ${TASKS} --as alice`),
-    new RegExp(
-      `^INVITE +ADMITTED BY +STATE +USED +EXPIRES\n${invite.id}  owner +open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`,
-    ),
-  )
-
-  const joins = [holder, visitor].map((child) => shows(child.stdout!, ') joined.\n'))
-  await ok(`static channel join ${TASKS} --as bob < token`)
-  await Promise.all(joins)
-  assert.equal(await ok(`static channel rotate ${TASKS} --as bob`), `Replaced the keys of this agent in ${TASKS}.\n`)
-  const fingerprint = (await ok('static agent export-fingerprint --as bob')).trim()
-  assert.match(fingerprint, /^([\da-f]{4} ){15}[\da-f]{4}$/)
-
-  await refused(`static channel remove ${TASKS} carl --as alice --yes`, /has no member "carl"\. Use a fingerprint/)
-  // Too few digits to be sure.
-  await refused(`static channel remove ${TASKS} ${fingerprint.slice(0, 4)} --as alice --yes`, /has no member/)
-  const leaves = [holder, visitor].map((child) => shows(child.stdout!, `bob (${fingerprint}) left or was removed.\n`))
-  assert.equal(
-    await ok(`static channel remove ${TASKS} '${fingerprint.slice(0, 9)}' --as alice --yes`),
-    `Removed bob (${fingerprint}) from ${TASKS}.\n`,
-  )
-  await Promise.all(leaves)
-  // The invite it joined with is revoked, so it cannot come back.
-  assert.match(
-    await ok(`static channel invite list ${TASKS} --as alice`),
-    new RegExp(`\n${invite.id}  owner +revoked +1 of 2 `),
-  )
-  await end(holder)
-  // The other one carries on.
-  await ok(`static channel invite ${TASKS} --as alice > another`)
-  const [, other] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
-  assert.equal(await ok(`static channel invite revoke ${other.id} --as alice`), `Revoked invite ${other.id}.\n`)
-  assert.equal((await ann.shell('static channel invite revoke st_inv_secret --as alice')).code, 2)
-  await refused(`static channel invite revoke ${'0'.repeat(32)} --as alice`, /This agent has no invite 0{32}\./)
-  await refused(`static channel join ${TASKS} --as carl < another`, /revoked/)
-  await end(visitor)
+before(async () => {
+  const signup = 'static signup --email ann@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
+  await ok(`echo 'a long enough password' | ${signup}`)
+  await ok(`static channel create ${TASKS}-0 --as alice`)
 })
+
+void test(
+  'an owner sees who joins and leaves, lists and revokes invites, and removes a member',
+  WHOLE_ONLY,
+  async () => {
+    await ok(`static channel create ${TASKS} --as alice`)
+    const holder = await running(`channel members ${TASKS} --as alice --watch`, 'static: watching the members of')
+    // A second one goes through the first.
+    const visitor = await running(`channel members ${TASKS} --as alice --watch`, 'static: watching the members of')
+    await ok(`static channel invite ${TASKS} --as alice --uses 2 > token`)
+    const [invite] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
+    assert.deepEqual([invite.state, invite.uses, invite.max_uses], ['open', 0, 2])
+    assert.match(
+      await ok(`static channel invite list ${TASKS} --as alice`),
+      new RegExp(
+        `^INVITE +ADMITTED BY +STATE +USED +EXPIRES\n${invite.id}  owner +open +0 of 2 +\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d UTC\n$`,
+      ),
+    )
+
+    const joins = [holder, visitor].map((child) => shows(child.stdout!, ') joined.\n'))
+    await ok(`static channel join ${TASKS} --as bob < token`)
+    await Promise.all(joins)
+    assert.equal(await ok(`static channel rotate ${TASKS} --as bob`), `Replaced the keys of this agent in ${TASKS}.\n`)
+    const fingerprint = (await ok('static agent export-fingerprint --as bob')).trim()
+    assert.match(fingerprint, /^([\da-f]{4} ){15}[\da-f]{4}$/)
+
+    await refused(`static channel remove ${TASKS} carl --as alice --yes`, /has no member "carl"\. Use a fingerprint/)
+    // Too few digits to be sure.
+    await refused(`static channel remove ${TASKS} ${fingerprint.slice(0, 4)} --as alice --yes`, /has no member/)
+    const leaves = [holder, visitor].map((child) => shows(child.stdout!, `bob (${fingerprint}) left or was removed.\n`))
+    assert.equal(
+      await ok(`static channel remove ${TASKS} '${fingerprint.slice(0, 9)}' --as alice --yes`),
+      `Removed bob (${fingerprint}) from ${TASKS}.\n`,
+    )
+    await Promise.all(leaves)
+    // The invite it joined with is revoked, so it cannot come back.
+    assert.match(
+      await ok(`static channel invite list ${TASKS} --as alice`),
+      new RegExp(`\n${invite.id}  owner +revoked +1 of 2 `),
+    )
+    await end(holder)
+    // The other one carries on.
+    await ok(`static channel invite ${TASKS} --as alice > another`)
+    const [, other] = JSON.parse(await ok(`static channel invite list ${TASKS} --as alice --json`)).invites
+    assert.equal(await ok(`static channel invite revoke ${other.id} --as alice`), `Revoked invite ${other.id}.\n`)
+    assert.equal((await ann.shell('static channel invite revoke st_inv_secret --as alice')).code, 2)
+    await refused(`static channel invite revoke ${'0'.repeat(32)} --as alice`, /This agent has no invite 0{32}\./)
+    await refused(`static channel join ${TASKS} --as carl < another`, /revoked/)
+    await end(visitor)
+  },
+)
 
 void test('an identity that looks like the agent id of another member removes neither', async () => {
   const victim = JSON.parse(await ok('static agent export-fingerprint --as alice --json')).agent_id
@@ -167,41 +177,45 @@ void test('an answer cannot clear the terminal of the asker, set its title or im
   await end(listener)
 })
 
-void test('the owner rejects a change of a member, which can make another only once the owner lifts the bar', async () => {
-  const name = `${TASKS}-4`
-  await ok(`static channel create ${name} --as alice`)
-  const listener = await running(`channel listen ${name} --as alice`, 'static: listening on')
-  await ok(`static channel invite ${name} --as alice | static channel join ${name} --as bob`)
-  await ok(`static channel rotate ${name} --as bob`)
-  const told = shows(listener.stderr!, `the members rejected a change by bob (`)
-  // Through the process that holds the agent.
-  await refused(
-    `static channel reject-commit ${name} 99 --as alice`,
-    /has no change in slot 99 that can still be rejected/,
-  )
-  assert.equal(
-    await ok(`static channel reject-commit ${name} 3 --as alice`),
-    `Rejected the change in slot 3 of ${name}.\n`,
-  )
-  await told
-  const barred = await ann.shell(`static channel rotate ${name} --as bob`)
-  assert.deepEqual(
-    [barred.code, /Only the owner can let it commit again/.test(barred.stderr)],
-    [3, true],
-    barred.stderr,
-  )
-  await refused(`static channel lift-bar ${name} carl --as alice`, /has no member "carl"/)
-  const lifted = await ok(`static channel lift-bar ${name} bob --as alice`)
-  assert.match(lifted, new RegExp(`^No bar keeps bob \\([\\da-f]{8}…\\) from changing ${name} now\\.\n$`))
-  await ok(`static channel rotate ${name} --as bob`)
-  assert.equal(
-    await ok(`static channel accept-fork ${name} --as bob --yes`),
-    `No fork keeps this agent from sending in ${name} now.\n`,
-  )
-  await end(listener)
-})
+void test(
+  'the owner rejects a change of a member, which can make another only once the owner lifts the bar',
+  WHOLE_ONLY,
+  async () => {
+    const name = `${TASKS}-4`
+    await ok(`static channel create ${name} --as alice`)
+    const listener = await running(`channel listen ${name} --as alice`, 'static: listening on')
+    await ok(`static channel invite ${name} --as alice | static channel join ${name} --as bob`)
+    await ok(`static channel rotate ${name} --as bob`)
+    const told = shows(listener.stderr!, `the members rejected a change by bob (`)
+    // Through the process that holds the agent.
+    await refused(
+      `static channel reject-commit ${name} 99 --as alice`,
+      /has no change in slot 99 that can still be rejected/,
+    )
+    assert.equal(
+      await ok(`static channel reject-commit ${name} 3 --as alice`),
+      `Rejected the change in slot 3 of ${name}.\n`,
+    )
+    await told
+    const barred = await ann.shell(`static channel rotate ${name} --as bob`)
+    assert.deepEqual(
+      [barred.code, /Only the owner can let it commit again/.test(barred.stderr)],
+      [3, true],
+      barred.stderr,
+    )
+    await refused(`static channel lift-bar ${name} carl --as alice`, /has no member "carl"/)
+    const lifted = await ok(`static channel lift-bar ${name} bob --as alice`)
+    assert.match(lifted, new RegExp(`^No bar keeps bob \\([\\da-f]{8}…\\) from changing ${name} now\\.\n$`))
+    await ok(`static channel rotate ${name} --as bob`)
+    assert.equal(
+      await ok(`static channel accept-fork ${name} --as bob --yes`),
+      `No fork keeps this agent from sending in ${name} now.\n`,
+    )
+    await end(listener)
+  },
+)
 
-void test('agents on this machine are listed, and deleted only while they do not run', async () => {
+void test('agents on this machine are listed, and deleted only while they do not run', WHOLE_ONLY, async () => {
   await refused('static agent delete --yes', /No agent is named\. Pass --as or --data-dir\./)
   await refused('static agent delete --as nobody --yes', /There is no agent in /)
   const listener = await running(`channel listen ${TASKS} --as alice`, 'static: listening on')

@@ -13,6 +13,7 @@ import { PASSWORD, signUp } from '@static/testkit/server/accounts'
 import { type Server, startServer } from '@static/testkit/server'
 import { HIGH_RATES, QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 
 const workspace = await makeWorkspace()
 const dataDir = workspace.directory('up')
@@ -164,7 +165,7 @@ test('a name is always shown as text, whatever it contains', async () => {
   assert.equal(await page.locator('main img, main iframe, main script, main svg').count(), 0)
 })
 
-test('usage shows this month against the limit, and each day in a table', async () => {
+test('usage shows this month against the limit, and each day in a table', WHOLE_ONLY, async () => {
   await using visitor = await enter()
   const { page, key } = visitor
   const me = await client.json<{ id: string }>(200, { path: '/v1/accounts/me', key })
@@ -191,7 +192,7 @@ test('usage shows this month against the limit, and each day in a table', async 
   assert.match(await page.getByRole('row', { name: /^default/ }).innerText(), /^default\s+0\s+1\s+just now$/)
 })
 
-test('a wrong password, and too many of them, are reported in one sentence', async () => {
+test('a wrong password, and too many of them, are reported in one sentence', WHOLE_ONLY, async () => {
   const { email } = await signUp(client)
   await using visitor = await visit(browser, server.url)
   const { page } = visitor
@@ -203,7 +204,7 @@ test('a wrong password, and too many of them, are reported in one sentence', asy
   await page.getByText('Too many attempts. Wait 10 minutes, then try again.').waitFor()
 })
 
-test('a new password keeps this session and ends the others, which say so', async () => {
+test('a new password keeps this session and ends the others, which say so', WHOLE_ONLY, async () => {
   await using visitor = await enter()
   const { page, email } = visitor
   await using elsewhere = await visit(browser, server.url)
@@ -227,7 +228,7 @@ test('a new password keeps this session and ends the others, which say so', asyn
   await heading(elsewhere.page, 'Sign in').waitFor()
 })
 
-test('a person sees where they are signed in, and signs out there', async () => {
+test('a person sees where they are signed in, and signs out there', WHOLE_ONLY, async () => {
   await using visitor = await enter()
   const { page, email } = visitor
   await using phone = await visit(browser, server.url, {
@@ -257,37 +258,41 @@ test('a person sees where they are signed in, and signs out there', async () => 
   await page.getByRole('row', { name: /Session ended 2 times you/ }).waitFor()
 })
 
-test('a person sees the channels and agents of the own account, as they are now, and nobody else does', async () => {
-  await using visitor = await enter()
-  const { page, key } = visitor
-  const endpoint = `quic://localhost:${server.relay.quicPort}`
-  const account = { endpoint, apiUrl: server.url, apiKey: key, ca }
-  const connect = (identity: string): Promise<StaticClient> =>
-    StaticClient.connect({ ...account, identity, dataDir: workspace.directory(identity) })
-  await page.getByRole('link', { name: 'Channels' }).click()
-  await page.getByText('No channels yet.').waitFor()
-  await button(page, 'Copy commands').waitFor()
+test(
+  'a person sees the channels and agents of the own account, as they are now, and nobody else does',
+  WHOLE_ONLY,
+  async () => {
+    await using visitor = await enter()
+    const { page, key } = visitor
+    const endpoint = `quic://localhost:${server.relay.quicPort}`
+    const account = { endpoint, apiUrl: server.url, apiKey: key, ca }
+    const connect = (identity: string): Promise<StaticClient> =>
+      StaticClient.connect({ ...account, identity, dataDir: workspace.directory(identity) })
+    await page.getByRole('link', { name: 'Channels' }).click()
+    await page.getByText('No channels yet.').waitFor()
+    await button(page, 'Copy commands').waitFor()
 
-  await using alice = await connect('alice')
-  const bob = await connect('bob')
-  const channel = await alice.createChannel('acme/support/routing')
-  await bob.joinChannel(channel.name, await channel.addMember(await bob.generateKeyPackage()))
-  await bob.close()
-  for (let n = 0; n < 3; n++) await channel.send('hello')
-  const row = page.getByRole('row', { name: /^acme\/support\/routing alice 2 .* kB bob \(\d+\)$/ })
-  await row.waitFor()
-  await page.getByRole('row', { name: /^alice [0-9a-f]{12}… connected$/ }).waitFor()
-  await page.getByRole('row', { name: /^bob [0-9a-f]{12}… just now$/ }).waitFor()
-  assert.deepEqual(await findBarriers(page), [])
+    await using alice = await connect('alice')
+    const bob = await connect('bob')
+    const channel = await alice.createChannel('acme/support/routing')
+    await bob.joinChannel(channel.name, await channel.addMember(await bob.generateKeyPackage()))
+    await bob.close()
+    for (let n = 0; n < 3; n++) await channel.send('hello')
+    const row = page.getByRole('row', { name: /^acme\/support\/routing alice 2 .* kB bob \(\d+\)$/ })
+    await row.waitFor()
+    await page.getByRole('row', { name: /^alice [0-9a-f]{12}… connected$/ }).waitFor()
+    await page.getByRole('row', { name: /^bob [0-9a-f]{12}… just now$/ }).waitFor()
+    assert.deepEqual(await findBarriers(page), [])
 
-  await using other = await enter({ dark: true, width: 360 })
-  await other.page.getByRole('link', { name: 'Channels' }).click()
-  await other.page.getByText('No channels yet.').waitFor()
-  assert.deepEqual(await findBarriers(other.page), [])
-  assert.ok(await other.page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
-})
+    await using other = await enter({ dark: true, width: 360 })
+    await other.page.getByRole('link', { name: 'Channels' }).click()
+    await other.page.getByText('No channels yet.').waitFor()
+    assert.deepEqual(await findBarriers(other.page), [])
+    assert.ok(await other.page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
+  },
+)
 
-test('/ leads to the console, which explains how to trust its certificate', async () => {
+test('/ leads to the console, which explains how to trust its certificate', WHOLE_ONLY, async () => {
   await using visitor = await visit(browser, server.url, { width: 360 })
   const { page } = visitor
   await page.goto(server.url)
@@ -302,7 +307,7 @@ test('/ leads to the console, which explains how to trust its certificate', asyn
   await heading(page, 'Sign in').waitFor()
 })
 
-test('signing out in one tab signs out the other', async () => {
+test('signing out in one tab signs out the other', WHOLE_ONLY, async () => {
   await using visitor = await enter()
   const { page, email } = visitor
   const other = await visitor.tab()
@@ -322,7 +327,7 @@ test('signing out in one tab signs out the other', async () => {
   assert.equal(await other.getByRole('row', { name: /too late/ }).count(), 0)
 })
 
-test('an account is closed with its password, and its keys stop working', async () => {
+test('an account is closed with its password, and its keys stop working', WHOLE_ONLY, async () => {
   await using visitor = await enter()
   const { page, email, key } = visitor
   await openAccount(page)
@@ -340,7 +345,7 @@ test('an account is closed with its password, and its keys stop working', async 
   await page.getByText('The e-mail address or the password is wrong.').waitFor()
 })
 
-test('everything works with the keyboard, and the focus is where one expects it', async () => {
+test('everything works with the keyboard, and the focus is where one expects it', WHOLE_ONLY, async () => {
   const { email } = await signUp(client)
   await using visitor = await visit(browser, server.url)
   const { page } = visitor
@@ -380,11 +385,11 @@ test('everything works with the keyboard, and the focus is where one expects it'
   assert.equal(await page.title(), 'Usage · Static console')
 })
 
-for (const [name, options] of [
-  ['light', {}],
-  ['dark, on a phone', { dark: true, width: 360 }],
+for (const [name, options, run] of [
+  ['light', {}, {}],
+  ['dark, on a phone', { dark: true, width: 360 }, WHOLE_ONLY],
 ] as const) {
-  test(`axe finds no barrier, and nothing is wider than the screen: ${name}`, async () => {
+  test(`axe finds no barrier, and nothing is wider than the screen: ${name}`, run, async () => {
     await using visitor = await visit(browser, server.url, options)
     const { page } = visitor
     const check = async (): Promise<void> => {
@@ -418,7 +423,7 @@ for (const [name, options] of [
   })
 }
 
-test('while the API is down the page says so, and continues when it is back', async () => {
+test('while the API is down the page says so, and continues when it is back', WHOLE_ONLY, async () => {
   await using visitor = await enter()
   const { page } = visitor
   await server.end('SIGTERM')

@@ -9,6 +9,7 @@ import { certificates } from '@static/testkit/certificates'
 import { PASSWORD } from '@static/testkit/server/accounts'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 import { launchBrowser } from '../support/browser.ts'
 import { findBarriers, visit } from '../support/console.ts'
 
@@ -55,11 +56,11 @@ async function check(page: Page): Promise<void> {
   assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
 }
 
-for (const [name, options] of [
-  ['light', {}],
-  ['dark, on a phone', { dark: true, width: 360 }],
+for (const [name, options, run] of [
+  ['light', {}, {}],
+  ['dark, on a phone', { dark: true, width: 360 }, WHOLE_ONLY],
 ] as const) {
-  test(`a person sets the first password with a link, once, and sees what happened: ${name}`, async () => {
+  test(`a person sets the first password with a link, once, and sees what happened: ${name}`, run, async () => {
     const { token } = await admin.create(email(), undefined, 24)
     await using visitor = await visit(browser, api.url, options)
     const { page } = visitor
@@ -94,7 +95,7 @@ for (const [name, options] of [
   })
 }
 
-test('activity has more than one page', async () => {
+test('activity has more than one page', WHOLE_ONLY, async () => {
   const { id, token, email: address } = await admin.create(email(), undefined, 24)
   for (let n = 0; n < 60; n++) await admin.setPlan(id, n % 2 === 0 ? 'team' : 'dev')
   await using visitor = await visit(browser, api.url)
@@ -134,7 +135,7 @@ test('a sign-up link brings its invite; a wrong one is one sentence', async () =
   await other.getByRole('dialog', { name: 'Your key “default”' }).waitFor()
 })
 
-test('where sign-up is closed the page says whom to ask and offers no form', async () => {
+test('where sign-up is closed the page says whom to ask and offers no form', WHOLE_ONLY, async () => {
   const closed = await start('closed')
   try {
     await using visitor = await visit(browser, closed.url)

@@ -10,6 +10,7 @@ import { type Below, randomBelow, seedOf } from '@static/testkit/random'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { IS_WHOLE } from '@static/testkit/whole'
 
 const SEED = seedOf(77_015)
 const WRITERS = 4
@@ -49,7 +50,7 @@ async function write(client: Client, below: Below, promises: Promises): Promise<
 }
 
 /** More with STATIC_CRASH=all. */
-const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 60 : 3
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 60 : IS_WHOLE ? 3 : 2
 
 /** Every promise made so far is kept. */
 async function check(client: Client, promises: Promises): Promise<void> {

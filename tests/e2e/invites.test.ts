@@ -8,6 +8,7 @@ import { ManagerError, ManagerProcess } from '../support/managers.ts'
 import { signUp } from '@static/testkit/server/accounts'
 import { type Server, startServer } from '@static/testkit/server'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 
 const SECONDS = 240
 
@@ -68,7 +69,7 @@ async function talk(name: string, managers: readonly ManagerProcess[]): Promise<
   assert.equal(new Set(words).size, 1)
 }
 
-test('two accounts and a guest, over QUIC and gRPC, join with one token each and talk', async () => {
+test('two accounts and a guest, over QUIC and gRPC, join with one token each and talk', WHOLE_ONLY, async () => {
   const name = 'acme/e2e/talk'
   await using owner = await person('talk-owner', 'one', 'quic')()
   await using joiner = await person('talk-joiner', 'other', 'grpc')()

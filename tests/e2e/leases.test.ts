@@ -11,6 +11,7 @@ import { signUp } from '@static/testkit/server/accounts'
 import { randomBelow, seedOf } from '@static/testkit/random'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 
 const HOLDERS = 4
 const LIMIT = 2_000
@@ -87,7 +88,7 @@ for (const [engine, count] of [
   ['sqlite', 1],
   ['postgres', 2],
 ] as const) {
-  describe(`${HOLDERS} lease holders, ${count} node(s), ${engine}`, () => {
+  describe(`${HOLDERS} lease holders, ${count} node(s), ${engine}`, engine === 'sqlite' ? WHOLE_ONLY : {}, () => {
     let nodes: Nodes
     let client: Client
     before(async () => {

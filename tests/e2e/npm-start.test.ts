@@ -7,13 +7,14 @@ import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 
 const workspace = await makeWorkspace()
 after(() => workspace[Symbol.dispose]())
 const root = resolve(import.meta.dirname, '../..')
 
 for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
-  void test(`${signal} to npm ends the server`, async () => {
+  void test(`${signal} to npm ends the server`, signal === 'SIGTERM' ? WHOLE_ONLY : {}, async () => {
     const flags = ['--data-dir', workspace.directory(signal), '--json', '--log-level', 'silent']
     const ports = ['--api-port', '0', '--grpc-port', '0', '--quic-port', '0']
     const words = ['start', '--silent', '--', ...flags, ...ports]

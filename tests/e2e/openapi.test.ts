@@ -17,9 +17,10 @@ import { PASSWORD } from '@static/testkit/server/accounts'
 import { SEED } from '@static/testkit/random'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
+import { IS_WHOLE, WHOLE_ONLY } from '@static/testkit/whole'
 
 /** STATIC_REQUESTS=20000 asks more. */
-const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? 1_000)
+const REQUESTS = Number(process.env['STATIC_REQUESTS'] ?? (IS_WHOLE ? 1_000 : 300))
 const AT_ONCE = 8
 const ROUND = 250
 /** How many requests of one operation are tried until one succeeds. */
@@ -235,7 +236,7 @@ describe(`generated requests, seed ${SEED}`, () => {
     for (const [outcome, count] of [...seen].sort()) t.diagnostic(`${outcome}: ${count}`)
   })
 
-  test('a quarter of that on PostgreSQL: the same', async () => {
+  test('a quarter of that on PostgreSQL: the same', WHOLE_ONLY, async () => {
     await using database = await makeDatabase()
     await askMany(workspace, database.url, REQUESTS / 4)
   })

@@ -6,9 +6,10 @@ import { startNodes } from '../support/nodes.ts'
 import { makeKey, PASSWORD, signUp } from '@static/testkit/server/accounts'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
+import { IS_WHOLE } from '@static/testkit/whole'
 
 /** `npm run proof -- revocation` goes fifty. */
-const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 3)
+const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? (IS_WHOLE ? 3 : 1))
 const AT_ONCE = 8
 const ENOUGH = 60
 

@@ -10,12 +10,12 @@ const SHARING = ['packages/protocol/test/codec/a.test.ts', 'packages/protocol/te
 const ALONE: Readonly<Record<string, string>> = {
   'packages/protocol/test/hook.test.ts': 'beforeEach(() => {})\n',
   'packages/sdk/test/channel/child.test.ts': "import { fork } from 'node:child_process'\n",
-  'packages/sdk/test/session/real.test.ts': "await startTestRelay('grpc')\n",
-  'packages/sdk/test/scenario/talk.test.ts': '',
+  'packages/sdk/test/fuzz/fuzz.test.ts': '',
+  'packages/sdk/test/store/power.test.ts': "import { Disk } from '@static/testkit/power/disk'\n",
   'tests/e2e/relay.test.ts': '',
 }
 
-test('every file runs once; those with processes, relays or hooks for all run alone', (t) => {
+test('every file runs once; those that start processes, measure or have hooks for all run alone', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'static-groups-'))
   t.after(() => rmSync(root, { recursive: true }))
   const files = { ...Object.fromEntries(SHARING.map((path) => [path, ''])), ...ALONE }

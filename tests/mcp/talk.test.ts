@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { after, test } from 'node:test'
+import { WHOLE_ONLY } from '@static/testkit/whole'
 import { snippetsOf } from '../docs/markdown.ts'
 import { entriesOf, type Host, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
 
@@ -74,7 +75,7 @@ test('a message is settled by the next receive, not by its answer', async () => 
   await later.close()
 })
 
-test('long and binary payloads become private files below the directory of the agent', async () => {
+test('long and binary payloads become private files below the directory of the agent', WHOLE_ONLY, async () => {
   const bob = await oldHost(place.command('bob', 'mcp'))
   await received(bob)
   await using owner = await place.agent('owner')
@@ -100,7 +101,7 @@ test('long and binary payloads become private files below the directory of the a
   assert.ok(existsSync(files[0] ?? ''))
 })
 
-test('a second session of an agent sends through the first, and is told who reads', async () => {
+test('a second session of an agent sends through the first, and is told who reads', WHOLE_ONLY, async () => {
   const first = await newHost(place.command('bob', 'mcp'))
   await ok(first, 'channels')
   const second = await oldHost(place.command('bob', 'mcp'))
@@ -117,7 +118,7 @@ test('a second session of an agent sends through the first, and is told who read
   await second.close()
 })
 
-test('send with `confirm` waits for the receipts of the others', async () => {
+test('send with `confirm` waits for the receipts of the others', WHOLE_ONLY, async () => {
   const channel = 'acme/support/confirmed'
   await using owner = await place.agent('owner')
   await place.channel(owner, channel, 'bob')
@@ -136,7 +137,7 @@ test('send with `confirm` waits for the receipts of the others', async () => {
   await bob.close()
 })
 
-test('the end of a channel while no host ran is told until it is confirmed', async () => {
+test('the end of a channel while no host ran is told until it is confirmed', WHOLE_ONLY, async () => {
   const channel = 'acme/support/ended'
   await using owner = await place.agent('owner')
   await place.channel(owner, channel, 'bob')
@@ -200,7 +201,7 @@ function serversOf(language: string, code: string): Readonly<Record<string, Conf
   return { [name]: { command: valueOf('command') as string, args: valueOf('args') as string[] } }
 }
 
-test('each of the four configurations in the documentation starts a server', async () => {
+test('each of the four configurations in the documentation starts a server', WHOLE_ONLY, async () => {
   const snippets = snippetsOf('docs/11-mcp.md').filter(({ language }) => language === 'json' || language === 'toml')
   assert.equal(snippets.length, 4)
   const keys = snippets.map(({ language, code }) => (language === 'json' ? Object.keys(JSON.parse(code))[0] : 'toml'))

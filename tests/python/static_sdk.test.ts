@@ -8,7 +8,28 @@ import { signUp } from '@static/testkit/server/accounts'
 import { type Server, startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { install, runPython, SOURCES, testNames } from './installed.ts'
+
+/** The short form: what dies, what is told once more, what is hostile, and one of everything else. */
+const SHORT = [
+  'tests.test_death',
+  'tests.test_errors',
+  'tests.test_typescript.TypeScriptTest.test_python_owns_and_typescript_joins_over_quic',
+  'tests.test_aio.SameMethodsTest',
+  ...[
+    'settling.SettlingTest.test_what_a_killed_program_may_have_seen_is_redelivered',
+    'settling.SettlingTest.test_nothing_is_read_once_the_client_has_said_what_was_read',
+    'settling.SettlingTest.test_a_handler_that_fails_with_an_endless_text_or_none_puts_its_message_aside',
+    'life.KilledDriverTest.test_killed_in_send',
+    'life.ParentTest.test_killed',
+    'asks.AsksTest.test_a_member_answers_and_its_errors_have_codes',
+    'driver.DriverTest.test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment',
+    'driver.DriverTest.test_compiled_code_is_kept_only_where_this_user_alone_can_write',
+    'manager.ManagerTest.test_a_guest_joins_with_a_token_and_both_send',
+    'surface.SurfaceTest.test_payloads_that_are_too_long_or_not_bytes_are_refused',
+  ].map((name) => `tests.test_${name}`),
+]
 
 let workspace: Workspace
 let server: Server
@@ -54,7 +75,7 @@ test('the tests of static_sdk pass with the package installed by pip', async (t)
     STATIC_TEST_SERVER: JSON.stringify(place),
   }
   // To run some of them: STATIC_PYTHON_TESTS=tests.test_life npm test -- tests/python/static_sdk.test.ts
-  const chosen = process.env['STATIC_PYTHON_TESTS']?.split(' ') ?? testNames()
+  const chosen = process.env['STATIC_PYTHON_TESTS']?.split(' ') ?? (IS_WHOLE ? testNames() : SHORT)
   const { code, stdout, stderr } = await runPython(['-X', 'dev', '-m', 'unittest', '-v', ...chosen], env, home)
   assert.equal(code, 0, stdout + stderr)
   assert.doesNotMatch(stdout + stderr, /Warning|Traceback/)

@@ -11,6 +11,7 @@ import { describe } from 'node:test'
 import pg from 'pg'
 import type { SignedUp, SignupMode } from '@static/protocol'
 import { certificates } from '@static/testkit/certificates'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { type Api, startApi } from '../src/index.ts'
 
 export type Engine = 'sqlite' | 'postgres'
@@ -230,7 +231,16 @@ export async function makeDatabase(engine: Engine): Promise<{ database: string; 
 
 /** Every scenario runs on both engines. */
 export function onEachEngine(name: string, scenarios: (engine: Engine) => void): void {
-  for (const engine of ['sqlite', 'postgres'] as const) {
+  onEngines(['sqlite', 'postgres'], name, scenarios)
+}
+
+/** Stories of rules whose queries others tell of each engine: `npm test` tells them of SQLite, the whole form of both. */
+export function onSomeEngine(name: string, scenarios: (engine: Engine) => void): void {
+  onEngines(IS_WHOLE ? ['sqlite', 'postgres'] : ['sqlite'], name, scenarios)
+}
+
+function onEngines(engines: readonly Engine[], name: string, scenarios: (engine: Engine) => void): void {
+  for (const engine of engines) {
     describe(`${name} (${engine})`, { concurrency: false }, () => scenarios(engine))
   }
 }

@@ -5,12 +5,12 @@ import type { AuditedEvent } from '@static/protocol'
 import { Admin, openStore } from '../../src/index.ts'
 import type { AuditStore, Store } from '../../src/ports.ts'
 import { Audit } from '../../src/rules/audit.ts'
-import { assertProblem, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
+import { assertProblem, type Bench, cookieOf, onSomeEngine, startBench } from '../support.ts'
 
 const HOUR = 3600_000
 const DAY = 24 * HOUR
 
-onEachEngine('audit log', (engine) => {
+onSomeEngine('audit log', (engine) => {
   let bench: Bench
   let store: Store
   let admin: Admin

@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib'
 import { base62, makeApiKey, parseApiKey } from '../../src/secrets/api-key.ts'
 import type { StaticError } from '@static/protocol'
 import type { RateContext, RateState } from '../../src/rules/rate-policy.ts'
-import { assertProblem, type Answer, type Bench, cookieOf, onEachEngine, startBench } from '../support.ts'
+import { assertProblem, type Answer, type Bench, cookieOf, onSomeEngine, startBench } from '../support.ts'
 
 const MINUTE = 60_000
 
@@ -26,7 +26,7 @@ const rates = {
 /** How long the turn of a slowed address is, in milliseconds. */
 const SLOWED_MS = 50
 
-onEachEngine('rate limits', (engine) => {
+onSomeEngine('rate limits', (engine) => {
   let bench: Bench
   before(async () => {
     bench = await startBench(engine, { settings: { rates } })

@@ -8,10 +8,11 @@ import { encodeEnvelope } from '@static/protocol/envelope'
 import { ClientMessageSchema } from '@static/protocol/relay'
 import { Agent, makeKey, type Wire } from '@static/testkit/agent'
 import { connectGrpc } from '@static/testkit/agent/grpc-client'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { BOTH, Scene } from './scene.ts'
 
 /** More with STATIC_LONG=1. */
-const SESSIONS = process.env['STATIC_LONG'] === '1' ? 1000 : 400
+const SESSIONS = process.env['STATIC_LONG'] === '1' ? 1000 : IS_WHOLE ? 400 : 200
 const PER_CONNECTION = 100
 const KIB = 1024
 

@@ -10,7 +10,7 @@ import { BOTH, Scene, together } from './scene.ts'
 import type { ReadersOptions, ReadersQuestion } from './slow-readers.ts'
 
 /** Of each kind. */
-const READERS = 3
+const READERS = 2
 const MESSAGE_BYTES = 256 * 1024
 const MESSAGES = 56
 const MIB = 1024 * 1024
@@ -60,7 +60,7 @@ describe('slow readers', () => {
       `${2 * READERS} readers behind by ${sent} MiB each: the relay grew by ${(most / MIB).toFixed(0)} MiB at most, ` +
         `${(left / MIB).toFixed(0)} MiB after they were cut off`,
     )
-    // All that waits would be 84 MiB; a window and a queue for each are 8 MiB.
+    // All that waits would be 56 MiB; a window and a queue for each are 5 MiB.
     assert.ok(most < 32 * MIB, `It grew by ${most} bytes.`)
     await pair.exchanges(20)
 

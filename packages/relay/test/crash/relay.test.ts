@@ -6,10 +6,11 @@ import { Agent } from '@static/testkit/agent'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { type RelayChild, RelayHome } from '@static/testkit/relay/process'
 import { grpcWire } from '@static/testkit/agent/wires'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { type Bodies, hex, Member } from './member.ts'
 
 /** More with STATIC_CRASH=all. */
-const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 100 : 8
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 100 : IS_WHOLE ? 8 : 4
 const SETTINGS = { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } }
 
 test(`killed in ${ROUNDS} rounds, seed ${SEED}`, { timeout: 3_600_000 }, async (t) => {

@@ -14,7 +14,7 @@ import {
   accepted,
   account,
   agentId,
-  forEachEngine,
+  forLedger,
   guest,
   hex16,
   id16,
@@ -51,7 +51,7 @@ async function fill(send: () => Promise<object>): Promise<number> {
   return assert.fail('it is never full')
 }
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('all channels of an account share its disk; none can take all of it, and other accounts are separate', async (t) => {
     const world = await open(t, { accountBytes: 40_000 })
     const [one, two, three] = [await another(world, 'one'), await another(world, 'two'), await another(world, 'three')]

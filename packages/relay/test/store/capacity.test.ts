@@ -9,7 +9,7 @@ import {
   accepted,
   agentId,
   assertChain,
-  forEachEngine,
+  forLedger,
   guest,
   refused,
   sha256,
@@ -18,7 +18,7 @@ import {
 const agents = (lagging: unknown): string[] => (lagging as { agent: string }[]).map(({ agent }) => agent)
 const body = { ciphertext: new Uint8Array(800) }
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('a full channel refuses senders and names the lagging members; commits and leaves are still accepted', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob', 'carol', 'dave')

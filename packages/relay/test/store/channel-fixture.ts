@@ -24,6 +24,7 @@ import type {
   WelcomeFields,
 } from '../../src/ports.ts'
 import { openMemoryStore } from '@static/testkit/store/relay-memory'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { SqliteEngine } from '../../src/store/sqlite/engine.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import { openSqliteStore } from '../../src/store/sqlite/store.ts'
@@ -99,7 +100,18 @@ export type Open = (t: TestContext, retention?: Partial<Retention>) => Promise<C
 
 /** Tells the same stories of every engine. */
 export function forEachEngine(define: (open: Open) => void): void {
-  for (const [name, openStore] of Object.entries(ENGINES)) {
+  forEngines(Object.keys(ENGINES), define)
+}
+
+/** Tells stories that the ledger decides for all engines: `npm test` of that in memory, the whole form of each. */
+export function forLedger(define: (open: Open) => void): void {
+  forEngines(IS_WHOLE ? Object.keys(ENGINES) : ['memory'], define)
+}
+
+function forEngines(names: readonly string[], define: (open: Open) => void): void {
+  for (const name of names) {
+    const openStore = ENGINES[name]
+    assert.ok(openStore)
     describe(name, () => {
       define(async (t, retention = {}) => {
         const events: StoreEvent[] = []

@@ -7,7 +7,7 @@ import {
   account,
   accepted,
   agentId,
-  forEachEngine,
+  forLedger,
   hex16,
   id16,
   member,
@@ -35,7 +35,7 @@ const register = (
   return world.run('registerInvite', { actor: member(name), invite, maxInvites, now: world.now })
 }
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('the owner registers an invite, and can repeat the request', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

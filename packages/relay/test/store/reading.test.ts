@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StoreResult } from '../../src/ports.ts'
-import { accepted, agentId, assertChain, forEachEngine, hex16, member, notice, welcomeFor } from './channel-fixture.ts'
+import { accepted, agentId, assertChain, forLedger, hex16, member, notice, welcomeFor } from './channel-fixture.ts'
 
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
   entries.map(({ index }) => index)
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('adding a removed member again without a Welcome does not take away its unread entries', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'mallory')

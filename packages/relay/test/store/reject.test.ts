@@ -6,7 +6,7 @@ import {
   accepted,
   agentId,
   DAY,
-  forEachEngine,
+  forLedger,
   guest,
   hex16,
   member,
@@ -18,7 +18,7 @@ import {
 const WEEK = 7 * DAY
 const MEMBERS = ['alice', 'bob', 'carol', 'dave', 'erin'] as const
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('the owner alone can reject a commit: its adds are undone, its sender is barred, the log stays', async (t) => {
     const world = await open(t)
     await world.found(...MEMBERS)

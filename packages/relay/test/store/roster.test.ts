@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
-import { type ChannelFixture, accepted, agentId, forEachEngine, member } from './channel-fixture.ts'
+import { type ChannelFixture, accepted, agentId, forLedger, member } from './channel-fixture.ts'
 
 /** More with STATIC_LONG=1. */
 const STORIES = process.env['STATIC_LONG'] === '1' ? 12 : 4
@@ -58,7 +58,7 @@ async function check(world: ChannelFixture, log: readonly Told[], rejected: Read
   }
 }
 
-forEachEngine((open) => {
+forLedger((open) => {
   for (let story = 0; story < STORIES; story++) {
     test(`rejected commits have no effect on the roster (seed ${SEED + story})`, async (t) => {
       const random = randomNumbers(SEED + story)

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { DAY, accepted, forEachEngine, guest, notice, refused, welcomeFor } from './channel-fixture.ts'
+import { DAY, accepted, forLedger, guest, notice, refused, welcomeFor } from './channel-fixture.ts'
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('the next sweep deletes entries that all have acknowledged, and no others', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')

@@ -2,23 +2,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { maxCommitBytes } from '@static/protocol'
-import {
-  accepted,
-  agentId,
-  forEachEngine,
-  guest,
-  HOUR,
-  member,
-  notice,
-  refused,
-  welcomeFor,
-} from './channel-fixture.ts'
+import { accepted, agentId, forLedger, guest, HOUR, member, notice, refused, welcomeFor } from './channel-fixture.ts'
 
 const KIB = 1024
 const phantoms = (count: number, label = 'phantom'): string[] =>
   Array.from({ length: count }, (_, at) => `${label} ${at}`)
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('a guest cannot outvote the owner with made-up members', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'mallory')

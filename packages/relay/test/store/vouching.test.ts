@@ -7,7 +7,7 @@ import {
   type ChannelFixture,
   type CommitOptions,
   DAY,
-  forEachEngine,
+  forLedger,
   guest,
   HOUR,
   id16,
@@ -62,7 +62,7 @@ async function flood(world: ChannelFixture, name: string, ...readers: string[]):
   return refused(result, 'queue_full')
 }
 
-forEachEngine((open) => {
+forLedger((open) => {
   test('the agents of a guest cannot reject a commit, though the owner’s agent has committed since they came', async (t) => {
     const world = await open(t)
     const staying = await infiltrated(world)

@@ -7,10 +7,11 @@ import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { startTestRelay } from '@static/testkit/relay'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { TestSystem } from '../support/test-system.ts'
 import { Life } from './life.ts'
 
-const LIVES = Number(process.env['STATIC_LIVES'] ?? 3)
+const LIVES = Number(process.env['STATIC_LIVES'] ?? (IS_WHOLE ? 3 : 2))
 const STEPS = 40
 const PEOPLE = 5
 /** One life, to look at a failure. */

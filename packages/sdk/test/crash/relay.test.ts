@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { type RelayChild, RelayHome } from '@static/testkit/relay/process'
+import { IS_WHOLE } from '@static/testkit/whole'
 import type { Channel } from '../../src/public/channel.ts'
 import type { StaticClient } from '../../src/public/client.ts'
 import { take, text } from '../support/test-system.ts'
@@ -11,7 +12,7 @@ import { until } from './scene.ts'
 import { startAgent } from './start.ts'
 
 /** More with STATIC_CRASH=all. */
-const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : 2
+const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : IS_WHOLE ? 2 : 1
 const BURST = 40
 const ROTATIONS = 4
 const NAME = 'acme/crash/relay'

@@ -5,6 +5,7 @@ import type { StaticClient } from '../../src/public/client.ts'
 import type { AgentStore } from '../../src/ports/index.ts'
 import { NAME, take, takeEnvelope, text, waysFor, TestSystem } from '../support/test-system.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
+import { IS_WHOLE } from '@static/testkit/whole'
 
 /** Everybody commits as often as it likes. */
 const SETTINGS = {
@@ -12,7 +13,7 @@ const SETTINGS = {
   rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
 }
 /** A round takes most of a second: losers wait as the relay tells them. `npm run proof -- races` goes fifty. */
-const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? 4)
+const ROUNDS = Number(process.env['STATIC_ROUNDS'] ?? (IS_WHOLE ? 4 : 2))
 
 for (const way of waysFor('quic')) {
   test(`eight agents commit at the same time, round after round, ${way}`, async (t) => {

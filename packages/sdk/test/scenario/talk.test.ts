@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { agreed } from '../support/reading.ts'
-import { NAME, take, takeEnvelope, WAYS, TestSystem } from '../support/test-system.ts'
+import { NAME, take, takeEnvelope, TestSystem, waysFor } from '../support/test-system.ts'
 
-for (const way of WAYS) {
+for (const way of waysFor('quic')) {
   test(`two agents exchange messages, ${way}`, async (t) => {
     const world = await TestSystem.start(t, way)
     const alice = await world.agent('alice')

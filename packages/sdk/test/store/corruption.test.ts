@@ -9,11 +9,12 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
 import { randomBelow, SEED } from '@static/testkit/random'
+import { IS_WHOLE } from '@static/testkit/whole'
 import { openStore } from './support.ts'
 import { lastWrite, numberedWrite } from './workload.ts'
 
 /** In each file. */
-const FLIPS = 4 * Number(process.env['STATIC_FLIPS'] ?? 1)
+const FLIPS = (IS_WHOLE ? 4 : 2) * Number(process.env['STATIC_FLIPS'] ?? 1)
 const WRITES = 20
 /** A torn record at its end looks the same as one that was being written: the write before it is the last. */
 const RING = 'agent.ring'
