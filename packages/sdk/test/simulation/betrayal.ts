@@ -96,7 +96,10 @@ export class Betrayal {
   /** Who was told that it has said something that it has not leaves. */
   async #restore(): Promise<void> {
     const { others } = this.#cast
-    for (const person of others.filter(({ agentId }) => this.#traitor.framed.has(agentId))) this.#cast.leave(person)
+    const framed = others.filter(({ agentId }) => this.#traitor.framed.has(agentId))
+    const isUp = (): boolean => framed.every(({ manager }) => manager !== undefined)
+    await this.#world.until(isUp, PATIENCE_MS, () => 'Somebody does not start')
+    for (const person of framed) this.#cast.leave(person)
     await this.#drain()
     this.#traitor.framed.clear()
     await this.#agree()
