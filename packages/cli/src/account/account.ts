@@ -50,7 +50,8 @@ export function accountOf({ apiUrl, ca, apiKey }: AccountFlags): AccountSettings
  */
 export async function relayOf(account: AccountSettings, given?: string): Promise<AnnouncedRelay> {
   const endpoint = given ?? account.relay
-  const { relayName } = account
+  // A saved name is that of the saved relay.
+  const relayName = given === undefined ? account.relayName : process.env['STATIC_RELAY_NAME'] || undefined
   if (endpoint !== undefined) return { endpoint, ...(relayName === undefined ? {} : { relayName }) }
   const announced = await announcedRelay(account)
   if (announced !== undefined) return announced

@@ -8,6 +8,7 @@ import {
   announcedRelay,
   checkApiKey,
   parseEndpoint,
+  readCredentials,
   writeCredentials,
 } from '@static/sdk/account'
 import type { ApiFlags } from './account.ts'
@@ -58,7 +59,7 @@ export async function newPasswordOf(flags: PersonFlags): Promise<string> {
 
 /**
  * The relay to save. The one of the flags, the environment or the file wins over the one that the API announces; if they
- * differ, the person learns it.
+ * differ, the person learns it. A relay that was saved with another API is not that of this one.
  *
  * @throws {StaticError} `invalid_request` if an endpoint is invalid; see `announcedRelay`
  */
@@ -67,12 +68,22 @@ export async function relayToSave(
   { relay }: PersonFlags,
 ): Promise<AnnouncedRelay | undefined> {
   const announced = await announcedRelay(account)
-  const endpoint = relay ?? account.relay
-  if (endpoint === undefined) return announced
-  const { relayName } = account
-  const chosen = parseEndpoint(endpoint, { relayName: relayName ?? announced?.relayName })
-  if (announced !== undefined && announced.endpoint !== chosen.url)
-    note(`${account.apiUrl} announces the relay ${announced.endpoint}; ${chosen.url} is used, as configured.`)
+  const saved = readCredentials(account.places.credentials)
+  const isOther = saved.api_url !== undefined && saved.api_url !== account.apiUrl
+  const isSaved = relay === undefined && !process.env['STATIC_RELAY']
+  const endpoint = isSaved && isOther ? undefined : (relay ?? account.relay)
+  if (endpoint === undefined) {
+    if (saved.relay !== undefined && announced !== undefined)
+      note(`${account.apiUrl} announces the relay ${announced.endpoint}, which replaces ${saved.relay}.`)
+    return announced
+  }
+  const ownName = (isSaved ? account.relayName : process.env['STATIC_RELAY_NAME']) || undefined
+  // The name in the certificate matters only to a connection: here the address is compared.
+  const { url } = parseEndpoint(endpoint, { relayName: ownName ?? announced?.relayName })
+  if (announced !== undefined && announced.endpoint !== url)
+    note(`${account.apiUrl} announces the relay ${announced.endpoint}; ${url} is used, as configured.`)
+  const relayName = ownName ?? (announced?.endpoint === url ? announced.relayName : undefined)
+  parseEndpoint(endpoint, { relayName })
   return { endpoint, ...(relayName === undefined ? {} : { relayName }) }
 }
 

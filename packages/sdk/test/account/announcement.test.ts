@@ -55,4 +55,9 @@ test('an API on another machine leads nobody to a relay on this one', () => {
   assert.equal(relayIn({ relay }, 'https://localhost:8443')?.endpoint, 'quic://localhost:4433')
   assert.equal(relayIn({ relay }, 'https://[::1]:8443')?.endpoint, 'quic://localhost:4433')
   assert.equal(relayIn({ relay }, 'https://api.example')?.endpoint, 'quic://relay.example:4433')
+  const hosts = ['0.0.0.0', '[::]', '[::1]', '[::ffff:127.0.0.1]', 'any.localhost', '127.0.0.1,quic://192.0.2.1']
+  for (const host of hosts) {
+    const announcement = { relay: [`quic://${host}`], relay_name: 'relay.example' }
+    assert.equal(relayIn(announcement, 'https://api.example'), undefined, host)
+  }
 })

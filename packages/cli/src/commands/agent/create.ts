@@ -16,7 +16,7 @@ export function createCommand(): Command {
 async function create(flags: AgentFlags): Promise<void> {
   const { identity, dataDir } = agentPlace(flags)
   const isNew = !(await exists(dataDir))
-  // The relay need not be reachable: its name and keys are made here.
+  // A configured relay need not be reachable: the agent's name and keys are made here.
   const { agent_id: id, fingerprint } = await withAgent(flags, { share: false, create: true, wait: true }, (agent) =>
     agent.call('fingerprint'),
   )
