@@ -12,6 +12,7 @@ import { encodeFrame, FrameReader, MAX_FRAME_BYTES } from '../src/agent/socket-f
 import { agentDirectory, defaultIdentity } from '../src/agent/identity.ts'
 import { type AgentFlags, clientOptionsOf, commandLineFor, openAgent } from '../src/agent/open.ts'
 import { accountOf } from '../src/account/account.ts'
+import { chooseRelay } from '../src/account/credentials.ts'
 import { checkKnownRelay } from '../src/doctor/known-relay.ts'
 import { staticError } from './support.ts'
 
@@ -161,4 +162,27 @@ void test('doctor checks whether a relay is known that is dialed by its address'
   atHome(t)
   process.env['STATIC_RELAY_NAME'] = 'relay.example'
   assert.deepEqual(await checkKnownRelay('quic://192.0.2.1:4433', accountOf({})), [])
+})
+
+void test('a given relay wins over the saved one, and that over the announced one, and the person learns of a difference', () => {
+  const api = 'https://api.example'
+  const announced = { endpoint: 'quic://new.example:4433' }
+  const saved = { api_url: api, relay: 'quic://old.example' }
+  const given = { endpoint: 'quic://mine.example' }
+  assert.deepEqual(chooseRelay(api, { given: undefined, saved: {}, announced }), { relay: announced })
+  const kept = chooseRelay(api, { given: undefined, saved, announced })
+  assert.equal(kept.relay?.endpoint, saved.relay)
+  assert.match(kept.note ?? '', /announces the relay quic:\/\/new.example:4433; quic:\/\/old.example:4433 is used/)
+  assert.deepEqual(chooseRelay(api, { given, saved, announced }).relay, given)
+  const same = { given: undefined, saved: { api_url: api, relay: 'quic://new.example' }, announced }
+  assert.equal(chooseRelay(api, same).note, undefined)
+  // One that was saved with another API is not the relay of this one.
+  const moved = chooseRelay('https://other.example', { given: undefined, saved, announced })
+  assert.equal(moved.relay, announced)
+  assert.match(moved.note ?? '', /which replaces quic:\/\/old.example of https:\/\/api.example/)
+  // An address needs a name, which the API may announce.
+  const address = { given: { endpoint: 'quic://192.0.2.1' }, saved: {}, announced: undefined }
+  assert.throws(() => chooseRelay(api, address), { code: 'invalid_request' })
+  const named = { ...address, announced: { endpoint: 'quic://192.0.2.1:4433', relayName: 'relay.example' } }
+  assert.equal(chooseRelay(api, named).relay?.relayName, 'relay.example')
 })

@@ -12,4 +12,4 @@ export { type AccountSettings, resolveAccount, userPlaces } from './public/setti
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export { readRelayFile } from './store/relay-file.ts'
 export { checkApiKey } from './account/token-source.ts'
-export { readCredentials, writeCredentials } from './account/user-files.ts'
+export { type Credentials, readCredentials, writeCredentials } from './account/user-files.ts'

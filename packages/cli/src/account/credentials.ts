@@ -6,6 +6,7 @@ import {
   type AccountSettings,
   type AnnouncedRelay,
   announcedRelay,
+  type Credentials,
   checkApiKey,
   parseEndpoint,
   readCredentials,
@@ -57,34 +58,67 @@ export async function newPasswordOf(flags: PersonFlags): Promise<string> {
   return password
 }
 
+/** The relay to save, and what the person should know about the choice. */
+export interface RelayChoice {
+  readonly relay?: AnnouncedRelay
+  readonly note?: string
+}
+
+/** What decides about the relay to save. */
+export interface RelaySources {
+  /** From the flag, else from the environment. */
+  readonly given: AnnouncedRelay | undefined
+  readonly saved: Credentials
+  readonly announced: AnnouncedRelay | undefined
+}
+
 /**
- * The relay to save. The one of the flags, the environment or the file wins over the one that the API announces; if they
- * differ, the person learns it. A relay that was saved with another API is not that of this one.
+ * A given relay wins over the saved one, and that over the announced one; where they differ, the person learns it. A
+ * relay that was saved with another API does not count.
  *
- * @throws {StaticError} `invalid_request` if an endpoint is invalid; see `announcedRelay`
+ * @throws {StaticError} `invalid_request` if an endpoint is invalid
+ */
+export function chooseRelay(apiUrl: string, { given, saved, announced }: RelaySources): RelayChoice {
+  const isSavedHere = saved.api_url === undefined || saved.api_url === apiUrl
+  const own = given ?? (isSavedHere ? savedRelay(saved) : undefined)
+  if (own === undefined) {
+    if (announced === undefined) return {}
+    if (saved.relay === undefined) return { relay: announced }
+    return {
+      relay: announced,
+      note: `${apiUrl} announces the relay ${announced.endpoint}, which replaces ${saved.relay} of ${saved.api_url}.`,
+    }
+  }
+  // An address that the API announces as well has the name that it announces.
+  const named = own.relayName ?? announced?.relayName
+  const { url } = parseEndpoint(own.endpoint, { relayName: named })
+  const relay = { endpoint: own.endpoint, ...(named === undefined ? {} : { relayName: named }) }
+  if (announced === undefined || announced.endpoint === url) return { relay }
+  return { relay, note: `${apiUrl} announces the relay ${announced.endpoint}; ${url} is used, as configured.` }
+}
+
+function savedRelay({ relay, relay_name: relayName }: Credentials): AnnouncedRelay | undefined {
+  if (relay === undefined) return undefined
+  return { endpoint: relay, ...(relayName === undefined ? {} : { relayName }) }
+}
+
+/**
+ * The relay to save with an account; asks the API which one it announces.
+ *
+ * @throws {StaticError} see `chooseRelay` and `announcedRelay`
  */
 export async function relayToSave(
   account: AccountSettings,
-  { relay }: PersonFlags,
+  { relay: flag }: PersonFlags,
 ): Promise<AnnouncedRelay | undefined> {
   const announced = await announcedRelay(account)
+  const endpoint = (flag ?? process.env['STATIC_RELAY']) || undefined
+  const relayName = process.env['STATIC_RELAY_NAME'] || undefined
+  const given = endpoint === undefined ? undefined : { endpoint, ...(relayName === undefined ? {} : { relayName }) }
   const saved = readCredentials(account.places.credentials)
-  const isOther = saved.api_url !== undefined && saved.api_url !== account.apiUrl
-  const isSaved = relay === undefined && !process.env['STATIC_RELAY']
-  const endpoint = isSaved && isOther ? undefined : (relay ?? account.relay)
-  if (endpoint === undefined) {
-    if (saved.relay !== undefined && announced !== undefined)
-      note(`${account.apiUrl} announces the relay ${announced.endpoint}, which replaces ${saved.relay}.`)
-    return announced
-  }
-  const ownName = (isSaved ? account.relayName : process.env['STATIC_RELAY_NAME']) || undefined
-  // The name in the certificate matters only to a connection: here the address is compared.
-  const { url } = parseEndpoint(endpoint, { relayName: ownName ?? announced?.relayName })
-  if (announced !== undefined && announced.endpoint !== url)
-    note(`${account.apiUrl} announces the relay ${announced.endpoint}; ${url} is used, as configured.`)
-  const relayName = ownName ?? (announced?.endpoint === url ? announced.relayName : undefined)
-  parseEndpoint(endpoint, { relayName })
-  return { endpoint, ...(relayName === undefined ? {} : { relayName }) }
+  const { relay, note: words } = chooseRelay(account.apiUrl, { given, saved, announced })
+  if (words !== undefined) note(words)
+  return relay
 }
 
 /** Saves the key with its API and relay, for later commands and for the SDK. */
