@@ -1,5 +1,5 @@
 /**
- * The options of a client, each once. `npm run gen` writes the type of the options (`../gen/client-options.ts`) and the
+ * The options of a client, each once. `npm run gen` writes the type of the options (`gen/client-options`) and the
  * Python clients' (`python/static_sdk/_configured.py`) from this table; `settings.ts` and the flags of the command line
  * look things up in it.
  *
