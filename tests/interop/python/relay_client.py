@@ -84,9 +84,9 @@ def public_bytes(key):
 
 
 def declaration(key, channel_id, slot, message_id, commit, adds):
-    """What a commit does to the roster, signed."""
+    """What a commit does to the roster, signed. It names neither an owner nor a standby."""
     place = [channel_id, slot, message_id, sha256(commit)]
-    signed = signed_bytes("static-relay/1 commit", [*place, adds, [], [], []])
+    signed = signed_bytes("static-relay/1 commit", [*place, adds, [], [], [], b"", b""])
     return {"adds": adds, "signature": key.sign(signed)}
 
 

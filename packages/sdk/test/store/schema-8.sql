@@ -51,6 +51,7 @@ CREATE TABLE channel (
   offered_by TEXT,
   offered_at INTEGER NOT NULL,
   confirmed INTEGER NOT NULL,
+  taken_unconfirmed INTEGER NOT NULL,
   removal_slot INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
