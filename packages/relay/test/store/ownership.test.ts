@@ -143,6 +143,19 @@ forEachEngine((open) => {
     }
   })
 
+  test('a standby that left and was added again unvouched is not restored with the rejection of its removal', async (t) => {
+    const f = await withStandby(open, t)
+    const slot = f.head
+    accepted(await f.leave('bob'))
+    accepted(await f.commit('carol', { removes: ['bob'], notices: [notice('bob', slot)], owner: 'alice' }))
+    accepted(await f.commit('carol', { adds: ['bob'] }))
+    f.recount('bob')
+    await f.reject(member('carol'), slot)
+    assert.deepEqual(await f.reject(member('dave'), slot), { rejected: true, votes: 2, needed: 2 })
+    refused(await f.commit('bob', { owner: 'bob' }), 'not_allowed')
+    assert.equal(await ownerOf(f), 'alice')
+  })
+
   test('a member that clears the standby without removing it changes nothing', async (t) => {
     const f = await withStandby(open, t)
     refused(await f.commit('carol', { owner: 'alice' }), 'not_allowed')

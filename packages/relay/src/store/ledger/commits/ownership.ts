@@ -140,7 +140,10 @@ export function judgeReturn({ rows }: Context, channel: Channel, slot: Slot): Re
     : refuse('channel_exists', `The account of the former owner has another channel ${channel.name} now.`)
 }
 
-/** Undoes what a rejected commit did to the ownership. A later commit of the same owner has the last word. */
+/**
+ * Undoes what a rejected commit did to the ownership, once its roster change is undone. A later commit of the same owner
+ * has the last word.
+ */
 export function restoreOwnership(context: Context, channel: Channel, slot: Slot): void {
   let { replaced } = slot
   if (!replaced || (!isTakeOver(slot) && channel.ownershipSlot !== slot.slot)) return
@@ -149,7 +152,14 @@ export function restoreOwnership(context: Context, channel: Channel, slot: Slot)
     if (!earlier?.rejected || !earlier.replaced) break
     replaced = skipped < MAX_SKIPPED ? earlier.replaced : { ...replaced, standby: undefined, ownershipSlot: undefined }
   }
-  replace(context, channel, replaced)
+  const standby = isTrusted(channel, replaced.standby) ? replaced.standby : undefined
+  replace(context, channel, { ...replaced, standby })
+}
+
+/** Whether an agent is a member that the owner has vouched for. One that was added anew since is not. */
+function isTrusted(channel: Channel, agent: AgentId | undefined): boolean {
+  const member = agent === undefined ? undefined : channel.members.get(agent)
+  return onRoster(member) && isVouched(member)
 }
 
 /** Whether a commit has made its sender the owner. */

@@ -49,7 +49,6 @@ export function reject(
   }
   noteAction(context, actor, channel)
   rows.slots.put(channel, { ...slot, voters, rejected })
-  if (rejected) restoreOwnership(context, channel, slot)
   if (rejected) undo(context, channel, slot, leftOut)
   return { rejected, votes: voters.length, needed }
 }
@@ -59,9 +58,10 @@ function growth(leftOut: readonly LeftOut[]): number {
   return leftOut.reduce((sum, { before, after }) => sum + count(after) - count(before), 0)
 }
 
-/** Undoes the roster change, returns uses, and bars the sender unless it is the owner. The log stays unchanged. */
+/** Undoes what it did to roster and ownership, returns uses, and bars the sender unless it is the owner. The log stays. */
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
+  restoreOwnership(context, channel, slot)
   returnUses(context, channel, slot)
   if (slot.sender !== channel.owner) {
     const sender = senderOf(channel, slot.sender)
