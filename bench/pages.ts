@@ -108,8 +108,9 @@ async function measure(channels: number): Promise<Counts> {
       const channel = list[at % list.length] ?? 0
       const counter = (counters.get(channel) ?? 0) + 1
       counters.set(channel, counter)
-      const message = { slot: 1, messageId: newId(), counter, control: false, ciphertext: CIPHERTEXT, paid: true }
-      return store.run('append', { actor: sender, channel: idOf(channel), ...message, now })
+      const message = { slot: 1, messageId: newId(), counter, control: false, ciphertext: CIPHERTEXT }
+      const { account: paid } = sender
+      return store.run('append', { actor: sender, channel: idOf(channel), ...message, paid, now })
     })
     for (const result of await Promise.all(sent)) if (!('index' in result)) throw new Error(JSON.stringify(result))
     now += 1000 / TRANSACTIONS_PER_SECOND

@@ -65,8 +65,9 @@ async function append(channel: string, sender: string, slot: number): Promise<vo
   const key = `${channel} ${sender}`
   const counter = (counters.get(key) ?? 0) + 1
   counters.set(key, counter)
-  const message = { slot, messageId: randomBytes(16), counter, control: false, ciphertext: BODY, paid: true }
-  const result = await store.run('append', { actor: actorOf(sender, channel), channel, ...message, now: Date.now() })
+  const actor = actorOf(sender, channel)
+  const message = { slot, messageId: randomBytes(16), counter, control: false, ciphertext: BODY, paid: actor.account }
+  const result = await store.run('append', { actor, channel, ...message, now: Date.now() })
   if (!('index' in result)) throw new Error(JSON.stringify(result))
 }
 

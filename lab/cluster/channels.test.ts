@@ -66,7 +66,7 @@ async function append(store: Store, channel: string, counter: number): Promise<n
     actor: actorOf(channel),
     channel,
     ...message,
-    paid: true,
+    paid: actorOf(channel).account,
     now: Date.now(),
   })
   assert.ok('index' in result, JSON.stringify(result))

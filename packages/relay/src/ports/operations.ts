@@ -126,8 +126,8 @@ export interface StoreOperations extends InviteOperations {
       readonly counter: number
       readonly control: boolean
       readonly ciphertext: Uint8Array
-      /** Whether a unit of the payer's quota is reserved for this message. */
-      readonly paid: boolean
+      /** The account of whose quota a unit is reserved for this message. It pays only if it is the payer. */
+      readonly paid: Account | undefined
       readonly now: Time
     },
     /** `charged`: the unit is used up; otherwise it is returned. */

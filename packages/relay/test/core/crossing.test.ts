@@ -22,7 +22,7 @@ test('an entry that is appended while an agent resumes is delivered', async () =
   const resumed = await pure.execute('resume')
   const ciphertext = randomBytes(9)
   const message = { actor, channel, slot: 0, messageId: randomBytes(16), counter: 1, control: false, ciphertext }
-  await pure.store.run('append', { ...message, paid: true, now })
+  await pure.store.run('append', { ...message, paid: account, now })
   resumed()
   await pure.settle()
   assert.deepEqual(pure.cases(1).slice(-2), ['resume', 'deliverMessage'])
@@ -82,7 +82,7 @@ test('a read that failed in the store is retried', async () => {
   await pure.store.run('create', founding)
   const ciphertext = randomBytes(9)
   const message = { actor, channel, slot: 0, messageId: randomBytes(16), counter: 1, control: false, ciphertext }
-  await pure.store.run('append', { ...message, paid: true, now })
+  await pure.store.run('append', { ...message, paid: actor.account, now })
   pure.receive(1, { case: 'resume', value: {} })
   ;(await pure.execute('resume'))()
   const [read] = pure.asked.splice(0)
@@ -105,7 +105,7 @@ test('an acknowledgement that failed in the store is stored at the next tick, un
   await pure.store.run('create', founding)
   for (const counter of [1, 2]) {
     const message = { slot: 0, messageId: randomBytes(16), counter, control: false, ciphertext: randomBytes(9) }
-    await pure.store.run('append', { actor, channel, ...message, paid: true, now })
+    await pure.store.run('append', { actor, channel, ...message, paid: actor.account, now })
   }
   pure.receive(1, { case: 'resume', value: {} })
   await pure.settle()

@@ -64,7 +64,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('append', request), { index: 2, charged: true })
     world.told()
     assert.deepEqual(await world.run('append', request), { index: 2, charged: false })
-    assert.deepEqual(await world.run('append', { ...request, paid: false }), { index: 2, charged: false })
+    assert.deepEqual(await world.run('append', { ...request, paid: undefined }), { index: 2, charged: false })
     // Everything else may be wrong by now: the id comes first.
     assert.deepEqual(await world.run('append', { ...request, counter: 2 }), { index: 2, charged: false })
     assert.deepEqual(await world.run('append', { ...request, counter: 9, slot: 7, ciphertext: new Uint8Array() }), {
@@ -123,7 +123,7 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     refused(await world.say('bob', { counter: 5 }), 'out_of_order')
-    assert.ok('unpaid' in (await world.say('bob', { paid: false })))
+    assert.ok('unpaid' in (await world.say('bob', { paid: undefined })))
     accepted(await world.say('bob', { actor: guest('bob') }))
   })
 
@@ -140,11 +140,14 @@ forEachEngine((open) => {
     assert.deepEqual(await world.say('bob', { counter: 1 }), { refused: 'out_of_order', lastCounter: 1 })
     assert.deepEqual(await world.say('bob', { slot: 0, ciphertext: empty }), { refused: 'epoch_mismatch', head: 1 })
     refused(await world.say('bob', { slot: 2 }), 'epoch_mismatch')
-    refused(await world.say('bob', { ciphertext: empty, paid: false }), 'invalid_request')
-    refused(await world.say('bob', { ciphertext: new Uint8Array(MAX_CIPHERTEXT_BYTES + 1), paid: false }), 'too_large')
+    refused(await world.say('bob', { ciphertext: empty, paid: undefined }), 'invalid_request')
+    refused(
+      await world.say('bob', { ciphertext: new Uint8Array(MAX_CIPHERTEXT_BYTES + 1), paid: undefined }),
+      'too_large',
+    )
     accepted(await world.say('bob', { ciphertext: new Uint8Array(MAX_CIPHERTEXT_BYTES) }))
-    refused(await world.say('bob', { control: true, ciphertext: new Uint8Array(4097), paid: false }), 'too_large')
-    accepted(await world.say('bob', { control: true, ciphertext: new Uint8Array(4096), paid: false }))
+    refused(await world.say('bob', { control: true, ciphertext: new Uint8Array(4097), paid: undefined }), 'too_large')
+    accepted(await world.say('bob', { control: true, ciphertext: new Uint8Array(4096), paid: undefined }))
     assert.equal((await world.stand('bob')).lastCounter, 3)
   })
 
@@ -162,24 +165,36 @@ forEachEngine((open) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     world.told()
-    const request = world.message('bob', { paid: false })
+    const request = world.message('bob', { paid: undefined })
     assert.deepEqual(await world.run('append', request), { unpaid: account('bob') })
-    assert.deepEqual(await world.say('carol', { actor: guest('carol'), paid: false }), { unpaid: account('alice') })
+    assert.deepEqual(await world.say('carol', { actor: guest('carol'), paid: undefined }), { unpaid: account('alice') })
     assert.deepEqual(world.told(), [])
     assert.equal((await world.stand('bob')).lastCounter, 0)
-    assert.deepEqual(await world.run('append', { ...request, paid: true }), { index: 2, charged: true })
+    assert.deepEqual(await world.run('append', { ...request, paid: account('bob') }), { index: 2, charged: true })
+  })
+
+  test('only a unit of the payer counts, so that a former owner does not pay for guests', async (t) => {
+    const world = await open(t)
+    await world.found('alice', 'bob', 'carol')
+    accepted(await world.say('bob'))
+    accepted(await world.commit('alice', { owner: 'alice', standby: 'bob' }))
+    accepted(await world.commit('bob', { owner: 'bob' }))
+    const request = { actor: guest('carol'), paid: account('alice') }
+    assert.deepEqual(await world.say('carol', request), { unpaid: account('bob') })
+    assert.deepEqual(await world.say('carol', { ...request, paid: account('bob', 'test') }), { unpaid: account('bob') })
+    accepted(await world.say('carol', { ...request, paid: account('bob') }))
   })
 
   test('a number of control messages an hour are free, with or without a reserved unit', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
-    const control = { control: true, paid: false }
+    const control = { control: true, paid: undefined }
     world.now += HOUR - 1
     assert.deepEqual(await world.say('bob', control), { index: 2, charged: false })
-    assert.deepEqual(await world.say('bob', { ...control, paid: true }), { index: 3, charged: false })
+    assert.deepEqual(await world.say('bob', { ...control, paid: account('bob') }), { index: 3, charged: false })
     assert.deepEqual(await world.say('bob', control), { index: 4, charged: false })
     assert.deepEqual(await world.say('bob', control), { unpaid: account('bob') })
-    assert.deepEqual(await world.say('bob', { ...control, paid: true }), { index: 5, charged: true })
+    assert.deepEqual(await world.say('bob', { ...control, paid: account('bob') }), { index: 5, charged: true })
     assert.deepEqual(await world.say('alice', control), { index: 6, charged: false })
     world.now += 1
     assert.deepEqual(await world.say('bob', control), { index: 7, charged: false })
@@ -201,13 +216,13 @@ forEachEngine((open) => {
     await world.create('alice', { guestLimit: 2 })
     accepted(await world.commit('alice', { adds: ['bob', 'carol', 'dave'] }))
     const [bob, carol] = [{ actor: guest('bob') }, { actor: guest('carol') }]
-    accepted(await world.say('bob', { ...bob, control: true, paid: false }))
+    accepted(await world.say('bob', { ...bob, control: true, paid: undefined }))
     accepted(await world.say('bob', bob))
     accepted(await world.say('carol', carol))
-    const { message } = refused(await world.say('bob', { ...bob, paid: false }), 'quota_exceeded')
+    const { message } = refused(await world.say('bob', { ...bob, paid: undefined }), 'quota_exceeded')
     assert.match(String(message), /guests/i)
     refused(await world.say('carol', carol), 'quota_exceeded')
-    accepted(await world.say('carol', { ...carol, control: true, paid: false }))
+    accepted(await world.say('carol', { ...carol, control: true, paid: undefined }))
     assert.deepEqual(await world.say('dave'), { index: 6, charged: true })
     world.now += DAY
     assert.deepEqual(await world.say('bob', bob), { index: 7, charged: true })

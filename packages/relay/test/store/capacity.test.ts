@@ -29,7 +29,7 @@ forLedger((open) => {
     results.slice(0, 11).forEach(accepted)
     refused(results[11]!, 'queue_full')
     for (let times = 0; times < 3; times++) accepted(await world.say('carol'))
-    const { lagging, message } = refused(await world.say('erin', { paid: false }), 'queue_full')
+    const { lagging, message } = refused(await world.say('erin', { paid: undefined }), 'queue_full')
     const waiting = ['alice', 'bob', 'carol', 'dave'].map((name) => ({ agent: agentId(name), waiting: 15 }))
     assert.deepEqual(
       lagging,
@@ -234,7 +234,7 @@ forLedger((open) => {
     await world.chatter('bob', 9)
     await world.ack('alice', 10)
     await world.ack('bob', 10)
-    assert.ok('unpaid' in (await world.say('bob', { paid: false })))
+    assert.ok('unpaid' in (await world.say('bob', { paid: undefined })))
     assert.equal((await world.read('carol', 1)).gap, undefined)
     refused(await world.say('bob', { actor: guest('bob') }), 'api_key_required')
     assert.equal((await world.read('carol', 1)).gap, undefined)

@@ -238,15 +238,16 @@ export class ChannelFixture {
   }
 
   message(sender: string, fields: Partial<StoreRequest<'append'>> = {}): StoreRequest<'append'> {
+    const { actor = member(sender) } = fields
     return {
-      actor: member(sender),
+      actor,
       channel: this.channel,
       slot: this.head,
       messageId: id16(`message ${this.#made++}`),
       counter: (this.#counters.get(sender) ?? 0) + 1,
       control: false,
       ciphertext: text(`from ${sender}`),
-      paid: true,
+      paid: actor.account ?? account('alice'),
       now: this.now,
       ...fields,
     }

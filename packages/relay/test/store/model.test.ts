@@ -198,7 +198,7 @@ class Knowledge {
             counter,
             control,
             ciphertext: new Uint8Array(step.size),
-            paid: step.twist !== 5,
+            paid: step.twist === 5 ? undefined : (actor.account ?? account('alice')),
             now,
           },
         ]

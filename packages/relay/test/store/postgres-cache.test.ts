@@ -197,7 +197,7 @@ test('a message to a channel that the node has packed takes one statement', asyn
         channel,
         ...message,
         ciphertext: sha256('text'),
-        paid: true,
+        paid: member(channel).account,
         now: START,
       }
       assert.equal(accepted(await store.run('append', request)), counter)

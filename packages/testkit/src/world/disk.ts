@@ -112,7 +112,8 @@ export class RelayDisk {
   /** Stores a message as if its sender had sent it to the relay of this disk, which need not know that sender. */
   pass(channel: string, entry: MessageEntry, account: Account | undefined): void {
     const { sender, slot, messageId, counter, control, ciphertext } = entry
-    const message = { channel, slot, messageId, counter, control, ciphertext, paid: true, now: this.#world.now }
+    const paid = account ?? this.#rows.channels.get(channel)?.account
+    const message = { channel, slot, messageId, counter, control, ciphertext, paid, now: this.#world.now }
     // It is refused where the logs are too far apart.
     void this.#store?.run('append', { ...message, actor: { agent: sender, account } })
   }

@@ -1,7 +1,7 @@
 /** Messages: each is stored with a unit of its payer's quota, and answered once it is durable. */
 import { message as wireMessage, MESSAGE_ID_BYTES } from '@static/protocol'
 import { type SendMessageRequest, SendMessageResponseSchema } from '@static/protocol/relay'
-import type { Account, ChannelId, Refusal, StoreRequest } from '../../ports.ts'
+import { type Account, accountKey, type ChannelId, type Refusal, type StoreRequest } from '../../ports.ts'
 import { isUnknown } from '../effects.ts'
 import type { PendingRequest } from '../requests/pending-request.ts'
 import type { Quota, Unit } from '../accounts/quota.ts'
@@ -10,6 +10,12 @@ import { wireLaggard } from '../server-messages.ts'
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 
 type UnpaidMessage = Omit<StoreRequest<'append'>, 'paid'>
+
+/** An account that was asked for a unit of its quota, and its answer. */
+interface Payment {
+  readonly payer: Account
+  readonly taken: Unit | Refusal
+}
 
 /** Number of channels whose payer is cached. */
 const MAX_PAYERS = 100_000
@@ -41,7 +47,7 @@ export class Messages {
     const payer = account ?? this.#payers.get(message.channel)
     // Even for messages that may be free: a single path keeps an agent's messages in order while a lease is pending.
     if (payer) this.#pay(request, message, payer)
-    else this.#append(request, message, undefined)
+    else this.#append(request, message)
   }
 
   rememberPayer(channel: ChannelId, account: Account): void {
@@ -58,21 +64,24 @@ export class Messages {
   /** Appends with a unit of the payer's quota. Without one, asks the store anyway: another refusal takes precedence. */
   #pay(request: PendingRequest, message: UnpaidMessage, payer: Account): void {
     this.#quota.take(payer, (taken) => {
-      if ('refused' in taken) this.#append(request, message, undefined, taken)
-      else this.#append(request, message, taken)
+      this.#append(request, message, { payer, taken })
     })
   }
 
-  #append(request: PendingRequest, message: UnpaidMessage, unit: Unit | undefined, noUnit?: Refusal): void {
-    this.#context.effects.store('append', { ...message, paid: unit !== undefined }, (outcome) => {
+  #append(request: PendingRequest, message: UnpaidMessage, { payer, taken }: Partial<Payment> = {}): void {
+    const [unit, noUnit] = taken && 'refused' in taken ? [undefined, taken] : [taken, undefined]
+    this.#context.effects.store('append', { ...message, paid: unit && payer }, (outcome) => {
       const result = accepted(request, outcome)
       // The outcome is unknown, so charge now: a retry of a stored message is free.
       if (isUnknown(outcome)) return unit?.use(request.caller.key)
       if (!result) return unit?.release()
       if ('unpaid' in result) {
-        if (!request.caller.account) this.rememberPayer(message.channel, result.unpaid)
-        if (noUnit) return request.refuse(noUnit)
-        return this.#pay(request, message, result.unpaid)
+        unit?.release()
+        const { unpaid } = result
+        if (!request.caller.account) this.rememberPayer(message.channel, unpaid)
+        // Of another account than the store names, neither a unit nor the lack of one counts.
+        const isPayer = payer && accountKey(payer) === accountKey(unpaid)
+        return noUnit && isPayer ? request.refuse(noUnit) : this.#pay(request, message, unpaid)
       }
       if (result.charged) unit?.use(request.caller.key)
       else unit?.release()

@@ -1,6 +1,15 @@
 /** SendMessage: its checks in order, who pays, and the entry. */
 import { MAX_CIPHERTEXT_BYTES } from '@static/protocol'
-import type { Account, Actor, Refusal, StoreRequest, StoreResult, Time, Unpaid } from '../../../ports.ts'
+import {
+  type Account,
+  accountKey,
+  type Actor,
+  type Refusal,
+  type StoreRequest,
+  type StoreResult,
+  type Time,
+  type Unpaid,
+} from '../../../ports.ts'
 import { beginHour, HOUR, isCurrent, isThisHour } from '../room/allowance.ts'
 import { type Context, mayAct, noteAction, refuse, senderOf, touchSender } from '../context.ts'
 import { messageDraft } from './draft.ts'
@@ -80,14 +89,16 @@ function judge(context: Context, channel: Channel, request: StoreRequest<'append
   return { sender, through: room, free }
 }
 
-function payment(channel: Channel, actor: Actor, paid: boolean, now: Time): Unpaid | Refusal | undefined {
+function payment(channel: Channel, actor: Actor, paid: Account | undefined, now: Time): Unpaid | Refusal | undefined {
   if (!actor.account && guestsSoFar(channel, now) >= channel.guestLimit) {
     return refuse(
       'quota_exceeded',
       `Guests of this channel have reached its limit of ${channel.guestLimit} messages a day. Retry tomorrow (UTC).`,
     )
   }
-  return paid ? undefined : { unpaid: payer(channel, actor) }
+  // A node may remember a former owner as the payer.
+  const unpaid = payer(channel, actor)
+  return paid && accountKey(paid) === accountKey(unpaid) ? undefined : { unpaid }
 }
 
 /** The owner pays for messages of guests. */

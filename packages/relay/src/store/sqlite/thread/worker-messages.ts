@@ -4,6 +4,7 @@
  */
 import type { ErrorCode, Mode } from '@static/protocol'
 import type {
+  Account,
   Deployment,
   StoreRequest,
   StoreResult,
@@ -65,7 +66,8 @@ type AppendTuple = readonly [
   slot: number,
   counter: number,
   control: boolean,
-  paid: boolean,
+  payer: string | undefined,
+  payerMode: Mode | undefined,
   now: number,
   messageId: number,
   messageIdLength: number,
@@ -101,7 +103,8 @@ function packAppend(packer: Packer, request: StoreRequest<'append'>): AppendTupl
     slot,
     counter,
     control,
-    paid,
+    paid?.id,
+    paid?.mode,
     now,
     packer.bytes(messageId),
     messageId.length,
@@ -120,18 +123,23 @@ export function unpackCalls(parcel: Parcel): Call[] {
 }
 
 function unpackAppend({ bytes }: Parcel, tuple: AppendTuple): StoreRequest<'append'> {
-  const [agent, account, mode, channel, slot, counter, control, paid, now, id, idLength, text, textLength] = tuple
+  const [agent, account, mode, channel, slot, counter, control, ...others] = tuple
+  const [payer, payerMode, now, id, idLength, text, textLength] = others
   return {
-    actor: { agent, account: account === undefined || mode === undefined ? undefined : { id: account, mode } },
+    actor: { agent, account: accountOf(account, mode) },
     channel,
     slot,
     messageId: new Uint8Array(bytes, id, idLength),
     counter,
     control,
     ciphertext: new Uint8Array(bytes, text, textLength),
-    paid,
+    paid: accountOf(payer, payerMode),
     now,
   }
+}
+
+function accountOf(id: string | undefined, mode: Mode | undefined): Account | undefined {
+  return id === undefined || mode === undefined ? undefined : { id, mode }
 }
 
 /** Encodes answers for the caller. */
