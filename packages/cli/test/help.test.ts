@@ -45,7 +45,7 @@ void test('every command of the contract has a help page with an example, and ev
     'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',
     channel:
-      'create list members vouch remove accept-new-key invite join send listen ask serve receipts poison verify accept-fork reject-commit lift-bar rotate reset-roster leave delete help',
+      'create list members vouch remove accept-new-key invite join send listen ask serve receipts poison verify accept-fork reject-commit lift-bar rotate reset-roster standby transfer take-over leave delete help',
     'channel invite': 'list revoke',
     'channel poison': 'list retry drop help',
     a2a: 'card help',
