@@ -113,7 +113,7 @@ for (const way of ['quic', 'grpc'] as const) {
       const wrong = (more: Partial<Target>, message: RegExp): Promise<void> =>
         assert.rejects(dial(transport, target(more)), refused('connection_error', message))
       const trusted =
-        /^The certificate that 127\.0\.0\.1:\d+ presented for "localhost" is not signed by a trusted CA\. Trust its CA/
+        /^The certificate that 127\.0\.0\.1:\d+ presented for "localhost" is not signed by a trusted CA\. If it is the right server, trust its CA/
       await wrong({ ca: stranger.cert }, trusted)
       await wrong({ ca: undefined }, trusted)
       await wrong({ serverName: 'relay.example' }, / for "relay\.example" is not for this name/)
