@@ -3,6 +3,8 @@ import { test } from 'node:test'
 import type { StoreResult } from '../../src/ports.ts'
 import { accepted, agentId, assertChain, forLedger, hex16, member, notice, welcomeFor } from './channel-fixture.ts'
 
+/** No owner and no standby: the commit changes neither. */
+const NONE = new Uint8Array()
 const indexes = ({ entries }: { readonly entries: readonly { readonly index: number }[] }): number[] =>
   entries.map(({ index }) => index)
 
@@ -84,15 +86,16 @@ forLedger((open) => {
           return field instanceof Uint8Array ? Buffer.from(field).toString('hex') : field
         }),
       )
+    // Stored, an absent owner and an empty one are the same.
+    const full = (declaration: object): object => ({ owner: NONE, standby: NONE, ...declaration })
     // A Buffer has a form of its own in JSON.
     const plain = (list: typeof told): unknown =>
       list.map((entry) =>
         comparable(
           Object.fromEntries(
-            Object.entries(entry).map(([key, field]) => [
-              key,
-              field instanceof Uint8Array ? new Uint8Array(field) : field,
-            ]),
+            Object.entries({ ...entry, ...('declaration' in entry && { declaration: full(entry.declaration) }) }).map(
+              ([key, field]) => [key, field instanceof Uint8Array ? new Uint8Array(field) : field],
+            ),
           ),
         ),
       )
