@@ -13,7 +13,7 @@
  *   in time leads to `heard`.
  * - `returned`: it was removed, and the use is returned.
  */
-import { StaticError } from '@static/protocol'
+import { SIGNATURE_BYTES, StaticError } from '@static/protocol'
 import { concat, same } from '../platform/bytes.ts'
 import { ed25519, KeyedMutex } from '../mls/index.ts'
 import type { AgentId, Change, ChannelRecord, StoredChannel, Time, UseRecord } from '../ports/index.ts'
@@ -260,7 +260,8 @@ export class ListedInvites extends Part {
     const list = frame && decodeList(frame.signed)
     const before = this.#list
     const key = group?.members.get(owner)?.signatureKey
-    if (!frame || !list || !key) return
+    // Signed for a slot to come, a list would outlive later ones, removals and its signer's ownership.
+    if (!frame || !list || !key || list.slot > history.position.slot) return
     const isKnown = before !== undefined && same(before.signed, frame.signed)
     if (before && !isKnown && !isOlder(before, list)) return
     if (!isKnown && !ed25519.verifier(key)(listBytes(channelId, list), list.signature)) return
@@ -353,15 +354,22 @@ export class ListedInvites extends Part {
     this.#forget()
     const isRemoval = by === this.#channel.owner && removed.length > left
     if (isRemoval || formerOwner !== undefined) this.#removalSlot = slot
-    if (own && formerOwner !== undefined) return this.#begin()
-    if (own) this.#repeat(added.length > 0, isRemoval)
+    if (formerOwner !== undefined) this.#begin(own)
+    else if (own) this.#repeat(added.length > 0, isRemoval)
   }
 
-  /** This agent has taken the channel over: the former owner's list is replaced by an empty one. */
-  #begin(): void {
+  /** An agent has taken the channel over: the former owner's list is replaced by an empty one, which that agent signs. */
+  #begin(own: boolean): void {
     if (!this.#list) return
-    this.#issue([], 0)
-    void this.#send()
+    if (own) {
+      this.#issue([], 0)
+      void this.#send()
+      return
+    }
+    // Until the new owner's first list arrives, this one stands in for it, unsigned and never sent.
+    const list = { number: 0, slot: this.#channel.history.position.slot, invites: [] }
+    const signed = concat(encodeList(list), new Uint8Array(SIGNATURE_BYTES))
+    this.#put({ ...list, signed, counts: [], due: false })
   }
 
   /**

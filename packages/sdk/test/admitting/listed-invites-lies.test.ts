@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { create } from '@bufbuild/protobuf'
 import { fromHex, toHex } from '@static/protocol'
 import { GapNoticeSchema, JoinRequestSchema } from '@static/protocol/relay'
+import { encodeList, encodeListFrame, listBytes } from '../../src/admitting/invite-list.ts'
 import { sealRequest } from '../../src/joining/request.ts'
 import { Agent, engine, NAME } from '../mls/support.ts'
 import { outsider, Player } from '../support/stage.ts'
@@ -114,6 +115,43 @@ test('the relay hides a revocation from a member in a gap: it admits no one unti
   crowd.poll(bob, [(await crowd.joiner('other', other.keys)).request])
   await stage.advance(5000, 500)
   assert.equal(crowd.added.length, 1)
+})
+
+test('an owner hands the channel over, with lists for now and for a slot to come: its invites admit no one after', async () => {
+  const { crowd, stage, owner, invite, joiner } = await openCrowd(3)
+  const list = { number: 7, slot: 1_000_000, invites: [invite.listed] }
+  const signed = Buffer.concat([encodeList(list), owner.sign(listBytes(stage.channelId, list))])
+  void owner.channel.sender.send('invites', encodeListFrame(signed, owner.channel.history.position.slot, [0]))
+  await stage.settle()
+  const bob = stage.player('bob')
+  const [former, next] = [fromHex(owner.agentId), fromHex(bob.agentId)]
+  void owner.channel.committer.commit(() => ({ ownership: { owner: former, standby: next, offered: false } }))
+  await stage.settle()
+  // The relay withholds the list of the new owner.
+  stage.refuse = (player, { case: kind }) =>
+    player === bob && kind === 'sendMessage' ? { code: 'unavailable', retryAfterMs: 100 } : undefined
+  void bob.channel.committer.commit(() => ({ ownership: { owner: next, standby: undefined, offered: false } }))
+  await stage.advance(5000, 500)
+  for (const { name, channel } of stage.players) {
+    assert.equal(channel.owner, bob.agentId, name)
+    assert.equal(channel.listedInvites.invites.length, 0, name)
+  }
+  // Nor does a member take the former owner's list again, even after a restart.
+  const carol = stage.player('carol').restart()
+  await stage.settle()
+  void owner.channel.sender.send('invites', encodeListFrame(signed, owner.channel.history.position.slot, [0]))
+  await stage.settle()
+  assert.equal(carol.channel.listedInvites.invites.length, 0)
+  crowd.poll(carol, [joiner.request])
+  await stage.advance(5000, 500)
+  assert.deepEqual(crowd.added, [])
+  // The new owner's own invites admit again.
+  stage.refuse = () => undefined
+  const other = crowd.invite(2)
+  void bob.channel.listedInvites.publish([other.listed])
+  await stage.advance(61_000, 500)
+  assert.equal(carol.channel.listedInvites.invites[0]?.id, other.listed.id)
+  assert.deepEqual(crowd.failures, [])
 })
 
 test('a joiner that cannot be added makes a member claim it less and less often', async () => {

@@ -164,12 +164,15 @@ test('a list that is older, of another channel or not signed by the owner is not
   for (let number = 0; number < 3; number++) await elsewhere.publish(elsewhere.invite(9))
   const later = { number: 9, slot: 0, invites: [open.listed] }
   const signature = crowd.owner.sign(listBytes(stage.channelId, later))
+  const early = { ...later, slot: crowd.owner.channel.history.position.slot + 1 }
+  const earlySigned = Buffer.concat([encodeList(early), crowd.owner.sign(listBytes(stage.channelId, early))])
   const changed = (at: number): Uint8Array => current.map((byte, index) => (index === at ? byte ^ 4 : byte))
   const frames = {
     'an older one': encodeListFrame(old, 0, [0, 0]),
     'of another channel': encodeListFrame(listOf(elsewhere.owner), 0, [0]),
     'a higher number': encodeListFrame(changed(7), 0, [0]),
     'another slot': encodeListFrame(Buffer.concat([encodeList({ ...later, slot: 99 }), signature]), 0, [0]),
+    'of a slot to come': encodeListFrame(earlySigned, 0, [0]),
     'more uses': encodeListFrame(changed(7).with(17 + 59, 99), 0, [0]),
     'of the same number': encodeListFrame(changed(17 + 59), 0, [0]),
     // A lie about the count changes nothing for who knows it.
