@@ -1,6 +1,6 @@
 /**
- * Who owns a channel, and who may take it over (SPEC.md, 4.3 and 5.3). The owner names a standby; the standby makes itself
- * the owner, at any time. A transfer is an offer to it: nobody becomes the payer of a channel unasked.
+ * The owner of a channel, and the standby that may take it over (SPEC.md, 4.3 and 5.3). The owner names a standby; the
+ * standby makes itself the owner, at any time. A transfer is an offer to it: nobody becomes the payer of a channel unasked.
  */
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AgentChannel } from '../channel/channel.ts'
