@@ -4,8 +4,9 @@
  * a received commit, because members with different pins would split the group. A conflict is reported to the
  * application, and refused when this agent adds a member.
  */
-import { fromHex, toHex } from '@static/protocol'
+import { toHex } from '@static/protocol'
 import type { Journal } from '../channel/journal.ts'
+import type { Member } from '../mls/index.ts'
 import type { AgentId, Snapshot } from '../ports/index.ts'
 
 /**
@@ -47,17 +48,15 @@ export class Pins {
     this.#journal.add({ type: 'putPin', owner, identity, agent })
   }
 
-  /** Another agent owns a channel now: it, and this agent, know the same keys there as before. */
-  copy(from: AgentId, to: AgentId): void {
-    const prefix = `${from} `
-    for (const [key, agent] of this.#known) {
-      if (key.startsWith(prefix)) this.#add(to, fromHex(key.slice(prefix.length)), agent)
+  /**
+   * Another agent owns a channel now: this agent knows the same keys of its members as before. The former owner's other
+   * pins are of its other channels, and would fill the room of the new one.
+   */
+  copy(from: AgentId, to: AgentId, members: Iterable<Pick<Member, 'agentId' | 'identity'>>): void {
+    for (const { agentId, identity } of members) {
+      const isPinned = this.#known.get(keyOf(from, identity)) === toHex(agentId)
+      if (isPinned && !this.#known.has(keyOf(to, identity))) this.set(to, identity, toHex(agentId))
     }
-  }
-
-  /** Pins an identity unless it is pinned. */
-  #add(owner: AgentId, identity: Uint8Array, agent: AgentId): void {
-    if (!this.#known.has(keyOf(owner, identity))) this.set(owner, identity, agent)
   }
 
   #count(owner: AgentId): void {

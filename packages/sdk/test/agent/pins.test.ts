@@ -45,3 +45,21 @@ test('an owner that adds ever more identities fills no memory, and displaces no 
   assert.equal(pins.conflict(OWNER, name, ANN), EVE)
   assert.equal(written, 10_002)
 })
+
+test('a take-over copies the pins of those who are members, displaces none, and takes no more room than is left', () => {
+  const stored = Array.from({ length: 9_999 }, (_, n) => ({ owner: OTHER, identity: Buffer.from(`${n}`), agent: EVE }))
+  const [bob, gone] = [Buffer.from('bob'), Buffer.from('gone')]
+  const written: Change[] = []
+  const former = [name, bob, gone].map((identity) => ({ owner: OWNER, identity, agent: ANN }))
+  const pins = new Pins([...stored, ...former], { add: (...changes) => void written.push(...changes) })
+  const member = (agent: string, identity: Uint8Array) => ({ agentId: Buffer.from(agent, 'hex'), identity })
+  // Another key has bob's name in this channel; the new owner's pin of 0 is of another key as well.
+  pins.copy(OWNER, OTHER, [member(EVE, bob), member(ANN, Buffer.from('0')), member(ANN, name)])
+  assert.deepEqual(written, [{ type: 'putPin', owner: OTHER, identity: name, agent: ANN }])
+  assert.equal(pins.conflict(OTHER, gone, EVE), undefined)
+  assert.equal(pins.conflict(OTHER, Buffer.from('0'), ANN), EVE)
+  // The former owner's own pins stay, and nothing more fits.
+  pins.set(OWNER, gone, ANN)
+  pins.copy(OWNER, OTHER, [member(ANN, gone)])
+  assert.equal(written.length, 1)
+})

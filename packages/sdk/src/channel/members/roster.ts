@@ -115,7 +115,7 @@ export class Roster extends Part {
    */
   override change({ by, added, removed, formerOwner, byInvite = [] }: RosterChange): void {
     const { id, name, owner, group } = this.#channel
-    if (formerOwner !== undefined) this.#context.pins.copy(formerOwner, owner)
+    if (formerOwner !== undefined) this.#context.pins.copy(formerOwner, owner, group?.members.values() ?? [])
     const gone = removed.flatMap((agent) => this.#members.get(agent) ?? [])
     this.#members = group?.members ?? new Map()
     for (const agent of [...removed, ...added]) {
