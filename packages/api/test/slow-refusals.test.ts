@@ -11,7 +11,7 @@ import type { Limits } from '../src/rules/limits.ts'
 import { DEFAULT_SETTINGS } from '../src/settings.ts'
 import { SlowRefusals } from '../src/http/slow-refusals.ts'
 
-test('refusals for too many requests are sent a moment later, other answers and refusals beyond a bound at once', (t) => {
+test('refusals that ask to retry are sent a moment later, other answers and refusals beyond a bound at once', (t) => {
   mock.timers.enable({ apis: ['setTimeout'] })
   t.after(() => mock.timers.reset())
   const refusals = new SlowRefusals(2)
@@ -20,13 +20,14 @@ test('refusals for too many requests are sent a moment later, other answers and 
   send(200, 'ok')
   send(401, 'refused')
   send(429, 'first')
-  send(429, 'second')
+  send(503, 'second')
   send(429, 'beyond')
-  assert.deepEqual(sent, ['ok', 'refused', 'beyond'])
+  send(503, 'beyond as well')
+  assert.deepEqual(sent, ['ok', 'refused', 'beyond', 'beyond as well'])
   mock.timers.tick(250)
-  assert.deepEqual(sent.slice(3), ['first', 'second'])
+  assert.deepEqual(sent.slice(4), ['first', 'second'])
   send(429, 'again')
-  assert.equal(sent.length, 5)
+  assert.equal(sent.length, 6)
 })
 
 test('refusals that wait leave most connections of a load balancer to others', (t) => {

@@ -1,7 +1,10 @@
 /**
- * Delays refusals for too many requests briefly. Otherwise, a client that ignores them and repeats its request on the
- * same connection would keep the server busy refusing it.
+ * Briefly delays refusals that tell a client to retry later. Otherwise, a client that ignores them and repeats its
+ * request on the same connection would keep the server busy refusing it.
  */
+
+/** Too many requests; or too much to do, such as a full queue of passwords to check, which a few clients can fill. */
+const RETRY_LATER: ReadonlySet<number> = new Set([429, 503])
 
 const LATER_MS = 250
 /**
@@ -18,9 +21,9 @@ export class SlowRefusals {
     this.#most = most
   }
 
-  /** Calls `send`, later if the status is 429. */
+  /** Calls `send`, later if the client is told to retry. */
   send(status: number, send: () => void): void {
-    if (status !== 429 || this.#waiting >= this.#most) return send()
+    if (!RETRY_LATER.has(status) || this.#waiting >= this.#most) return send()
     this.#waiting++
     setTimeout(() => {
       this.#waiting--
