@@ -20,6 +20,7 @@ import { accountRoutes } from './routes/accounts.ts'
 import { announcementRoutes } from './routes/announcement.ts'
 import { auditRoutes } from './routes/audit.ts'
 import { consoleRoutes } from './routes/console.ts'
+import { deletionReportRoutes, deletionRoutes } from './routes/deletions.ts'
 import { docsRoutes } from './routes/docs.ts'
 import { healthRoutes } from './routes/health.ts'
 import { keyRoutes } from './routes/keys.ts'
@@ -189,6 +190,7 @@ async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 
   const inner = await makeWebServer({ ...common, trustedProxies: [], takesRequestIds: true }, (app) => {
     leaseRoutes(app, service, internal.credentials)
     overviewReportRoutes(app, service)
+    deletionReportRoutes(app, service)
   })
   servers.push(inner)
   const port = await listen(inner, internal.host, internal.port)
@@ -212,6 +214,7 @@ function addPublicRoutes(
   usageRoutes(app, service, origin)
   auditRoutes(app, service, origin)
   overviewRoutes(app, service, origin)
+  deletionRoutes(app, service, origin)
   operatorLinkRoutes(app, service, origin)
   healthRoutes(app, service, options.relayIsReady)
   announcementRoutes(app, () => ({ ...(options.relay?.() ?? { relay: [] }), signup: options.signup ?? 'open' }))

@@ -72,6 +72,8 @@ export interface AuditEntry {
   readonly keyId?: string
   readonly inviteId?: string | undefined
   readonly plan?: Plan
+  /** The name of the channel that is deleted. */
+  readonly channel?: string
   readonly address?: string | undefined
   /** The number of times it happened; 1 by default. */
   readonly count?: number
@@ -83,13 +85,14 @@ export interface OperatorEntry extends Omit<AuditEntry, 'accountId'> {
 }
 
 /** A stored entry. Frequent events of an hour share one. */
-export interface AuditRecord extends Omit<OperatorEntry, 'keyId' | 'inviteId' | 'plan' | 'address'> {
+export interface AuditRecord extends Omit<OperatorEntry, 'keyId' | 'inviteId' | 'plan' | 'channel' | 'address'> {
   readonly id: string
   readonly count: number
   readonly lastAt: number
   readonly keyId: string | null
   readonly inviteId: string | null
   readonly plan: Plan | null
+  readonly channel: string | null
   readonly address: string | null
 }
 
@@ -330,6 +333,29 @@ export interface SigningKeyStore {
   removeBefore(generation: number): Promise<void>
 }
 
+/** A channel that relays are to delete. */
+export interface DeletionRecord {
+  readonly id: string
+  readonly accountId: string
+  readonly mode: Mode
+  readonly name: string
+  /** Null if only the name is known. */
+  readonly channelId: string | null
+  readonly expiresAt: number
+}
+
+/** Channels that relays are to delete. */
+export interface DeletionStore {
+  /** Adds a request, in place of an earlier one for that name; `limit` if the account has `most` others. */
+  create(deletion: DeletionRecord, most: number, entry: AuditEntry): Promise<'created' | 'limit' | 'unknown'>
+  /** At most `limit` requests that a relay has not answered, the oldest first. */
+  pending(relayId: string, now: number, limit: number): Promise<DeletionRecord[]>
+  /** A relay has no such channel. */
+  missing(id: string, relayId: string): Promise<void>
+  /** A relay has deleted the channel: ends the request, if it still waits. */
+  deleted(id: string, entryOf: (deletion: DeletionRecord) => AuditEntry): Promise<void>
+}
+
 /** The resources that earlier requests with an Idempotency-Key created. */
 export interface IdempotencyStore {
   find(
@@ -379,12 +405,13 @@ export interface Store {
   readonly idempotency: IdempotencyStore
   readonly links: LinkStore
   readonly audit: AuditStore
+  readonly deletions: DeletionStore
   readonly rateWindows: RateWindowStore
   /** The public address with which the API last started, for the operator's links. */
   readonly publicUrl: { read(): Promise<string | undefined>; write(url: string): Promise<void> }
   /**
-   * Deletes expired sessions, devices, links and idempotency keys, settled leases, and audit entries from before
-   * `auditFrom`.
+   * Deletes expired sessions, devices, links, deletions and idempotency keys, settled leases, and audit entries from
+   * before `auditFrom`.
    */
   prune(now: number, auditFrom: number): Promise<void>
   /** Reads every row that has a checksum and reports the damaged ones. */

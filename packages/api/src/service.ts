@@ -5,6 +5,7 @@ import type { SignupMode } from '@static/protocol'
 import { Accounts } from './rules/accounts.ts'
 import { Audit } from './rules/audit.ts'
 import type { DamageLog } from './rules/damage.ts'
+import { Deletions } from './rules/deletions.ts'
 import { Devices } from './rules/devices.ts'
 import { Hasher } from './secrets/hash.ts'
 import { Keys } from './rules/keys.ts'
@@ -70,6 +71,7 @@ export interface Service {
   readonly usages: Usages
   readonly leases: Leases
   readonly overviews: Overviews
+  readonly deletions: Deletions
   /** Settles expired leases and deletes expired rows; runs automatically every hour. */
   cleanUp(): Promise<void>
   /** Looks for damaged rows and reports them; runs automatically every hour. */
@@ -133,6 +135,7 @@ export async function openService(options: ServiceOptions): Promise<Service> {
     usages: new Usages(store.usage, leases, keyUsage, settings.quota, now),
     leases,
     overviews: new Overviews(now),
+    deletions: new Deletions(store.deletions, audit, now),
     cleanUp,
     verifyRows: () => store.verify(),
     savePublicUrl: (url) => store.publicUrl.write(url),

@@ -16,14 +16,15 @@ after(async () => {
 const path = source.database
 const ACCOUNTS = 1201
 const TABLES = `accounts api_keys sessions devices links audit deployment signing_keys usage_periods usage_days leases
-  idempotency`.split(/\s+/)
+  idempotency channel_deletions`.split(/\s+/)
 
 await (await openStore(path)).close()
 const file = new DatabaseSync(path)
 // As a version left it whose rows had no checksums: the next that opens it adds them.
 const COVERED = 'accounts api_keys sessions links signing_keys usage_periods leases idempotency'.split(' ')
 for (const table of COVERED) file.exec(`alter table ${table} drop column checksum`)
-file.exec(`drop table devices; delete from kysely_migration where name > '0001_start'`)
+file.exec(`drop table devices; drop table channel_deletions; alter table audit drop column channel;
+  delete from kysely_migration where name > '0001_start'`)
 for (let at = 0; at < ACCOUNTS; at++) {
   const id = `account-${String(at).padStart(5, '0')}`
   const email = at === 0 ? null : `${id}@example.com`

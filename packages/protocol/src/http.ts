@@ -101,6 +101,8 @@ export const AUDIT_EVENTS = [
   'key_revoked',
   'signup_invite_created',
   'signup_invite_revoked',
+  'channel_deletion_requested',
+  'channel_deleted',
 ] as const
 export type AuditEvent = (typeof AUDIT_EVENTS)[number]
 
@@ -125,6 +127,8 @@ export interface AuditedEvent {
   readonly invite_id: string | null
   /** The new plan. */
   readonly plan: Plan | null
+  /** The name of the channel that is deleted. */
+  readonly channel: string | null
   /** The client's address, if the operator records addresses. */
   readonly address: string | null
 }
@@ -227,6 +231,22 @@ export interface RelayOverview {
 export interface Overview {
   /** Empty until a relay has reported. */
   readonly relays: readonly (RelayOverview & { readonly reported_at: string })[]
+}
+
+/** A channel that a relay is to delete. */
+export interface ChannelDeletion {
+  readonly id: string
+  readonly account_id: string
+  readonly mode: Mode
+  readonly name: string
+  /** Null if only the name is known. */
+  readonly channel_id: string | null
+}
+
+/** A deletion that waits for the relay. */
+export interface RequestedDeletion extends Omit<ChannelDeletion, 'account_id'> {
+  /** When it is dropped if no relay has such a channel. */
+  readonly expires_at: string
 }
 
 /** The response of an API that is ready. */

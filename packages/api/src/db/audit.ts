@@ -64,8 +64,9 @@ async function addToShared(tx: Transaction<Schema>, entry: OperatorEntry): Promi
 }
 
 async function insert(tx: Transaction<Schema>, id: string, entry: OperatorEntry): Promise<void> {
-  const { accountId, at, count = 1, actor, event, keyId = null, inviteId = null, plan = null, address = null } = entry
-  const about = { key_id: keyId, invite_id: inviteId, plan, address }
+  const { accountId, at, count = 1, actor, event, keyId = null, inviteId = null, plan = null } = entry
+  const { channel = null, address = null } = entry
+  const about = { key_id: keyId, invite_id: inviteId, plan, channel, address }
   await tx
     .insertInto('audit')
     .values({ id, account_id: accountId, at, last_at: at, count, actor, event, ...about })
@@ -100,6 +101,7 @@ function fromRow(row: Selectable<Schema['audit']>): AuditRecord {
     keyId: row.key_id,
     inviteId: row.invite_id,
     plan: row.plan,
+    channel: row.channel,
     address: row.address,
   }
 }

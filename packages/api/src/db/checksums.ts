@@ -17,6 +17,7 @@ interface CoveredColumns {
   usage_periods: 'account_id' | 'mode' | 'period' | 'used' | 'reserved'
   leases: 'id' | 'account_id' | 'mode' | 'period' | 'amount' | 'spent' | 'state' | 'expires_at' | 'by_key'
   idempotency: 'scope' | 'key' | 'fingerprint' | 'resource_id' | 'created_at'
+  channel_deletions: 'id' | 'account_id' | 'mode' | 'name' | 'channel_id' | 'expires_at'
 }
 
 /** The columns that each table's checksum covers, in its order. */
@@ -30,6 +31,7 @@ const COVERED: { readonly [T in CoveredTable]: readonly CoveredColumns[T][] } = 
   usage_periods: ['account_id', 'mode', 'period', 'used', 'reserved'],
   leases: ['id', 'account_id', 'mode', 'period', 'amount', 'spent', 'state', 'expires_at', 'by_key'],
   idempotency: ['scope', 'key', 'fingerprint', 'resource_id', 'created_at'],
+  channel_deletions: ['id', 'account_id', 'mode', 'name', 'channel_id', 'expires_at'],
 }
 
 const SQLITE_CORRUPT = 11

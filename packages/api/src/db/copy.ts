@@ -30,6 +30,7 @@ const TABLES: readonly Exclude<keyof Schema, 'rate_windows'>[] = [
   'usage_days',
   'leases',
   'idempotency',
+  'channel_deletions',
 ]
 /** A fact of the deployment: the SHA-256 of the source file. */
 const COPIED_FROM = 'copied_from'

@@ -25,6 +25,12 @@ export const MIGRATIONS: Record<string, Migration> = {
       await deviceTable(db)
     },
   },
+  '0004_channel_deletions': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      await deletionTable(db)
+      await db.schema.alterTable('audit').addColumn('channel', 'text').execute()
+    },
+  },
 }
 
 /** The primary key of each table, and the columns that its checksum covers. */
@@ -123,6 +129,23 @@ async function deviceTable(db: Kysely<unknown>): Promise<void> {
     .execute()
   await db.schema.createIndex('devices_account').on('devices').columns(['account_id', 'expires_at']).execute()
   await db.schema.createIndex('devices_expiry').on('devices').column('expires_at').execute()
+}
+
+/** Channels that relays are to delete. */
+async function deletionTable(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('channel_deletions')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('account_id', 'text', (c) => c.notNull().references('accounts.id'))
+    .addColumn('mode', 'text', (c) => c.notNull())
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('channel_id', 'text')
+    .addColumn('expires_at', 'bigint', (c) => c.notNull())
+    .addColumn('missing_at', 'text', (c) => c.notNull())
+    .addColumn('checksum', 'bigint', (c) => c.notNull())
+    .addUniqueConstraint('channel_deletions_name', ['account_id', 'mode', 'name'])
+    .execute()
+  await db.schema.createIndex('channel_deletions_expiry').on('channel_deletions').column('expires_at').execute()
 }
 
 /** One-time links, the audit log, and facts about the deployment. */

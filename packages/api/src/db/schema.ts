@@ -77,7 +77,20 @@ export interface Schema {
     key_id: string | null
     invite_id: string | null
     plan: Plan | null
+    channel: string | null
     address: string | null
+  }
+  /** Channels that relays are to delete. */
+  channel_deletions: {
+    id: string
+    account_id: string
+    mode: Mode
+    name: string
+    channel_id: string | null
+    expires_at: number
+    /** The ids of relays that have no such channel, each between spaces. */
+    missing_at: string
+    checksum: number
   }
   /** Facts about the deployment, by name. */
   deployment: { name: string; value: string }

@@ -6,6 +6,7 @@ import { DEFAULT_SETTINGS } from '../settings.ts'
 import { accountStore } from './accounts.ts'
 import { auditStore } from './audit.ts'
 import type { DamageReport } from './checksums.ts'
+import { deletionStore } from './deletions.ts'
 import { deviceStore } from './devices.ts'
 import type { Engine } from './engine.ts'
 import { idempotencyStore, IDEMPOTENCY_LIFE } from './idempotency.ts'
@@ -75,12 +76,14 @@ export async function openStore(database: string, options: StoreOptions = {}): P
     idempotency: idempotencyStore(db),
     links: linkStore(db),
     audit: auditStore(db),
+    deletions: deletionStore(db, report),
     rateWindows: rateWindowStore(engine.rateWindows),
     publicUrl: publicUrlStore(db),
     async prune(now, auditFrom) {
       await endExpiredSessions(db, now)
       await db.deleteFrom('devices').where('expires_at', '<=', now).execute()
       await db.deleteFrom('links').where('expires_at', '<=', now).execute()
+      await db.deleteFrom('channel_deletions').where('expires_at', '<=', now).execute()
       await db.deleteFrom('audit').where('last_at', '<', auditFrom).execute()
       await db
         .deleteFrom('idempotency')

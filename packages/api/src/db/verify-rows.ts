@@ -18,6 +18,7 @@ const KEYS: Readonly<Record<CoveredTable, readonly string[]>> = {
   usage_periods: ['account_id', 'mode', 'period'],
   leases: ['id'],
   idempotency: ['scope', 'key'],
+  channel_deletions: ['id'],
 }
 
 /** Reports each damaged row. */

@@ -29,6 +29,7 @@ const page = Type.Object({
       key_id: orNull(Type.String({ format: 'uuid' })),
       invite_id: orNull(Type.String({ description: 'The sign-up invite with which the account was created' })),
       plan: Type.Unsafe<string | null>({ type: ['string', 'null'], enum: [...PLANS, null] }),
+      channel: orNull(Type.String({ description: 'The channel that is deleted' })),
       address: orNull(Type.String({ description: 'Only if the operator records addresses' })),
     }),
   ),

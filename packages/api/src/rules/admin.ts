@@ -6,6 +6,7 @@ import {
   type AuditEvent,
   type AuditPage,
   type Plan,
+  type RequestedDeletion,
   StaticError,
 } from '@static/protocol'
 import { Hasher } from '../secrets/hash.ts'
@@ -13,6 +14,7 @@ import { makeOneTimeToken, type TokenPurpose } from '../secrets/one-time-token.t
 import { noAccount, publicAccount, taken } from './accounts.ts'
 import { readAudit } from './audit.ts'
 import { isoTime } from './calendar.ts'
+import { type DeletionTarget, requestDeletion } from './deletions.ts'
 import { isId, newId } from './id.ts'
 import type { AuditEntry, Clock, LinkRecord, OperatorEntry, Store } from '../ports.ts'
 import { DEFAULT_SETTINGS } from '../settings.ts'
@@ -39,11 +41,11 @@ export interface AccountPage {
 }
 
 export class Admin {
-  readonly #store: Pick<Store, 'accounts' | 'links' | 'audit'>
+  readonly #store: Pick<Store, 'accounts' | 'links' | 'audit' | 'deletions'>
   readonly #hasher = new Hasher(DEFAULT_SETTINGS.argon2)
   readonly #now: Clock
 
-  constructor(store: Pick<Store, 'accounts' | 'links' | 'audit'>, now: Clock = Date.now) {
+  constructor(store: Pick<Store, 'accounts' | 'links' | 'audit' | 'deletions'>, now: Clock = Date.now) {
     this.#store = store
     this.#now = now
   }
@@ -135,6 +137,11 @@ export class Admin {
     if (await this.#store.accounts.close(id, undefined, this.#entry('account_closed', id))) return
     const { status } = await this.inspect(id)
     throw StaticError.of('not_found', `The account ${id} is already ${status}.`)
+  }
+
+  /** Queues the deletion of a channel of an account, even of a closed one. Throws `invalid_request`, `rate_limited`. */
+  async deleteChannel(id: string, target: DeletionTarget): Promise<RequestedDeletion> {
+    return await requestDeletion(this.#store.deletions, target, this.#entry('channel_deletion_requested', id))
   }
 
   /** A page of the audit log, of one account or of all, newest first. */

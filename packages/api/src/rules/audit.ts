@@ -91,7 +91,7 @@ export async function readAudit(
 }
 
 function publicEvent(record: AuditRecord): AuditedEvent {
-  const { id, at, lastAt, count, actor, accountId, event, keyId, inviteId, plan, address } = record
+  const { id, at, lastAt, count, actor, accountId, event, keyId, inviteId, plan, channel, address } = record
   return {
     id,
     at: isoTime(at),
@@ -103,6 +103,7 @@ function publicEvent(record: AuditRecord): AuditedEvent {
     key_id: keyId,
     invite_id: inviteId,
     plan,
+    channel,
     address,
   }
 }

@@ -22,6 +22,8 @@ const EVENTS: Readonly<Record<AuditedEvent['event'], string>> = {
   key_revoked: 'Key revoked',
   signup_invite_created: 'Sign-up invite created',
   signup_invite_revoked: 'Sign-up invite revoked',
+  channel_deletion_requested: 'Deletion of a channel requested',
+  channel_deleted: 'Channel deleted',
 }
 const ACTORS: Readonly<Record<AuditedEvent['actor'], string>> = { user: 'you', admin: 'operator', system: 'system' }
 
@@ -94,8 +96,9 @@ function EventTable({ events }: { events: readonly AuditedEvent[] }): JSX.Elemen
 }
 
 /** The end of a key's id, which tells keys apart; the full id is too long for a table. */
-function detailOf({ key_id: key, plan, address }: AuditedEvent): string {
-  return [key === null ? '' : `key …${key.slice(-12)}`, plan ?? '', address === null ? '' : `from ${address}`]
+function detailOf({ key_id: key, plan, channel, address }: AuditedEvent): string {
+  const from = address === null ? '' : `from ${address}`
+  return [key === null ? '' : `key …${key.slice(-12)}`, plan ?? '', channel ?? '', from]
     .filter((part) => part !== '')
     .join(', ')
 }

@@ -14,7 +14,9 @@ interface Flags extends DatabaseFlags {
 
 export function auditCommand(): Command {
   return addDatabaseFlags(new Command('audit'))
-    .description('list account events, newest first: sign-ins, keys, passwords, plans, suspensions')
+    .description(
+      'list account events, newest first: sign-ins, keys, passwords, plans, suspensions, deletions of channels',
+    )
     .option('--account <account>', 'only events of this account')
     .option('--limit <count>', 'show at most N events', pageSize, 100)
     .option('--before <event>', 'continue before this event: `next` of the previous page')
@@ -40,11 +42,12 @@ async function audit(flags: Flags): Promise<void> {
   if (page.next !== null) note(`there are more; continue with --before ${page.next}`)
 }
 
-function detailOf({ key_id: key, invite_id: invite, plan, address }: AuditedEvent): string {
+function detailOf({ key_id: key, invite_id: invite, plan, channel, address }: AuditedEvent): string {
   return [
     key === null ? '' : `key ${key}`,
     invite === null ? '' : `invite ${invite}`,
     plan ?? '',
+    channel ?? '',
     address === null ? '' : `from ${address}`,
   ]
     .filter((part) => part !== '')
