@@ -36,6 +36,8 @@ const relay = await startRelay({
     settle: () => Promise.resolve({ remaining: 1, expires_in_ms: 86_400_000 }),
     blocked: () => Promise.resolve({ suspended: [], unknown: [] }),
     watched: () => Promise.resolve([]),
+    deletions: () => Promise.resolve([]),
+    reportDeletion: () => Promise.resolve(),
     report: () => Promise.resolve(),
   },
   // Only the limits that a bench would hit are raised, because everything comes from one address.

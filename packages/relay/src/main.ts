@@ -5,6 +5,7 @@ import { Balancers } from '@static/node/balancers'
 import { makeLog } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import { StaticError, toHex } from '@static/protocol'
+import { ChannelDeletions } from './api/channel-deletions.ts'
 import { type ApiLog, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
 import { OverviewReporter } from './api/overview-reporter.ts'
@@ -68,6 +69,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     relay: { id: relayId, name, since: new Date(now()).toISOString() },
     onError,
   })
+  const deletions = new ChannelDeletions({ source: api, store, relayId, onError })
   let stopping = false
   const health = (): Health => {
     const clockOffsetMs = store.clockOffsetMs?.()
@@ -84,6 +86,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     stopping = true
     monitor?.stop()
     reporter.stop()
+    deletions.stop()
     await node.close()
     remote?.close()
   }
@@ -91,6 +94,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
     const { grpc, quic } = await listen(options, { node, settings, health, log, repeats, onError })
     monitor?.start()
     reporter.start()
+    deletions.start()
     // Operators can compare the id with the one in an agent's `relay_changed` error.
     log.info({ name, relay_id: relayId, grpc: grpc.port, quic: quic.ports }, 'relay ready')
     return {

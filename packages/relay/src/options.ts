@@ -3,10 +3,19 @@ import type { LogOptions } from '@static/node/logger'
 import type { TrafficRange } from '@static/protocol'
 import type { ApiAccess } from './api/client.ts'
 import type { NatsOptions } from './bus/nats.ts'
-import type { Certificate, OverviewSink, QuotaSource, Retention, Store, StoreListener, Time } from './ports.ts'
+import type {
+  Certificate,
+  DeletionSource,
+  OverviewSink,
+  QuotaSource,
+  Retention,
+  Store,
+  StoreListener,
+  Time,
+} from './ports.ts'
 
 /** An API in the same process. */
-export interface LocalApi extends QuotaSource, OverviewSink {
+export interface LocalApi extends QuotaSource, OverviewSink, DeletionSource {
   /** The public keys of its tokens, as in its JWKS document. */
   keys(): Promise<{ readonly keys: readonly object[] }>
 }

@@ -3,6 +3,7 @@ export {
   type ApiState,
   type BlockedAnswer,
   type BlockReason,
+  type DeletionSource,
   MAX_CHECKED_ACCOUNTS,
   type OverviewSink,
   type QuotaSource,

@@ -108,6 +108,8 @@ function localApi({ service }: Api): LocalApi {
     blocked: (accounts) => service.leases.blocked(accounts),
     watched: (relay) => Promise.resolve(service.overviews.watched(relay)),
     report: (account, overview) => Promise.resolve(service.overviews.report(account, overview)),
+    deletions: (relay) => service.deletions.pending(relay),
+    reportDeletion: (id, relay, deleted) => service.deletions.report(id, relay, deleted),
   }
 }
 

@@ -1,8 +1,8 @@
 /** HTTPS client for an API in other processes: fetches token keys and quota. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:https'
-import { type Lease, type Problem, StaticError } from '@static/protocol'
-import type { BlockedAnswer, OverviewSink, QuotaSource, Time } from '../ports.ts'
+import { type ChannelDeletion, type Lease, type Problem, StaticError } from '@static/protocol'
+import type { BlockedAnswer, DeletionSource, OverviewSink, QuotaSource, Time } from '../ports.ts'
 import { ApiNodes, CALL_MS } from './nodes.ts'
 
 /** How to reach the API. */
@@ -17,7 +17,7 @@ export interface ApiAccess {
 }
 
 /** The API as a relay uses it. */
-export interface ApiClient extends QuotaSource, OverviewSink {
+export interface ApiClient extends QuotaSource, OverviewSink, DeletionSource {
   keys(): Promise<{ readonly keys: readonly object[] }>
   /** Rejects with `invalid_request` if the API refuses the credential, with `unavailable` if there is no answer. */
   check(): Promise<void>
@@ -106,6 +106,7 @@ export function makeApiClient(
       const send = postTo('/internal/v1/overviews', { account_id: account, node: self, ...overview })
       await Promise.all((askers.get(account) ?? []).map((node) => send(node, CALL_MS)))
     },
+    ...deletionsFrom(post),
     async check() {
       try {
         await internal.callAll(postTo('/internal/v1/accounts/blocked', { account_ids: [] }))
@@ -119,6 +120,17 @@ export function makeApiClient(
     },
     clockOffsetMs: () => clockOffsetMs,
     close: () => agent.destroy(),
+  }
+}
+
+function deletionsFrom(post: (path: string, body: object) => Promise<unknown>): DeletionSource {
+  const path = '/internal/v1/channels/deletions'
+  return {
+    async deletions(relay) {
+      const answer = await post(path, { relay_id: relay })
+      return (answer as { readonly deletions: readonly ChannelDeletion[] }).deletions
+    },
+    reportDeletion: (id, relay, deleted) => post(`${path}/${id}`, { relay_id: relay, deleted }),
   }
 }
 

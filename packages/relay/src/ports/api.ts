@@ -1,5 +1,5 @@
 /** What the relay needs from the API: token verification and quota. */
-import type { Lease, RelayOverview, TokenClaims } from '@static/protocol'
+import type { ChannelDeletion, Lease, RelayOverview, TokenClaims } from '@static/protocol'
 import type { Account } from './outcome.ts'
 
 /** Verifies a JWT. Rejects with `auth_failed` if it is invalid. */
@@ -29,6 +29,14 @@ export interface OverviewSink {
   /** The accounts being viewed whose last report from this relay is old; a bounded number. */
   watched(relayId: string): Promise<readonly string[]>
   report(account: string, overview: RelayOverview): Promise<unknown>
+}
+
+/** Knows the channels that people want deleted without an agent. */
+export interface DeletionSource {
+  /** Those that this relay has not answered; a bounded number. */
+  deletions(relayId: string): Promise<readonly ChannelDeletion[]>
+  /** `deleted`: false if this relay has no such channel of that account. */
+  reportDeletion(id: string, relayId: string, deleted: boolean): Promise<unknown>
 }
 
 /** Whether the relay can use its API. */

@@ -112,7 +112,7 @@ export interface StoreOperations extends InviteOperations {
     },
     { readonly welcome: Uint8Array; readonly guestLimit: number } | Refusal,
   ]
-  /** By the owner's account: by id, or by name within that account. */
+  /** By the owner's account: by id, by name within that account, or by an id that must have that name. */
   delete: [
     { readonly account: Account; readonly channel: ChannelId | undefined; readonly name: string | undefined },
     Done | Refusal,

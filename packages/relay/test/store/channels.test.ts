@@ -139,6 +139,8 @@ forEachEngine((open) => {
       'not_found',
     )
     refused(await world.run('delete', { account: account('alice'), channel: undefined, name: undefined }), 'not_found')
+    const misnamed = { channel: world.channel, name: 'acme/support/other' }
+    refused(await world.run('delete', { account: account('alice'), ...misnamed }), 'not_found')
     assert.deepEqual(await world.run('delete', { account: account('alice'), ...byName }), { done: true })
   })
 

@@ -1,6 +1,14 @@
 /** A fake API in a few functions: signs tokens, and grants quota that a test sets. */
 import { createPrivateKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
-import { AUDIENCE, ISSUER, type Lease, type Mode, StaticError, TOKEN_LIFETIME_SECONDS } from '@static/protocol'
+import {
+  AUDIENCE,
+  type ChannelDeletion,
+  ISSUER,
+  type Lease,
+  type Mode,
+  StaticError,
+  TOKEN_LIFETIME_SECONDS,
+} from '@static/protocol'
 import type { LocalApi } from '@static/relay'
 
 type Account = Parameters<LocalApi['lease']>[0]
@@ -104,6 +112,14 @@ export class FakeApi implements LocalApi {
     if (final) this.left.set(lease.account, (this.left.get(lease.account) ?? 0) + lease.amount - spent)
     const remaining = final ? 0 : lease.amount - spent
     return Promise.resolve({ remaining, expires_in_ms: 60_000 })
+  }
+
+  deletions(): Promise<readonly ChannelDeletion[]> {
+    return Promise.resolve([])
+  }
+
+  reportDeletion(): Promise<void> {
+    return Promise.resolve()
   }
 
   watched(): Promise<readonly string[]> {

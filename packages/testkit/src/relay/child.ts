@@ -34,6 +34,8 @@ const relay = await startRelay({
     blocked: () => Promise.resolve({ suspended: [], unknown: [] }),
     watched: () => Promise.resolve([]),
     report: () => Promise.resolve(),
+    deletions: () => Promise.resolve([]),
+    reportDeletion: () => Promise.resolve(),
   },
   settings,
   log: { write: (line) => void process.stderr.write(line), pretty: false, level: 'error' },

@@ -50,6 +50,7 @@ export function remove(context: Context, { account, channel: id, name }: StoreRe
   const found = id ?? (name === undefined ? undefined : rows.names.find(account, name))
   const channel = found === undefined ? undefined : rows.channels.get(found)
   if (!channel || !isSame(channel.account, account)) return refuse('not_found')
+  if (name !== undefined && channel.name !== name) return refuse('not_found')
   const members = roster(channel).map(({ agent }) => agent)
   refuseChannel(context, channel, 'invite_invalid')
   rows.dropChannel(channel)
