@@ -409,6 +409,37 @@ void test('joining while the owner is not listening shows a progress message, th
   assert.equal(late.code, 4)
 })
 
+void test('a channel whose owner is gone with its directory is deleted by the key of the account', async () => {
+  const name = 'acme/support/orphan'
+  await ok(ann, `static channel create ${name} --as lost`)
+  await ok(ann, 'static agent delete --as lost --yes')
+  const named = await ann.shell(`static channel delete ${name} --as lost --yes`)
+  assert.equal(named.code, 1)
+  assert.match(named.stderr, /^static: There is no agent "lost" on this machine\./)
+  const mistyped = await ann.terminal(`static channel delete ${name}`, [['confirm: ', 'acme/support\r']])
+  assert.match(mistyped.stdout, /will be deleted for all its members, permanently\.\r\n/)
+  assert.match(mistyped.stdout, /static: Cancelled\. Nothing was changed\.\r\n$/)
+  assert.equal(mistyped.code, 1)
+  assert.equal((await ann.terminal(`static channel delete ${name}`, [['confirm: ', '\u0003']])).code, 130)
+  const down = await ann.shell(`static channel delete ${name} --yes --relay https://localhost:1`)
+  assert.deepEqual([down.code, down.stdout], [4, ''])
+
+  const deleted = await ann.terminal(`static channel delete ${name}`, [['confirm: ', `${name}\r`]])
+  assert.match(deleted.stdout, /\nDeleted acme\/support\/orphan\.\r\nstatic: it was deleted by the key of your account/)
+  assert.equal(deleted.code, 0)
+  const again = await ann.shell(`static channel delete ${name} --yes`)
+  assert.equal(again.code, 1)
+  assert.match(again.stderr, /^static: Your account owns no channel acme\/support\/orphan at quic:\S+\.\n$/)
+  assert.match(await ok(ann, `static channel create ${name} --as alice`), /^Created/)
+  // A member that does not own it deletes it by the same key, and its owner hears it.
+  assert.equal(await ok(ann, `static channel delete ${name} --as bob --yes`), `Deleted ${name}.\n`)
+  await eventually(async () => assert.doesNotMatch(await ok(ann, 'static channel list --as alice'), /orphan/))
+  const stranger = new Person(workspace, 'stranger', { STATIC_API_URL: where['API'], STATIC_CA: where['CA'] })
+  const refused = await stranger.shell(`static channel delete ${ROUTING} --yes`)
+  assert.deepEqual([refused.code, refused.stdout], [3, ''])
+  assert.match(refused.stderr, /^static: You are not signed in\./)
+})
+
 void test('after its key is revoked, the next command is refused', async () => {
   const { keys } = JSON.parse(await ok(ann, 'static keys list --json'))
   const revoked = await ann.shell(`static keys revoke --yes ${keys[0].id}`)

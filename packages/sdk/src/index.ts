@@ -39,6 +39,7 @@ export { type InviteOptions, type LinkOptions, StaticChannelManager } from './pu
 export type { Admit, AgentId } from './ports/index.ts'
 export type { MemberReceipt, Reached, ReachedOptions } from './public/receipt-view.ts'
 export type { ClientOptions } from './gen/client-options.ts'
+export { deleteAccountChannel } from './account/delete-channel.ts'
 export { type AgentIdentity, deleteAgent, type MetRelay, readAgentIdentity } from './store/agent-directory.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export type { Keyring, KeySource } from './store/keys/sources.ts'

@@ -355,8 +355,12 @@ export const ACTIONS = {
     for (const message of messages) await poison.drop(message)
   },
 
-  async delete(manager: StaticChannelManager, name: string): Promise<void> {
-    await manager.client.channel(name).delete()
+  /** Deletes the channel if this agent owns it; resolves to whether it does. */
+  async delete(manager: StaticChannelManager, name: string): Promise<boolean> {
+    const { client } = manager
+    const owns = manager.channels().some((each) => each.name === name && each.owner === client.fingerprint())
+    if (owns) await client.channel(name).delete()
+    return owns
   },
 
   async fingerprint({ client }: StaticChannelManager): Promise<{ agent_id: string; fingerprint: string }> {

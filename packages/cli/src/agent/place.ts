@@ -54,6 +54,11 @@ export async function exists(directory: string): Promise<boolean> {
   return (await slotsOf(directory)).length > 0
 }
 
+/** Whether flags or environment name an agent. Otherwise commands use the default one. */
+export function isNamed({ as, dataDir }: PlaceFlags): boolean {
+  return [as, dataDir, process.env['STATIC_IDENTITY'], process.env['STATIC_DATA_DIR']].some(Boolean)
+}
+
 /**
  * Checks that an agent exists.
  *
@@ -64,11 +69,10 @@ export async function checkExists(flags: PlaceFlags): Promise<void> {
   if (await exists(dataDir)) return
   const existing = await existingAgents()
   const names = existing.flatMap(({ identity: name }) => (name === undefined ? [] : [name]))
-  const isNamed = flags.as !== undefined || Boolean(process.env['STATIC_IDENTITY'])
   const isPlaced = flags.dataDir !== undefined || Boolean(process.env['STATIC_DATA_DIR'])
   const missing = isPlaced
     ? `There is no agent in ${dataDir}.`
-    : isNamed
+    : isNamed(flags)
       ? `There is no agent ${JSON.stringify(identity)} on this machine.`
       : 'Your default agent does not exist yet.'
   const others =

@@ -2,13 +2,13 @@
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
 import { askCommand, serveCommand } from './channel/ask.ts'
+import { deleteCommand } from './channel/delete.ts'
 import { acceptForkCommand, liftBarCommand, rejectCommitCommand } from './channel/disputes.ts'
 import { inviteCommand } from './channel/invite.ts'
 import { joinCommand } from './channel/join.ts'
 import { listenCommand } from './channel/listen.ts'
 import {
   createCommand,
-  deleteCommand,
   leaveCommand,
   listCommand,
   resetRosterCommand,

@@ -35,9 +35,24 @@ export async function askLine(question: string): Promise<string> {
 
 /** Asks for confirmation; throws without a terminal, or on any answer other than yes. */
 export async function confirm(question: string): Promise<void> {
-  if (!canAsk()) throw StaticError.of('invalid_request', 'Not a terminal, so I cannot ask. Pass --yes to continue.')
+  if (!canAsk()) throw notATerminal()
   const answer = await askLine(`${question} [y/N]`)
-  if (!/^y(es)?$/i.test(answer)) throw StaticError.of('invalid_request', 'Cancelled. Nothing was changed.')
+  if (!/^y(es)?$/i.test(answer)) throw cancelled()
+}
+
+/** Asks for a name once more before something is lost for good; throws as `confirm` does. */
+export async function confirmByName(consequence: string, name: string): Promise<void> {
+  if (!canAsk()) throw notATerminal()
+  const answer = await askLine(`${consequence}\nType its name to confirm:`)
+  if (answer !== name) throw cancelled()
+}
+
+function notATerminal(): StaticError {
+  return StaticError.of('invalid_request', 'Not a terminal, so I cannot ask. Pass --yes to continue.')
+}
+
+function cancelled(): StaticError {
+  return StaticError.of('invalid_request', 'Cancelled. Nothing was changed.')
 }
 
 /** Prompts for a secret without echoing it. */

@@ -161,8 +161,7 @@ function commonSettings(
     identity: checkIdentity(
       options.identity instanceof Uint8Array ? options.identity : (text('identity') ?? missing('identity')),
     ),
-    traffic: choice('traffic', options.traffic, OPTIONS.traffic),
-    cellsPerSecond: checkRate(options.cellsPerSecond, options.traffic),
+    ...trafficOf(options),
     offers: choice('offers', options.offers, OPTIONS.offers),
     receipts: choice('receipts', options.receipts, OPTIONS.receipts),
     key: options.key ?? { type: 'file' },
@@ -176,6 +175,13 @@ function commonSettings(
 
 function wayOf(options: ClientOptions, endpoint: Endpoint): Pick<Settings, 'endpoint' | 'fallback'> {
   return { endpoint, fallback: flag('fallback', options) && endpoint.way === 'quic' }
+}
+
+function trafficOf({ traffic, cellsPerSecond }: ClientOptions): Pick<Settings, 'traffic' | 'cellsPerSecond'> {
+  return {
+    traffic: choice('traffic', traffic, OPTIONS.traffic),
+    cellsPerSecond: checkRate(cellsPerSecond, traffic),
+  }
 }
 
 function accountSettings(options: ClientOptions, text: Lookup['text']): Pick<Settings, 'apiKey' | 'apiUrl'> {
@@ -210,6 +216,38 @@ export function resolveAccount(
   const givenCa = text('ca')
   const ca = authorityOf(givenCa, isLoopback(hostOf(apiUrl)), places)
   return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint'), relayName: relayNameOf({ given, text }), places }
+}
+
+/** The settings of a session for an account rather than an agent. */
+export type AccountSession = Pick<
+  Settings,
+  'endpoint' | 'fallback' | 'grpcPort' | 'ca' | 'traffic' | 'cellsPerSecond' | 'connectTimeoutMs'
+> & { readonly apiKey: string; readonly apiUrl: string }
+
+/**
+ * The settings of a session for an account.
+ *
+ * @throws {StaticError} `api_key_required` without an API key; see `resolveSettings`
+ */
+export function resolveAccountSession(
+  options: Omit<ClientOptions, 'dataDir' | 'identity'>,
+  env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
+): AccountSession {
+  const places = userPlaces(env)
+  const { given, text } = lookup(options, env, readCredentials(places.credentials))
+  const endpoint = parseEndpoint(text('endpoint') ?? missing('endpoint'), { relayName: relayNameOf({ given, text }) })
+  const { apiKey, apiUrl } = accountSettings(options, text)
+  if (apiKey === undefined || apiUrl === undefined) throw StaticError.of('api_key_required')
+  const isHere = isLocal(endpoint) && isLoopback(hostOf(apiUrl))
+  return {
+    ...wayOf(options, endpoint),
+    ...trafficOf(options),
+    grpcPort: checkPort(options.grpcPort ?? variableOf(OPTIONS.grpcPort, env)),
+    ca: authorityOf(text('ca'), isHere, places),
+    connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
+    apiKey,
+    apiUrl,
+  }
 }
 
 /** The paths of this user's files. */

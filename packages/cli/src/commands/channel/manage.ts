@@ -1,15 +1,10 @@
-/** `static channel create|list|verify|rotate|reset-roster|leave|delete`: one agent action each. */
+/** `static channel create|list|verify|rotate|reset-roster|leave`: one agent action each. */
 import { Command } from 'commander'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
-import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, table } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { channelArgument } from './arguments.ts'
-
-interface DeleteFlags extends AgentFlags {
-  readonly yes?: boolean
-}
 
 export function createCommand(): Command {
   return addAgentFlags(
@@ -103,22 +98,6 @@ export function leaveCommand(): Command {
       await runOnAgent(flags, 'Leaving the channel', 'leave', name)
       if (flags.json) printJson({ channel: name, left: true })
       else print(`Left ${name}.`)
-    })
-}
-
-export function deleteCommand(): Command {
-  return addAgentFlags(
-    new Command('delete')
-      .description('delete a channel you own, for all members')
-      .addArgument(channelArgument())
-      .option('--yes', 'skip the confirmation prompt'),
-  )
-    .addHelpText('after', examples('static channel delete acme/support/routing'))
-    .action(async (name: string, flags: DeleteFlags) => {
-      if (!flags.yes) await confirm(`${name} will be deleted for all its members, permanently. Continue?`)
-      await runOnAgent(flags, 'Deleting the channel', 'delete', name)
-      if (flags.json) printJson({ channel: name, deleted: true })
-      else print(`Deleted ${name}.`)
     })
 }
 
