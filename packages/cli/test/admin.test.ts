@@ -118,6 +118,28 @@ void test('the operator creates, finds, resets and closes an account; the audit 
   assert.match(page.stderr, /^static: there are more; continue with --before [0-9a-f-]{36}\n$/)
 })
 
+void test('the operator queues the deletion of a channel whose owner is gone', async () => {
+  const { id } = await adminJson<{ id: string }>('accounts', 'create', 'eve@example.com')
+  const asked = await admin('delete-channel', id, 'acme/support/routing')
+  assert.deepEqual(
+    [asked.code, asked.stderr],
+    [1, 'static: Not a terminal, so I cannot ask. Pass --yes to continue.\n'],
+  )
+  assert.deepEqual(await api.service.deletions.pending('f00d'), [])
+  const queued = await admin('delete-channel', id, 'acme/support/routing', '--mode', 'test', '--yes')
+  assert.deepEqual([queued.code, queued.stdout], [0, 'Queued the deletion of acme/support/routing.\n'])
+  assert.match(queued.stderr, /^static: its relay deletes it within seconds, if the account has it; until .* UTC at/)
+  const [only] = await api.service.deletions.pending('f00d')
+  assert.deepEqual([only?.account_id, only?.mode, only?.name], [id, 'test', 'acme/support/routing'])
+  const log = await admin('audit', '--account', id, '--limit', '1')
+  assert.match(log.stdout, / admin +\S+ +channel_deletion_requested +acme\/support\/routing\n$/)
+
+  const usage = await admin('delete-channel', id, 'acme')
+  assert.deepEqual([usage.code, usage.stdout], [2, ''])
+  const nobody = await admin('delete-channel', 'nobody', 'acme/support/routing', '--yes')
+  assert.deepEqual([nobody.code, nobody.stderr], [1, 'static: There is no such account.\n'])
+})
+
 void test('a stranger is told whom to ask; an invite signs one person up, as a link too', async () => {
   const secret = join(home, 'password')
   writeFileSync(secret, PASSWORD)

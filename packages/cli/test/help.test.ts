@@ -40,7 +40,7 @@ function listed(page: string): string[] {
 void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
   const expected = {
     '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent a2a mcp doctor completion help',
-    admin: 'accounts audit backup restore copy plan suspend resume migrate proxy-certificate help',
+    admin: 'accounts audit backup restore copy plan suspend resume delete-channel migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
     'admin accounts invite': 'list revoke',
     keys: 'list create revoke help',

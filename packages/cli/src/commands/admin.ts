@@ -1,4 +1,4 @@
-/** `static admin`: administration of accounts, directly in the database, of backups, databases and certificates. */
+/** `static admin`: administration of accounts and their channels, directly in the database, of backups, databases and certificates. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Argument, Command } from 'commander'
@@ -11,6 +11,7 @@ import { accountsCommand } from './admin/accounts.ts'
 import { auditCommand } from './admin/audit.ts'
 import { backupCommand, restoreCommand } from './admin/backup.ts'
 import { copyCommand } from './admin/copy.ts'
+import { deleteChannelCommand } from './admin/delete-channel.ts'
 import { accountArgument, addYesFlag, changeAccount, type ChangeFlags } from './admin/change.ts'
 import { addDatabaseFlags, type DatabaseFlags, openDatabase } from './admin/database.ts'
 
@@ -49,6 +50,7 @@ export function adminCommand(): Command {
           changeAccount(id, flags, 'resumed', (admin) => admin.setSuspended(id, false)),
         ),
     )
+    .addCommand(deleteChannelCommand())
     .addCommand(
       addDatabaseFlags(new Command('migrate'))
         .description('migrate the database to the current schema; servers also do this when they start')

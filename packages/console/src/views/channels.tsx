@@ -3,6 +3,7 @@ import type { Overview, OverviewAgent, OverviewChannel, RelayOverview } from '@s
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Connect } from './connect.tsx'
+import { DeleteChannel } from './delete-channel.tsx'
 import { Problem } from '../form.tsx'
 import { at, bytes, count } from '../format.ts'
 import { Time } from './keys.tsx'
@@ -101,6 +102,9 @@ function ChannelTable({ relay }: { relay: RelayOverview }): JSX.Element {
           <th scope="col">Members</th>
           <th scope="col">Waiting</th>
           <th scope="col">Not fetched yet</th>
+          <th scope="col">
+            <span class="hidden">Action</span>
+          </th>
         </tr>
       </thead>
       <tbody>
@@ -116,6 +120,9 @@ function ChannelTable({ relay }: { relay: RelayOverview }): JSX.Element {
             <td data-label="Waiting">{bytes(channel.waiting_bytes)}</td>
             <td data-label="Not fetched">
               <Behind channel={channel} names={names} />
+            </td>
+            <td class="end">
+              <DeleteChannel channel={channel} />
             </td>
           </tr>
         ))}
