@@ -7,7 +7,7 @@ import { openingError } from './unavailable.ts'
 const ALL_PAGES = 0x7fffffff
 const BUSY_MS = 5_000
 
-/** Copies the database to a new file that only its owner can read. Throws as `openStore`. */
+/** Copies the database to a new file that only its owner can read. Throws the errors of `openStore`. */
 export async function copyDatabase(path: string, target: string): Promise<void> {
   let file: DatabaseSync | undefined
   try {

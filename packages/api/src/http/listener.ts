@@ -67,7 +67,7 @@ export function makeServer(
     : createHttpServer(options, listener)
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000
-  // Closing connections that gave way still count.
+  // Connections that gave way count until they are closed.
   server.maxConnections = 2 * settings.connections
   const cap = capPerAddress(settings, places)
   takeTurns(server, (socket) => {
@@ -113,7 +113,7 @@ function capPerAddress(
 
 const UNANSWERED = Symbol('unanswered requests')
 
-/** Node keeps reading while responses are pending: disconnects clients that send requests and read no responses. */
+/** Disconnects clients that send requests but read no responses: Node keeps reading while responses are pending. */
 function capPipelining(handler: RequestListener, places: Places): RequestListener {
   type Counted = Socket & { [UNANSWERED]?: number }
   function answered(this: ServerResponse): void {

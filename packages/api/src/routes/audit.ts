@@ -11,7 +11,7 @@ const query = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 200, default: AUDIT_PAGE })),
     before: Type.Optional(
-      Type.String({ format: 'uuid', description: 'Only events before this one: `next` of a page' }),
+      Type.String({ format: 'uuid', description: 'Only events before this one: the `next` of the previous page' }),
     ),
   },
   { additionalProperties: false },

@@ -30,8 +30,8 @@ const listed = Type.Object({
     Type.Object({
       ...keyFields,
       last_used_at: orNull(time),
-      messages: Type.Integer({ minimum: 0, description: 'Of agents with tokens of this key, this month' }),
-      token_exchanges: Type.Integer({ minimum: 0, description: 'Of this key, this month' }),
+      messages: Type.Integer({ minimum: 0, description: 'Messages this month, from agents with tokens of this key' }),
+      token_exchanges: Type.Integer({ minimum: 0, description: 'Token exchanges this month' }),
     }),
   ),
 })

@@ -28,7 +28,7 @@ const settlement = Type.Object(
         type: 'object',
         additionalProperties: { type: 'integer', minimum: 1 },
         maxProperties: 200,
-        description: 'How much of it each key has spent, by its id',
+        description: 'How much of it each key has spent, by key id',
       }),
     ),
   },
@@ -108,7 +108,7 @@ export function leaseRoutes(app: App, service: Service, credentials: readonly st
     {
       schema: {
         operationId: 'listBlockedAccounts',
-        summary: 'List those of the accounts that are suspended, and those that are closed or do not exist',
+        summary: 'List which of the accounts are suspended, and which are closed or do not exist',
         tags,
         security,
         body: accounts,

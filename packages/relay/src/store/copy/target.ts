@@ -40,7 +40,7 @@ export interface Progress {
 
 const NONE: Progress = { mark: START, channels: 0, entries: 0, rows: 0 }
 
-/** The database that is filled. */
+/** The database being filled. */
 export class CopyTarget {
   readonly #session: Session
   readonly #keyFile: string
@@ -158,7 +158,7 @@ async function prepare(session: Session, source: Buffer): Promise<Progress | und
     await session.run('COMMIT')
   } catch (error) {
     await session.run('ROLLBACK')
-    // A node or another copy was faster.
+    // A node or another copy got there first.
     const [now] = await session.rows(FOUND)
     if (now?.[0] === true) throw occupied()
     throw error

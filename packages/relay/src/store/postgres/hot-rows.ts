@@ -189,7 +189,7 @@ export class HotParameters {
   }
 }
 
-/** Columns count from 1. */
+/** SQL for a column, counted from 1. */
 function sqlOf(type: ColumnType, column: number): string {
   const number = `($2::bigint[])[o + ${column}]`
   if (type === 'nullable') return `nullif(${number}, ${NONE})`

@@ -20,7 +20,7 @@ const READING = new Set<StoreOperation>(['read', 'resume', 'welcomes', 'invite',
 
 const sha256: Hash = (bytes) => hash('sha256', bytes, 'buffer')
 
-/** Points in the engine's work at which a crash is tested. */
+/** The points at which tests crash the engine. */
 export type EngineStep =
   | 'before_begin'
   | 'after_insert_before_commit'
@@ -62,7 +62,7 @@ export class SqliteEngine {
     return this.#transactions
   }
 
-  /** How long each commit since the last call took, with its flush to disk. */
+  /** The duration of each commit since the last call, including its flush to disk. */
   takeCommitMs(): readonly number[] {
     const taken = this.#commitMs
     this.#commitMs = []
@@ -120,7 +120,7 @@ export class SqliteEngine {
     return answers
   }
 
-  /** Does all of it or nothing. Damage to a channel that it does not need leaves that channel out. */
+  /** Commits all of the work or nothing. If a channel that it does not need is damaged, tries again without it. */
   #atomic<Result>(work: () => Result): Result {
     for (;;) {
       try {

@@ -12,7 +12,7 @@ export function cancelTurn(turn: Turn | undefined): void {
   clearImmediate(turn)
 }
 
-/** Runs an action after a time. */
+/** Runs an action after a delay. */
 export function startTimer(milliseconds: number, action: () => void): Timer {
   return setTimeout(action, milliseconds)
 }

@@ -1,4 +1,4 @@
-/** What the sweep of an engine works on. */
+/** The rows that an engine's sweep has to process. */
 import type { AgentId, ChannelId, Time } from '../../../ports.ts'
 
 /** A Welcome that has been pending for too long. */
@@ -7,9 +7,9 @@ export interface OldWelcome {
   readonly agent: AgentId
 }
 
-/** What is due. */
+/** Finds the rows that are due. */
 export interface DueRows {
-  /** At most `limit` channels with `due` at or before that time. Must be read to the end, one after the other. */
+  /** At most `limit` channels with `due` at or before that time. The caller must read them one by one, to the end. */
   channels(now: Time, limit: number): Iterable<ChannelId>
   /** At most `limit` Welcomes from before `since`. */
   welcomes(since: Time, limit: number): readonly OldWelcome[]
