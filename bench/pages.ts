@@ -86,6 +86,7 @@ async function measure(channels: number): Promise<Counts> {
       groupInfo: new Uint8Array(),
       paid: 0,
       maxChannels: 1e9,
+      guestLimit: 0,
     }
     await store.run('commit', { ...common, ...commit, declaration, welcomes })
     await acknowledge([channel])

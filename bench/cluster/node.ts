@@ -56,6 +56,7 @@ async function found(channel: string, members: readonly string[]): Promise<void>
     groupInfo: none,
     paid: 10_000,
     maxChannels: 1e9,
+    guestLimit: 0,
     now: Date.now(),
   })
   if (!('index' in result)) throw new Error(JSON.stringify(result))

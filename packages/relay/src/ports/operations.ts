@@ -147,8 +147,9 @@ export interface StoreOperations extends InviteOperations {
       readonly groupInfo: Uint8Array
       /** Units of the owner's quota reserved for this commit. */
       readonly paid: number
-      /** How many channels the account may have, if the commit makes it the owner's. */
+      /** How many channels the account may have, and the limit for guests of a new one, if it becomes the owner's. */
       readonly maxChannels: number
+      readonly guestLimit: number
       readonly now: Time
     },
     /** `units`: how many of them are used up; the others are returned. */

@@ -53,6 +53,7 @@ test('a Welcome that arrives while an agent resumes for the first time is delive
     groupInfo: nothing,
     paid: 0,
     maxChannels: 1,
+    guestLimit: 9,
     now,
   }
   await pure.store.run('commit', commit)

@@ -314,6 +314,7 @@ export class ChannelFixture {
       groupInfo: new Uint8Array(),
       paid: 10_000,
       maxChannels: 100,
+      guestLimit: 1000,
       now: this.now,
       ...fields,
     }

@@ -141,6 +141,7 @@ class Knowledge {
       groupInfo: text('group info'),
       paid: 0,
       maxChannels: 2,
+      guestLimit: 3,
       now: this.now,
     }
   }
@@ -235,6 +236,7 @@ class Knowledge {
             groupInfo: new Uint8Array(step.welcomes ? step.size % 50 : 0),
             paid: step.twist === 5 ? 9 : 0,
             maxChannels: 2,
+            guestLimit: 3,
             now,
           },
         ]

@@ -247,12 +247,81 @@ forEachEngine((open) => {
     assert.deepEqual(await f.reject(member('carol'), byBob), { rejected: false, votes: 1, needed: 3 })
   })
 
-  test('a reset of the roster changes neither owner nor standby', async (t) => {
+  test('the new account pays for no more guests than the relay would give it, and the former one for as many as before', async (t) => {
     const f = await withStandby(open, t)
-    assert.deepEqual(await f.reset('alice', ['alice', 'bob', 'carol'], ['bob', 'carol']), { done: true })
+    const limit = async (): Promise<number> => (await f.stand('carol')).guestLimit
+    const slot = f.head
+    accepted(await f.commit('bob', { owner: 'bob', guestLimit: 2 }))
+    assert.equal(await limit(), 2)
+    accepted(await f.commit('bob', { adds: ['gus'] }))
+    const paid = { actor: guest('gus'), paid: account('bob') }
+    for (let sent = 0; sent < 2; sent++) accepted(await f.say('gus', paid))
+    refused(await f.say('gus', paid), 'quota_exceeded')
+    for (const voter of ['alice', 'carol', 'dave']) await f.reject(member(voter), slot)
+    assert.deepEqual([await ownerOf(f), await limit()], ['alice', 1000])
+    // A limit that the creator chose below the relay's stays, and so does that of an account that goes on paying.
+    accepted(await f.commit('alice', { owner: 'alice', standby: 'carol' }))
+    accepted(await f.commit('carol', { owner: 'carol', guestLimit: 5000 }))
+    assert.equal(await limit(), 1000)
+    const actor = { agent: agentId('erin'), account: account('carol') }
+    accepted(await f.commit('carol', { adds: ['erin'], vouches: ['erin'] }))
+    accepted(await f.say('erin', { actor }))
+    accepted(await f.commit('carol', { owner: 'carol', standby: 'erin' }))
+    accepted(await f.commit('erin', { actor, owner: 'erin', guestLimit: 1 }))
+    assert.equal(await limit(), 1000)
+  })
+
+  test('an agent that is barred is not named as the standby until it may commit again', async (t) => {
+    const f = await scene(open, t)
+    const slot = f.head
+    accepted(await f.commit('bob'))
+    assert.ok('rejected' in (await f.reject(member('alice'), slot)))
+    refused(await f.commit('alice', { owner: 'alice', standby: 'bob' }), 'not_allowed')
+    await f.run('liftBar', { actor: member('alice'), channel: f.channel, agent: agentId('bob') })
+    accepted(await f.commit('alice', { owner: 'alice', standby: 'bob' }))
+  })
+
+  test('a take-over is not undone once the former owner is no longer a member: nobody could act as the owner', async (t) => {
+    const f = await open(t)
+    await f.found('alice', 'bob', 'carol', 'dave', 'erin')
+    accepted(await f.say('bob'))
+    accepted(await f.commit('alice', { owner: 'alice', standby: 'bob' }))
+    const slot = f.head
+    accepted(await f.commit('bob', { owner: 'bob' }))
+    accepted(await f.commit('bob', { removes: ['alice'] }))
+    await f.reject(member('carol'), slot)
+    await f.reject(member('dave'), slot)
+    refused(await f.reject(member('erin'), slot), 'not_allowed')
+    accepted(await f.commit('carol', { adds: ['alice'] }))
+    refused(await f.reject(member('erin'), slot), 'not_allowed')
+    assert.equal(await ownerOf(f), 'bob')
+    assert.deepEqual([await owned(f, 'alice'), await owned(f, 'bob')], [0, 1])
+  })
+
+  test('a reset of the roster changes neither owner nor standby, whom it vouches for unasked', async (t) => {
+    const f = await withStandby(open, t)
+    assert.deepEqual(await f.reset('alice', ['alice', 'bob', 'carol'], ['carol']), { done: true })
     accepted(await f.commit('bob', { owner: 'bob' }))
     assert.equal(await ownerOf(f), 'bob')
   })
+
+  for (const how of ['by a reset', 'with the commit that added it'] as const) {
+    test(`a standby that the roster loses ${how} is none any more, even if it comes back and is vouched for`, async (t) => {
+      const f = await scene(open, t)
+      const slot = f.head
+      accepted(await f.commit('alice', { adds: ['erin'], vouches: ['erin'] }))
+      accepted(await f.say('erin'))
+      accepted(await f.commit('alice', { owner: 'alice', standby: 'erin' }))
+      const others = ['bob', 'carol', 'dave']
+      if (how === 'by a reset') await f.reset('alice', ['alice', ...others], others)
+      else assert.ok('rejected' in (await f.reject(member('alice'), slot)))
+      assert.deepEqual(await f.roster('erin'), [])
+      accepted(await f.commit('alice', { adds: ['erin'], vouches: ['erin'] }))
+      refused(await f.commit('erin', { owner: 'erin' }), 'not_allowed')
+      accepted(await f.commit('alice', { owner: 'alice', standby: 'erin' }))
+      accepted(await f.commit('erin', { owner: 'erin' }))
+    })
+  }
 
   test('a full channel whose former account has no room can be taken over', async (t) => {
     const f = await withStandby(open, t)

@@ -17,6 +17,8 @@ import {
   welcomeFor,
 } from './channel-fixture.ts'
 
+const OVERVIEW = { skip: 0, maxChannels: 9, maxMembersPerChannel: 9, maxMembers: 9 }
+
 interface Nodes {
   readonly scratch: Scratch
   readonly first: PostgresStore
@@ -167,4 +169,42 @@ test('nodes that store the limits of many accounts do so in one order', async (t
     stored,
     ['alice', 'bob', 'carol'].map((name) => account(name).id),
   )
+})
+
+test('take-overs and a new channel, each of which takes the name that another one leaves, share a transaction', async (t) => {
+  const { first, second, damage } = await openNodes(t)
+  const [one, two, three] = ['one', 'two', 'three'].map((label) =>
+    Object.assign(new ChannelFixture(first, []), { channel: hex16(label) }),
+  ) as [ChannelFixture, ChannelFixture, ChannelFixture]
+  for (const [world, owner, standby] of [
+    [one, 'alice', 'carol'],
+    [two, 'bob', 'alice'],
+  ] as const) {
+    await world.found(owner, standby)
+    accepted(await world.say(standby))
+    accepted(await world.commit(owner, { owner, standby }))
+  }
+  const before = first.transactions
+  const results = await Promise.all([
+    // Alice's name is not free before Carol has her channel.
+    two.say('bob'),
+    one.commit('carol', { owner: 'carol', guestLimit: 7 }),
+    two.commit('alice', { owner: 'alice' }),
+    three.create('bob'),
+  ])
+  assert.deepEqual(
+    results.filter((result) => 'refused' in result),
+    [],
+  )
+  assert.equal(first.transactions - before, 1)
+  const of = async (name: string): Promise<string[]> => {
+    const { channels } = await second.run('owned', { account: account(name).id, ...OVERVIEW })
+    return channels.map(({ id }) => id)
+  }
+  assert.deepEqual(await of('alice'), [hex16('two')])
+  assert.deepEqual(await of('bob'), [hex16('three')])
+  assert.deepEqual(await of('carol'), [hex16('one')])
+  const elsewhere = Object.assign(new ChannelFixture(second, []), { channel: hex16('one') })
+  assert.equal((await elsewhere.stand('alice')).guestLimit, 7)
+  assert.deepEqual(damage, [])
 })

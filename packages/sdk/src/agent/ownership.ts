@@ -5,7 +5,7 @@
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { GroupState } from '../channel/group-state.ts'
-import { isSameOwnership, type Ownership } from '../mls/index.ts'
+import type { Ownership } from '../mls/index.ts'
 import type { AgentId } from '../ports/index.ts'
 
 /**
@@ -29,7 +29,9 @@ export async function nameStandby(
     if (standby === toHex(owner)) {
       throw StaticError.of('invalid_request', 'This agent owns the channel: name another member as its standby.')
     }
-    return changeTo(group, { owner, standby: standby === undefined ? undefined : fromHex(standby), offered })
+    if (standby === undefined && group.facts.context.standby === undefined) return undefined
+    // Also if it is the standby already: the relay may have dropped it from its roster, and from its standing, meanwhile.
+    return { ownership: { owner, standby: standby === undefined ? undefined : fromHex(standby), offered } }
   })
 }
 
@@ -51,10 +53,6 @@ export async function takeOver(channel: AgentChannel): Promise<void> {
 
 function isStandby({ facts: { own, context } }: GroupState): boolean {
   return context.standby !== undefined && toHex(context.standby) === toHex(own.agentId)
-}
-
-function changeTo(group: GroupState, ownership: Ownership): { readonly ownership: Ownership } | undefined {
-  return isSameOwnership(group.facts.context, ownership) ? undefined : { ownership }
 }
 
 function notOwner({ name }: AgentChannel, owner: Uint8Array): StaticError {

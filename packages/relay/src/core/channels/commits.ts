@@ -87,6 +87,7 @@ export class Commits {
       welcomes: value.welcomes.map(welcomeFields),
       groupInfo: value.groupInfo,
       maxChannels: this.#context.settings.counts.channelsPerAccount,
+      guestLimit: this.#context.settings.guestLimit,
       now: effects.now,
     }
     const answer = (outcome: Outcome<Exclude<StoreResult<'commit'>, Unpaid>>): void => {

@@ -118,6 +118,8 @@ export interface Ownership {
   owner: AgentId
   /** The member that may make itself the owner. */
   standby: AgentId | undefined
+  /** How many messages of guests a day the account pays for. */
+  guestLimit: number
   /** The slots of the last commit that set owner or standby, and of the last take-over, of those that were not rejected. */
   ownershipSlot: number | undefined
   takenSlot: number | undefined
@@ -187,7 +189,6 @@ export interface ChannelFields extends Ownership {
   readonly number: number
   readonly id: ChannelId
   readonly name: string
-  readonly guestLimit: number
   /** After the last entry; its slot is the head. */
   last: Position
   /** After the last deleted entry. */

@@ -1,11 +1,9 @@
 /** Channels as rows, the same in SQLite and PostgreSQL. */
 import { fromHex, type Mode, toHex } from '@static/protocol'
 import type { Time } from '../../ports.ts'
-import type { ChannelFields } from '../ledger/state.ts'
+import type { ChannelFields, Ownership } from '../ledger/state.ts'
 
-type FixedColumns = readonly [
-  id: Uint8Array,
-  name: string,
+type OwnershipColumns = readonly [
   account: string,
   mode: Mode,
   owner: Uint8Array,
@@ -14,6 +12,7 @@ type FixedColumns = readonly [
   ownershipSlot: number | null,
   takenSlot: number | null,
 ]
+type FixedColumns = readonly [id: Uint8Array, name: string, ...OwnershipColumns]
 export type ChangingColumns = readonly [
   lastIndex: number,
   lastHash: Uint8Array,
@@ -73,18 +72,12 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
 export const FIXED_COLUMNS = 9
 
 export function channelRow(channel: ChannelFields): ChannelRow {
-  const { id, name, account, owner, guestLimit, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  const { id, name, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
   const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
   return [
     fromHex(id),
     name,
-    account.id,
-    account.mode,
-    fromHex(owner),
-    guestLimit,
-    channel.standby === undefined ? null : fromHex(channel.standby),
-    channel.ownershipSlot ?? null,
-    channel.takenSlot ?? null,
+    ...ownershipColumns(channel),
     last.index,
     last.hash,
     last.slot,
@@ -103,5 +96,19 @@ export function channelRow(channel: ChannelFields): ChannelRow {
     adds,
     commitBytes,
     due ?? null,
+  ]
+}
+
+/** The columns that a change of the ownership writes. */
+export function ownershipColumns({ account, owner, guestLimit, ...slots }: Ownership): OwnershipColumns {
+  const { standby, ownershipSlot, takenSlot } = slots
+  return [
+    account.id,
+    account.mode,
+    fromHex(owner),
+    guestLimit,
+    standby === undefined ? null : fromHex(standby),
+    ownershipSlot ?? null,
+    takenSlot ?? null,
   ]
 }

@@ -50,8 +50,8 @@ const SQL = {
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
     base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, unvouched_bytes = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
-  saveOwnership: `UPDATE channels SET account = ?, mode = ?, owner = ?, standby = ?, ownership_slot = ?, taken_slot = ?
-    WHERE number = ?`,
+  saveOwnership: `UPDATE channels SET account = ?, mode = ?, owner = ?, guest_limit = ?, standby = ?, ownership_slot = ?,
+    taken_slot = ? WHERE number = ?`,
   saveMember: `INSERT INTO members VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET added = excluded.added, sponsor = excluded.sponsor, vouched = excluded.vouched, welcomed = excluded.welcomed, cursor_index = excluded.cursor_index,
     cursor_hash = excluded.cursor_hash, cursor_slot = excluded.cursor_slot, receipt = excluded.receipt,

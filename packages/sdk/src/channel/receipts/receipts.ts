@@ -165,8 +165,12 @@ export class Receipts extends Part {
   /** The last entry changed the members. */
   override change({ added, removed, vouched, formerOwner }: RosterChange): void {
     const { index } = this.#channel.history.position
-    // The relay counts it as vouched, like the members that it has vouched for, whom this agent does not know.
-    if (formerOwner !== undefined && this.#channel.owner === this.#context.agentId) this.#stays.vouch(formerOwner)
+    if (this.#channel.owner === this.#context.agentId) {
+      // The relay counts them as vouched. A new owner does not know whom else the former one has vouched for.
+      for (const agent of [formerOwner, this.#channel.standby?.agent]) {
+        if (agent !== undefined && !this.isVouched(agent)) this.#stays.vouch(agent)
+      }
+    }
     for (const agent of removed) {
       this.#stays.end(agent, index, this.#channel.roster.notice(agent) ? 'left' : 'removed')
       this.#reader.forget(agent)

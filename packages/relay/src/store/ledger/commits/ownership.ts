@@ -20,10 +20,16 @@ export interface OwnershipClaim {
   readonly standby: AgentId | undefined
   readonly adds: readonly AgentId[]
   readonly removes: readonly AgentId[]
+  /** The limit for guests of a channel that the actor's account creates. */
+  readonly guestLimit: number
 }
 
 /** What a declaration says of the ownership. */
-export function claimOf({ actor, declaration }: Pick<StoreRequest<'commit'>, 'actor' | 'declaration'>): OwnershipClaim {
+export function claimOf({
+  actor,
+  declaration,
+  guestLimit,
+}: Pick<StoreRequest<'commit'>, 'actor' | 'declaration' | 'guestLimit'>): OwnershipClaim {
   const { adds, removes, owner = new Uint8Array(), standby = new Uint8Array() } = declaration
   const named = (agent: Uint8Array): AgentId | undefined => (agent.length > 0 ? toHex(agent) : undefined)
   return {
@@ -32,6 +38,7 @@ export function claimOf({ actor, declaration }: Pick<StoreRequest<'commit'>, 'ac
     standby: named(standby),
     adds: adds.map((agent) => toHex(agent)),
     removes: removes.map((agent) => toHex(agent)),
+    guestLimit,
   }
 }
 
@@ -68,7 +75,14 @@ function judgeStandby(channel: Channel, standby: AgentId): Refusal | undefined {
   if (!isVouched(member)) {
     return refuse('not_allowed', `The owner has not vouched for agent ${standby}. Vouch for it first.`)
   }
-  if (channel.senders.get(standby)?.acted) return undefined
+  const sender = channel.senders.get(standby)
+  if (sender?.barred) {
+    return refuse(
+      'not_allowed',
+      `A commit of agent ${standby} was rejected, so it could not take the channel over. Let it commit again first.`,
+    )
+  }
+  if (sender?.acted) return undefined
   return refuse(
     'not_allowed',
     `Agent ${standby} has not yet sent anything in this channel with an account, and only a member with one can take it over. Have it send a message with its API key first.`,
@@ -81,7 +95,7 @@ function judgeTakeOver(
   { actor, owner, standby, removes }: OwnershipClaim,
   { maxChannels, size }: { readonly maxChannels: number; readonly size: number },
 ): Refusal | undefined {
-  if (actor.agent !== owner || actor.agent !== channel.standby) {
+  if (actor.agent !== owner || actor.agent !== channel.standby || !isTrusted(channel, owner)) {
     return refuse('not_allowed', 'Only the standby that the owner has named can take the channel over.')
   }
   if (standby !== undefined || removes.length > 0) {
@@ -117,7 +131,10 @@ export function setOwnership(
   const replaced = ownershipOf(channel)
   if (takesOver(channel, claim)) {
     const account = actor.account ?? channel.account
-    replace(context, channel, { account, owner, standby: undefined, ownershipSlot: slot, takenSlot: slot })
+    // Its new account pays for guests: no more than the relay would give a channel of its own.
+    const most = isSame(account, channel.account) ? Infinity : claim.guestLimit
+    const guestLimit = Math.min(channel.guestLimit, most)
+    replace(context, channel, { account, owner, standby: undefined, guestLimit, ownershipSlot: slot, takenSlot: slot })
     context.rows.invites.dropAll(channel)
     refuseChannel(context, channel, 'invite_revoked')
     return replaced
@@ -134,6 +151,10 @@ export function judgeReturn({ rows }: Context, channel: Channel, slot: Slot): Re
   const { replaced } = slot
   if (!replaced || !isTakeOver(slot)) return undefined
   if (channel.takenSlot !== slot.slot) return refuse('not_allowed', 'Another agent has taken the channel over since.')
+  // Nobody but a member could act as the owner, and the group of a new owner has removed the former one for good.
+  if (!isTrusted(channel, replaced.owner)) {
+    return refuse('not_allowed', 'The former owner is no longer a member that is vouched for.')
+  }
   const isFree = isSame(replaced.account, channel.account) || !rows.names.find(replaced.account, channel.name)
   return isFree
     ? undefined
@@ -152,8 +173,13 @@ export function restoreOwnership(context: Context, channel: Channel, slot: Slot)
     if (!earlier?.rejected || !earlier.replaced) break
     replaced = skipped < MAX_SKIPPED ? earlier.replaced : { ...replaced, standby: undefined, ownershipSlot: undefined }
   }
-  const standby = isTrusted(channel, replaced.standby) ? replaced.standby : undefined
-  replace(context, channel, { ...replaced, standby })
+  replace(context, channel, replaced)
+}
+
+/** Forgets the standby if it is no longer a member that the owner has vouched for: the group has another one, or none. */
+export function dropStrayStandby(context: Context, channel: Channel): void {
+  if (channel.standby === undefined || isTrusted(channel, channel.standby)) return
+  replace(context, channel, { ...ownershipOf(channel), standby: undefined })
 }
 
 /** Whether an agent is a member that the owner has vouched for. One that was added anew since is not. */
@@ -174,16 +200,17 @@ function replace(context: Context, channel: Channel, next: Readonly<Ownership>):
   before.bytes -= channel.bytes
   after.bytes += channel.bytes
   channel.changes.ownedBefore ??= channel.account
-  const { account, owner, standby, ownershipSlot, takenSlot } = next
-  const isNewOwner = owner !== channel.owner
-  Object.assign(channel, { account, owner, standby, ownershipSlot, takenSlot })
+  const isNewOwner = next.owner !== channel.owner
+  Object.assign(channel, ownershipOf(next))
   channel.lag = undefined
   touch(context, channel)
   if (isNewOwner) context.emit({ type: 'ownerChanged', channel: channel.id })
 }
 
-function ownershipOf({ account, owner, standby, ownershipSlot, takenSlot }: Channel): Ownership {
-  return { account, owner, standby, ownershipSlot, takenSlot }
+/** The ownership alone, with every field: one that is undefined may be missing in a stored slot. */
+function ownershipOf(from: Readonly<Ownership>): Ownership {
+  const { account, owner, standby, guestLimit, ownershipSlot, takenSlot } = from
+  return { account, owner, standby, guestLimit, ownershipSlot, takenSlot }
 }
 
 function isSame(one: Account, other: Account): boolean {

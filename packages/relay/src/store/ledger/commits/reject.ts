@@ -2,7 +2,7 @@
 import { MAX_MEMBERS } from '@static/protocol'
 import type { Done, Refusal, StoreRequest, StoreResult } from '../../../ports.ts'
 import { type Context, admit, isRefusal, mayAct, noteAction, refuse, senderOf, touchSender } from '../context.ts'
-import { isTakeOver, judgeReturn, restoreOwnership } from './ownership.ts'
+import { dropStrayStandby, isTakeOver, judgeReturn, restoreOwnership } from './ownership.ts'
 import { returnUses } from '../invites/invite-uses.ts'
 import { letGo } from '../room/retention.ts'
 import { type LeftOut, applyLeftOut, electorate, hasVote, leaveOut } from '../members/roster.ts'
@@ -62,6 +62,7 @@ function growth(leftOut: readonly LeftOut[]): number {
 function undo(context: Context, channel: Channel, slot: Slot, leftOut: readonly LeftOut[]): void {
   for (const each of leftOut) applyLeftOut(context, channel, each)
   restoreOwnership(context, channel, slot)
+  dropStrayStandby(context, channel)
   returnUses(context, channel, slot)
   if (slot.sender !== channel.owner) {
     const sender = senderOf(channel, slot.sender)

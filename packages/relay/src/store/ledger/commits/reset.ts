@@ -21,6 +21,7 @@ import { hold } from '../room/room.ts'
 import { TURN_BYTES } from '../rows/slots.ts'
 import { type Channel, type Member, type Turn, findMember, forgetMember, onRoster, placeMember } from '../state.ts'
 import { dropWelcome } from '../members/welcomes.ts'
+import { dropStrayStandby } from './ownership.ts'
 
 /** Sets the roster to exactly the agents that the owner names. */
 export function resetRoster(context: Context, request: StoreRequest<'resetRoster'>): Done | Refusal {
@@ -34,6 +35,8 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   if (!agents.has(channel.owner)) return refuse('invalid_request', '`agent_ids` must name the owner.')
   if (agents.size > MAX_MEMBERS) return refuse('group_full')
   const vouched = new Set([channel.owner, ...request.vouched])
+  // Only a vouched member can take over, and the owner still trusts this one with the channel.
+  if (channel.standby !== undefined && agents.has(channel.standby)) vouched.add(channel.standby)
   if (new Set(request.vouched).size < request.vouched.length || ![...vouched].every((agent) => agents.has(agent))) {
     return refuse('invalid_request', '`vouched` must name agents of `agent_ids`, and each once.')
   }
@@ -54,6 +57,7 @@ export function resetRoster(context: Context, request: StoreRequest<'resetRoster
   // Earlier turns no longer count. They are deleted with their slots, because there can be many.
   hold(context, channel, -context.rows.slots.dropTurns(channel, head) * TURN_BYTES)
   channel.settled = head
+  dropStrayStandby(context, channel)
   touch(context, channel)
   letGo(context, channel)
   context.emit({ type: 'rosterReset', channel: channel.id, dropped, returned })

@@ -1,9 +1,9 @@
 /** Stores new, deleted and changed channels with their members and senders. */
 import { RECEIPT_BYTES } from '@static/protocol'
-import type { AgentId } from '../../../ports.ts'
+import { type Account, accountKey, type AgentId } from '../../../ports.ts'
 import { checksum, sealed } from '../../checksum.ts'
 import { type Channel, findMember } from '../../ledger/state.ts'
-import { type ChangingColumns, type ChannelRow, channelRow } from '../../records/channel.ts'
+import { type ChangingColumns, type ChannelRow, channelRow, ownershipColumns } from '../../records/channel.ts'
 import { memberRow } from '../../records/member.ts'
 import { senderRow } from '../../records/sender.ts'
 import type { HotChannel, HotSender } from '../hot-rows.ts'
@@ -25,7 +25,8 @@ const DROP = [
   'DELETE FROM members WHERE channel = $1',
 ].map(statement)
 const SET_OWNERSHIP = statement(`UPDATE channels
-  SET account = $2, mode = $3, owner = $4, standby = $5, ownership_slot = $6, taken_slot = $7 WHERE number = $1`)
+  SET account = $2, mode = $3, owner = $4, guest_limit = $5, standby = $6, ownership_slot = $7, taken_slot = $8
+  WHERE number = $1`)
 const ADD_DROPPED = statement('INSERT INTO dropped VALUES ($1, $2, $3, $4)')
 const PUT_MEMBERS = statement(`INSERT INTO members SELECT channel, substr($1::bytea, channel_id, 16),
     substr($1, agent, 32), added, substr($1, sponsor, 32), vouched, welcomed, cursor_index, substr($1, cursor_hash, 32),
@@ -70,16 +71,15 @@ export function writeChannels(
     for (const drop of DROP) send(transaction, drop, [number])
     send(transaction, ADD_DROPPED, [number, account.id, account.mode, bytes])
   }
+  const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
+  // A name is free for a new channel, or for one that is taken over, once the channel that had it has moved.
+  for (const channel of inOrderOfMoves(live.filter((each) => each.changes.ownedBefore && !created.has(each)))) {
+    send(transaction, SET_OWNERSHIP, [channel.number, ...ownershipColumns(channel)])
+  }
   for (const [channel, welcome] of created) {
     if (dropped.has(channel.number)) continue
     send(transaction, ADD, [channel.number, ...sealed(channelRow(channel))])
     send(transaction, ADD_FOUNDING, [channel.number, ...sealed([welcome])])
-  }
-  const live = [...new Set([...changed, ...created.keys()])].filter(({ number }) => !dropped.has(number))
-  for (const channel of live) {
-    if (!channel.changes.ownedBefore || created.has(channel)) continue
-    const [, , account, mode, owner, , standby, ownershipSlot, takenSlot] = channelRow(channel)
-    send(transaction, SET_OWNERSHIP, [channel.number, account, mode, owner, standby, ownershipSlot, takenSlot])
   }
   writeMembers(transaction, live)
   const lost = live.flatMap((channel) =>
@@ -90,6 +90,29 @@ export function writeChannels(
     (channel) => !raised.has(channel) && keptOf(channel) && channel.last.index > channel.base.index,
   )
   if (marksAcks && acked.length > 0) send(transaction, MARK_ACKED, [acked.map(({ number }) => number)])
+}
+
+/**
+ * Channels whose account may have changed, each after the one whose name it takes. A circle of them is left as it is: the
+ * batch then conflicts, and its calls are retried one by one.
+ */
+function inOrderOfMoves(channels: readonly Channel[]): readonly Channel[] {
+  const waiting = new Map(channels.map((channel) => [nameOf(channel, channel.changes.ownedBefore), channel]))
+  const ordered: Channel[] = []
+  for (let left = waiting.size + 1; waiting.size > 0 && waiting.size < left;) {
+    left = waiting.size
+    for (const [before, channel] of waiting) {
+      const other = waiting.get(nameOf(channel))
+      if (other && other !== channel) continue
+      waiting.delete(before)
+      ordered.push(channel)
+    }
+  }
+  return [...ordered, ...waiting.values()]
+}
+
+function nameOf({ name, account }: Channel, owner: Account = account): string {
+  return `${name} ${accountKey(owner)}`
 }
 
 function writeMembers(transaction: Transaction, channels: readonly Channel[]): void {

@@ -21,7 +21,7 @@ import {
   placeMember,
   type Sender,
 } from '../../ledger/state.ts'
-import { type ChannelRow, FIXED_COLUMNS, channelRow, readChannel } from '../../records/channel.ts'
+import { type ChannelRow, FIXED_COLUMNS, channelRow, ownershipColumns, readChannel } from '../../records/channel.ts'
 import { isEqual, readEntry, readPosition } from '../../records/entry.ts'
 import { type MemberRow, memberRow, readMember } from '../../records/member.ts'
 import { type SenderRow, readSender, senderRow } from '../../records/sender.ts'
@@ -324,8 +324,7 @@ export class SqliteChannelRows implements ChannelRows {
     }
     for (const agent of changes.senders) this.#writeSender(channel, agent)
     if (changes.ownedBefore) {
-      const [, , account, mode, owner, , standby, ownershipSlot, takenSlot] = channelRow(channel)
-      statements.saveOwnership.run(account, mode, owner, standby, ownershipSlot, takenSlot, number)
+      statements.saveOwnership.run(...ownershipColumns(channel), number)
     }
     if (changes.channel) this.#writeChannel(channel)
     changes.channel = false
