@@ -1,9 +1,10 @@
 /** A channel outlives the machine of its owner: a standby, a transfer, a take-over. */
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
+import { parseChannelName } from '@static/protocol'
 import type { Channel } from '../../src/public/channel.ts'
 import type { StaticChannelManager } from '../../src/public/manager.ts'
-import { code, event, NAME, take, TestSystem } from '../support/test-system.ts'
+import { type AgentOptions, code, event, NAME, take, TestSystem } from '../support/test-system.ts'
 
 interface Scene {
   readonly world: TestSystem
@@ -13,12 +14,15 @@ interface Scene {
 }
 
 /** A channel of three, in which all have said something with their accounts. */
-async function scene(t: TestContext): Promise<Scene> {
+async function scene(t: TestContext, { bob: options }: { readonly bob?: AgentOptions } = {}): Promise<Scene> {
   const world = await TestSystem.start(t, 'grpc', {
-    settings: { rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 } },
+    settings: {
+      rates: { commitsPerSecond: 1000, guestCommitsPerSecond: 1000, channelCommitsPerSecond: 1000 },
+      counts: { channelsPerAccount: 2 },
+    },
   })
   const alice = await world.manager('alice')
-  const bob = await world.manager('bob', { account: 'bob' })
+  const bob = await world.manager('bob', { account: 'bob', ...options })
   const carol = await world.manager('carol', { account: 'carol' })
   const owner = await alice.create(NAME)
   const second = await bob.joinWithToken(NAME, await alice.invite(NAME))
@@ -123,17 +127,70 @@ test('bad input: who is no member, has no account, or is the owner itself; and w
   await owner.setStandby(idOf(stranger))
 })
 
-test('an account with a channel of that name, or without room, does not take over; nothing has changed then', async (t) => {
-  const { managers, channels } = await scene(t)
+test('an account with a channel of that name, with all its channels, or without room takes nothing over, and nothing changes', async (t) => {
+  let room = 100_000_000
+  const options = { account: 'bob', claims: () => ({ account_bytes: room }) }
+  const { world, managers, channels } = await scene(t, { bob: options })
   const [, bob] = managers
   const [owner, second, third] = channels
   await owner.setStandby(idOf(bob))
-  await second.catchUp()
-  const other = await bob.client.createChannel('acme/support/other')
-  assert.equal(other.owner, bob.client.fingerprint())
-  await second.takeOver()
+  const refused = async (why: string, words: RegExp): Promise<void> => {
+    await assert.rejects(second.takeOver(), code(why, words))
+    await owner.send(`${why} is no reason to stop`)
+    assert.deepEqual(await take(second, 1), [`${why} is no reason to stop`])
+    await third.catchUp()
+    for (const { owner: fingerprint, standby } of channels) {
+      assert.deepEqual([fingerprint, standby?.agentId], [managers[0].client.fingerprint(), idOf(bob)])
+    }
+    assert.equal(new Set(channels.map((channel) => channel.verify())).size, 1)
+  }
+  // Another agent of the account has the name.
+  const other = await world.manager('other', options)
+  const namesake = await other.create(NAME)
+  await refused('channel_exists', /already has a channel acme\/support\/routing/)
+  await namesake.delete()
+  const more = await Promise.all([1, 2].map((number) => other.create(`acme/support/other-${number}`)))
+  await refused('not_allowed', /its limit of 2 channels/)
+  await more[0]?.delete()
+  // The relay hears of another plan in the next session of the account.
+  room = 1
+  await other.close()
+  const again = await world.manager('other', options)
+  await refused('queue_full', /the disk of your account has no room/)
+  room = 100_000_000
+  await bob.close()
+  const back = await world.manager('bob', options)
+  const taken = back.client.channel(NAME)
+  await taken.takeOver()
   await third.catchUp()
-  assert.equal(third.owner, bob.client.fingerprint())
+  assert.equal(third.owner, back.client.fingerprint())
+  // The name has moved from one account to the other.
+  await assert.rejects(again.create(NAME), code('channel_exists'))
+  const fresh = await world.agent('fresh')
+  assert.equal((await fresh.createChannel(NAME)).owner, fresh.fingerprint())
+})
+
+test('an owner that has rejected the commit which added its standby names it again, once it is back on the roster', async (t) => {
+  const { world, managers, channels } = await scene(t)
+  const [alice, , carol] = managers
+  const [owner, , third] = channels
+  // Carol came last.
+  const added = alice.client.membershipOf(parseChannelName(NAME)).history.position.slot - 1
+  await owner.setStandby(idOf(carol))
+  await third.catchUp()
+  // It would hear that it is not a member any more.
+  await carol.close()
+  await owner.rejectCommit(added)
+  await owner.resetRoster()
+  const back = await world.manager('carol', { account: 'carol' })
+  const again = back.client.channel(NAME)
+  // The group's standby is not the relay's.
+  await assert.rejects(again.takeOver(), code('not_allowed'))
+  await owner.setStandby(idOf(carol))
+  await again.catchUp()
+  await again.takeOver()
+  await owner.catchUp()
+  assert.equal(owner.owner, carol.client.fingerprint())
 })
 
 test('the invites of the former owner end, and its tokens open nothing', async (t) => {

@@ -37,6 +37,8 @@ export const ACCOUNT: string = randomUUID()
 export interface AgentOptions {
   /** Whose JWT it gets; null: a guest. */
   readonly account?: string | null
+  /** What else its JWT says, in each session. */
+  readonly claims?: () => object
   readonly now?: () => number
   readonly chance?: () => number
   readonly turns?: AgentParts['turns']
@@ -129,7 +131,7 @@ export class TestSystem {
       },
       traffic,
       cellsPerSecond: options.cellsPerSecond,
-      jwt: account === null ? null : () => relay.api.token(account),
+      jwt: account === null ? null : () => relay.api.token(account, { claims: options.claims?.() ?? {} }),
     })
   }
 
