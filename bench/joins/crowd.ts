@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { StaticChannelManager } from '@static/sdk'
 import type { Ask, Told } from './messages.ts'
 
-const options = JSON.parse(process.argv[2] ?? '{}') as { readonly directory: string } & object
+const { directory, ...options } = JSON.parse(process.argv[2] ?? '{}') as { readonly directory: string } & object
 const agents: StaticChannelManager[] = []
 /** How many connect at once. */
 const DIALS = 16
@@ -13,7 +13,7 @@ async function connect(count: number): Promise<void> {
     const first = agents.length
     const batch = Array.from({ length: Math.min(DIALS, count - first) }, async (_, at) => {
       const identity = `guest-${process.pid}-${first + at}`
-      const dataDir = join(options.directory, identity)
+      const dataDir = join(directory, identity)
       return await StaticChannelManager.connect({ ...options, apiKey: null, identity, dataDir })
     })
     agents.push(...(await Promise.all(batch)))

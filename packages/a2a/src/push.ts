@@ -6,7 +6,7 @@
 import { GetTaskPushNotificationConfigRequest, GetTaskRequest, StreamResponse, type Task, TaskState } from '@a2a-js/sdk'
 import { fromJsonRpcErrorResponse } from '@a2a-js/sdk/errors'
 import type { A2ARequestHandler, PushNotificationSender, ServerCallContext } from '@a2a-js/sdk/server'
-import { A2A_VERSION } from '@static/protocol'
+import { A2A_VERSION, checkOptionNames } from '@static/protocol'
 import type { AgentId, Channel, ChannelRequest } from '@static/sdk'
 import { decodeResponse, encodeEnvelope } from './envelope.ts'
 
@@ -99,10 +99,9 @@ export interface PushOptions {
  * @throws {A2AError} as the server answers, for instance if the task or the configuration does not exist
  * @throws {StaticError} as `Channel.ask`
  */
-export async function* pushNotifications(
-  channel: Channel,
-  { to, taskId, id, signal }: PushOptions,
-): AsyncGenerator<StreamResponse, void> {
+export async function* pushNotifications(channel: Channel, options: PushOptions): AsyncGenerator<StreamResponse, void> {
+  checkOptionNames('pushNotifications', options, ['to', 'taskId', 'id', 'signal'])
+  const { to, taskId, id, signal } = options
   const call = { jsonrpc: '2.0', id: 1, method: PUSH_METHOD, params: { taskId, id } }
   const payload = encodeEnvelope({ 'A2A-Version': A2A_VERSION }, JSON.stringify(call))
   const limits = { timeout: TIMEOUT, ...(signal ? { signal } : {}) }

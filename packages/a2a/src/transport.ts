@@ -1,6 +1,6 @@
 /** The client's end: the JSON-RPC transport of `@a2a-js/sdk`, with requests in a channel instead of HTTP. */
 import { JsonRpcTransportFactory, type TransportFactory } from '@a2a-js/sdk/client'
-import { A2A_BINDING, StaticError } from '@static/protocol'
+import { A2A_BINDING, checkOptionNames, StaticError } from '@static/protocol'
 import type { AgentId, Answer, Ask, Channel } from '@static/sdk'
 import { type Called, decodeResponse, encodeEnvelope } from './envelope.ts'
 
@@ -24,7 +24,9 @@ const HTTP_ONLY: ReadonlySet<string> = new Set(['content-type', 'accept'])
  * @example
  * const factory = new ClientFactory({ transports: [a2aTransport(channel, { to })] })
  */
-export function a2aTransport(channel: Channel, { to, timeout = TIMEOUT }: A2ATransportOptions): TransportFactory {
+export function a2aTransport(channel: Channel, options: A2ATransportOptions): TransportFactory {
+  checkOptionNames('a2aTransport', options, ['to', 'timeout'])
+  const { to, timeout = TIMEOUT } = options
   const fetchImpl: typeof fetch = async (_url, init = {}) => {
     const headers = Object.entries((init.headers ?? {}) as Readonly<Record<string, string>>)
     const parameters = Object.fromEntries(headers.filter(([name]) => !HTTP_ONLY.has(name.toLowerCase())))

@@ -201,6 +201,15 @@ test('what is no call has the same response, byte for byte', async () => {
   )
 })
 
+test('an option that there is not is refused', async () => {
+  const options = { to: server.agentId, timeOut: 5 } as never
+  assert.throws(() => a2aTransport(asking!, options), {
+    message: /has no option `timeOut`. The nearest is `timeout`.$/,
+  })
+  await assert.rejects(pushNotifications(asking!, options).next(), { code: 'invalid_request' })
+  await assert.rejects(serveA2A(asking!, {} as never, options), { code: 'invalid_request' })
+})
+
 test('the user of a call is its verified sender, and service parameters travel', async () => {
   await channelTransport.sendMessage(send('message'), OPTIONS)
   assert.deepEqual(overChannel.executor.calls.at(-1), { user: client.agentId, trace: '00-trace-01' })

@@ -34,6 +34,7 @@ export {
   StaticError,
   TransportError,
 } from './errors/errors.ts'
+export { checkOptionNames } from './errors/option-names.ts'
 export { redactSecrets } from './errors/redact.ts'
 export { ERRORS, type ErrorCode, type ErrorRow } from './errors/table.ts'
 export {

@@ -34,8 +34,11 @@ export class AskCalls {
 
   async answer(channel: (on: number) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallResult> {
     switch (call.do) {
-      case 'ask':
-        return { result: this.#hold(channel(call.on).ask(bytes, call)) }
+      case 'ask': {
+        const { on, to, timeout } = call
+        const options = { ...(to === undefined ? {} : { to }), ...(timeout === undefined ? {} : { timeout }) }
+        return { result: this.#hold(channel(on).ask(bytes, options)) }
+      }
       case 'asked':
         return {
           result: channel(call.on)

@@ -17,7 +17,7 @@ export async function answerChannelCall(
       return { result: plainMember(await pending.run(call, (limits) => channel.waitForMember(call.agentId, limits))) }
     case 'addMembers': {
       const members = call.members.map((member) => (typeof member === 'string' ? member : bytes.subarray(...member)))
-      const welcomes = await channel.addMembers(members, call)
+      const welcomes = await channel.addMembers(members, { acceptNewKey: call.acceptNewKey })
       return { result: welcomes.map(({ length }) => length), bytes: Buffer.concat(welcomes) }
     }
     case 'members':
@@ -69,7 +69,7 @@ export async function answerChannelCall(
       await channel.liftBar(call.agentId)
       return {}
     case 'catchUp':
-      await pending.run(call, (limits) => channel.catchUp(limits))
+      await pending.run(call, ({ signal }) => channel.catchUp({ signal }))
       return {}
     case 'verify':
       return { result: channel.verify() }

@@ -13,6 +13,12 @@ export interface SendOptions {
   readonly timeout?: number
 }
 
+/** Options of `Channel.catchUp`. */
+export interface CatchUpOptions {
+  /** Ends the wait when it is aborted. */
+  readonly signal?: AbortSignal
+}
+
 /** Options for adding a member. */
 export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */

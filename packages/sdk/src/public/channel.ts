@@ -8,14 +8,17 @@ import { deleteChannel, liftBar, rejectCommit, removeMember, resetRoster, vouch 
 import { waitForMember } from './member-wait.ts'
 import { handleMessages, type HandleOptions } from '../channel/receiving/handling.ts'
 import type { AgentChannel } from '../channel/channel.ts'
+import type { InboxEntry } from '../channel/receiving/inbox.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import { type Answers, type RequestHandler, type ServeOptions, serveRequests } from '../channel/asking/serving.ts'
 import { MOST_ASK_BYTES } from '../channel/asking/ask-frame.ts'
 import { Ask } from './ask.ts'
+import { checkHandler, checkOptions } from './call-options.ts'
 import {
   type AddOptions,
   type AskOptions,
+  type CatchUpOptions,
   lifetimeOf,
   limitsOf,
   type PoisonMessages,
@@ -108,7 +111,10 @@ export class Channel implements AsyncDisposable {
    *   message will not be sent, and `send_pending` if it may still arrive
    */
   async send(payload: Uint8Array | string, options: SendOptions = {}): Promise<SentMessage> {
-    return await this.#edge.wait(() => this.#channel.sender.send('payload', payloadBytes(payload), limitsOf(options)))
+    return await this.#edge.wait(async () => {
+      checkOptions('send', options)
+      return await this.#channel.sender.send('payload', payloadBytes(payload), limitsOf(options))
+    })
   }
 
   /**
@@ -117,7 +123,10 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
    */
   async sendJson(value: unknown, options: SendOptions = {}): Promise<SentMessage> {
-    return await this.#edge.wait(async () => await this.send(jsonText(value), options))
+    return await this.#edge.wait(async () => {
+      checkOptions('sendJson', options)
+      return await this.send(jsonText(value), options)
+    })
   }
 
   /**
@@ -155,9 +164,12 @@ export class Channel implements AsyncDisposable {
    */
   async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
     const { inbox } = this.#channel
-    await this.#edge.wait(() =>
-      handleMessages(this.#agent.context, this.#channel, (entry) => handler(new Envelope(entry, inbox)), options),
-    )
+    await this.#edge.wait(async () => {
+      checkHandler('handle', handler)
+      checkOptions('handle', options)
+      const handle = (entry: InboxEntry): unknown => handler(new Envelope(entry, inbox))
+      await handleMessages(this.#agent.context, this.#channel, handle, options)
+    })
   }
 
   /**
@@ -171,6 +183,7 @@ export class Channel implements AsyncDisposable {
    */
   ask(payload: Uint8Array | string, options: AskOptions = {}): Ask {
     return this.#edge.run(() => {
+      checkOptions('ask', options)
       const to = options.to === undefined ? undefined : parseAgentId(options.to)
       const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
       return new Ask(this.#channel.asks.ask({ ...question, signal: options.signal }), this.#edge)
@@ -199,7 +212,11 @@ export class Channel implements AsyncDisposable {
    */
   async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
     const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))
-    await this.#edge.wait(() => serveRequests(this.#agent.context, this.#channel, serve, options))
+    await this.#edge.wait(async () => {
+      checkHandler('serve', handler)
+      checkOptions('serve', options)
+      await serveRequests(this.#agent.context, this.#channel, serve, options)
+    })
   }
 
   /**
@@ -244,6 +261,7 @@ export class Channel implements AsyncDisposable {
    */
   async reached(sent: SentMessage, level: ReceiptLevel = 'settled', options: ReachedOptions = {}): Promise<Reached> {
     return await this.#edge.wait(async () => {
+      checkOptions('reached', options)
       const question = questionOf(sent, level, options.by, this.#agent.agentId)
       return reachedOf(await this.#channel.receipts.reached(question, limitsOf(options)))
     })
@@ -268,11 +286,12 @@ export class Channel implements AsyncDisposable {
    * channel
    */
   async waitForMember(member?: AgentId, options: SendOptions = {}): Promise<ChannelMember> {
-    return await this.#edge.wait(() => {
+    return await this.#edge.wait(async () => {
+      checkOptions('waitForMember', options)
       const wanted = member === undefined ? undefined : parseAgentId(member)
       const isWanted = ({ agentId }: ChannelMember): boolean =>
         wanted === undefined ? agentId !== this.#agent.agentId : agentId === wanted
-      return waitForMember(this.#agent, this.name, () => this.members().find(isWanted), limitsOf(options))
+      return await waitForMember(this.#agent, this.name, () => this.members().find(isWanted), limitsOf(options))
     })
   }
 
@@ -284,6 +303,7 @@ export class Channel implements AsyncDisposable {
    * @throws {StaticError} `identity_changed`, `key_package_unavailable`, `group_full`, `invalid_request`
    */
   async addMember(member: Uint8Array | AgentId, options: AddOptions = {}): Promise<Uint8Array> {
+    this.#edge.run(() => checkOptions('addMember', options))
     const [welcome] = await this.addMembers([member], options)
     if (!welcome)
       throw this.#edge.mark(StaticError.of('internal_error', 'The member was added, but no Welcome was created.'))
@@ -294,9 +314,10 @@ export class Channel implements AsyncDisposable {
    * Adds several members in as few commits as possible and returns their Welcomes in the same order. See `addMember`.
    */
   async addMembers(members: readonly (Uint8Array | AgentId)[], options: AddOptions = {}): Promise<Uint8Array[]> {
-    return await this.#asMember(() => {
+    return await this.#asMember(async () => {
+      checkOptions('addMembers', options)
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
-      return addMembers(this.#agent, this.#channel, parsed, options.acceptNewKey === true)
+      return await addMembers(this.#agent, this.#channel, parsed, options.acceptNewKey === true)
     })
   }
 
@@ -437,8 +458,11 @@ export class Channel implements AsyncDisposable {
    *
    * @throws {StaticError} `queue_full` if the inbox is full of unread messages, or the error that ended the channel
    */
-  async catchUp(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    await this.#edge.wait(() => this.#channel.intake.catchUp(options.signal))
+  async catchUp(options: CatchUpOptions = {}): Promise<void> {
+    await this.#edge.wait(async () => {
+      checkOptions('catchUp', options)
+      await this.#channel.intake.catchUp(options.signal)
+    })
   }
 
   /**

@@ -1,5 +1,6 @@
 /** The public client: one agent, its keys and its channels. */
 import { type ChannelName, fromHex, parseChannelName, StaticError } from '@static/protocol'
+import { checkOptions } from './call-options.ts'
 import { Channel } from './channel.ts'
 import { Agent, type AgentParts } from '../agent/agent.ts'
 import type { AgentEvent } from '../agent/events.ts'
@@ -11,6 +12,7 @@ import { joinByWelcome, type Offer, waitingOffers } from '../joining/offers.ts'
 import type { AgentServices } from '../agent/services.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
+import type { JoinOptions } from './invite-options.ts'
 import { openAgentParts, rememberLink } from './agent-parts.ts'
 import type { AgentId, KnownRelay } from '../ports/index.ts'
 import { removedFrom } from '../channel/removed-error.ts'
@@ -161,8 +163,9 @@ export class StaticClient implements AsyncDisposable {
    *
    * @throws {StaticError} `invalid_welcome`, `channel_exists`, `channel_error` for an invalid name
    */
-  async joinChannel(name: string, welcome: Uint8Array, options: { readonly owner?: string } = {}): Promise<Channel> {
+  async joinChannel(name: string, welcome: Uint8Array, options: JoinOptions = {}): Promise<Channel> {
     return await this.edge.wait(async () => {
+      checkOptions('joinChannel', options)
       const parsed = parseChannelName(name)
       const expected = options.owner === undefined ? {} : { owner: fromHex(parseAgentId(options.owner)) }
       return this.channelOf(await joinByWelcome(this.#agent, parsed, Uint8Array.from(welcome), expected))

@@ -1,6 +1,7 @@
 /** Channels by name, with invites: the simple way to use an agent. */
 import { withinTime } from '@static/node/within-time'
 import { isChannelName, parseChannelName, StaticError, toHex } from '@static/protocol'
+import { checkOptions } from './call-options.ts'
 import type { Channel } from './channel.ts'
 import type { SendOptions } from './channel-options.ts'
 import { StaticClient } from './client.ts'
@@ -11,34 +12,11 @@ import { parseEndpoint } from '../account/endpoint.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { Invites } from '../admitting/invites.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
-import type { Admit } from '../ports/index.ts'
+import type { InviteOptions, LinkOptions } from './invite-options.ts'
 import { encodeLink, otherRelay, parseInviteLink } from '../admitting/link.ts'
 import { openAgentParts, rememberLink } from './agent-parts.ts'
 import { resolveSettings, type Settings } from './settings.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
-
-/** Limits of an invite. */
-export interface InviteOptions {
-  /** How many agents can join with it. Default: 1. */
-  readonly maxUses?: number
-  /** Lifetime in seconds. Default: 3,600. */
-  readonly ttl?: number
-  /**
-   * Which agents admit those that join with it. `owner` (default): only this agent, while it runs. `members`: any
-   * member with an account, so that agents can join while this one is off. They see `confirmed` (on `Channel`) once
-   * this agent is back. A channel can have 16 such open invites, of at most 250 uses each.
-   */
-  readonly admit?: Admit
-}
-
-/** Limits of an invite, and the address in its link. */
-export interface LinkOptions extends InviteOptions {
-  /**
-   * Relay address for the invitee, if it differs from the one this agent uses: `quic://host:4433` or
-   * `https://host:5000`, or several, separated by commas.
-   */
-  readonly endpoint?: string
-}
 
 const LISTENER_STOPPED = 'The background listener of the channel manager has stopped'
 const MS = 1000
@@ -140,12 +118,10 @@ export class StaticChannelManager implements AsyncDisposable {
    * @throws {StaticError} `not_found`, `not_allowed` if this agent does not own the channel, `api_key_required`
    */
   async invite(name: string, options: InviteOptions = {}): Promise<string> {
-    this.#checkAlive()
-    const { maxUses = 1, ttl = TTL_SECONDS, admit = 'owner' } = options
-    const limits = { maxUses, lifetimeMs: ttl * MS, admit }
-    return await this.client.edge.wait(() =>
-      this.#invites.issuer.invite(this.client.membershipOf(parseChannelName(name)), limits),
-    )
+    return await this.client.edge.wait(async () => {
+      checkOptions('invite', options)
+      return await this.#issue(name, options)
+    })
   }
 
   /**
@@ -154,8 +130,10 @@ export class StaticChannelManager implements AsyncDisposable {
    *
    * @throws {StaticError} as `invite`; `invalid_request` if this cannot be an address of the relay
    */
-  async inviteLink(name: string, { endpoint, ...limits }: LinkOptions = {}): Promise<string> {
+  async inviteLink(name: string, options: LinkOptions = {}): Promise<string> {
     return await this.client.edge.wait(async () => {
+      checkOptions('inviteLink', options)
+      const { endpoint, ...limits } = options
       const place = this.#place
       if (!place) throw StaticError.of('internal_error', 'The manager was started without the address of its relay.')
       const { serverName } = place.endpoint
@@ -169,7 +147,7 @@ export class StaticChannelManager implements AsyncDisposable {
       const parts = { ...relay, endpoint: address, ca: place.ca }
       // Throws if the CA does not fit, before an invite exists that cannot be handed out.
       encodeLink({ ...parts, token: '' })
-      return encodeLink({ ...parts, token: await this.invite(name, limits) })
+      return encodeLink({ ...parts, token: await this.#issue(name, limits) })
     })
   }
 
@@ -259,6 +237,12 @@ export class StaticChannelManager implements AsyncDisposable {
   /** Calls `close`, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
+  }
+
+  async #issue(name: string, { maxUses = 1, ttl = TTL_SECONDS, admit = 'owner' }: InviteOptions): Promise<string> {
+    this.#checkAlive()
+    const limits = { maxUses, lifetimeMs: ttl * MS, admit }
+    return await this.#invites.issuer.invite(this.client.membershipOf(parseChannelName(name)), limits)
   }
 
   async #receive(name: string, timeoutMs: number, most: number): Promise<readonly Envelope[]> {

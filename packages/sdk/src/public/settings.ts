@@ -7,11 +7,11 @@
  */
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
-import { inspect } from 'node:util'
-import { fromHex, type ReceiptMode, StaticError, type TrafficProfileName } from '@static/protocol'
+import { checkOptionNames, fromHex, type ReceiptMode, StaticError, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { OfferPolicy } from '../joining/offers.ts'
+import { shownValue } from './call-options.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'
@@ -113,6 +113,7 @@ export function resolveSettings(
   options: ClientOptions,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): Settings {
+  checkOptionNames('connect', options, Object.keys(OPTIONS))
   const places = userPlaces(env)
   const file = readCredentials(places.credentials)
   const { given, text } = lookup(options, env, file)
@@ -323,12 +324,12 @@ function choice<Word extends string>(
 ): Word {
   if (given === undefined) return usual
   if (choices.includes(given)) return given
-  throw invalid(`\`${option}\` is ${shown(given)}. It must be one of ${choices.join(', ')}.`)
+  throw invalid(`\`${option}\` is ${shownValue(given)}. It must be one of ${choices.join(', ')}.`)
 }
 
 function integer(option: string, given: unknown, { least, most }: IntegerOption | DurationOption): number {
   if (typeof given === 'number' && Number.isInteger(given) && given >= least && given <= most) return given
-  throw invalid(`\`${option}\` is ${shown(given)}. It must be an integer from ${least} to ${most}.`)
+  throw invalid(`\`${option}\` is ${shownValue(given)}. It must be an integer from ${least} to ${most}.`)
 }
 
 function checkRate(given: number | undefined, traffic: TrafficProfileName | undefined): number {
@@ -349,7 +350,7 @@ function checkRelayId(given: unknown): Uint8Array | undefined {
   if (given === undefined) return undefined
   const digits = typeof given === 'string' ? given.replaceAll(/[\s:]/g, '').toLowerCase() : ''
   if (/^[0-9a-f]{64}$/.test(digits)) return fromHex(digits)
-  throw invalid(`\`acceptRelay\` is ${shown(given)}. It must be the id of the relay: 64 hexadecimal digits.`)
+  throw invalid(`\`acceptRelay\` is ${shownValue(given)}. It must be the id of the relay: 64 hexadecimal digits.`)
 }
 
 function checkTimeout(given: number = OPTIONS.connectTimeoutMs.usual): number {
@@ -358,12 +359,7 @@ function checkTimeout(given: number = OPTIONS.connectTimeoutMs.usual): number {
 
 function flag(option: 'acceptRolledBack' | 'fallback' | 'wait', { [option]: given }: ClientOptions): boolean {
   if (given === undefined || typeof given === 'boolean') return given ?? OPTIONS[option].usual
-  throw invalid(`\`${option}\` is ${shown(given)}. It must be true or false.`)
-}
-
-/** A wrong value, for an error message. */
-function shown(value: unknown): string {
-  return inspect(value, { depth: 0, maxStringLength: 100, breakLength: Infinity })
+  throw invalid(`\`${option}\` is ${shownValue(given)}. It must be true or false.`)
 }
 
 function hostOf(url: string): string {

@@ -221,6 +221,12 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
     /anyone, known, none/,
   ],
   'an unknown profile': [{ ...OPTIONS, traffic: 'loud' as TrafficProfileName }, 'invalid_request', /standard, private/],
+  'an option that there is not': [
+    { ...OPTIONS, key: undefined, datadir: '/b' } as never,
+    'invalid_request',
+    /^`connect` has no option `datadir`\. The nearest is `dataDir`\.$/,
+  ],
+  'options that are none': ['/agent' as never, 'invalid_request', /^The options of `connect` must be an object/],
   'no time': [{ ...OPTIONS, connectTimeoutMs: 0 }, 'invalid_request', /`connectTimeoutMs`/],
   'a flag that is none': [
     { ...OPTIONS, fallback: 'no' as never },

@@ -138,3 +138,46 @@ test('a join with swapped arguments says so, and repeats neither token nor link'
     await assert.rejects(call, (error: Error) => !JSON.stringify(error).includes(token.slice(7, 30)))
   }
 })
+
+test('a call refuses an option that it does not know, or of another type, and does nothing', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  const manager = await world.manager('owner')
+  const [channel, bob] = [await manager.create(NAME), await world.agent('bob')]
+  const sent = await channel.send('one')
+  const id = bob.agentId
+  /** Each call, with options as JavaScript can pass them, and a misspelled one with the name that is meant. */
+  const calls: Readonly<Record<string, readonly [call: (options: never) => unknown, wrong: object, meant: string]>> = {
+    invite: [(options) => manager.invite(NAME, options), { uses: 2 }, 'maxUses'],
+    inviteLink: [(options) => manager.inviteLink(NAME, options), { endPoint: 'quic://a' }, 'endpoint'],
+    send: [(options) => channel.send('x', options), { timeoutMs: 5 }, 'timeout'],
+    sendJson: [(options) => channel.sendJson('x', options), { timeOut: 5 }, 'timeout'],
+    handle: [(options) => channel.handle(() => {}, options), { attempt: 1 }, 'attempts'],
+    serve: [(options) => channel.serve(async () => 'x', options), { per_asker: 1 }, 'perAsker'],
+    ask: [(options) => channel.ask('x', options), { two: id }, 'to'],
+    reached: [(options) => channel.reached(sent, 'settled', options), { bye: [id] }, 'by'],
+    waitForMember: [(options) => channel.waitForMember(id, options), { time: 1 }, 'timeout'],
+    addMember: [(options) => channel.addMember(id, options), { acceptNewKeys: true }, 'acceptNewKey'],
+    addMembers: [(options) => channel.addMembers([id], options), { acceptKey: true }, 'acceptNewKey'],
+    catchUp: [(options) => channel.catchUp(options), { signals: undefined }, 'signal'],
+    joinChannel: [(options) => bob.joinChannel(NAME, new Uint8Array(3), options), { ownr: 'x' }, 'owner'],
+    'Manager.send': [(options) => manager.send(NAME, 'x', options), { timeoutSeconds: 5 }, 'timeout'],
+  }
+  for (const [name, [call, wrong, meant]] of Object.entries(calls)) {
+    const words = new RegExp(
+      `^\\\`${name.replace('Manager.', '')}\\\` has no option .* The nearest is \\\`${meant}\\\`\\.$`,
+    )
+    await assert.rejects(async () => await call(wrong as never), code('invalid_request', words), name)
+    const other = { [meant]: Symbol(name) }
+    const type = code('invalid_request', /^`\w+` of `\w+` is Symbol\(.*\)\. It must be /)
+    await assert.rejects(async () => await call(other as never), type, name)
+    await assert.rejects(async () => await call(null as never), code('invalid_request', /must be an object/), name)
+  }
+  const signal = { signal: {} } as never
+  await assert.rejects(channel.send('x', signal), code('invalid_request', /must be an AbortSignal/))
+  for (const call of [channel.handle('x' as never), channel.serve(undefined as never)])
+    await assert.rejects(call, code('invalid_request', /must be a function/))
+  const asked = channel.asked().length + manager.invites(NAME).length + channel.members().length
+  assert.equal(asked, 1)
+  const next = await channel.send('two')
+  assert.equal(next.index, sent.index + 1)
+})

@@ -1,0 +1,105 @@
+/**
+ * The options of every call, each once: a call refuses an option that it does not know, with the nearest name, or one
+ * of another type. What a value must be besides, each call checks itself. The options of a client are in
+ * option-table.ts.
+ */
+import { inspect } from 'node:util'
+import { checkOptionNames, StaticError } from '@static/protocol'
+import type { ServeOptions } from '../channel/asking/serving.ts'
+import type { HandleOptions } from '../channel/receiving/handling.ts'
+import type { AddOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
+import type { InviteOptions, JoinOptions, LinkOptions } from './invite-options.ts'
+import type { ReachedOptions } from './receipt-view.ts'
+
+/** The options of each call. */
+interface CallOptions {
+  readonly send: SendOptions
+  readonly sendJson: SendOptions
+  readonly handle: HandleOptions
+  readonly ask: AskOptions
+  readonly serve: ServeOptions
+  readonly reached: ReachedOptions
+  readonly waitForMember: SendOptions
+  readonly addMember: AddOptions
+  readonly addMembers: AddOptions
+  readonly catchUp: CatchUpOptions
+  readonly joinChannel: JoinOptions
+  readonly invite: InviteOptions
+  readonly inviteLink: LinkOptions
+}
+
+const KINDS = {
+  number: { words: 'a number', fits: (value: unknown) => typeof value === 'number' },
+  flag: { words: 'true or false', fits: (value: unknown) => typeof value === 'boolean' },
+  text: { words: 'a string', fits: (value: unknown) => typeof value === 'string' },
+  texts: { words: 'an array of strings', fits: isTexts },
+  signal: { words: 'an AbortSignal', fits: isSignal },
+} as const
+
+const LIMITS = { signal: 'signal', timeout: 'number' } as const
+const ADD = { acceptNewKey: 'flag' } as const
+const INVITE = { maxUses: 'number', ttl: 'number', admit: 'text' } as const
+
+/** The kind of each option. */
+const CALLS: {
+  readonly [Call in keyof CallOptions]: { readonly [Name in keyof CallOptions[Call]]-?: keyof typeof KINDS }
+} = {
+  send: LIMITS,
+  sendJson: LIMITS,
+  handle: { concurrency: 'number', attempts: 'number', signal: 'signal' },
+  ask: { to: 'text', ...LIMITS },
+  serve: { concurrency: 'number', perAsker: 'number', signal: 'signal' },
+  reached: { by: 'texts', ...LIMITS },
+  waitForMember: LIMITS,
+  addMember: ADD,
+  addMembers: ADD,
+  catchUp: { signal: 'signal' },
+  joinChannel: { owner: 'text' },
+  invite: INVITE,
+  inviteLink: { ...INVITE, endpoint: 'text' },
+}
+
+/**
+ * Checks the options of a call. One that is undefined counts as not given.
+ *
+ * @throws {StaticError} `invalid_request`
+ */
+export function checkOptions<Call extends keyof CallOptions>(call: Call, options: CallOptions[Call]): void {
+  const kinds: Readonly<Record<string, keyof typeof KINDS>> = CALLS[call]
+  checkOptionNames(call, options, Object.keys(kinds))
+  for (const [name, value] of Object.entries(options)) {
+    const kind = kinds[name]
+    if (kind === undefined || value === undefined || KINDS[kind].fits(value)) continue
+    throw StaticError.of(
+      'invalid_request',
+      `\`${name}\` of \`${call}\` is ${shownValue(value)}. It must be ${KINDS[kind].words}.`,
+    )
+  }
+}
+
+/**
+ * Checks the handler of `handle` or `serve`: with another value, each message would fail.
+ *
+ * @throws {StaticError} `invalid_request`
+ */
+export function checkHandler(call: 'handle' | 'serve', handler: unknown): void {
+  if (typeof handler === 'function') return
+  throw StaticError.of(
+    'invalid_request',
+    `The handler of \`${call}\` is ${shownValue(handler)}. It must be a function.`,
+  )
+}
+
+/** A wrong value, for an error message. */
+export function shownValue(value: unknown): string {
+  return inspect(value, { depth: 0, maxStringLength: 100, breakLength: Infinity })
+}
+
+function isTexts(value: unknown): boolean {
+  return Array.isArray(value) && value.every((each) => typeof each === 'string')
+}
+
+/** Also one of another realm. */
+function isSignal(value: unknown): boolean {
+  return Object.prototype.toString.call(value) === '[object AbortSignal]'
+}
