@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Dict, Iterable, Mapping, Optional, Union
 
+from ._connection import BaseConnection
 from ._handling import reason_of
 from ._values import ChannelMember, Payload, member_of
 from .errors import StaticError, error_from, make_error
@@ -112,6 +113,20 @@ def failure_of(error: BaseException) -> Dict[str, str]:
     if isinstance(error, StaticError):
         return {"code": error.code, "message": str(error).split(": ", 1)[1][:1000]}
     return {"message": reason_of(error) if isinstance(error, Exception) else "The program was interrupted."}
+
+
+def warn_of_request(
+    connection: BaseConnection[Any], channel: str, request: ChannelRequest, error: BaseException
+) -> None:
+    """Warns that the handler of a request has failed, unless its error is the answer."""
+    if isinstance(error, StaticError):
+        return
+    sender = request.sender.agent_id[:8]
+    sentence = (
+        f"The handler of `serve` failed on request {request.index} from agent {sender}… in channel {channel}. "
+        "The asker got `internal_error`."
+    )
+    connection.log.warn(sentence, error, request.payload)
 
 
 def deadline_of(told: Mapping[str, Any]) -> datetime:

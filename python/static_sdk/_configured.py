@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Optional, Union
 
+from ._handler_log import Logger
 from ._options import KeyFile, Passphrase, Path, Request, absolute, key_source, milliseconds, request
 
 
@@ -35,6 +36,9 @@ class Configured:
             ``"settled"``, how far the application has settled messages; ``"delivered"``, only how far they were
             received; or ``"off"``, nothing. Default: ``"settled"``.
         key: The key that unlocks the agent's database. Default: the file ``agent.key`` in ``data_dir``.
+        logger: Gets a warning, with the stack but without the payload, when a handler of ``handle`` or ``serve``
+            fails; ``False``: none. Default: stderr, in Python through ``logging``, unless the program reads
+            ``events()``.
         fallback: Whether to use gRPC if QUIC cannot connect.
         grpc_port: gRPC port of the relay's host, used if QUIC cannot connect. Default: the port the relay announced
             in an earlier session, otherwise 5000. Environment: ``STATIC_GRPC_PORT``.
@@ -63,6 +67,7 @@ class Configured:
         offers: Optional[Literal["anyone", "known", "none"]] = None,
         receipts: Optional[Literal["off", "delivered", "settled"]] = None,
         key: Union[KeyFile, Passphrase, None] = None,
+        logger: Union[Logger, Literal[False], None] = None,
         fallback: bool = True,
         grpc_port: Optional[int] = None,
         accept_relay: Optional[str] = None,
@@ -93,6 +98,7 @@ class Configured:
                     "wait": wait,
                 },
                 identity,
+                logger,
             )
         )
 

@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Protocol, Tuple, TypeVar
 
 from ._driver import driver_command
+from ._handler_log import HandlerLog
 from ._frames import MAX_FRAME_BYTES, encode_frame
 from ._process import dial
 from ._transport import Piece, Transport
@@ -41,7 +42,9 @@ Hear = Callable[[Mapping[str, Any], bytes], None]
 class BaseConnection(Generic[AnyCall]):
     """Matches answers to calls and events to their handlers. Subclasses do the waiting, the reading and the writing."""
 
-    def __init__(self, api_url: Optional[str]) -> None:
+    def __init__(self, api_url: Optional[str], log: HandlerLog) -> None:
+        #: Warns about handlers that fail.
+        self.log = log
         #: Base URL of the pages that explain errors. The driver reports it if the program does not pass one.
         self.api_url = api_url
         self._ids = itertools.count(1)
@@ -285,8 +288,8 @@ class Call:
 class Connection(BaseConnection[Call]):
     """A connection for threads: any number of them may call at the same time."""
 
-    def __init__(self, api_url: Optional[str]) -> None:
-        super().__init__(api_url)
+    def __init__(self, api_url: Optional[str], log: HandlerLog) -> None:
+        super().__init__(api_url, log)
         self._transport = Transport(*dial(driver_command()), self._hear, self._over)
         self._opened()
 

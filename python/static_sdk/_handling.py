@@ -7,7 +7,7 @@ import queue
 import threading
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
-from ._connection import LOOK_SECONDS, Connection
+from ._connection import LOOK_SECONDS, BaseConnection, Connection
 from ._inbox import Inbox
 from ._values import Arrival, Settlement
 from .errors import StaticError
@@ -28,8 +28,26 @@ def reason_of(error: Exception) -> str:
         return name[:_LONGEST_REASON]
 
 
+def warn_of_message(
+    connection: BaseConnection[Any], channel: str, header: Mapping[str, Any], data: bytes, error: BaseException
+) -> None:
+    """Warns that the handler of a message has failed."""
+    sender = header["sender"]["agentId"][:8]
+    sentence = (
+        f"The handler of `handle` failed on message {header['messageId']} from agent {sender}… in channel {channel}. "
+        "It is called again until the message is put aside (`channel.poison`)."
+    )
+    connection.log.warn(sentence, error, data)
+
+
 def handle(
-    connection: Connection, on: int, inbox: Inbox, handler: Callable[[Arrival], Any], concurrency: int, attempts: int
+    connection: Connection,
+    channel: str,
+    on: int,
+    inbox: Inbox,
+    handler: Callable[[Arrival], Any],
+    concurrency: int,
+    attempts: int,
 ) -> None:
     """Calls the handler for each message until the channel ends, in this thread and ``concurrency - 1`` others."""
     jobs: "queue.SimpleQueue[Job]" = queue.SimpleQueue()
@@ -55,6 +73,7 @@ def handle(
             try:
                 handler(Arrival(token, header, data, Settlement(inbox, token)))
             except Exception as error:
+                warn_of_message(connection, channel, header, data, error)
                 connection.say("handled", on=on, token=token, error=reason_of(error))
             except BaseException:
                 connection.say("cancel", call=call.number)

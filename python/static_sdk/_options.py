@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Union
+from typing import Any, Dict, Literal, Mapping, NamedTuple, Optional, Union
 
+from ._handler_log import HandlerLog, Logger
 from .errors import make_error
 
 #: Path of a file or directory.
@@ -34,6 +35,7 @@ class Request(NamedTuple):
     environment: Dict[str, str]
     #: The API whose pages explain errors until the driver reports which one it uses.
     api_url: Optional[str]
+    log: HandlerLog
 
     def fields(self, manager: bool) -> Mapping[str, Any]:
         """The fields of the call."""
@@ -45,7 +47,9 @@ class Request(NamedTuple):
         }
 
 
-def request(options: Dict[str, Any], identity: Union[bytes, str, None]) -> Request:
+def request(
+    options: Dict[str, Any], identity: Union[bytes, str, None], logger: Union[Logger, Literal[False], None]
+) -> Request:
     """The options that are given; an empty API key means none."""
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("apiKey") == "":
@@ -56,6 +60,7 @@ def request(options: Dict[str, Any], identity: Union[bytes, str, None]) -> Reque
         identity=None if identity is None else identity_bytes(identity),
         environment=_environment(os.environ),
         api_url=explaining if isinstance(explaining, str) and explaining else None,
+        log=HandlerLog(logger),
     )
 
 

@@ -6,7 +6,7 @@ import threading
 from datetime import datetime
 from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
 
-from ._asking import Answer, Answers, ChannelRequest, answer_of, deadline_of, failure_of, is_payload
+from ._asking import Answer, Answers, ChannelRequest, answer_of, deadline_of, failure_of, is_payload, warn_of_request
 from ._connection import Connection
 from ._closing import Closing
 from ._values import payload_bytes
@@ -51,7 +51,12 @@ class Ask(Closing):
 
 
 def serve(
-    connection: Connection, on: int, handler: Callable[[ChannelRequest], Answers], concurrency: int, per_asker: int
+    connection: Connection,
+    channel: str,
+    on: int,
+    handler: Callable[[ChannelRequest], Answers],
+    concurrency: int,
+    per_asker: int,
 ) -> None:
     """Calls the handler for each request until the channel ends, each in a separate thread."""
     requests: Dict[int, ChannelRequest] = {}
@@ -64,6 +69,7 @@ def serve(
                 if not connection.call("answer", payload, token=token)[0]:
                     break
         except Exception as error:
+            warn_of_request(connection, channel, request, error)
             connection.say("answered", token=token, error=failure_of(error))
         else:
             connection.say("answered", token=token)

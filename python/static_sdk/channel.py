@@ -207,6 +207,7 @@ class Channel(Closing):
         """
         handle(
             self._connection,
+            self._name,
             self._on,
             self._inbox,
             lambda arrival: handler(envelope_of(arrival)),
@@ -245,7 +246,7 @@ class Channel(Closing):
         the relay has accepted its last answer: after a crash it is served again (``redelivered``). Returns when the
         channel or the client is closed; raises the error that ended the channel.
         """
-        serve(self._connection, self._on, handler, concurrency, per_asker)
+        serve(self._connection, self._name, self._on, handler, concurrency, per_asker)
 
     @property
     def poison(self) -> PoisonMessages:

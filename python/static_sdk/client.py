@@ -39,6 +39,7 @@ class Listening(Closing, Generic[Item]):
         self._client = client
         self._connection = connection
         self._item = item
+        self._reads_events = what == "events"
         on, _ = connection.call(what)
         self._on: int = on
         #: The pending call of a ``next`` that Ctrl-C interrupted.
@@ -50,16 +51,20 @@ class Listening(Closing, Generic[Item]):
         return self
 
     def __next__(self) -> Item:
+        if self._reads_events:
+            self._connection.log.begin_reading(self)
         if self._next is None:
             self._next = self._connection.begin("next", on=self._on)
         told, _ = self._next.wait()
         self._next = None
         if told.get("done"):
+            self._connection.log.end_reading(self)
             raise StopIteration
         return self._item(told)
 
     def close(self) -> None:
         """Ends the iterator, even for a thread that is waiting in it."""
+        self._connection.log.end_reading(self)
         if not self._connection.is_over:
             self._connection.call("return", on=self._on)
 
@@ -80,7 +85,7 @@ class StaticClient(Configured, Closing):
     def _begin(self, request: Request) -> None:
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
-        self._connection = Connection(request.api_url)
+        self._connection = Connection(request.api_url, request.log)
         try:
             told, _ = self._connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
         except BaseException:

@@ -34,6 +34,11 @@ _SECRET = re.compile(
 )
 
 
+def without_secrets(text: str) -> str:
+    """The text with ``…`` in place of everything after the prefix of each secret in it."""
+    return _SECRET.sub(r"\1\2…", text)
+
+
 class StaticError(RuntimeError):
     """Base class of all errors of Static."""
 
@@ -49,7 +54,7 @@ class StaticError(RuntimeError):
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
         _, status, prefix, retryable = CODES.get(code, _UNKNOWN)
         # A mistyped call may contain a key, token or link where a name belongs.
-        shown = _SECRET.sub(r"\1\2…", message)
+        shown = without_secrets(message)
         super().__init__(f"{prefix} {shown}")
         self.code = code
         self.http_status = status

@@ -44,7 +44,11 @@ class AsksTest(unittest.TestCase):
             (refused,) = a.ask("fail", to=bob.agent_id)
             self.assertEqual(refused.error_code, "not_allowed")
             self.assertEqual(failure(refused.text).code, "ask_failed")
-            (broken,) = a.ask("break", to=bob.agent_id)
+            with self.assertLogs("static_sdk", "WARNING") as logs:
+                (broken,) = a.ask("break", to=bob.agent_id)
+                # Nobody reads bob's events.
+                self.assertEqual(len(logs.output), 1)
+            self.assertRegex(logs.output[0], r"(?s)The handler of `serve` failed on request \d+ .*, in answers\n.*ValueError: secret$")
             self.assertEqual(broken.error_code, "internal_error")
             self.assertNotIn("secret", str(broken.error))
             # All members: here there is one.

@@ -37,7 +37,7 @@ export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link
 export type { IssuedInvite } from './admitting/issued.ts'
 export type { InviteOptions, JoinOptions, LinkOptions } from './public/invite-options.ts'
 export { StaticChannelManager } from './public/manager.ts'
-export type { Admit, AgentId } from './ports/index.ts'
+export type { Admit, AgentId, Logger } from './ports/index.ts'
 export type { MemberReceipt, Reached, ReachedOptions } from './public/receipt-view.ts'
 export type { ClientOptions } from './gen/client-options.ts'
 export { deleteAccountChannel } from './account/delete-channel.ts'

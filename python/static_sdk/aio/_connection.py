@@ -14,6 +14,7 @@ from .. import _process
 from .._connection import Answer, BaseConnection
 from .._driver import driver_command
 from .._frames import FrameReader
+from .._handler_log import HandlerLog
 from .._process import DEATH_SECONDS, Lease, dial
 from .._transport import Piece
 from ..errors import StaticError, make_error
@@ -52,8 +53,8 @@ class Call:
 class Connection(BaseConnection[Call], asyncio.Protocol):
     """A connection for the tasks of one event loop."""
 
-    def __init__(self, api_url: Optional[str], lease: Lease, connection: socket.socket) -> None:
-        super().__init__(api_url)
+    def __init__(self, api_url: Optional[str], log: HandlerLog, lease: Lease, connection: socket.socket) -> None:
+        super().__init__(api_url, log)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._lease = lease
@@ -70,14 +71,14 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
         self._ended: "asyncio.Future[None]" = self._loop.create_future()
 
     @classmethod
-    async def open(cls, api_url: Optional[str]) -> "Connection":
+    async def open(cls, api_url: Optional[str], log: HandlerLog) -> "Connection":
         """Connects to the driver, and starts it if it is not running."""
         loop = asyncio.get_running_loop()
         # May ask Node for its version, which takes a moment.
         command = await loop.run_in_executor(None, driver_command)
         lease, own = dial(command)
         try:
-            connection = cls(api_url, lease, own)
+            connection = cls(api_url, log, lease, own)
             await loop.create_unix_connection(lambda: connection, sock=own)
         except BaseException:
             own.close()

@@ -7,7 +7,7 @@ import contextlib
 import inspect
 from typing import Any, Callable, Mapping, Set
 
-from .._handling import reason_of
+from .._handling import reason_of, warn_of_message
 from .._values import Arrival, Settlement
 from ..errors import StaticError
 from ._connection import Connection
@@ -15,7 +15,13 @@ from ._inbox import Inbox
 
 
 async def handle(
-    connection: Connection, on: int, inbox: Inbox, handler: Callable[[Arrival], Any], concurrency: int, attempts: int
+    connection: Connection,
+    channel: str,
+    on: int,
+    inbox: Inbox,
+    handler: Callable[[Arrival], Any],
+    concurrency: int,
+    attempts: int,
 ) -> None:
     """Calls the handler for each message until the channel ends, in a task for each message."""
     tasks: Set["asyncio.Task[None]"] = set()
@@ -27,6 +33,7 @@ async def handle(
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
+            warn_of_message(connection, channel, header, data, error)
             _report(connection, on, token, reason_of(error))
         except BaseException:
             _report(connection, on, token, "The program was interrupted.")

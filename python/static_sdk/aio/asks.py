@@ -8,7 +8,7 @@ import inspect
 from datetime import datetime
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, Union
 
-from .._asking import Answer, ChannelRequest, answer_of, deadline_of, failure_of
+from .._asking import Answer, ChannelRequest, answer_of, deadline_of, failure_of, warn_of_request
 from .._values import Payload, payload_bytes
 from ..errors import StaticError
 from ._closing import Closing
@@ -54,7 +54,12 @@ class Ask(Closing):
 
 
 async def serve(
-    connection: Connection, on: int, handler: Callable[[ChannelRequest], Answers], concurrency: int, per_asker: int
+    connection: Connection,
+    channel: str,
+    on: int,
+    handler: Callable[[ChannelRequest], Answers],
+    concurrency: int,
+    per_asker: int,
 ) -> None:
     """Calls the handler for each request until the channel ends, in a task for each request."""
     tasks: Dict[int, "asyncio.Task[None]"] = {}
@@ -65,6 +70,8 @@ async def serve(
                 if not (await connection.call("answer", payload, token=token))[0]:
                     break
         except BaseException as error:
+            if isinstance(error, Exception):
+                warn_of_request(connection, channel, request, error)
             if not connection.is_over:
                 connection.say("answered", token=token, error=failure_of(error))
             if not isinstance(error, Exception) and not request.is_cancelled:

@@ -210,6 +210,7 @@ class Channel(Closing):
         """
         await handle(
             self._connection,
+            self._name,
             self._on,
             self._inbox,
             lambda arrival: handler(envelope_of(arrival)),
@@ -248,7 +249,7 @@ class Channel(Closing):
         has accepted its last answer: after a crash it is served again (``redelivered``). Returns when the channel or
         the client is closed; raises the error that ended the channel.
         """
-        await serve(self._connection, self._on, handler, concurrency, per_asker)
+        await serve(self._connection, self._name, self._on, handler, concurrency, per_asker)
 
     @property
     def poison(self) -> PoisonMessages:

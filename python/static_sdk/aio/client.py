@@ -40,6 +40,7 @@ class Listening(Closing, Generic[Item]):
         self._client = client
         self._connection = connection
         self._item = item
+        self._reads_events = what == "events"
         self._opening = connection.begin(what)
         #: The pending call for the next item. It stays when a task that waits for it is cancelled.
         self._next: Optional[Call] = None
@@ -49,6 +50,8 @@ class Listening(Closing, Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
+        if self._reads_events:
+            self._connection.log.begin_reading(self)
         on, _ = await self._opening.wait()
         if not self._is_open:
             self._is_open = True
@@ -63,11 +66,13 @@ class Listening(Closing, Generic[Item]):
             if self._next is call:
                 self._next = None
                 if told.get("done"):
+                    self._connection.log.end_reading(self)
                     raise StopAsyncIteration
                 return self._item(told)
 
     async def close(self) -> None:
         """Ends the iterator, even for a task that is waiting in it."""
+        self._connection.log.end_reading(self)
         if not self._connection.is_over:
             on, _ = await self._opening.wait()
             await self._connection.call("return", on=on)
@@ -111,7 +116,7 @@ class StaticClient(Connecting):
             raise make_error("invalid_request", "`connect` was called before. Create a new client.")
         self._was_connected = True
         request = self._request
-        connection = self._opening = await Connection.open(request.api_url)
+        connection = self._opening = await Connection.open(request.api_url, request.log)
         try:
             told, _ = await connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
         except BaseException:

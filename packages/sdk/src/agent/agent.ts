@@ -32,6 +32,7 @@ import { Deliveries } from './deliveries.ts'
 import { type AgentEvent, Events } from './events.ts'
 import { HeldWelcomes } from '../joining/welcome.ts'
 import { IncomingWelcomes } from '../joining/incoming-welcomes.ts'
+import { type AgentLog, type HandlerFailure, HandlerLog, isFailure } from './handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
 import { KeyPackageSupply } from './key-package-supply.ts'
 import { KeyPackages } from './key-packages.ts'
@@ -64,6 +65,8 @@ export interface AgentParts {
   readonly receipts?: ReceiptMode | undefined
   /** Shared by the agents of a process. */
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined
+  /** Gets warnings about handlers that fail; undefined for none. */
+  readonly log?: AgentLog | undefined
   /** The API that the agent uses. Its pages explain error codes. */
   readonly apiUrl?: string | undefined
 }
@@ -89,6 +92,7 @@ export class Agent implements SessionListener, AgentServices {
   readonly #welcomes: IncomingWelcomes
   readonly #invites: InviteHandler | undefined
   readonly #session: RelaySession
+  readonly #log: HandlerLog | undefined
   #info: SessionInfo | undefined
   #relay: KnownRelay | undefined
   #offline: StaticError | undefined
@@ -102,6 +106,13 @@ export class Agent implements SessionListener, AgentServices {
     const key = { publicKey: identity.publicKey, seed: identity.secretKey }
     this.stored = stored
     this.#parts = parts
+    this.#log =
+      parts.log &&
+      new HandlerLog(
+        parts.log,
+        () => parts.now(),
+        () => this.events.isRead,
+      )
     const session = Agent.#sessionOf(this)
     this.#deliveries = new Deliveries(session, this.timers)
     this.context = Agent.#contextOf(this, key, session, pins)
@@ -265,7 +276,7 @@ export class Agent implements SessionListener, AgentServices {
       random: (bytes) => parts.random(bytes),
       chance: () => parts.chance(),
       later: (milliseconds, action) => agent.timers.later(milliseconds, action),
-      emit: (event) => agent.#emit(event),
+      emit: (event, failure) => agent.#emit(event, failure),
     }
   }
 
@@ -279,9 +290,10 @@ export class Agent implements SessionListener, AgentServices {
     }
   }
 
-  #emit(event: AgentEvent): void {
+  #emit(event: AgentEvent, failure?: HandlerFailure): void {
     if ('error' in event) event.error.explainAt(this.apiUrl)
     this.events.emit(event)
+    if (isFailure(event)) this.#log?.warn(event, failure)
     if (event.type === 'channel_failed') this.#invites?.failed(event.channel)
   }
 

@@ -6,6 +6,7 @@ import type { Journal } from '../channel/journal.ts'
 import type { FollowTurns } from '../channel/log/follow-turns.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { AgentEvent } from './events.ts'
+import type { HandlerFailure } from './handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
 import type { Pins } from './pins.ts'
 
@@ -33,5 +34,6 @@ export interface AgentContext {
   chance(): number
   /** Runs an action after a delay. Returns a function that cancels it. */
   later(milliseconds: number, action: () => void): () => void
-  emit(event: AgentEvent): void
+  /** `failure`: what the event's handler threw. */
+  emit(event: AgentEvent, failure?: HandlerFailure): void
 }

@@ -232,6 +232,8 @@ const KEPT = 1024
 
 interface Listener<Item> {
   readonly queue: Item[]
+  /** Whether the application has asked for an event. */
+  isRead: boolean
   /** Resolves with the next event. All pending `next` calls share it. */
   woken: PromiseWithResolvers<void> | undefined
 }
@@ -254,11 +256,27 @@ export class Events<Item> {
     for (const listener of this.#listeners) wake(listener)
   }
 
-  /** Iterates over the events in `first`, then all events from now on, including those before the first `next`. */
-  listen(first: readonly Item[] = []): AsyncIterableIterator<Item> {
-    const listener: Listener<Item> = { queue: this.#closed ? [] : [...first], woken: undefined }
+  /** Whether the application reads events. */
+  get isRead(): boolean {
+    for (const { isRead } of this.#listeners) if (isRead) return true
+    return false
+  }
+
+  /** Iterates over all events from now on, including those before the first `next`. */
+  listen(): AsyncIterableIterator<Item> {
+    return this.#iterate([], () => {})
+  }
+
+  /** Like `listen`, for the application: first come the events in `first`. */
+  read(first: readonly Item[]): AsyncIterableIterator<Item> {
+    return this.#iterate(first, (listener) => (listener.isRead = true))
+  }
+
+  #iterate(first: readonly Item[], asked: (listener: Listener<Item>) => void): AsyncIterableIterator<Item> {
+    const listener: Listener<Item> = { queue: this.#closed ? [] : [...first], isRead: false, woken: undefined }
     this.#listeners.add(listener)
     const next = async (): Promise<IteratorResult<Item>> => {
+      asked(listener)
       for (;;) {
         const event = listener.queue.shift()
         if (event !== undefined) return { done: false, value: event }

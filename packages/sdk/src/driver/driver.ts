@@ -167,7 +167,8 @@ export class Driver {
   }
 
   async #connect(call: Extract<Call, { readonly do: 'connect' }>, bytes: Uint8Array): Promise<unknown> {
-    const options = { ...call.options, ...(call.hasIdentity ? { identity: bytes } : {}) }
+    // The program warns about its handlers itself: it has their stacks.
+    const options = { ...call.options, ...(call.hasIdentity ? { identity: bytes } : {}), logger: false as const }
     const settings = resolveSettings(options, call.environment)
     if (call.manager) {
       this.#manager = await StaticChannelManager.open(settings)

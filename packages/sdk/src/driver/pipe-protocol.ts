@@ -8,8 +8,8 @@ import type { ClientOptions } from '../gen/client-options.ts'
 import type { Environment } from '../public/settings.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
-/** The options of a client. A keyring consists of functions, which a program in another language cannot pass. */
-export type DriverOptions = Omit<ClientOptions, 'identity' | 'key'> & {
+/** The options of a client. Keyrings and loggers consist of functions, which a program in another language cannot pass. */
+export type DriverOptions = Omit<ClientOptions, 'identity' | 'key' | 'logger'> & {
   readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
 }
 

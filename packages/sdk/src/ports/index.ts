@@ -1,5 +1,6 @@
 /** The ports of the agent: a database, transports and a session with the relay. */
 export type { AgentId, ChannelId, Time } from './ids.ts'
+export type { Logger } from './logger.ts'
 export type {
   Admit,
   AttemptRecord,

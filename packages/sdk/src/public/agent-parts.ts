@@ -6,7 +6,8 @@ import type { AgentParts } from '../agent/agent.ts'
 import { FollowTurns } from '../channel/log/follow-turns.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair, makeEngine } from '../mls/index.ts'
 import { otherRelay } from '../admitting/link.ts'
-import type { AgentStore, KnownRelay, SessionListener } from '../ports/index.ts'
+import type { AgentLog } from '../agent/handler-log.ts'
+import type { AgentStore, KnownRelay, Logger, SessionListener } from '../ports/index.ts'
 import { openSession, type SessionOptions } from '../session/core-runner.ts'
 import type { Settings } from './settings.ts'
 import { makeRandom } from '../platform/random-stock.ts'
@@ -71,6 +72,14 @@ function usedSettings(wanted: Settings, store: AgentStore): Settings {
 
 const NEW_LINK = 'Ask the owner of the channel for a new one.'
 
+/** Used if the application names no logger: a handler must not fail unnoticed. */
+const STDERR: Logger = { warn: (text) => void process.stderr.write(`${text}\n`) }
+
+function logOf(logger: Settings['logger']): AgentLog | undefined {
+  if (logger === false) return undefined
+  return logger === undefined ? { logger: STDERR, unlessRead: true } : { logger, unlessRead: false }
+}
+
 /** Shared by all agents of the process, since they share its thread. */
 const turns = new FollowTurns(setImmediate)
 
@@ -105,6 +114,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     apiUrl,
     offers: settings.offers,
     receipts: settings.receipts,
+    log: logOf(settings.logger),
     now: Date.now,
     random: makeRandom(),
     chance: Math.random,

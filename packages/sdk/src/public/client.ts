@@ -202,7 +202,7 @@ export class StaticClient implements AsyncDisposable {
     for (const { name, failure } of this.#agent.channels) {
       if (failure) failed.push({ type: 'channel_failed', channel: name, error: this.edge.mark(failure) })
     }
-    return this.#agent.events.listen(failed)
+    return this.#agent.events.read(failed)
   }
 
   /** Shuts the agent down. Unsent messages are sent at the next start; pending calls fail with `closed`. */

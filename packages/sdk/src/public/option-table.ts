@@ -49,9 +49,9 @@ export interface FlagOption extends About {
   readonly usual: boolean
 }
 
-/** A text, a path, a secret (where null means none), bytes or a text, or what unlocks the database. */
+/** A text, a path, a secret (where null means none), bytes or a text, what unlocks the database, or a logger. */
 export interface PlainOption extends About {
-  readonly kind: 'text' | 'path' | 'secret' | 'bytes' | 'key'
+  readonly kind: 'text' | 'path' | 'secret' | 'bytes' | 'key' | 'logger'
 }
 
 export type ClientOption = ChoiceOption | IntegerOption | DurationOption | FlagOption | PlainOption
@@ -143,6 +143,12 @@ export const OPTIONS: {
     kind: 'key',
     about: "The key that unlocks the agent's database.",
     otherwise: 'the file `agent.key` in `dataDir`',
+  },
+  logger: {
+    kind: 'logger',
+    about:
+      'Gets a warning, with the stack but without the payload, when a handler of `handle` or `serve` fails; `false`: none.',
+    otherwise: 'stderr, in Python through `logging`, unless the program reads `events()`',
   },
   fallback: { kind: 'flag', about: 'Whether to use gRPC if QUIC cannot connect.', usual: true },
   grpcPort: {

@@ -13,6 +13,7 @@ import type { ClientOptions } from '../gen/client-options.ts'
 import type { OfferPolicy } from '../joining/offers.ts'
 import { shownValue } from './call-options.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
+import type { Logger } from '../ports/index.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'
 import { checkApiKey } from '../account/token-source.ts'
@@ -51,6 +52,8 @@ export interface Settings {
   readonly acceptRelay: Uint8Array | undefined
   readonly acceptRolledBack: boolean
   readonly connectTimeoutMs: number
+  /** False: none. Undefined: the default. */
+  readonly logger: Logger | false | undefined
   readonly wait: boolean
   /** Set if the endpoint comes from a link that this agent has not used yet. */
   readonly adopt: Adoption | undefined
@@ -169,6 +172,7 @@ function commonSettings(
     acceptRelay: checkRelayId(options.acceptRelay),
     acceptRolledBack: flag('acceptRolledBack', options),
     connectTimeoutMs: checkTimeout(options.connectTimeoutMs),
+    logger: checkLogger(options.logger),
     wait: flag('wait', options),
     adopt: undefined,
   }
@@ -360,6 +364,11 @@ function checkTimeout(given: number = OPTIONS.connectTimeoutMs.usual): number {
 function flag(option: 'acceptRolledBack' | 'fallback' | 'wait', { [option]: given }: ClientOptions): boolean {
   if (given === undefined || typeof given === 'boolean') return given ?? OPTIONS[option].usual
   throw invalid(`\`${option}\` is ${shownValue(given)}. It must be true or false.`)
+}
+
+function checkLogger(given: Logger | false | undefined): Logger | false | undefined {
+  if (given === undefined || given === false || typeof given?.warn === 'function') return given
+  throw invalid(`\`logger\` is ${shownValue(given)}. It must have a method \`warn\`, or be false.`)
 }
 
 function hostOf(url: string): string {

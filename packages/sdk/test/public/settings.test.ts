@@ -72,6 +72,7 @@ void test('options alone are sufficient', () => {
     acceptRelay: undefined,
     acceptRolledBack: false,
     connectTimeoutMs: 5000,
+    logger: undefined,
     wait: false,
     adopt: undefined,
   }
@@ -87,6 +88,7 @@ void test('options alone are sufficient', () => {
     acceptRelay: 'AB '.repeat(32),
     acceptRolledBack: true,
     connectTimeoutMs: 1,
+    logger: false,
   } as const
   const acceptRelay = new Uint8Array(32).fill(0xab)
   assert.deepEqual(resolveSettings({ ...OPTIONS, ...more }, home()), { ...expected, ...more, acceptRelay })

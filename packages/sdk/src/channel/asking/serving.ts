@@ -316,7 +316,11 @@ class Serving {
   #failed(entry: InboxEntry, error: unknown): StaticError {
     const { index, sender } = entry.record
     const reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
-    this.#context.emit({ type: 'request_failed', channel: this.#channel.name, sender, index, reason })
+    const payload = decodeRequest(entry.payload)?.payload ?? new Uint8Array()
+    this.#context.emit(
+      { type: 'request_failed', channel: this.#channel.name, sender, index, reason },
+      { error, payload },
+    )
     if (error instanceof StaticError) return error
     return StaticError.of('internal_error', 'The handler of the request failed.')
   }

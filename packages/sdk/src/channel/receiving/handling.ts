@@ -9,6 +9,7 @@
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
+import type { HandlerFailure } from '../../agent/handler-log.ts'
 import type { Inbox } from './inbox.ts'
 import type { InboxEntry } from './inbox.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
@@ -205,18 +206,20 @@ class Handling {
       } catch (error) {
         // It may quote the message, which can be 256 KiB long.
         trial.reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
+        trial.failure = { error, payload: entry.payload }
       }
       if (entry.settled) return undefined
       if (isFirst) inbox.count(entry, trial.attempts)
     }
-    const { attempts, reason } = trial
+    const { attempts, reason, failure } = trial
+    const about = { channel: this.#channel.name, ...namesOf(entry), attempts, reason }
     const delay = delayAfter(attempts)
     if (attempts < this.#attempts) {
-      this.#reportFailure(entry, { attempts, reason, retryInMs: delay })
+      this.#context.emit({ type: 'handler_failed', ...about, retryInMs: delay }, failure)
       return delay
     }
     const isPutAside = this.#channel.poison.put(entry, reason)
-    if (!trial.isReported || isPutAside) this.#reportPoison(entry, { attempts, reason, isPutAside })
+    if (!trial.isReported || isPutAside) this.#context.emit({ type: 'poison', ...about, isPutAside }, failure)
     trial.isReported = true
     return isPutAside ? undefined : delay
   }
@@ -238,14 +241,6 @@ class Handling {
     cancel()
     return isOver
   }
-
-  #reportFailure(entry: InboxEntry, details: { attempts: number; reason: string; retryInMs: number }): void {
-    this.#context.emit({ type: 'handler_failed', channel: this.#channel.name, ...namesOf(entry), ...details })
-  }
-
-  #reportPoison(entry: InboxEntry, details: { attempts: number; reason: string; isPutAside: boolean }): void {
-    this.#context.emit({ type: 'poison', channel: this.#channel.name, ...namesOf(entry), ...details })
-  }
 }
 
 /** The fields that identify a message in an event. */
@@ -258,13 +253,16 @@ function namesOf({ record }: InboxEntry): { sender: AgentId; index: number; mess
 interface Trial {
   attempts: number
   reason: string
+  /** What the handler threw; undefined if the program ended during the attempt. */
+  failure: HandlerFailure | undefined
   /** Whether it was reported as due to be put aside. */
   isReported: boolean
 }
 
 function newTrial({ record }: InboxEntry): Trial {
   // Kept if the last recorded attempt ended with the process, so that its error is unknown.
-  return { attempts: record.attempts, reason: 'The program ended during the last attempt.', isReported: false }
+  const reason = 'The program ended during the last attempt.'
+  return { attempts: record.attempts, reason, failure: undefined, isReported: false }
 }
 
 /** The handlers that may run at the same time. */
