@@ -24,6 +24,9 @@ class Configured:
         ca: CA of the relay's and the API's certificates, as a path or PEM text. Environment: ``STATIC_CA``.
         relay_name: Name in the relay's certificate if it is not the host of the endpoint: for IP addresses and
             several hosts. Environment: ``STATIC_RELAY_NAME``.
+        account: Name of the account on this machine, one that ``static login --account`` has saved, instead of the
+            one without a name. Its key, API, relay and CA come from options or its file alone, never from variables.
+            Environment: ``STATIC_ACCOUNT``.
         link: An invite link, for an agent that has no relay yet: the link gives its address, name and CA, and the
             agent stores them in ``data_dir``. At a relay it knows only from a link, the agent is a guest, unless the
             same endpoint is configured here.
@@ -61,6 +64,7 @@ class Configured:
         *,
         ca: Optional[Path] = None,
         relay_name: Optional[str] = None,
+        account: Optional[str] = None,
         link: Optional[str] = None,
         traffic: Optional[Literal["off", "standard", "private", "strict"]] = None,
         cells_per_second: Optional[int] = None,
@@ -84,6 +88,7 @@ class Configured:
                     "apiUrl": api_url,
                     "ca": absolute(ca),
                     "relayName": relay_name,
+                    "account": account,
                     "link": link,
                     "traffic": traffic,
                     "cellsPerSecond": cells_per_second,

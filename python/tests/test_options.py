@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import socket
 import threading
 import unittest
 from typing import Iterator
+from unittest import mock
 from urllib.parse import urlsplit
 
 from static_sdk import KeyFile, Passphrase, StaticClient, StaticError, aio
@@ -19,6 +22,26 @@ from .support import SECONDS, SERVER, client, expect, failure, new_directory, ne
 
 def setUpModule() -> None:
     support.keep_driver()
+
+
+class AccountTest(unittest.TestCase):
+    def test_an_account_on_this_machine_is_chosen_by_name(self) -> None:
+        home = new_directory()
+        saved = os.path.join(home, ".config", "static", "accounts", "work")
+        with mock.patch.dict(os.environ, {"HOME": home, "STATIC_API_KEY": "sk_live_of_another_account"}):
+            for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+                os.environ.pop(name, None)
+            error = failure(StaticClient, data_dir=new_directory(), identity="alice", account="work")
+            self.assertEqual(error.code, "not_found")
+            os.makedirs(saved, mode=0o700)
+            file = {"api_key": SERVER["apiKey"], "api_url": SERVER["apiUrl"], "relay": SERVER["quic"]}
+            with open(os.open(os.path.join(saved, "credentials.json"), os.O_CREAT | os.O_WRONLY, 0o600), "w") as out:
+                json.dump({**file, "ca": SERVER["ca"]}, out)
+            with StaticClient(data_dir=new_directory(), identity="alice", account="work") as alice:
+                alice.create_channel(new_name())
+            os.environ["STATIC_ACCOUNT"] = "work"
+            with StaticClient(data_dir=new_directory(), identity="alice") as alice:
+                alice.create_channel(new_name())
 
 
 class Gate:

@@ -59,6 +59,80 @@ void test('a terminal prompts for the password twice without showing it, and out
   assert.ok(!plain.stdout.includes('\u001B['), plain.stdout)
 })
 
+void test('two accounts on one machine keep their keys, and agents of the same name, apart', async () => {
+  const two = new Person(workspace, 'two', { ...env, PASSWORD })
+  const run = async (line: string): Promise<string> => {
+    const { code, stdout, stderr } = await two.shell(line)
+    assert.equal(code, 0, `${line}\n${stderr}`)
+    return stdout
+  }
+  const signup = (email: string, flags: string): Promise<string> =>
+    run(`printf %s "$PASSWORD" | static signup --email ${email} --password-stdin --api-url $API --ca $CA ${flags}`)
+  const mistyped = await two.shell('static whoami --account work')
+  assert.deepEqual(
+    [mistyped.code, mistyped.stderr],
+    [
+      1,
+      'static: There is no account work on this machine. None has a name. `static login --account work` or `static signup --account work` adds it.\n',
+    ],
+  )
+  await signup('home@example.com', '')
+  const again = await two.shell('static signup --api-url $API --ca $CA --email x@example.com')
+  assert.match(again.stderr, /To keep both accounts, sign up with --account and a new name\. Otherwise run/)
+  await signup('work@example.com', '--account work')
+
+  const who = async (line: string): Promise<{ email: string; saved_as: string | null; key_from: string }> =>
+    JSON.parse(await run(`${line} --json`))
+  assert.deepEqual(
+    [(await who('static whoami')).email, (await who('static whoami')).saved_as],
+    ['home@example.com', null],
+  )
+  const asWork = await who('static whoami --account work')
+  assert.deepEqual([asWork.email, asWork.saved_as], ['work@example.com', 'work'])
+  // A key of the other account in the environment, with an address of nobody.
+  const mixed = 'STATIC_API_KEY=sk_live_x STATIC_API_URL=https://localhost:1 STATIC_ACCOUNT=work static whoami'
+  assert.deepEqual([(await who(mixed)).email, (await who(mixed)).key_from], ['work@example.com', 'file'])
+  assert.match(await run('static whoami'), /\nothers +work \(choose one with --account\)\n$/)
+  assert.match(await run('static whoami --account work'), /\nsaved as +work\n/)
+
+  const created = await two.shell('static channel create acme/support/routing --as alice --account work')
+  assert.match(created.stderr, /`static channel listen acme\/support\/routing --as alice --account work`/)
+  const none = await two.shell('static channel list --as alice')
+  assert.match(none.stderr, /^static: There is no agent "alice" on this machine\./)
+  await run('static channel create acme/support/routing --as alice')
+  const prints = await Promise.all(
+    ['', '--account work'].map((flags) => run(`static agent export-fingerprint --as alice ${flags}`)),
+  )
+  assert.notEqual(prints[0], prints[1])
+  assert.notEqual(
+    await run('static whoami --json | grep -o agent-.*'),
+    await run('static whoami --account work --json | grep -o agent-.*'),
+  )
+  const { agents } = JSON.parse(await run('static agent list --account work --json'))
+  assert.deepEqual(
+    agents.map(({ directory }: { directory: string }) => directory),
+    [join(two.home, '.local/share/static/accounts/work/agents/alice')],
+  )
+  assert.equal(
+    await run('stat -c %a .config/static/accounts/work .local/share/static/accounts/work/agents'),
+    '700\n700\n',
+  )
+
+  await run('static logout --account work')
+  assert.equal((await who('static whoami')).email, 'home@example.com')
+  const out = await two.shell('static usage --account work')
+  assert.deepEqual(
+    [out.code, out.stderr],
+    [3, 'static: You are not signed in. Run `static signup --account work` or `static login --account work`.\n'],
+  )
+  assert.match(await run('static agent list --account work'), /alice/)
+  const wrong = await two.shell('static whoami --account ../work')
+  assert.equal(wrong.code, 2)
+  assert.match(wrong.stderr, /"\.\.\/work" cannot be the name of an account\./)
+  const variable = await two.shell('STATIC_ACCOUNT=../work static whoami')
+  assert.deepEqual([variable.code, /cannot be the name of an account/.test(variable.stderr)], [1, true])
+})
+
 void test('Ctrl-C at a prompt exits, and answering no changes nothing', async () => {
   const zoe = new Person(workspace, 'zoe', env)
   const interrupted = await zoe.terminal('static signup --api-url $API --ca $CA --email zoe@example.com', [

@@ -26,6 +26,7 @@ const SHORT = [
     'asks.AsksTest.test_a_member_answers_and_its_errors_have_codes',
     'driver.DriverTest.test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment',
     'driver.DriverTest.test_compiled_code_is_kept_only_where_this_user_alone_can_write',
+    'options.AccountTest',
     'manager.ManagerTest.test_a_guest_joins_with_a_token_and_both_send',
     'surface.SurfaceTest.test_payloads_that_are_too_long_or_not_bytes_are_refused',
   ].map((name) => `tests.test_${name}`),

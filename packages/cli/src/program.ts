@@ -31,7 +31,8 @@ Examples:
   $ static channel listen acme/support/routing
 
 Settings come from flags, then from the environment (STATIC_API_URL, STATIC_API_KEY, STATIC_RELAY, STATIC_CA,
-STATIC_IDENTITY, STATIC_DATA_DIR), then from the file written by \`signup\` and \`login\`. With --json, results go to
+STATIC_IDENTITY, STATIC_DATA_DIR), then from the file written by \`signup\` and \`login\`. A machine can have several
+accounts: --account NAME or STATIC_ACCOUNT chooses one, with its own key and agents. With --json, results go to
 stdout as JSON and an error goes to stderr as one JSON document.
 
 Exit codes:
@@ -44,7 +45,12 @@ ${exitCodes.join('\n')}`,
   for (const { title, commands } of GROUPS) {
     program.commandsGroup(title)
     for (const [name, [description, load]] of Object.entries(commands)) {
-      const command = names?.includes(name) === false ? new Command(name) : await load(program)
+      const isLoaded = names?.includes(name) !== false
+      const command = isLoaded ? await load(program) : new Command(name)
+      if (isLoaded && !SERVERS.includes(name) && name !== 'completion') {
+        const { addAccountFlag } = await import('./account/account-flag.ts')
+        addAccountFlag(command)
+      }
       program.addCommand(command.description(description))
     }
   }

@@ -66,10 +66,12 @@ export async function relayOf(account: AccountSettings, given?: string): Promise
  *
  * @throws {StaticError} `auth_failed` if there is none
  */
-export function keyOf({ apiKey }: AccountSettings): string {
+export function keyOf({ apiKey, places }: AccountSettings): string {
   if (apiKey !== undefined) return apiKey
+  // The key of a named account is in its file alone.
+  const variable = places.account === undefined ? ', or set STATIC_API_KEY' : ''
   throw StaticError.of(
     'auth_failed',
-    `You are not signed in. Run \`${commandLine('signup')}\` or \`${commandLine('login')}\`, or set STATIC_API_KEY.`,
+    `You are not signed in. Run \`${commandLine('signup')}\` or \`${commandLine('login')}\`${variable}.`,
   )
 }

@@ -52,7 +52,8 @@ export function channelCommand(): Command {
     .addHelpText(
       'after',
       `
-Each agent has its own directory, by default <XDG data>/static/agents/<identity>. While \`listen\` runs, other commands
+Each agent has its own directory, by default <XDG data>/static/agents/<identity>, or with
+--account <XDG data>/static/accounts/<account>/agents/<identity>. While \`listen\` runs, other commands
 for the same agent go through it.
 ${examples(
   'static channel create acme/support/routing',

@@ -74,6 +74,6 @@ function refuseToOverwrite({ places }: AccountSettings): void {
   if (readCredentials(places.credentials).api_key === undefined) return
   throw StaticError.of(
     'invalid_request',
-    `You are already signed in (${places.credentials}). Run \`${commandLine('logout')}\` before signing up again.`,
+    `You are already signed in (${places.credentials}). To keep both accounts, sign up with --account and a new name. Otherwise run \`${commandLine('logout')}\` first.`,
   )
 }

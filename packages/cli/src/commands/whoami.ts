@@ -1,6 +1,7 @@
 /** `static whoami`: the account, and where its API key comes from. */
 import { Command } from 'commander'
 import type { Account } from '@static/protocol'
+import { namedAccounts } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, keyOf, relayOf } from '../account/account.ts'
 import { requestApi } from '../account/api-request.ts'
 import { defaultIdentity } from '../agent/identity.ts'
@@ -28,12 +29,16 @@ async function whoami(flags: AccountFlags): Promise<void> {
     api_url: account.apiUrl,
     relay: (await relayOf(account).catch(() => undefined))?.endpoint ?? null,
     identity: defaultIdentity(),
+    saved_as: account.places.account ?? null,
+    accounts: namedAccounts(),
   }
   if (flags.json) return printJson({ ...body, ...where })
+  const others = where.accounts.filter((name) => name !== where.saved_as)
   const from = { flag: '--api-key', environment: 'STATIC_API_KEY', file: account.places.credentials }[where.key_from]
   print(
     facts([
       ['account', body.id],
+      ...(where.saved_as === null ? [] : [['saved as', where.saved_as] as const]),
       ['e-mail', body.email],
       ...(body.name === null ? [] : [['name', body.name] as const]),
       ['plan', `${body.plan}, ${body.status}, since ${shortTime(body.created_at)}`],
@@ -41,6 +46,7 @@ async function whoami(flags: AccountFlags): Promise<void> {
       ['API', where.api_url],
       ['relay', where.relay ?? 'none is announced: pass --relay to `static login`'],
       ['agent', `${where.identity} (change it with --as)`],
+      ...(others.length === 0 ? [] : [['others', `${others.join(', ')} (choose one with --account)`] as const]),
     ]),
   )
 }

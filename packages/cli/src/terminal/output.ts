@@ -45,9 +45,16 @@ export function readable(text: string): string {
   return redactSecrets(printable(text))
 }
 
+let accountInHints = ''
+
+/** Suggested commands are for this account. */
+export function nameAccountInHints(account: string): void {
+  accountInHints = ` --account ${account}`
+}
+
 /** The command as the user would type it: with `npx` in a checkout, where `static` is not on the PATH. */
 export function commandLine(words: string): string {
-  return `${process.env['npm_execpath'] === undefined ? 'static' : 'npx static'} ${words}`
+  return `${process.env['npm_execpath'] === undefined ? 'static' : 'npx static'} ${words}${accountInHints}`
 }
 
 /** A word of a command line, quoted for a shell if it must be. */

@@ -5,7 +5,7 @@
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import type { InviteOptions } from '../public/invite-options.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
-import type { Environment } from '../public/settings.ts'
+import type { Environment } from '../account/places.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
 /** The options of a client. Keyrings and loggers consist of functions, which a program in another language cannot pass. */

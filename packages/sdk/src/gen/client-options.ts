@@ -30,6 +30,12 @@ export interface ClientOptions {
    */
   readonly relayName?: string
   /**
+   * Name of the account on this machine, one that `static login --account` has saved, instead of the one without a
+   * name. Its key, API, relay and CA come from options or its file alone, never from variables. Environment:
+   * `STATIC_ACCOUNT`.
+   */
+  readonly account?: string
+  /**
    * An invite link, for an agent that has no relay yet: the link gives its address, name and CA, and the agent stores
    * them in `dataDir`. At a relay it knows only from a link, the agent is a guest, unless the same endpoint is
    * configured here.

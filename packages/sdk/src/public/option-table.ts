@@ -112,6 +112,12 @@ export const OPTIONS: {
     variable: 'STATIC_RELAY_NAME',
     file: 'relay_name',
   },
+  account: {
+    kind: 'text',
+    about:
+      'Name of the account on this machine, one that `static login --account` has saved, instead of the one without a name. Its key, API, relay and CA come from options or its file alone, never from variables.',
+    variable: 'STATIC_ACCOUNT',
+  },
   link: {
     kind: 'text',
     about:

@@ -1,12 +1,11 @@
 /**
- * The settings of a client, from three sources: options, then environment variables, then the per-user file. This is
- * the only place where the SDK reads the environment.
+ * The settings of a client, from three sources: options, then environment variables, then the per-user file of the
+ * account. Only this and `places.ts` read the environment.
  *
  * Each value is looked up separately, so a key from one source can be sent to an API whose address comes from another.
  * That is safe: anyone who can set a user's environment or write the user's file can act as that user.
  */
-import { homedir } from 'node:os'
-import { isAbsolute, join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { checkOptionNames, fromHex, type ReceiptMode, StaticError, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
@@ -17,7 +16,8 @@ import type { Logger } from '../ports/index.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'
 import { checkApiKey } from '../account/token-source.ts'
-import { type Credentials, localAuthority, readAuthority, readCredentials } from '../account/user-files.ts'
+import { checkAccount, type Environment, userPlaces, type UserPlaces } from '../account/places.ts'
+import { localAuthority, readAuthority, readCredentials } from '../account/user-files.ts'
 import {
   type ChoiceOption,
   type ClientOption,
@@ -66,18 +66,6 @@ export interface Adoption {
   readonly otherwise: Settings | undefined
 }
 
-export type Environment = Readonly<Record<string, string | undefined>>
-
-/** Paths of a user's files. */
-export interface UserPlaces {
-  /** The per-user credentials file. */
-  readonly credentials: string
-  /** The data directory of `static up`. */
-  readonly server: string
-  /** The directory of the agents that the command line creates. */
-  readonly agents: string
-}
-
 /** A user's account: the API and the key to it. */
 export interface AccountSettings {
   readonly apiUrl: string
@@ -98,6 +86,8 @@ type Named = 'endpoint' | 'dataDir' | 'identity' | 'apiKey' | 'apiUrl' | 'ca' | 
 
 /** Looks up options by their names. */
 interface Lookup {
+  /** Of the account that is chosen. */
+  readonly places: UserPlaces
   /** The option, else its variable. */
   readonly given: (option: Named) => string | undefined
   /** The option, else its variable, else the value in the per-user file. */
@@ -109,17 +99,16 @@ const MAX_IDENTITY_BYTES = 255
 /**
  * Collects and validates the settings of a client.
  *
- * @throws {StaticError} `invalid_request` if a value is missing or invalid, `auth_key_invalid` for a malformed API key,
- *   `store_permissions` if other users can access the per-user file
+ * @throws {StaticError} `invalid_request` if a value is missing or invalid, `not_found` for an account that is not on
+ *   this machine, `auth_key_invalid` for a malformed API key, `store_permissions` if other users can access the per-user file
  */
 export function resolveSettings(
   options: ClientOptions,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): Settings {
   checkOptionNames('connect', options, Object.keys(OPTIONS))
-  const places = userPlaces(env)
-  const file = readCredentials(places.credentials)
-  const { given, text } = lookup(options, env, file)
+  const { places, given, text } = lookup(options, env)
+  checkAccount(places, env)
 
   const dataDir = resolve(text('dataDir') ?? missing('dataDir'))
   const named = text('endpoint')
@@ -208,13 +197,11 @@ function accountSettings(options: ClientOptions, text: Lookup['text']): Pick<Set
  * @throws {StaticError} see `resolveSettings`
  */
 export function resolveAccount(
-  options: Pick<ClientOptions, 'apiKey' | 'apiUrl' | 'ca' | 'endpoint'>,
+  options: Pick<ClientOptions, 'account' | 'apiKey' | 'apiUrl' | 'ca' | 'endpoint'>,
   usualApiUrl: string,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): AccountSettings {
-  const places = userPlaces(env)
-  const file = readCredentials(places.credentials)
-  const { given, text } = lookup(options, env, file)
+  const { places, given, text } = lookup(options, env)
   const apiUrl = parseApiUrl(text('apiUrl') ?? usualApiUrl)
   const apiKey = options.apiKey === null ? undefined : text('apiKey')
   if (apiKey !== undefined) checkApiKey(apiKey)
@@ -238,8 +225,8 @@ export function resolveAccountSession(
   options: Omit<ClientOptions, 'dataDir' | 'identity'>,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): AccountSession {
-  const places = userPlaces(env)
-  const { given, text } = lookup(options, env, readCredentials(places.credentials))
+  const { places, given, text } = lookup(options, env)
+  checkAccount(places, env)
   const endpoint = parseEndpoint(text('endpoint') ?? missing('endpoint'), { relayName: relayNameOf({ given, text }) })
   const { apiKey, apiUrl } = accountSettings(options, text)
   if (apiKey === undefined || apiUrl === undefined) throw StaticError.of('api_key_required')
@@ -255,44 +242,31 @@ export function resolveAccountSession(
   }
 }
 
-/** The paths of this user's files. */
-export function userPlaces(
-  env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
-): UserPlaces {
-  const data = join(userDirectory(env, 'XDG_DATA_HOME', '.local/share'), 'static')
-  return {
-    credentials: join(userDirectory(env, 'XDG_CONFIG_HOME', '.config'), 'static', 'credentials.json'),
-    server: join(data, 'server'),
-    agents: join(data, 'agents'),
-  }
-}
-
 /** The given CA, or for a local server the CA of `static up`. */
 function authorityOf(given: string | undefined, isHere: boolean, { server }: UserPlaces): string | undefined {
   if (given !== undefined) return readAuthority(given)
   return isHere ? localAuthority(server) : undefined
 }
 
-/** An XDG base directory of the user. The XDG specification treats a relative path as unset. */
-function userDirectory(env: Environment, variable: string, inHome: string): string {
-  const set = env[variable] ?? ''
-  if (isAbsolute(set)) return set
-  const home = env['HOME'] ?? ''
-  return join(isAbsolute(home) ? home : homedir(), inHome)
-}
-
-function lookup(options: ClientOptions, env: Environment, file: Credentials): Lookup {
-  const given = (option: Named): string | undefined =>
-    checkText(option, options[option]) ?? variableOf(OPTIONS[option], env)
+function lookup(options: ClientOptions, env: Environment): Lookup {
+  const account = checkText('account', options.account) ?? variableOf(OPTIONS.account, env)
+  const places = userPlaces(env, account)
+  const file = readCredentials(places.credentials)
+  const given = (option: Named): string | undefined => {
+    const { file: field } = OPTIONS[option]
+    // Variables may be of another account, whose key must not go to this one's API.
+    const isOfAccount = account !== undefined && field !== undefined
+    return checkText(option, options[option]) ?? (isOfAccount ? undefined : variableOf(OPTIONS[option], env))
+  }
   const text = (option: Named): string | undefined => {
     const { file: field } = OPTIONS[option]
     return given(option) ?? (field && file[field])
   }
-  return { given, text }
+  return { places, given, text }
 }
 
 /** The name in the relay's certificate. The saved one is that of the saved relay. */
-function relayNameOf({ given, text }: Lookup): string | undefined {
+function relayNameOf({ given, text }: Pick<Lookup, 'given' | 'text'>): string | undefined {
   return given('endpoint') === undefined ? text('relayName') : given('relayName')
 }
 

@@ -10,7 +10,8 @@ import { encodeLink } from '../../src/admitting/link.ts'
 import { encodeToken } from '../../src/admitting/token.ts'
 import type { ClientOptions } from '../../src/gen/client-options.ts'
 import { type ClientOption, OPTIONS as TABLE } from '../../src/public/option-table.ts'
-import { type Environment, resolveSettings, type Settings } from '../../src/public/settings.ts'
+import type { Environment } from '../../src/account/places.ts'
+import { resolveSettings, type Settings } from '../../src/public/settings.ts'
 import { writeRelayFile } from '../../src/store/relay-file.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { refused } from '../transport/support.ts'
@@ -158,6 +159,40 @@ void test('the environment fills in what options leave out, the per-user file wh
   const xdg = { XDG_CONFIG_HOME: join(user.HOME, '.config') }
   assert.equal(summary({ dataDir: '/own', identity: 'own' }, { ...home(), ...xdg })[0], 'file_key')
   assert.throws(() => summary({ dataDir: '/own', identity: 'own' }, { ...home(), XDG_CONFIG_HOME: '.config' }))
+})
+
+void test('a named account has its own file, and variables of another one do not reach it', () => {
+  const env: Environment = {
+    ...home({ api_key: 'first_key', api_url: 'https://first.example', relay: 'quic://first.example' }),
+    STATIC_API_KEY: 'env_key',
+    STATIC_API_URL: 'https://env.example',
+    STATIC_RELAY: 'quic://env.example',
+    STATIC_CA: '/nowhere/env.pem',
+  }
+  const at = { dataDir: '/own', identity: 'own' } as const
+  const summary = (options: ClientOptions, more: Environment = {}): unknown[] => {
+    const { apiKey, apiUrl, endpoint, ca } = resolveSettings({ ...at, ...options }, { ...env, ...more })
+    return [apiKey, apiUrl, endpoint.url, ca]
+  }
+  const missing = /^There is no account work on this machine\. None has a name\. `static login --account work` or/
+  throws(() => summary({ account: 'work' }), 'not_found', missing)
+  const work = { api_key: 'work_key', api_url: 'https://work.example', relay: 'quic://work.example' }
+  place(join(env['HOME'] ?? '', '.config/static/accounts/work/credentials.json'), JSON.stringify(work), 0o600)
+  const expected = ['work_key', 'https://work.example', 'quic://work.example:4433', undefined]
+  assert.deepEqual(summary({ account: 'work' }), expected)
+  assert.deepEqual(summary({}, { STATIC_ACCOUNT: 'work' }), expected)
+  assert.deepEqual(summary({ account: 'work' }, { STATIC_ACCOUNT: 'play' }), expected)
+  assert.equal(summary({ account: 'work', apiKey: 'own_key' })[0], 'own_key')
+  assert.equal(summary({ ca: cert }, { STATIC_ACCOUNT: '' })[0], 'env_key')
+  throws(
+    () => summary({ account: 'play' }),
+    'not_found',
+    /no account play on this machine\. Those with a name: work\. /,
+  )
+  for (const name of ['../work', 'Work', '', '.x', 'a'.repeat(65)]) {
+    throws(() => summary({ account: name }), 'invalid_request', /cannot be the name of an account|is empty/)
+  }
+  throws(() => summary({ account: 7 as never }), 'invalid_request', /^`account` is not a string/)
 })
 
 void test('a guest has no key, wherever one is configured', () => {
