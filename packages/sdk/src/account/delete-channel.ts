@@ -4,11 +4,10 @@ import { withinTime } from '@static/node/within-time'
 import { message, parseChannelName, StaticError, toHex } from '@static/protocol'
 import { DeleteChannelRequestSchema } from '@static/protocol/relay'
 import { RelayRequests } from '../agent/relay-requests.ts'
-import type { ClientOptions } from '../gen/client-options.ts'
 import { agentIdOf, ed25519, generateSignatureKeyPair } from '../mls/index.ts'
 import { transportsFor } from '../public/agent-parts.ts'
 import { ErrorEdge } from '../public/error-edge.ts'
-import { resolveAccountSession } from '../public/settings.ts'
+import { type AccountSessionOptions, resolveAccountSession } from '../public/settings.ts'
 import { openSession } from '../session/core-runner.ts'
 import { makeTokenSource } from './token-source.ts'
 
@@ -22,12 +21,12 @@ const LONGEST_MS = 60_000
  * @throws {StaticError} `not_found` if the account owns no such channel, `api_key_required`, and as
  *   `StaticClient.connect`
  */
-export async function deleteAccountChannel(
-  name: string,
-  options: Omit<ClientOptions, 'dataDir' | 'identity'> = {},
-): Promise<void> {
+export async function deleteAccountChannel(name: string, options: AccountSessionOptions = {}): Promise<void> {
   const channel = parseChannelName(name)
-  const { traffic, connectTimeoutMs, apiKey, apiUrl, ...settings } = resolveAccountSession(options)
+  const { traffic, connectTimeoutMs, apiKey, apiUrl, ...settings } = resolveAccountSession(
+    'deleteAccountChannel',
+    options,
+  )
   await new ErrorEdge(apiUrl).wait(async () => {
     const key = generateSignatureKeyPair()
     const { publicKey } = key

@@ -210,6 +210,36 @@ export function resolveAccount(
   return { apiUrl, apiKey, ca, givenCa, relay: text('endpoint'), relayName: relayNameOf({ given, text }), places }
 }
 
+/** The options of a call that needs an account, but no agent. */
+export type AccountSessionOptions = Pick<
+  ClientOptions,
+  | 'account'
+  | 'endpoint'
+  | 'relayName'
+  | 'apiKey'
+  | 'apiUrl'
+  | 'ca'
+  | 'traffic'
+  | 'cellsPerSecond'
+  | 'fallback'
+  | 'grpcPort'
+  | 'connectTimeoutMs'
+>
+
+const ACCOUNT_SESSION_OPTIONS: { readonly [Name in keyof AccountSessionOptions]-?: true } = {
+  account: true,
+  endpoint: true,
+  relayName: true,
+  apiKey: true,
+  apiUrl: true,
+  ca: true,
+  traffic: true,
+  cellsPerSecond: true,
+  fallback: true,
+  grpcPort: true,
+  connectTimeoutMs: true,
+}
+
 /** The settings of a session for an account rather than an agent. */
 export type AccountSession = Pick<
   Settings,
@@ -217,14 +247,16 @@ export type AccountSession = Pick<
 > & { readonly apiKey: string; readonly apiUrl: string }
 
 /**
- * The settings of a session for an account.
+ * The settings of a session for an account; `call` names the public call in errors.
  *
  * @throws {StaticError} `api_key_required` without an API key; see `resolveSettings`
  */
 export function resolveAccountSession(
-  options: Omit<ClientOptions, 'dataDir' | 'identity'>,
+  call: string,
+  options: AccountSessionOptions,
   env: Environment = process.env, // oxlint-disable-line node/no-process-env -- the one place
 ): AccountSession {
+  checkOptionNames(call, options, Object.keys(ACCOUNT_SESSION_OPTIONS))
   const { places, given, text } = lookup(options, env)
   checkAccount(places, env)
   const endpoint = parseEndpoint(text('endpoint') ?? missing('endpoint'), { relayName: relayNameOf({ given, text }) })

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { readCredentials, resolveAccount, userPlaces, writeCredentials } from '../../src/account.ts'
+import { deleteAccountChannel } from '../../src/account/delete-channel.ts'
 import { newAuthority } from '@static/testkit/certificates'
 import { refused } from '../transport/support.ts'
 
@@ -34,6 +35,21 @@ void test('a location that cannot be written is named', (t) => {
       () => writeCredentials(join(directory, 'credentials.json'), { api_key: 'k' }),
       refused('invalid_request', /credentials\.json cannot be written\./),
     )
+  }
+})
+
+void test('a channel of an account cannot be deleted without a key, by a wrong name or with an option of agents', async () => {
+  const options = { endpoint: 'quic://localhost:1', apiUrl: 'https://localhost:1', apiKey: 'sk_live_a' }
+  const unknown = { ...options, identity: 'alice' } as object
+  for (const [name, wrong, code] of [
+    ['acme', options, 'channel_error'],
+    [7 as never, options, 'channel_error'],
+    ['acme/a/b', unknown, 'invalid_request'],
+    ['acme/a/b', { ...options, apiKey: null }, 'api_key_required'],
+    ['acme/a/b', { ...options, grpcPort: 0 }, 'invalid_request'],
+    ['acme/a/b', { ...options, account: 'nobody' }, 'not_found'],
+  ] as const) {
+    await assert.rejects(deleteAccountChannel(name, wrong), { code })
   }
 })
 
