@@ -92,7 +92,7 @@ function again(is: Note['is'], text: string, change: Record<string, unknown>): (
   return (notes) => void notes.push({ ...(notes[find(notes, is, text)] as Note), ...change })
 }
 
-test('histories without a fault are all right, and what was read again is if it is flagged', () => {
+test('histories without a fault pass, and so does a repeated read that is flagged', () => {
   assert.deepEqual(check(story().histories), [])
   assert.deepEqual(unread(story().histories), [])
   assert.deepEqual(after('bob', again('read', 'ann 2', { again: true })), [])
@@ -165,7 +165,7 @@ test('the checker notices reordered messages', () => {
   assert.deepEqual(found, ['bob has read "ann 2" after a later message'])
 })
 
-test('what an agent reads by a join that was cut short and repeated was not read after its removal', () => {
+test('messages read after an interrupted and repeated join do not count as read after the removal', () => {
   const faults = after('vera', (notes) => {
     const out = notes.findIndex(({ is }) => is === 'out')
     const joined = notes.findLastIndex(({ is }) => is === 'joined')
@@ -177,7 +177,7 @@ test('what an agent reads by a join that was cut short and repeated was not read
   assert.deepEqual(faults, [])
 })
 
-test('a request that is over because its asker was killed after the last answer was asked', () => {
+test('a request whose asker was killed after the last answer is not a fault', () => {
   const faults = after('bob', (notes) => {
     const at = notes.findIndex(({ is }) => is === 'answered')
     notes[at] = { at: notes[at]?.at ?? 0, is: 'unasked', ask: 'q' }

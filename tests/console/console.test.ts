@@ -359,7 +359,7 @@ test('an account is closed with its password, and its keys stop working', WHOLE_
   await page.getByText('The e-mail address or the password is wrong.').waitFor()
 })
 
-test('everything works with the keyboard, and the focus is where one expects it', WHOLE_ONLY, async () => {
+test('everything works with the keyboard, and the focus is where users expect it', WHOLE_ONLY, async () => {
   const { email } = await signUp(client)
   await using visitor = await visit(browser, server.url)
   const { page } = visitor

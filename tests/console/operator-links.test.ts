@@ -135,7 +135,7 @@ test('a sign-up link brings its invite; a wrong one is one sentence', async () =
   await other.getByRole('dialog', { name: 'Your key “default”' }).waitFor()
 })
 
-test('where sign-up is closed the page says whom to ask and offers no form', WHOLE_ONLY, async () => {
+test('where sign-up is closed, the page says whom to ask and offers no form', WHOLE_ONLY, async () => {
   const closed = await start('closed')
   try {
     await using visitor = await visit(browser, closed.url)

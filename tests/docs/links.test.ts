@@ -61,7 +61,7 @@ test('every page of docs is in its list, and every example in one of the pages',
   for (const name of readdirSync(join(ROOT, 'examples'))) assert.ok(text.includes(`examples/${name}`), name)
 })
 
-test('nobody is told to join from another machine with npx, which would run the package of a stranger there', () => {
+test("no page says to join from another machine with npx, which would run a stranger's package there", () => {
   const told = all.flatMap((page) =>
     read(page)
       .split('\n')

@@ -137,7 +137,7 @@ describe('PostgreSQL by the book', { skip: missing(), timeout: 900_000 }, () => 
   const standbyOf = (name: Name): Promise<string> =>
     ask(name, 'postgres', 'select application_name, sync_state from pg_stat_replication')
 
-  test('the databases are created before the standby exists, and then it is made', async () => {
+  test('the databases are created before the standby, which is then made', async () => {
     await follow()
     assert.equal(await standbyOf('db-1'), '')
     const password = await passwordOf('replica')

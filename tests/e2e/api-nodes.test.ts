@@ -83,7 +83,7 @@ describe('two API nodes and a relay', () => {
     await assert.rejects(startApi({ ...options, settings: QUICK, internal }), /Plain HTTP is for loopback only/)
   })
 
-  test('whichever node people ask, they see the channels; after one node stops, agents go on', async () => {
+  test('people see the channels on every node; after one node stops, agents continue', async () => {
     const { id, api_key: first, email } = await signUp(clients[0])
     const way = { by: 'grpc', port: relay.grpcPort, ca } as const
     const owner = await connectAgent(way, await tokenOf(clients[0], first.key))

@@ -26,7 +26,7 @@ async function received(manager: StaticChannelManager): Promise<string> {
   return Buffer.from((await manager.receive(NAME, SECONDS)) ?? '').toString()
 }
 
-test('after a lost disk the backup is restored; agents that were ahead stop, and the owner founds the channel anew', async () => {
+test('after a lost disk the backup is restored; agents that were ahead stop, and the owner recreates the channel', async () => {
   const dataDir = workspace.directory('data')
   const backup = join(workspace.path, 'backup')
   let server = await up(dataDir)

@@ -28,7 +28,7 @@ test('API and relay take only announced clients from a balancer', async () => {
   }
 })
 
-test('a balancer that is no address is refused at the start', async () => {
+test('a balancer that is not an address is refused at the start', async () => {
   const { code, errors } = await failCommand(words('refused', '10.0.0.0/8,balancer'))
   assert.equal(code, 1)
   assert.match(errors, /balancer\\" is neither an IP address nor a network/)

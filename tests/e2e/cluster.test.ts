@@ -225,7 +225,7 @@ async function spend(manager: StaticChannelManager, channel: string, faults: Abo
   }
 }
 
-test(`agents go on while a cluster fails around them, seed ${SEED}`, { timeout: 7_200_000 }, async (t) => {
+test(`agents continue while a cluster fails around them, seed ${SEED}`, { timeout: 7_200_000 }, async (t) => {
   using workspace = await makeWorkspace()
   await using cluster = await Cluster.start(workspace, { api: API, relay: RELAY })
   using client = makeClient(cluster.apiUrl(0), workspace.ca)

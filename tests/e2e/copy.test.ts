@@ -19,7 +19,7 @@ async function received(manager: StaticChannelManager): Promise<string> {
   return Buffer.from((await manager.receive(NAME, SECONDS)) ?? '').toString()
 }
 
-test('a channel with history, a waiting Welcome and an offline member moves; its agents go on', async () => {
+test('a channel with history, a pending Welcome and an offline member moves; its agents continue', async () => {
   await using stack = new AsyncDisposableStack()
   const workspace = stack.use(await makeWorkspace())
   const [apiDir, relayDir] = [workspace.directory('api'), workspace.directory('relay')]

@@ -236,7 +236,7 @@ describe(`generated requests, seed ${SEED}`, () => {
     for (const [outcome, count] of [...seen].sort()) t.diagnostic(`${outcome}: ${count}`)
   })
 
-  test('a quarter of that on PostgreSQL: the same', WHOLE_ONLY, async () => {
+  test('a quarter as many on PostgreSQL: the same', WHOLE_ONLY, async () => {
     await using database = await makeDatabase()
     await askMany(workspace, database.url, REQUESTS / 4)
   })

@@ -133,7 +133,7 @@ describe('API, relay and proxy', () => {
     await hangUp(owner, member)
   })
 
-  test('without the API the lent quota can be used, then it is unavailable; later everything is counted', async () => {
+  test('without the API the leased quota can be used, then sending is unavailable; later everything is counted', async () => {
     // An account of its own: its first message brings the first lease.
     const spender = await signUp(client)
     const jwt = await tokenOf(client, spender.api_key.key)

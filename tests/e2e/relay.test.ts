@@ -129,7 +129,7 @@ describe('static up', () => {
     await hangUp(agent)
   })
 
-  test('a suspended account stops at once, with the token it has; others go on', async () => {
+  test('a suspended account stops at once, even with a valid token; others continue', async () => {
     const [bad, good] = [await signUp(client), await signUp(client)]
     const token = await tokenOf(client, bad.api_key.key)
     const owner = await connectAgent(way('quic'), token)

@@ -76,7 +76,7 @@ function storyOf(index: 4 | 5): string {
   return snippet.code.replaceAll('npx static', 'static').replaceAll('192.0.2.1', OWNER_IP)
 }
 
-test('the story of the README on two machines that share nothing but the link', async (t) => {
+test("the README's story on two machines that share nothing but the link", async (t) => {
   const impossible = connectMachines()
   if (impossible !== undefined) return t.skip(impossible)
   const [alice, carol] = [new User('owner', OWNER), new User('guest', GUEST)]

@@ -8,7 +8,7 @@ import { copiesBetween, figuresOf, readPackages } from '../../lab/house/figures.
 
 const root = resolve(import.meta.dirname, '../..')
 
-test('no package has an import circle or an `any`, and no two have six lines in common', () => {
+test('no package has an import cycle or an `any`, and no two have six lines in common', () => {
   const packages = readPackages(root)
   assert.ok(packages.length >= 9)
   for (const { name, files, circles, anys } of packages.map(figuresOf)) {
@@ -18,7 +18,7 @@ test('no package has an import circle or an `any`, and no two have six lines in 
   assert.deepEqual(copiesBetween(packages), [])
 })
 
-test('a circle, an `any` and a copy are found, and classes are measured', (t) => {
+test('a cycle, an `any` and a copy are found, and classes are measured', (t) => {
   const home = mkdtempSync(join(tmpdir(), 'static-house-'))
   t.after(() => rmSync(home, { recursive: true }))
   const write = (path: string, lines: readonly string[]): void => {

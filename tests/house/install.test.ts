@@ -151,7 +151,7 @@ test('two starts at once in a fresh clone install once: the second waits for the
   assert.deepEqual(checkout.npm, ['ci --omit=dev'])
 })
 
-test('the lock of a start that was killed, and of one that has finished but still runs, hold up nobody', async () => {
+test('the locks of a killed start, and of one that has finished but still runs, hold no one up', async () => {
   using checkout = new Checkout()
   checkout.write('npm-hangs', '')
   using killed = checkout.start('start')
@@ -212,7 +212,7 @@ test('a changed lock or an interrupted installation starts over', () => {
   assert.deepEqual(checkout.run('start'), ['started', ['ci --omit=dev']])
 })
 
-test('machine code for other platforms is deleted where there is some for this one', () => {
+test("machine code for other platforms is deleted where this platform's exists", () => {
   using checkout = new Checkout()
   checkout.run('start')
   const quic = readdirSync(join(checkout.path, 'node_modules/@currentspace/http3'))
@@ -220,7 +220,7 @@ test('machine code for other platforms is deleted where there is some for this o
   assert.ok(checkout.has('node_modules/sodium-native/prebuilds/freebsd-x64'))
 })
 
-test('what npm start fetches fits, and has the tools of the console but none of the tests', (t) => {
+test("npm start fetches a bounded amount, with the console's tools but none of the tests", (t) => {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean; link?: boolean }>
   }

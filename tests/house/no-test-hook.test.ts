@@ -9,7 +9,7 @@ import { test } from 'node:test'
 
 const HOOK = resolve(import.meta.dirname, '../../scripts/no-test-hook.mjs')
 
-test('a test process ends when nobody reads its output any more', async (t) => {
+test('a test process ends when its output is no longer read', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'static-hook-'))
   t.after(() => rmSync(directory, { recursive: true }))
   const file = join(directory, 'lines.test.mjs')

@@ -48,7 +48,7 @@ test('a user who is not root gets the packages of Debian unpacked below .cache, 
   assert.deepEqual(readFileSync(log, 'utf8').match(/^\w+/gm), ['install', 'update', 'install'])
 })
 
-test('what a first start installs and builds goes to stderr, so that stdout has the one line of --json', (t) => {
+test("the output of a first start's installing and building goes to stderr, so that stdout has only the line of --json", (t) => {
   const checkout = mkdtempSync(join(tmpdir(), 'static-checkout-'))
   t.after(() => rmSync(checkout, { recursive: true }))
   const write = (path: string, text: string): void => {

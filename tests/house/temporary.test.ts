@@ -9,7 +9,7 @@ const NOBODY = 65_534
 /** No process has this id. */
 const GONE = 2 ** 22 + 1
 
-test('leftovers of killed test runs are deleted, and what other users have left stops no run', (t) => {
+test('leftovers of killed test runs are deleted, and those of other users stop no run', (t) => {
   const parent = mkdtempSync('/tmp/static-temporary-')
   t.after(() => rmSync(parent, { recursive: true }))
   chmodSync(parent, 0o1777)

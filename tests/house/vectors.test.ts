@@ -81,7 +81,7 @@ test('SPEC.md names every context', () => {
   )
 })
 
-test('what the protocol package signs and hashes is compared with a vector, function by function', () => {
+test('each function of the protocol package that signs or hashes is compared with a vector', () => {
   const tests = globSync('packages/protocol/test/vectors/*.test.ts', { cwd: ROOT })
   const text = tests.map((path) => readFileSync(join(ROOT, path), 'utf8')).join('\n')
   const signed = globSync('packages/protocol/src/signed/*.ts', { cwd: ROOT }).filter(

@@ -313,7 +313,7 @@ test('commands that run servers load api and relay when they run, and no other f
   assert.deepEqual(refusedLines(other), [1, 2, 3, 4, 5])
 })
 
-test('a file of more than 700 lines, a function of more than 80, a circle of imports and an `any` are refused', () => {
+test('a file of more than 700 lines, a function of more than 80, an import cycle and an `any` are refused', () => {
   const long = 'packages/relay/src/long.ts'
   const full = 'packages/cli/src/full.ts'
   const over = 'packages/cli/src/over.ts'

@@ -137,7 +137,7 @@ test('send with `confirm` waits for the receipts of the others', WHOLE_ONLY, asy
   await bob.close()
 })
 
-test('the end of a channel while no host ran is told until it is confirmed', WHOLE_ONLY, async () => {
+test('the end of a channel while no host ran is reported until it is confirmed', WHOLE_ONLY, async () => {
   const channel = 'acme/support/ended'
   await using owner = await place.agent('owner')
   await place.channel(owner, channel, 'bob')
@@ -156,7 +156,7 @@ test('the end of a channel while no host ran is told until it is confirmed', WHO
   }
 })
 
-test('a host that takes pushes is told that something waits, and from whom, but not what', async () => {
+test('a host that accepts pushes is told that a message waits, and from whom, but not what it says', async () => {
   const name = 'acme/support/pushes'
   await using owner = await place.agent('owner')
   await place.channel(owner, name, 'pat')

@@ -27,7 +27,7 @@ test('ticks that are 15 ms late when an agent talks are detected', () => {
   assert.ok(p <= 0.01, `p ${p}`)
 })
 
-test('nothing is found in a clock that does not depend on talk, even if the machine stalls now and then', () => {
+test('nothing is found in a clock that does not depend on talking, even if the machine sometimes stalls', () => {
   const results = [0, 0.02, 0.05].flatMap((hiccups, at) =>
     [100, 200].map((seed) => {
       const samples = samplesOf(synthetic(SCHEDULE, { ...SIZE, seed: seed + at, lateness: 0, hiccups }), SCHEDULE)

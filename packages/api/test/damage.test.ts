@@ -110,7 +110,7 @@ onEachEngine('damage', (engine) => {
     }
   })
 
-  test('of accounts that a relay asks for, a damaged one is blocked, alone', async () => {
+  test('of the accounts that a relay asks about, only a damaged one is blocked', async () => {
     const { id } = await bench.signUp()
     const blocked = async (): Promise<string[]> => {
       const body = { account_ids: [id, other.id] }
@@ -141,7 +141,7 @@ onEachEngine('damage', (engine) => {
     assert.equal((await bench.call('POST', '/v1/tokens', { key: first.key })).status, 401)
   })
 
-  test('an API starts on a database with damaged rows, and goes on with the rest', async (t) => {
+  test('an API starts on a database with damaged rows, and continues with the rest', async (t) => {
     const body = { account_id: other.id, mode: 'test', amount: 1 }
     const { body: lease } = await bench.call('POST', '/internal/v1/quota/leases', { key: CREDENTIAL, body })
     const own = (await raw.rows('leases')).find((row) => row['id'] === lease.id)

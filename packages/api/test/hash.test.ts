@@ -19,7 +19,7 @@ test('only the hashed secret is accepted', async () => {
   assert.equal(await hasher.refuse('secret', 'clean'), false)
 })
 
-test('a limited number of hashes runs, a limited number waits, and the rest gets a retry time', async () => {
+test('a limited number of hashes run, a limited number wait, and the rest get a retry time', async () => {
   const hasher = new Hasher({ ...quick, memoryKib: 4096 })
   const runs = Array.from({ length: 8 }, () =>
     hasher.hash('secret').then(

@@ -4,7 +4,7 @@ import { KeyUsageBuffer } from '../src/rules/key-usage.ts'
 
 const METER = { accountId: 'account', mode: 'live', period: Date.UTC(2027, 0) } as const
 
-test('a count that is read while exchanges are being written has each of them once', async () => {
+test('a count read while exchanges are being written includes each of them once', async () => {
   let written = 0
   const { promise: hold, resolve: release } = Promise.withResolvers<void>()
   const usage = {
@@ -33,7 +33,7 @@ test('a count that is read while exchanges are being written has each of them on
   assert.equal(await overtaken, 2)
 })
 
-test('a count ends although every read meets a write', async () => {
+test('a count completes although every read coincides with a write', async () => {
   const usage = { addTokenExchanges: async (): Promise<void> => {} }
   const buffer = new KeyUsageBuffer({ touch: async () => {} }, usage, () => METER.period)
   let reads = 0

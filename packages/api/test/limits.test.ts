@@ -46,7 +46,7 @@ test('a /48 of IPv6 gets the limit of 16 addresses, however many it has', () => 
   limiter.spend('2001:db8:2:0::/64', context())
 })
 
-test('of attempts that an address makes at once, one is checked in the place reserved for callers without failures', async () => {
+test("of an address's concurrent attempts, one is checked in the place reserved for callers without failures", async () => {
   let count = 0
   const windows: RateWindowStore = {
     async spend({ now, length }) {
@@ -133,7 +133,7 @@ for (const engine of ['sqlite', 'postgres'] as const) {
       await one.spend('a', context())
     })
 
-    test('a node that has found it reached refuses without asking the database', async () => {
+    test('a node that has found the limit reached refuses without asking the database', async () => {
       const [one, other] = nodes(1)
       one.refuseIfFull('a', context())
       await one.spend('a', context())
@@ -146,7 +146,7 @@ for (const engine of ['sqlite', 'postgres'] as const) {
       one.refuseIfFull('a', context())
     })
 
-    test('what failed counts beyond the limit, too', async () => {
+    test('failures beyond the limit count as well', async () => {
       const [one, other] = nodes(1)
       for (let i = 0; i < 3; i++) await one.add('a')
       assert.equal(one.state('a').remaining, 0)
@@ -192,7 +192,7 @@ for (const engine of ['sqlite', 'postgres'] as const) {
       clocks[0].now += 21_000
     })
 
-    test('neither the subject nor more windows than allowed are kept', async () => {
+    test('neither subjects nor more windows than allowed are kept', async () => {
       const [one] = nodes(1)
       const { rateWindows } = stores[0] as Store
       pass(60_000)

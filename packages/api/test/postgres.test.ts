@@ -55,7 +55,7 @@ for (const [what, url, message] of [
   })
 }
 
-test('a PgBouncer gets no settings of a session, and nobody needs to guess what is wrong without pgbouncer=true', async () => {
+test('a PgBouncer gets no session settings, and without pgbouncer=true the error says what is wrong', async () => {
   const address = parsePostgresUrl('postgres://static@localhost/static')
   const settings = ['statement_timeout', 'idle_in_transaction_session_timeout', 'options', 'lock_timeout']
   const sent = (pooled: boolean): string[] =>
@@ -81,7 +81,7 @@ test('without sslmode the password is sent only over verified TLS', async () => 
   assert.deepEqual(plain.heard(), SSL_REQUEST)
 })
 
-test('a database that does not answer is unavailable after the time that is set', async (t) => {
+test('a database that does not answer is unavailable after the configured time', async (t) => {
   const silent = createServer().listen(0, '127.0.0.1')
   t.after(() => silent.close())
   await once(silent, 'listening')
@@ -103,7 +103,7 @@ test('a database that does not answer is unavailable after the time that is set'
   assert.match(String(error), /The database cannot be reached/)
 })
 
-test('the first host that answers is used; the API works without prepared statements, too', async (t) => {
+test('the first host that answers is used; the API also works without prepared statements', async (t) => {
   const { database, remove } = await makeDatabase('postgres')
   t.after(remove)
   const { host } = new URL(database)

@@ -59,7 +59,7 @@ test('an API that answers is usable; the relay sends its own time along', async 
   assert.deepEqual(bench.lines, ['info the API is usable'])
 })
 
-test('an API that went away, one that rejects the credential, and one with an unknown certificate are told apart', async (t) => {
+test('an unreachable API, one that rejects the credential and one with an unknown certificate are told apart', async (t) => {
   const bench = await start(t)
   await bench.monitor.probe()
   bench.status = 401
@@ -81,7 +81,7 @@ test('an API that went away, one that rejects the credential, and one with an un
   )
 })
 
-test('clocks that differ by seconds are worth a line, by minutes the relay is not ready', async (t) => {
+test('a clock difference of seconds is logged; at minutes the relay is not ready', async (t) => {
   const near = await start(t, { relayAheadMs: 7000 })
   await near.monitor.probe()
   await near.monitor.probe()

@@ -53,7 +53,7 @@ test('if all fail, each was tried once, in the time of one call', async () => {
   assert.equal(clock.now, CALL_MS)
 })
 
-test('a question to all nodes is answered by those that can; if none can, a refusal tells more than silence', async () => {
+test('a question to all nodes is answered by those that can; if none can, a refusal says more than silence', async () => {
   const failing: Parameters<typeof start>[0] = { 'https://a': 'unavailable', 'https://c': 'auth_key_invalid' }
   const { nodes, call } = start(failing)
   assert.deepEqual([...(await nodes.callAll(call))], [['https://b', 'https://b']])

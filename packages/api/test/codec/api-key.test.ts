@@ -16,7 +16,7 @@ test('a new key parses to its prefix and mode', () => {
   }
 })
 
-test('no two keys are alike, and every character of the alphabet comes up', () => {
+test('no two keys are alike, and every character of the alphabet occurs', () => {
   const keys = Array.from({ length: 500 }, () => makeApiKey('live'))
   assert.equal(new Set(keys.map((key) => key.slice(0, 16))).size, keys.length)
   assert.equal(new Set(keys.map((key) => key.slice(8, 48)).join('')).size, 62)

@@ -128,7 +128,7 @@ onSomeEngine('audit log', (engine) => {
     assert.deepEqual(await store.audit.list(other.accountId, undefined, 10), [])
   })
 
-  test('who reads the log while failed sign-ins are being written sees them', async () => {
+  test('reading the log while failed sign-ins are being written shows them', async () => {
     const { id } = await bench.signUp()
     const caller = { accountId: id, plan: 'free', mode: 'live', credential: { by: 'key', id } } as const
     const { promise: hold, resolve: release } = Promise.withResolvers<void>()
@@ -177,7 +177,7 @@ onSomeEngine('audit log', (engine) => {
     assert.deepEqual(await eventsOf(first.key), [])
   })
 
-  test('sessions that expire end by the system', async () => {
+  test('sessions that expire are ended by the system', async () => {
     const { email, password, api_key: first } = await bench.signUp()
     bench.clock.now++
     for (let n = 0; n < 3; n++) await bench.call('POST', '/v1/sessions', { body: { email, password } })
@@ -187,7 +187,7 @@ onSomeEngine('audit log', (engine) => {
     assert.deepEqual(told(await eventsOf(first.key)).slice(2), ['user sign_in 3', 'system session_ended 3'])
   })
 
-  test('addresses are recorded only if the operator says so, and go with the account', async (t) => {
+  test('addresses are recorded only if the operator says so, and are erased with the account', async (t) => {
     const open = await startBench(engine, { auditAddresses: true })
     t.after(() => open.close())
     const { id, password, api_key: first } = await open.signUp()

@@ -83,7 +83,7 @@ onEachEngine('deletions', (engine) => {
     }
   })
 
-  test('what no relay has carried out after a day is dropped, and an account has at most 100 waiting', async () => {
+  test('a request that no relay has carried out within a day is dropped, and an account has at most 100 pending', async () => {
     const { cookie } = await signedIn()
     for (let at = 0; at < 100; at++)
       assert.equal((await ask(cookie, { name: `acme/a/${at}`, mode: 'live' })).status, 202)

@@ -58,7 +58,7 @@ onSomeEngine('devices', (engine) => {
     assert.equal((await signIn(email, password, device)).status, 201)
   })
 
-  test('the owner signs in although the own address has failed too often', async () => {
+  test('the owner signs in although their own address has failed too often', async () => {
     const { email, password } = await bench.signUp()
     const device = deviceOf(await signIn(email, password))
     for (let at = 0; at < 20; at++)
@@ -155,7 +155,7 @@ onSomeEngine('devices', (engine) => {
     assertProblem(await signIn(other.email, other.password, device), 429, 'rate_limited')
   })
 
-  test('attempts that the account’s devices may not make together use up none of a device', async () => {
+  test('attempts beyond the joint limit of an account’s devices do not count against a device', async () => {
     const { email, password } = await bench.signUp()
     const devices: string[] = []
     for (let at = 0; at < 3; at++) devices.push(deviceOf(await signIn(email, password)))
@@ -230,7 +230,7 @@ onSomeEngine('devices', (engine) => {
     assert.deepEqual(await bench.query(`select * from devices where account_id = '${id}'`), [])
   })
 
-  test('a program that is no browser gets no device, so that it pushes none out', async () => {
+  test('a program that is not a browser gets no device, so it displaces none', async () => {
     const { email, password } = await bench.signUp()
     const answer = await bench.call('POST', '/v1/sessions', { body: { email, password } })
     assert.equal(answer.status, 201)
@@ -263,7 +263,7 @@ test('a cookie that no node has issued is refused without a query', async (t) =>
   assert.ok(await of(secret))
 })
 
-test('an attempt with a device that has used up its attempts costs no look at an account', async (t) => {
+test('an attempt with a device that has used up its attempts does not read an account', async (t) => {
   const masterKey = randomBytes(32)
   const bench = await startBench('sqlite', { masterKey, settings: { rates } })
   const store = await openStore(bench.database)

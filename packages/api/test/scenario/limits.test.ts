@@ -114,7 +114,7 @@ onSomeEngine('rate limits', (engine) => {
     assert.notEqual(cookieOf(answer), '')
   })
 
-  test('20 wrong passwords slow the sign-ins of an address, and stop none with the correct password', async () => {
+  test('20 wrong passwords slow the sign-ins of an address, but never stop one with the correct password', async () => {
     bench.clock.now += 3600_000
     const { email, password } = await bench.signUp()
     const signIn = (name: string, given: string): Promise<Answer> =>
@@ -162,7 +162,7 @@ onSomeEngine('rate limits', (engine) => {
     bench.clock.now += MINUTE
   })
 
-  test('an address is slowed that keeps trying an account after the limit, its own or the account’s', async () => {
+  test('an address that keeps trying an account beyond a limit, its own or the account’s, is slowed', async () => {
     const { limits, sessions } = bench.api.service
     const from = (address: string): RateContext => ({ address, rates: [] })
     const guess = (email: string, context: RateContext): Promise<unknown> =>

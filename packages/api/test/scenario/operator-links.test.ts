@@ -32,7 +32,7 @@ onSomeEngine('links of the operator', (engine) => {
   const signIn = (email: string, password: string): Promise<Answer> =>
     bench.call('POST', '/v1/sessions', { body: { email, password } })
 
-  test('without a valid invite nobody signs up; everyone can ask for the mode', async () => {
+  test('no one signs up without a valid invite; anyone can ask for the mode', async () => {
     assert.deepEqual((await bench.call('GET', '/v1/signup')).body, { mode: 'invite' })
     const missing = await signUp(address())
     assertProblem(missing, 403, 'signup_invite_invalid')
@@ -148,7 +148,7 @@ onSomeEngine('links of the operator', (engine) => {
     assert.ok(!JSON.stringify(rows).includes(made.token.slice(13)), 'only a hash is stored')
   })
 
-  test('setting a password ends every session and takes the old password away; keys keep working', async () => {
+  test('setting a password ends every session and voids the old password; keys keep working', async () => {
     const { token: invite } = await admin.invite(24)
     const { body: person } = await signUp(address(), invite)
     const cookie = cookieOf(await signIn(person.email, 'a first password'))
@@ -160,7 +160,7 @@ onSomeEngine('links of the operator', (engine) => {
     assert.equal((await bench.call('GET', '/v1/keys', { key: person.api_key.key })).status, 200)
   })
 
-  test('a link ends by a newer one, a password change, the closing of its account, and after its time', async () => {
+  test('a link ends with a newer one, a password change, the closing of its account, and at its expiry', async () => {
     const { token: invite } = await admin.invite(24)
     const { body: person } = await signUp(address(), invite)
     const link = async (): Promise<string> => (await admin.passwordLink(person.id, 24)).token
@@ -229,7 +229,7 @@ onSomeEngine('links of the operator', (engine) => {
     assert.equal((await limited.call('POST', '/v1/accounts', { body })).status, 201)
   })
 
-  test('where sign-up is closed, the answer says whom to ask, with an invite too', async (t) => {
+  test('where sign-up is closed, the answer says whom to ask, even with an invite', async (t) => {
     const closed = await startBench(engine, { signup: 'closed' })
     t.after(() => closed.close())
     const body = { email: address(), password: 'a first password', invite: (await admin.invite(1)).token }

@@ -65,7 +65,7 @@ test('a relay reports an account while its owner looks, and nobody else sees it'
   assert.equal((await look(alice.cookie))[0].total_channels, 9)
 })
 
-test('a report that is not refreshed goes, and so does one that nobody looks at', async () => {
+test('a report that is not refreshed is dropped, and so is one that no one reads', async () => {
   const { id, cookie } = await signedIn()
   await look(cookie)
   await report(id)
@@ -110,7 +110,7 @@ test('the nodes of a relay report the same channels, and each its own agents', a
   ])
 })
 
-test('an API key does not show channels, and a stranger reports nothing', async () => {
+test('an API key does not show channels, and a stranger cannot report any', async () => {
   const { id, key, cookie } = await signedIn()
   assertProblem(await bench.call('GET', '/v1/channels', { key }), 401, 'auth_failed')
   assertProblem(await bench.call('GET', '/v1/channels'), 401, 'auth_failed')

@@ -93,7 +93,7 @@ onEachEngine('sign-in sessions', (engine) => {
     assertProblem(await bench.call('DELETE', '/v1/sessions/current'), 401, 'auth_failed')
   })
 
-  test('a person sees the sessions of the own account only, and ends one, or all others', async () => {
+  test('a person sees only the sessions of their own account, and ends one, or all others', async () => {
     const { email, password } = await bench.signUp()
     const signIn = async (agent: string): Promise<string> => {
       const headers = { 'user-agent': agent }

@@ -137,7 +137,7 @@ onEachEngine('usage and quota leases', (engine) => {
     assert.deepEqual((await usage(first.key)).messages, { used: 5, reserved: 95, limit: 1050, remaining: 950 })
   })
 
-  test('a settlement says which keys have sent, once however often it comes, and only keys of the account count', async () => {
+  test('a settlement says which keys have sent; repeats change nothing, and only keys of the account count', async () => {
     const [alice, bob] = [await bench.signUp(), await bench.signUp()]
     const [own, foreign] = [alice.api_key.id, bob.api_key.id]
     const { body: lease } = await lend(alice.id)

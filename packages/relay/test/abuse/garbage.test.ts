@@ -104,7 +104,7 @@ describe(`garbage, seed ${SEED}`, () => {
     await Promise.all(BOTH.map(speak))
   })
 
-  test('noise below the protocol on both ports', async () => {
+  test('noise below the protocol, on both ports', async () => {
     const { ports } = scene.relay
     for (let round = 0; round < ROUNDS; round++) {
       const plain = connect(ports.grpc, '127.0.0.1').on('error', () => {})

@@ -67,7 +67,7 @@ function entryOf(index: number, size: number): News {
   return { type: 'event', number: index, event: { type: 'appended', channel: CHANNEL, entry } }
 }
 
-test('nodes hear what they watch, large entries as a notice, and go on after NATS was away', TIMEOUT, async (t) => {
+test('nodes hear what they watch, large entries as a notice, and continue after NATS was away', TIMEOUT, async (t) => {
   await using server = await startNats({ maxPayload: 10_000 })
   const [one, two] = [open(t, server.url, server.ca), open(t, server.url, server.ca)]
   await until(() => one.bus.state.nodes === 1 && two.bus.state.nodes === 1)
@@ -110,7 +110,7 @@ test('nodes hear what they watch, large entries as a notice, and go on after NAT
   )
 })
 
-test('a node that is cut off from NATS knows it soon, and hears again when that is over', TIMEOUT, async (t) => {
+test('a node that is cut off from NATS soon knows it, and hears the others again afterwards', TIMEOUT, async (t) => {
   await using server = await startNats()
   await using gate = await openGate(Number(new URL(server.url).port))
   const gated = new URL(server.url)
@@ -160,7 +160,7 @@ test('a server that is named by its address needs a certificate for that address
   assert.deepEqual(refusing.states, [false])
 })
 
-test('a node goes on with the next server of its list when one is gone', TIMEOUT, async (t) => {
+test('a node continues with the next server of its list when one is gone', TIMEOUT, async (t) => {
   await using first = await startNats()
   await using second = await startNats()
   const states: boolean[] = []
@@ -177,7 +177,7 @@ test('a node goes on with the next server of its list when one is gone', TIMEOUT
   assert.deepEqual(states, [true, false, true])
 })
 
-test('a node that has more to say than is sent at once is heard again afterwards', TIMEOUT, async (t) => {
+test('a node with more to send than fits at once is heard again afterwards', TIMEOUT, async (t) => {
   await using server = await startNats()
   const heard = new Set<string>()
   const [one, two] = [() => {}, (subject: string) => heard.add(subject)].map((received) =>
@@ -202,7 +202,7 @@ test('a node that has more to say than is sent at once is heard again afterwards
   })
 })
 
-test('a URL that is none is refused, without its password', () => {
+test('an invalid URL is refused, without its password', () => {
   for (const url of ['localhost:4222', 'http://localhost', 'nats://']) {
     assert.throws(
       () => natsWire({ servers: [url], onState: () => {} }),

@@ -7,7 +7,7 @@ import { randomNumbers, SEED } from '@static/testkit/random'
 import { NodeBus } from '../../src/bus/node-bus.ts'
 import { makeBusMetrics } from '../../src/metrics/bus.ts'
 
-test('forged, repeated and old messages are counted apart from those that are taken, and so are connections', async () => {
+test('forged, repeated and old messages are counted apart from accepted ones, and so are connections', async () => {
   let time = 1_000_000
   const now = (): number => time
   const bus = new MemoryBus({ random: randomNumbers(SEED), post: (deliver) => deliver() })

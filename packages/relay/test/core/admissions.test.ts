@@ -152,7 +152,7 @@ test('the requests with one invite are limited per minute, because each goes to 
   await world.advance(30_000)
 })
 
-test('a request is given once in a poll that goes on after it, however often and large', async (t) => {
+test('successive polls return a request once, however often and large', async (t) => {
   const at = await scene(t)
   const { bob, owner, channelId, world } = at
   const token = await invite(at)
@@ -177,7 +177,7 @@ test('a request is given once in a poll that goes on after it, however often and
   assert.deepEqual((await bob.request('pollJoinRequests', { channelId, after })).pending, numbers.slice(1))
 })
 
-test('a large request counts for each KiB, and a poll for each poll', async (t) => {
+test('a large request counts once per KiB, and a poll once', async (t) => {
   const at = await scene(t, { rates: { joinsPerMinute: 20, pollsPerMinute: 3 } })
   const { bob, channelId, world } = at
   const token = await invite(at)

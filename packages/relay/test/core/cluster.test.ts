@@ -68,7 +68,7 @@ test('an entry too large for the bus is read from the log', async (t) => {
   assert.deepEqual(indexes(bob), [2])
 })
 
-test('what the bus loses is found within ten seconds, and within one without a bus', async (t) => {
+test('messages that the bus loses are found within ten seconds, and within one without a bus', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, channelId } = await channelOver(cluster)
   cluster.bus.faults.drop = 1
@@ -93,7 +93,7 @@ test('what the bus loses is found within ten seconds, and within one without a b
   assert.deepEqual(indexes(bob), [2, 3, 4], 'at once when it is back')
 })
 
-test('what a node writes that is not on the bus is found within a second', async (t) => {
+test('an entry that a node writes but that is not on the bus is found within a second', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, channelId } = await channelOver(cluster)
   // The others hear each other, but no beat of the first one, which still uses the store.
@@ -146,7 +146,7 @@ test('deletions, rejections, Welcomes and answers are found without the bus', as
   assert.equal(cases(bob).filter((one) => one === 'commitRejected').length, 1, 'once, however it was heard')
 })
 
-test('with the bus, each hears of a rejection once, now and after the next round', async (t) => {
+test('with the bus, each node hears of a rejection once, now and after the next round', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, eve, channelId } = await channelOver(cluster)
   await eve.commit(channelId, 1n)
@@ -158,7 +158,7 @@ test('with the bus, each hears of a rejection once, now and after the next round
   assert.deepEqual([owner, bob, eve].map(rejections), [1, 1, 1])
 })
 
-test('an agent has one session over all nodes: the older one is replaced, whenever that is heard', async (t) => {
+test('an agent has one session across all nodes: the older one is replaced, whenever its node hears of it', async (t) => {
   const cluster = await openMemoryCluster(t)
   const [one, two] = cluster.nodes
   const key = makeKey()
@@ -316,7 +316,7 @@ test('the challenge of a call works at any node, and only once', async (t) => {
   await assert.rejects(there.answer(challenge), refusal('auth_failed'))
 })
 
-test('what one node delivered can be acknowledged at another', async (t) => {
+test('entries that one node delivered can be acknowledged at another', async (t) => {
   const cluster = await openMemoryCluster(t)
   const { owner, bob, channelId } = await channelOver(cluster)
   await owner.send(channelId, 1n, 1n)
@@ -355,7 +355,7 @@ test('forged, redirected, old and endless messages on the bus change nothing', a
   assert.deepEqual(indexes(bob), [2, 3])
 })
 
-test('a node that has lost its store for eight seconds sends its sessions elsewhere, and is not left for less', async (t) => {
+test('a node sends its sessions elsewhere once its store has been gone for eight seconds, and not before', async (t) => {
   const cluster = await openMemoryCluster(t)
   const [one, two] = cluster.nodes
   const [here, there] = [await connect(one), await connect(two)]
@@ -371,7 +371,7 @@ test('a node that has lost its store for eight seconds sends its sessions elsewh
   assert.deepEqual(cases(there), [])
 })
 
-test('the silence of a store before it counts as lost is a part of the eight seconds', async (t) => {
+test('the time before a silent store counts as lost is part of the eight seconds', async (t) => {
   const cluster = await openMemoryCluster(t)
   const here = await connect(cluster.nodes[0])
   cluster.broken.set(0, 4000)
@@ -419,7 +419,7 @@ for (const how of ['the next entry', 'its own Resume'] as const) {
   })
 }
 
-test('what happens right after a node has started is not missed there', async (t) => {
+test('a node that has just started misses nothing', async (t) => {
   const cluster = await openMemoryCluster(t, { isNew: true })
   const [one, two] = cluster.nodes
   const owner = await connect(one, 'acme')

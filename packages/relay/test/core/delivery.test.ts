@@ -186,7 +186,7 @@ test('a peer that does not answer a ping is disconnected after 10 s', async (t) 
   await alive.request('resume', {})
 })
 
-test('a relay that stood still for a minute disconnects nobody for it, and still notices who is silent', async (t) => {
+test('a relay that was suspended for a minute disconnects no one for it, and still notices silent peers', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] })
   let time = Date.UTC(2027, 0, 15, 12)
   const world = await startMemoryRelay({ now: () => time })
@@ -212,7 +212,7 @@ test('a relay that stood still for a minute disconnects nobody for it, and still
   assert.deepEqual(world.errors, [])
 })
 
-test('acknowledging more than there is counts up to the end of the log', async (t) => {
+test('an acknowledgement beyond the end of the log counts up to the end', async (t) => {
   const world = await openMemoryRelay(t)
   const { owner, others, channelId } = await channelWith(world, 1)
   const [bob] = others as [Agent]

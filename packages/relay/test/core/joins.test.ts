@@ -252,7 +252,7 @@ test('only the agent that registered an invite can poll, answer and revoke it', 
   await assert.rejects(owner.request('answerJoin', answer), refusal('not_found'), 'it is answered')
 })
 
-test('a joiner takes back its request, but nobody else does', async (t) => {
+test('a joiner can withdraw its request, but no one else can', async (t) => {
   const at = await scene(t)
   const { owner, channelId } = at
   const token = await invite(at, { maxUses: 5 })
@@ -265,7 +265,7 @@ test('a joiner takes back its request, but nobody else does', async (t) => {
   await assert.rejects(bob.request('answerJoin', answer), refusal('not_found'))
 })
 
-test('a joiner takes back its requests as often as it may ask', async (t) => {
+test('a joiner may withdraw its requests as often as it may make them', async (t) => {
   const at = await scene(t)
   const bob = await joiner(at)
   const answer = { inviteId: randomBytes(16), agentId: bob.id, code: 'invite_invalid' }

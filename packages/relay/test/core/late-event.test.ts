@@ -61,7 +61,7 @@ const LATE: readonly [about: string, entry: Entry][] = [
 ]
 
 for (const [about, entry] of LATE) {
-  test(`${about} arrives late: the agent goes on reading`, () => {
+  test(`${about} arrives late: the agent keeps reading`, () => {
     const { effects, delivery } = resumed()
     delivery.handle({ type: 'appended', channel: CHANNEL, entry })
     delivery.handle({ type: 'appended', channel: CHANNEL, entry: MESSAGE })

@@ -53,7 +53,7 @@ test('an IPv6 user counts as its /64, however the address is written', async (t)
   await Agent.connect(world.transport.wire('cbor', '2001:db8:0:2::1'))
 })
 
-test('addresses as the limits count them', () => {
+test('addresses are counted as the limits require', () => {
   const same = [
     ['2001:db8::', '2001:0db8:0000:0000:0001::'],
     ['::1', '0:0:0:0:0:0:0:1'],

@@ -86,7 +86,7 @@ test('the agents of a /48 behind a proxy have the turns of 16 addresses', () => 
   assert.ok(world.given.includes(`${honest} getChallenge`))
 })
 
-test('memory that is short is taken from the address that holds most of it, not from the agents of a proxy', () => {
+test('when memory is short, the address that holds the most gives way, not the agents of a proxy', () => {
   const { open, write, given } = makeWorld(400_000)
   const body = { case: 'requestJoin', value: { box: new Uint8Array(16_000) } } as const
   const message = create(ClientMessageSchema, { requestId: 2n, body })
@@ -106,7 +106,7 @@ test('memory that is short is taken from the address that holds most of it, not 
   for (const id of honest) assert.ok(!closed.includes(`${id} malformed`), `stream ${id} of an honest agent`)
 })
 
-test('nobody but a proxy can name an address, and a proxy only once for a stream', () => {
+test('only a proxy can name an address, and only once for a stream', () => {
   const { open, write, given, turn } = makeWorld()
   const busy = open({ ...PROXY, address: '192.0.2.2' })
   for (let count = 0; count < PER_TURN; count++) write(busy, ASK)

@@ -236,7 +236,7 @@ test('an agent cannot make the store look for any number of channels by acknowle
   }
 })
 
-test('a guest that nobody has invited makes the store look for few channels, however it acknowledges them', async (t) => {
+test('an uninvited guest makes the store look for few channels, however it acknowledges them', async (t) => {
   const world = await openMemoryRelay(t)
   const guest = await Agent.connect(world.transport.wire('cbor'), { key: makeKey() })
   const caller = new UnaryAgent(world)
@@ -253,7 +253,7 @@ test('a guest that nobody has invited makes the store look for few channels, how
   }
 })
 
-test('what a session or a subscription was told of is acknowledged at no cost, also after a removal', async (t) => {
+test('channels that a session or a subscription was told of are acknowledged at no cost, even after a removal', async (t) => {
   const world = await openMemoryRelay(t)
   const owner = await Agent.connect(world.transport.wire('cbor'), { jwt: world.api.token('acme') })
   const bob = await Agent.connect(world.transport.wire('cbor'), { key: makeKey() })

@@ -91,7 +91,7 @@ test('a burst of costly requests is handled in turns, and delays neither message
   assert.equal(given.length, 22)
 })
 
-test('whoever has a /48 has the turns of 16 addresses, not those of its 65,536', () => {
+test('a /48 has the turns of 16 addresses, not of its 65,536 networks', () => {
   const { open, send, given, turn } = makeWorld(1 << 30)
   const crowd = Array.from({ length: 400 }, (_, at) => open(`2001:db8:1:${at.toString(16)}::1`))
   for (let round = 1; round <= 2; round++) for (const id of crowd) send(id, 'getChallenge', round)
@@ -101,7 +101,7 @@ test('whoever has a /48 has the turns of 16 addresses, not those of its 65,536',
   assert.ok(given.includes(`${probe} 1`))
 })
 
-test('what one stream sends keeps its order, and what a closed one has sent is forgotten', () => {
+test('requests of one stream keep their order, and those of a closed one are forgotten', () => {
   const { streams, open, send, given, turn } = makeWorld()
   const crowd = Array.from({ length: 6 }, () => open('192.0.2.1'))
   for (const id of crowd) send(id, 'getChallenge', 1)
@@ -150,7 +150,7 @@ test('a request is decoded in its turn, so that what waits takes no more memory 
   assert.deepEqual(given.slice(PER_TURN), ['malformed', `${waiting} 2`])
 })
 
-test('what waits does not keep the chunk in memory that it came in', () => {
+test('a pending request does not keep the chunk in memory that it came in', () => {
   const { streams, open, send, given, turn } = makeWorld()
   const [busy, waiting] = [open('192.0.2.1'), open('192.0.2.1')]
   for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)
@@ -163,7 +163,7 @@ test('what waits does not keep the chunk in memory that it came in', () => {
   assert.equal(given.at(-1), `${waiting} 7`)
 })
 
-test('when too much waits of one address, its stream that has most of it is closed, and nobody else', () => {
+test('when too much is pending for one address, its stream with the most is closed, and no other', () => {
   const { open, send, given, turn } = makeWorld(2 * LIMIT * REQUEST_BYTES)
   const busy = open('192.0.2.1')
   for (let at = 1; at <= PER_TURN; at++) send(busy, 'getChallenge', at)

@@ -45,7 +45,7 @@ test('Resumes without ids of one agent hold up no other agent of its address, an
   assert.deepEqual(started.slice(3), ['own 1', 'own 2', 'own 3', 'own 4'])
 })
 
-test('a Resume without ids that waits for another of its agent waits for room, too, before those that came later', () => {
+test('a Resume without ids that waits for another of its agent also waits for room, ahead of later ones', () => {
   const { turns, started, dropped, make } = makeWorld()
   const own = Array.from({ length: 3 }, (_, at) => make(`own ${at}`, 'mallory'))
   for (const turn of own) turns.take(turn)
@@ -85,7 +85,7 @@ test('when the stream of one whose agent has no other ends while it waits for ro
   assert.deepEqual(started, ['next', 'own 2'])
 })
 
-test('however many are refused when it is their turn, and end their streams, the stack stays as it is', () => {
+test('however many waiting requests are refused and end their streams, the call stack does not grow', () => {
   const { turns, started, make } = makeWorld()
   const first = make('first', 'first', 3072)
   turns.take(first)

@@ -92,7 +92,7 @@ test('a Resume that waits is forgotten with its stream, and one in the store kee
   assert.equal(pure.relay.counts.requests, 0)
 })
 
-test('all of a /48 have the turns of 16 addresses, and its networks take them in turn', async () => {
+test('a /48 has the turns of 16 addresses, which its networks take in turn', async () => {
   const pure = await PureRelay.make()
   const addresses = Array.from({ length: 30 }, (_, at) => `2001:db8:0:${(at + 1).toString(16)}::1`)
   await guests(pure, addresses)

@@ -65,7 +65,7 @@ async function isOpen(agent: Agent): Promise<boolean> {
   return !isOver(agent)
 }
 
-test('an account gets in although guests of five addresses have taken all that they get', async (t) => {
+test('an account gets in although guests of five addresses have taken their full share', async (t) => {
   const world = await open(t, { total: 40, perAddress: 8 })
   for (const address of GUESTS) await fill(world, address)
   const agent = await connect(world, 'acme')
@@ -73,7 +73,7 @@ test('an account gets in although guests of five addresses have taken all that t
   assert.equal((await agent.send(channel, 0n, 1n)).index, 1n)
 })
 
-test('a call and a subscription of an account get in, too', async (t) => {
+test('a call and a subscription of an account also get in', async (t) => {
   const world = await open(t, { total: 40, perAddress: 8 })
   for (const address of GUESTS) await fill(world, address)
   for (let last = 10; last < 20; last++) await connect(world, `other-${last}`, undefined, `203.0.113.${last}`)
@@ -93,7 +93,7 @@ test('guests leave a quarter of the places to accounts, which need not wait unti
   assert.equal(guests.filter((guest) => !isOver(guest)).length, 30)
 })
 
-test('when all is taken, guests give way to accounts: of the address that has most, the one that was idle longest', async (t) => {
+test('when all places are taken, guests give way to accounts: of the address with the most, the one idle longest', async (t) => {
   const world = await open(t, { total: 40, perAddress: 40 })
   const [few = '', many = ''] = GUESTS
   const loner = await Agent.connect(world.transport.wire('cbor', few))
@@ -146,7 +146,7 @@ test('addresses of one /48 count together where others need room', async (t) => 
   assert.equal((await closing(first))[1], 'unavailable')
 })
 
-test('the account that has most gives way to one that has fewer, with what was idle longest', async (t) => {
+test('the account with the most gives way to one with fewer, with the stream idle longest', async (t) => {
   const world = await open(t, { total: 40 })
   const greedy: Agent[] = []
   for (let count = 0; count < 40; count++) greedy.push(await connect(world, 'greedy'))
@@ -179,7 +179,7 @@ test('agents that never show who they are do not keep others out', async (t) => 
 
 const STRICT = { profile: 'strict', cellsPerSecond: 20 } as const
 
-test('one account does not take all clocks, nor do guests, and nobody is told to use a weaker profile', async (t) => {
+test('neither one account nor guests take all clocks, and no one is told to use a weaker profile', async (t) => {
   const world = await open(t, { clockedCells: 160 })
   const guests = await fill(world, ELSEWHERE, STRICT)
   assert.equal(guests.length, 2)
@@ -198,7 +198,7 @@ test('one account does not take all clocks, nor do guests, and nobody is told to
   assert.deepEqual([await isOpen(guests[1] as Agent), await isOpen(greedy[1] as Agent)], [true, true])
 })
 
-test('a session that gets no clock costs nobody a place', async (t) => {
+test('a session that gets no clock costs no one a place', async (t) => {
   const world = await open(t, { total: 8, clockedCells: 40 })
   const [many = ''] = GUESTS
   const guests = await fill(world, many)
@@ -234,7 +234,7 @@ test('an account gets in although one address has filled a QUIC endpoint with gu
   assert.equal(guests.filter((one) => !isOver(one)).length, 11)
 })
 
-test('a guest that finds room at a QUIC endpoint, but not at the relay, costs nobody a place', async (t) => {
+test('a guest that finds room at a QUIC endpoint, but not at the relay, costs no one a place', async (t) => {
   const world = await open(t, { total: 8, quicPerEndpoint: 4 })
   const [here = '', elsewhere = ''] = GUESTS
   const at = (address: string) =>
@@ -248,7 +248,7 @@ test('a guest that finds room at a QUIC endpoint, but not at the relay, costs no
   assert.equal(guests.filter((guest) => !isOver(guest)).length, 6)
 })
 
-test('a full endpoint names the port to dial instead, also to those that dialled it before it was full', async (t) => {
+test('a full endpoint names the port to dial instead, even to agents that dialled it before it was full', async (t) => {
   const world = await open(t, { quicPerEndpoint: 1 })
   const at = (port: number) =>
     world.transport.wire('cbor', ELSEWHERE, false, { endpoint: { port, ports: [4433, 4434, 4435] } })

@@ -90,7 +90,7 @@ test('a session that many channels remove it from, or welcome it to, remembers t
   assert.equal(stayOf(session, read), 7, 'what it reads does not count')
 })
 
-test('the membership that a session was told of last is the one that it acknowledges', () => {
+test('a session acknowledges in the membership that it was last told of', () => {
   const { session, delivery, resume, welcome } = makeWorld()
   const channel = channelOf(1)
   resume(channel, 5)

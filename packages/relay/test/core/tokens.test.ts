@@ -36,7 +36,7 @@ test('two calls return a token, which can do what a session can', async (t) => {
   await agent.request('deleteChannel', { channel: { case: 'name', value: 'acme/x/y' } })
 })
 
-test('a guest gets a token too, and acts as a guest with it', async (t) => {
+test('a guest also gets a token, and acts as a guest with it', async (t) => {
   const world = await openMemoryRelay(t)
   const guest = await opened(world, '')
   assert.deepEqual((await guest.request('resume', {})).channels, [])

@@ -58,7 +58,7 @@ const openNode = async (t: TestContext, url: string, keyFile: string): Promise<P
   return store
 }
 
-test('kills of the primary, and a standby in its place, lose nothing', { timeout: 240_000 }, async (t) => {
+test('killing the primary and promoting a standby loses nothing', { timeout: 240_000 }, async (t) => {
   const cluster = await startCluster()
   t.after(() => cluster.close())
   const { url, primary, standby } = cluster

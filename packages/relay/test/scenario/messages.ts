@@ -56,7 +56,7 @@ export function messageScenarios(way: Way, options: () => Promise<StageOptions> 
       for (let index = 3n; index <= 41n; index++) assert.equal((await back.next('deliverMessage')).index, index)
     })
 
-    test('after a restart of the relay nothing is missing', async () => {
+    test('nothing is missing after a restart of the relay', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       const sent = randomBytes(2000)
@@ -156,7 +156,7 @@ export function messageScenarios(way: Way, options: () => Promise<StageOptions> 
       await assert.rejects(owner.send(channel, 1n, 2n, randomBytes(MAX_CIPHERTEXT_BYTES + 1)), code('too_large'))
     })
 
-    test('acknowledging more than there is counts up to the end of the log', async () => {
+    test('an acknowledgement beyond the end of the log counts up to the end', async () => {
       const { channel, owner, members } = await stage.cast(1)
       const [bob] = members as [Agent]
       await owner.send(channel, 1n, 1n)

@@ -90,7 +90,7 @@ forEachEngine((open) => {
     assert.deepEqual((await take(f, member('carol'), { after: first.lastNumber })).boxes, ['box of dave'])
   })
 
-  test('a poll that goes on waiting is not told what else waits', async (t) => {
+  test('a poll that keeps waiting is not told what else is pending', async (t) => {
     const f = await open(t)
     await f.found('alice', 'bob')
     await register(f, 'invite')
@@ -120,7 +120,7 @@ forEachEngine((open) => {
     assert.deepEqual((await take(f, member('alice'))).boxes, ['box of dave'])
   })
 
-  test('the owner gets requests for itself and for members, and members only the latter', async (t) => {
+  test('the owner gets requests for itself and for members, members get only the latter', async (t) => {
     const f = await open(t)
     await f.found('alice', 'bob')
     await register(f, 'invite')

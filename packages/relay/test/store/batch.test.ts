@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { batchLength } from '../../src/store/batch.ts'
 import type { Call } from '../../src/store/call.ts'
 
-test('a batch has room for as many polls for join requests as their boxes may fill', () => {
+test('a batch takes as many polls for join requests as their boxes may fill', () => {
   const poll = { name: 'takeJoins', request: { maxBytes: 524_288 } } as unknown as Call
   assert.equal(batchLength(Array.from({ length: 100 }, () => poll)), 8)
   const large = { name: 'takeJoins', request: { maxBytes: 1e9 } } as unknown as Call

@@ -75,7 +75,7 @@ forLedger((open) => {
     accepted(await world.say('bob', body))
   })
 
-  test('from three quarters on, answers name the lagging members and a wait; before, and once these have read, they do not', async (t) => {
+  test('from three quarters on, answers name the lagging members and a wait; not before, nor once these have read', async (t) => {
     const world = await open(t, { channelEntries: 120 })
     const away = Array.from({ length: 10 }, (_, at) => `away ${at}`)
     await world.found('alice', 'bob', ...away)
@@ -106,7 +106,7 @@ forLedger((open) => {
     assert.deepEqual(await world.say('bob'), { index: 91, charged: true })
   })
 
-  test('entries that all have acknowledged are dropped first, and no one gets a gap', async (t) => {
+  test('entries that all members have acknowledged are dropped first, and no one gets a gap', async (t) => {
     const world = await open(t, { channelEntries: 16 })
     await world.found('alice', 'bob')
     await world.chatter('bob', 11)
@@ -257,7 +257,7 @@ forLedger((open) => {
     refused(results[12]!, 'queue_full')
   })
 
-  test('of three vouched members one that is offline, the owner or another, does not stop the channel', async (t) => {
+  test('of three vouched members, one that is offline, even the owner, does not stop the channel', async (t) => {
     for (const away of ['alice', 'bob'] as const) {
       const world = await open(t, { channelEntries: 24 })
       await world.found('alice', 'bob', 'carol')

@@ -155,7 +155,7 @@ test('agents find everything in the copy where they left it, and go on', async (
   await moved.run('sweep', { now: moved.now })
 })
 
-test('a copy that is killed after any batch goes on and ends like one in a single run', async (t) => {
+test('a copy that is killed after any batch continues and ends like one in a single run', async (t) => {
   const path = killedFile(t)
   const [whole, halved] = [await scratchFor(t), await scratchFor(t)]
   const first = await copyTo(path, whole)

@@ -105,7 +105,7 @@ test('the relay starts although the last page of entries cannot be read', async 
   assert.equal(again.store.healthy(), false)
 })
 
-test('what is behind does not grow because a channel is damaged', async (t) => {
+test('the backlog does not grow because a channel is damaged', async (t) => {
   const path = temporaryFile(t)
   const world = await settled(t, path)
   accepted(await world.say('bob'))
@@ -127,7 +127,7 @@ test('what is behind does not grow because a channel is damaged', async (t) => {
   await assert.rejects((await open(t, left)).standing('bob'), UNAVAILABLE)
 })
 
-test('writing what is behind does not fill the memory', async (t) => {
+test('writing the backlog does not fill the memory', async (t) => {
   const path = temporaryFile(t)
   const world = await settled(t, path)
   for (let at = 0; at < 20; at++) {

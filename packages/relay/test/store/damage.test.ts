@@ -70,7 +70,7 @@ async function assertDamaged(promise: Promise<unknown>, world: ChannelFixture): 
   assert.equal(world.store.healthy(), false)
 }
 
-test('members of a channel that is not found any more are not told that they are in none', async (t) => {
+test('members of a channel that can no longer be found are not told that they are in none', async (t) => {
   const world = await changed(t, 'UPDATE channels SET id = flip(id)')
   await assertDamaged(world.read('bob', 1), world)
   await assertDamaged(world.standing('bob'), world)
@@ -100,7 +100,7 @@ for (const [what, change] of Object.entries({
   })
 }
 
-test('the fields of commits and leaves are covered too', async (t) => {
+test('the fields of commits and leaves are also covered', async (t) => {
   for (const index of [202, 203]) {
     const world = await changed(t, entry(index, `body = flip(body)`))
     await assertDamaged(world.read('alice', index - 1), world)

@@ -156,7 +156,7 @@ forEachEngine((open) => {
     assert.deepEqual(await take(f), [])
   })
 
-  test('a request by an invite that has ended since it was looked up is refused, but not if its Welcome waits', async (t) => {
+  test('a request by an invite that has ended since it was looked up is refused, unless its Welcome is pending', async (t) => {
     const f = await open(t)
     await f.create('alice')
     for (const label of ['revoked', 'used up', 'short']) await f.invite(label, { maxUses: 1, expiresAt: f.now + 1000 })
@@ -171,7 +171,7 @@ forEachEngine((open) => {
     assert.deepEqual(await take(f), [])
   })
 
-  test('whoever leaves is not added later by a request from before', async (t) => {
+  test('an agent that leaves is not added later by an earlier request', async (t) => {
     const f = await open(t)
     await f.create('alice')
     await f.commit('alice', { adds: ['bob'], welcomes: [welcomeFor('bob')] })

@@ -60,7 +60,7 @@ test('messages write neither the row of their channel nor that of their sender; 
   assert.deepEqual([value(after, LAST), value(after, COUNTER)], [last, 2])
 })
 
-test('what entries do not tell is written with them', async (t) => {
+test('values that do not follow from entries are written with them', async (t) => {
   const path = temporaryFile(t)
   const world = await settled(t, path)
   // The rows of other senders must not stay behind that of the channel.
@@ -114,7 +114,7 @@ test('a crash directly after a part of the log was cut leaves the same as no cra
   assert.deepEqual(rowsIn(left), rowsIn(path))
 })
 
-test('a failed transaction takes nothing with it that was answered before', async (t) => {
+test('a failed transaction undoes nothing that was answered before', async (t) => {
   const path = temporaryFile(t)
   const first = await settled(t, path)
   await first.store.close()

@@ -41,7 +41,7 @@ forEachEngine((open) => {
     assert.deepEqual(await world.run('owned', { account: account('bob').id, ...LIMITS }), { total: 0, channels: [] })
   })
 
-  test('removed members are not listed, and everything has a limit', async (t) => {
+  test('removed members are not listed, and every list has a limit', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('alice', { removes: ['bob'] }))

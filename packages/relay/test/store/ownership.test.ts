@@ -165,7 +165,7 @@ forEachEngine((open) => {
     accepted(await f.commit('bob', { owner: 'bob' }))
   })
 
-  test('a take-over revokes all invites and refuses those who wait', async (t) => {
+  test('a take-over revokes all invites and refuses waiting joiners', async (t) => {
     const f = await withStandby(open, t)
     assert.deepEqual(await f.invite('mine'), { done: true })
     const join = {
@@ -281,7 +281,7 @@ forEachEngine((open) => {
     accepted(await f.commit('alice', { owner: 'alice', standby: 'bob' }))
   })
 
-  test('a take-over is not undone once the former owner is no longer a member: nobody could act as the owner', async (t) => {
+  test('a take-over is not undone once the former owner is no longer a member: no one could act as the owner', async (t) => {
     const f = await open(t)
     await f.found('alice', 'bob', 'carol', 'dave', 'erin')
     accepted(await f.say('bob'))
@@ -298,7 +298,7 @@ forEachEngine((open) => {
     assert.deepEqual([await owned(f, 'alice'), await owned(f, 'bob')], [0, 1])
   })
 
-  test('a reset of the roster changes neither owner nor standby, whom it vouches for unasked', async (t) => {
+  test('a reset of the roster changes neither owner nor standby, and vouches for the standby automatically', async (t) => {
     const f = await withStandby(open, t)
     assert.deepEqual(await f.reset('alice', ['alice', 'bob', 'carol'], ['carol']), { done: true })
     accepted(await f.commit('bob', { owner: 'bob' }))
@@ -306,7 +306,7 @@ forEachEngine((open) => {
   })
 
   for (const how of ['by a reset', 'with the commit that added it'] as const) {
-    test(`a standby that the roster loses ${how} is none any more, even if it comes back and is vouched for`, async (t) => {
+    test(`a standby that leaves the roster ${how} is no longer one, even if it comes back and is vouched for`, async (t) => {
       const f = await scene(open, t)
       const slot = f.head
       accepted(await f.commit('alice', { adds: ['erin'], vouches: ['erin'] }))

@@ -88,7 +88,7 @@ function plain(value: unknown): unknown {
   return value instanceof Uint8Array ? Buffer.from(value).toString('hex') : value
 }
 
-test('a channel that was packed is what it was', () => {
+test('a packed channel unpacks to what it was', () => {
   for (const people of [0, 1, 3, 500]) {
     const kept = makeKept('one', people)
     const again = unpack(pack(kept))
@@ -107,7 +107,7 @@ test('a channel that was packed is what it was', () => {
   }
 })
 
-test('the cache packs what was not used for longest, forgets it in the end, and stays within its limit', () => {
+test('the cache packs the least recently used channels, eventually forgets them, and stays within its limit', () => {
   const limit = 100_000
   const cache = new ChannelCache(limit)
   const all = Array.from({ length: 200 }, (_, at) => makeKept(`channel ${at}`))
@@ -143,7 +143,7 @@ test('a record that is larger than the limit is kept alone', () => {
   assert.equal(cache.size.channels, 1)
 })
 
-test('a size that is read behind a message counts the message once, whichever is answered first', async () => {
+test('a size that is read after a message counts the message once, whichever is answered first', async () => {
   const owner = account('acme')
   let stored = 100
   const rows = async (): Promise<Row[]> => [[owner.id, owner.mode, stored, null]]

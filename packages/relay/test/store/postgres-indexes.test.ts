@@ -56,7 +56,7 @@ test('a node waits for the transaction of a node that was cut off, which outlive
   assert.equal((await found(scratch)).length, Object.keys(LATER_INDEXES).length)
 })
 
-test('a node that is chosen to end a deadlock tries again, and does not try for ever', async (t) => {
+test('a node that is chosen to end a deadlock tries again, but not forever', async (t) => {
   const { scratch, session } = await open(t)
   let [tries, deadlocks] = [0, 2]
   const run = (text: string): Promise<string> => {

@@ -104,7 +104,7 @@ test('the store says so if it cannot know whether a vote was stored, and does it
   assert.deepEqual(world.told(), [])
 })
 
-test('a read whose connection is lost is repeated', async (t) => {
+test('a read whose connection is lost is retried', async (t) => {
   const world = new ChannelFixture(await add(t, await emptyScratch()), [])
   await world.found('alice', 'bob')
   loseCommit(t, 'COMMIT', () => Promise.resolve())
@@ -152,7 +152,7 @@ for (const way of WAYS) {
   })
 }
 
-test('a notice comes once, however long another transaction runs', async (t) => {
+test('a notice arrives once, however long another transaction runs', async (t) => {
   const scratch = await emptyScratch()
   const store = await add(t, scratch)
   const world = new ChannelFixture(store, [])
@@ -289,7 +289,7 @@ test('a node knows how many use the database', async (t) => {
   while (first.nodes?.() !== 1) await new Promise(setImmediate)
 })
 
-test('an agent with many Welcomes does not have the batch decided once for each', async (t) => {
+test('an agent with many Welcomes does not make the batch run once for each', async (t) => {
   const store = await add(t, await emptyScratch())
   for (let at = 0; at < 20; at++) {
     const world = Object.assign(new ChannelFixture(store, []), { channel: hex16(`channel ${at}`) })

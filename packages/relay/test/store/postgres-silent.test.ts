@@ -19,7 +19,7 @@ gated.port = String(gate.port)
 /** Long after the silence is noticed and nobody says whether the message was stored, long before an answer is given up. */
 const LATE_MS = 18_000
 
-test('a silent server is given up soon, and used again when it answers', async (t) => {
+test('a silent server is soon given up, and used again when it answers', async (t) => {
   const store = await openScratch({ url: gated.href, keyFile }, RETENTION, () => {}, { examineMs: 200 })
   t.after(() => store.close())
   const world = new ChannelFixture(store, [])

@@ -48,7 +48,7 @@ test('without sslmode the password is sent only over verified TLS', async () => 
   await scratch.remove()
 })
 
-test('a node is refused that would lose messages, or has another key', async (t) => {
+test('a node that would lose messages, or has another key, is refused', async (t) => {
   const scratch = await makeScratch()
   t.after(() => scratch.remove())
   const name = new URL(scratch.url).pathname.slice(1)
@@ -97,7 +97,7 @@ test('a node is refused that would lose messages, or has another key', async (t)
 /** 1,000 with `npm run proof -- cluster`. */
 const SLOTS = process.env['STATIC_LONG'] === '1' ? 1000 : 8
 
-test('a node is refused that reaches PostgreSQL through a pooler', async (t) => {
+test('a node that reaches PostgreSQL through a pooler is refused', async (t) => {
   const scratch = await emptyScratch()
   // A pooler says in place of the server which process it is.
   t.mock.getter(Session.prototype, 'serverProcess', () => 1)
@@ -140,7 +140,7 @@ test('nine committers on three nodes: each slot has one winner', async (t) => {
   t.diagnostic(`promise T5: nine committers on three nodes: ${SLOTS} slots, one winner each`)
 })
 
-test('what one node has acknowledged or stored, another sees', async (t) => {
+test('a node sees what another has acknowledged or stored', async (t) => {
   const scratch = await emptyScratch()
   const [one, other] = [await open(t, scratch), await open(t, scratch)]
   const world = new ChannelFixture(one, [])
@@ -158,7 +158,7 @@ test('what one node has acknowledged or stored, another sees', async (t) => {
   assert.deepEqual(uses.map(({ fresh }) => fresh).toSorted(), [false, true])
 })
 
-test('a lost connection costs an answer at most, and a repeat gets the first one', async (t) => {
+test('a lost connection costs at most an answer, and a repeat gets the first one', async (t) => {
   const scratch = await emptyScratch()
   const store = await open(t, scratch)
   const world = new ChannelFixture(store, [])
@@ -198,7 +198,7 @@ test('the server ends the transaction of a node that is cut off, and no call wai
   assert.deepEqual(await session.rows(statement(`SELECT ${asked}`)), [['5s', '2s', '10s', '10000', 'on']])
 })
 
-test('a node whose clock is wrong is refused, and one that stood still while it was answered is not', async (t) => {
+test('a node whose clock is wrong is refused, but not one that was suspended while it was answered', async (t) => {
   const scratch = await emptyScratch()
   const now = Date.now
   let ahead = 60_000
@@ -272,7 +272,7 @@ test('a database from before the later indexes gets them from whichever of its n
   )
 })
 
-test('a damaged row is noticed and never served, and other channels go on', async (t) => {
+test('a damaged row is noticed and never served, and other channels continue', async (t) => {
   const scratch = await emptyScratch()
   const store = await open(t, scratch)
   const world = new ChannelFixture(store, [])
@@ -304,7 +304,7 @@ test('a damaged row is noticed and never served, and other channels go on', asyn
   assert.equal((await world.read('alice', 0)).entries.length, 1)
 })
 
-test('members of a channel that is not found any more are not told that they are in none', async (t) => {
+test('members of a channel that can no longer be found are not told that they are in none', async (t) => {
   const scratch = await emptyScratch()
   const before = new ChannelFixture(await open(t, scratch), [])
   await before.found('alice', 'bob')

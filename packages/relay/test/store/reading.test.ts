@@ -141,7 +141,7 @@ forLedger((open) => {
     await world.run('ack', { agent: agentId('alice'), positions: [{ channel: hex16('none'), index: 1 }] })
   })
 
-  test('what was acknowledged in a membership that was undone does not count for the earlier one', async (t) => {
+  test('acknowledgements in an undone membership do not count for the earlier one', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     const { addedIndex: from, cursor } = await world.stand('bob')
@@ -162,7 +162,7 @@ forLedger((open) => {
     assert.equal((await world.stand('bob')).cursor.index, cursor.index + 1)
   })
 
-  test('a cursor far behind finds its position too', async (t) => {
+  test('a cursor far behind also finds its position', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob')
     await world.chatter('alice', 300)

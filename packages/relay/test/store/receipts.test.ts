@@ -22,7 +22,7 @@ async function given(world: ChannelFixture, name: string, receipts = 250): Promi
 }
 
 forEachEngine((open) => {
-  test('a member is given the last receipts of the others, as many as it asks for', async (t) => {
+  test("a member gets as many of the others' last receipts as it asks for", async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 3)
@@ -43,7 +43,7 @@ forEachEngine((open) => {
     assert.deepEqual(await given(world, 'alice'), { bob: 5, carol: 3 })
   })
 
-  test('receipts end with a stay, and an agent without a place has none', async (t) => {
+  test('receipts end with the membership, and an agent that is not a member has none', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await world.chatter('alice', 1)
@@ -60,7 +60,7 @@ forEachEngine((open) => {
     assert.deepEqual(await given(world, 'alice'), { carol: 3 }, 'the old one is not of this stay')
   })
 
-  test('undoing a commit leaves the receipts of everybody else, and gives back that of who was removed', async (t) => {
+  test('undoing a commit leaves the receipts of all others, and restores that of the removed member', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     await ack(world, 'bob', 1, 1)

@@ -37,7 +37,7 @@ function counting(channelBytes: number): { world: ChannelFixture; visits: () => 
   return { world: new ChannelFixture(store, []), visits }
 }
 
-test('a refused message does not visit again what earlier ones have visited, even if a member acknowledges in between', async () => {
+test('a refused message does not search entries again that earlier ones have searched, even if a member acknowledges in between', async () => {
   const count = 10_000
   const { world, visits } = counting(count * SMALL_BYTES * 5.5)
   await world.found('owner', 'slow', 'greedy', 'small', 'dave', 'erin')

@@ -282,7 +282,7 @@ test('an operation sees the changes of earlier ones in the same transaction', as
   assert.deepEqual([resumed.standings.length, resumed.member, swept.removed], [1, true, 1])
 })
 
-test('the caller keeps its buffers, however large they are behind what it passes', async (t) => {
+test('the caller keeps its buffers, even if what it passes is a view of a larger one', async (t) => {
   const { open } = file(t)
   const world = await open()
   await world.found('alice')

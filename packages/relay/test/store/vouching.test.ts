@@ -275,7 +275,7 @@ forLedger((open) => {
     assert.deepEqual(await world.reject(guest('carol'), slot + 2), { rejected: false, votes: 1, needed: 2 })
   })
 
-  test('the majority is one of the members that were vouched for', async (t) => {
+  test('the majority is that of the vouched members', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('bob', { adds: sybils(5) }))
@@ -352,7 +352,7 @@ forLedger((open) => {
     assert.equal(await hasVote(world, 'carol'), true)
   })
 
-  test('a rejected commit takes its vouches with it, and gives back those of the members that it removed', async (t) => {
+  test('a rejected commit takes its vouches with it, and restores those of the members that it removed', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
     accepted(await world.commit('bob', { adds: ['dave'] }))
@@ -371,7 +371,7 @@ forLedger((open) => {
     assert.equal(await hasVote(world, 'erin'), false)
   })
 
-  test('a reset of the roster vouches for those that it says, and for no one else', async (t) => {
+  test('a reset of the roster vouches for the members that it lists, and for no one else', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol', 'dave')
     accepted(await world.commit('carol', { adds: ['mallory', 'erin'] }))

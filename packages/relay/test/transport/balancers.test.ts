@@ -40,7 +40,7 @@ test('a client behind a balancer has the address that the balancer announces', a
   assert.equal(await addressOf(bench, [rawProxyHeader(1, 0, Buffer.alloc(0))]), '127.0.0.1')
 })
 
-test('over HTTP/2 the announced address counts as well', async () => {
+test('the announced address also counts over HTTP/2', async () => {
   await using bench = await startGrpcBench({
     balancers: new Balancers(['127.0.0.1']),
     limits: { connectionsPerAddress: 1 },

@@ -205,7 +205,7 @@ test(
   },
 )
 
-test('calls of strangers count while they wait', { timeout: 300_000 }, async () => {
+test('calls of strangers count while they are pending', { timeout: 300_000 }, async () => {
   await using bench = await benchOfChallenges()
   bench.calls.answer = () => new Promise(() => {})
   using deaf = await deafConnection(bench)

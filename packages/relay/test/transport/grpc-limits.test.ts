@@ -59,7 +59,7 @@ test('a certificate that does not match its key is rejected, and streams survive
   assert.equal((await promise).length, 1024)
 })
 
-test('a client that names the server gets the certificate without addresses, others the other one', async () => {
+test('a client that names the server gets the certificate without addresses, others get the one with them', async () => {
   const { authority } = await certificates()
   const make = async (): Promise<{ certificate: Certificate; namedCertificate: Certificate }> => ({
     certificate: await authority.issue(['localhost', '127.0.0.1']),
@@ -118,7 +118,7 @@ test('one address has only so many connections, and the port only so many in all
   }
 })
 
-test('when the port is full, a connection without a stream gives way, and none with one', async () => {
+test('when the port is full, a connection without a stream gives way, but none with one', async () => {
   await using bench = await startGrpcBench({ limits: { connections: 3 } })
   const [busy, idle, young] = [await bench.connect(), await bench.connect(), await bench.connect()]
   busy.openSession({ data: () => {}, closed: () => {} })
@@ -196,7 +196,7 @@ test('a client that keeps opening and resetting streams is cut off', async () =>
   assert.equal((await ask(bench, '2', 'GET', '/health')).status, 200)
 })
 
-test('others at the address of a client that resets in bulk keep their connections and get new ones', async () => {
+test('other clients at the address of one that resets in bulk keep their connections and get new ones', async () => {
   await using bench = await startGrpcBench({ limits: { resetsPerAddress: 250 } })
   const good = await bench.connect()
   for (let round = 0; round < 3; round++) await resetUntilCut(await bench.connect())

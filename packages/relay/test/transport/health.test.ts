@@ -32,7 +32,7 @@ test('GET /health returns name and version, or that the relay cannot serve', asy
   }
 })
 
-test('GET /health/ready also tells whether the relay can use its API, and why not', async () => {
+test('GET /health/ready also says whether the relay can use its API, and why not', async () => {
   await using bench = await startGrpcBench()
   const ready = async (): Promise<unknown[]> => {
     const { status, body } = await ask(bench, '2', 'GET', '/health/ready')
@@ -187,7 +187,7 @@ test('HSTS is for public names, not for this machine', async () => {
   assert.equal(await hsts('localhost:5000'), undefined)
 })
 
-test('without configured origins no page may read anything', async () => {
+test('no page may read anything unless its origin is configured', async () => {
   await using bench = await startGrpcBench()
   for (const version of VERSIONS) {
     const { headers } = await ask(bench, version, 'GET', '/health', { origin: 'https://app.example' })

@@ -35,7 +35,7 @@ test('the end of a connection does not change what is known of a later one from 
   connections.destroy()
 })
 
-test('what calls of a /48 hold is bounded, and what was given back can be taken again', () => {
+test('memory held by calls of a /48 is bounded, and released memory can be taken again', () => {
   const budget = new CallBudget(100, 30)
   const open = (net: number): Holding => budget.open(`2001:db8:1:${net}::/64`, () => assert.fail('was cut'))
   const [first, second, third, fourth] = [open(1), open(2), open(3), open(4)]
@@ -48,7 +48,7 @@ test('what calls of a /48 hold is bounded, and what was given back can be taken 
   assert.deepEqual([fourth.take(20), first.take(1)], [true, false])
 })
 
-test('who holds most of everything loses its largest calls to others, but not to who would hold as much', () => {
+test('the largest holder loses its largest calls to others, but not to one that would hold as much', () => {
   const budget = new CallBudget(100, 60)
   const cuts: string[] = []
   const open = (address: string, name: string): Holding => budget.open(address, () => cuts.push(name))
@@ -68,7 +68,7 @@ test('who holds most of everything loses its largest calls to others, but not to
   assert.deepEqual(cuts, ['large', 'other'])
 })
 
-test('of those who hold everything, addresses of a /48 count together, as 16 of them at most', () => {
+test('among the largest holders, addresses of a /48 count together, as at most 16', () => {
   const budget = new CallBudget(1000, 100)
   const cuts: string[] = []
   const open = (address: string): Holding => budget.open(address, () => cuts.push(address))

@@ -38,7 +38,7 @@ test('resets that are few in each window slow nobody', () => {
   }
 })
 
-test('streams that one read opens and resets end the connection before all of them were opened', () => {
+test('streams that one read opens and resets end the connection before all of them are open', () => {
   const resets = new Resets(LIMIT)
   const limits = { streams: 10, resets: 40 }
   const open = (): number => {

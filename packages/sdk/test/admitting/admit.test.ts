@@ -150,7 +150,7 @@ test('joiners that ask together are added by one commit', async () => {
   assert.equal(owner.answers.size, 0)
 })
 
-test('the owner vouches for the one that joins with an invite of one use, and for none of those that join with another', async () => {
+test('the owner vouches for an agent that joins with an invite of one use, and for none that joins with another', async () => {
   for (const [uses, expected] of [
     [1, 1],
     [2, 0],
@@ -186,7 +186,7 @@ test('a member that joins again under another name is not vouched for', async ()
   assert.deepEqual(owner.vouches, [[], []])
 })
 
-test('joiners whose answers were too many for the relay are answered when they are decided again', async () => {
+test("joiners whose answers exceeded the relay's limit are answered when they are decided again", async () => {
   const owner = new Owner(1)
   const joiners = await owner.joiners(3)
   const requests = joiners.map(({ asked }) => asked)
@@ -207,7 +207,7 @@ test('joiners whose answers were too many for the relay are answered when they a
   assert.deepEqual(owner.commits, [[joiners[0]!.agent]])
 })
 
-test('the request of one that was here and has left is refused, whoever still has it', async () => {
+test('the request of an agent that was a member and has left is refused, no matter who still has it', async () => {
   const owner = new Owner(2)
   const [joiner] = await owner.joiners(1)
   await owner.decide([joiner!.asked])
@@ -275,7 +275,7 @@ test('temporary failures are not answered, and every use is returned', async () 
   assert.equal(owner.issued.get(owner.invite.record.id)?.record.uses, 0)
 })
 
-test('one for whom the relay defers every commit keeps nobody else out, and the halves wait for less', async () => {
+test('a joiner for whom the relay defers every commit keeps no one else out, and the halves wait for less', async () => {
   const owner = new Owner(16)
   owner.refusal = 'rate_limited'
   const joiners = await owner.joiners(16)

@@ -134,7 +134,7 @@ test('returned uses that the relay defers forever keep no others back', async ()
   )
 })
 
-test('who returns a use waits for its own registration alone', async () => {
+test('a returned use waits only for its own registration', async () => {
   const { promise, resolve } = Promise.withResolvers<undefined>()
   const { issued, ids, told } = returning([1, 0], (id) => (id === ids[0] ? promise : undefined))
   const earlier = issued.registerReturned()
@@ -144,7 +144,7 @@ test('who returns a use waits for its own registration alone', async () => {
   assert.deepEqual(told.at(-1), [ids[1], 6])
 })
 
-test('a return that the relay defers while it is told of an earlier one is registered, too', async () => {
+test('a returned use that the relay defers while an earlier one is being registered is registered as well', async () => {
   const { promise, resolve } = Promise.withResolvers<undefined>()
   let asked = 0
   const { issued, ids, told } = returning([1], () => [promise, 'rate_limited' as const][asked++])

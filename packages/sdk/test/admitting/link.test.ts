@@ -49,7 +49,7 @@ function sealed(body: Uint8Array): string {
 
 const body = (link = LINK): Buffer => Buffer.from(link.slice(PREFIX.length), 'base64url').subarray(0, -4)
 
-test('what is put into a link comes out of it, with its certificates', async () => {
+test('a link returns what was put into it, certificates included', async () => {
   const [one, two] = [(await newAuthority()).cert, (await newAuthority()).cert]
   const ip = parseEndpoint('https://[2001:db8::1]:443', { relayName: 'relay.example' })
   const read = parseInviteLink(` ${encodeLink({ ...PARTS, endpoint: ip, grpcPort: 0, ca: one + two })}\n`)
@@ -79,7 +79,7 @@ test('a link of a newer version says so; a token or an address is no link', () =
   assert.match(refusal(undefined as unknown as string), /^This is not an invite link/)
 })
 
-test('a body that nobody honest writes is damaged, even with the right checksum', () => {
+test('a body that no honest agent writes counts as damaged, even with the right checksum', () => {
   const changed = (at: number, ...bytes: number[]): string => {
     const altered = body()
     altered.set(bytes, at)

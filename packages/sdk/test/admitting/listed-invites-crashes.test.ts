@@ -20,7 +20,7 @@ function heard({ stage }: Crowd, agent: AgentId): void {
   }
 }
 
-test('the relay replays the request of one that has left: no member takes it for another use', async () => {
+test('the relay replays the request of an agent that has left: no member counts it as another use', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
   crowd.poll(stage.player('bob'), [joiner.request])
   await stage.advance(5000, 500)
@@ -44,7 +44,7 @@ test('the relay replays the request of one that has left: no member takes it for
 
 for (const isLate of [false, true]) {
   const when = isLate ? 'after it has left' : 'before it leaves'
-  test(`what one has asked before it came otherwise is void for who has not seen it come and gets it ${when}`, async () => {
+  test(`a request made before its agent joined in another way is void for a member that missed that and gets it ${when}`, async () => {
     const { crowd, stage, owner, invite } = await openCrowd(3)
     const person = await outsider(stage, 'other')
     const { agentId, keyPackage } = person
@@ -72,7 +72,7 @@ for (const isLate of [false, true]) {
   })
 }
 
-test('one that was removed before it came may use its request again', async () => {
+test('a joiner that was removed before it entered may use its request again', async () => {
   const { crowd, stage, owner, joiner } = await openCrowd(3)
   crowd.poll(stage.player('bob'), [joiner.request])
   await stage.advance(5000, 500)
@@ -109,7 +109,7 @@ for (const [what, arrived] of [
   })
 }
 
-test('a claim that the relay refuses is forgotten, on disk too', async () => {
+test('a claim that the relay refuses is forgotten, even on disk', async () => {
   const { stage, invite } = await openCrowd(3)
   const bob = stage.player('bob')
   const claims = (player: Player): number => player.store.load().channels[0]?.claims.length ?? assert.fail()
@@ -122,7 +122,7 @@ test('a claim that the relay refuses is forgotten, on disk too', async () => {
   assert.equal(claims(bob), 0)
 })
 
-test('the owner is killed while it removes one that stayed silent: its use is given back once', async () => {
+test('the owner is killed while it removes a silent joiner: the use is returned once', async () => {
   // Before and after the commit arrives, and once more after that.
   for (const kills of [[], [0], [1], [0, 1], [1, 0]]) {
     const { crowd, stage, invite, joiner } = await openCrowd(2, 30 * DAY_MS)

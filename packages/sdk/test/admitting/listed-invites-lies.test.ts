@@ -44,7 +44,7 @@ test('a member that claims many joiners does not hold the others back from one o
   assert.deepEqual(crowd.added, [joiner.agentId])
 })
 
-test('a list of the owner that a commit overtakes does not give a newcomer the counts of before', async () => {
+test("an owner's list that a commit overtakes does not give a newcomer outdated counts", async () => {
   const { crowd, stage, owner, invite, joiner } = await openCrowd(3)
   // The owner's list is on its way while bob admits.
   let held = true
@@ -172,7 +172,7 @@ test('a joiner that cannot be added makes a member claim it less and less often'
   assert.deepEqual(crowd.added, [joiner.agentId])
 })
 
-test('who has sent anything is not silent, and who was added again is not who was silent before', async () => {
+test('an agent that has sent anything is not silent, and one that was added again starts afresh', async () => {
   const { crowd, stage, owner, invite } = await openCrowd(9, 30 * 86_400_000)
   const [heard, again] = [await crowd.joiner('heard', invite.keys), await outsider(stage, 'again')]
   const bob = stage.player('bob')

@@ -40,7 +40,7 @@ test('the relay gives one request to two members: the joiner is added once', asy
   agree(crowd, invite.listed.id, 1)
 })
 
-test('the relay says that an invite is used up: no one is stuck, and the joiner comes in later', async () => {
+test('the relay says that an invite is used up: no one is stuck, and the joiner gets in later', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(3)
   stage.refuse = (_, { case: kind }) => (kind === 'sendCommit' ? { code: 'invite_used_up' } : undefined)
   crowd.poll(stage.player('bob'), [joiner.request])
@@ -98,7 +98,7 @@ test('a member that claims a joiner and does nothing holds the others back for a
   assert.deepEqual(crowd.added, [joiner.agentId])
 })
 
-test('a member that admits too many: all are told, and the owner removes who was too many', async () => {
+test('a member that admits too many: all are told, and the owner removes those beyond the count', async () => {
   const { crowd, stage, invite } = await openCrowd(2)
   const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
   const third = await crowd.joiner('j3', invite.keys)
@@ -120,7 +120,7 @@ test('a member that admits too many: all are told, and the owner removes who was
   assert.equal(stage.player('bob').channel.listedInvites.count(invite.listed.id), 2)
 })
 
-test('the relay hides a revocation from a member that was away: it hears of it before it can admit', async () => {
+test('the relay hides a revocation from a member that was away: it learns of it before it can admit', async () => {
   const { crowd, stage, joiner } = await openCrowd(2)
   const bob = stage.player('bob')
   bob.lose()
@@ -136,7 +136,7 @@ test('the relay hides a revocation from a member that was away: it hears of it b
   assert.deepEqual(crowd.added, [])
 })
 
-test('a member admits by an invite that was revoked: all are told, and the owner removes who came', async () => {
+test('a member admits by a revoked invite: all are told, and the owner removes the newcomer', async () => {
   const { crowd, stage, invite, joiner } = await openCrowd(2)
   await crowd.publish()
   const mallory = stage.player('mallory')
@@ -151,7 +151,7 @@ test('a member admits by an invite that was revoked: all are told, and the owner
   assert.equal(stage.player('bob').channel.group?.members.has(joiner.agentId), false)
 })
 
-test('a list that is older, of another channel or not signed by the owner is not taken', async () => {
+test('a list that is older, of another channel or not signed by the owner is ignored', async () => {
   const crowd = await Crowd.start(NAMES)
   const { stage } = crowd
   const listOf = ({ store }: Player): Uint8Array => store.load().channels[0]?.inviteList?.list ?? assert.fail()
@@ -193,7 +193,7 @@ test('a list that is older, of another channel or not signed by the owner is not
   }
 })
 
-test('who loses a slot claims again, so that all count its use', async () => {
+test('a member that loses a slot claims again, so that all count its use', async () => {
   const { crowd, stage, invite } = await openCrowd(5)
   const joiners = [await crowd.joiner('j1', invite.keys), await crowd.joiner('j2', invite.keys)]
   const [bob, carol] = [stage.player('bob'), stage.player('carol')]
@@ -213,7 +213,7 @@ test('who loses a slot claims again, so that all count its use', async () => {
   agree(crowd, invite.listed.id, 2)
 })
 
-test('a claim counts in its own epoch alone', async () => {
+test('a claim counts only in its own epoch', async () => {
   const { crowd, stage, invite } = await openCrowd(5)
   const { keyPackage, agentId } = await outsider(stage, 'joiner')
   const bob = stage.player('bob')
@@ -264,7 +264,7 @@ test('a removed member with the relay shows an old group: the owner never confir
   assert.deepEqual(shown.told('confirmed'), [])
 })
 
-test('a newcomer of another member is confirmed by any message or commit of the owner, also after a restart', async () => {
+test('a newcomer that another member added is confirmed by any message or commit of the owner, even after a restart', async () => {
   for (const how of ['message', 'commit'] as const) {
     const { crowd, stage, joiner } = await openCrowd(2)
     crowd.poll(stage.player('bob'), [joiner.request])
@@ -286,7 +286,7 @@ test('a newcomer of another member is confirmed by any message or commit of the 
   }
 })
 
-test('who stays silent for a week is removed by the owner, who gives the use back; who says hello late stays', async () => {
+test('the owner removes a joiner that is silent for a week and returns the use; one that says hello late stays', async () => {
   const crowd = await Crowd.start(NAMES)
   const { stage, owner } = crowd
   const invite = crowd.invite(2, 30 * DAY_MS)

@@ -22,7 +22,7 @@ const answered = (fields: object): ReturnType<typeof create<typeof PollJoinReque
 
 const numbersOf = (requests: readonly JoinRequest[]): number[] => requests.map(({ number }) => Number(number))
 
-test('what was given is kept as long as the relay says that it waits', () => {
+test('requests from a poll are kept as long as the relay says that they wait', () => {
   const pending = new PendingJoins()
   assert.deepEqual(numbersOf(pending.update(answered({ requests: [asked(1), asked(2)], last: 2n }))), [1, 2])
   assert.equal(pending.after, 2n)

@@ -55,7 +55,7 @@ function withhold({ stage }: Crowd): void {
     isOwners(player) && kind === 'sendMessage' ? { code: 'queue_full' } : undefined
 }
 
-test('one that is removed for a fork does not come back by an invite that it knows', async () => {
+test('a member that is removed for a fork cannot come back by an invite that it knows', async () => {
   const { crowd, mallory, again } = await open()
   const { stage, owner } = crowd
   mallory.say(mallory.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
@@ -74,7 +74,7 @@ test('one that is removed for a fork does not come back by an invite that it kno
   assert.deepEqual(kinds, ['commit', 'message'])
 })
 
-test('what the owner revokes in a fork is sent when its application accepts the fork', async () => {
+test("the owner's revocations in a fork are sent when its application accepts the fork", async () => {
   const { crowd, mallory, invite, again } = await open()
   const { stage, owner } = crowd
   mallory.say(mallory.frame('I saw another log', { seen: { index: stage.position.index, hash: Buffer.alloc(32, 7) } }))
@@ -132,7 +132,7 @@ test('the relay withholds the list after a removal: no member admits, not after 
   assert.deepEqual(crowd.added, [joiner.agentId])
 })
 
-test('after a removal that ends no invite the owner issues the list again, also if it is killed before it has', async () => {
+test('after a removal that ends no invite the owner issues the list again, even if it is killed first', async () => {
   for (const kill of ['not killed', 'before the commit arrives', 'after it', 'after it is adopted'] as const) {
     const { crowd, mallory, invite } = await open()
     const { stage } = crowd
@@ -179,7 +179,7 @@ test('a list that the relay refuses is sent again after a minute, in the same se
   assert.deepEqual(crowd.added, [joiner.agentId])
 })
 
-test('one that has left is removed without another list, and members go on admitting', async () => {
+test('a member that has left is removed without another list, and members keep admitting', async () => {
   const { crowd, invite } = await open()
   const { stage } = crowd
   const carol = stage.player('carol')

@@ -6,7 +6,7 @@ import { Agent } from '../../src/agent/agent.ts'
 import { makeEngine } from '../../src/mls/index.ts'
 import { newIdentity, someBytes } from '../support/agent-parts.ts'
 
-test('what is settled while the session closes is written before the store is closed', async () => {
+test('messages settled while the session closes are written before the store is closed', async () => {
   const store = makeMemoryStore({ identity: Buffer.from('alice'), ...newIdentity() })
   const calls: string[] = []
   const { write, close } = { write: store.write.bind(store), close: store.close.bind(store) }

@@ -34,6 +34,6 @@ async function fateOffline(hasTokens: boolean): Promise<string> {
   return fate
 }
 
-test('without a session, an agent with an API key waits to create a channel, and a guest is told that it needs one', async () => {
+test('without a session, an agent with an API key waits to create a channel, and a guest is told that it needs a key', async () => {
   assert.deepEqual([await fateOffline(true), await fateOffline(false)], ['closed', 'api_key_required'])
 })

@@ -46,7 +46,7 @@ test('an owner that adds ever more identities fills no memory, and displaces no 
   assert.equal(written, 10_002)
 })
 
-test('a take-over copies the pins of those who are members, displaces none, and takes no more room than is left', () => {
+test('a take-over copies the pins of current members, displaces none, and takes no more room than is left', () => {
   const stored = Array.from({ length: 9_999 }, (_, n) => ({ owner: OTHER, identity: Buffer.from(`${n}`), agent: EVE }))
   const [bob, gone] = [Buffer.from('bob'), Buffer.from('gone')]
   const written: Change[] = []

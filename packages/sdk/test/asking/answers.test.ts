@@ -54,7 +54,7 @@ test('a member that answers all requests as large as it can leaves room to other
   assert.equal(others, 32)
 })
 
-test('an answer with more padding than it needs is refused: it would take more room than it is counted for', async () => {
+test('an answer with more padding than it needs is refused: it would take more room than it counts', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const [padded, largest, smallest] = await asksAll(stage, ann)

@@ -92,7 +92,7 @@ for (const [name, sizes, error] of [
   })
 }
 
-test('an error holds a short text, whoever wrote it', () => {
+test('an error holds a short text, no matter who wrote it', () => {
   const requestId = new Uint8Array(16)
   const longest = { code: 'unavailable', message: '…'.repeat(100_000) }
   const honest = encodeAnswerEnd({ requestId, number: 0, content: { error: longest } })
@@ -163,7 +163,7 @@ async function servedAgain(first: readonly number[], second: RequestHandler): Pr
   return [stage, stop]
 }
 
-test('an asker that is restarted, too, takes what follows briefer answers', async () => {
+test('if the asker is restarted as well, it accepts the answers after shorter ones', async () => {
   const go = Promise.withResolvers<void>()
   const [stage, stop] = await servedAgain([200_000], () =>
     (async function* () {
@@ -182,7 +182,7 @@ test('an asker that is restarted, too, takes what follows briefer answers', asyn
   await stop()
 })
 
-test('an asker that is restarted, too, confirms all of the longer answers that it did not keep', async () => {
+test('if the asker is restarted as well, it confirms all of the longer answers that it did not keep', async () => {
   const sizes = [60_000, 60_000, 130_000, 100_000]
   const [stage, stop] = await servedAgain([1, 1, 1], givesLater(sizes))
   const ann = stage.player('ann').restart()
@@ -217,7 +217,7 @@ test('a member that repeats each answer with nothing in it gets little more than
   assert.deepEqual(await readAll(stage, again ?? assert.fail()), [250_000, ...Array(11).fill(0), 'end'])
 })
 
-test('an error that comes earlier than the answers before it is given, too', async () => {
+test('an error that arrives ahead of the answers before it is delivered as well', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const gate = Promise.withResolvers<void>()
   void serves(stage.player('bob'), () =>
@@ -238,7 +238,7 @@ test('an error that comes earlier than the answers before it is given, too', asy
   await stop()
 })
 
-test('a confirmation that cannot be sent is tried again once at a time', async () => {
+test('a confirmation that cannot be sent is retried one attempt at a time', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   let refused = 0

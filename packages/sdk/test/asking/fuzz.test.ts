@@ -47,7 +47,7 @@ const anyBytes = fc.oneof(
     }),
 )
 
-test('any bytes are decoded or not, and what is decoded says what the bytes say', (t) => {
+test('any bytes are decoded or not, and a decoded value matches its bytes', (t) => {
   t.diagnostic(`seed ${SEED}`)
   let decoded = 0
   const same = (value: unknown, bytes: Uint8Array, again: () => Uint8Array): void => {

@@ -89,7 +89,7 @@ async function removes(stage: Stage, owner: Player, member: Player): Promise<voi
   await removing
 }
 
-test('what a member asked before it was removed is not carried out after that', async () => {
+test('requests that a member made before it was removed are not carried out afterwards', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, mal] = [stage.player('ann'), stage.player('mal')]
   asks(mal, stage.player('bob'), 'delete all')
@@ -216,7 +216,7 @@ function streams(count: number, at: { running: number; most: number } = { runnin
     })()
 }
 
-test('a question with unread answers does not hold up the next ones of the same asker', async () => {
+test("a request with unread answers does not hold up the asker's next ones", async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const at = { running: 0, most: 0 }
@@ -288,7 +288,7 @@ test('askers that fill the room for requests leave some of it to any other', asy
   for (let count = 0; count < 32; count++) assert.equal(arrive('c'.repeat(64), 10), true, 'small ones')
 })
 
-test('an asker that cancels what it never asked is remembered only for its own requests', async () => {
+test('an asker that cancels requests it never made is remembered only for its own', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'])
   const [ann, mal] = [stage.player('ann'), stage.player('mal')]
   const ask = asks(ann, stage.player('bob'))

@@ -77,7 +77,7 @@ test('a member that has ended its answer to all cannot answer again', async () =
   )
 })
 
-test('answers concern the member that asked: it alone hears of those that are ignored', async () => {
+test('answers concern the member that asked: only it hears of ignored ones', async () => {
   const stage = await Stage.start(['ann', 'bob', 'cy'])
   const [ann, bob, cy] = [stage.player('ann'), stage.player('bob'), stage.player('cy')]
   const ask = asked(ann, bob.agentId)

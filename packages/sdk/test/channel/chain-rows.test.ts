@@ -66,7 +66,7 @@ test('1,024 hashes and the own messages among them survive any number of restart
   assert.equal(again.ownIndex(idOf(4991)), undefined)
 })
 
-test('what a crash undid is not compared with, and what is of another stay is thrown away', () => {
+test('state that a crash undid is not compared, and that of another membership is discarded', () => {
   const disk = new Disk()
   const history = new History(START)
   for (let count = 1; count <= 20; count++) advance(history, count)
@@ -82,7 +82,7 @@ test('what a crash undid is not compared with, and what is of another stay is th
   assert.deepEqual([...disk.rows.keys()], [20])
 })
 
-test('after a gap nothing before its end is compared, also after a restart', () => {
+test('after a gap nothing before its end is compared, even after a restart', () => {
   const disk = new Disk()
   const history = new History(START)
   for (let count = 1; count <= 20; count++) advance(history, count)

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { FollowTurns } from '../../src/channel/log/follow-turns.ts'
 import { TestSystem } from '../support/test-system.ts'
 
-test('agents take turns, one in a round of the event loop, and those whose application waits come first', async () => {
+test('agents take turns, one per turn of the event loop, and those whose application waits come first', async () => {
   const rounds: (() => void)[] = []
   const turns = new FollowTurns((action) => void rounds.push(action))
   const done: string[] = []

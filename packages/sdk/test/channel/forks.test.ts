@@ -38,7 +38,7 @@ test('a fork stops an agent that joins once it has joined, and only then is its 
   assert.deepEqual(events, ['fork_detected'])
 })
 
-test('in a fork, adding a member fails at once, also while a claim of this agent waits', async () => {
+test('in a fork, adding a member fails at once, even while a claim of this agent waits', async () => {
   const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
   const [bob, mal] = [stage.player('bob'), new Apart(stage, 'mal')]
   const dan = await outsider(stage, 'dan')

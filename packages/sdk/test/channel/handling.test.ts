@@ -247,7 +247,7 @@ test('an aborted handler loop finishes the message in progress, releases waiting
   await quiet(stage)
 })
 
-test('who sends what fails holds back nobody else, and its own later messages wait in order', async () => {
+test('a sender whose message fails does not hold back others, and its own later messages wait in order', async () => {
   const stage = await Stage.start(['alice', 'bob', 'mal'])
   const [alice, bob, mal] = ['alice', 'bob', 'mal'].map((name) => stage.player(name)) as [Player, Player, Player]
   let running = 0
@@ -277,7 +277,7 @@ test('who sends what fails holds back nobody else, and its own later messages wa
   assert.deepEqual([onDisk(bob), poisonOf(bob).length, most], [0, 2, 1])
 })
 
-test('who uses up its share of what can be put aside leaves room to others, also after a restart', async () => {
+test('a sender that uses up its share of messages put aside leaves room to others, even after a restart', async () => {
   const stage = await Stage.start(['alice', 'bob', 'mal'])
   const [alice, bob, mal] = ['alice', 'bob', 'mal'].map((name) => stage.player(name)) as [Player, Player, Player]
   const first = new Program(bob, { attempts: 1 })
@@ -312,7 +312,7 @@ test('a failure that repeats a large message is reported with the start of its t
   )
 })
 
-test('what was put aside cannot be read: handling ends with the error, and the next one gets the message', async () => {
+test('a message put aside cannot be read: handling ends with the error, and the next handler gets the message', async () => {
   const { stage, bob, say } = await begin()
   new Program(bob, { attempts: 1 }).fails = () => true
   await say('first')

@@ -86,7 +86,7 @@ test('the chain is that of the protocol, and commits advance the slot', () => {
   )
 })
 
-test('what a sender has seen is equal, different, too old to compare, or in the future', () => {
+test('the position a sender has seen is equal, different, too old to compare, or in the future', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   for (let n = 0; n < 1100; n++) {
@@ -218,7 +218,7 @@ test('an accepted member is not compared until it is removed, but its messages a
   assert.equal(bob.history.judge(ANN, second), 'seen')
 })
 
-test('a sender that was accepted confirms nothing, and no other confirms more than there is', () => {
+test('an accepted sender confirms nothing, and no other confirms more than there is', () => {
   const ann = new Member(ANN)
   const bob = new Member(BOB)
   const said = ann.say('1')
@@ -238,7 +238,7 @@ const turns = fc.array(fc.record({ who: fc.nat({ max: 3 }), catchUp: fc.nat({ ma
   maxLength: 40,
 })
 
-test('honest members never detect a difference, however they interleave', (t) => {
+test('honest members never detect a difference, however their actions interleave', (t) => {
   t.diagnostic(`seed ${SEED}`)
   fc.assert(
     fc.property(turns, (turns) => {

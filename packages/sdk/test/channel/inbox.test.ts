@@ -312,7 +312,7 @@ test('stop ends the current iterators but not later ones', async () => {
   assert.deepEqual(await takeAll(scene.inbox.read(indexOf), 1), [1])
 })
 
-test('what is taken back after a restart is given to one reader, whatever arrives meanwhile', async () => {
+test('a payload taken back after a restart goes to one reader, whatever arrives meanwhile', async () => {
   const scene = new Scene()
   scene.jump(1000)
   const [slow, fast] = [scene.inbox.read(indexOf), scene.inbox.read(indexOf)]
@@ -362,7 +362,7 @@ test('a settled payload is written with whatever is written next, an arrived one
   assert.deepEqual(scene.write(), [{ type: 'dropInbox', id: ID, place: { index: 1, part: 0 } }])
 })
 
-test('readers get the error of a disk that cannot be read, also of a channel that has ended', async () => {
+test('readers get the error of a disk that cannot be read, even in a channel that has ended', async () => {
   for (const end of [undefined, StaticError.of('removed')]) {
     const scene = new Scene(
       upTo(2).map((index) => incoming(index).record),
@@ -378,7 +378,7 @@ test('readers get the error of a disk that cannot be read, also of a channel tha
   }
 })
 
-test('what is in memory is read before the error of a disk that cannot be read', async () => {
+test('messages in memory are read before a disk that cannot be read causes an error', async () => {
   const scene = new Scene()
   // More than memory keeps: the last ones are left on disk.
   for (const index of upTo(300)) scene.arrive(index)

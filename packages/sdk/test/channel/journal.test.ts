@@ -119,7 +119,7 @@ test('when the store fails no writer is called back, and nothing more is written
   assert.equal(scene.failures.length, 1)
 })
 
-test('a store that fails between two calls stops everything, and those who wait get the error', async () => {
+test('a store that fails between two calls stops everything, and waiting callers get the error', async () => {
   const scene = new Scene()
   const { journal } = scene
   const writer = scene.writer('a')
@@ -132,7 +132,7 @@ test('a store that fails between two calls stops everything, and those who wait 
   assert.deepEqual([scene.writes, writer.told, scene.failures.length], [[], 0, 1])
 })
 
-test('what cannot be read is an error for the one who reads, and writing goes on', async () => {
+test('a failed read is an error for its caller only, and writing continues', async () => {
   const scene = new Scene()
   const { journal } = scene
   scene.unreadable = true

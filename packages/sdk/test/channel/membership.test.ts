@@ -275,7 +275,7 @@ test("a member that has sent since, got another member's report, or is alone sen
   assert.deepEqual(heartbeats(alone), [])
 })
 
-test('a commit by another member is reported as seen, too', async () => {
+test('a commit by another member is also reported as seen', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   await rotate(stage, stage.player('ann'))
   await stage.advance(5 * MINUTE)

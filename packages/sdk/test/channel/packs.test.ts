@@ -97,7 +97,7 @@ test('a pack has at most 16 payloads and 17 cells, and never more cells than its
   assert.deepEqual(await send(1400, 1400, 1400, 1400, 1400, 1400, 1400, 1400, 5746), [5, 17])
 })
 
-test('what is too large for a pack, and requests, keep their order among payloads', async () => {
+test('payloads too large for a pack, and requests, keep their order among payloads', async () => {
   const { stage, ann, bob } = await pair()
   const large = 'x'.repeat(17_000)
   const sending = ['a', 'b', large, 'c', 'd'].map((text) => ann.send(text))
@@ -240,7 +240,7 @@ test('reached answers for each payload of a pack, by its own id', async () => {
   for (const one of waiting) assert.deepEqual([...(await one).reached], [bob.agentId])
 })
 
-test('one payload of a pack is put aside, over a restart; retried or dropped by its id, the others are untouched', async () => {
+test('one payload of a pack is put aside across a restart; retrying or dropping it by its id leaves the others untouched', async () => {
   const { stage, ann, bob } = await pair()
   const sent = await sendAll(stage, ann, words(4))
   const reader = bob.channel.inbox.read((entry) => entry)
@@ -308,7 +308,7 @@ async function filled(stage: Stage, ann: Player, bob: Player): Promise<{ entry: 
   return { entry }
 }
 
-test('more payloads than memory keeps, in packs, are read in order, also after a restart', async () => {
+test('more payloads than memory keeps, in packs, are read in order, even after a restart', async () => {
   const { stage, ann, bob } = await pair()
   const all = words(700)
   await sendAll(stage, ann, all)
@@ -322,7 +322,7 @@ test('more payloads than memory keeps, in packs, are read in order, also after a
   assert.deepEqual([...read.slice(0, 299), ...(await again.take())], all)
 })
 
-test('malformed packs of a member are skipped by all alike', async () => {
+test('all members skip malformed packs alike', async () => {
   const one = encodePack([Buffer.from('one')])
   const bodies: readonly (readonly [name: string, body: Uint8Array])[] = [
     ['none', new Uint8Array()],
@@ -350,7 +350,7 @@ test('malformed packs of a member are skipped by all alike', async () => {
   }
 })
 
-test('what is not a frame costs its sender that message alone, and the channel nothing', async () => {
+test('bytes that are not a frame cost their sender only that message, and the channel nothing', async () => {
   for (const missing of [0, 1]) {
     const stage = await Stage.start(['ann', 'bob', 'mal'], { apart: ['mal'] })
     const [bob, mal] = [stage.player('bob'), new Apart(stage, 'mal')]

@@ -148,7 +148,7 @@ test('sender and receiver are never online together: the receipt is there when t
   assert.deepEqual(names(stage, done.done), { reached: ['bob'], unreached: {} })
 })
 
-test('who left, was removed, missed it or tells nothing is reported, not waited for', async () => {
+test('members that left, were removed, missed it or send no receipts are reported, not waited for', async () => {
   const stage = await Stage.start(['ann', 'bob', 'cy', 'dan', 'eve', 'fay'], {
     receipts: 'settled',
     players: { dan: { receipts: 'off' }, eve: { receipts: 'delivered' } },
@@ -188,7 +188,7 @@ test('who left, was removed, missed it or tells nothing is reported, not waited 
   assert.deepEqual(names(stage, others), { reached: ['eve'], unreached: { ['ab'.repeat(32)]: 'not_member' } })
 })
 
-test('what was put aside is reported and never settled; what comes after it is', async () => {
+test('a message put aside is reported and never settled; later ones are', async () => {
   const stage = await stageOf('ann', 'bob')
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const first = await sent(stage, ann, 'bad')
@@ -309,7 +309,7 @@ for (const [lie, make] of Object.entries<(stage: Stage, claim: ReceiptClaim) => 
   })
 }
 
-test('members that send bad receipts silence nobody else', async () => {
+test('members that send bad receipts do not silence others', async () => {
   const bad = Array.from({ length: 9 }, (_, at) => `m${at}`)
   const stage = await Stage.start(['ann', 'bob', ...bad], { receipts: 'settled', apart: bad })
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
@@ -387,7 +387,7 @@ test('an older receipt changes nothing, and a withheld one is waited for', async
   assert.deepEqual(names(stage, held.done), { reached: ['bob'], unreached: {} })
 })
 
-test('a receipt from before a change of mode changes nothing, and what was settled stays so', async () => {
+test('a receipt from before a change of mode changes nothing, and settled messages stay settled', async () => {
   const stage = await stageOf('ann', 'bob')
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   bob.lose()
@@ -450,7 +450,7 @@ test('an agent whose receipts are off says so twice in a session, the second tim
   assert.deepEqual(said, [0, 1])
 })
 
-test('who is removed while it begins to wait is told so, not that nobody is left to wait for', async () => {
+test('an agent that is removed while it begins to wait is told so, not that no one is left to wait for', async () => {
   const stage = await stageOf('ann', 'bob')
   const bob = stage.player('bob')
   const message = await sent(stage, bob)
@@ -461,7 +461,7 @@ test('who is removed while it begins to wait is told so, not that nobody is left
   assert.equal(state.error, removed)
 })
 
-test('two histories are found without anybody speaking, also by who does not use receipts', async () => {
+test('two histories are detected although no one sends, even by an agent that does not use receipts', async () => {
   const stage = await stageOf('ann', 'bob')
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   await sent(stage, ann)

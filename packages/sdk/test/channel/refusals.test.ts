@@ -450,7 +450,7 @@ test('a send that waits because of a fork is reported with that reason, and goes
   assert.deepEqual(await bob.take(), ['a lie', 'later'])
 })
 
-test('who leaves during a fork is removed once the member that has seen another history is', async () => {
+test('an agent that leaves during a fork is removed once the member that has seen another history is', async () => {
   const stage = await Stage.start(['alice', 'bob', 'carol', 'mal'], { apart: ['mal'] })
   const [alice, carol, mal] = [stage.player('alice'), stage.player('carol'), new Apart(stage, 'mal')]
   mal.say(mal.frame('a lie', { seen: { ...stage.position, hash: new Uint8Array(32) } }))
@@ -466,7 +466,7 @@ test('who leaves during a fork is removed once the member that has seen another 
   assert.equal(alice.channel.group?.members.has(carol.agentId), false)
 })
 
-test('who leaves during a fork is removed once one member accepts it', async () => {
+test('an agent that leaves during a fork is removed once one member accepts the fork', async () => {
   const stage = await Stage.start(['alice', 'bob', 'carol', 'mal'], { apart: ['mal'] })
   const [alice, bob, carol] = [stage.player('alice'), stage.player('bob'), stage.player('carol')]
   const mal = new Apart(stage, 'mal')
@@ -524,7 +524,7 @@ test('a commit that the relay defers for long is reported once', async () => {
 })
 
 for (const code of ['rate_limited', 'unavailable']) {
-  test(`a commit that the relay refuses without end (${code}) fails after 60 s, and the channel goes on, also after a restart`, async () => {
+  test(`a commit that the relay keeps refusing (${code}) fails after 60 s, and the channel continues, even after a restart`, async () => {
     const stage = await Stage.start(['alice', 'bob'])
     const bob = stage.player('bob')
     let alice = stage.player('alice')

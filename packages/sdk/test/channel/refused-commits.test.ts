@@ -50,7 +50,7 @@ test('after hundreds of refused commits in one epoch, the others follow the next
   assert.deepEqual(stage.votes, [])
 })
 
-test('a member whose commits were refused too often says so, and can commit after another member has', async () => {
+test('a member whose commits were refused too often says so, and can commit once another member has', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   burn(ann, 1536)
@@ -84,7 +84,7 @@ test('a member that is barred for half an hour when its keys are due tries a few
   assert.deepEqual([bob.told('rekeyed').length, ann.told('commit_skipped'), ann.view], [1, [], bob.view])
 })
 
-test('commits that the relay refuses again and again become rare, whoever asks for them', async () => {
+test('commits that the relay keeps refusing become rare, no matter which call asks for them', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const ann = stage.player('ann')
   let tries = 0

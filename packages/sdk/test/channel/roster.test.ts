@@ -69,7 +69,7 @@ test('a name that this agent added is pinned: another key is refused here and re
   assert.equal(changes().length, 1)
 })
 
-test('a commit that puts another key in the place of a name is reported', () => {
+test('a commit that gives a name another key is reported', () => {
   const { pins, commit, changes, carol } = channel()
   commit(OTHER, CAROL)
   commit(OTHER, SQUATTER, CAROL)
@@ -77,7 +77,7 @@ test('a commit that puts another key in the place of a name is reported', () => 
   assert.equal(pins.conflict(OWNER, carol, CAROL), undefined)
 })
 
-test('an agent that enters pins the owner alone', () => {
+test('an agent that enters pins only the owner', () => {
   const { roster, pins } = channel()
   roster.enter()
   assert.deepEqual(

@@ -108,7 +108,7 @@ test('received messages that cannot be read end only their channel until the age
   assert.equal((await texts.next()).value, 'before')
 })
 
-test('a turn that settles more messages than fit on the stack is written', async () => {
+test('a turn that settles more messages than fit on the call stack is written', async () => {
   const stage = await Stage.start(['ann', 'bob'])
   const { channel, journal, store } = stage.player('bob')
   const { id, inbox } = channel

@@ -384,7 +384,7 @@ for (const kind of ['garbage', 'unreadable'] as const) {
 }
 
 for (const first of ['garbage', 'another invalid commit'] as const) {
-  test(`whoever has earned a bar is not rid of it by another epoch’s number: ${first}, also after a restart`, async () => {
+  test(`a barred member does not escape its bar by naming another epoch: ${first}, even after a restart`, async () => {
     for (const restarts of [false, true]) {
       const all = await scene()
       const { stage, ann, mal } = all
@@ -435,7 +435,7 @@ async function twoOfOne(): Promise<Scene & { readonly eve: Apart }> {
   return { stage, ann, bob, cid, mal: new Apart(stage, 'mal'), eve: new Apart(stage, 'eve') }
 }
 
-test('of two whose commits are in doubt, neither is rid of its bar, and neither settles the other’s', async () => {
+test('two members whose commits are in doubt both stay barred, and neither settles the other’s commit', async () => {
   const all = await twoOfOne()
   const { stage, ann, bob, cid, mal, eve } = all
   await rekey(all, ann, eve)

@@ -6,7 +6,7 @@ import { HeldOffers } from '../../src/driver/held-offers.ts'
 const accept = (offer: string): Promise<string> => Promise.resolve(`accepted ${offer}`)
 const gone = { code: 'not_found' }
 
-test('the driver holds as many offers as the agent, and forgets the oldest first', async () => {
+test('the driver keeps as many offers as the agent, and forgets the oldest first', async () => {
   const held = new HeldOffers<string>()
   for (let number = 1; number <= MAX_OFFERS + 1; number++) held.put(number, String(number))
   await assert.rejects(held.answer(1, accept), gone)

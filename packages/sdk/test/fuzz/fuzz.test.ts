@@ -77,7 +77,7 @@ test('frames of messages: each has one encoding', async (t) => {
   })
 })
 
-test('requests, answers and words about them', async (t) => {
+test('requests, answers and frames about them', async (t) => {
   await fuzz(t, {
     name: 'asks',
     seeds: [
@@ -194,7 +194,7 @@ test('claims, and what a member keeps of them', async (t) => {
   })
 })
 
-test('join requests of one who has the token', async (t) => {
+test('join requests by a holder of the token', async (t) => {
   const keys = inviteKeys(HASH)
   const place = { channelId: ID, name: NAME, owner: HASH }
   const { keyPackage } = await new Agent('joiner').keyPackage()

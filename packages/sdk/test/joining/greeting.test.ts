@@ -214,7 +214,7 @@ test('a joiner finds its nonce in a greeting, and only a complete one from the o
   assert.deepEqual(states, ['joined'])
 })
 
-test("by a token that members may use, the member that added the joiner greets it; no other member, and none by an owner's token", () => {
+test("with a token for members, the member that added the joiner greets it, and no other; with an owner's token, none does", () => {
   const [mine, adder, other] = joiners(3)
   const greetedBy = (admit: string, sender: string): string[] => {
     const secret = randomBytes(32)

@@ -72,7 +72,7 @@ for (const [what, length, limit] of [
   })
 }
 
-test('what is kept of a Welcome keeps nothing else of what was received, and nothing longer than it can be', () => {
+test('the copy kept of a Welcome retains no other received bytes, and none beyond its maximum length', () => {
   const { incoming, waiting } = scene()
   const long = new Uint8Array(HUGE)
   incoming.receive(delivered(100, { sender: long, owner: long }))

@@ -149,7 +149,7 @@ test('an offer, a membership that has ended and a channel that has failed are no
   }
 })
 
-test('a channel with the id of a token, but of another owner or name, is not the channel of a join', () => {
+test('a channel with the id in a token, but with another owner or name, does not satisfy a join', () => {
   for (const other of [{ owner: toHex(randomBytes(32)) }, { name: parseChannelName('acme/x/z') }]) {
     assert.equal(stateOf({ channel: channel('joined', other) }), 'asking')
     assert.equal(stateOf({ channel: channel('joining', other) }), 'asking')
@@ -208,7 +208,7 @@ test('a move that is not in the table fails that join alone, and is reported as 
   assert.equal(joins.noteState(other), 'asking')
 })
 
-test('an end that is not in the table is reported as well', () => {
+test('an end that is not in the table is reported too', () => {
   const { joins, events } = oneJoin()
   const [join] = joins
   assert.equal(joins.noteState(join!), 'asking')
@@ -217,7 +217,7 @@ test('an end that is not in the table is reported as well', () => {
   assert.equal(events.length, 1)
 })
 
-test('a join is loaded in the state that the disk tells', () => {
+test('a join is loaded in the state that is on disk', () => {
   const { joins, channels } = oneJoin(true)
   const [join] = joins
   channels.set(CHANNEL, channel('joined'))

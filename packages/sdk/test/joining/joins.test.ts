@@ -66,7 +66,7 @@ test('an agent that was removed while it was away joins again with a new token',
   assert.equal(owner.invites(NAME).find(({ state }) => state !== 'revoked')?.uses, 1)
 })
 
-test('a member that joins again asks the relay whether it still is one, for as long as it was given', async (t) => {
+test('a member that joins again asks the relay whether it still is a member, for the time it was given', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const owner = await world.manager('owner')
   const cutter = new Cutter()

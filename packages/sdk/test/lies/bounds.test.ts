@@ -73,7 +73,7 @@ test('a channel whose chain hash on disk has another length is broken alone, and
   )
 })
 
-test('a gap to the largest number that an agent takes: its channels continue, also after a restart', async (t) => {
+test('a gap to the largest number that an agent accepts: its channels continue, even after a restart', async (t) => {
   const world = LyingSystem.start(t)
   const alice = await world.agent('alice')
   const first = await world.agent('bob', { disk: true })
@@ -117,7 +117,7 @@ test('the owner of a channel in an epoch beyond the last offers it: the offer is
   }
 })
 
-test('a message in the last epoch is received and stored, and no commit leads further', async (t) => {
+test('a message in the last epoch is received and stored, and no commit can end that epoch', async (t) => {
   const { world, bob, own, pretence, mallory, delivered } = await offered(t, 2n ** 52n)
   const { relay } = world
   const start = { index: 2, hash: delivered.position!.hash, slot: 2 }

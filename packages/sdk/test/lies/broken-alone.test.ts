@@ -63,7 +63,7 @@ for (const role of ['owner', 'member'] as const) {
   })
 }
 
-test('a message that the disk cannot hold breaks only its channel, also after a restart', async (t) => {
+test('a message that the disk cannot hold breaks only its channel, even after a restart', async (t) => {
   const world = LyingSystem.start(t)
   const ids = new Set<string>()
   const parts = await world.parts('bob', { disk: true })

@@ -369,7 +369,7 @@ test('11 a join request is replayed: it adds no one and takes no use', async (t)
 })
 
 for (const admit of ['owner', 'members'] as const) {
-  test(`11 the request of one that has left is replayed (${admit}): it adds no one and takes no use`, async (t) => {
+  test(`11 the request of an agent that has left is replayed (${admit}): it adds no one and takes no use`, async (t) => {
     const { world, alice, bob, room } = await scene(t)
     const joined = await bob.joinWithToken(NAME, await alice.invite(NAME, { maxUses: 2, admit }))
     const channel = alice.client.channel(NAME)
@@ -394,7 +394,7 @@ for (const admit of ['owner', 'members'] as const) {
 
 for (const isBack of [true, false]) {
   const who = isBack ? 'is a member for the third time' : 'has left twice'
-  test(`11 the first request of one that ${who} is replayed: it changes nothing and takes no use`, async (t) => {
+  test(`11 the first request of an agent that ${who} is replayed: it changes nothing and takes no use`, async (t) => {
     const { world, alice, bob, room } = await scene(t)
     const token = await alice.invite(NAME, { maxUses: 9 })
     const channel = alice.client.channel(NAME)
@@ -448,7 +448,7 @@ test('8 a fake group with the id and name of the token is offered while bob wait
   relay.handOut = handOut
 })
 
-test('8 a fake group with the id and name of a channel is offered: who joins that by hand gets its owner', async (t) => {
+test('8 a fake group with the id and name of a channel is offered: an agent that joins it by hand gets its owner', async (t) => {
   const at = await scene(t)
   const { world, alice, bob } = at
   const { relay } = world
@@ -473,7 +473,7 @@ test('8 a fake group with the id and name of a channel is offered: who joins tha
   await goOn(channel, joined)
 })
 
-test('8 a fake group of another name is offered while a channel of its id is joined: the join goes on', async (t) => {
+test('8 a fake group of another name is offered while a channel with its id is joined: the join continues', async (t) => {
   const at = await scene(t)
   const { world, alice, bob } = at
   const { relay } = world

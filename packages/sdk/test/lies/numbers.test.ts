@@ -79,7 +79,7 @@ for (const [name, lie] of Object.entries(LIES)) {
   })
 }
 
-test('a time beyond the calendar becomes the latest valid time', async (t) => {
+test('a time too late for a Date becomes the latest valid time', async (t) => {
   const { world, room, channels, ids } = await scene(t, [{}, {}])
   const mallory = await Insider.join(world.relay, channels[0])
   await world.agree(room, channels, ids)

@@ -72,7 +72,7 @@ for (let round = 0; lives === 0 || lives < LIVES; round++) {
   const seed = SEED + 1000 * round
   for (const [at, hand] of deal(seed).entries()) {
     lives++
-    test(`members agree, go on and remove one that attacks them, seed ${seed + at}`, async () => {
+    test(`members agree, continue and remove one that attacks them, seed ${seed + at}`, async () => {
       attacks += await play(seed + at, hand)
     })
   }

@@ -30,7 +30,7 @@ function claiming(count: number): { capabilities: LeafNode['capabilities'] } {
 }
 
 for (const count of [33, 3000]) {
-  test(`a commit whose leaf lists ${count} extension types is refused by every member, and the channel goes on`, async () => {
+  test(`a commit whose leaf lists ${count} extension types is refused by every member, and the channel continues`, async () => {
     const { agents } = await channelOf('owner', 'ann', 'bob')
     const [owner, ann, bob] = agents as [Agent, Agent, Agent]
     const commit = await bare(ann, [], { state: withLeaf(ann, claiming(count)) })

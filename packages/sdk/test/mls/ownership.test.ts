@@ -169,7 +169,7 @@ test('a standby that was cleared can no longer take over, nor the one before', a
   assert.equal(late.kind, 'other_epoch')
 })
 
-test('whoever removes the standby clears it, so that it has no power when it comes back', async () => {
+test('a commit that removes the standby clears it, so that it has no power when it comes back', async () => {
   for (const byOwner of [true, false]) {
     const { channelId, owner, ann, bob } = await withStandby()
     const by = byOwner ? owner : bob

@@ -69,7 +69,7 @@ test('only canonical base64url is read', () => {
   )
 })
 
-test('byte strings are compared and joined as Buffer does it', () => {
+test('byte strings are compared and joined as Buffer does', () => {
   fc.assert(
     fc.property(anyBytes, anyBytes, fc.nat(), (one, other, place) => {
       assert.equal(same(one, other), Buffer.compare(one, other) === 0)

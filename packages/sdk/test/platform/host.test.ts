@@ -63,7 +63,7 @@ const name = fc.string({
   maxLength: 12,
 })
 
-test('IP addresses are those of node:net, but for zones', () => {
+test('IP addresses are those of node:net, except for zones', () => {
   fc.assert(
     fc.property(fc.oneof(joined('.', 5), joined(':', 9), joined('::', 3), name, fc.ipV4(), fc.ipV6()), (text) => {
       assert.equal(host.isIPv4(text), isIPv4(text), JSON.stringify(text))

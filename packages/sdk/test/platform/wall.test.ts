@@ -97,7 +97,7 @@ function breaches(): string[] {
   return found
 }
 
-test('the inside reaches Node only through the platform', () => {
+test('the inner folders reach Node only through the platform', () => {
   assert.deepEqual(breaches(), [])
 })
 

@@ -37,7 +37,7 @@ for (const way of waysFor('grpc')) {
   })
 }
 
-test('all are away: the joiner asks and goes, a member adds it, the invite expires, and the joiner is in when it returns', async (t) => {
+test('all are away: the joiner asks and leaves, a member adds it, the invite expires, and the joiner is in when it returns', async (t) => {
   let now = Date.now()
   const clock = { now: () => now }
   const world = await TestSystem.start(t, 'grpc', { ...clock, api: new FakeApi(clock.now) })

@@ -54,7 +54,7 @@ test('a handler that fails is reported on stderr with its stack, unless the appl
   }
 })
 
-test('what is no logger is refused', async () => {
+test('anything but a logger is refused', async () => {
   for (const logger of [true, {}, null, 'console']) {
     const options = { endpoint: 'quic://localhost', dataDir: '/none', identity: 'a', logger: logger as never }
     await assert.rejects(

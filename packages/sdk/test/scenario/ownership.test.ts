@@ -32,7 +32,7 @@ async function scene(t: TestContext, { bob: options }: { readonly bob?: AgentOpt
 
 const idOf = ({ client }: StaticChannelManager): string => client.agentId
 
-test('the owner names a standby, which takes over after the owner is gone, and goes on as the owner', async (t) => {
+test('the owner names a standby, which takes over after the owner is gone, and continues as the owner', async (t) => {
   const { managers, channels, world } = await scene(t)
   const [alice, bob, carol] = managers
   const [owner, second, third] = channels
@@ -67,7 +67,7 @@ test('the owner names a standby, which takes over after the owner is gone, and g
   await fourth.delete()
 })
 
-test('a transfer is an offer: until it is taken the owner owns, and may withdraw it', async (t) => {
+test('a transfer is an offer: until it is accepted, the owner stays the owner and may withdraw it', async (t) => {
   const { managers, channels } = await scene(t)
   const [alice, bob] = managers
   const [owner, second, third] = channels
@@ -107,7 +107,7 @@ test('a transfer is an offer: until it is taken the owner owns, and may withdraw
   await owner.leave()
 })
 
-test('bad input: who is no member, has no account, or is the owner itself; and who may not', async (t) => {
+test('bad input: an agent that is not a member, has no account, is the owner itself, or is not allowed', async (t) => {
   const { managers, channels, world } = await scene(t)
   const [alice, bob] = managers
   const [owner, second] = channels

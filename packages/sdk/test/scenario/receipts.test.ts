@@ -31,7 +31,7 @@ test('sender and receiver are never online together, and the sender still learns
   assert.ok(receipt?.at instanceof Date)
 })
 
-test('members that are online confirm within moments, and events tell who', async (t) => {
+test('members that are online confirm within moments, and events say which', async (t) => {
   const world = await TestSystem.start(t, 'grpc')
   const [alice, bob, carol] = [await world.agent('alice'), await world.agent('bob'), await world.agent('carol')]
   const [channel, atBob, atCarol] = await world.channel(alice, [bob, carol], NAME)

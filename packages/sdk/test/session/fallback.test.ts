@@ -50,7 +50,7 @@ function thirdDial(options: ConstructorParameters<typeof Stage>[0]): string | un
   return stage.taken().at(-1)
 }
 
-test('the port of gRPC: that of the application, else the one that the relay told, else the usual one', () => {
+test("the port of gRPC: the application's, else the one that the relay named, else the default", () => {
   const known = { relayId: RELAY_ID, grpcPort: 5443 }
   assert.equal(thirdDial({ known, grpcPort: 5900 }), 'dial 3 grpc:5900')
   assert.equal(thirdDial({ known }), 'dial 3 grpc:5443')
@@ -58,7 +58,7 @@ test('the port of gRPC: that of the application, else the one that the relay tol
   assert.equal(thirdDial({}), 'dial 3 grpc')
 })
 
-test('the relay tells its port of gRPC: it is kept, and used in this run already', () => {
+test('the relay names its gRPC port: it is stored, and used at once', () => {
   const stage = new Stage(QUIC)
   stage.do({ type: 'start' })
   stage.open(1, { grpcPort: 5443 })
@@ -73,7 +73,7 @@ test('the relay tells its port of gRPC: it is kept, and used in this run already
   assert.deepEqual([stage.line(4).way, stage.line(4).port], ['grpc', 5443])
 })
 
-test('a port that cannot be one changes nothing', () => {
+test('an invalid port changes nothing', () => {
   for (const grpcPort of [0, 65_536, 0xffff_ffff]) {
     const known = { relayId: RELAY_ID, grpcPort: 5443 }
     const stage = new Stage({ ...QUIC, known })
@@ -100,7 +100,7 @@ test('an opening that takes too long counts as a failed dial', () => {
   assert.deepEqual(stage.taken(), ['dial 1 quic', 'end 1', 'dial 2 quic', 'end 2', 'dial 3 grpc'])
 })
 
-test('an opening that the relay finds too slow does too', () => {
+test('so does an opening that the relay finds too slow', () => {
   const stage = Stage.opened(QUIC)
   stage.cut(1)
   for (const stream of [2, 3]) {

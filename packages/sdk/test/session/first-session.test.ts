@@ -46,7 +46,7 @@ test('an untrusted certificate fails at once', () => {
   assert.deepEqual(stage.taken(), ['dial 1 quic', 'failed connection_error'])
 })
 
-test('a relay that has no capacity three times in a row is given up, with its own message', () => {
+test('after a relay has no capacity three times in a row, the agent gives up with a message that says so', () => {
   const stage = new Stage({ way: 'quic', fallback: true })
   stage.do({ type: 'start' })
   for (let stream = 1; stream <= 3; stream++) {
@@ -92,7 +92,7 @@ test('requests before the first session are lost at once', () => {
   assert.deepEqual(stage.taken(), ['dial 1 grpc', 'a lost'])
 })
 
-test('an agent that waits goes on when the relay cannot be reached, and says so', () => {
+test('an agent that waits keeps waiting when the relay cannot be reached, and says so', () => {
   const stage = new Stage({ way: 'grpc', wait: true })
   stage.do({ type: 'start' })
   stage.failDial(1)

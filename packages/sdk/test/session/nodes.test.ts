@@ -72,7 +72,7 @@ test('a session that a newer one replaced, or that has expired, stays at its nod
   }
 })
 
-test('a first session does not give up because someone else answers at one address', () => {
+test('a first session does not give up because another server answers at one address', () => {
   const stage = new Stage({ addresses: 3 })
   stage.do({ type: 'start' })
   stage.failDial(1, 'The certificate is not signed.', true)
@@ -83,7 +83,7 @@ test('a first session does not give up because someone else answers at one addre
   assert.deepEqual(stage.losses, [])
 })
 
-test('if someone else answers at one address and nobody at the others, a first session says so', () => {
+test('if another server answers at one address and none at the others, a first session says so', () => {
   const stage = new Stage({ addresses: 3 })
   stage.do({ type: 'start' })
   stage.failDial(1, 'The certificate is not signed.', true)
@@ -94,7 +94,7 @@ test('if someone else answers at one address and nobody at the others, a first s
   assert.equal(stage.firstError?.message, 'The certificate is not signed.')
 })
 
-test('if someone else answers at every address, a first session fails, and later ones wait', () => {
+test('if other servers answer at every address, a first session fails, and later ones wait', () => {
   const first = new Stage({ addresses: 2 })
   first.do({ type: 'start' })
   first.failDial(1, 'Not signed.', true)
@@ -111,7 +111,7 @@ test('if someone else answers at every address, a first session fails, and later
   assert.ok(later.redial(4) >= 9000)
 })
 
-test('a node where someone else answers is passed over for a while', () => {
+test('a node where another server answers is skipped for a while', () => {
   const stage = Stage.opened({ addresses: 2 })
   stage.close(1, CloseReason.SHUTDOWN)
   stage.redial(2)

@@ -153,7 +153,7 @@ test('an agent whose revision the relay refuses gives up its first session, and 
   assert.deepEqual(later.taken(), [])
 })
 
-test('before the session is open no long envelope is accepted, afterwards a commit of 4 MiB is', () => {
+test('no long envelope is accepted before the session is open; afterwards even a commit of 4 MiB is', () => {
   const stage = new Stage()
   stage.do({ type: 'start' })
   stage.dialled(1)

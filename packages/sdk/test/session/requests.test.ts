@@ -154,7 +154,7 @@ test('at most one window is in flight; pongs release the rest, even within a lon
   assert.deepEqual(stage.taken(), ['long answered'])
 })
 
-test('acknowledgements alone make marks as well, so that they do not fill the window for good', () => {
+test('acknowledgements alone also set marks, so that they do not fill the window for good', () => {
   const stage = Stage.opened()
   const line = stage.line(1)
   for (let at = 0; at < 1000; at++) {

@@ -211,7 +211,7 @@ function refuse(stage: Stage, stream: number, code = 'auth_failed'): void {
   stage.refuse(stream, { code, message: 'The token has expired.' })
 }
 
-test('an old token that the relay refuses is replaced at once; if it refuses the new one, too, that is reported', () => {
+test('an old token that the relay refuses is replaced at once; if it refuses the new one as well, that is reported', () => {
   const stage = account()
   stage.live(1, 20_000)
   stage.cut(1)

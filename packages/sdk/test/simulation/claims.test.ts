@@ -36,7 +36,7 @@ async function letIn(scene: Scene, person: Person): Promise<void> {
   await scene.call(person, (manager) => manager.joinWithToken(NAME, token, 60))
 }
 
-test('who was claimed by an invite that ends before it is added joins by another one, and stays', async () => {
+test('a joiner claimed by an invite that ends before it is added joins by another one, and stays', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, world } = scene
     const [joiner] = scene.others
@@ -90,7 +90,7 @@ test('a claim that is on its way since before a restart is not the use of anothe
   })
 })
 
-test('a claim that the relay refuses for good after a restart counts no more', async () => {
+test('a claim that the relay refuses for good after a restart no longer counts', async () => {
   await Scene.play(2, async (scene) => {
     const { owner, world } = scene
     const [member, joiner] = scene.others
@@ -143,7 +143,7 @@ test('agents that are claimed in vain and ask by another invite cause one commit
   })
 })
 
-test('a member lets in who asks by two invites, of which the first is used up', async () => {
+test('a member lets in a joiner that asks by two invites, the first of them used up', async () => {
   await Scene.play(3, async (scene) => {
     const { owner, world } = scene
     const [member, other, joiner] = scene.others

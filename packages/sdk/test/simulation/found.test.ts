@@ -80,7 +80,7 @@ test('a join ends soon after its invite has expired, although the owner does not
   })
 })
 
-test('an owner that is killed when it has made an invite for members lets in who has the token', async () => {
+test('an owner that is killed after it made an invite for members lets in the holder of the token', async () => {
   await Scene.play(1, async (scene) => {
     const { owner } = scene
     const [joiner] = scene.others
@@ -96,7 +96,7 @@ test('an owner that is killed when it has made an invite for members lets in who
   })
 })
 
-test('who joins by an invite for members while an offer of the same channel arrives is not forgotten', async () => {
+test('an agent that joins by an invite for members while an offer of the same channel arrives is not forgotten', async () => {
   await Scene.play(1, async (scene) => {
     const [joiner] = scene.others
     assert.ok(joiner)
@@ -112,7 +112,7 @@ test('who joins by an invite for members while an offer of the same channel arri
   })
 })
 
-test('who joins by an invite and accepts an offer has joined, and stays when the owner comes back', async () => {
+test('an agent that joins by an invite and accepts an offer has joined, and stays when the owner comes back', async () => {
   await Scene.play(1, async (scene) => {
     const { owner } = scene
     const [joiner] = scene.others
@@ -180,7 +180,7 @@ test('a joiner that nobody could greet is greeted after its invite has ended', a
   })
 })
 
-test('who was removed in the one of two logs that stays, and has read as much of the other, notices', async () => {
+test('a member removed in the surviving one of two logs, which has read as much of the other, notices', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, relay, network } = scene
     const [member] = scene.others
@@ -198,15 +198,15 @@ test('who was removed in the one of two logs that stays, and has read as much of
   })
 })
 
-test('who leaves while others have noticed a fork is removed once they have accepted it: seed 31 with a traitor', async () => {
+test('an agent that leaves while others have noticed a fork is removed once they accept it: seed 31 with a traitor', async () => {
   await World.live(31, (world) => new Betrayal(world).run())
 })
 
-test('who is removed and added again while it leaves gets an offer: seed 497 with a traitor', async () => {
+test('an agent that is removed and added again while it leaves gets an offer: seed 497 with a traitor', async () => {
   await World.live(497, (world) => new Betrayal(world).run())
 })
 
-test('who joins by two tokens and leaves at once is not added again by what it had asked before', async () => {
+test('an agent that joins by two tokens and leaves at once is not added again by its earlier request', async () => {
   await Scene.play(2, async (scene) => {
     const { owner, world } = scene
     const [member, joiner] = scene.others
@@ -241,7 +241,7 @@ test('a member that claims to have seen another log does not keep a joiner out: 
   await World.live(345, (world) => new Betrayal(world).run())
 })
 
-test('who leaves is not added again by a request that the relay had deferred', async () => {
+test('an agent that leaves is not added again by a request that the relay had deferred', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene
     const [joiner] = scene.others
@@ -328,7 +328,7 @@ test('a hello that the relay leaves unanswered is not joined by another one in e
   })
 })
 
-test('who was added otherwise while its request was deferred, and leaves, is not added again', async () => {
+test('an agent that was added in another way while its request was deferred, and leaves, is not added again', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene
     const [joiner] = scene.others
@@ -357,7 +357,7 @@ test('who was added otherwise while its request was deferred, and leaves, is not
   })
 })
 
-test('who asked while the owner was away, came by an offer of a member and left stays out', async () => {
+test("an agent that asked while the owner was away, came by a member's offer and left stays out", async () => {
   await Scene.play(2, async (scene) => {
     const { owner, world } = scene
     const [member, joiner] = scene.others
@@ -380,7 +380,7 @@ test('who asked while the owner was away, came by an offer of a member and left 
   })
 })
 
-test('an offer that cannot be accepted leaves the join by token as it was', async () => {
+test('an offer that cannot be accepted does not affect the join by token', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network } = scene
     const [joiner] = scene.others
@@ -405,7 +405,7 @@ test('an offer that cannot be accepted leaves the join by token as it was', asyn
   })
 })
 
-test('who accepts an offer while the owner acts on its request is a member in the end', async () => {
+test('an agent that accepts an offer while the owner acts on its request ends up a member', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network } = scene
     const [joiner] = scene.others
@@ -439,7 +439,7 @@ test('who accepts an offer while the owner acts on its request is a member in th
   })
 })
 
-test('who has joined by an offer and is removed does not come back by what it had asked before', async () => {
+test('an agent that joined by an offer and is removed does not come back by its earlier request', async () => {
   await Scene.play(2, async (scene) => {
     const { owner, network, world } = scene
     const [member, joiner] = scene.others
@@ -480,7 +480,7 @@ test('who has joined by an offer and is removed does not come back by what it ha
 })
 
 for (const cause of ['it is killed before the Welcome', 'the commit is refused for now'] as const) {
-  test(`one that has left asks again, and ${cause}: it joins with the same request`, async () => {
+  test(`an agent that has left asks again, and ${cause}: it joins with the same request`, async () => {
     await Scene.play(1, async (scene) => {
       const { owner, network } = scene
       const [joiner] = scene.others
@@ -516,7 +516,7 @@ for (const cause of ['it is killed before the Welcome', 'the commit is refused f
   })
 }
 
-test('who asked by two tokens and was removed for its silence asks by both with one request again, and stays', async () => {
+test('an agent that asked by two tokens and was removed as silent asks by both with one request again, and stays', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene
     const [joiner] = scene.others

@@ -54,7 +54,7 @@ for (const end of ['it is over', 'the joiner is killed'] as const) {
   })
 }
 
-test('a joiner that the relay does not let enter tries it 17 times in a session, and in the next one', async () => {
+test('a joiner that the relay does not let in tries 17 times in a session, and again in the next one', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene
     const [joiner] = scene.others
@@ -77,7 +77,7 @@ test('a joiner that the relay does not let enter tries it 17 times in a session,
   })
 })
 
-test('who accepts an offer while the owner acts on its request, and is offline then, is a member in the end', async () => {
+test('an agent that accepts an offer while the owner acts on its request, and is then offline, ends up a member', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene
     const [joiner] = scene.others
@@ -135,7 +135,7 @@ test('a hello that the relay refuses, because the channel is full, is said again
   })
 })
 
-test('a joiner with two tokens that a member keeps out is let in when the owner is there', async () => {
+test('a joiner with two tokens that a member keeps out is let in once the owner is online', async () => {
   await Scene.play(2, async (scene) => {
     const { owner, network, world } = scene
     const [member, joiner] = scene.others
@@ -222,7 +222,7 @@ test('an agent that is removed and added by one commit, and killed before it has
   })
 })
 
-test('who was added by a token that has expired since joins by its other token', async () => {
+test('an agent that was added by a token that has expired since joins by its other token', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, world } = scene
     const [joiner] = scene.others
@@ -245,7 +245,7 @@ test('the same in a history of its own: seed 1626', async () => {
   await World.live(1626, (world) => new History(world).run())
 })
 
-test('what was asked for before an offer was accepted is over when the next offer is declined', async () => {
+test('requests from before an accepted offer end when the next offer is declined', async () => {
   await Scene.play(1, async (scene) => {
     const { owner } = scene
     const [joiner] = scene.others
@@ -313,7 +313,7 @@ test('a joiner that has entered repeats its hello although a spoilt copy of its 
   })
 })
 
-test('who was removed for its silence can use its token again, although the relay defers the returned use for long', async () => {
+test('an agent removed as silent can use its token again, although the relay defers the returned use for long', async () => {
   await Scene.play(1, async (scene) => {
     const { owner, network, world } = scene
     const [joiner] = scene.others

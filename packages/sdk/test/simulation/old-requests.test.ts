@@ -8,7 +8,7 @@ import { HONEST, refuse } from './middles.ts'
 import { Scene } from './scene.ts'
 
 for (const isRotated of [false, true]) {
-  test(`who asks by two tokens and is let in by a member stays when the owner comes${isRotated ? ', also if it has replaced its keys' : ''}`, async () => {
+  test(`an agent that asks by two tokens and is let in by a member stays when the owner comes${isRotated ? ', even if it has replaced its keys' : ''}`, async () => {
     await Scene.play(2, async (scene) => {
       const { owner, world } = scene
       const [member, joiner] = scene.others
@@ -43,7 +43,7 @@ for (const isRotated of [false, true]) {
 }
 
 for (const deferredAt of [1, 2]) {
-  test(`who asked by two tokens and was removed for its silence stays, although request ${deferredAt} is deferred`, async () => {
+  test(`an agent that asked by two tokens and was removed as silent stays, although request ${deferredAt} is deferred`, async () => {
     await Scene.play(1, async (scene) => {
       const { owner, network, world } = scene
       const [joiner] = scene.others

@@ -158,7 +158,7 @@ test('replaced or dropped data is not in the decrypted pages either', async () =
   store.close()
 })
 
-test('nor are ciphertexts of a full inbox that was read all at once', async () => {
+test('nor are the ciphertexts of a full inbox that was read all at once', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   const secrets = new Secrets()

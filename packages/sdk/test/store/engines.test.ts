@@ -110,7 +110,7 @@ for (const [name, make] of Object.entries(engines)) {
       reopened.close()
     }
 
-    test('starts with the identity and nothing else', () => check([], []))
+    test('a new store has the identity and nothing else', () => check([], []))
 
     test('keeps KeyPackages, oldest first, until they are dropped', async () => {
       const { store, reopen } = await make()

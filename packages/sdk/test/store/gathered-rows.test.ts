@@ -98,7 +98,7 @@ test('gathered turns leave what single ones do, whatever they change', () => {
   assert.ok(taken > 300, `only ${taken} turns were taken`)
 })
 
-test('a row that moved to another goes with it, and does not come back where it was', () => {
+test('a row that moved to another parent goes with it, and does not reappear under the old one', () => {
   const [single, gathered] = [new Tables(), new Tables()]
   const first: Change[] = ['I1', 'I2'].map((id) => ({ type: 'putInvite', record: inviteRecord(id) }))
   const joins = (invite: string): Change => ({ type: 'putJoiner', record: joinerRecord(AGENT, invite) })

@@ -187,7 +187,7 @@ test('a refused change leaves nothing behind', async () => {
   assert.equal(existsSync(nowhere), false)
 })
 
-test('of two concurrent changes neither undoes the other: one is made, or both', async () => {
+test('two concurrent changes never undo each other: one is made, or both', async () => {
   const directory = await agentWith(FILE)
   const changes = await Promise.allSettled([
     addKeySlot(directory, FILE, makeKeyring()),

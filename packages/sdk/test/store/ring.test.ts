@@ -71,7 +71,7 @@ function putBack(from: string, to: string, files: readonly string[]): void {
   }
 }
 
-test('writes that only the ring has are found by everybody who opens the agent', async () => {
+test('writes that only the ring has are found by all callers that open the agent', async () => {
   const crashed = await crashedAfter(3)
   assert.equal((await ringRecords(crashed)).length, 4)
   const before = readFileSync(ringFile(crashed))
@@ -91,7 +91,7 @@ test('a torn last record is dropped, wherever it was torn', async () => {
   }
 })
 
-test('a flipped bit in the last record drops it, in one before it is damage', async () => {
+test('a flipped bit in the last record drops it; in an earlier one it is damage', async () => {
   const crashed = await crashedAfter(4, 1)
   const [, , third, last] = (await ringRecords(crashed)).slice(-4)
   for (const at of partsOf(last!)) {
@@ -232,7 +232,7 @@ test('closing a store that has failed wipes what only the ring has', async (t) =
   assert.equal(holding(), 0)
 })
 
-test('an old ring with a newer database is noticed, and the other way round', async () => {
+test('an old ring with a newer database is noticed, and vice versa', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   store.write(numberedWrite(1))
@@ -450,7 +450,7 @@ test('an error of the database is reported when it is written to in time, withou
   assert.equal(await lastIn(directory), 1)
 })
 
-test('an error of reading alone is thrown, and the store goes on', async () => {
+test('a read error is thrown, and the store continues', async () => {
   const directory = makeDirectory()
   const store = await openStore(directory)
   store.onFailure((error) => assert.fail(String(error)))

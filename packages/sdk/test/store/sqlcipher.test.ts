@@ -140,7 +140,7 @@ test('refuses the database of another version, and says what to do', async () =>
   }
 })
 
-test('an error of SQLite has a code for everybody who opens the agent', async () => {
+test('a SQLite error has a code for all callers that open the agent', async () => {
   const directory = await changed('DROP TABLE ring')
   for (const open of [openStore, readAgentIdentity]) {
     await assert.rejects(open(directory), code('internal_error', /agent\.db failed \(SQLITE_ERROR\)/))

@@ -132,7 +132,7 @@ test('vectors: requests and answers', () => {
   assert.equal(toHex(encodeRefused([id(6), id(7)])), toHex(bytesOf('two requests are refused')))
 })
 
-test('what is cut short or out of range is no request and no answer', () => {
+test('truncated or out-of-range bytes are no request and no answer', () => {
   const request = encodeRequest({ to: undefined, lifetimeMs: 1, payload: new Uint8Array() })
   assert.ok(decodeRequest(request))
   assert.equal(decodeRequest(request.subarray(1)), undefined)
