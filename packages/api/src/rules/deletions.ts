@@ -45,7 +45,7 @@ export class Deletions {
     return await requestDeletion(this.#store, target, entry)
   }
 
-  /** What a relay is to delete, the oldest request first. */
+  /** The deletions that a relay should carry out, oldest first. */
   async pending(relayId: string): Promise<readonly ChannelDeletion[]> {
     const found = await this.#store.pending(relayId, this.#now(), MOST_ASKED)
     return found.map(({ id, accountId, mode, name, channelId }) => {

@@ -64,7 +64,7 @@ export interface RelayChoice {
   readonly note?: string
 }
 
-/** What decides about the relay to save. */
+/** The sources for the relay to save. */
 export interface RelaySources {
   /** From the flag, else from the environment. */
   readonly given: AnnouncedRelay | undefined

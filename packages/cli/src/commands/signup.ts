@@ -41,7 +41,7 @@ export function signupCommand(): Command {
 async function signup(flags: Flags): Promise<void> {
   const account = accountOf(flags)
   refuseToOverwrite(account)
-  // First: without the server, nobody types a password in vain.
+  // Before the password is typed, in case the server cannot be reached.
   const relay = await relayToSave(account, flags)
   const email = await emailOf(flags)
   const password = await newPasswordOf(flags)

@@ -29,8 +29,8 @@ export interface DeclarationFields {
   /** The agents in `adds` that the owner vouches for; empty in anyone else's commit. */
   readonly vouches: readonly Uint8Array[]
   /**
-   * The channel's owner and its standby after a commit that names either anew; without a standby, that is empty. Both are
-   * empty in any other commit.
+   * The channel's owner and standby (empty if there is none) after a commit that changes either. Both are empty in any
+   * other commit.
    */
   readonly owner?: Uint8Array
   readonly standby?: Uint8Array

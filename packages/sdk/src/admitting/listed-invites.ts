@@ -488,7 +488,7 @@ export class ListedInvites extends Part {
   }
 }
 
-/** Whether a list was signed before another. Numbers start anew with each owner, so the slot decides first. */
+/** Whether a list was signed before another. Each owner restarts the numbers, so the slot decides first. */
 function isOlder(one: InviteList, other: InviteList): boolean {
   return one.slot === other.slot ? one.number < other.number : one.slot < other.slot
 }

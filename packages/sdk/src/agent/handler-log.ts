@@ -1,6 +1,6 @@
 /**
- * Warnings about the application's handlers that fail: without them, a mistake in a handler would go unnoticed where
- * nobody reads events. A sender can make handlers fail as often as it likes, so the warnings are limited.
+ * Warnings about failing handlers of the application: without them, a mistake in a handler would go unnoticed in a
+ * program that does not read events. A sender can make handlers fail as often as it likes, so the warnings are limited.
  */
 import { shortFingerprint, StaticError } from '@static/protocol'
 import type { Logger, Time } from '../ports/index.ts'

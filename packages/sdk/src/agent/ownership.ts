@@ -1,6 +1,6 @@
 /**
  * The owner of a channel, and the standby that may take it over (SPEC.md, 4.3 and 5.3). The owner names a standby; the
- * standby makes itself the owner, at any time. A transfer is an offer to it: nobody becomes the payer of a channel unasked.
+ * standby makes itself the owner, at any time. A transfer is an offer to it: no one has to pay for a channel unasked.
  */
 import { fromHex, StaticError, toHex } from '@static/protocol'
 import type { AgentChannel } from '../channel/channel.ts'

@@ -1,6 +1,6 @@
 /**
  * The options of every call, each once: a call refuses an option that it does not know, with the nearest name, or one
- * of another type. What a value must be besides, each call checks itself. The options of a client are in
+ * of another type. Each call checks its values further. The options of a client are in
  * option-table.ts.
  */
 import { inspect } from 'node:util'

@@ -1,5 +1,5 @@
 /**
- * What the sweep works on. It visits many channels in one transaction, which is decided again whenever something is
+ * The rows for the sweep. It visits many channels in one transaction, which is decided again whenever something is
  * missing, so everything that it is likely to need is read at once.
  */
 import { toHex } from '@static/protocol'

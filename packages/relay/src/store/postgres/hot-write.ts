@@ -15,8 +15,8 @@ const SENDERS = `generate_series($5::int, $6::int - 1, ${HOT_SENDERS.width}) o`
 
 /**
  * Locks the channels in the order that all nodes lock them in, and checks that nothing has changed since the versions
- * that the batch was decided on. What was committed before that version is in the snapshot of the statement, so an id
- * that it does not find is new.
+ * that the batch was decided on. The statement's snapshot contains everything committed before that version, so an
+ * id that it does not find is new.
  */
 const IS_CURRENT = `locked AS MATERIALIZED (SELECT c.number FROM ${CHANNELS}
       JOIN channels c ON c.number = ${HOT_CHANNELS.at('number')} AND c.version = ${HOT_CHANNELS.at('version')}

@@ -196,7 +196,7 @@ export async function prefetch(rows: PostgresRows, calls: readonly Call[]): Prom
     waiting.push(...channels.fetchGlances(asked, agent, receipts))
   }
   await settled(waiting)
-  // What was read before the lock may have changed.
+  // Rows read before the lock may have changed.
   await settled([
     invites.fetch(needs.invites, transaction.locks),
     invites.fetch(needs.used),

@@ -1,6 +1,7 @@
 /**
- * Who owns a channel (SPEC.md, 4.3): the owner names a standby, which may make itself the owner at any time, and then pays
- * for the channel. The members check the same in the group; a relay that forgets a rule only stores what they skip.
+ * Ownership of a channel (SPEC.md, 4.3): the owner names a standby, which may make itself the owner at any time, and
+ * then pays for the channel. Members check the same rules in the group, so a relay that lacks one only stores commits
+ * that they skip.
  */
 import { toHex } from '@static/protocol'
 import type { Account, Actor, AgentId, Refusal, StoreRequest } from '../../../ports.ts'
@@ -12,7 +13,7 @@ import { type Channel, type Ownership, type Slot, isVouched, onRoster } from '..
 /** How many rejected commits are skipped in search of the standby before. Beyond that there is none. */
 const MAX_SKIPPED = 16
 
-/** What a commit says of the ownership, and whom it changes. */
+/** What a commit says about ownership, and the members that it changes. */
 export interface OwnershipClaim {
   readonly actor: Actor
   /** Undefined if it names no owner. */
@@ -24,7 +25,7 @@ export interface OwnershipClaim {
   readonly guestLimit: number
 }
 
-/** What a declaration says of the ownership. */
+/** What a declaration says about ownership. */
 export function claimOf({
   actor,
   declaration,
@@ -182,7 +183,7 @@ export function dropStrayStandby(context: Context, channel: Channel): void {
   replace(context, channel, { ...ownershipOf(channel), standby: undefined })
 }
 
-/** Whether an agent is a member that the owner has vouched for. One that was added anew since is not. */
+/** Whether an agent is a member that the owner has vouched for. Not if it was removed and added again since. */
 function isTrusted(channel: Channel, agent: AgentId | undefined): boolean {
   const member = agent === undefined ? undefined : channel.members.get(agent)
   return onRoster(member) && isVouched(member)

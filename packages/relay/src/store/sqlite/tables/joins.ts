@@ -1,4 +1,4 @@
-/** Join requests in SQLite. What is only counted or numbered comes from an index alone: the boxes are in the rows. */
+/** Join requests in SQLite. Counts and numbers come from an index alone, because the rows contain the boxes. */
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import { fromHex, toHex } from '@static/protocol'
 import type { AgentId, ChannelId, JoinRequest, Time } from '../../../ports.ts'

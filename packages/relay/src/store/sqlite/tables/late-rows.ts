@@ -1,8 +1,8 @@
 /**
  * Rows that may be written late. After a crash, a channel has its rows as last written and the entries logged since.
- * What can be derived from those entries is written later, for many messages at once; a channel loaded before that
- * replays them. Anything else (counts of free and guest messages, bars, accounts) makes a row differ from what a crash
- * leaves, and is written with its entry.
+ * Values that can be derived from those entries are written later, for many messages at once; a channel loaded before
+ * that replays them. Anything else (counts of free and guest messages, bars, accounts) makes a row differ from what a
+ * crash leaves, and is written with its entry.
  */
 import type { AgentId, Entry } from '../../../ports.ts'
 import type { Channel, ChannelFields, Ownership, Sender } from '../../ledger/state.ts'
