@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, Iterable, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Union
 
 from ._connection import BaseConnection
 from ._handling import reason_of
 from ._values import ChannelMember, Payload, member_of
-from .errors import StaticError, error_from, make_error
+from .errors import StaticError, make_error
 
 #: The return type of a sync ``serve`` handler: the only answer, or one answer after the other.
 Answers = Union[Payload, None, Iterable[Payload]]
@@ -91,7 +91,9 @@ def ask_fields(to: Optional[str], timeout: Optional[float]) -> Dict[str, Any]:
     return fields
 
 
-def answer_of(told: Mapping[str, Any], data: bytes, api_url: Optional[str]) -> Optional[Answer]:
+def answer_of(
+    told: Mapping[str, Any], data: bytes, error: Callable[[Mapping[str, Any]], StaticError]
+) -> Optional[Answer]:
     """Converts an answer from the driver; None at the end."""
     if told.get("done"):
         return None
@@ -102,7 +104,7 @@ def answer_of(told: Mapping[str, Any], data: bytes, api_url: Optional[str]) -> O
         index=told["index"],
         epoch=told["epoch"],
         time=_time(told["time"]),
-        error=None if failure is None else error_from(failure, api_url),
+        error=None if failure is None else error(failure),
         error_code=None if failure is None else failure["answer"]["code"],
         _payload=data,
     )
@@ -111,7 +113,7 @@ def answer_of(told: Mapping[str, Any], data: bytes, api_url: Optional[str]) -> O
 def failure_of(error: BaseException) -> Dict[str, str]:
     """The driver's form of a handler's error. Only errors of Static are meant for the asker."""
     if isinstance(error, StaticError):
-        return {"code": error.code, "message": str(error).split(": ", 1)[1][:1000]}
+        return {"code": error.code, "message": error.message[:1000]}
     return {"message": reason_of(error) if isinstance(error, Exception) else "The program was interrupted."}
 
 

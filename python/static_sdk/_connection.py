@@ -14,7 +14,7 @@ from ._handler_log import HandlerLog
 from ._frames import MAX_FRAME_BYTES, encode_frame
 from ._process import dial
 from ._transport import Piece, Transport
-from .errors import StaticError, error_from, make_error
+from .errors import StaticError, error_from, make_error, with_prefix
 
 Answer = Tuple[Any, bytes]
 
@@ -42,9 +42,11 @@ Hear = Callable[[Mapping[str, Any], bytes], None]
 class BaseConnection(Generic[AnyCall]):
     """Matches answers to calls and events to their handlers. Subclasses do the waiting, the reading and the writing."""
 
-    def __init__(self, api_url: Optional[str], log: HandlerLog) -> None:
+    def __init__(self, api_url: Optional[str], log: HandlerLog, is_low_level: bool) -> None:
         #: Warns about handlers that fail.
         self.log = log
+        #: Whether the texts of errors begin with the prefixes of the low-level client.
+        self._is_low_level = is_low_level
         #: Base URL of the pages that explain errors. The driver reports it if the program does not pass one.
         self.api_url = api_url
         self._ids = itertools.count(1)
@@ -126,10 +128,8 @@ class BaseConnection(Generic[AnyCall]):
         number = call.number
         frame = encode_frame({"id": number, "do": do, **fields}, data)
         if len(frame) > MAX_FRAME_BYTES:
-            raise make_error(
-                "too_large",
-                f"The request has {len(frame):,} bytes. Send at most 262,144 bytes in one message.",
-                self.api_url,
+            raise self._make(
+                "too_large", f"The request has {len(frame):,} bytes. Send at most 262,144 bytes in one message."
             )
         self._calls[number] = call
         self._write(frame)
@@ -169,7 +169,13 @@ class BaseConnection(Generic[AnyCall]):
 
     def error(self, told: Mapping[str, Any]) -> StaticError:
         """Converts an error from the driver."""
-        return error_from(told, self.api_url)
+        return self._prefixed(error_from(told, self.api_url))
+
+    def _make(self, code: str, message: str) -> StaticError:
+        return self._prefixed(make_error(code, message, self.api_url))
+
+    def _prefixed(self, error: StaticError) -> StaticError:
+        return with_prefix(error) if self._is_low_level else error
 
     def _opened(self) -> None:
         """From now on, the connection ends with the program and in a forked process."""
@@ -187,11 +193,10 @@ class BaseConnection(Generic[AnyCall]):
     def forked(self) -> None:
         """In a forked process: makes every further call fail."""
         process = self._process
-        self._failure = lambda: make_error(
+        self._failure = lambda: self._make(
             "closed",
             f"This client belongs to process {process}, which created it before fork(). Create a new client in process "
             f"{os.getpid()}, with its own data directory.",
-            self.api_url,
         )
         self._forget()
 
@@ -226,8 +231,8 @@ class BaseConnection(Generic[AnyCall]):
                 how = f"exited by signal {-code}" if code < 0 else f"exited with status {code}"
 
             def failure() -> StaticError:
-                return make_error(
-                    "listener_died", f"The driver process {how}. Close this client and create a new one.", self.api_url
+                return self._make(
+                    "listener_died", f"The driver process {how}. Close this client and create a new one."
                 )
 
         self._failure = failure
@@ -240,7 +245,7 @@ class BaseConnection(Generic[AnyCall]):
         self._wake()
 
     def _closed(self) -> StaticError:
-        return make_error("closed", "The client is closed. Create a new one.", self.api_url)
+        return self._make("closed", "The client is closed. Create a new one.")
 
     def _wake(self) -> None:
         for wake in list(self._wakers):
@@ -288,8 +293,8 @@ class Call:
 class Connection(BaseConnection[Call]):
     """A connection for threads: any number of them may call at the same time."""
 
-    def __init__(self, api_url: Optional[str], log: HandlerLog) -> None:
-        super().__init__(api_url, log)
+    def __init__(self, api_url: Optional[str], log: HandlerLog, is_low_level: bool) -> None:
+        super().__init__(api_url, log, is_low_level)
         self._transport = Transport(*dial(driver_command()), self._hear, self._over)
         self._opened()
 

@@ -83,7 +83,8 @@ def _find_node(own: "tuple[Path, ...]" = ()) -> str:
                 "invalid_request",
                 f"STATIC_NODE is {chosen}, which is not an executable. Set it to the path of Node.",
             )
-        return _checked(path, "STATIC_NODE is")
+        # The driver runs in another directory.
+        return _checked(os.path.abspath(path), "STATIC_NODE is")
     for candidate in own:
         if os.access(candidate, os.X_OK):
             return str(candidate)

@@ -107,4 +107,10 @@ def absolute(path: Optional[Path]) -> Optional[str]:
 
 def _absolute(path: str) -> str:
     """An absolute path, because the driver may run in another directory. Keeps PEM text and empty paths."""
-    return path if not path or "-----BEGIN " in path else os.path.abspath(path)
+    if not path or "-----BEGIN " in path:
+        return path
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError as error:
+        text = f"{path} is relative, and the current directory is gone. Pass an absolute path."
+        raise make_error("invalid_request", text, cause=error) from error

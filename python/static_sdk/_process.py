@@ -57,6 +57,8 @@ class DriverProcess:
                 stdin=child_input,
                 stdout=subprocess.DEVNULL,
                 env=driver_environment(os.environ),
+                # Node does not start in a directory that is gone, and the driver should keep none from being removed.
+                cwd="/",
                 start_new_session=True,
                 pass_fds=(listener,),
             )

@@ -28,19 +28,31 @@ class Ask(Closing):
         self._channel = channel
         self._connection = connection
         self._on: int = told["ask"]
-        #: The request's message id, 32 hexadecimal digits.
-        self.id: str = told["id"]
-        #: The agent id of the asked member. None: all.
-        self.to: Optional[str] = told["to"]
-        #: When the request times out.
-        self.deadline: datetime = deadline_of(told)
+        self._id: str = told["id"]
+        self._to: Optional[str] = told["to"]
+        self._deadline = deadline_of(told)
+
+    @property
+    def id(self) -> str:
+        """The request's message id, 32 hexadecimal digits."""
+        return self._id
+
+    @property
+    def to(self) -> Optional[str]:
+        """The agent id of the asked member. None: all."""
+        return self._to
+
+    @property
+    def deadline(self) -> datetime:
+        """When the request times out."""
+        return self._deadline
 
     def __iter__(self) -> "Ask":
         return self
 
     def __next__(self) -> Answer:
         told, data = self._connection.call("nextAnswer", on=self._on)
-        answer = answer_of(told, data, self._connection.api_url)
+        answer = answer_of(told, data, self._connection.error)
         if answer is None:
             raise StopIteration
         return answer

@@ -13,6 +13,7 @@ from ._configured import Configured
 from ._options import Request
 from ._values import as_bytes
 from .channel import Channel
+from .errors import low_level
 from .events import Event, event_of
 
 Item = TypeVar("Item")
@@ -81,11 +82,15 @@ class StaticClient(Configured, Closing):
     """
 
     _is_manager = False
+    #: Whether the texts of its errors begin with the prefixes of the low-level client.
+    _is_low_level = True
+
+    __init__ = low_level(Configured.__init__)
 
     def _begin(self, request: Request) -> None:
         self._channels: Dict[int, Channel] = {}
         self._lock = threading.Lock()
-        self._connection = Connection(request.api_url, request.log)
+        self._connection = Connection(request.api_url, request.log, self._is_low_level)
         try:
             told, _ = self._connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
         except BaseException:

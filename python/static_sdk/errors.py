@@ -1,13 +1,14 @@
 """The errors of Static.
 
-All are ``RuntimeError``; the message begins with one of five prefixes. Each has a class and a stable ``code``: switch
-on the code, never on the message.
+All are ``RuntimeError``, with a class and a stable ``code``: switch on the code, never on the text. The texts of
+``StaticClient``, the low-level client, begin with one of five prefixes.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type, TypeVar, cast
 
 __all__ = [
     "AuthError",
@@ -44,6 +45,8 @@ class StaticError(RuntimeError):
 
     #: A stable code, such as ``channel_exists``.
     code: str
+    #: The text, without the prefix.
+    message: str
     #: The HTTP status for the code.
     http_status: int
     #: Whether retrying the same call unchanged can succeed.
@@ -52,19 +55,19 @@ class StaticError(RuntimeError):
     doc_url: Optional[str]
 
     def __init__(self, code: str, message: str, doc_url: Optional[str] = None) -> None:
-        _, status, prefix, retryable = CODES.get(code, _UNKNOWN)
+        _, status, _, retryable = CODES.get(code, _UNKNOWN)
         # A mistyped call may contain a key, token or link where a name belongs.
         shown = without_secrets(message)
-        super().__init__(f"{prefix} {shown}")
+        super().__init__(shown)
         self.code = code
+        self.message = shown
         self.http_status = status
         self.retryable = retryable
         self.doc_url = doc_url
 
     def __reduce__(self) -> Tuple[Any, ...]:
         # Exceptions are copied and pickled by their arguments, which here differ from those of the constructor.
-        message = str(self).split(": ", 1)[1]
-        return (type(self), (self.code, message, self.doc_url))
+        return (_copied, (type(self), self.code, self.message, self.doc_url, self.args))
 
     @property
     def cause(self) -> Optional[BaseException]:
@@ -160,6 +163,38 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
 _UNKNOWN = CODES["internal_error"]
 _CAMEL_CASE_NAME = re.compile(r"`[a-z]+(?:[A-Z][a-z]*)+`")
 _CAPITAL = re.compile(r"[A-Z]")
+
+
+def _copied(
+    kind: Type[StaticError], code: str, message: str, doc_url: Optional[str], args: Tuple[Any, ...]
+) -> StaticError:
+    error = kind(code, message, doc_url)
+    error.args = args
+    return error
+
+
+Raised = TypeVar("Raised", bound=StaticError)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_prefix(error: Raised) -> Raised:
+    """Puts the prefix of its code before the text of an error, as the low-level client raises it."""
+    _, _, prefix, _ = CODES.get(error.code, _UNKNOWN)
+    error.args = (f"{prefix} {error.message}",)
+    return error
+
+
+def low_level(function: Function) -> Function:
+    """A function whose errors have prefixes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **fields: Any) -> Any:
+        try:
+            return function(*args, **fields)
+        except StaticError as error:
+            raise with_prefix(error)
+
+    return cast(Function, call)
 
 
 def make_error(

@@ -21,6 +21,7 @@ class _ManagedClient(StaticClient):
     """The client of a manager, which also answers join requests."""
 
     _is_manager = True
+    _is_low_level = False
 
     def __init__(self, request: Request) -> None:
         self._begin(request)

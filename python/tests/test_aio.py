@@ -10,11 +10,11 @@ import signal
 import threading
 import unittest
 import warnings
-from typing import Any, Awaitable, Callable, List, Tuple
+from typing import Any, AsyncIterator, Awaitable, Callable, List, Tuple
 from unittest import mock
 
 import static_sdk
-from static_sdk import Envelope, StaticClient, StaticError, aio
+from static_sdk import ChannelRequest, Envelope, StaticClient, StaticError, aio
 from static_sdk.events import MembersChanged, Poison
 
 from . import support
@@ -124,6 +124,41 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await failure(take(joined, 2))).code, "removed")
         await asyncio.gather(events.close(), offers.close())
         self.assertEqual([event async for event in events], [])
+
+    async def test_a_channel_and_a_request_need_no_await(self) -> None:
+        alice, bob = await asyncio.gather(self.agent("alice"), self.agent("bob"))
+        opened = await alice.create_channel(new_name())
+        await join(opened, bob)
+
+        async def answer(request: ChannelRequest) -> AsyncIterator[bytes]:
+            yield b"one"
+            yield request.payload
+
+        serving = asyncio.create_task(bob.channel(opened.name).serve(answer))
+        channel = alice.channel(opened.name)
+        for read in (lambda: channel.id, lambda: channel.owner, lambda: channel.ask("all").deadline):
+            with self.assertRaises(static_sdk.StaticError) as raised:
+                read()
+            self.assertEqual(raised.exception.code, "invalid_request")
+        answers = [each.text() async for each in channel.ask("q", to=bob.agent_id)]
+        self.assertEqual(answers, ["one", "q"])
+        ask = await channel.ask("again", to=bob.agent_id)
+        self.assertEqual((len(ask.id), ask.to), (32, bob.agent_id))
+        await ask.close()
+        await channel.send("hello")
+        async for payload in bob.channel(opened.name).messages():
+            self.assertEqual(payload, b"hello")
+            break
+        # It settles what the other object of this channel has read.
+        self.assertEqual(await take(bob.channel(opened.name), 1), [(b"hello", True)])
+        self.assertIs(await channel, opened)
+        self.assertEqual((channel.id, channel.owner), (opened.id, opened.owner))
+        for missing, code in ((alice.channel(new_name()), "not_found"), (alice.channel("no name"), "channel_error")):
+            waits = (missing.send("x"), missing.members(), missing._find(), missing.ask("x")._accepted(), take(missing, 1))
+            for wait in (*waits, missing.ask("x").__anext__(), missing.close()):
+                support.expect(self, await failure(wait), static_sdk.ChannelError, code)
+        await bob.channel(opened.name).close()
+        await asyncio.wait_for(serving, SECONDS)
 
     async def test_a_manager_invites_and_receives(self) -> None:
         async with aio.StaticChannelManager(**options(b"owner")) as owner, aio.StaticChannelManager(
@@ -342,8 +377,8 @@ class DriverTest(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
             errors = await asyncio.gather(*waiting)
             errors.append(support.failure(three.generate_key_package))
-            for error in errors:
-                support.expect(self, error, static_sdk.TransportError, "listener_died", "transport error:")
+            for error, prefix in zip(errors, ("", "", "transport error:")):
+                support.expect(self, error, static_sdk.TransportError, "listener_died", prefix)
                 self.assertIn("by signal 9", str(error))
             self.assertFalse(os.path.exists(f"/proc/{pid}"), "a zombie")
             async with aio.StaticClient(**options()) as four:

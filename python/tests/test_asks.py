@@ -104,9 +104,9 @@ class AioAsksTest(unittest.IsolatedAsyncioTestCase):
                         cancelled.set()
 
             server = asyncio.create_task(b.serve(answer))
-            ask = await a.ask("q", to=bob.agent_id)
+            ask = a.ask("q", to=bob.agent_id)
             self.assertEqual([answer.payload async for answer in ask], [b"one", b"two"])
-            async with await a.ask("wait", to=bob.agent_id) as waiting:
+            async with a.ask("wait", to=bob.agent_id) as waiting:
                 self.assertEqual((await waiting.__anext__()).payload, b"one")
                 # A wait that is given up loses no answer.
                 with self.assertRaises(asyncio.TimeoutError):
@@ -120,7 +120,7 @@ class AioAsksTest(unittest.IsolatedAsyncioTestCase):
                 raise make_error("not_found", f"No {request.text()}.")
 
             server = asyncio.create_task(b.serve(one))
-            async for refused in await a.ask("order", to=bob.agent_id):
+            async for refused in a.ask("order", to=bob.agent_id):
                 self.assertIsInstance(refused.error, StaticError)
                 self.assertEqual(refused.error_code, "not_found")
             sent = await a.send_envelope(b"done")

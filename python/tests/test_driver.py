@@ -12,7 +12,7 @@ from unittest import mock
 
 from static_sdk import StaticError, _driver
 
-from .support import SERVER, client, driver_of, expect, failure, new_directory
+from .support import SERVER, another_driver, client, driver_of, expect, failure, new_directory
 
 
 def program(directory: str, text: str) -> str:
@@ -54,8 +54,21 @@ class DriverTest(unittest.TestCase):
 
     def fails_with(self, words: str) -> None:
         error = failure(_driver.driver_command)
-        expect(self, error, StaticError, "invalid_request", "runtime error:")
+        expect(self, error, StaticError, "invalid_request")
         self.assertIn(words, str(error))
+
+    def test_a_driver_starts_although_the_current_directory_is_gone(self) -> None:
+        before = os.getcwd()
+        gone = os.path.join(self.directory, "gone")
+        os.mkdir(gone)
+        os.chdir(gone)
+        try:
+            os.rmdir(gone)
+            with another_driver(), client(b"agent") as agent:
+                self.assertEqual(agent.channels(), [])
+            expect(self, failure(client, b"agent", "here"), StaticError, "invalid_request", "runtime error:")
+        finally:
+            os.chdir(before)
 
     def test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment(self) -> None:
         os.environ["NODE_OPTIONS"] = "--no-such-flag"

@@ -9,7 +9,7 @@ import unittest
 import static_sdk
 from static_sdk import errors
 from static_sdk._handler_log import HandlerLog, error_text
-from static_sdk.errors import error_from, make_error
+from static_sdk.errors import error_from, make_error, with_prefix
 
 PREFIXES = {"MLS engine error:", "transport error:", "invalid channel name:", "auth error:", "runtime error:"}
 
@@ -64,7 +64,9 @@ class ErrorsTest(unittest.TestCase):
             error = make_error(code, "Some words.", "https://api.example/")
             self.assertIs(type(error), kind)
             self.assertIsInstance(error, RuntimeError)
-            self.assertEqual(str(error), f"{prefix} Some words.")
+            self.assertEqual(str(error), "Some words.")
+            self.assertEqual(str(with_prefix(error)), f"{prefix} Some words.")
+            self.assertEqual((str(with_prefix(error)), error.message), (f"{prefix} Some words.", "Some words."))
             self.assertEqual((error.code, error.http_status, error.retryable), (code, status, retryable))
             self.assertEqual(error.doc_url, f"https://api.example/docs/errors#{code}")
             self.assertIs(getattr(static_sdk, kind.__name__), kind)
@@ -72,15 +74,17 @@ class ErrorsTest(unittest.TestCase):
     def test_causes_are_kept_and_names_are_pythonic(self) -> None:
         told = {"code": "listener_died", "message": "See `dataDir`.", "cause": {"code": "store_corrupt", "message": "x"}}
         error = error_from(told)
-        self.assertEqual((str(error), error.doc_url), ("transport error: See `data_dir`.", None))
+        self.assertEqual((str(error), error.doc_url), ("See `data_dir`.", None))
         self.assertEqual(getattr(error.cause, "code", None), "store_corrupt")
         told = {"code": "transport_error", "message": "y", "cause": {"message": "a plain one"}}
         self.assertEqual(str(error_from(told).cause), "a plain one")
 
     def test_a_code_of_a_newer_driver_is_kept(self) -> None:
         error = make_error("brand_new", "Words.")
-        self.assertEqual((error.code, error.http_status, str(error)), ("brand_new", 500, "runtime error: Words."))
+        self.assertEqual((error.code, error.http_status, str(with_prefix(error))), ("brand_new", 500, "runtime error: Words."))
 
     def test_errors_can_be_pickled(self) -> None:
-        error = pickle.loads(pickle.dumps(make_error("removed", "Gone.", "https://api.example")))
-        self.assertEqual((type(error), error.code, str(error)), (static_sdk.ChannelError, "removed", "runtime error: Gone."))
+        for text, made in (("Gone.", make_error), ("runtime error: Gone.", lambda *given: with_prefix(make_error(*given)))):
+            error = pickle.loads(pickle.dumps(made("removed", "Gone.", "https://api.example")))
+            self.assertEqual((type(error), error.code, str(error)), (static_sdk.ChannelError, "removed", text))
+            self.assertEqual((error.message, error.doc_url), ("Gone.", "https://api.example/docs/errors#removed"))

@@ -32,7 +32,9 @@ def begin():
 
 
 class KilledDriverTest(unittest.TestCase):
-    def dies(self, agent: StaticClient, wait: Callable[[], object], *, stopped: bool = False) -> None:
+    def dies(
+        self, agent: StaticClient, wait: Callable[[], object], prefix: str = "transport error:", *, stopped: bool = False
+    ) -> None:
         """Kills the driver during a pending call."""
         pid = driver_of(agent)
         if stopped:
@@ -42,11 +44,11 @@ class KilledDriverTest(unittest.TestCase):
         os.kill(pid, signal.SIGKILL)
         for call in calls:
             error = failure(call.result)
-            expect(self, error, TransportError, "listener_died", "transport error:")
+            expect(self, error, TransportError, "listener_died", prefix)
             self.assertIn("by signal 9", str(error))
         self.assertLess(time.monotonic() - start, support.SECONDS)
         error = failure(agent.generate_key_package)
-        expect(self, error, TransportError, "listener_died", "transport error:")
+        expect(self, error, TransportError, "listener_died", prefix)
         self.assertFalse(os.path.exists(f"/proc/{pid}"), "a zombie")
 
     def test_killed_in_send(self) -> None:
@@ -65,7 +67,7 @@ class KilledDriverTest(unittest.TestCase):
             owner.create(name)
             token = owner.invite(name)
             owner.close()
-            self.dies(joiner.client, lambda: joiner.join_with_token(name, token))
+            self.dies(joiner.client, lambda: joiner.join_with_token(name, token), "")
 
 
 class CloseTest(unittest.TestCase):

@@ -110,15 +110,15 @@ class ManagerTest(unittest.TestCase):
         self.owner.revoke_invite(invite.id)
         self.assertEqual([invite.state for invite in self.owner.invites(name)], ["revoked"])
         error = failure(self.guest.join_with_token, name, token, 20)
-        expect(self, error, ChannelError, "invite_revoked", "runtime error:")
+        expect(self, error, ChannelError, "invite_revoked")
         for nonsense in ("st_inv_nonsense", b"st_inv_", 5, None):
             error = failure(self.guest.join_with_token, name, nonsense, 5)
-            expect(self, error, ChannelError, "invite_invalid", "runtime error:")
-        expect(self, failure(self.guest.invite, new_name()), ChannelError, "not_found", "runtime error:")
+            expect(self, error, ChannelError, "invite_invalid")
+        expect(self, failure(self.guest.invite, new_name()), ChannelError, "not_found")
         joined = self.channel()
-        expect(self, failure(self.guest.invite, joined), AuthError, "not_allowed", "auth error:")
+        expect(self, failure(self.guest.invite, joined), AuthError, "not_allowed")
         error = failure(self.owner.invite, name, admit="anyone")
-        expect(self, error, StaticError, "invalid_request", "runtime error:")
+        expect(self, error, StaticError, "invalid_request")
 
     def test_members_may_admit(self) -> None:
         name = new_name()
@@ -141,7 +141,7 @@ class ManagerTest(unittest.TestCase):
         self.assertEqual(self.owner.receive(name, 30), b"hello")
         self.assertEqual(self.guest.join_with_link(link, 30).name, name)
         error = failure(self.guest.join_with_link, link[:-1] + ("a" if link[-1] != "a" else "b"), 5)
-        expect(self, error, ChannelError, "invite_invalid", "runtime error:")
+        expect(self, error, ChannelError, "invite_invalid")
 
     def test_an_owner_that_does_not_run_is_a_join_timeout(self) -> None:
         name = new_name()
@@ -150,7 +150,7 @@ class ManagerTest(unittest.TestCase):
             owner.create(name)
             token = owner.invite(name)
         error = failure(self.guest.join_with_token, name, token, timeout=0.5)
-        expect(self, error, TransportError, "join_timeout", "transport error:")
+        expect(self, error, TransportError, "join_timeout")
         # The owner is back, and the same token still works.
         with manager(b"away", directory):
             self.assertEqual(self.guest.join_with_token(name, token, 30).name, name)

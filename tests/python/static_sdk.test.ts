@@ -17,6 +17,7 @@ const SHORT = [
   'tests.test_errors',
   'tests.test_typescript.TypeScriptTest.test_python_owns_and_typescript_joins_over_quic',
   'tests.test_aio.SameMethodsTest',
+  'tests.test_aio.AioTest.test_a_channel_and_a_request_need_no_await',
   ...[
     'settling.SettlingTest.test_what_a_killed_program_may_have_seen_is_redelivered',
     'settling.SettlingTest.test_nothing_is_read_once_the_client_has_said_what_was_read',

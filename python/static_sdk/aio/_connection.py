@@ -54,7 +54,7 @@ class Connection(BaseConnection[Call], asyncio.Protocol):
     """A connection for the tasks of one event loop."""
 
     def __init__(self, api_url: Optional[str], log: HandlerLog, lease: Lease, connection: socket.socket) -> None:
-        super().__init__(api_url, log)
+        super().__init__(api_url, log, is_low_level=False)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._lease = lease

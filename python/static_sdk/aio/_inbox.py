@@ -23,7 +23,8 @@ class Inbox:
 
     def __init__(self, connection: Connection, on: int) -> None:
         self._connection = connection
-        self._on = on
+        #: The number of the channel.
+        self.on = on
         self._waiters: List["asyncio.Future[None]"] = []
         self._ready: Deque[Arrival] = deque()
         self._settled: Deque[int] = deque()
@@ -133,7 +134,7 @@ class Inbox:
         self._run += 1
         self._asked = 0
         self._is_over = False
-        call = self._connection.begin("close", on=self._on)
+        call = self._connection.begin("close", on=self.on)
         self.wake()
         await call.wait()
 
@@ -169,12 +170,12 @@ class Inbox:
         self._ready.clear()
 
     def _give_up(self, tokens: List[int]) -> None:
-        self._connection.say("recall", on=self._on, tokens=tokens, before=self._recalled)
+        self._connection.say("recall", on=self.on, tokens=tokens, before=self._recalled)
 
     def _close(self) -> None:
         """Tells the driver which payloads readers have seen: only those are marked as redelivered."""
         if self._last_taken > 0:
-            self._connection.say("given", on=self._on, upTo=self._last_taken)
+            self._connection.say("given", on=self.on, upTo=self._last_taken)
 
     def _is_at_end(self, reader: Reader) -> bool:
         if self._connection.is_closed or reader.is_over():
@@ -186,7 +187,7 @@ class Inbox:
         missing = WINDOW - self._asked - len(self._ready)
         if missing >= WINDOW // 2:
             self._asked += missing
-            self._connection.say("more", on=self._on, count=missing, run=self._run)
+            self._connection.say("more", on=self.on, count=missing, run=self._run)
 
     def _hear(self, header: Mapping[str, Any], data: bytes) -> None:
         is_current = header["run"] == self._run
@@ -210,7 +211,7 @@ class Inbox:
         tokens = []
         while self._settled:
             tokens.append(self._settled.popleft())
-        return encode_frame({"do": "settle", "on": self._on, "tokens": tokens}) if tokens else b""
+        return encode_frame({"do": "settle", "on": self.on, "tokens": tokens}) if tokens else b""
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

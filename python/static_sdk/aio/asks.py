@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import inspect
 from datetime import datetime
-from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, Union
+from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, Generator, Mapping, Optional, Union
 
 from .._asking import Answer, ChannelRequest, answer_of, deadline_of, failure_of, warn_of_request
 from .._values import Payload, payload_bytes
-from ..errors import StaticError
+from ..errors import StaticError, make_error
 from ._closing import Closing
-from ._connection import Connection
+from ._connection import Call, Connection
 
 #: The return type of a ``serve`` handler: answers one by one, or a coroutine of the only one.
 Answers = Union[AsyncIterable[Payload], Awaitable[Optional[Payload]]]
@@ -23,40 +23,79 @@ class Ask(Closing):
 
     It ends when the asked member has finished its answer or, if all were asked, when all have finished or the request
     times out. Asking for the next answer settles the current one. Closing the iterator cancels the request: call
-    ``close()``, or use an ``async with`` block, if you leave the loop early.
+    ``close()``, or use an ``async with`` block, if you leave the loop early. Awaiting it waits until the request was
+    accepted; before that, its properties are not known.
     """
 
-    def __init__(self, channel: object, connection: Connection, told: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        channel: object,
+        connection: Connection,
+        opening: Optional[Call],
+        told: Optional[Mapping[str, Any]] = None,
+    ) -> None:
         # Keeps the channel, and so the client, alive while it is read.
         self._channel = channel
         self._connection = connection
-        self._on: int = told["ask"]
-        #: The request's message id, 32 hexadecimal digits.
-        self.id: str = told["id"]
-        #: The agent id of the asked member. None: all.
-        self.to: Optional[str] = told["to"]
-        #: When the request times out.
-        self.deadline: datetime = deadline_of(told)
+        #: The pending call that asks.
+        self._opening = opening
+        #: What the driver told about it; None until the request was accepted.
+        self._told = told
+
+    def __await__(self) -> Generator[Any, None, "Ask"]:
+        return self._accepted().__await__()
+
+    async def _accepted(self) -> "Ask":
+        await self._number()
+        return self
+
+    async def _number(self) -> int:
+        if self._told is None:
+            assert self._opening is not None
+            self._told, _ = await self._opening.wait()
+        return int(self._told["ask"])
+
+    def _facts(self, name: str) -> Mapping[str, Any]:
+        if self._told is None:
+            text = f"`{name}` is not known before the request was accepted. Await it first."
+            raise make_error("invalid_request", text)
+        return self._told
+
+    @property
+    def id(self) -> str:
+        """The request's message id, 32 hexadecimal digits."""
+        return str(self._facts("id")["id"])
+
+    @property
+    def to(self) -> Optional[str]:
+        """The agent id of the asked member. None: all."""
+        to: Optional[str] = self._facts("to")["to"]
+        return to
+
+    @property
+    def deadline(self) -> datetime:
+        """When the request times out."""
+        return deadline_of(self._facts("deadline"))
 
     def __aiter__(self) -> "Ask":
         return self
 
     async def __anext__(self) -> Answer:
-        told, data = await self._connection.call("nextAnswer", on=self._on)
-        answer = answer_of(told, data, self._connection.api_url)
+        told, data = await self._connection.call("nextAnswer", on=await self._number())
+        answer = answer_of(told, data, self._connection.error)
         if answer is None:
             raise StopAsyncIteration
         return answer
 
     async def close(self) -> None:
         """Ends the request and forgets its answers. The members asked are notified unless they are done."""
-        await self._connection.call("cancelAsk", on=self._on)
+        await self._connection.call("cancelAsk", on=await self._number())
 
 
 async def serve(
     connection: Connection,
     channel: str,
-    on: int,
+    on: Union[int, str],
     handler: Callable[[ChannelRequest], Answers],
     concurrency: int,
     per_asker: int,

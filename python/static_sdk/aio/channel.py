@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, List, Literal, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Generator, Generic, List, Literal, Mapping, Optional, Protocol, Sequence, TypeVar, Union
 
 from .._asking import ChannelRequest, ask_fields
 from .._options import identity_bytes
@@ -33,6 +33,7 @@ from .._values import (
     receipt_of,
     welcomes_of,
 )
+from ..errors import make_error
 from ._closing import Closing
 from ._connection import Connection
 from ._handling import handle
@@ -45,7 +46,7 @@ Item = TypeVar("Item")
 class PoisonMessages:
     """Messages of a channel that a handler failed on too often."""
 
-    def __init__(self, connection: Connection, on: int) -> None:
+    def __init__(self, connection: Connection, on: Union[int, str]) -> None:
         self._connection = connection
         self._on = on
 
@@ -80,12 +81,13 @@ class Reading(Closing, Generic[Item]):
     ``async with`` block.
     """
 
-    def __init__(self, channel: "Channel", inbox: Inbox, item: Callable[[Arrival], Item]) -> None:
+    def __init__(self, channel: "Channel", inbox: Optional[Inbox], item: Callable[[Arrival], Item]) -> None:
         # Keeps the channel, and so the client, alive while it is read.
         self._channel = channel
+        #: None until the channel is open.
         self._inbox = inbox
         self._item = item
-        self._stops = inbox.stops
+        self._stops = 0 if inbox is None else inbox.stops
         self._given: Optional[Arrival] = None
         self._left = False
 
@@ -96,6 +98,9 @@ class Reading(Closing, Generic[Item]):
         given, self._given = self._given, None
         if given is not None:
             given.settlement.settle()
+        if self._inbox is None:
+            self._inbox = await self._channel._open()
+            self._stops = self._inbox.stops
         arrival = await self._inbox.take(self)
         if arrival is None:
             self._left = True
@@ -105,39 +110,83 @@ class Reading(Closing, Generic[Item]):
 
     def is_over(self) -> bool:
         """Whether the iterator was closed, or its channel."""
-        return self._left or self._stops != self._inbox.stops
+        return self._left or (self._inbox is not None and self._stops != self._inbox.stops)
 
     async def close(self) -> None:
         """Ends the iterator, even for a task that is waiting in it. The last item is delivered again."""
         self._left = True
         self._give_back()
-        self._inbox.wake()
+        if self._inbox is not None:
+            self._inbox.wake()
 
     def __del__(self) -> None:
         self._give_back()
 
     def _give_back(self) -> None:
         given, self._given = self._given, None
-        if given is not None and not given.settlement.is_settled:
+        if given is not None and not given.settlement.is_settled and self._inbox is not None:
             self._inbox.give_back(given)
+
+
+class Home(Protocol):
+    """The client that a channel belongs to."""
+
+    def _inbox(self, on: int) -> Inbox:
+        """The inbox of a channel, by its number."""
+
+    def _channel(self, told: Mapping[str, Any]) -> "Channel":
+        """The one object of a channel that is open."""
 
 
 class Channel(Closing):
     """A channel that this agent is a member of. Any number of tasks may send and receive at the same time.
 
+    ``client.channel(name)`` returns it at once: if this agent is not a member, its calls raise ``not_found``. Await it
+    to find out first.
+
     Network failures, relay restarts and commits by other members are handled internally. Methods raise ``StaticError``,
     a ``RuntimeError`` whose ``code`` identifies the problem.
     """
 
-    def __init__(self, client: object, connection: Connection, told: Mapping[str, Any]) -> None:
+    def __init__(
+        self, client: Home, connection: Connection, name: str, told: Optional[Mapping[str, Any]] = None
+    ) -> None:
         # A client without references is closed, so keep one.
         self._client = client
         self._connection = connection
-        self._on: int = told["on"]
-        self._name: str = told["name"]
-        self._id: str = told["id"]
-        self._owner: str = told["owner"]
-        self._inbox = Inbox(connection, self._on)
+        self._name = name
+        #: What the driver knows it by: the name, until it is open.
+        self._on: Union[int, str] = name
+        #: What the driver told about it; None until it is open.
+        self._told = told
+        #: None until it is open.
+        self._inbox: Optional[Inbox] = None
+        if told is not None:
+            self._opened(told)
+
+    def __await__(self) -> Generator[Any, None, "Channel"]:
+        return self._find().__await__()
+
+    async def _find(self) -> "Channel":
+        told, _ = await self._connection.call("channel", name=self._name)
+        self._opened(told)
+        return self._client._channel(told)
+
+    async def _open(self) -> Inbox:
+        if self._inbox is None:
+            await self._find()
+        assert self._inbox is not None
+        return self._inbox
+
+    def _opened(self, told: Mapping[str, Any]) -> None:
+        self._told = told
+        self._on = told["on"]
+        self._inbox = self._client._inbox(told["on"])
+
+    def _fact(self, name: str) -> str:
+        if self._told is None:
+            raise make_error("invalid_request", f"`{name}` is not known before the channel is open. Await it first.")
+        return str(self._told[name])
 
     @property
     def name(self) -> str:
@@ -147,12 +196,12 @@ class Channel(Closing):
     @property
     def id(self) -> str:
         """32 hexadecimal digits."""
-        return self._id
+        return self._fact("id")
 
     @property
     def owner(self) -> str:
         """The fingerprint of the agent that owned the channel when this object was made; see ``ownership``."""
-        return self._owner
+        return self._fact("owner")
 
     async def send(self, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string, at most 262,144 bytes, to all members. Returns when the relay has stored it on disk.
@@ -208,32 +257,34 @@ class Channel(Closing):
 
         Cancelling it cancels the handlers in progress. Their messages count as tried, and are delivered again.
         """
+        inbox = await self._open()
         await handle(
             self._connection,
             self._name,
-            self._on,
-            self._inbox,
+            inbox.on,
+            inbox,
             lambda arrival: handler(envelope_of(arrival)),
             concurrency,
             attempts,
         )
 
-    async def ask(self, payload: Payload, *, to: Optional[str] = None, timeout: Optional[float] = None) -> Ask:
+    def ask(self, payload: Payload, *, to: Optional[str] = None, timeout: Optional[float] = None) -> Ask:
         """Asks one member or all: an iterator over the answers as they arrive, with their verified senders.
 
         Bytes or a string, at most 262,080 bytes. ``to`` is an agent id; only that member is believed. ``timeout`` is in
         seconds (300 if you pass none, at most a week). The request is sent like a message and outlives the program:
-        ``asked`` returns it after a restart. Raises ``too_large``, ``not_found`` if ``to`` is not a member,
-        ``invalid_request``, or ``queue_full`` if 256 requests are open. The iterator raises ``ask_timeout`` if the
+        ``asked`` returns it after a restart. It is not a coroutine; await the result to know that the request was
+        accepted. Awaiting or iterating raises ``too_large``, ``not_found`` if ``to`` is not a member,
+        ``invalid_request``, or ``queue_full`` if 256 requests are open; iterating also raises ``ask_timeout`` if the
         asked member has not finished its answer in time, and ``queue_full`` if too many requests wait for it.
         """
-        told, _ = await self._connection.call("ask", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
-        return Ask(self, self._connection, told)
+        opening = self._connection.begin("ask", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
+        return Ask(self, self._connection, opening)
 
     async def asked(self) -> List[Ask]:
         """The open requests of this agent: not fully answered, or with unread answers."""
         told, _ = await self._connection.call("asked", on=self._on)
-        return [Ask(self, self._connection, each) for each in told]
+        return [Ask(self, self._connection, None, each) for each in told]
 
     async def serve(
         self,
@@ -397,13 +448,15 @@ class Channel(Closing):
 
     async def leave(self) -> None:
         """Leaves the channel, even if its group is broken. The owner cannot leave, only delete the channel."""
-        await self._connection.call("leave", on=self._on)
-        self._inbox.clear()
+        inbox = await self._open()
+        await self._connection.call("leave", on=inbox.on)
+        inbox.clear()
 
     async def delete(self) -> None:
         """Deletes the channel for all members. Requires the owner's API key."""
-        await self._connection.call("delete", on=self._on)
-        self._inbox.clear()
+        inbox = await self._open()
+        await self._connection.call("delete", on=inbox.on)
+        inbox.clear()
 
     async def catch_up(self) -> None:
         """Waits until everything on the relay is processed.
@@ -436,7 +489,7 @@ class Channel(Closing):
 
     async def close(self) -> None:
         """Ends the iterators of this channel. The channel stays in the client and can be read again."""
-        await self._inbox.stop()
+        await (await self._open()).stop()
 
     def __repr__(self) -> str:
         return f"<Channel {self._name}>"

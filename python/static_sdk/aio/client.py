@@ -13,6 +13,7 @@ from ..errors import make_error
 from ..events import Event, event_of
 from ._closing import Closing
 from ._connection import Call, Connection
+from ._inbox import Inbox
 from .channel import Channel
 
 Item = TypeVar("Item")
@@ -124,6 +125,7 @@ class StaticClient(Connecting):
             raise
         connection.api_url = told["apiUrl"]
         self._channels: Dict[int, Channel] = {}
+        self._inboxes: Dict[int, Inbox] = {}
         self._agent_id: str = told["agentId"]
         self._fingerprint: str = told["fingerprint"]
         # Close the client when it is garbage-collected.
@@ -152,9 +154,13 @@ class StaticClient(Connecting):
         """
         return self._channel((await self._connection.call("createChannel", name=name))[0])
 
-    async def channel(self, name: str) -> Channel:
-        """Opens a channel that this agent is in, even after a restart. Raises ``channel_error`` or ``not_found``."""
-        return self._channel((await self._connection.call("channel", name=name))[0])
+    def channel(self, name: str) -> Channel:
+        """A channel that this agent is in, even after a restart. It is not a coroutine.
+
+        Its calls raise ``channel_error`` for an invalid name, ``not_found`` if this agent is not in it, and ``removed``
+        if it was. Await it to check that first: ``channel = await client.channel(name)``.
+        """
+        return Channel(self, self._connection, name)
 
     async def channels(self) -> List[Channel]:
         """The channels that this agent is in."""
@@ -195,7 +201,13 @@ class StaticClient(Connecting):
         """Returns the same object for the same channel."""
         known = self._channels.get(told["on"])
         if known is None:
-            known = self._channels[told["on"]] = Channel(self, self._connection, told)
+            known = self._channels[told["on"]] = Channel(self, self._connection, told["name"], told)
+        return known
+
+    def _inbox(self, on: int) -> Inbox:
+        known = self._inboxes.get(on)
+        if known is None:
+            known = self._inboxes[on] = Inbox(self._connection, on)
         return known
 
     def _offer(self, told: Mapping[str, Any]) -> JoinOffer:

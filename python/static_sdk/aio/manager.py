@@ -164,14 +164,15 @@ class StaticChannelManager(Connecting):
         receiver = _Receiver(self._connection)
         for given in self._given.pop(channel, []):
             given.settlement.settle()
-        first = await channel._inbox.take(receiver, timeout)
+        inbox = await channel._open()
+        first = await inbox.take(receiver, timeout)
         if first is None:
             self._connection.check()
             return []
         # There is no await after this point, so a cancelled call has taken nothing.
         arrivals = [first]
         while len(arrivals) < most:
-            arrival = channel._inbox.take_ready()
+            arrival = inbox.take_ready()
             if arrival is None:
                 break
             arrivals.append(arrival)
@@ -181,6 +182,6 @@ class StaticChannelManager(Connecting):
     async def _named(self, name: str) -> Channel:
         """The channel with this name. One with buffered payloads is not looked up again."""
         known = self._opened.get(name)
-        if known is None or not known._inbox.has_ready:
+        if known is None or known._inbox is None or not known._inbox.has_ready:
             known = self._opened[name] = await self._client.channel(name)
         return known

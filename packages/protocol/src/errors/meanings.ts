@@ -90,5 +90,5 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   store_permissions: 'Other users of this machine could read or write the agent’s files, so they are not used.',
   store_rolled_back: 'The agent’s database is an old copy from before its last use. Continuing would use keys twice.',
   store_failed:
-    'The disk with the agent’s data directory is full, broken or read-only. The agent has stopped, because it must not send or acknowledge anything that is not on disk.',
+    'The disk with the agent’s data directory is full, broken or read-only, or the directory is gone. The agent has stopped, because it must not send or acknowledge anything that is not on disk.',
 }

@@ -4,7 +4,7 @@ import type { Ask } from '../public/ask.ts'
 import type { Channel } from '../public/channel.ts'
 import type { ServeOptions } from '../channel/asking/serving.ts'
 import type { Answer, ChannelRequest, ReceivedMessage } from '../public/envelope.ts'
-import type { AskCall, CallResult, ReceivedFields, Tell } from './pipe-protocol.ts'
+import type { AskCall, CallResult, ChannelRef, ReceivedFields, Tell } from './pipe-protocol.ts'
 
 /** A request of the program. */
 interface HeldAsk {
@@ -32,7 +32,7 @@ export class AskCalls {
     this.#tell = tell
   }
 
-  async answer(channel: (on: number) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallResult> {
+  async answer(channel: (on: ChannelRef) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallResult> {
     switch (call.do) {
       case 'ask': {
         const { on, to, timeout } = call

@@ -12,7 +12,7 @@ import { AskCalls } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
 import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
-import type { Call, CallResult, Notice, Tell } from './pipe-protocol.ts'
+import type { Call, CallResult, ChannelRef, Notice, Tell } from './pipe-protocol.ts'
 import { PendingCalls } from './pending-calls.ts'
 import type { PipeFrame } from './pipe-frame.ts'
 import { plainError, plainEvent } from './plain.ts'
@@ -210,13 +210,18 @@ export class Driver {
     listening?.iterator.return?.().catch(() => {})
   }
 
-  /** A channel always gets the same number. */
   #describe(channel: Channel): unknown {
-    const known = this.#channels.findIndex((held) => held.channel === channel)
-    const on = known < 0 ? this.#channels.length : known
-    if (known < 0) this.#channels.push({ channel, reading: new Reading(channel, on, this.#tell) })
     const { name, id, owner } = channel
-    return { on, name, id, owner }
+    return { on: this.#numberOf(channel), name, id, owner }
+  }
+
+  /** A channel always gets the same number. */
+  #numberOf(channel: Channel): number {
+    const known = this.#channels.findIndex((held) => held.channel === channel)
+    if (known >= 0) return known
+    const on = this.#channels.length
+    this.#channels.push({ channel, reading: new Reading(channel, on, this.#tell) })
+    return on
   }
 
   #open(): StaticClient {
@@ -229,8 +234,8 @@ export class Driver {
     return this.#manager
   }
 
-  #held(on: number): { readonly channel: Channel; readonly reading: Reading } {
-    const held = this.#channels[on]
+  #held(on: ChannelRef): { readonly channel: Channel; readonly reading: Reading } {
+    const held = this.#channels[typeof on === 'number' ? on : this.#numberOf(this.#open().channel(on))]
     if (!held) throw StaticError.of('internal_error', `Unknown channel number ${on}.`)
     return held
   }

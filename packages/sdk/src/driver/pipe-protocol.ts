@@ -13,6 +13,9 @@ export type DriverOptions = Omit<ClientOptions, 'identity' | 'key' | 'logger'> &
   readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
 }
 
+/** A channel: the number that the driver gave it, or its name, from a program that did not ask for the number. */
+export type ChannelRef = number | string
+
 /** Calls of a client, and of the iterators and offers that it has returned. */
 type ClientCall =
   /**
@@ -35,33 +38,37 @@ type ClientCall =
   /** Answered when the channel ends. */
   | { readonly do: 'handle'; readonly on: number; readonly concurrency: number; readonly attempts: number }
   /** Answered when the channel ends. */
-  | { readonly do: 'serve'; readonly on: number; readonly concurrency: number; readonly perAsker: number }
+  | { readonly do: 'serve'; readonly on: ChannelRef; readonly concurrency: number; readonly perAsker: number }
   | { readonly do: 'next' | 'return' | 'accept' | 'decline'; readonly on: number }
 
 /** Calls of a channel. */
 export type ChannelCall =
   /** Bytes: the payload. */
-  | { readonly do: 'send'; readonly on: number; readonly timeout?: number }
-  | { readonly do: 'waitForMember'; readonly on: number; readonly agentId?: string; readonly timeout?: number }
+  | { readonly do: 'send'; readonly on: ChannelRef; readonly timeout?: number }
+  | { readonly do: 'waitForMember'; readonly on: ChannelRef; readonly agentId?: string; readonly timeout?: number }
   /**
    * Each member is an agent id, or the start and end of a KeyPackage in the bytes. The answer has the lengths of the
    * Welcomes; its bytes are the Welcomes.
    */
   | {
       readonly do: 'addMembers'
-      readonly on: number
+      readonly on: ChannelRef
       readonly members: readonly (string | readonly [start: number, end: number])[]
       readonly acceptNewKey: boolean
     }
-  | { readonly do: 'removeMember' | 'vouch' | 'liftBar' | 'transfer'; readonly on: number; readonly agentId: string }
+  | {
+      readonly do: 'removeMember' | 'vouch' | 'liftBar' | 'transfer'
+      readonly on: ChannelRef
+      readonly agentId: string
+    }
   /** Without an agent id, there is no standby. */
-  | { readonly do: 'setStandby'; readonly on: number; readonly agentId?: string }
+  | { readonly do: 'setStandby'; readonly on: ChannelRef; readonly agentId?: string }
   /** Bytes: the identity. */
-  | { readonly do: 'acceptNewKey'; readonly on: number; readonly agentId: string }
-  | { readonly do: 'rejectCommit'; readonly on: number; readonly slot: number }
+  | { readonly do: 'acceptNewKey'; readonly on: ChannelRef; readonly agentId: string }
+  | { readonly do: 'rejectCommit'; readonly on: ChannelRef; readonly slot: number }
   | {
       readonly do: 'reached'
-      readonly on: number
+      readonly on: ChannelRef
       readonly messageId: string
       readonly index: number
       readonly level: ReceiptLevel
@@ -83,7 +90,7 @@ export type ChannelCall =
         | 'takeOver'
         | 'acceptFork'
         | 'close'
-      readonly on: number
+      readonly on: ChannelRef
     }
 
 /** The place of a message that was put aside. */
@@ -95,14 +102,14 @@ export interface PoisonPlace {
 /** Calls about the messages that a channel has put aside. */
 export type PoisonCall =
   /** The next messages after a given one. Bytes of the answer: their payloads, concatenated. */
-  | { readonly do: 'poison'; readonly on: number; readonly after: PoisonPlace }
-  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: number; readonly message: string }
+  | { readonly do: 'poison'; readonly on: ChannelRef; readonly after: PoisonPlace }
+  | { readonly do: 'retryPoison' | 'dropPoison'; readonly on: ChannelRef; readonly message: string }
 
 /** Calls about requests and answers. */
 export type AskCall =
   /** Bytes: the payload. */
-  | { readonly do: 'ask'; readonly on: number; readonly to?: string; readonly timeout?: number }
-  | { readonly do: 'asked'; readonly on: number }
+  | { readonly do: 'ask'; readonly on: ChannelRef; readonly to?: string; readonly timeout?: number }
+  | { readonly do: 'asked'; readonly on: ChannelRef }
   /** `on` is the number of a request. Bytes of the answer to `nextAnswer`: the payload. */
   | { readonly do: 'nextAnswer' | 'cancelAsk'; readonly on: number }
   /** An answer to another member's request. Bytes: the payload. The result is whether the asker wants more. */

@@ -110,7 +110,7 @@ export function resolveSettings(
   const { places, given, text } = lookup(options, env)
   checkAccount(places, env)
 
-  const dataDir = resolve(text('dataDir') ?? missing('dataDir'))
+  const dataDir = absolute(text('dataDir') ?? missing('dataDir'))
   const named = text('endpoint')
   const configured = named && parseEndpoint(named, { relayName: relayNameOf({ given, text }) })
   const bound = readRelayFile(dataDir)
@@ -300,6 +300,16 @@ function lookup(options: ClientOptions, env: Environment): Lookup {
 /** The name in the relay's certificate. The saved one is that of the saved relay. */
 function relayNameOf({ given, text }: Pick<Lookup, 'given' | 'text'>): string | undefined {
   return given('endpoint') === undefined ? text('relayName') : given('relayName')
+}
+
+/** The system has no name for a current directory that is gone. */
+function absolute(path: string): string {
+  try {
+    return resolve(path)
+  } catch (cause) {
+    const text = `\`dataDir\` is ${path}, but the current directory is gone. Pass an absolute path.`
+    throw StaticError.of('invalid_request', text, { cause })
+  }
 }
 
 /** An empty variable counts as unset, as in the shell. */

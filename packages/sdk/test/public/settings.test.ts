@@ -450,3 +450,22 @@ void test('SPEC names the variable of each option and its field in the per-user 
   )
   assert.deepEqual(rows.map(String).sort(), known.map(String).sort())
 })
+
+void test('a relative directory needs a current one', () => {
+  const before = process.cwd()
+  const gone = join(root, 'gone')
+  mkdirSync(gone)
+  process.chdir(gone)
+  try {
+    rmSync(gone, { recursive: true })
+    const user = home()
+    assert.equal(resolveSettings(OPTIONS, user).dataDir, '/agent')
+    throws(
+      () => resolveSettings({ ...OPTIONS, dataDir: './agent' }, user),
+      'invalid_request',
+      /^`dataDir` is \.\/agent, but/,
+    )
+  } finally {
+    process.chdir(before)
+  }
+})

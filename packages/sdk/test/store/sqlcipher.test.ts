@@ -2,11 +2,20 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { readAgentIdentity } from '../../src/store/agent-directory.ts'
+import { deleteAgent, readAgentIdentity } from '../../src/store/agent-directory.ts'
 import { connect, databaseFile, storeError } from '../../src/store/connection.ts'
 import { openDatabaseKey } from '../../src/store/keys/slots.ts'
 import { mountSmallDisk, noSmallDisk } from '@static/testkit/full-disk'
@@ -170,6 +179,22 @@ test('a first start on a disk that fails has the same code', async () => {
   } finally {
     heal()
   }
+})
+
+test('a directory that is gone is named, and is no bug', async () => {
+  const directory = makeDirectory()
+  const store = await openStore(directory)
+  const told: unknown[] = []
+  store.onFailure((error) => void told.push(error))
+  store.write(numberedWrite(1))
+  rmSync(directory, { recursive: true })
+  const words = /^The directory \/.* is gone \(ENOENT\)\. Put it back/
+  assert.throws(() => store.checkpoint(), code('store_failed', words))
+  assert.throws(() => store.write(numberedWrite(2)), code('store_failed', words))
+  assert.deepEqual(told.map(String), [String(told[0])])
+  store.close()
+  await assert.rejects(readAgentIdentity(directory), code('not_found'))
+  assert.throws(() => deleteAgent(directory), code('not_found'))
 })
 
 /** A store with some pages, closed. */
