@@ -171,6 +171,7 @@ export function newChannel(
       offeredAt: 0,
       confirmed: false,
       takenUnconfirmed: false,
+      enteredUnder: undefined,
       removalSlot: 0,
       ...offer,
     },

@@ -345,6 +345,7 @@ export class AgentChannel {
     if (owner === this.#owner) return undefined
     const former = this.#owner
     if (!this.isConfirmed) this.standing.set({ takenUnconfirmed: true })
+    this.standing.set({ enteredUnder: this.standing.record.enteredUnder ?? former })
     this.#owner = owner
     return former
   }

@@ -19,6 +19,7 @@ export type StandingRecord = Pick<
   | 'offeredAt'
   | 'confirmed'
   | 'takenUnconfirmed'
+  | 'enteredUnder'
 >
 
 /** The error for a channel that can no longer be used. */
@@ -45,9 +46,10 @@ export class Standing {
 
   constructor(channel: Pick<AgentChannel, 'name' | 'nameOf' | 'turn'>, record: StandingRecord) {
     const { state, rekeyDue, rekeyedAt, rekeyDeferredAt, fork, broken, leafKeys } = record
-    const { addedBy, offeredAt, confirmed, takenUnconfirmed } = record
+    const { addedBy, offeredAt, confirmed, takenUnconfirmed, enteredUnder } = record
     const keys = { rekeyDue, rekeyedAt, rekeyDeferredAt, leafKeys }
-    this.#record = { state, ...keys, fork, broken, addedBy, offeredAt, confirmed, takenUnconfirmed }
+    const owners = { confirmed, takenUnconfirmed, enteredUnder }
+    this.#record = { state, ...keys, fork, broken, addedBy, offeredAt, ...owners }
     this.#channel = channel
   }
 

@@ -5,7 +5,7 @@ import { leaveChannel } from '../agent/leaving.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { isLaterStay } from '../channel/log/contradiction.ts'
-import type { ChannelId } from '../ports/index.ts'
+import type { AgentId, ChannelId } from '../ports/index.ts'
 import { refusalError } from '../ports/refusal.ts'
 import type { InviteToken } from '../admitting/token.ts'
 import type { OpenJoins } from './open-joins.ts'
@@ -28,8 +28,12 @@ export async function heldChannel(
   if (known && known.name !== name) {
     throw StaticError.of('channel_exists', `This agent is already a member of that channel, as ${known.name}.`)
   }
+  // The token's owner may have taken the channel over since this agent last heard of it.
+  if (known?.state === 'joined' && !known.failure && !isOwnedBy(known, toHex(owner))) {
+    await askRelay(agent, known, timeoutMs)
+  }
   // Or someone else has offered a channel with the same id.
-  if (known && known.state !== 'offered' && known.owner !== toHex(owner)) {
+  if (known && known.state !== 'offered' && !isOwnedBy(known, toHex(owner))) {
     const text = `This agent is already in a channel ${name} that agent ${known.owner} owns, but the token's channel is owned by`
     throw StaticError.of('channel_exists', `${text} ${toHex(owner)}. Leave channel ${name} first.`)
   }
@@ -41,6 +45,11 @@ export async function heldChannel(
     return undefined
   }
   return held.state === 'joined' ? held : undefined
+}
+
+/** Whether an agent owns a channel, or did when this agent entered it: programs use their token at each start. */
+function isOwnedBy({ owner, standing }: AgentChannel, agent: AgentId): boolean {
+  return owner === agent || standing.record.enteredUnder === agent
 }
 
 /** Processes the entries that the relay has for a channel. The channel ends if this agent is no longer a member. */

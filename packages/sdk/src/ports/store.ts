@@ -133,6 +133,8 @@ export interface ChannelRecord {
    * the one that this agent sees, so the channel is never confirmed.
    */
   readonly takenUnconfirmed: boolean
+  /** The owner when this agent entered, if another one has taken the channel over since. */
+  readonly enteredUnder: AgentId | undefined
   /** The commit count at the last commit by which the owner removed a member that had not left; 0 if there was none. */
   readonly removalSlot: number
 }

@@ -1,5 +1,6 @@
 /** The people of a random history, and what their applications do: invite, join, add, talk, leave and remove. */
-import { StaticError } from '@static/protocol'
+import assert from 'node:assert/strict'
+import { StaticError, toHex } from '@static/protocol'
 import type { World } from '@static/testkit/world'
 import { Network } from '@static/testkit/world/network'
 import { SimulatedRelay } from '@static/testkit/world/relay'
@@ -27,8 +28,10 @@ type Lived = <Result>(result: Promise<Result>) => Promise<Result>
 /** Something that happens, and how often, compared with the others. */
 export type Step = readonly [number, () => void]
 
-/** What a history finds wrong with the results of calls. */
+/** How the people of a history differ from the usual ones, and what it finds wrong with the results of their calls. */
 export interface Judge {
+  /** Everybody has an account of their own, and the channel changes hands. */
+  readonly changesHands?: boolean
   /** Somebody could not join. */
   refused?(page: Page, code: string): string | undefined
   /** The relay has acknowledged a message. */
@@ -42,8 +45,8 @@ export class Cast {
   readonly world: World
   readonly network: Network
   readonly relay: SimulatedRelay
-  readonly owner: Person
-  readonly others: readonly Person[]
+  /** The owner comes first. */
+  people: readonly Person[]
   readonly pages: Page[] = []
   /** Calls under way, and whose they are. */
   readonly doing: Map<string, Person> = new Map()
@@ -54,6 +57,8 @@ export class Cast {
   isDisturbed = false
   /** The owner has begun to remove somebody, ever. */
   hasRemoved = false
+  /** How often the channel has changed hands. */
+  reign = 0
   readonly #judge: Judge
 
   constructor(world: World, judge: Judge) {
@@ -61,12 +66,21 @@ export class Cast {
     this.#judge = judge
     this.network = new Network(world)
     this.relay = new SimulatedRelay(world, this.network, SETTINGS)
-    this.owner = new Person(world, this.network, 'owner', true)
-    this.others = Array.from({ length: OTHERS }, (_, at) => new Person(world, this.network, `p${at + 1}`, at < 2))
+    const { changesHands = false } = judge
+    const names = ['owner', ...Array.from({ length: OTHERS }, (_, at) => `p${at + 1}`)]
+    this.people = names.map((name, at) => {
+      const account = changesHands ? `account of ${name}` : ACCOUNT.id
+      return new Person(world, this.network, name, at < OTHERS ? account : undefined)
+    })
+    if (changesHands) this.relay.disk.onEntry((_disk, _channel, entry) => this.#follow(entry))
   }
 
-  get people(): readonly Person[] {
-    return [this.owner, ...this.others]
+  get owner(): Person {
+    return this.people[0] ?? assert.fail()
+  }
+
+  get others(): readonly Person[] {
+    return this.people.slice(1)
   }
 
   /** A relay with the same memory as the first, and from now on another log. */
@@ -120,6 +134,15 @@ export class Cast {
       [4, () => this.#revoke()],
       [12, () => this.#send()],
       [2, () => this.#rotate()],
+      ...(this.#judge.changesHands === true ? this.#hands : []),
+    ]
+  }
+
+  /** How the channel changes hands. */
+  get #hands(): readonly Step[] {
+    return [
+      [16, () => this.#nameStandby()],
+      [this.others.some(isStandby) ? 60 : 0, () => this.#takeOver()],
     ]
   }
 
@@ -141,10 +164,11 @@ export class Cast {
   }
 
   #invite(maxUses: number, ttl: number, admit: 'members' | 'owner'): void {
+    const { reign } = this
     this.do(`owner invites ${maxUses} for ${ttl} s by ${admit}`, this.owner, async (manager, lived) => {
       const expiresAt = this.world.now + ttl * 1000
       const token = await lived(manager.invite(NAME, { maxUses, ttl, admit }))
-      this.pages.push({ token, maxUses, expiresAt, revoked: false, tries: 0 })
+      this.pages.push({ token, maxUses, expiresAt, reign, revoked: false, tries: 0 })
     })
   }
 
@@ -183,7 +207,7 @@ export class Cast {
 
   /** By agent id: the other one gets an offer. */
   #add(): void {
-    const person = this.world.pick(this.others.filter(({ hasAccount }) => hasAccount))
+    const person = this.world.pick(this.others.filter(({ account }) => account !== undefined))
     if (!person) return
     person.isIn = undefined
     this.do(
@@ -271,6 +295,44 @@ export class Cast {
       if (fault !== undefined) this.wrong.push(`${text}: ${fault}`)
       this.count('sent')
     })
+  }
+
+  /** One of the others, or none; an offer at times. */
+  #nameStandby(): void {
+    const person =
+      this.world.random() < 0.9 ? this.world.pick(this.others.filter((one) => one.channel(NAME))) : undefined
+    const offers = this.world.random() < 0.3
+    this.do(`owner ${offers ? 'offers the channel to' : 'names'} ${person?.name}`, this.owner, async ({ client }) => {
+      const channel = client.channel(NAME)
+      if (person && offers) await channel.transfer(person.agentId)
+      else await channel.setStandby(person?.agentId)
+      this.count('standby named')
+    })
+  }
+
+  #takeOver(): void {
+    const person = this.world.pick(this.others.filter(isStandby))
+    if (!person) return
+    this.do(`${person.name} takes over`, person, async ({ client }) => await client.channel(NAME).takeOver())
+  }
+
+  /** The relay has logged an entry: that of a take-over makes its sender the owner. */
+  #follow({ kind, sender, ...entry }: ReturnType<SimulatedRelay['disk']['log']>[number]): void {
+    const { owner } = 'declaration' in entry ? entry.declaration : {}
+    const next = this.people.find(({ agentId }) => agentId === sender)
+    if (kind !== 'commit' || !next || next === this.owner || !owner || toHex(owner) !== sender) return
+    this.world.tell(`${next.name} owns the channel`)
+    this.count('taken over')
+    this.reign++
+    // Joiners that nobody has greeted yet leave.
+    for (const person of this.others) if (person.isIn !== true || person.busy > 0) this.#doubt(person)
+    this.owner.isIn = true
+    this.people = [next, ...this.people.filter((person) => person !== next)]
+  }
+
+  #doubt(person: Person): void {
+    person.isIn = undefined
+    person.isUnsure = true
   }
 
   #rotate(): void {
@@ -396,6 +458,11 @@ export class Cast {
       .sort((a, b) => a.order - b.order)
       .map(({ item }) => item)
   }
+}
+
+/** Whether somebody may take the channel over, as far as it knows. */
+function isStandby(person: Person): boolean {
+  return person.channel(NAME)?.standby?.agentId === person.agentId
 }
 
 /** An error that nobody has foreseen. A relay that lies may refuse with that code, or with one that there is not. */

@@ -8,6 +8,7 @@ import type { SimulatedRelay } from '@static/testkit/world/relay'
 import { Cast, NAME } from './cast.ts'
 import { disagreement, misread } from './checker.ts'
 import { mayRefuse, type Page } from './page.ts'
+import type { Person } from './person.ts'
 import { Witness } from './witness.ts'
 
 const STRETCHES = 3
@@ -23,10 +24,14 @@ const JUMPS = [0, 0, 15_000, 75_000, 200_000] as const
 export class History {
   readonly #world: World
   readonly #cast: Cast
+  readonly #changesHands: boolean
 
-  constructor(world: World) {
+  /** With `changesHands`, everybody has an account of their own, and others take the channel over. */
+  constructor(world: World, { changesHands = false }: { readonly changesHands?: boolean } = {}) {
     this.#world = world
+    this.#changesHands = changesHands
     this.#cast = new Cast(world, {
+      changesHands,
       refused: (page, code) => (this.#mayRefuse(page, code) ? undefined : code),
       sent: (index, messageId) => {
         const entry = this.#log.find((one) => one.index === index)
@@ -49,6 +54,8 @@ export class History {
     const cast = this.#cast
     await cast.found(PATIENCE_MS)
     await this.#rest()
+    // Those who could become the owner are vouched for and have said something.
+    if (this.#changesHands) for (const person of cast.others) await this.#admit(person)
     for (let stretch = 0; stretch < STRETCHES; stretch++) {
       for (let step = 0; step < STEPS; step++) {
         cast.step([...cast.calls, ...cast.faults])
@@ -57,6 +64,12 @@ export class History {
       await this.#quiet()
       await this.#world.pass(this.#world.pick(JUMPS) ?? 0)
     }
+  }
+
+  async #admit(person: Person): Promise<void> {
+    await this.#cast.gather(() => this.#rest(), [person])
+    this.#cast.send(person)
+    await this.#rest()
   }
 
   /** Nobody dies any more; all that was begun comes to its end, and all agree. */
@@ -93,9 +106,25 @@ export class History {
   get #disagreement(): string | undefined {
     const { owner, people, relay } = this.#cast
     const channel = owner.recordOf(NAME)
-    return channel
-      ? disagreement(NAME, people, relay.disk.roster(channel.id), this.#log, this.#world.now)
-      : 'no channel'
+    if (!channel) return 'no channel'
+    const roster = relay.disk.roster(channel.id)
+    return disagreement(NAME, people, roster, this.#log, this.#world.now) ?? this.#misowned(channel.id)
+  }
+
+  /** What the relay has written down of the ownership that is not so. */
+  #misowned(id: string): string | undefined {
+    const { owner, people, relay } = this.#cast
+    const { disk } = relay
+    const written = disk.ownership(id)
+    const standby = owner.channel(NAME)?.standby?.agentId
+    if (written?.owner !== owner.agentId) return `${owner.name} is not the owner at the relay`
+    if (written.standby !== standby) return `the standby is ${standby}, at the relay ${written.standby}`
+    for (const account of new Set(people.flatMap((person) => person.account ?? []))) {
+      const { channels, bytes, held } = disk.booksOf(account)
+      if (channels !== (account === owner.account ? 1 : 0)) return `${account} has ${channels} channels`
+      if (bytes !== held) return `${bytes} bytes count for ${account}, whose channels have ${held}`
+    }
+    return undefined
   }
 
   /** What is wrong already, for the end of a history. */
@@ -105,8 +134,8 @@ export class History {
   }
 
   #mayRefuse(page: Page, code: string): boolean {
-    const { hasRemoved, isDisturbed } = this.#cast
-    return mayRefuse(page, code, { now: this.#world.now, hasRemoved, isDisturbed })
+    const { reign, hasRemoved, isDisturbed } = this.#cast
+    return mayRefuse(page, code, { now: this.#world.now, reign, hasRemoved, isDisturbed })
   }
 
   #check(): void {

@@ -142,7 +142,7 @@ export class LyingHistory {
     if (network.doorOf(sender.machine) !== door || !this.#bridged.includes(door)) return
     this.#cast.count('bridged')
     const other = door === 1 ? relay.disk : second
-    other.pass(channel, entry, sender.hasAccount ? ACCOUNT : undefined)
+    other.pass(channel, entry, sender.account === undefined ? undefined : ACCOUNT)
   }
 
   #remember(): void {

@@ -4,6 +4,8 @@ export interface Page {
   readonly token: string
   readonly maxUses: number
   readonly expiresAt: number
+  /** How often the channel had changed hands before. */
+  readonly reign: number
   revoked: boolean
   /** How often somebody has tried to join by it. */
   tries: number
@@ -12,6 +14,8 @@ export interface Page {
 /** What else matters. */
 export interface Circumstances {
   readonly now: number
+  /** How often the channel has changed hands, which ends all invites from before. */
+  readonly reign: number
   /** The owner has removed somebody, and with it the invite that it came by and all that members know of. */
   readonly hasRemoved: boolean
   /** Somebody was killed, stopped or cut off. */
@@ -19,7 +23,9 @@ export interface Circumstances {
 }
 
 /** Whether a joiner may be told this. */
-export function mayRefuse(page: Page, code: string, { now, hasRemoved, isDisturbed }: Circumstances): boolean {
+export function mayRefuse(page: Page, code: string, { now, reign, hasRemoved, isDisturbed }: Circumstances): boolean {
+  // A member that entered under another owner does not know who has owned the channel before.
+  if (page.reign < reign && ['invite_revoked', 'invite_invalid', 'channel_exists'].includes(code)) return true
   switch (code) {
     case 'invite_expired':
       return page.expiresAt <= now

@@ -34,7 +34,8 @@ export interface Reading {
 export class Person {
   readonly name: string
   readonly agentId: AgentId
-  readonly hasAccount: boolean
+  /** Undefined: a guest. */
+  readonly account: string | undefined
   readonly disk: AgentDisk
   readonly read: Reading[] = []
   /** Is told of what it reads, at once. */
@@ -65,12 +66,12 @@ export class Person {
   readonly #channels = new Set<Channel>()
   readonly #way: 'quic' | 'grpc'
 
-  constructor(world: World, network: Network, name: string, hasAccount: boolean) {
+  constructor(world: World, network: Network, name: string, account: string | undefined) {
     this.#world = world
     this.#network = network
     this.name = name
-    this.hasAccount = hasAccount
-    this.#way = hasAccount ? 'quic' : 'grpc'
+    this.account = account
+    this.#way = account === undefined ? 'grpc' : 'quic'
     const identity = newIdentity()
     this.disk = new AgentDisk(world, { identity: Buffer.from(name), ...identity })
     this.agentId = toHex(agentIdOf(identity.publicKey))
@@ -143,6 +144,7 @@ export class Person {
 
   async #run(machine: Machine): Promise<void> {
     const transport = this.#network.transport(machine, FORMS[this.#way])
+    const { account } = this
     const endpoint = { way: this.#way, addresses: [{ host: RELAY, port: 1 }] as const, serverName: RELAY, url: '' }
     const parts = agentParts({
       store: this.disk.open(machine),
@@ -152,7 +154,7 @@ export class Person {
       endpoint,
       ca: undefined,
       transports: { quic: transport, grpc: transport },
-      jwt: this.hasAccount ? () => 'acme' : null,
+      jwt: account === undefined ? null : () => account,
       wait: true,
     })
     const { receipts } = this

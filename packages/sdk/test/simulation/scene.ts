@@ -17,16 +17,17 @@ export class Scene {
   readonly owner: Person
   readonly others: readonly Person[]
 
-  private constructor(world: World, others: number) {
+  private constructor(world: World, others: number | readonly string[]) {
     this.world = world
     this.network = new Network(world)
     this.relay = new SimulatedRelay(world, this.network)
-    this.owner = new Person(world, this.network, 'owner', true)
-    this.others = Array.from({ length: others }, (_, at) => new Person(world, this.network, `p${at + 1}`, true))
+    this.owner = new Person(world, this.network, 'owner', 'acme')
+    const accounts = typeof others === 'number' ? Array.from({ length: others }, () => 'acme') : others
+    this.others = accounts.map((account, at) => new Person(world, this.network, `p${at + 1}`, account))
   }
 
-  /** Plays a story. */
-  static async play(others: number, story: (scene: Scene) => Promise<void>): Promise<void> {
+  /** Plays a story with so many others, or with others of these accounts. */
+  static async play(others: number | readonly string[], story: (scene: Scene) => Promise<void>): Promise<void> {
     await World.live(1, async (world) => {
       const scene = new Scene(world, others)
       for (const person of [scene.owner, ...scene.others]) await scene.start(person)

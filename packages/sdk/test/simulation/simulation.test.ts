@@ -1,6 +1,6 @@
 /**
  * Agents and a relay in a deterministic world, with crashes at every boundary between them and their disks and network;
- * with a relay that is honest, with one that lies, or with a member that attacks the others. STATIC_SEED=… begins with
+ * with a relay that is honest, a channel that changes hands, a relay that lies, or a member that attacks the others. STATIC_SEED=… begins with
  * another seed, STATIC_LONG=1 plays many more of them, STATIC_SEEDS=… so many, STATIC_TELL=1 prints the story of each.
  *
  * No write is torn here: the stores in memory have no files, and a write of an agent or an operation of a relay is one
@@ -46,6 +46,14 @@ const MODES: readonly Mode[] = [
     longSeeds: 2000,
     promise: ({ killed = 0, 'relay killed': relay = 0, sent, joined }) =>
       `T13: SEEDS, ${killed + relay} kills, ${sent} messages, ${joined} joins; the same seed gives the same history, byte for byte`,
+  },
+  {
+    about: 'histories of a channel that changes hands',
+    begin: (world) => new History(world, { changesHands: true }),
+    seeds: IS_WHOLE ? 12 : 3,
+    longSeeds: 500,
+    promise: ({ killed = 0, 'relay killed': relay = 0, 'taken over': taken }) =>
+      `T13: SEEDS in which a standby takes the channel over ${taken} times, with ${killed + relay} kills: group and relay name one owner, whose account has its name and its bytes`,
   },
   {
     about: 'histories with a relay that lies',

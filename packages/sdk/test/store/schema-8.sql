@@ -52,6 +52,7 @@ CREATE TABLE channel (
   offered_at INTEGER NOT NULL,
   confirmed INTEGER NOT NULL,
   taken_unconfirmed INTEGER NOT NULL,
+  entered_under TEXT,
   removal_slot INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

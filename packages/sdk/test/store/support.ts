@@ -53,6 +53,7 @@ export function channelRecord(fields: Partial<ChannelRecord> = {}): ChannelRecor
     name: 'acme/support/routing',
     owner: AGENT,
     takenUnconfirmed: false,
+    enteredUnder: undefined,
     state: 'joined',
     position: { index: 7, hash: bytesOf('position'), slot: 3 },
     epoch: {

@@ -172,6 +172,20 @@ export class RelayDisk {
     return [...members].filter((member) => onRoster(member)).map(({ agent }) => agent)
   }
 
+  /** Who owns a channel, who may take it over, and whose it is to pay; undefined if there is no such channel. */
+  ownership(id: string): { owner: string; standby: string | undefined; account: string } | undefined {
+    const { owner, standby, account } = this.#rows.channels.get(id) ?? {}
+    return owner !== undefined && account ? { owner, standby, account: account.id } : undefined
+  }
+
+  /** How many channels an account has, and how many bytes count for it, in all and of each channel. */
+  booksOf(id: string): { channels: number; bytes: number; held: number } {
+    const account = { id, mode: 'live' } as const
+    const channels = [...this.#logs.keys()].flatMap((each) => this.#rows.channels.get(each) ?? [])
+    const held = channels.reduce((sum, channel) => sum + (channel.account.id === id ? channel.bytes : 0), 0)
+    return { channels: this.#rows.names.count(account), bytes: this.#rows.accounts.get(account).bytes, held }
+  }
+
   #forced(id: string, draft: Exclude<EntryDraft, { kind: 'leave' }>): { result: undefined; events: StoreEvent[] } {
     const rows = this.#rows
     const channel = rows.channels.get(id)

@@ -71,6 +71,7 @@ export const CHANNEL: Table<ChannelRow> = {
     offeredAt: INTEGER,
     confirmed: FLAG,
     takenUnconfirmed: FLAG,
+    enteredUnder: OPTIONAL_TEXT,
     removalSlot: INTEGER,
   },
   key: ['id'],
