@@ -259,7 +259,7 @@ test('a person sees where they are signed in, and signs out there', WHOLE_ONLY, 
 })
 
 test(
-  'a person sees the channels and agents of the own account, as they are now, and nobody else does',
+  'a person sees the channels and agents of their own account, as they are now, and no one else does',
   WHOLE_ONLY,
   async () => {
     await using visitor = await enter()

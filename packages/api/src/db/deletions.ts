@@ -1,4 +1,4 @@
-/** Channels that relays are to delete, in the database. A request that a relay has carried out has no row. */
+/** Requests to delete channels, in the database. One that a relay has carried out has no row. */
 import { type Selectable, sql } from 'kysely'
 import type { DeletionRecord, DeletionStore } from '../ports.ts'
 import { record } from './audit.ts'

@@ -131,7 +131,7 @@ async function deviceTable(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('devices_expiry').on('devices').column('expires_at').execute()
 }
 
-/** Channels that relays are to delete. */
+/** Requests to relays to delete channels. */
 async function deletionTable(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('channel_deletions')

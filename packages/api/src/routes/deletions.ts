@@ -1,4 +1,4 @@
-/** /v1/channels/deletions: a person has a channel deleted; and /internal/v1/channels/deletions, where relays learn it. */
+/** /v1/channels/deletions, by which people request deletions, and /internal/v1/channels/deletions, for relays. */
 import Type from 'typebox'
 import { MAX_NAME_LENGTH, type Mode } from '@static/protocol'
 import type { App } from '../http/app.ts'

@@ -23,7 +23,7 @@ export interface ProxyOptions {
   readonly certificate: Certificate
   /** How to reach the relay, and the client certificate for it. */
   readonly relay: {
-    /** Of its nodes. */
+    /** The addresses of its nodes. */
     readonly addresses: readonly { readonly host: string; readonly port: number }[]
     /** CA of the relay's certificate, PEM. */
     readonly ca: string

@@ -40,7 +40,7 @@ function framesOf(error: unknown, body: string): readonly string[] {
   const message = error instanceof Error ? textOf(() => error.message) : ''
   const at = message === '' ? -1 : stack.indexOf(message)
   const rest = stack.slice(at < 0 ? 0 : at + message.length).split('\n')
-  // The message was changed since the stack was taken, so what it was may still be above the frames.
+  // If the message was changed after the stack was taken, the old one may still be above the frames.
   const frames = rest.slice(1).filter((line) => FRAME.test(line))
   return frames.slice(0, MOST_FRAMES).map((line) => {
     const shown = at < 0 && message !== '' ? withoutExcerpts(line, body) : line
@@ -52,7 +52,7 @@ function causeOf(error: unknown): unknown {
   return error instanceof Error ? error.cause : undefined
 }
 
-/** Anything can be thrown, also what cannot be read or has no text. */
+/** Programs can throw anything, even values that cannot be read or have no text. */
 function textOf(read: () => unknown): string {
   try {
     return String(read())

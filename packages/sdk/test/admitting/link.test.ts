@@ -93,7 +93,7 @@ test('a body that no honest agent writes counts as damaged, even with the right 
   assert.equal(refusal(changed(5, 0, 0)), DAMAGED, 'port 0')
   assert.equal(refusal(changed(hostAt, 0x52)), DAMAGED, 'a host in another spelling')
   assert.equal(refusal(changed(hostAt, 0x78)), 'read', 'a host of any name: the certificate has that of the relay')
-  assert.equal(refusal(changed(hostAt, 0x40)), DAMAGED, 'a host that is none')
+  assert.equal(refusal(changed(hostAt, 0x40)), DAMAGED, 'an invalid host')
   assert.equal(refusal(changed(hostAt - 1, 255)), DAMAGED, 'a length beyond the end')
   for (const count of [1, 4, 5, 255]) assert.equal(refusal(changed(countAt, count)), DAMAGED, `${count} certificates`)
   assert.equal(refusal(sealed(Buffer.concat([body(), Buffer.of(0)]))), DAMAGED, 'bytes after the token')

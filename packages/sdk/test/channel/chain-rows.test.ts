@@ -36,7 +36,7 @@ function advance(history: History, count: number): void {
   if (count % 10 === 0) history.sentHere(idOf(count))
 }
 
-test('1,024 hashes and the own messages among them survive any number of restarts, and no more are kept', () => {
+test('1,024 hashes and the agent’s own messages among them survive any number of restarts, and no more are kept', () => {
   const disk = new Disk()
   let history = new History(START)
   const hashes = [START.hash]

@@ -141,7 +141,7 @@ test('after a day each member replaces its keys once, not all at the same moment
   await stage.advance(HOUR, HOUR)
   assert.deepEqual(commits(stage), ['ann'])
   assert.equal(stage.player('ann').told('rekeyed').length, 1)
-  // Of another's commit the own keys are no newer.
+  // Another member's commit makes this agent's keys no newer.
   await stage.advance(2 * HOUR, HOUR)
   assert.deepEqual(commits(stage), ['ann', 'bob'])
   await stage.advance(20 * HOUR, HOUR)

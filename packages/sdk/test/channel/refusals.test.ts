@@ -140,7 +140,7 @@ test("a gap that begins before this agent's position counts only beyond it", asy
   await say('after')
   assert.deepEqual(await bob.take(), ['after'])
   assert.equal(bob.view, alice.view)
-  // A commit beyond the own position is lost, whatever the relay's cursor is.
+  // A commit beyond the agent's own position is lost, whatever the relay's cursor is.
   bob.online = false
   const again = alice.channel.upkeep.rekey()
   await stage.settle()

@@ -371,7 +371,7 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
     async ({ ann }) => ({ commit: await bare(ann, [(await add('cid'))[0]]) }),
   ],
   [
-    'a declared Add that is none',
+    'a declared Add that the commit does not have',
     'declaration_differs',
     async ({ ann, bob }) => ({ commit: await bare(ann, []), declaration: { adds: [bob.agentId] } }),
   ],

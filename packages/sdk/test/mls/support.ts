@@ -87,7 +87,7 @@ export class Agent {
     return engine.process(this.group, commit, { declaration, declarer })
   }
 
-  /** The relay has accepted the own commit. */
+  /** The relay has accepted this member's own commit. */
   adopt(pending: PendingCommit): void {
     this.enter(pending.next)
     engine.wipe(pending.current, this.group)

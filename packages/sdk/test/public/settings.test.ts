@@ -247,38 +247,38 @@ const BAD: Record<string, [options: ClientOptions, code: ErrorCode, message: Reg
   'an identity that begins with zero': [{ ...OPTIONS, identity: '\0x' }, 'invalid_request', /1 to 255 bytes/],
   'half a character': [{ ...OPTIONS, identity: 'x\ud800' }, 'invalid_request', /Unicode/],
   'a rate without the profile that has one': [{ ...OPTIONS, cellsPerSecond: 4 }, 'invalid_request', /profile strict/],
-  'a rate that no relay takes': [
+  'a rate that no relay accepts': [
     { ...OPTIONS, traffic: 'strict', cellsPerSecond: 65 },
     'invalid_request',
     /from 1 to 64/,
   ],
-  'offers of nobody that there is': [
+  'an unknown value for offers': [
     { ...OPTIONS, offers: 'friends' as 'known' },
     'invalid_request',
     /anyone, known, none/,
   ],
   'an unknown profile': [{ ...OPTIONS, traffic: 'loud' as TrafficProfileName }, 'invalid_request', /standard, private/],
-  'an option that there is not': [
+  'an unknown option': [
     { ...OPTIONS, key: undefined, datadir: '/b' } as never,
     'invalid_request',
     /^`connect` has no option `datadir`\. The nearest is `dataDir`\.$/,
   ],
-  'options that are none': ['/agent' as never, 'invalid_request', /^The options of `connect` must be an object/],
+  'options that are not an object': [
+    '/agent' as never,
+    'invalid_request',
+    /^The options of `connect` must be an object/,
+  ],
   'no time': [{ ...OPTIONS, connectTimeoutMs: 0 }, 'invalid_request', /`connectTimeoutMs`/],
-  'a flag that is none': [
+  'an invalid flag': [
     { ...OPTIONS, fallback: 'no' as never },
     'invalid_request',
     /^`fallback` is .*It must be true or false/,
   ],
   'no port': [{ ...OPTIONS, grpcPort: 0 }, 'invalid_request', /^`grpcPort` is 0\. .*from 1 to 65535/],
-  'a port beyond all': [{ ...OPTIONS, grpcPort: 65_536 }, 'invalid_request', /^`grpcPort` is 65536/],
-  'a relay that is none': [
-    { ...OPTIONS, acceptRelay: 'the next' },
-    'invalid_request',
-    /^`acceptRelay` is 'the next'\./,
-  ],
+  'a port that is too high': [{ ...OPTIONS, grpcPort: 65_536 }, 'invalid_request', /^`grpcPort` is 65536/],
+  'an invalid relay': [{ ...OPTIONS, acceptRelay: 'the next' }, 'invalid_request', /^`acceptRelay` is 'the next'\./],
   'a missing CA': [{ ...OPTIONS, ca: '/no/ca.pem' }, 'invalid_request', /^The CA file \/no\/ca\.pem cannot be read\.$/],
-  'a CA that is none': [{ ...OPTIONS, ca: NO_CA() }, 'invalid_request', /contains no PEM certificate/],
+  'a CA file without a certificate': [{ ...OPTIONS, ca: NO_CA() }, 'invalid_request', /contains no PEM certificate/],
   'a broken certificate': [
     { ...OPTIONS, ca: '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n' },
     'invalid_request',
@@ -383,7 +383,7 @@ function relayOf(settings: Settings): unknown[] {
   return [endpoint.url, endpoint.serverName, ca, apiKey, apiUrl]
 }
 
-void test('a link says the relay of an agent that has none; the agent is a guest there, whatever is configured', () => {
+void test('a link names the relay for an agent that has none; the agent is a guest there, whatever is configured', () => {
   const link = linkTo('quic://192.0.2.7:4434')
   const guest = ['quic://192.0.2.7:4434', 'linked.example', other, undefined, undefined]
   const whole = { api_key: KEY, api_url: 'https://api.example', relay: 'quic://own.example', ca: cert }
@@ -440,7 +440,7 @@ void test('an agent remembers the relay of its link: it comes before the per-use
   throws(() => resolveSettings(options, env), 'store_permissions', /relay\.json is accessible by other users/)
 })
 
-void test('SPEC names the variable of each option and its field in the per-user file', () => {
+void test('SPEC.md names the variable of each option and its field in the per-user file', () => {
   const spec = readFileSync(join(import.meta.dirname, '../../../../SPEC.md'), 'utf8')
   const [, section = ''] = /^### 5\.6 Settings\n([\s\S]*?)^###/m.exec(spec) ?? []
   const rows = [...section.matchAll(/^\| `(\w+)` \| `(\w+)` \| (?:`(\w+)` )?\|$/gm)].map(([, ...row]) => row)

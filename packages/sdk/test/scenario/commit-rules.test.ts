@@ -44,7 +44,7 @@ const NOT_AS_DECLARED: Readonly<Record<string, readonly [code: string, reason: s
   'a new owner in the declaration alone': ['not_allowed', ''],
   'a standby in the declaration alone': ['not_allowed', ''],
   // Nothing is left to find: an empty commit that declares nothing. It is declared with a stranger below.
-  'a declared Add that is none': ['invalid_request', ''],
+  'a declared Add that the commit does not have': ['invalid_request', ''],
 }
 
 /** More that no member takes. */

@@ -13,7 +13,7 @@ import { viewOf } from '../../platform/bytes.ts'
 export const MOST_PARTS = 16
 const FEWEST_PARTS = 2
 export const MOST_PACK_BYTES = 16_981
-/** The bytes a payload takes besides its own. */
+/** The overhead of a payload, in bytes. */
 export const PART_HEAD_BYTES = 4
 const PART_BITS = 0x0f
 
