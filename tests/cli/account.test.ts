@@ -16,7 +16,7 @@ const server = await startServer({
   workspace,
   dataDir: join(workspace.path, 'server'),
   command: 'up',
-  settings: { argon2: QUICK['argon2'] },
+  settings: { argon2: QUICK['argon2'], rates: QUICK['rates'] },
   logLevel: 'silent',
 })
 after(async () => {
@@ -33,21 +33,31 @@ void test('the life of an account, as a transcript', WHOLE_ONLY, async () => {
 
 void test('a terminal prompts for the password twice without showing it, and output has colours', async () => {
   const eve = new Person(workspace, 'eve', env)
-  const differ = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
-    ['E-mail: ', 'eve@example.com\r'],
+  const first = new Person(workspace, 'first', env)
+  const taken = `static signup --email taken@example.com --password-stdin --api-url $API --ca $CA`
+  assert.equal((await first.shell(`echo '${PASSWORD}' | ${taken}`)).code, 0)
+  // Only what is wrong is asked for again.
+  const signedUp = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
+    ['E-mail: ', 'eve\r'],
+    ['E-mail: ', 'taken@example.com\r'],
     ['Password: ', `${PASSWORD}\r`],
     ['Password again: ', 'something else\r'],
-  ])
-  assert.match(differ.stdout, /static: The two passwords do not match\. Nothing was changed\.\r\n$/)
-  assert.equal(differ.code, 1)
-
-  const signedUp = await eve.terminal('static signup --api-url $API --ca $CA --relay $RELAY', [
-    ['E-mail: ', 'eve@example.com\r'],
-    ['Password: ', `a lonk\u007Fg enough password\r`],
+    ['static: the two passwords do not match.\r\nPassword: ', 'password123\r'],
+    ['Password again: ', 'password123\r'],
+    ['too easy to guess: choose another.\r\nPassword: ', `a lonk\u007Fg enough password\r`],
     ['Password again: ', `${PASSWORD}\r`],
+    ['E-mail: ', 'eve@example.com\r'],
   ])
   assert.equal(signedUp.code, 0, signedUp.stdout)
+  assert.match(signedUp.stdout, /static: "eve" is not an e-mail address, such as you@example\.com\.\r\n/)
+  assert.match(signedUp.stdout, /static: An account with this e-mail address already exists\.\r\n/)
   assert.match(signedUp.stdout, /Signed up eve@example\.com/)
+  const passed = await first.shell(`echo '${PASSWORD}' | ${taken.replace('taken@', '')} --account x`)
+  assert.deepEqual(
+    [passed.code, passed.stderr],
+    [1, 'static: "example.com" is not an e-mail address, such as you@example.com.\n'],
+  )
+  assert.ok(!existsSync(join(first.home, '.config/static/accounts')))
   assert.ok(!signedUp.stdout.includes('enough'), 'the password was shown')
   const kept = JSON.parse(readFileSync(join(eve.home, '.config/static/credentials.json'), 'utf8'))
   assert.deepEqual(Object.keys(kept), ['api_key', 'api_url', 'relay', 'ca'])

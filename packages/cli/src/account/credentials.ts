@@ -35,12 +35,26 @@ export function addPersonFlags(command: Command): Command {
     .option('--relay <url>', 'relay to save, quic://host:4433 (default: the one that the API announces)')
 }
 
-/** The e-mail address from the flag or a prompt. */
+/** As the API checks it. */
+const EMAIL = /^[^\s@]+@[^\s@]+$/u
+
+/** The e-mail address from the flag or a prompt, which is repeated until it can be one. */
 export async function emailOf({ email }: PersonFlags): Promise<string> {
-  if (email !== undefined) return email
+  if (email !== undefined) {
+    if (EMAIL.test(email)) return email
+    throw StaticError.of('invalid_request', notAnAddress(email))
+  }
   if (!canAsk())
     throw StaticError.of('invalid_request', 'Not a terminal, so I cannot ask for the e-mail address. Pass --email.')
-  return await askLine('E-mail:')
+  for (;;) {
+    const typed = await askLine('E-mail:')
+    if (EMAIL.test(typed)) return typed
+    note(notAnAddress(typed))
+  }
+}
+
+function notAnAddress(text: string): string {
+  return `${JSON.stringify(text)} is not an e-mail address, such as you@example.com.`
 }
 
 /** The password from flags, stdin or a prompt. */
@@ -48,14 +62,18 @@ export async function passwordOf(flags: PersonFlags): Promise<string> {
   return await secretOf(sourceOf(flags))
 }
 
-/** A new password. On a terminal it is prompted for twice, because the input is hidden. */
+/** Whether the password is typed at a prompt. */
+export function isPasswordTyped({ passwordStdin, passwordFile, password }: PersonFlags): boolean {
+  return !passwordStdin && passwordFile === undefined && password === undefined
+}
+
+/** A new password. On a terminal it is prompted for twice, because the input is hidden, until both are the same. */
 export async function newPasswordOf(flags: PersonFlags): Promise<string> {
-  const password = await passwordOf(flags)
-  const typed = !flags.passwordStdin && flags.passwordFile === undefined && flags.password === undefined
-  if (typed && (await askSecret('Password again:')) !== password) {
-    throw StaticError.of('invalid_request', 'The two passwords do not match. Nothing was changed.')
+  for (;;) {
+    const password = await passwordOf(flags)
+    if (!isPasswordTyped(flags) || (await askSecret('Password again:')) === password) return password
+    note('the two passwords do not match.')
   }
-  return password
 }
 
 /** The relay to save, and what the person should know about the choice. */

@@ -7,6 +7,7 @@ import { requestApi } from '../account/api-request.ts'
 import {
   addPersonFlags,
   emailOf,
+  isPasswordTyped,
   newPasswordOf,
   type PersonFlags,
   relayToSave,
@@ -43,25 +44,42 @@ async function signup(flags: Flags): Promise<void> {
   refuseToOverwrite(account)
   // Before the password is typed, in case the server cannot be reached.
   const relay = await relayToSave(account, flags)
-  const email = await emailOf(flags)
-  const password = await newPasswordOf(flags)
-  const { body } = await requestApi<SignedUp>(account, {
-    method: 'POST',
-    path: '/v1/accounts',
-    body: {
-      email,
-      password,
-      ...(flags.name === undefined ? {} : { name: flags.name }),
-      ...(flags.invite === undefined ? {} : { invite: inviteOf(flags.invite) }),
-    },
-    doing: 'Signing up',
-  })
-  const { api_key: made, message: _message, ...person } = body
+  const { api_key: made, message: _message, ...person } = await create(account, flags)
   saveCredentials(account, made.key, relay)
   const { credentials } = account.places
   if (flags.json) return printJson({ ...person, key_prefix: made.key_prefix, credentials })
   print(`Signed up ${printable(person.email)}; saved API key ${printable(made.key_prefix)}… in ${credentials}.`)
   note(`next: \`${commandLine('channel create acme/support/routing')}\`, or \`${commandLine('whoami')}\`.`)
+}
+
+/** Creates the account. A field that was typed and is refused is asked for again, alone. */
+async function create(account: AccountSettings, flags: Flags): Promise<SignedUp> {
+  const { name, invite } = flags
+  const more = {
+    ...(name === undefined ? {} : { name }),
+    ...(invite === undefined ? {} : { invite: inviteOf(invite) }),
+  }
+  let email = await emailOf(flags)
+  let password = await newPasswordOf(flags)
+  for (;;) {
+    try {
+      const request = { method: 'POST', path: '/v1/accounts', doing: 'Signing up' } as const
+      return (await requestApi<SignedUp>(account, { ...request, body: { email, password, ...more } })).body
+    } catch (error) {
+      const field = wrongField(error)
+      const isTyped = field === 'email' ? flags.email === undefined : field === 'password' && isPasswordTyped(flags)
+      if (!isTyped) throw error
+      note(StaticError.from(error).message)
+      if (field === 'email') email = await emailOf(flags)
+      else password = await newPasswordOf(flags)
+    }
+  }
+}
+
+/** The field that the API refuses. */
+function wrongField(error: unknown): string | undefined {
+  const { code, details } = StaticError.from(error)
+  return code === 'email_taken' ? 'email' : details.errors?.[0]?.field
 }
 
 /** Also accepts the whole link. It is used once, right now, so the process list reveals nothing lasting. */
