@@ -11,7 +11,7 @@ import { certificates, newAuthority } from '@static/testkit/certificates'
 import { startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { Person, whereabouts } from './support.ts'
+import { Person, shows, whereabouts } from './support.ts'
 
 const workspace = await makeWorkspace()
 const dataDir = join(workspace.path, 'server')
@@ -101,6 +101,33 @@ void test('what cannot be checked is skipped, not ok', async () => {
     .split('\n')
     .map((line) => line.split(/ {2,}/)[1])
   assert.deepEqual(checks, ['clock', 'certificate', 'API key'])
+})
+
+void test('a guest needs no account: its relay is checked, and nothing that it does not use', async () => {
+  const kim = new Person(workspace, 'kim', whereabouts(workspace, server))
+  const signup = 'static signup --password-stdin --email kim@example.com --api-url $API --ca $CA'
+  assert.equal((await kim.shell(`echo 'a long enough password' | ${signup}`)).code, 0)
+  assert.equal((await kim.shell('static channel create acme/kim/x --as kim')).code, 0)
+  const owner = kim.start('exec static channel listen acme/kim/x --as kim', 60_000)
+  await shows(owner.stderr!, 'static: listening on')
+  const link = await kim.shell('static channel invite acme/kim/x --as kim --link')
+  assert.equal(link.code, 0, link.stderr)
+  const guest = new Person(workspace, 'gus', { LINK: link.stdout.trim() })
+  const joined = await guest.shell('echo "$LINK" | static channel join --as gus')
+  assert.equal(joined.code, 0, joined.stderr)
+  owner.kill('SIGTERM')
+  await once(owner, 'exit')
+  const { code, stdout } = await guest.shell('static doctor')
+  assert.equal(code, 0, stdout)
+  assert.match(stdout, /^skip +API +not checked: guests use no API$/m)
+  assert.match(stdout, /^ok +API key +none is needed: gus is a guest$/m)
+  assert.match(stdout, /^ok +relay +quic:\S+ responds$/m)
+  assert.match(stdout, /^ok +relay certificate +for localhost, trusted, valid until /m)
+  assert.match(stdout, /^ok +known relay +the same as before, for gus$/m)
+  // Where an API is named, a missing key is a problem as before.
+  const named = await guest.shell(`static doctor --api-url ${server.url} --ca ${join(dataDir, 'ca.pem')}`)
+  assert.equal(named.code, 1)
+  assert.match(named.stdout, /^fix +API key +You are not signed in\./m)
 })
 
 void test('a wrong setting of this machine is named, and starting a server is not suggested', async () => {

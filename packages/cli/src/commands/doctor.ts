@@ -8,6 +8,7 @@ import { clientFlag } from '../account/client-flag.ts'
 import { checkAgents, checkServerData } from '../doctor/files.ts'
 import { checkCertificate, type CheckedCertificate } from '../doctor/certificate.ts'
 import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
+import { guestsOf, linkedRelays, withoutAccount, type WithRelay } from '../doctor/guests.ts'
 import { checkApi, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { checkKnownRelay } from '../doctor/known-relay.ts'
 import { checkRelayCertificate } from '../doctor/relay-certificate.ts'
@@ -56,6 +57,40 @@ async function examine(flags: Flags): Promise<Finding[]> {
   // Without readable credentials, the network checks are meaningless, so report the file first.
   if (!credentials.ok) return files
   const configured = accountOf(flags)
+  const linked = linkedRelays(configured)
+  const guests = guestsOf(configured, flags.apiUrl)
+  const named = flags.relay ?? configured.relay
+  const relays = named === undefined ? linked : [{ ...configured, relay: named }, ...others(linked, named)]
+  // An agent whose relay nothing names is not a guest but signed out.
+  if (guests.length > 0 && relays.length > 0)
+    return [...files, ...withoutAccount(guests), ...(await examineRelays(relays))]
+  const { relay, findings } = await examineAccount(configured, flags)
+  return [...files, ...findings, ...(await examineRelays(others(linked, relay)))]
+}
+
+function others(relays: readonly WithRelay[], endpoint: string | undefined): readonly WithRelay[] {
+  return relays.filter(({ relay }) => relay !== endpoint)
+}
+
+/** The checks of relays that agents use without an account. */
+async function examineRelays(relays: readonly WithRelay[]): Promise<readonly Finding[]> {
+  const findings: Finding[] = []
+  for (const account of relays) {
+    const nodes = await checkRelay(account.relay, account)
+    findings.push(
+      ...nodes.map(({ finding }) => finding),
+      ...(await checkRelayCertificate(account.relay, account, nodes)),
+    )
+    findings.push(...(await checkKnownRelay(account.relay, account)))
+  }
+  return findings
+}
+
+/** The checks of the account, its API and its relay. */
+async function examineAccount(
+  configured: AccountSettings,
+  flags: Flags,
+): Promise<{ readonly relay: string | undefined; readonly findings: readonly Finding[] }> {
   const announced = await relayOf(configured, flags.relay).catch(() => undefined)
   const account = { ...configured, relay: announced?.endpoint, relayName: announced?.relayName }
   const { relay } = account
@@ -69,12 +104,13 @@ async function examine(flags: Flags): Promise<Finding[]> {
       : await checkPorts(account, certificate.isAccepted === true)
   if (relay === undefined) {
     const unknown = skipped('relay', 'not checked: none is configured, and the API announces none')
-    return [...files, ports, ...api, certificate.finding, key, unknown]
+    return { relay, findings: [ports, ...api, certificate.finding, key, unknown] }
   }
   const known = await checkKnownRelay(relay, account)
   const relayCertificate = await checkRelayCertificate(relay, account, nodes)
   const ways = nodes.map(({ finding }) => finding)
-  return [...files, ports, ...api, certificate.finding, key, ...ways, ...relayCertificate, ...known]
+  const ofRelay = [...ways, ...relayCertificate, ...known]
+  return { relay, findings: [ports, ...api, certificate.finding, key, ...ofRelay] }
 }
 
 /** The key, the API and the clock. If the certificate is refused, all other checks would only repeat that. */

@@ -8,12 +8,14 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Account, AuthError, StaticError } from '@static/protocol'
-import { type AccountSettings, apiRefusal, callApi, isLoopback, parseEndpoint } from '@static/sdk/account'
+import { type AccountSettings, apiRefusal, callApi, isLocal, isLoopback, parseEndpoint } from '@static/sdk/account'
 import { requestApi } from '../account/api-request.ts'
 import { clockFinding } from './clock.ts'
 import { type Finding, fix, ok, skipped } from './finding.ts'
 
 const TIMEOUT_MS = 5_000
+const START_HERE = 'Run `static up`.'
+const LOOK_THERE = 'Check the address and the network.'
 
 /** Checks that the API is ready, and compares its clock with ours. */
 export async function checkApi({ apiUrl, ca }: AccountSettings): Promise<Finding[]> {
@@ -71,11 +73,7 @@ async function checkNode(endpoint: string, account: AccountSettings): Promise<Ch
   }
 }
 
-async function reachNode(
-  endpoint: string,
-  { apiUrl, givenCa, relayName }: AccountSettings,
-  dataDir: string,
-): Promise<Finding> {
+async function reachNode(endpoint: string, { givenCa, relayName }: AccountSettings, dataDir: string): Promise<Finding> {
   const { StaticClient } = await import('@static/sdk')
   const reach = async (options: { readonly fallback: boolean }): Promise<void> => {
     const client = await StaticClient.connect({
@@ -103,10 +101,8 @@ async function reachNode(
       () => true,
       () => false,
     )
-    return fix(
-      'relay',
-      other ? `${message} Agents fall back to gRPC, which is slower.` : `${message} ${startHint(apiUrl)}`,
-    )
+    const remedy = isLocal(parseEndpoint(endpoint, { relayName })) ? START_HERE : LOOK_THERE
+    return fix('relay', `${message} ${other ? 'Agents fall back to gRPC, which is slower.' : remedy}`)
   }
 }
 
@@ -153,5 +149,5 @@ async function isFree(kind: 'tcp' | 'udp', port: number): Promise<boolean> {
 
 function startHint(apiUrl: string): string {
   const { hostname } = new URL(apiUrl)
-  return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? 'Run `static up`.' : 'Check the address and the network.'
+  return isLoopback(hostname.replaceAll(/[[\]]/g, '')) ? START_HERE : LOOK_THERE
 }
