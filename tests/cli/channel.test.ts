@@ -409,6 +409,37 @@ void test('joining while the owner is not listening shows a progress message, th
   assert.equal(late.code, 4)
 })
 
+void test('while the server is down, sending says that nothing was kept, and channels are listed as last known', async () => {
+  const down = '--relay https://localhost:1'
+  for (const [line, consequence] of [
+    [`echo hi | static channel send ${ROUTING} --as bob ${down}`, 'The message was not kept: send it again'],
+    [`seq 3 | static channel send ${ROUTING} --as bob --lines ${down}`, 'No line was kept: send them again'],
+  ] as const) {
+    const { code, stdout, stderr } = await ann.shell(line)
+    assert.deepEqual([code, stdout], [4, ''])
+    assert.ok(stderr.includes(` ${consequence} when the server can be reached.\n`), stderr)
+  }
+  const online = JSON.parse(await ok(ann, 'static channel list --as bob --json'))
+  const listed = await ann.shell(`static channel list --as bob ${down}`)
+  assert.equal(listed.code, 0, listed.stderr)
+  assert.match(listed.stdout, /\nacme\/support\/routing +member +2 /)
+  assert.match(listed.stderr, /static: the relay does not answer: this is what the agent last knew\.\n$/)
+  const { channels } = JSON.parse(await ok(ann, `static channel list --as bob --json ${down}`))
+  const stale = online.channels.map((channel: object) => ({ ...channel, stale: true }))
+  assert.deepEqual(channels, stale)
+})
+
+void test('a message is printed byte by byte, with nothing added, wherever it goes', async () => {
+  const bytes = Buffer.concat([randomBytes(1000), Buffer.from('\u001B[31m no line feed')])
+  writeFileSync(join(ann.home, 'raw'), bytes)
+  await ok(ann, `static channel send ${ROUTING} --as alice < raw`)
+  await ok(ann, `static channel listen ${ROUTING} --as bob --raw --count 1 --timeout 20 > copied`)
+  assert.deepEqual(readFileSync(join(ann.home, 'copied')), bytes)
+  const both = await ann.shell(`static channel listen ${ROUTING} --as bob --raw --json`)
+  assert.equal(both.code, 2)
+  assert.match(both.stderr, /^error: option '--raw' cannot be used with option '--json'\n/)
+})
+
 void test('a channel whose owner is gone with its directory is deleted by the key of the account', async () => {
   const name = 'acme/support/orphan'
   await ok(ann, `static channel create ${name} --as lost`)

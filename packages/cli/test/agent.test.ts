@@ -118,7 +118,7 @@ void test('without a relay, list and members show the last known state, and veri
   mock.method(AbortSignal, 'timeout', () => AbortSignal.abort())
   const manager = managerOf(() => Promise.reject(new Error('The time is over.')))
   const listed = { name: 'acme/a/b', channel_id: 'c0', owner: 'ann', own: true, confirmed: true }
-  assert.deepEqual(await ACTIONS.list(manager), [{ ...listed, members: 2 }])
+  assert.deepEqual(await ACTIONS.list(manager), [{ ...listed, members: 2, stale: true }])
   assert.equal((await ACTIONS.members(manager, 'acme/a/b')).length, 2)
   await assert.rejects(ACTIONS.verify(manager, 'acme/a/b'), { code: 'unavailable' })
   mock.reset()

@@ -36,6 +36,8 @@ export interface ChannelSummary {
   readonly members: number | null
   /** The error code of that failure. */
   readonly error?: string
+  /** The relay did not answer in time: this is what the agent last knew. */
+  readonly stale?: true
 }
 
 export interface InviteSummary {
@@ -452,6 +454,7 @@ function summary({ client }: StaticChannelManager, channel: Channel, end?: Stati
     own: channel.owner === client.fingerprint(),
     confirmed: channel.confirmed,
     ...countOf(channel, end),
+    ...(end === 'timeout' ? { stale: true } : {}),
   }
 }
 

@@ -3,7 +3,7 @@ import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import type { AnswerSummary } from '../../agent/ask-actions.ts'
-import { addAgentFlags, type AgentFlags, openAgent, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, type OpenAgent, openAgent, withAgent } from '../../agent/open.ts'
 import { agentPlace } from '../../agent/place.ts'
 import { answerOfCommand, parseCommand } from '../../handlers/command.ts'
 import { readInput } from '../../terminal/ask.ts'
@@ -42,7 +42,7 @@ export function askCommand(): Command {
       `
 On a terminal each answer is printed with its time and sender; in a pipe, as it was sent, ending in a line feed; with
 --json as one line: index, message_id, time, sender, and payload (base64) or error (code, message). Exits with 1 if a
-member answers with an error, or if the asked member does not answer in time.
+member answers with an error, or if the asked member, or of all members none, answers in time.
 ${examples('echo status | static channel ask acme/support/routing --to bob', 'static channel ask acme/support/routing --json who is there')}`,
     )
     .action(ask)
@@ -70,21 +70,31 @@ async function ask(name: string, words: readonly string[], flags: AskFlags): Pro
   const payload = words.length > 0 ? Buffer.from(words.join(' ')) : await readInput(MOST_BYTES, tooLarge)
   if (payload.length > MOST_BYTES) throw tooLarge()
   const failures: AnswerSummary[] = []
+  let answers = 0
   await withAgent(flags, { share: true }, async (agent) => {
     const { to = '', timeout = TIMEOUT } = flags
     const id = await agent.call('ask', name, payload.toString('base64'), to, timeout)
     for (;;) {
       const answer = await agent.call('nextAnswer', name, id)
-      if (!answer) return
+      if (!answer) break
+      answers++
       if (answer.error) failures.push(answer)
       printAnswer(answer, flags)
     }
+    if (answers === 0) throw await unanswered(agent, name, timeout)
   })
   const [first] = failures
   if (first?.error) {
     const { code, message } = first.error
     throw StaticError.of('ask_failed', `${first.sender.name} answered with the error ${code}: ${message}`)
   }
+}
+
+/** The error when all members were asked and none has answered. */
+async function unanswered(agent: OpenAgent, name: string, timeout: number): Promise<StaticError> {
+  const members = await agent.call('knownMembers', name)
+  if (members.length === 1) return StaticError.of('not_found', `${name} has no other member that could answer.`)
+  return StaticError.of('ask_timeout', `No member answered within ${timeout} seconds (--timeout).`)
 }
 
 function tooLarge(): StaticError {

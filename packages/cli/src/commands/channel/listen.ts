@@ -1,5 +1,5 @@
 /** `static channel listen`: prints messages as they arrive and admits agents that join with this agent's invites. */
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { isErrno } from '@static/node/files'
 import { withinTime } from '@static/node/within-time'
 import { StaticError } from '@static/protocol'
@@ -15,6 +15,7 @@ import { textIn, textOf } from './message-text.ts'
 interface Flags extends AgentFlags, HandleFlags {
   readonly count?: number
   readonly timeout?: number
+  readonly raw?: boolean
 }
 
 const MS = 1000
@@ -30,13 +31,21 @@ export function listenCommand(): Command {
           '--timeout <seconds>',
           'stop after N seconds without a message; with --count, exit with 1 if messages are missing',
           seconds,
+        )
+        .addOption(
+          new Option('--raw', 'print the bytes of each message as they were sent, and nothing else').conflicts([
+            'json',
+            'exec',
+            'webhook',
+          ]),
         ),
     ),
   )
     .addHelpText(
       'after',
       `
-On a terminal each message is printed with its time and sender; in a pipe, as it was sent, ending in a line feed.
+On a terminal each message is printed with its time and sender; in a pipe, as it was sent, ending in a line feed. --raw
+adds no line feed, so that a file arrives as it was; a terminal then acts on what a member sends.
 A sender is shown with the first digits of its fingerprint if its name looks like that of another member.
 With --json each message is one line: channel, index, message_id, epoch, time, redelivered, sender, payload (base64)
 and text. A message counts as read once it is printed; unread messages are delivered again at the next start.
@@ -45,7 +54,7 @@ through it.
 ${HANDLE_HELP}
 ${examples(
   'static channel listen acme/support/routing',
-  'static channel listen acme/support/routing --count 1 --timeout 30 > message',
+  'static channel listen acme/support/routing --raw --count 1 --timeout 30 > picture.png',
   'static channel listen acme/support/routing --json | jq -r .text',
   "static channel listen acme/support/routing --exec './answer.sh'",
 )}`,
@@ -69,7 +78,7 @@ async function listen(name: string, flags: Flags): Promise<void> {
         const message = await (flags.timeout === undefined ? next : withinTime(next, flags.timeout * MS))
         if (message === undefined) return
         // Print before requesting the next message, because that settles this one.
-        await written(flags.json ? jsonLine(message) : textOf(message))
+        await written(printed(message, flags))
         progress.left--
       }
       await follower.settle()
@@ -97,6 +106,11 @@ function written(data: string | Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(data, (error) => (error ? reject(error) : resolve()))
   })
+}
+
+function printed(message: Message, { json, raw }: Flags): string | Uint8Array {
+  if (raw) return Buffer.from(message.payload, 'base64')
+  return json ? jsonLine(message) : textOf(message)
 }
 
 function jsonLine(message: Message): string {

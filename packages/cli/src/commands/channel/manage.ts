@@ -29,7 +29,9 @@ export function listCommand(): Command {
   return addAgentFlags(new Command('list').description('list the channels of the agent'))
     .addHelpText('after', examples('static channel list', 'static channel list --as billing --json'))
     .action(async (flags: AgentFlags) => {
-      const channels = await runOnAgent(flags, 'Reading channels', 'list')
+      const channels = await withAgent(flags, { share: false, wait: true }, (agent) =>
+        withProgress('Reading channels', agent.call('list')),
+      )
       if (flags.json) return printJson({ channels })
       if (channels.length === 0) return note('this agent is not in any channel.')
       const rows = channels.map(({ name, own, confirmed, members, error, channel_id: id }) => [
@@ -39,6 +41,7 @@ export function listCommand(): Command {
         id,
       ])
       print(table(['CHANNEL', 'ROLE', 'MEMBERS', 'ID'], rows))
+      if (channels.some(({ stale }) => stale)) note('the relay does not answer: this is what the agent last knew.')
     })
 }
 

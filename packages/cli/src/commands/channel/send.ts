@@ -7,6 +7,7 @@ import { addAgentFlags, type AgentFlags, type OpenAgent, withAgent } from '../..
 import type { ReachedSummary } from '../../agent/receipt-actions.ts'
 import { readInput } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
+import { exitCodeOf } from '../../terminal/exit-codes.ts'
 import { note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
 import { warnOfArgument } from '../../terminal/secrets.ts'
@@ -81,10 +82,16 @@ async function sendOne(
     throw StaticError.of('invalid_request', 'The message is empty. Pass the text as arguments or on stdin.')
   if (payload.length > MAX_PAYLOAD_BYTES) throw tooLarge('message', payload.length)
   const { wait } = flags
-  return await withAgent(flags, { share: false }, async (agent) => {
-    const [sent] = await sendAll(agent, name, [payload], flags)
-    return sent && wait ? { ...sent, ...(await confirmed(agent, name, sent, { ...flags, wait })) } : sent
-  })
+  let isTaken = false
+  try {
+    return await withAgent(flags, { share: false }, async (agent) => {
+      isTaken = true
+      const [sent] = await sendAll(agent, name, [payload], flags)
+      return sent && wait ? { ...sent, ...(await confirmed(agent, name, sent, { ...flags, wait })) } : sent
+    })
+  } catch (error) {
+    throw isTaken ? error : notKept(error, 'The message was not kept: send it again')
+  }
 }
 
 /** Waits until the members have confirmed a message, and prints who has not. */
@@ -140,15 +147,27 @@ async function sendLines(name: string, flags: Flags): Promise<number> {
   let sent = 0
   let batch = await batches.next()
   if (batch.done) return sent
-  await withAgent(flags, { share: true }, async (agent) => {
-    // Restarts here if the process that holds the agent exits: that batch was not started.
-    while (!batch.done) {
-      await sendAll(agent, name, batch.value, flags)
-      sent += batch.value.length
-      batch = await batches.next()
-    }
-  })
+  let isTaken = false
+  try {
+    await withAgent(flags, { share: true }, async (agent) => {
+      // Restarts here if the process that holds the agent exits: that batch was not started.
+      while (!batch.done) {
+        isTaken = true
+        await sendAll(agent, name, batch.value, flags)
+        sent += batch.value.length
+        batch = await batches.next()
+      }
+    })
+  } catch (error) {
+    throw isTaken ? error : notKept(error, 'No line was kept: send them again')
+  }
   return sent
+}
+
+/** Adds to an error from before the agent had the message that nothing sends it later. */
+function notKept(error: unknown, consequence: string): unknown {
+  if (!(error instanceof StaticError) || exitCodeOf(error) !== 4) return error
+  return StaticError.of(error.code, `${error.message} ${consequence} when the server can be reached.`, { cause: error })
 }
 
 async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<readonly Buffer[], void, undefined> {
