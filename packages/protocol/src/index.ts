@@ -121,7 +121,7 @@ export {
 } from './signed/log-entry.ts'
 export { fromHex, toHex } from './hex.ts'
 export { identityWithFingerprint, type NamedAgent, shortFingerprint, ShownNames, shownIdentity } from './identity.ts'
-export { type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
+export { CHANNEL_NAME_PATTERN, type ChannelName, isChannelName, MAX_NAME_LENGTH, parseChannelName } from './name.ts'
 export { type Pace, Pacer, type PacerCounts, paceOf } from './traffic/pacer.ts'
 export {
   ALL_TRAFFIC,

@@ -8,7 +8,10 @@ declare const brand: unique symbol
 export type ChannelName = string & { readonly [brand]: 'ChannelName' }
 
 const COMPONENT = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?'
-const NAME = new RegExp(`^${COMPONENT}/${COMPONENT}/${COMPONENT}$`)
+
+/** The form of a channel name, as a regular expression. */
+export const CHANNEL_NAME_PATTERN: string = `^${COMPONENT}/${COMPONENT}/${COMPONENT}$`
+const NAME = new RegExp(CHANNEL_NAME_PATTERN)
 
 /** Three components of 63 characters and two slashes. */
 export const MAX_NAME_LENGTH = 191

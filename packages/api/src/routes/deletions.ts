@@ -1,13 +1,13 @@
 /** /v1/channels/deletions, by which people request deletions, and /internal/v1/channels/deletions, for relays. */
 import Type from 'typebox'
-import { MAX_NAME_LENGTH, type Mode } from '@static/protocol'
+import { CHANNEL_NAME_PATTERN, MAX_NAME_LENGTH, type Mode } from '@static/protocol'
 import type { App } from '../http/app.ts'
 import { requireSession } from '../http/authenticate.ts'
 import { answers, BODY_ERRORS, mode, orNull, time, uuid } from '../http/schemas.ts'
 import type { Service } from '../service.ts'
 
 const strict = { additionalProperties: false }
-const name = Type.String({ minLength: 1, maxLength: MAX_NAME_LENGTH })
+const name = Type.String({ pattern: CHANNEL_NAME_PATTERN, maxLength: MAX_NAME_LENGTH })
 const channelId = Type.String({ pattern: '^[0-9a-f]{32}$', description: 'Only the channel with this id' })
 const relayId = Type.String({ pattern: '^[0-9a-f]{1,128}$' })
 const wanted = { name, mode, channel_id: orNull(channelId) }
