@@ -10,19 +10,19 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { StaticChannelManager, StaticError } from '@static/sdk'
+import { StaticClient, StaticError } from '@static/sdk'
 
 const name = process.argv[2] ?? 'acme/support/routing'
 const token = (await text(process.stdin)).trim()
 const home = mkdtempSync(join(tmpdir(), 'static-example-'))
 
 // `apiKey: null` makes a guest, even if a key is saved on this machine.
-const guest = await StaticChannelManager.connect({ apiKey: null, dataDir: join(home, 'guest'), identity: 'guest' })
+const guest = await StaticClient.connect({ apiKey: null, dataDir: join(home, 'guest'), identity: 'guest' })
 try {
   const channel = await guest.joinWithToken(name, token)
   // The channel's owner sees the same words unless there is someone in the middle.
   console.log(`joined ${name}: ${channel.verify()}`)
-  await guest.send(name, 'hello from a guest')
+  await channel.send('hello from a guest')
   await channel.leave()
 } catch (error) {
   const { code, message } = StaticError.from(error)

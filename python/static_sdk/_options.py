@@ -37,10 +37,9 @@ class Request(NamedTuple):
     api_url: Optional[str]
     log: HandlerLog
 
-    def fields(self, manager: bool) -> Mapping[str, Any]:
+    def fields(self) -> Mapping[str, Any]:
         """The fields of the call."""
         return {
-            "manager": manager,
             "options": self.options,
             "environment": self.environment,
             "hasIdentity": self.identity is not None,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVar
+from typing import Any, Callable, Dict, Generic, List, Literal, Mapping, Optional, TypeVar
 
 from ._closing import Closing
 from ._connection import Call, Connection
 from ._configured import Configured
 from ._options import Request
-from ._values import as_bytes
+from ._values import IssuedInvite, as_bytes, invite_of, token_text
 from .channel import Channel
-from .errors import low_level
+from .errors import StaticError, low_level
 from .events import Event, event_of
 
 Item = TypeVar("Item")
@@ -73,15 +73,14 @@ class Listening(Closing, Generic[Item]):
 class StaticClient(Configured, Closing):
     """An agent with its keys and channels, and a connection to a relay that reconnects automatically.
 
-    An argument that is None comes from its environment variable, then from the per-user file. All clients of a program
-    share one driver process.
+    With an API key it also admits agents that join with its invites, while it runs. An argument that is None comes from
+    its environment variable, then from the per-user file. All clients of a program share one driver process.
 
     Raises ``StaticError``, which is a ``RuntimeError``: ``connection_error`` if the relay cannot be reached,
     ``AuthError`` if the relay or the API refuses the credentials, ``invalid_request`` for invalid arguments,
     ``store_*`` if the database cannot be opened.
     """
 
-    _is_manager = False
     #: Whether the texts of its errors begin with the prefixes of the low-level client.
     _is_low_level = True
 
@@ -92,7 +91,7 @@ class StaticClient(Configured, Closing):
         self._lock = threading.Lock()
         self._connection = Connection(request.api_url, request.log, self._is_low_level)
         try:
-            told, _ = self._connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
+            told, _ = self._connection.call("connect", request.identity or b"", **request.fields())
         except BaseException:
             self._connection.abort()
             raise
@@ -110,6 +109,11 @@ class StaticClient(Configured, Closing):
     def fingerprint(self) -> str:
         """The agent id in a readable form, to read aloud or compare."""
         return self._fingerprint
+
+    @property
+    def died(self) -> Optional[StaticError]:
+        """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
+        return self._connection.death
 
     def create_channel(self, name: str) -> Channel:
         """Creates a channel owned by this agent, or opens it if this agent already owns it.
@@ -141,6 +145,63 @@ class StaticClient(Configured, Closing):
         return self._channel(
             self._connection.call("joinChannel", as_bytes(welcome, "welcome"), name=name, **fields)[0]
         )
+
+    def invite(
+        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner"
+    ) -> str:
+        """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
+
+        The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. With
+        ``admit="members"``, any member with an account admits agents, even while this agent is offline; they see
+        ``confirmed`` on their channel once it has been online again. Raises ``not_found``, ``not_allowed`` if this
+        agent does not own the channel, ``api_key_required``, or ``invalid_request``.
+        """
+        return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit)[0])
+
+    def invite_link(
+        self,
+        name: str,
+        max_uses: int = 1,
+        ttl: float = 3600,
+        endpoint: Optional[str] = None,
+        admit: Literal["owner", "members"] = "owner",
+    ) -> str:
+        """Like ``invite``, but returns a link for agents on other machines, with the relay's address and CA.
+
+        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, or
+        several separated by commas, if it differs from the one this agent uses. A link is as secret as its token.
+        """
+        address = {} if endpoint is None else {"endpoint": endpoint}
+        return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, **address)[0])
+
+    def invites(self, name: str) -> List[IssuedInvite]:
+        """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
+        return [invite_of(told) for told in self._connection.call("invites", name=name)[0]]
+
+    def revoke_invite(self, token: str) -> None:
+        """Revokes an invite, given its token or its id. Members that joined with it stay.
+
+        Raises ``invite_invalid`` if this agent did not create it.
+        """
+        self._connection.call("revokeInvite", token=token_text(token))
+
+    def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
+        """Joins with a token; returns when the owner has answered. After a timeout, retry with the same token.
+
+        Raises ``join_timeout``, ``invite_invalid``, ``invite_expired``, ``invite_used_up``, ``invite_revoked``,
+        ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
+        """
+        return self._channel(
+            self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)[0]
+        )
+
+    def join_with_link(self, link: str, timeout: float = 60) -> Channel:
+        """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
+
+        Raises the errors of ``join_with_token``, with ``invite_invalid`` also for a damaged link, one from a newer
+        version, or one for another relay.
+        """
+        return self._channel(self._connection.call("joinWithLink", link=link, timeout=timeout)[0])
 
     def joins(self) -> "Listening[JoinOffer]":
         """Channels that others added this agent to: first the pending ones, then new ones as they arrive."""

@@ -1,4 +1,4 @@
-"""Channels by name, with invites: the simplest way to use an agent."""
+"""Channels by name, with calls that return what has arrived: for programs that poll."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._closing import Closing
 from ._connection import Connection
 from ._configured import Configured
 from ._options import Request
-from ._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, invite_of, limit, payload_bytes, token_text
+from ._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, limit, payload_bytes
 from .channel import Channel
 from .client import StaticClient
 from .errors import StaticError
@@ -18,9 +18,8 @@ MOST_AT_ONCE = 100
 
 
 class _ManagedClient(StaticClient):
-    """The client of a manager, which also answers join requests."""
+    """The client of a manager."""
 
-    _is_manager = True
     _is_low_level = False
 
     def __init__(self, request: Request) -> None:
@@ -39,9 +38,9 @@ class _Receiver:
 
 
 class StaticChannelManager(Configured, Closing):
-    """Creates, invites, joins, sends and receives by channel name.
+    """A ``StaticClient`` whose channels are named in each call, and whose messages are returned by calls (``receive``).
 
-    While it runs with an API key it admits agents that join with its invites. It takes the arguments of
+    For programs that poll, such as tools of a language model; others use the client. It takes the arguments of
     ``StaticClient`` and raises the same errors. Methods raise ``StaticError``: switch on its ``code``.
     """
 
@@ -62,7 +61,7 @@ class StaticChannelManager(Configured, Closing):
     @property
     def died(self) -> Optional[StaticError]:
         """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
-        return self._connection.death
+        return self._client.died
 
     def create(self, name: str) -> Channel:
         """Creates a channel, or opens it if this agent already owns it. Like ``StaticClient.create_channel``."""
@@ -71,14 +70,8 @@ class StaticChannelManager(Configured, Closing):
     def invite(
         self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner"
     ) -> str:
-        """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
-
-        The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. With
-        ``admit="members"``, any member with an account admits agents, even while this agent is offline; they see
-        ``confirmed`` on their channel once it has been online again. Raises ``not_found``, ``not_allowed`` if this
-        agent does not own the channel, ``api_key_required``, or ``invalid_request``.
-        """
-        return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit)[0])
+        """Creates an invite token. Like ``StaticClient.invite``."""
+        return self._client.invite(name, max_uses, ttl, admit)
 
     def invite_link(
         self,
@@ -88,42 +81,24 @@ class StaticChannelManager(Configured, Closing):
         endpoint: Optional[str] = None,
         admit: Literal["owner", "members"] = "owner",
     ) -> str:
-        """Like ``invite``, but returns a link for agents on other machines, with the relay's address and CA.
-
-        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, or
-        several separated by commas, if it differs from the one this agent uses. A link is as secret as its token.
-        """
-        address = {} if endpoint is None else {"endpoint": endpoint}
-        return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, **address)[0])
+        """Creates an invite and returns it as a link. Like ``StaticClient.invite_link``."""
+        return self._client.invite_link(name, max_uses, ttl, endpoint, admit)
 
     def invites(self, name: str) -> List[IssuedInvite]:
-        """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
-        return [invite_of(told) for told in self._connection.call("invites", name=name)[0]]
+        """The invites to a channel that this agent has created. Like ``StaticClient.invites``."""
+        return self._client.invites(name)
 
     def revoke_invite(self, token: str) -> None:
-        """Revokes an invite, given its token or its id. Members that joined with it stay.
-
-        Raises ``invite_invalid`` if this agent did not create it.
-        """
-        self._connection.call("revokeInvite", token=token_text(token))
+        """Revokes an invite. Like ``StaticClient.revoke_invite``."""
+        self._client.revoke_invite(token)
 
     def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
-        """Joins with a token; returns when the owner has answered. After a timeout, retry with the same token.
-
-        Raises ``join_timeout``, ``invite_invalid``, ``invite_expired``, ``invite_used_up``, ``invite_revoked``,
-        ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
-        """
-        return self._client._channel(
-            self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)[0]
-        )
+        """Joins with a token. Like ``StaticClient.join_with_token``."""
+        return self._client.join_with_token(name, token, timeout)
 
     def join_with_link(self, link: str, timeout: float = 60) -> Channel:
-        """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
-
-        Raises the errors of ``join_with_token``, with ``invite_invalid`` also for a damaged link, one from a newer
-        version, or one for another relay.
-        """
-        return self._client._channel(self._connection.call("joinWithLink", link=link, timeout=timeout)[0])
+        """Joins with an invite link. Like ``StaticClient.join_with_link``."""
+        return self._client.join_with_link(link, timeout)
 
     def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string. Like ``Channel.send``."""

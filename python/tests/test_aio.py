@@ -159,6 +159,8 @@ class AioTest(unittest.IsolatedAsyncioTestCase):
                 support.expect(self, await failure(wait), static_sdk.ChannelError, code)
         await bob.channel(opened.name).close()
         await asyncio.wait_for(serving, SECONDS)
+        self.assertIs(await bob.join_with_link(await alice.invite_link(opened.name)), await bob.channel(opened.name))
+        self.assertEqual([invite.uses for invite in await alice.invites(opened.name)], [0])
 
     async def test_a_manager_invites_and_receives(self) -> None:
         async with aio.StaticChannelManager(**options(b"owner")) as owner, aio.StaticChannelManager(

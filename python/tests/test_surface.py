@@ -216,6 +216,26 @@ class SurfaceTest(unittest.TestCase):
                 break
         self.assertEqual(before + after, [b"kept", b"for later", b"last"])
 
+    def test_a_client_invites_and_joins(self) -> None:
+        with client(b"guest", guest=True) as guest:
+            channel = self.alice.create_channel(new_name())
+            joined = guest.join_with_token(channel.name, self.alice.invite(channel.name), timeout=support.SECONDS)
+            channel.send(b"welcome")
+            self.assertEqual(take(joined, 1), [b"welcome"])
+            link = self.alice.invite_link(channel.name, max_uses=3)
+            self.assertIs(guest.join_with_link(link), joined)
+            self.assertEqual([invite.max_uses for invite in self.alice.invites(channel.name)], [1, 3])
+            self.alice.revoke_invite(self.alice.invites(channel.name)[1].id)
+            self.assertIsNone(self.alice.died)
+            expect(self, failure(guest.invite, channel.name), AuthError, "not_allowed", "auth error:")
+            for wrong, words in (({"max_uses": "2"}, "`max_uses` of `invite` is '2'"), ({"admit": "all"}, "`admit` is")):
+                error = failure(self.alice.invite, channel.name, **wrong)
+                expect(self, error, StaticError, "invalid_request", "runtime error:")
+                self.assertIn(words, str(error))
+            error = failure(guest.join_with_token, channel.name, "st_inv_x", timeout="soon")
+            self.assertIn("`timeout` of `join_with_token` is 'soon'", str(error))
+            self.assertEqual(len(self.alice.invites(channel.name)), 2)
+
     def test_joins_yields_offers_and_events_yields_changes(self) -> None:
         with self.alice.events() as events, self.bob.joins() as offers:
             channel = self.alice.create_channel(new_name())

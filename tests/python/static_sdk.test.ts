@@ -29,6 +29,7 @@ const SHORT = [
     'driver.DriverTest.test_compiled_code_is_kept_only_where_this_user_alone_can_write',
     'options.AccountTest',
     'manager.ManagerTest.test_a_guest_joins_with_a_token_and_both_send',
+    'surface.SurfaceTest.test_a_client_invites_and_joins',
     'surface.SurfaceTest.test_payloads_that_are_too_long_or_not_bytes_are_refused',
   ].map((name) => `tests.test_${name}`),
 ]

@@ -86,6 +86,7 @@ const HARMLESS = new Set([
   'asked',
   'catchUp',
   'channelOf',
+  'checkAlive',
   'channels',
   'close',
   'constructor',

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, Dict, Generator, Generic, List, Mapping, Optional, TypeVar
+from typing import Any, Awaitable, Callable, Dict, Generator, Generic, List, Literal, Mapping, Optional, TypeVar
 
 from .._configured import Configured
 from .._options import Request
-from .._values import as_bytes
-from ..errors import make_error
+from .._values import IssuedInvite, as_bytes, invite_of, token_text
+from ..errors import StaticError, make_error
 from ..events import Event, event_of
 from ._closing import Closing
 from ._connection import Call, Connection
@@ -99,8 +99,6 @@ class StaticClient(Connecting):
     None comes from its environment variable, then from the per-user file.
     """
 
-    _is_manager = False
-
     def _begin(self, request: Request) -> None:
         self._request = request
         self._was_connected = False
@@ -119,7 +117,7 @@ class StaticClient(Connecting):
         request = self._request
         connection = self._opening = await Connection.open(request.api_url, request.log)
         try:
-            told, _ = await connection.call("connect", request.identity or b"", **request.fields(self._is_manager))
+            told, _ = await connection.call("connect", request.identity or b"", **request.fields())
         except BaseException:
             await connection.abort()
             raise
@@ -146,6 +144,11 @@ class StaticClient(Connecting):
     def fingerprint(self) -> str:
         """The agent id in a readable form, to read aloud or compare."""
         return self._fingerprint
+
+    @property
+    def died(self) -> Optional[StaticError]:
+        """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
+        return self._connection.death
 
     async def create_channel(self, name: str) -> Channel:
         """Creates a channel owned by this agent, or opens it if this agent already owns it.
@@ -180,6 +183,62 @@ class StaticClient(Connecting):
         fields = {} if owner is None else {"owner": owner}
         data = as_bytes(welcome, "welcome")
         return self._channel((await self._connection.call("joinChannel", data, name=name, **fields))[0])
+
+    async def invite(
+        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner"
+    ) -> str:
+        """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
+
+        The token is a secret: anyone who gets it first can use it. Send it so that only the invited can read it. With
+        ``admit="members"``, any member with an account admits agents, even while this agent is offline; they see
+        ``confirmed`` on their channel once it has been online again. Raises ``not_found``, ``not_allowed`` if this
+        agent does not own the channel, ``api_key_required``, or ``invalid_request``.
+        """
+        return str((await self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit))[0])
+
+    async def invite_link(
+        self,
+        name: str,
+        max_uses: int = 1,
+        ttl: float = 3600,
+        endpoint: Optional[str] = None,
+        admit: Literal["owner", "members"] = "owner",
+    ) -> str:
+        """Like ``invite``, but returns a link for agents on other machines, with the relay's address and CA.
+
+        ``endpoint`` is the address of the relay for the invitee, ``quic://host:4433`` or ``https://host:5000``, or
+        several separated by commas, if it differs from the one this agent uses. A link is as secret as its token.
+        """
+        address = {} if endpoint is None else {"endpoint": endpoint}
+        return str((await self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, **address))[0])
+
+    async def invites(self, name: str) -> List[IssuedInvite]:
+        """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
+        return [invite_of(told) for told in (await self._connection.call("invites", name=name))[0]]
+
+    async def revoke_invite(self, token: str) -> None:
+        """Revokes an invite, given its token or its id. Members that joined with it stay.
+
+        Raises ``invite_invalid`` if this agent did not create it.
+        """
+        await self._connection.call("revokeInvite", token=token_text(token))
+
+    async def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
+        """Joins with a token; returns when the owner has answered. After a timeout, retry with the same token.
+
+        Raises ``join_timeout``, ``invite_invalid``, ``invite_expired``, ``invite_used_up``, ``invite_revoked``,
+        ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
+        """
+        told, _ = await self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)
+        return self._channel(told)
+
+    async def join_with_link(self, link: str, timeout: float = 60) -> Channel:
+        """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
+
+        Raises the errors of ``join_with_token``, with ``invite_invalid`` also for a damaged link, one from a newer
+        version, or one for another relay.
+        """
+        return self._channel((await self._connection.call("joinWithLink", link=link, timeout=timeout))[0])
 
     def joins(self) -> "Listening[JoinOffer]":
         """Channels that others added this agent to: first the pending ones, then new ones as they arrive."""

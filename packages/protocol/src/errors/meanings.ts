@@ -29,7 +29,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   join_timeout:
     'The join request was not answered in time. Usually the owner is not running, or runs without an API key. With an invite that lets members admit, no member with an account is running.',
   listener_died:
-    'The background part of the channel manager, which answers join requests, has stopped. In Python, the driver process may have ended instead.',
+    'The background part of the client, which answers join requests, has stopped. In Python, the driver process may have ended instead.',
   unavailable:
     'The service cannot respond right now: its database is unreachable, it is starting or stopping, or its queue is full.',
   rate_limited: 'More requests were made than the limit in the message allows.',

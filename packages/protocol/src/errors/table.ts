@@ -253,10 +253,7 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
   listener_died: transport(
     500,
     'Background listener died',
-    [
-      'The background listener of the channel manager has stopped.',
-      'Close the client or channel manager and create a new one.',
-    ],
+    ['The background listener has stopped.', 'Close the client or channel manager and create a new one.'],
     GRPC.unavailable,
     false,
   ),

@@ -6,7 +6,6 @@ import { StaticError } from '@static/protocol'
 import type { Channel } from '../public/channel.ts'
 import { type JoinOffer, StaticClient } from '../public/client.ts'
 import type { AgentEvent } from '../agent/events.ts'
-import { StaticChannelManager } from '../public/manager.ts'
 import { resolveSettings } from '../public/settings.ts'
 import { AskCalls } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
@@ -31,7 +30,6 @@ interface Listening {
 export class Driver {
   readonly #tell: Tell
   #client: StaticClient | undefined
-  #manager: StaticChannelManager | undefined
   readonly #channels: { readonly channel: Channel; readonly reading: Reading }[] = []
   readonly #listenings = new Map<number, Listening>()
   readonly #offers = new HeldOffers<JoinOffer>()
@@ -115,7 +113,9 @@ export class Driver {
         return { result: this.#describe(await this.#open().joinChannel(call.name, bytes, options)) }
       }
       case 'sendTo':
-        return { result: await this.#pending.run(call, (limits) => this.#managed().send(call.name, bytes, limits)) }
+        return {
+          result: await this.#pending.run(call, (limits) => this.#open().channel(call.name).send(bytes, limits)),
+        }
       case 'handle': {
         const { id, on, concurrency, attempts } = call
         await this.#pending.run(call, ({ signal }) =>
@@ -156,7 +156,7 @@ export class Driver {
       case 'joinWithToken':
       case 'invites':
       case 'revokeInvite':
-        return answerInviteCall(this.#managed(), call, (channel) => this.#describe(channel))
+        return answerInviteCall(this.#open(), call, (channel) => this.#describe(channel))
       case 'poison':
       case 'retryPoison':
       case 'dropPoison':
@@ -170,13 +170,8 @@ export class Driver {
     // The program warns about its handlers itself: it has their stacks.
     const options = { ...call.options, ...(call.hasIdentity ? { identity: bytes } : {}), logger: false as const }
     const settings = resolveSettings(options, call.environment)
-    if (call.manager) {
-      this.#manager = await StaticChannelManager.open(settings)
-      this.#client = this.#manager.client
-      void this.#manager.died.then((error) => this.#tell({ event: 'died', error: plainError(error) }))
-    } else {
-      this.#client = await StaticClient.open(settings)
-    }
+    this.#client = await StaticClient.open(settings)
+    void this.#client.died.then((error) => this.#tell({ event: 'died', error: plainError(error) }))
     if (this.#isClosed) throw StaticError.of('closed')
     const { agentId, apiUrl } = this.#client
     return { agentId, fingerprint: this.#client.fingerprint(), apiUrl: apiUrl ?? null }
@@ -227,11 +222,6 @@ export class Driver {
   #open(): StaticClient {
     if (!this.#client) throw StaticError.of('closed', 'The client is not open. Open it first.')
     return this.#client
-  }
-
-  #managed(): StaticChannelManager {
-    if (!this.#manager) throw StaticError.of('closed', 'The channel manager is not open. Open it first.')
-    return this.#manager
   }
 
   #held(on: ChannelRef): { readonly channel: Channel; readonly reading: Reading } {

@@ -24,7 +24,6 @@ type ClientCall =
    */
   | {
       readonly do: 'connect'
-      readonly manager: boolean
       readonly options: DriverOptions
       readonly environment: Environment
       readonly hasIdentity: boolean

@@ -90,6 +90,19 @@ export function checkHandler(call: 'handle' | 'serve', handler: unknown): void {
   )
 }
 
+/**
+ * Checks a timeout that a call takes by position.
+ *
+ * @throws {StaticError} `invalid_request`
+ */
+export function checkSeconds(call: string, seconds: unknown): void {
+  if (typeof seconds === 'number' && seconds >= 0) return
+  throw StaticError.of(
+    'invalid_request',
+    `\`timeout\` of \`${call}\` is ${shownValue(seconds)}. It must be a number of seconds.`,
+  )
+}
+
 /** A wrong value, for an error message. */
 export function shownValue(value: unknown): string {
   return inspect(value, { depth: 0, maxStringLength: 100, breakLength: Infinity })

@@ -1,23 +1,35 @@
 /** The public client: one agent, its keys and its channels. */
-import { type ChannelName, fromHex, parseChannelName, StaticError } from '@static/protocol'
-import { checkOptions } from './call-options.ts'
+import { type ChannelName, fromHex, isChannelName, parseChannelName, StaticError, toHex } from '@static/protocol'
+import { parseEndpoint } from '../account/endpoint.ts'
+import { Invites } from '../admitting/invites.ts'
+import type { IssuedInvite } from '../admitting/issued.ts'
+import { encodeLink, otherRelay, parseInviteLink } from '../admitting/link.ts'
+import { checkOptions, checkSeconds } from './call-options.ts'
 import { Channel } from './channel.ts'
 import { Agent, type AgentParts } from '../agent/agent.ts'
 import type { AgentEvent } from '../agent/events.ts'
 import { foundChannel } from '../agent/founding.ts'
-import type { InviteHandler } from '../agent/invite-handler.ts'
 import { leaveChannel } from '../agent/leaving.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { joinByWelcome, type Offer, waitingOffers } from '../joining/offers.ts'
-import type { AgentServices } from '../agent/services.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
-import type { JoinOptions } from './invite-options.ts'
+import type { InviteOptions, JoinOptions, LinkOptions } from './invite-options.ts'
 import { openAgentParts, rememberLink } from './agent-parts.ts'
 import type { AgentId, KnownRelay } from '../ports/index.ts'
 import { removedFrom } from '../channel/removed-error.ts'
 import { resolveSettings, type Settings } from './settings.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
+
+/** Set once join requests are no longer answered. */
+interface Death {
+  error: StaticError | undefined
+  readonly told: PromiseWithResolvers<StaticError>
+}
+
+const MS = 1000
+const TTL_SECONDS = 3600
+const JOIN_SECONDS = 60
 
 /** A channel that another agent has added this agent to. Until you call `accept`, nothing in it is read or sent. */
 export interface JoinOffer {
@@ -37,6 +49,7 @@ export interface JoinOffer {
 
 /**
  * An agent with its keys, its channels and a session to a relay. The client reconnects whenever the session is lost.
+ * With an API key it also admits agents that ask to join with its invites, for as long as it runs.
  *
  * @example
  * const client = await StaticClient.connect({ endpoint: 'quic://localhost:4433', dataDir: './agent', identity:
@@ -45,12 +58,18 @@ export interface JoinOffer {
  */
 export class StaticClient implements AsyncDisposable {
   readonly #agent: Agent
+  readonly #invites: Invites
+  readonly #death: Death
+  /** The address of the relay; undefined if the client was started from parts. */
+  #place: Pick<Settings, 'endpoint' | 'ca'> | undefined
   readonly #channels = new WeakMap<AgentChannel, Channel>()
   /** @internal Adds the documentation link to every error this client throws. */
   readonly edge: ErrorEdge
 
-  private constructor(agent: Agent) {
+  private constructor(agent: Agent, invites: Invites, death: Death) {
     this.#agent = agent
+    this.#invites = invites
+    this.#death = death
     this.edge = new ErrorEdge(agent.apiUrl)
   }
 
@@ -69,22 +88,48 @@ export class StaticClient implements AsyncDisposable {
   static async open(settings: Settings): Promise<StaticClient> {
     return await new ErrorEdge(settings.apiUrl).wait(async () => {
       const opened = await openAgentParts(settings)
-      const client = await StaticClient.start(opened.parts)
+      const client = await StaticClient.start(opened.parts, opened.settings.endpoint.serverName)
+      client.#place = opened.settings
       await rememberLink(opened.settings, client)
       return client
     })
   }
 
-  /** @internal Starts an agent from the given parts. `invites` creates the handler for invites. */
-  static async start(parts: AgentParts, invites?: (agent: AgentServices) => InviteHandler): Promise<StaticClient> {
-    const agent = new Agent(parts, invites)
+  /** @internal Starts an agent from the given parts. `relay` is the relay's name. */
+  static async start(parts: AgentParts, relay: string): Promise<StaticClient> {
+    const death: Death = { error: undefined, told: Promise.withResolvers() }
+    let invites: Invites | undefined
+    const agent = new Agent(parts, (services) => {
+      // This can run before the client exists.
+      invites = new Invites(services, relay, (cause) => {
+        const text = `The background listener has stopped: ${cause.message}`
+        const error = StaticError.of('listener_died', text, { cause })
+        death.error ??= new ErrorEdge(parts.apiUrl).mark(error)
+        death.told.resolve(death.error)
+      })
+      return invites
+    })
     try {
       await agent.ready
     } catch (error) {
       await agent.close()
       throw error
     }
-    return new StaticClient(agent)
+    if (!invites) throw StaticError.of('internal_error', 'The client was started without an invite handler.')
+    return new StaticClient(agent, invites, death)
+  }
+
+  /**
+   * Resolves with `listener_died` if join requests are no longer answered, for instance because the disk failed. Close
+   * the client and create a new one.
+   */
+  get died(): Promise<StaticError> {
+    return this.#death.told.promise
+  }
+
+  /** @internal Throws if join requests are no longer answered. */
+  checkAlive(): void {
+    if (this.#death.error) throw this.#death.error
   }
 
   /** @internal The relay of the current or last session, if there was one. */
@@ -173,6 +218,97 @@ export class StaticClient implements AsyncDisposable {
   }
 
   /**
+   * Creates an invite token for a channel that this agent owns. The token is a secret: anyone who presents it first can
+   * join with it. Hand it over in a way that only the invitee can read.
+   *
+   * @throws {StaticError} `not_found`, `not_allowed` if this agent does not own the channel, `api_key_required`
+   */
+  async invite(name: string, options: InviteOptions = {}): Promise<string> {
+    return await this.edge.wait(async () => {
+      checkOptions('invite', options)
+      return await this.#issue(name, options)
+    })
+  }
+
+  /**
+   * Creates an invite and returns it as a link: one string that lets an agent on another machine find the relay, trust
+   * its certificate and join. It is as secret as a token.
+   *
+   * @throws {StaticError} as `invite`; `invalid_request` if this cannot be an address of the relay
+   */
+  async inviteLink(name: string, options: LinkOptions = {}): Promise<string> {
+    return await this.edge.wait(async () => {
+      checkOptions('inviteLink', options)
+      const { endpoint, ...limits } = options
+      const place = this.#place
+      if (!place) throw StaticError.of('internal_error', 'The client was started without the address of its relay.')
+      const { serverName } = place.endpoint
+      const address = endpoint === undefined ? place.endpoint : parseEndpoint(endpoint, { relayName: serverName })
+      const { relay } = this
+      if (!relay)
+        throw StaticError.of(
+          'unavailable',
+          'A link contains the id of the relay, and this agent has never been connected. Try again once it has.',
+        )
+      const parts = { ...relay, endpoint: address, ca: place.ca }
+      // Throws if the CA does not fit, before an invite exists that cannot be handed out.
+      encodeLink({ ...parts, token: '' })
+      return encodeLink({ ...parts, token: await this.#issue(name, limits) })
+    })
+  }
+
+  /**
+   * Revokes an invite, named by its token or its id. Agents that have already joined with it stay.
+   *
+   * @throws {StaticError} `invite_invalid` if this agent did not create the invite
+   */
+  async revokeInvite(tokenOrId: string): Promise<void> {
+    await this.edge.wait(() => this.#invites.issuer.revoke(tokenOrId))
+  }
+
+  /**
+   * The invites to a channel created by this agent, the next to expire first.
+   *
+   * @throws {StaticError} `not_found`
+   */
+  invites(name: string): readonly IssuedInvite[] {
+    return this.edge.run(() => this.#invites.issuer.list(this.membershipOf(parseChannelName(name)).id))
+  }
+
+  /**
+   * Joins a channel with an invite token. Resolves once the owner has answered; `timeout` is in seconds. After a
+   * timeout, call it again with the same token to continue. An agent that is already a member gets the channel and does
+   * not use the token. A removed agent joins again, and its unread messages of the earlier membership are dropped.
+   *
+   * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
+   *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
+   */
+  async joinWithToken(name: string, token: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
+    this.checkAlive()
+    return await this.edge.wait(async () => {
+      checkSeconds('joinWithToken', timeout)
+      if (isChannelName(token) && !isChannelName(name)) throw swapped(token)
+      return this.channelOf(await this.#invites.joins.join(parseChannelName(name), token, timeout * MS))
+    })
+  }
+
+  /**
+   * Joins a channel with an invite link to this agent's relay. An agent without a relay must first connect with the
+   * option `link`.
+   *
+   * @throws {StaticError} as `joinWithToken`; `invite_invalid` also if the link is damaged, of a newer version, or for
+   * another relay
+   */
+  async joinWithLink(link: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
+    const parsed = this.edge.run(() => parseInviteLink(link))
+    const { relay } = this
+    if (relay && toHex(relay.relayId) !== parsed.relayId) {
+      throw this.edge.mark(otherRelay(parsed, this.#place?.endpoint.url ?? toHex(relay.relayId)))
+    }
+    return await this.joinWithToken(parsed.channel, parsed.token, timeout)
+  }
+
+  /**
    * Channels that others have added this agent to: first the pending ones, then new ones as they arrive.
    *
    * @example
@@ -224,6 +360,12 @@ export class StaticClient implements AsyncDisposable {
     return channel
   }
 
+  async #issue(name: string, { maxUses = 1, ttl = TTL_SECONDS, admit = 'owner' }: InviteOptions): Promise<string> {
+    this.checkAlive()
+    const limits = { maxUses, lifetimeMs: ttl * MS, admit }
+    return await this.#invites.issuer.invite(this.membershipOf(parseChannelName(name)), limits)
+  }
+
   #offerOf({ channel, name, owner, addedBy }: Offer): JoinOffer {
     const agent = this.#agent
     const { pendingWelcome: welcome } = channel
@@ -241,4 +383,11 @@ export class StaticClient implements AsyncDisposable {
       decline: () => this.edge.wait(() => leaveChannel(agent, channel)),
     }
   }
+}
+
+function swapped(name: string): StaticError {
+  return StaticError.of(
+    'invalid_request',
+    `The channel name and the invite token are swapped. Pass the name (${name}) first, then the token.`,
+  )
 }

@@ -47,5 +47,6 @@ export async function startAgent(options: StartOptions, wrapping: Wrapping = PLA
       random: (bytes) => (impatient && bytes === SHORT.length ? SHORT : someBytes(bytes)),
       session: (session) => wrapping.session(session),
     }),
+    'localhost',
   )
 }

@@ -29,7 +29,7 @@ test('a manager whose listener dies reports it to every waiting caller', async (
   await assert.rejects(channel.send('lost'), { code: 'store_corrupt' })
   const { code, message, cause } = await owner.died
   assert.equal(code, 'listener_died')
-  assert.equal(message, 'The background listener of the channel manager has stopped: The disk is gone.')
+  assert.equal(message, 'The background listener has stopped: The disk is gone.')
   assert.equal((cause as StaticError).code, 'store_corrupt')
 })
 

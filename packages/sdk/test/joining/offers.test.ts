@@ -18,7 +18,7 @@ import type { AgentStore } from '../../src/ports/index.ts'
 import { Agent as MlsAgent, engine } from '../mls/support.ts'
 import { delivering, fakeGroup } from '../support/fake-group.ts'
 import { answering } from '../support/lying-relay.ts'
-import { goOn, LyingSystem } from '../support/lying-system.ts'
+import { goOn, LyingSystem, RELAY } from '../support/lying-system.ts'
 import { code, event } from '../support/test-system.ts'
 
 interface Kept {
@@ -92,7 +92,7 @@ async function scene(
   const world = LyingSystem.start(t)
   const parts = await world.parts('bob')
   await prepare(world, parts.store)
-  const bob = await StaticClient.start({ ...parts, offers })
+  const bob = await StaticClient.start({ ...parts, offers }, RELAY)
   t.after(() => bob.close())
   let made = 0
   return {

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { StaticClient } from '../../src/public/client.ts'
 import type { Group } from '../../src/mls/index.ts'
 import type { AgentParts } from '../../src/agent/agent.ts'
-import { goOn, LyingSystem } from '../support/lying-system.ts'
+import { goOn, LyingSystem, RELAY } from '../support/lying-system.ts'
 import { code, event, NAME, take } from '../support/test-system.ts'
 
 const OTHER = 'acme/support/other'
@@ -26,7 +26,7 @@ for (const role of ['owner', 'member'] as const) {
     const world = LyingSystem.start(t)
     const ids = new Set<string>()
     const parts = await world.parts('alice')
-    const alice = await StaticClient.start({ ...parts, engine: poisoned(parts, ids) })
+    const alice = await StaticClient.start({ ...parts, engine: poisoned(parts, ids) }, RELAY)
     t.after(() => alice.close())
     const [bob, carol] = await world.agents('bob', 'carol')
     const order = role === 'owner' ? [alice, bob, carol] : [bob, alice, carol]
@@ -68,17 +68,20 @@ test('a message that the disk cannot hold breaks only its channel, even after a 
   const ids = new Set<string>()
   const parts = await world.parts('bob', { disk: true })
   const { engine } = parts
-  const bob = await StaticClient.start({
-    ...parts,
-    engine: {
-      ...engine,
-      // As if nothing bounded it: the number is not exact.
-      facts: (group) => {
-        const facts = engine.facts(group)
-        return ids.has(Buffer.from(facts.groupId).toString('hex')) ? { ...facts, epoch: 2n ** 60n } : facts
+  const bob = await StaticClient.start(
+    {
+      ...parts,
+      engine: {
+        ...engine,
+        // As if nothing bounded it: the number is not exact.
+        facts: (group) => {
+          const facts = engine.facts(group)
+          return ids.has(Buffer.from(facts.groupId).toString('hex')) ? { ...facts, epoch: 2n ** 60n } : facts
+        },
       },
     },
-  })
+    RELAY,
+  )
   const alice = await world.agent('alice')
   const { channels: sick } = await world.channel([alice, bob])
   const { channels: sound } = await world.channel([alice, bob], OTHER)

@@ -2,11 +2,8 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
-import { toHex } from '@static/protocol'
-import { StaticClient } from '../../src/public/client.ts'
-import type { AgentServices } from '../../src/agent/services.ts'
+import { parseChannelName, toHex } from '@static/protocol'
 import { POOLED } from '../../src/agent/key-packages.ts'
-import { Invites } from '../../src/admitting/invites.ts'
 import { inviteKeys } from '../../src/admitting/keys.ts'
 import { decodeToken } from '../../src/admitting/token.ts'
 import { StaticChannelManager } from '../../src/public/manager.ts'
@@ -172,30 +169,24 @@ test('a joiner that keeps saying hello is greeted once more, then at intervals',
   const world = LyingSystem.start(t)
   const alice = await world.manager('alice')
   const channel = await alice.create(NAME)
-  let agent: AgentServices | undefined
-  let invites: Invites | undefined
-  const bob = await StaticClient.start(await world.parts('bob'), (started) => {
-    agent = started
-    invites = new Invites(started, RELAY, assert.fail)
-    return invites
-  })
-  t.after(() => bob.close())
+  const bob = await world.agent('bob')
   const token = await alice.invite(NAME)
-  const joined = await invites!.joins.join(NAME, token, 20_000)
+  const joined = await bob.joinWithToken(NAME, token, 20)
+  const { sender } = bob.membershipOf(parseChannelName(NAME))
   const room = world.relay.room(joined.id)
   const { nonce } = world.stores.get('alice')!.load().joiners[0]!
   const greetings = (): number =>
     world.relay.requests(alice.client.agentId, 'sendMessage').filter(({ control }) => control).length
   /** Says hello so often, and waits until alice has heard it and has answered what she answers. */
   const hello = async (times: number): Promise<void> => {
-    for (let n = 0; n < times; n++) await agent!.channels.get(joined.id)!.sender.send('hello', nonce)
+    for (let n = 0; n < times; n++) await sender.send('hello', nonce)
     await world.relay.read(room, alice.client.agentId, bob.agentId)
     await channel.send('heard')
-    assert.deepEqual(await take(bob.channelOf(joined), 1), ['heard'])
+    assert.deepEqual(await take(joined, 1), ['heard'])
   }
   await hello(0)
   const first = greetings()
   for (let round = 0; round < 3; round++) await hello(20)
   assert.ok(greetings() <= first + 1, `${greetings() - first} more greetings`)
-  await goOn(channel, bob.channelOf(joined))
+  await goOn(channel, joined)
 })

@@ -181,3 +181,38 @@ test('a call refuses an option that it does not know, or of another type, and do
   const next = await channel.send('two')
   assert.equal(next.index, sent.index + 1)
 })
+
+test('a client invites and joins without a manager, and admits joiners again after a restart', async (t) => {
+  const world = await TestSystem.start(t, 'grpc')
+  let owner = await world.agent('owner')
+  const guest = await world.agent('guest', { account: null })
+  const channel = await owner.createChannel(NAME)
+  const joined = await guest.joinWithToken(NAME, await owner.invite(NAME), 20)
+  await joined.send('hello')
+  assert.deepEqual(await take(channel, 1), ['hello'])
+  const token = await owner.invite(NAME, { maxUses: 2 })
+  assert.deepEqual(
+    owner.invites(NAME).map(({ state, maxUses }) => [state, maxUses]),
+    [
+      ['used_up', 1],
+      ['open', 2],
+    ],
+  )
+  await owner.close()
+  const late = await world.agent('late', { account: null })
+  const joining = late.joinWithToken(NAME, token, 20)
+  owner = await world.agent('owner')
+  assert.equal((await joining).name, NAME)
+  await owner.revokeInvite(token)
+  const other = await world.agent('other', { account: null })
+  await assert.rejects(other.joinWithToken(NAME, token, 20), code('invite_revoked'))
+  // What cannot work makes nothing.
+  await assert.rejects(guest.invite(NAME), code('not_allowed'))
+  await assert.rejects(other.joinWithLink('static://nonsense'), code('invite_invalid'))
+  for (const timeout of ['5', NaN, -1, null])
+    await assert.rejects(
+      other.joinWithToken(NAME, token, timeout as never),
+      code('invalid_request', /`timeout` of `joinWithToken`/),
+    )
+  assert.deepEqual(other.channels(), [])
+})

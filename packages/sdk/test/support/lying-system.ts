@@ -52,7 +52,7 @@ export class LyingSystem {
 
   /** Starts an agent. */
   async agent(name: string, options: LyingAgentOptions = {}): Promise<StaticClient> {
-    const client = await StaticClient.start(await this.parts(name, options))
+    const client = await StaticClient.start(await this.parts(name, options), RELAY)
     this.#clients.push(client)
     this.#bugs.watch(client)
     return client

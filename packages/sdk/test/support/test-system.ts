@@ -91,7 +91,7 @@ export class TestSystem {
 
   /** Starts the agent of a name, or starts it again. */
   async agent(name: string, options: AgentOptions = {}): Promise<StaticClient> {
-    const client = await StaticClient.start(await this.parts(name, options))
+    const client = await StaticClient.start(await this.parts(name, options), 'localhost')
     this.#clients.add(client)
     this.#bugs.watch(client)
     return client
