@@ -18,6 +18,8 @@ export interface Effect {
   readonly fork?: AgentId
   /** These cannot follow its commit. Whoever is not where the owner is stops, and nobody else. */
   readonly divided?: readonly Player[]
+  /** The owner has named the attacker as its standby before, in a commit that all follow. */
+  readonly named?: true
   /** Its messages have a hole now, which it or its next message may show as a different log. */
   readonly hole?: true
   /** The relay has cut this member off for it. */

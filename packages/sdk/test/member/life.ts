@@ -223,7 +223,7 @@ export class Life {
 
   #check(
     name: string,
-    { skipped, together, followed, fork, divided, hole }: Effect,
+    { skipped, together, followed, fork, divided, hole, named }: Effect,
     before: { readonly epoch: number; readonly slot: number; readonly index: number } | undefined,
   ): void {
     const { owner, attacker } = this
@@ -231,6 +231,7 @@ export class Life {
       if (player.name === this.#cutOff || this.#stopped.has(player.name)) continue
       assert.equal(player.channel.failure, undefined, `${name}: ${player.name} fails`)
       assert.equal(player.view, owner.view, `${name}: ${player.name} and the owner differ`)
+      assert.equal(player.channel.owner, owner.agentId, `${name}: ${player.name} takes another agent for the owner`)
       assert.equal(admissionsOf(player), admissionsOf(owner), `${name}: ${player.name} and the owner count differently`)
       assert.deepEqual(player.channel.listedInvites.invites, [this.invite.listed], `${name}: ${player.name}`)
     }
@@ -242,14 +243,14 @@ export class Life {
       for (const player of this.#honest) {
         const reason: string | undefined = player
           .told('commit_skipped')
-          .find(({ slot }) => slot === before.slot)?.reason
+          .find(({ slot }) => slot === before.slot + (named ? 1 : 0))?.reason
         assert.ok(reason !== undefined, `${name}: ${player.name} does not skip it`)
         if (skipped !== true) assert.equal(reason, skipped, `${name}: ${player.name}`)
       }
     }
     const gained = owner.epoch - before.epoch
     const next = followed ?? (gained > 0 ? together : undefined)
-    if (!divided) assert.equal(gained, next ? 1 : 0, `${name}: epochs`)
+    if (!divided) assert.equal(gained, (next ? 1 : 0) + (named ? 1 : 0), `${name}: epochs`)
     if (next) attacker.enter(next)
   }
 

@@ -8,12 +8,21 @@ import { randomBelow, SEED } from '@static/testkit/random'
 import { ADMISSIONS } from './admissions.ts'
 import type { Attack } from './attack.ts'
 import { COMMITS } from './commits.ts'
+import { HANDS } from './hands.ts'
 import { LEAVES } from './leaves.ts'
 import { Life } from './life.ts'
 import { MESSAGES, RECEIPTS } from './messages.ts'
 import { WELCOMES } from './welcomes.ts'
 
-const ATTACKS: readonly Attack[] = [...COMMITS, ...MESSAGES, ...RECEIPTS, ...LEAVES, ...WELCOMES, ...ADMISSIONS]
+const ATTACKS: readonly Attack[] = [
+  ...COMMITS,
+  ...HANDS,
+  ...MESSAGES,
+  ...RECEIPTS,
+  ...LEAVES,
+  ...WELCOMES,
+  ...ADMISSIONS,
+]
 /** Attacks of one life. */
 const HAND = 8
 /** Lives of one hand: an attack that is not possible in one may be in the next. */
