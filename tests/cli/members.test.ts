@@ -219,6 +219,49 @@ void test(
   },
 )
 
+void test(
+  'the channel of an owner whose machine is gone goes over to another account, by hand',
+  WHOLE_ONLY,
+  async () => {
+    const name = `${TASKS}-6`
+    const zoe = new Person(workspace, 'zoe', whereabouts(workspace, server))
+    const hers = async (line: string, code = 0): Promise<string> => {
+      const ended = await zoe.shell(line)
+      assert.equal(ended.code, code, `${line}\n${ended.stdout}${ended.stderr}`)
+      return `${ended.stdout}${ended.stderr}`
+    }
+    const signup = 'static signup --email zoe@example.com --password-stdin --api-url $API --ca $CA --relay $RELAY'
+    await hers(`echo 'a long enough password' | ${signup}`)
+    await ok(`static channel create ${name} --as doomed`)
+    const listener = await running(`channel listen ${name} --as doomed`, 'static: listening on')
+    await ok(`static channel invite ${name} --as doomed > ${workspace.path}/token`)
+    await hers(`static channel join ${name} --as backup < ${workspace.path}/token`)
+    await ok(`static channel invite ${name} --as doomed | static channel join ${name} --as friend`)
+    await end(listener)
+    await refused(`static channel standby ${name} --as doomed`, /Name one member as the standby, or pass --none/)
+    assert.match(await ok(`static channel transfer ${name} backup --as doomed --yes`), /^Offered \S+ to backup, which/)
+    assert.match(await ok(`static channel members ${name} --as friend`), /\nbackup +standby +[\da-f]{4} /)
+    await ok('static agent delete --as doomed --yes')
+
+    assert.match(await hers(`static channel take-over ${name} --as backup`, 1), /Pass --yes to continue/)
+    const { former_owner: former } = JSON.parse(await hers(`static channel take-over ${name} --as backup --yes --json`))
+    assert.deepEqual([former.identity, former.owner], ['doomed', false])
+    await hers(`static channel remove ${name} doomed --as backup --yes`)
+    const child = zoe.start(`exec static channel listen ${name} --as backup`, RUNS)
+    children.push(child)
+    await shows(child.stderr!, 'static: listening on')
+    const heard = shows(child.stdout!, 'still here')
+    await ok(`echo 'still here' | static channel send ${name} --as friend`)
+    await heard
+    await hers(`static channel invite ${name} --as backup > ${workspace.path}/token`)
+    await ok(`static channel join ${name} --as cora < ${workspace.path}/token`)
+    await end(child)
+    // The name is free for the account that had it.
+    assert.equal((await ann.shell(`static channel take-over ${name} --as friend --yes`)).code, 3)
+    await ok(`static channel create ${name} --as heir`)
+  },
+)
+
 void test('agents on this machine are listed, and deleted only while they do not run', WHOLE_ONLY, async () => {
   await refused('static agent delete --yes', /No agent is named\. Pass --as or --data-dir\./)
   await refused('static agent delete --as nobody --yes', /There is no agent in /)

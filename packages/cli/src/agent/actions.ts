@@ -193,7 +193,7 @@ export const ACTIONS = {
     await catchUp(channel, LIST_TIMEOUT_MS)
     const former = membersOf(manager, channel).find(({ owner }) => owner)
     await channel.takeOver()
-    return former ?? null
+    return membersOf(manager, channel).find((member) => member.agent_id === former?.agent_id) ?? null
   },
 
   /** Removes the member given by identity, agent id or its first digits; resolves to that member. */

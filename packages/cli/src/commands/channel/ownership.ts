@@ -80,7 +80,7 @@ export function takeOverCommand(): Command {
       'after',
       `
 Your account pays for the channel from then on. The former owner stays as a member, whom you can remove. All invites end:
-create new ones. Works while the former owner is gone.
+create new ones, and vouch again for the members that should count. Works while the former owner is gone.
 ${examples('static channel take-over acme/support/routing')}`,
     )
     .action(async (name: string, flags: TakeOverFlags) => {
