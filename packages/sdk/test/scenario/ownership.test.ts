@@ -33,6 +33,12 @@ async function scene(t: TestContext, { bob: options }: { readonly bob?: AgentOpt
   return { world, managers: [alice, bob, carol], channels: [owner, second, third], token }
 }
 
+async function eventsOf({ client }: StaticChannelManager): Promise<readonly string[]> {
+  const types: string[] = []
+  for await (const { type } of client.events()) types.push(type)
+  return types
+}
+
 const idOf = ({ client }: StaticChannelManager): string => client.agentId
 
 test('the owner names a standby, which takes over after the owner is gone, and continues as the owner', async (t) => {
@@ -69,8 +75,11 @@ test('the owner names a standby, which takes over after the owner is gone, and c
   // A program that joins by its token at each start finds its channel, whoever owns it by now and has made the token.
   for (const known of [await dave.invite(NAME), token]) {
     const back = await world.manager('carol', { account: 'carol' })
+    const events = eventsOf(back)
     assert.equal((await back.joinWithToken(NAME, known)).owner, dave.client.fingerprint())
     await back.close()
+    // The relay has named an owner of whom it had not read yet.
+    assert.equal((await events).includes('roster_lie'), false)
   }
   await fourth.delete()
 })

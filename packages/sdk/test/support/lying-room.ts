@@ -87,7 +87,7 @@ export class View {
 export class Room {
   readonly channelId: Uint8Array
   readonly name: string
-  readonly owner: AgentId
+  owner: AgentId
   readonly views: Map<AgentId, View> = new Map()
   /** What was sent, in order, whoever is shown it. */
   readonly log: Entry[] = []
@@ -134,6 +134,7 @@ export class Room {
     const place = { channelId: this.channelId, sender: fromHex(sender), slot, messageId }
     const value = create(DeliverCommitSchema, { ...place, commit, declaration, acceptedAtMs: BigInt(Date.now()) })
     this.append({ case: 'deliverCommit', value })
+    if (declaration.owner.length > 0) this.owner = toHex(declaration.owner)
     for (const agent of declaration.removes.map(toHex)) this.#end(agent)
     const { position } = this.view(sender)
     for (const agent of declaration.adds.map(toHex)) {
