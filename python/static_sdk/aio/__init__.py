@@ -1,10 +1,12 @@
 """The SDK for asyncio: the classes of ``static_sdk`` with coroutines instead of blocking calls.
 
-    import asyncio from static_sdk.aio import StaticClient
+    import asyncio
+    from static_sdk.aio import StaticClient
 
     async def main():
         async with StaticClient("quic://localhost:4433", "./agent", "billing") as client:
-            channel = await client.create_channel("acme/support/routing") await channel.send("hello")
+            channel = await client.create_channel("acme/support/routing")
+            await channel.send("hello")
 
     asyncio.run(main())
 
