@@ -29,6 +29,8 @@ export interface Entry {
   readonly time: string
   readonly redelivered: boolean
   readonly sender: number
+  readonly request?: string
+  readonly until?: string
   readonly text?: string
   readonly file?: string
   readonly bytes?: number

@@ -4,7 +4,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { after, test } from 'node:test'
 import { WHOLE_ONLY } from '@static/testkit/whole'
 import { snippetsOf } from '../docs/markdown.ts'
-import { entriesOf, type Host, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
+import { type Entry, entriesOf, type Host, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
 
 const place = await Place.open()
 after(() => place[Symbol.asyncDispose]())
@@ -23,7 +23,7 @@ test('a host of the 2026 revision and one of 2025 exchange messages', async () =
   const { tools } = await ann.client.listTools()
   assert.deepEqual(
     tools.map(({ name }) => name),
-    ['channels', 'members', 'send', 'receive', 'verify'],
+    ['channels', 'members', 'send', 'receive', 'ask', 'answer', 'verify'],
   )
   assert.deepEqual((await bob.client.listTools()).tools, JSON.parse(JSON.stringify(tools)))
 
@@ -58,6 +58,56 @@ test('a host of the 2026 revision and one of 2025 exchange messages', async () =
   const [one, other] = await Promise.all([ann, bob].map((host) => ok(host, 'verify', { channel: ROUTING })))
   assert.deepEqual(one, other)
   await Promise.all([ann.close(), bob.close()])
+})
+
+/** What `ask` resolves to. */
+interface Asked {
+  readonly request: string
+  readonly open: boolean
+  readonly senders: readonly { readonly sender: number; readonly identity: string }[]
+  readonly answers: readonly Entry[]
+  readonly missing: readonly { readonly identity: string }[]
+}
+
+test('a model asks another, whose answer it gets until it has seen it', async () => {
+  const channel = 'acme/support/questions'
+  await using owner = await place.agent('owner')
+  await place.channel(owner, channel, 'amy', 'ben')
+  let amy = await newHost(place.command('amy', 'mcp'))
+  const ben = await oldHost(place.command('ben', 'mcp'))
+  const asking = ok<Asked>(amy, 'ask', { channel, text: 'Is 7 prime?', to: 'ben' })
+  const got = await received(ben, { channel })
+  const [entry] = entriesOf(got)
+  assert.deepEqual([got.senders[0]?.identity, entry?.text], ['amy', 'Is 7 prime?'])
+  assert.match(entry?.request ?? '', /^[0-9a-f]{12}$/)
+  assert.ok(Date.parse(entry?.until ?? '') > Date.now() + 3_000_000)
+  const answer = { channel, request: entry?.request, text: 'Yes.' }
+  const other = await refusal(ben, 'answer', { ...answer, channel: ROUTING })
+  assert.deepEqual([other.code, /is not open in channel/.test(other.message)], ['not_found', true])
+  assert.deepEqual(await ok(ben, 'answer', answer), { answered: true })
+  assert.equal((await refusal(ben, 'answer', answer)).code, 'not_found')
+  const { request, open, senders, answers, missing } = await asking
+  assert.deepEqual(
+    [open, missing, senders[0]?.identity, answers.map(({ text, sender }) => [text, sender])],
+    [false, [], 'ben', [['Yes.', 1]]],
+  )
+  // The host dies before it asks for anything else, so the answer comes again.
+  await amy.close()
+  amy = await newHost(place.command('amy', 'mcp'))
+  assert.deepEqual((await ok<Asked>(amy, 'ask', { channel, request })).answers, answers)
+  const { code, message } = await refusal(amy, 'ask', { channel, request, wait: 1 })
+  assert.deepEqual([code, message], ['not_found', `Request ${request} is not open. It was answered or has timed out.`])
+
+  // All are asked, and one of them does not answer in time.
+  const all = ok<Asked>(amy, 'ask', { channel, text: 'Who is there?', wait: 50 })
+  const [again] = entriesOf(await received(ben, { channel }))
+  await ok(ben, 'answer', { channel, request: again?.request, text: 'ben' })
+  const first = await all
+  assert.deepEqual(
+    [first.open, first.answers.map(({ text }) => text), first.missing.map(({ identity }) => identity)],
+    [true, ['ben'], ['owner']],
+  )
+  await Promise.all([amy.close(), ben.close()])
 })
 
 test('a message is settled by the next receive, not by its answer', async () => {
@@ -213,7 +263,7 @@ test('each of the four configurations in the documentation starts a server', WHO
     assert.deepEqual([word, flag, others], ['mcp', '--as', []])
     const host = await oldHost(place.command(identity, word))
     const { tools } = await host.client.listTools()
-    assert.equal(tools.length, 5)
+    assert.equal(tools.length, 7)
     await host.close()
   }
 })

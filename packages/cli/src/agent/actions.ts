@@ -12,9 +12,24 @@ import type {
   ReceiptLevel,
   StaticChannelManager,
 } from '@static/sdk'
-import { type AnswerSummary, nextAnswer, startAsk } from './ask-actions.ts'
+import {
+  type AnswerSummary,
+  cancelAsk,
+  gatherAnswers,
+  type GatheredAnswers,
+  nextAnswer,
+  settleAnswers,
+  startAsk,
+} from './ask-actions.ts'
 import { findMember, memberOrAgent, type MemberSummary, membersOf, type SenderSummary, senderOf } from './members.ts'
-import { reachedBy, type ReachedSummary, receiptsOf, type ReceiptSummary } from './receipt-actions.ts'
+import {
+  type MissingSummary,
+  reachedBy,
+  reachedOrMissing,
+  type ReachedSummary,
+  receiptsOf,
+  type ReceiptSummary,
+} from './receipt-actions.ts'
 
 /** How long `list` and `members` wait to catch up with the relay; after that they show the last known state. */
 const LIST_TIMEOUT_MS = 3000
@@ -99,12 +114,32 @@ export const ACTIONS = {
     member: string,
     timeout: number,
   ): Promise<string> {
+    await catchUp(manager.client.channel(name), LIST_TIMEOUT_MS)
     return startAsk(manager, name, { payload: Buffer.from(payload, 'base64'), member, timeout })
   },
 
   /** The next answer to a request of this agent; null at the end. */
   async nextAnswer(manager: StaticChannelManager, name: string, id: string): Promise<AnswerSummary | null> {
     return await nextAnswer(manager, name, id)
+  },
+
+  /** The answers that have arrived, or that arrive within so many seconds; settles none of them. */
+  async gather(manager: StaticChannelManager, name: string, id: string, wait: number): Promise<GatheredAnswers> {
+    return await gatherAnswers(manager, name, id, wait)
+  },
+
+  /** Settles the oldest answers to a request, if they are at these places. */
+  async settleAnswers(
+    manager: StaticChannelManager,
+    name: string,
+    id: string,
+    places: readonly string[],
+  ): Promise<void> {
+    settleAnswers(manager, name, id, places)
+  },
+
+  async cancelAsk(manager: StaticChannelManager, name: string, id: string): Promise<void> {
+    cancelAsk(manager, name, id)
   },
 
   async create(manager: StaticChannelManager, name: string): Promise<ChannelSummary> {
@@ -286,6 +321,18 @@ export const ACTIONS = {
     timeout: number,
   ): Promise<ReachedSummary> {
     return await reachedBy(manager, name, { messageId, index }, level, timeout)
+  },
+
+  /** Like `reached`, but resolves to the members that are missing after `timeout`. */
+  async reachedOrMissing(
+    manager: StaticChannelManager,
+    name: string,
+    messageId: string,
+    index: number,
+    level: ReceiptLevel,
+    timeout: number,
+  ): Promise<ReachedSummary | MissingSummary> {
+    return await reachedOrMissing(manager, name, { messageId, index }, level, timeout)
   },
 
   async verify(manager: StaticChannelManager, name: string): Promise<string> {

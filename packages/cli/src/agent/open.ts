@@ -5,7 +5,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Command, InvalidArgumentError } from 'commander'
 import { StaticError, type TrafficProfileName } from '@static/protocol'
-import type { AgentEvent, ClientOptions, HandleOptions, StaticChannelManager } from '@static/sdk'
+import type {
+  AgentEvent,
+  ChannelRequest,
+  ClientOptions,
+  HandleOptions,
+  ServeOptions,
+  StaticChannelManager,
+} from '@static/sdk'
 import { OPTIONS, readRelayFile } from '@static/sdk/account'
 import { accountOf, addAccountFlags, type AccountFlags, relayOf } from '../account/account.ts'
 import { clientFlag } from '../account/client-flag.ts'
@@ -69,6 +76,9 @@ export function commandLineFor({ as, dataDir, keyFile, passphraseFile }: AgentFl
   return commandLine(`${words}${flags.join('')}`)
 }
 
+/** A request that is being served. */
+export type Served = Pick<ChannelRequest, 'signal' | 'deadline' | 'over'>
+
 /** An agent that a command can use. */
 export interface OpenAgent {
   /** Whether another process has it open. */
@@ -79,7 +89,11 @@ export interface OpenAgent {
   /** Runs a handler for each message, like `Channel.handle`. Fails if another process has the agent open. */
   handle(channel: string, handler: (message: Message) => Promise<void>, options: HandleOptions): Promise<void>
   /** Answers each request, like `Channel.serve`. Fails if another process has the agent open. */
-  serve(channel: string, handler: (request: Message, signal: AbortSignal) => Promise<Uint8Array>): Promise<void>
+  serve(
+    channel: string,
+    handler: (request: Message, served: Served) => Promise<Uint8Array>,
+    options?: ServeOptions,
+  ): Promise<void>
   /** Events other than messages; undefined if another process has the agent open. */
   events(): AsyncIterableIterator<AgentEvent> | undefined
   close(): Promise<void>
@@ -217,9 +231,9 @@ async function localAgent(
       const channel = manager.client.channel(name)
       await channel.handle((envelope) => handler(messageOf(channel, envelope)), handling)
     },
-    serve: async (name, handler) => {
+    serve: async (name, handler, serving) => {
       const channel = manager.client.channel(name)
-      await channel.serve((request) => handler(messageOf(channel, request), request.signal))
+      await channel.serve((request) => handler(messageOf(channel, request), request), serving)
     },
     events: () => manager.client.events(),
     close: async () => {

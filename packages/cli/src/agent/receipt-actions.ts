@@ -1,5 +1,7 @@
 /** The actions of commands on the receipts of a channel. */
+import { StaticError } from '@static/protocol'
 import type { MemberReceipt, ReceiptLevel, StaticChannelManager, UnreachedReason } from '@static/sdk'
+import { membersOf } from './members.ts'
 
 /** How far a member has processed a channel. */
 export interface ReceiptSummary {
@@ -19,6 +21,11 @@ export interface ReceiptSummary {
 export interface ReachedSummary {
   readonly reached: readonly string[]
   readonly unreached: readonly { readonly agent_id: string; readonly reason: UnreachedReason }[]
+}
+
+/** Members that have not confirmed a message yet. */
+export interface MissingSummary {
+  readonly missing: readonly { readonly agent_id: string; readonly identity: string }[]
 }
 
 /** How far the other members have processed a channel. */
@@ -48,4 +55,22 @@ export async function reachedBy(
   const limit = timeout > 0 ? { timeout } : {}
   const { reached, unreached } = await manager.client.channel(name).reached(sent, level, limit)
   return { reached, unreached: unreached.map(({ agentId, reason }) => ({ agent_id: agentId, reason })) }
+}
+
+/** Like `reachedBy`, but resolves to the members that are missing after `timeout`: over the socket, errors have no details. */
+export async function reachedOrMissing(
+  manager: StaticChannelManager,
+  name: string,
+  sent: { readonly messageId: string; readonly index: number },
+  level: ReceiptLevel,
+  timeout: number,
+): Promise<ReachedSummary | MissingSummary> {
+  try {
+    return await reachedBy(manager, name, sent, level, timeout)
+  } catch (error) {
+    if (!(error instanceof StaticError) || error.code !== 'cancelled') throw error
+    const missing = error.details.missing ?? []
+    const members = membersOf(manager, manager.client.channel(name)).filter(({ agent_id: id }) => missing.includes(id))
+    return { missing: members.map(({ agent_id, identity }) => ({ agent_id, identity })) }
+  }
 }

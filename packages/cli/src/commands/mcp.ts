@@ -24,8 +24,8 @@ export function mcpCommand(): Command {
     .addHelpText(
       'after',
       `
-For the configuration of an MCP host, such as a coding agent. The model gets the tools channels, members, send, receive
-and verify. The relay need not be reachable when it starts.
+For the configuration of an MCP host, such as a coding agent. The model gets the tools channels, members, send, receive,
+ask, answer and verify. The relay need not be reachable when it starts.
 ${examples('static mcp --as reviewer', 'static mcp --as reviewer --manage')}`,
     )
     .action(serve)

@@ -6,7 +6,7 @@
 import { shownIdentity } from '@static/protocol'
 import type { Message } from '../agent/actions.ts'
 import { plainJson } from '../terminal/output.ts'
-import type { Item } from './lane.ts'
+import type { ArrivedMessage } from './lane.ts'
 import type { Notice } from './notices.ts'
 import type { ReceivedFile } from './received-files.ts'
 import { errorText } from './tool-error.ts'
@@ -37,6 +37,9 @@ export interface MessageEntry {
   readonly time: string
   readonly redelivered: boolean
   readonly sender: number
+  /** The name of a request, for `answer`, and when its time ends. */
+  readonly request?: string
+  readonly until?: string
   readonly text?: string
   readonly file?: string
   readonly bytes?: number
@@ -53,6 +56,16 @@ export interface Received {
 
 /** The file for a payload. */
 export type FileFor = (message: Message, payload: Uint8Array, isText: boolean) => ReceivedFile
+
+/** A message; with the error that a member answered with, in place of its payload. */
+export interface ShownMessage extends ArrivedMessage {
+  readonly failure?: string
+}
+
+/** What an answer can contain. */
+export type Shown =
+  | { readonly channel: string; readonly message: ShownMessage }
+  | { readonly channel: string; readonly notice: Notice }
 
 /** An entry with its file. */
 interface Draft {
@@ -74,7 +87,7 @@ export class Answer {
   }
 
   /** Adds a message or notice; false if it does not fit. The first one always fits. */
-  add(item: Item): boolean {
+  add(item: Shown): boolean {
     const sender = 'message' in item ? this.#senderOf(item.message) : undefined
     const draft: Draft =
       'message' in item
@@ -120,16 +133,22 @@ function sizeOf(value: unknown): number {
   return Buffer.byteLength(plainJson(value)) + 1
 }
 
-function draftOf(message: Message, sender: number, fileFor: FileFor): Draft {
-  const { index, message_id: id, redelivered } = message
+function draftOf(message: ShownMessage, sender: number, fileFor: FileFor): Draft {
+  const { index, message_id: id, redelivered, request, until, failure } = message
   // Precise to the second, because models pay for each byte.
-  const time = message.time.replace(/\.\d+Z$/, 'Z')
-  const entry = { index, id, time, redelivered, sender }
+  const time = wholeSeconds(message.time)
+  const asked = request !== undefined && until !== undefined && { request, until: wholeSeconds(until) }
+  const entry = { index, id, time, redelivered, sender, ...asked }
+  if (failure !== undefined) return { entry: { ...entry, error: errorText(failure) } }
   const payload = Buffer.from(message.payload, 'base64')
   const text = textIn(payload)
   if (text !== undefined && sizeOf(text) <= MOST_TEXT_BYTES) return { entry: { ...entry, text } }
   const file = fileFor(message, payload, text !== undefined)
   return { entry: { ...entry, file: file.path, bytes: payload.length }, file }
+}
+
+function wholeSeconds(time: string): string {
+  return time.replace(/\.\d+Z$/, 'Z')
 }
 
 /**

@@ -8,10 +8,20 @@ import type { Message } from '../agent/actions.ts'
 import type { Follower } from '../agent/message-queue.ts'
 import type { Notice } from './notices.ts'
 
-/** A message, held until it is settled, or a notice. */
+/** A message or request, held until it is settled, or a notice. */
 export type Item =
-  | { readonly channel: string; readonly message: Message; readonly follower: Follower }
+  | {
+      readonly channel: string
+      readonly message: ArrivedMessage
+      readonly follower: Pick<Follower, 'given' | 'settle'>
+    }
   | { readonly channel: string; readonly notice: Notice }
+
+/** A message; with the name of the request and the end of its time if it is one. */
+export interface ArrivedMessage extends Message {
+  readonly request?: string
+  readonly until?: string
+}
 
 /** Members can cause gaps and changed keys. The first few are alarming enough. */
 const MOST_NOTICES = 20
@@ -51,7 +61,7 @@ export class Lane {
    * @throws {StaticError} `not_found` or `removed` if the agent is not in the channel
    */
   fetch(): void {
-    if (this.#fetching || this.#items.some((item) => 'message' in item)) return
+    if (this.#fetching || this.#items.some((item) => 'message' in item && item.message.request === undefined)) return
     const follower = this.#follow()
     const { hasNext } = follower
     const done = follower.next({ ahead: true }).then(
@@ -77,6 +87,16 @@ export class Lane {
     this.#items.push({ channel: this.channel, notice })
     this.#sort()
     return notice
+  }
+
+  /** Adds a request. Returns a function that removes it if it is still here. */
+  add(item: Item): () => void {
+    this.#items.push(item)
+    this.#sort()
+    return () => {
+      const at = this.#items.indexOf(item)
+      if (at >= 0) this.#items.splice(at, 1)
+    }
   }
 
   /** The first item; undefined if nothing has arrived. */

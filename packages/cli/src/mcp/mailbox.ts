@@ -7,10 +7,10 @@
 import { StaticError } from '@static/protocol'
 import type { OpenAgent } from '../agent/open.ts'
 import { type Item, Lane } from './lane.ts'
+import { HandedOver, type RequestId } from './handed-over.ts'
 import type { NoticeFile } from './notice-file.ts'
 import type { Notice } from './notices.ts'
-
-export type RequestId = string | number
+import { Requests } from './requests.ts'
 
 /** A call of `receive`. */
 export interface Wanted {
@@ -23,25 +23,19 @@ export interface Wanted {
   readonly add: (item: Item) => boolean
 }
 
-/** The unsettled content of an answer. */
-interface Given {
-  readonly items: readonly Item[]
-  /** When the answer was written. */
-  written?: number
-}
+/** What a mailbox needs of the agent. */
+export type MailboxAgent = Pick<OpenAgent, 'call' | 'follow' | 'serve'>
 
 /** Models call in parallel, but one call reads every channel. */
 const MOST_WAITING = 16
 
 /** The messages and notices of a session. */
 export class Mailbox {
-  readonly #agent: Pick<OpenAgent, 'call' | 'follow'>
+  readonly #agent: MailboxAgent
+  /** Requests of other members, which the model answers. */
+  readonly requests: Requests
   readonly #lanes = new Map<string, Lane>()
-  readonly #given = new Map<RequestId, Given>()
-  /** When the unanswered requests arrived. */
-  readonly #arrivals = new Map<RequestId, number>()
-  /** A logical clock: counts arrivals of requests and writes of answers. */
-  #moment = 0
+  readonly #given = new HandedOver<Item>()
   readonly #wakes = new Set<() => void>()
   readonly #onArrival: (lane: Lane) => void
   readonly #kept: NoticeFile | undefined
@@ -55,12 +49,9 @@ export class Mailbox {
    * `onArrival` is called for items that arrive while no call waits for them. `kept` holds the notices of earlier
    * sessions.
    */
-  constructor(
-    agent: Pick<OpenAgent, 'call' | 'follow'>,
-    onArrival: (lane: Lane) => void = () => {},
-    kept?: NoticeFile,
-  ) {
+  constructor(agent: MailboxAgent, onArrival: (lane: Lane) => void = () => {}, kept?: NoticeFile) {
     this.#agent = agent
+    this.requests = new Requests(agent, (item) => this.#lane(item.channel).add(item))
     this.#onArrival = onArrival
     for (const { channel, notice } of kept?.kept ?? []) this.#lane(channel).addNotice(notice)
     this.#kept = kept
@@ -71,7 +62,10 @@ export class Mailbox {
     const names = await this.#agent.call('names')
     const known = new Set(names)
     for (const [name, lane] of this.#lanes) if (!known.has(name) && lane.isEmpty) this.#lanes.delete(name)
-    for (const name of names) this.#fetch(this.#lane(name))
+    for (const name of names) {
+      this.requests.serve(name)
+      this.#fetch(this.#lane(name))
+    }
     return [...this.#lanes.values()]
   }
 
@@ -95,7 +89,7 @@ export class Mailbox {
     }
     this.#calls.add(wanted)
     try {
-      this.#settle(this.#arrivals.get(wanted.request) ?? 0)
+      this.#settle(this.#given.seenBefore(wanted.request))
       const until = performance.now() + wanted.waitMs
       let lanes = await this.#lanesOf(wanted.channel)
       while (!(await this.#collect(lanes, wanted))) {
@@ -110,29 +104,21 @@ export class Mailbox {
 
   /** A request for any tool has arrived. */
   arrived(request: RequestId): void {
-    this.#arrivals.set(request, ++this.#moment)
+    this.#given.arrived(request)
   }
 
   /** The answer to a request was written. */
   answered(request: RequestId): void {
-    this.#arrivals.delete(request)
-    const given = this.#given.get(request)
-    if (given) given.written = ++this.#moment
+    this.#given.answered(request)
   }
 
   /** The host dropped the answer to a request: its content is delivered again. */
   putBack(request: RequestId): void {
-    this.#arrivals.delete(request)
-    const given = this.#given.get(request)
-    this.#given.delete(request)
-    this.#return(given?.items ?? [], true)
+    this.#return(this.#given.dropped(request), true)
   }
 
-  /** Settles the content of answers that were written before a request arrived. */
-  #settle(arrival: number): void {
-    const seen = [...this.#given].filter(([, { written = Infinity }]) => written < arrival)
-    for (const [request] of seen) this.#given.delete(request)
-    const items = seen.flatMap(([, given]) => given.items)
+  /** Settles the content of answers that the host has seen. */
+  #settle(items: readonly Item[]): void {
     for (const item of items) if ('follower' in item) void item.follower.settle()
     this.#kept?.remove(items.flatMap((item) => ('notice' in item ? [item.notice] : [])))
   }
@@ -142,6 +128,7 @@ export class Mailbox {
     const lane = this.#lane(channel)
     try {
       lane.fetch()
+      this.requests.serve(channel)
     } catch (error) {
       // The agent has left it, but messages that arrived before are still here.
       if (!lane.isEmpty) return [lane]
@@ -203,7 +190,7 @@ export class Mailbox {
 
   #give(request: RequestId, items: readonly Item[]): void {
     for (const item of items) if ('follower' in item) item.follower.given()
-    this.#given.set(request, { items })
+    this.#given.give(request, items)
   }
 
   /** Moves items from a lane to the answer; false if the answer is full. */

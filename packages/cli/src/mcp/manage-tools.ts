@@ -6,9 +6,8 @@ import { StaticError } from '@static/protocol'
 import { isInviteLink } from '@static/sdk/account'
 import type { ChannelSummary } from '../agent/actions.ts'
 import { inputOf } from './schema.ts'
-import { CHANNEL, channelOf, LONGEST_WAIT, outputOf, type Tool } from './tools.ts'
+import { CHANNEL, channelOf, LONGEST_WAIT, outputOf, TEXT, type Tool } from './tool.ts'
 
-const TEXT = { type: 'string' } as const
 const JOINED = outputOf({ channel: TEXT, owner: TEXT, members: { type: 'integer' } })
 const MOST_USES = 1000
 const MOST_HOURS = 720

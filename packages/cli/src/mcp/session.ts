@@ -9,7 +9,8 @@ import { HostClosed } from '../agent/host-client.ts'
 import { type AgentFlags, commandLineFor, openAgent, type OpenAgent } from '../agent/open.ts'
 import { agentPlace } from '../agent/place.ts'
 import type { Lane } from './lane.ts'
-import { Mailbox, type RequestId } from './mailbox.ts'
+import { HandedOver, type RequestId } from './handed-over.ts'
+import { Mailbox } from './mailbox.ts'
 import { NoticeFile } from './notice-file.ts'
 import { noticeOf } from './notices.ts'
 
@@ -20,6 +21,14 @@ const MOST_REMOTE = 8
 interface Local {
   readonly agent: OpenAgent
   readonly mailbox: Mailbox
+}
+
+/** An answer of a member that was handed to the host. */
+export interface SeenAnswer {
+  readonly channel: string
+  readonly request: string
+  /** Which of the answers to the request it is. */
+  readonly place: string
 }
 
 /** The events that a session reports to its owner. */
@@ -35,6 +44,8 @@ export class Session {
   readonly #flags: AgentFlags
   readonly #events: SessionEvents
   readonly #create: boolean
+  /** Answers of members that were handed to the host and are not settled. */
+  readonly answers: HandedOver<SeenAnswer> = new HandedOver()
   #local: Local | undefined
   #opening: Promise<unknown> = Promise.resolve()
   #remoteCalls = 0
@@ -98,16 +109,20 @@ export class Session {
 
   /** A request has arrived from the host. */
   arrived(request: RequestId): void {
+    this.answers.arrived(request)
     this.#local?.mailbox.arrived(request)
   }
 
   /** Its answer was written. */
   answered(request: RequestId): void {
+    this.answers.answered(request)
     this.#local?.mailbox.answered(request)
   }
 
   /** If the agent is open here, the host dropped the answer to this request. */
   putBack(request: RequestId): void {
+    // They are still with the agent.
+    this.answers.dropped(request)
     this.#local?.mailbox.putBack(request)
   }
 

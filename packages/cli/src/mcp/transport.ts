@@ -6,7 +6,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio'
 import { plainJson } from '../terminal/output.ts'
-import type { RequestId } from './mailbox.ts'
+import type { RequestId } from './handed-over.ts'
 
 type JsonRpc = Parameters<StdioServerTransport['send']>[0]
 

@@ -9,9 +9,8 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../src/agent/actions.ts'
 import type { Follower } from '../../src/agent/message-queue.ts'
-import type { OpenAgent } from '../../src/agent/open.ts'
 import type { Item } from '../../src/mcp/lane.ts'
-import { Mailbox } from '../../src/mcp/mailbox.ts'
+import { Mailbox, type MailboxAgent } from '../../src/mcp/mailbox.ts'
 import { NoticeFile } from '../../src/mcp/notice-file.ts'
 import { noticeOf } from '../../src/mcp/notices.ts'
 
@@ -44,7 +43,8 @@ class Channels {
 
   mailbox(onArrival?: () => void, kept?: NoticeFile): Mailbox {
     const call = (): Promise<never> => Promise.resolve([...this.#messages.keys()] as never)
-    const agent: Pick<OpenAgent, 'call' | 'follow'> = { call, follow: (name) => this.#follow(name) }
+    const serve = (): Promise<void> => new Promise(() => {})
+    const agent: MailboxAgent = { call, serve, follow: (name) => this.#follow(name) }
     return new Mailbox(agent, onArrival, kept)
   }
 

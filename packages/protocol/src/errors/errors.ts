@@ -14,6 +14,8 @@ export interface ErrorDetails {
   readonly lagging?: readonly { readonly agent: string; readonly waiting: number }[]
   /** With `ask_failed`: the code and text that the asked member sent. */
   readonly answer?: { readonly code: string; readonly message: string }
+  /** With `cancelled` of `Channel.reached`: the agent ids of the members that have not confirmed the message. */
+  readonly missing?: readonly string[]
   /** The resource that already exists. */
   readonly resourceId?: string
   /** With `relay_changed`: the relay that the agent knows, if any, and the one that answers under its name. */
@@ -77,7 +79,7 @@ export class StaticError extends Error {
 
   /** The value that `JSON.stringify` writes, for logs and other processes. The cause is included without its stack. */
   toJSON(): ErrorJson {
-    const { retryAfter, errors, answer, resourceId, relay } = this.details
+    const { retryAfter, errors, answer, missing, resourceId, relay } = this.details
     return {
       name: this.name,
       code: this.code,
@@ -87,6 +89,7 @@ export class StaticError extends Error {
       ...(retryAfter !== undefined && { retryAfter }),
       ...(errors !== undefined && { errors }),
       ...(answer !== undefined && { answer }),
+      ...(missing !== undefined && { missing }),
       ...(resourceId !== undefined && { resourceId }),
       ...(relay !== undefined && { relay }),
       ...(this.cause !== undefined && { cause: causeJson(this.cause) }),

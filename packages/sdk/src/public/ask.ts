@@ -1,4 +1,5 @@
 /** The public view of a request and its answers. */
+import type { StaticError } from '@static/protocol'
 import type { OpenAsk } from '../channel/asking/open-ask.ts'
 import { Answer } from './envelope.ts'
 import type { ErrorEdge } from './error-edge.ts'
@@ -54,6 +55,31 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
   /** Ends the request and forgets its answers. The members asked are notified unless they are done. */
   cancel(): void {
     this.#ask.cancel()
+  }
+
+  /** @internal The answers that are not settled, oldest first. */
+  get unread(): readonly Answer[] {
+    return this.#ask.unsettled.map((entry) => new Answer(entry))
+  }
+
+  /** @internal Whether nothing more will arrive, and the error that ended it. */
+  get end(): { readonly error: StaticError | undefined } | undefined {
+    return this.#ask.isFinished ? { error: this.#ask.failure } : undefined
+  }
+
+  /** @internal The members that were asked and have not ended their answers. */
+  get missing(): readonly AgentId[] {
+    return this.#ask.missing
+  }
+
+  /** @internal Resolves when an answer is unread, when nothing more will arrive, or when the signal is aborted. */
+  async arrival(signal: AbortSignal): Promise<void> {
+    await this.#ask.arrival(signal)
+  }
+
+  /** @internal Settles the oldest answers, without reading others. */
+  settle(count: number): void {
+    this.#ask.settle(count)
   }
 
   [Symbol.asyncIterator](): this {

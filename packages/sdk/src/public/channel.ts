@@ -211,7 +211,7 @@ export class Channel implements AsyncDisposable {
    * })
    */
   async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
-    const serve: RequestHandler = (entry, signalOf) => handler(new ChannelRequest(entry, signalOf))
+    const serve: RequestHandler = (entry, served) => handler(new ChannelRequest(entry, served))
     await this.#edge.wait(async () => {
       checkHandler('serve', handler)
       checkOptions('serve', options)

@@ -2,6 +2,7 @@
 import { StaticError, toHex } from '@static/protocol'
 import { type AnswerError, decodeRequest } from '../channel/asking/ask-frame.ts'
 import type { AnswerEntry } from '../channel/asking/open-ask.ts'
+import type { ServedRequest } from '../channel/asking/serving.ts'
 import type { Inbox } from '../channel/receiving/inbox.ts'
 import type { InboxEntry } from '../channel/receiving/inbox.ts'
 import type { PutAside } from '../channel/receiving/poison.ts'
@@ -127,22 +128,27 @@ export class ChannelRequest extends ReceivedMessage {
   readonly deadline: Date
   /** True if the request may have been served before, fully or in part; after a crash, see `Envelope.redelivered`. */
   readonly redelivered: boolean
-  readonly #signalOf: () => AbortSignal
+  readonly #served: ServedRequest
 
   /** @internal Handlers receive requests. */
-  constructor(entry: InboxEntry, signalOf: () => AbortSignal) {
+  constructor(entry: InboxEntry, served: ServedRequest) {
     super(entry.record)
     const body = decodeRequest(entry.payload)
     this.payload = body?.payload ?? new Uint8Array()
     this.isToMe = body?.to !== undefined
     this.deadline = timeOf(entry.record.receivedAt + (body?.lifetimeMs ?? 0))
     this.redelivered = entry.redelivered
-    this.#signalOf = signalOf
+    this.#served = served
   }
 
   /** Aborted when the asker cancels the request, leaves, or stops waiting. */
   get signal(): AbortSignal {
-    return this.#signalOf()
+    return this.#served.signal
+  }
+
+  /** @internal Resolves when it is over, to whether the relay has accepted all of its answer. */
+  get over(): Promise<boolean> {
+    return this.#served.over
   }
 }
 

@@ -246,9 +246,9 @@ test('an asker that reads nothing has a limited number of handlers, and others a
   // Answers go nowhere: to send them would take long.
   const channel = { ...parts(bob), sender: { send: async () => ({}) as never } }
   const stop = new AbortController()
-  const count: RequestHandler = (entry, signalOf) => {
+  const count: RequestHandler = (entry, served) => {
     started++
-    return handler(entry, signalOf)
+    return handler(entry, served)
   }
   const serving = serveRequests(bob, channel, count, { concurrency: 8, signal: stop.signal })
   for (let n = 0; n < 40; n++) asks(mal, bob, 'stream')
@@ -312,9 +312,9 @@ test('askers that take all places leave some to any other', async () => {
   const [ann, bob] = [stage.player('ann'), stage.player('bob')]
   const started: string[] = []
   // As subscriptions do that wait for something that never happens.
-  const handler: RequestHandler = async ({ record }, signalOf) => {
+  const handler: RequestHandler = async ({ record }, served) => {
     started.push(record.sender)
-    await new Promise((resolve) => signalOf().addEventListener('abort', resolve))
+    await new Promise((resolve) => served.signal.addEventListener('abort', resolve))
   }
   const stop = serves(bob, handler, { concurrency: 16, perAsker: 16 })
   const open = Array.from({ length: 16 }, () => ['m1', 'm2'].map((name) => asks(stage.player(name), bob))).flat()

@@ -539,7 +539,14 @@ test('a wait ends with its signal, its time, or the channel', async () => {
   const over = ann.channel.receipts.reached(question, {})
   const checks = [
     assert.rejects(aborted, { code: 'cancelled' }),
-    assert.rejects(late, { code: 'cancelled' }),
+    assert.rejects(late, ({ code, message, details }: StaticError) => {
+      assert.deepEqual([code, details.missing], ['cancelled', [bob.agentId]])
+      assert.match(
+        message,
+        /^Not every member has confirmed message \w+\. Missing: bob \(.+\)\. The timeout of 3 s expired\.$/,
+      )
+      return true
+    }),
     assert.rejects(over, { code: 'removed' }),
     assert.rejects(ann.channel.receipts.reached(question, { signal: AbortSignal.abort() }), { code: 'cancelled' }),
   ]

@@ -3,7 +3,7 @@ import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import type { Message } from '../../agent/actions.ts'
 import type { AnswerSummary } from '../../agent/ask-actions.ts'
-import { addAgentFlags, type AgentFlags, type OpenAgent, openAgent, withAgent } from '../../agent/open.ts'
+import { addAgentFlags, type AgentFlags, type OpenAgent, openAgent, type Served, withAgent } from '../../agent/open.ts'
 import { agentPlace } from '../../agent/place.ts'
 import { answerOfCommand, parseCommand } from '../../handlers/command.ts'
 import { readInput } from '../../terminal/ask.ts'
@@ -115,8 +115,8 @@ async function serve(name: string, flags: ServeFlags): Promise<void> {
   const stop = new AbortController()
   const place = agentPlace(flags)
   const agent = await openAgent(flags, { share: true })
-  const handler = async (request: Message, cancelled: AbortSignal): Promise<Uint8Array> => {
-    const signal = AbortSignal.any([cancelled, stop.signal])
+  const handler = async (request: Message, served: Served): Promise<Uint8Array> => {
+    const signal = AbortSignal.any([served.signal, stop.signal])
     return await answerOfCommand(line, request, place, { signal, most: MOST_BYTES })
   }
   try {

@@ -345,14 +345,19 @@ export class Asks extends Part {
     if (ask.isFinished && ask.isSettled) this.#close(ask)
   }
 
-  #isComplete(ask: OpenAsk): boolean {
+  /** The members that were asked and have not ended their answers. */
+  missing(ask: OpenAsk): readonly AgentId[] {
     const hasEnded = (agent: AgentId): boolean => ask.answerers.get(agent)?.ended === true
-    if (ask.to !== undefined) return hasEnded(ask.to)
+    if (ask.to !== undefined) return hasEnded(ask.to) ? [] : [ask.to]
     const expected = this.#expected.get(ask)
     const members = [...(this.#channel.group?.members.keys() ?? [])]
-    return members.every(
-      (agent) => agent === this.#context.agentId || hasEnded(agent) || expected?.has(agent) === false,
+    return members.filter(
+      (agent) => agent !== this.#context.agentId && !hasEnded(agent) && expected?.has(agent) !== false,
     )
+  }
+
+  #isComplete(ask: OpenAsk): boolean {
+    return this.missing(ask).length === 0
   }
 
   #close(ask: OpenAsk): void {

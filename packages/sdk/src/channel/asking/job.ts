@@ -15,6 +15,8 @@ export class Job {
   readonly #abort = new AbortController()
   readonly #aborted = Promise.withResolvers<undefined>()
   #isAborted = false
+  #over: PromiseWithResolvers<boolean> | undefined
+  #isAnswered: boolean | undefined
 
   constructor(entry: InboxEntry) {
     this.entry = entry
@@ -33,6 +35,19 @@ export class Job {
   /** Resolves when no more answers are wanted. */
   get aborted(): Promise<undefined> {
     return this.#aborted.promise
+  }
+
+  /** Resolves when it leaves the server, to whether it was answered completely. Made on first use, as the signal. */
+  get over(): Promise<boolean> {
+    this.#over ??= Promise.withResolvers()
+    if (this.#isAnswered !== undefined) this.#over.resolve(this.#isAnswered)
+    return this.#over.promise
+  }
+
+  /** It leaves the server. */
+  leave(isAnswered: boolean): void {
+    this.#isAnswered = isAnswered
+    this.#over?.resolve(isAnswered)
   }
 
   /** No more answers are wanted: the asker cancelled the request, or it expired. */

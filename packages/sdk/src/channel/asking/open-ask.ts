@@ -38,6 +38,8 @@ export class OpenAsk {
   #waiting: Waiting[] = []
   #end: { readonly error: StaticError | undefined } | undefined
   #isAttached = false
+  /** Called when there is something new. */
+  readonly #watchers = new Set<() => void>()
 
   constructor(channel: AgentChannel, { messageId, to, deadline }: AskRecord) {
     this.#channel = channel
@@ -79,6 +81,7 @@ export class OpenAsk {
     this.answererOf(entry.record.sender).push(entry.number, sizeOfEntry(entry))
     this.#queue.push(entry)
     this.#serve()
+    this.#tell()
   }
 
   /**
@@ -96,10 +99,7 @@ export class OpenAsk {
 
   /** Settles the previous answer and returns the next one; undefined at the end. */
   async next(): Promise<AnswerEntry | undefined> {
-    if (!this.#isAttached) {
-      this.#isAttached = true
-      this.#channel.asks.attach(this)
-    }
+    this.#attach()
     this.#settle()
     const { promise, resolve, reject } = Promise.withResolvers<AnswerEntry | undefined>()
     this.#waiting.push({ resolve, reject })
@@ -111,6 +111,7 @@ export class OpenAsk {
   finish(error: StaticError | undefined): void {
     this.#end ??= { error }
     this.#serve()
+    this.#tell()
   }
 
   /** Forgets all answers. Readers that have not received all of them get the error. */
@@ -120,11 +121,55 @@ export class OpenAsk {
     this.#queue = []
     this.#given = undefined
     this.#serve()
+    this.#tell()
   }
 
   /** Ends the request. The members asked are notified unless they are done. */
   cancel(): void {
     this.#channel.asks.cancel(this)
+  }
+
+  /** The error that ended it. */
+  get failure(): StaticError | undefined {
+    return this.#end?.error
+  }
+
+  /** The members that were asked and have not ended their answers. */
+  get missing(): readonly AgentId[] {
+    return this.#channel.asks.missing(this)
+  }
+
+  /** Resolves when there is an unsettled answer, when nothing more is expected, or when the signal is aborted. */
+  async arrival(signal: AbortSignal): Promise<void> {
+    this.#attach()
+    if (signal.aborted || this.isFinished || !this.isSettled) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const wake = (): void => resolve()
+    this.#watchers.add(wake)
+    signal.addEventListener('abort', wake)
+    await promise
+    signal.removeEventListener('abort', wake)
+    this.#watchers.delete(wake)
+  }
+
+  /** Settles the oldest unsettled answers, without reading others. */
+  settle(count: number): void {
+    for (const entry of this.unsettled.slice(0, count)) {
+      if (entry === this.#given) this.#given = undefined
+      else this.#queue.shift()
+      this.answererOf(entry.record.sender).read()
+      this.#channel.asks.read(this, entry)
+    }
+  }
+
+  #attach(): void {
+    if (this.#isAttached) return
+    this.#isAttached = true
+    this.#channel.asks.attach(this)
+  }
+
+  #tell(): void {
+    for (const wake of this.#watchers) wake()
   }
 
   #settle(): void {

@@ -39,8 +39,16 @@ export type Answers =
   | AsyncIterable<Uint8Array | string, Uint8Array | string | void>
   | Promise<Uint8Array | string | void>
 
-/** Serves one request. Its signal is aborted when the asker wants no more answers. */
-export type RequestHandler = (entry: InboxEntry, signalOf: () => AbortSignal) => Answers
+/** A request that is being served, for its handler. */
+export interface ServedRequest {
+  /** Aborted when the asker wants no more answers. */
+  readonly signal: AbortSignal
+  /** Resolves when it leaves the server, to whether the relay has accepted all of its answer. */
+  readonly over: Promise<boolean>
+}
+
+/** Serves one request. */
+export type RequestHandler = (entry: InboxEntry, served: ServedRequest) => Answers
 
 /** The context that serving needs from its agent. */
 type ServingContext = Pick<AgentContext, 'now' | 'later' | 'emit'>
@@ -232,11 +240,12 @@ class Serving {
     const { requests, sender } = this.#channel
     const { entry } = job
     const expiry = this.#expire(job)
+    let isAnswered = false
     this.#active.add(job)
     try {
       while (!job.isAborted && !isExpired(entry, this.#context.now())) {
         if (this.#isHalted) {
-          if (!(await this.#wait((go) => requests.onSendable(go), job.aborted))) return requests.release(entry)
+          if (!(await this.#wait((go) => requests.onSendable(go), job.aborted))) return this.#release(job)
           continue
         }
         requests.inbox.given(entry)
@@ -244,6 +253,7 @@ class Serving {
         if (this.#isStopped) job.answering.hurry(STOPPED)
         try {
           await this.#answer(job, job.answering)
+          isAnswered = !job.isAborted
           break
         } catch {
           // Its answers could not be sent. They are numbered, so the asker accepts none of them twice.
@@ -251,13 +261,19 @@ class Serving {
         entry.redelivered = true
         const delay = DELAYS_MS[Math.min(job.failures++, DELAYS_MS.length - 1)] ?? 0
         const pause = (go: () => void): (() => void) => this.#context.later(delay, go)
-        if (!job.isAborted && !(await this.#wait(pause, job.aborted))) return requests.release(entry)
+        if (!job.isAborted && !(await this.#wait(pause, job.aborted))) return this.#release(job)
       }
       requests.settle(entry)
+      job.leave(isAnswered)
     } finally {
       this.#active.delete(job)
       expiry()
     }
+  }
+
+  #release(job: Job): void {
+    this.#channel.requests.release(job.entry)
+    job.leave(false)
   }
 
   /** Runs the handler and sends its answers. Throws if they cannot be sent. */
@@ -277,7 +293,7 @@ class Serving {
 
   /** Returns the last answer, so that it is sent with the end. */
   async #run(job: Job, answering: Answering): Promise<Uint8Array | undefined> {
-    const answers = this.#handler(job.entry, () => job.signal)
+    const answers = this.#handler(job.entry, job)
     // Stops waiting for a handler that ignores the signal.
     const { aborted } = job
     if (!(Symbol.asyncIterator in answers)) {

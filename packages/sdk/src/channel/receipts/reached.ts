@@ -51,10 +51,15 @@ export function verdict(
   return undefined
 }
 
+/** Makes the error of a wait that ends early. */
+type ErrorForMissing = (missing: readonly AgentId[]) => StaticError
+
 interface Waiting extends PromiseWithResolvers<Judgement> {
   readonly question: IndexQuestion
   /** Proven once counts, whatever a member reports later. */
   readonly reached: Set<AgentId>
+  /** The members still waited for. */
+  missing: readonly AgentId[]
 }
 
 /** The callers of one channel. */
@@ -66,11 +71,14 @@ export class ReachedWaits {
     this.#evidence = evidence
   }
 
-  /** Resolves once no one is left to wait for. `cancel` receives a function that ends the wait with an error. */
-  async wait(question: IndexQuestion, cancel: (fail: (error: StaticError) => void) => void): Promise<Judgement> {
-    const waiting: Waiting = { ...Promise.withResolvers<Judgement>(), question, reached: new Set() }
+  /**
+   * Resolves once no one is left to wait for. `cancel` receives a function that ends the wait with the error made from
+   * the members still waited for.
+   */
+  async wait(question: IndexQuestion, cancel: (end: (errorFor: ErrorForMissing) => void) => void): Promise<Judgement> {
+    const waiting: Waiting = { ...Promise.withResolvers<Judgement>(), question, reached: new Set(), missing: [] }
     this.#waiting.add(waiting)
-    cancel((error) => waiting.reject(error))
+    cancel((errorFor) => waiting.reject(errorFor(waiting.missing)))
     this.#judge(waiting)
     try {
       return await waiting.promise
@@ -89,12 +97,13 @@ export class ReachedWaits {
     for (const { reject } of this.#waiting) reject(error)
   }
 
-  #judge({ question, reached, resolve }: Waiting): void {
+  #judge(waiting: Waiting): void {
+    const { question, reached, resolve } = waiting
     const { index, by } = question
     const stays = new Map<AgentId, StayRecord[]>()
     for (const stay of this.#evidence.stays(index)) stays.set(stay.agent, [...(stays.get(stay.agent) ?? []), stay])
     const unreached = new Map<AgentId, UnreachedReason>()
-    let isOpen = false
+    const missing: AgentId[] = []
     for (const agent of by ?? stays.keys()) {
       if (reached.has(agent)) continue
       // An agent that came back has two stays, but an entry is in only one of them.
@@ -102,9 +111,10 @@ export class ReachedWaits {
       const found = stay ? (verdict(stay, question) ?? this.#leaving(agent)) : 'not_member'
       if (found === 'reached') reached.add(agent)
       else if (found) unreached.set(agent, found)
-      else isOpen = true
+      else missing.push(agent)
     }
-    if (!isOpen) resolve({ reached, unreached })
+    waiting.missing = missing
+    if (missing.length === 0) resolve({ reached, unreached })
   }
 
   #leaving(agent: AgentId): UnreachedReason | undefined {

@@ -2,8 +2,16 @@
  * The receipts of one channel: this agent's own (signer.ts), those of others (reader.ts), and callers waiting for them
  * (reached.ts). Until the application uses receipts, the relay is asked only for a sample.
  */
-import { fromHex, type ReceiptMode, StaticError, toHex } from '@static/protocol'
+import {
+  fromHex,
+  identityWithFingerprint,
+  type ReceiptMode,
+  shortFingerprint,
+  StaticError,
+  toHex,
+} from '@static/protocol'
 import { type ReceiptBatch, ReceiptDemand } from '@static/protocol/relay'
+import { utf8Text } from '../../platform/bytes.ts'
 import type { AgentId, Change, StayRecord, StoredChannel } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
 import type { AgentChannel } from '../channel.ts'
@@ -25,6 +33,8 @@ export interface ReachedQuestion {
   readonly by: readonly AgentId[] | undefined
 }
 
+/** The number of members that an error names. */
+const MOST_NAMED = 10
 /** How long `current` waits for the relay. */
 const FETCH_MS = 5000
 
@@ -111,22 +121,31 @@ export class Receipts extends Part {
     const { failure } = this.#channel
     if (failure) throw failure
     this.#use()
-    const ended = Promise.withResolvers<never>()
-    ended.promise.catch(() => {})
+    const ended = Promise.withResolvers<(missing: readonly AgentId[]) => StaticError>()
     const forget = limitSend(this.#context, limits, (cause, reason) => {
-      ended.reject(
-        StaticError.of('cancelled', `Not every member has confirmed message ${sent.messageId}. ${reason}`, { cause }),
-      )
+      ended.resolve((missing) => this.#unconfirmed(sent, missing, reason, cause))
     })
     try {
-      const index = await Promise.race([this.#place(sent), ended.promise])
+      const place = await Promise.race([this.#place(sent), ended.promise])
+      if (typeof place === 'function') throw place([])
       // This agent may have been removed meanwhile: without a group, there would be no one left to wait for.
       if (this.#ended) throw this.#ended
-      const question: IndexQuestion = { index, level, by }
-      return await this.#waits.wait(question, (fail) => void ended.promise.catch(fail))
+      const question: IndexQuestion = { index: place, level, by }
+      return await this.#waits.wait(question, (end) => void ended.promise.then(end))
     } finally {
       forget?.()
     }
+  }
+
+  /** The error of a wait that ends before every member has confirmed a message. */
+  #unconfirmed({ messageId }: SentMessage, missing: readonly AgentId[], reason: string, cause: unknown): StaticError {
+    const names = missing.slice(0, MOST_NAMED).map((agentId) => {
+      const identity = utf8Text(this.#channel.group?.members.get(agentId)?.identity ?? new Uint8Array())
+      return identity === '' ? shortFingerprint(agentId) : identityWithFingerprint({ agentId, identity })
+    })
+    const who = names.length === 0 ? '' : ` Missing: ${names.join(', ')}${missing.length > MOST_NAMED ? ', …' : ''}.`
+    const text = `Not every member has confirmed message ${messageId}.${who} ${reason}`
+    return StaticError.of('cancelled', text, { cause, missing })
   }
 
   // ---- What happens in the channel ----
