@@ -1,4 +1,4 @@
-/** Members come, go, are removed and replace their keys, all the while. */
+/** Members come, go, are removed, replace their keys and hand the channel over, all the while. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Below } from '@static/testkit/random'
 import type { AgentProcess } from './world/agent.ts'
@@ -9,7 +9,8 @@ const ENDS = new Set(['invite_used_up', 'invite_expired', 'invite_revoked', 'inv
 
 /** The participants. */
 export interface Company {
-  readonly owner: AgentProcess
+  /** The owner at first, and the one to which it hands the channel over, and back. Only the first may be killed. */
+  readonly owners: readonly [AgentProcess, AgentProcess]
   /** Agents that stay, including the owner. */
   readonly stayers: readonly AgentProcess[]
   readonly visitors: readonly AgentProcess[]
@@ -29,10 +30,14 @@ export class Life {
   readonly #below: Below
   readonly #held = new Map<AgentProcess, Held>()
   readonly #joinSeconds: number
+  #owner: AgentProcess
+  /** The agent that may have taken the channel over without an answer. */
+  #heir: AgentProcess | undefined
   #invites = 0
 
   constructor(company: Company, below: Below, joinSeconds: number) {
     this.#company = company
+    ;[this.#owner] = company.owners
     this.#below = below
     this.#joinSeconds = joinSeconds
   }
@@ -59,15 +64,35 @@ export class Life {
   async #something(): Promise<void> {
     const { visitors, stayers } = this.#company
     const visitor = visitors[this.#below(visitors.length)]
-    switch (this.#below(4)) {
+    if (this.#heir) return this.#takeOver(this.#heir)
+    switch (this.#below(5)) {
       case 0:
         await pick(stayers, this.#below).order({ order: 'rotate' })
         return this.#count('keys replaced')
       case 1:
         return this.#contest()
+      case 2:
+        return this.#handOver()
       default:
         if (visitor) await (visitor.isMember ? this.#part(visitor) : this.#join(visitor, await this.#heldBy(visitor)))
     }
+  }
+
+  /** The channel goes from one owner to the other. */
+  async #handOver(): Promise<void> {
+    const heir = this.#company.owners.find((agent) => agent !== this.#owner)
+    if (!heir) return
+    await this.#owner.order({ order: 'transfer', agent: heir.id })
+    this.#heir = heir
+    await this.#takeOver(heir)
+  }
+
+  /** Asked again after a crash, the new owner says that it is. */
+  async #takeOver(heir: AgentProcess): Promise<void> {
+    await heir.order({ order: 'take over' })
+    this.#owner = heir
+    this.#heir = undefined
+    this.#count('handed over')
   }
 
   /** A member leaves or is removed. */
@@ -76,14 +101,16 @@ export class Life {
       await visitor.order({ order: 'leave' })
       this.#count('left')
     } else {
-      await this.#company.owner.order({ order: 'remove', agent: visitor.id })
+      await this.#owner.order({ order: 'remove', agent: visitor.id })
       this.#count('removed')
     }
   }
 
   /** More visitors than an invite has uses, while the owner is off: members let them in. */
   async #contest(): Promise<void> {
-    const { owner, visitors } = this.#company
+    const { visitors, owners } = this.#company
+    const owner = this.#owner
+    if (owner !== owners[0]) return
     for (const visitor of visitors) if (visitor.isMember) await this.#part(visitor)
     const free = visitors.filter((visitor) => !this.#held.has(visitor))
     if (free.length < 2) return
@@ -116,7 +143,7 @@ export class Life {
 
   async #invite(uses: number, admit: 'owner' | 'members'): Promise<Held> {
     const invite = `invite-${++this.#invites}`
-    const token = await this.#company.owner.order({ order: 'invite', invite, uses, admit })
+    const token = await this.#owner.order({ order: 'invite', invite, uses, admit })
     return { invite, token: token ?? '' }
   }
 

@@ -72,7 +72,7 @@ export async function run<Kind extends Servers>(options: Run<Kind>): Promise<Rep
   if (!owner || !witness) throw new Error('There must be two members at least.')
   await Promise.all(world.agents.map((agent) => agent.ready()))
   await owner.order({ order: 'create' })
-  const life = new Life({ owner, stayers, visitors }, chance(2), options.joinSeconds)
+  const life = new Life({ owners: [owner, witness], stayers, visitors }, chance(2), options.joinSeconds)
   await life.admitAll(stayers.slice(1))
   for (const agent of world.agents) {
     agent.isTalking = true

@@ -1,7 +1,7 @@
 /**
  * `npm run proof -- chaos [--seeds 3] [--seed N] [--kills 40] [--faults NAMES]`: a relay, an API and agents in
  * TypeScript and Python over QUIC and gRPC, as processes, while they are killed, stopped, cut off, and their disks and
- * clocks fail; members come, go and are removed meanwhile. With `--cluster` (`npm run proof -- chaos-cluster`) the
+ * clocks fail; members come, go and are removed, and the channel changes hands meanwhile. With `--cluster` (`npm run proof -- chaos-cluster`) the
  * relay has three nodes over PostgreSQL and NATS. The histories are kept in `.cache/chaos`.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'

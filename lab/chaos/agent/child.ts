@@ -103,6 +103,13 @@ async function obey(order: Order): Promise<string | undefined> {
       await client.channel(task.channel).removeMember(order.agent)
       journal.note({ is: 'removed', agent: order.agent })
       return
+    case 'transfer':
+      await client.channel(task.channel).transfer(order.agent)
+      return
+    case 'take over':
+      await client.channel(task.channel).catchUp()
+      await client.channel(task.channel).takeOver()
+      return
     case 'talk':
       stay?.talk()
       return

@@ -19,7 +19,8 @@ export type Order =
   | { readonly order: 'invite'; readonly invite: string; readonly uses: number; readonly admit: 'owner' | 'members' }
   | { readonly order: 'join'; readonly invite: string; readonly token: string; readonly timeout: number }
   | { readonly order: 'leave' | 'rotate' }
-  | { readonly order: 'remove'; readonly agent: string }
+  | { readonly order: 'remove' | 'transfer'; readonly agent: string }
+  | { readonly order: 'take over' }
   /** Starts to send and ask, or stops. */
   | { readonly order: 'talk' | 'hush' }
   /** The pause after each message that it reads. */
