@@ -21,6 +21,7 @@ const OF_CI: readonly string[] = [
   'tests/e2e/readme.test.ts',
   'tests/e2e/relay-processes.test.ts',
   'tests/e2e/two-machines.test.ts',
+  'tests/examples/examples.test.ts',
   'tests/interop/browser.test.ts',
   'tests/mcp/handlers.test.ts',
   'tests/pack/pack.test.ts',
