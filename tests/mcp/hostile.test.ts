@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import type { StaticChannelManager } from '@static/sdk'
@@ -148,6 +149,17 @@ test('bad input is a tool error with a code and a sentence', async () => {
     assert.equal(Buffer.from(text.slice('st_inv_'.length), 'base64url')[1], flags)
   }
   await ann.close()
+})
+
+test('an agent that cannot be opened is told in the handshake, with a code and a sentence', async () => {
+  for (const connect of [newHost, oldHost]) {
+    await assert.rejects(connect(place.command('nobody', 'mcp')), ({ message, data }: Error & { data?: object }) => {
+      assert.match(message, /There is no agent in .*nobody\. .*Create it with `static agent create/)
+      assert.partialDeepStrictEqual(data, { code: 'not_found' })
+      return true
+    })
+  }
+  assert.equal(existsSync(place.directory('nobody')), false)
 })
 
 test('a thousand calls at once are answered, with JSON-RPC only on stdout, and the end of stdin ends it', async () => {

@@ -17,7 +17,7 @@ export interface RunningHost {
   close(): Promise<void>
 }
 
-/** Starts serving. The agent is opened when the host asks for the tools; calls wait for it. */
+/** Starts serving. The agent is opened when the host begins the handshake, which fails if that does. */
 export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>): RunningHost {
   const closed = Promise.withResolvers<undefined>()
   let pushTo: Server | undefined
@@ -25,7 +25,7 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
     if (pushTo && lane.first) void push(pushTo, lane.first)
   }
   const opened = (mailbox: Mailbox): void => {
-    if (parts.push) void mailbox.watch().catch(() => {})
+    if (pushTo) void mailbox.watch().catch(() => {})
   }
   const session = new Session(flags, { arrived, opened }, parts.manage)
   // Hosts may close it, which only loses notes.
@@ -44,7 +44,7 @@ export function runHost(flags: AgentFlags, parts: Omit<ServerParts, 'session'>):
       if (pushes)
         server.oninitialized = () => {
           pushTo = server
-          session.start()
+          session.mailbox().then(opened, () => {})
         }
       return server
     },

@@ -59,9 +59,13 @@ export class Session {
     this.#events = events
   }
 
-  /** Opens the agent, so that the first call need not wait. If this fails, that call gets the error. */
-  start(): void {
-    this.use(() => Promise.resolve()).catch(() => {})
+  /**
+   * Opens the agent.
+   *
+   * @throws {StaticError} as `openAgent`
+   */
+  async open(): Promise<void> {
+    await this.use(() => Promise.resolve())
   }
 
   /**

@@ -10,15 +10,35 @@ export interface ToolError {
   readonly message: string
 }
 
+/** What programs and commands have, and what there is for a model and for its user in place of it. */
+const NAMES: readonly (readonly [RegExp, string])[] = [
+  [/open it with `client\.channel\(name\)`/g, 'pass its name as `channel`'],
+  [/`client\.channels\(\)`/g, 'the tool `channels`'],
+  [/Read or cancel some of them \(`channel\.asked\(\)`\)/g, 'Read their answers: ask with `request`'],
+  [/A request to a member \(`channel\.ask`\)/g, 'A request to a member'],
+  [/`maxUses`/g, '`uses`'],
+  [/`admit: 'members'`/g, '`admit` members'],
+  [/ or the option `acceptRelay`/g, ''],
+  [/the option `apiUrl` or /g, ''],
+  [/`relayName` or /g, ''],
+  [/, another `dataDir` in a program/g, ''],
+  [/`dataDir`/g, '`--data-dir`'],
+]
+
 /** More than Static's own sentences take, including a path or a list of members. */
 const MOST_CHARACTERS = 1000
 
 export function toolError(error: unknown): ToolError {
-  const { code, message } = StaticError.from(error)
-  const { help } = ERRORS[code]
+  const { code, message: text } = StaticError.from(error)
+  const message = named(text)
+  const help = named(ERRORS[code].help)
   // Any other error is a bug or a failed system call: its message is all the information there is.
   const words = error instanceof Error && !(error instanceof StaticError) ? ` (${error.message})` : ''
   return { code, ...(message !== help && { help }), message: errorText(`${message}${words}`) }
+}
+
+function named(text: string): string {
+  return NAMES.reduce((said, [name, other]) => said.replace(name, other), text)
 }
 
 /** Escapes invisible characters and truncates the text if it is too long. */
