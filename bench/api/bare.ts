@@ -14,7 +14,7 @@ interface Setup {
 process.once('message', ({ cert, key, gets, posts }: Setup) => {
   const app = Fastify({
     logger: false,
-    https: { cert, key, minVersion: 'TLSv1.3', ecdhCurve: 'X25519:P-256:P-384' },
+    https: { cert, key, minVersion: 'TLSv1.3', ecdhCurve: 'X25519MLKEM768:X25519:P-256:P-384' },
   })
   for (const [path, body] of Object.entries(gets)) app.get(path, () => Promise.resolve(body))
   for (const [path, body] of Object.entries(posts)) app.post(path, () => Promise.resolve(body))

@@ -7,7 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { createServer } from 'node:tls'
+import { HYBRID_GROUP } from '@static/node/tls-groups'
 import { openAuthority } from '../src/authority.ts'
+import { keyAgreement, QUIC_CONNECTION } from '../src/doctor/key-agreement.ts'
 import { checkRelayCertificate } from '../src/doctor/relay-certificate.ts'
 
 const DAY = 86_400_000
@@ -33,7 +35,9 @@ test('a relay certificate is checked for name, trust and expiry', async (t) => {
   const check = async (
     certificate: Promise<{ readonly cert: string; readonly key: string }>,
   ): Promise<[boolean | null | undefined, string | undefined]> => {
-    const [found] = await checkRelayCertificate(await serve(t, await certificate), { ca }, [])
+    const { findings, connections } = await checkRelayCertificate(await serve(t, await certificate), { ca }, [])
+    const [found] = findings
+    assert.deepEqual(connections, [{ name: 'relay over gRPC', group: HYBRID_GROUP }])
     assert.equal(found?.check, 'relay certificate')
     return [found.ok, found.detail]
   }
@@ -54,14 +58,29 @@ test('a relay certificate is checked for name, trust and expiry', async (t) => {
 })
 
 test('a relay that does not answer over TCP has no finding of its own', async () => {
-  assert.deepEqual(await checkRelayCertificate('https://127.0.0.1:1', { ca: undefined }, []), [])
+  const nothing = { findings: [], connections: [] }
+  assert.deepEqual(await checkRelayCertificate('https://127.0.0.1:1', { ca: undefined }, []), nothing)
 })
 
 test('the port of a relay that does not tell it to guests is not guessed', async () => {
   const nodes = [{ finding: { check: 'relay', ok: true, detail: 'responds' }, grpcPort: undefined }]
-  const found = await checkRelayCertificate('quic://127.0.0.1:1', { ca: undefined }, nodes)
+  const { findings, connections } = await checkRelayCertificate('quic://127.0.0.1:1', { ca: undefined }, nodes)
+  assert.deepEqual(connections, [QUIC_CONNECTION])
   assert.deepEqual(
-    found.map(({ check, ok }) => [check, ok]),
+    findings.map(({ check, ok }) => [check, ok]),
     [['relay certificate', null]],
   )
+})
+
+test('every connection that was checked is named with its key agreement, once', () => {
+  const connections = [
+    { name: 'API', group: HYBRID_GROUP },
+    { name: 'relay over gRPC', group: 'X25519' },
+    { name: 'relay over gRPC', group: 'X25519' },
+    { name: 'proxy', group: undefined },
+  ]
+  const detail =
+    'API: X25519MLKEM768 (post-quantum hybrid), relay over gRPC: X25519 (not post-quantum), proxy: unknown. Messages are sealed in addition'
+  assert.deepEqual(keyAgreement(connections), [{ check: 'key agreement', ok: true, detail }])
+  assert.deepEqual(keyAgreement([]), [])
 })

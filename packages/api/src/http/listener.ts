@@ -14,6 +14,7 @@ import type { FastifyServerFactoryHandler } from 'fastify'
 import { subjectOf } from '@static/node/address'
 import type { Balancers } from '@static/node/balancers'
 import { takeTurns } from '@static/node/handshake-turns'
+import { TLS_GROUPS } from '@static/node/tls-groups'
 import { networkLimit, networkOf, StaticError } from '@static/protocol'
 import { newId } from '../rules/id.ts'
 import type { Settings } from '../settings.ts'
@@ -26,7 +27,6 @@ export interface Certificate {
   readonly key: string
 }
 
-const CURVES = 'X25519:P-256:P-384'
 const MAX_HEADER_BYTES = 16 * 1024
 const KEEP_ALIVE_MS = 65_000
 const HOST = 'host'
@@ -36,7 +36,7 @@ const MOST_PIPELINED = 16
 
 /** TLS options, for the first certificate and for renewed ones. */
 export function tlsOptions(certificate: Certificate): SecureContextOptions {
-  return { ...certificate, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
+  return { ...certificate, minVersion: 'TLSv1.3', ecdhCurve: TLS_GROUPS }
 }
 
 /** Creates a server; without a certificate it serves plain HTTP. */

@@ -4,6 +4,7 @@ import { connect as dialPlain } from 'node:net'
 import { after, before, test } from 'node:test'
 import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { LOOPBACKS } from '@static/testkit/ports'
+import { groupOf, HYBRID_GROUP, TLS_GROUPS } from '@static/node/tls-groups'
 import { certificates } from '@static/testkit/certificates'
 import { toStaticError } from '../../src/http/problem.ts'
 import { type Bench, startBench } from '../support.ts'
@@ -122,7 +123,16 @@ test('localhost means both loopback addresses', async () => {
 test('TLS 1.2 and other curves are refused, before and after a new certificate', async () => {
   for (const certificate of [undefined, (await certificates()).certificate]) {
     if (certificate) bench.api.renew(certificate)
-    ;(await dial()).destroy()
+    // Whatever a client prefers, a recording stays closed if it can; one that cannot is served as before.
+    for (const [ecdhCurve, group] of [
+      [TLS_GROUPS, HYBRID_GROUP],
+      [HYBRID_GROUP, HYBRID_GROUP],
+      ['X25519', 'X25519'],
+    ] as const) {
+      const socket = await dial({ ecdhCurve })
+      assert.equal(groupOf(socket), group)
+      socket.destroy()
+    }
     ;(await dial({ ecdhCurve: 'P-384' })).destroy()
     await assert.rejects(dial({ maxVersion: 'TLSv1.2' }))
     await assert.rejects(dial({ ecdhCurve: 'P-521' }))

@@ -9,6 +9,7 @@ import { checkAgents, checkServerData } from '../doctor/files.ts'
 import { checkCertificate, type CheckedCertificate } from '../doctor/certificate.ts'
 import { type Finding, fix, ok, skipped } from '../doctor/finding.ts'
 import { guestsOf, linkedRelays, withoutAccount, type WithRelay } from '../doctor/guests.ts'
+import { keyAgreement } from '../doctor/key-agreement.ts'
 import { checkApi, checkKey, checkPorts, checkRelay } from '../doctor/network.ts'
 import { checkKnownRelay } from '../doctor/known-relay.ts'
 import { checkRelayCertificate } from '../doctor/relay-certificate.ts'
@@ -77,11 +78,9 @@ async function examineRelays(relays: readonly WithRelay[]): Promise<readonly Fin
   const findings: Finding[] = []
   for (const account of relays) {
     const nodes = await checkRelay(account.relay, account)
-    findings.push(
-      ...nodes.map(({ finding }) => finding),
-      ...(await checkRelayCertificate(account.relay, account, nodes)),
-    )
-    findings.push(...(await checkKnownRelay(account.relay, account)))
+    const checked = await checkRelayCertificate(account.relay, account, nodes)
+    findings.push(...nodes.map(({ finding }) => finding), ...checked.findings)
+    findings.push(...(await checkKnownRelay(account.relay, account)), ...keyAgreement(checked.connections))
   }
   return findings
 }
@@ -102,14 +101,16 @@ async function examineAccount(
     certificate.isAccepted === false
       ? skipped('ports', REFUSED)
       : await checkPorts(account, certificate.isAccepted === true)
+  const connections = certificate.connection ? [certificate.connection] : []
   if (relay === undefined) {
     const unknown = skipped('relay', 'not checked: none is configured, and the API announces none')
-    return { relay, findings: [ports, ...api, certificate.finding, key, unknown] }
+    return { relay, findings: [ports, ...api, certificate.finding, key, unknown, ...keyAgreement(connections)] }
   }
   const known = await checkKnownRelay(relay, account)
-  const relayCertificate = await checkRelayCertificate(relay, account, nodes)
+  const checked = await checkRelayCertificate(relay, account, nodes)
   const ways = nodes.map(({ finding }) => finding)
-  const ofRelay = [...ways, ...relayCertificate, ...known]
+  const agreed = keyAgreement([...connections, ...checked.connections])
+  const ofRelay = [...ways, ...checked.findings, ...known, ...agreed]
   return { relay, findings: [ports, ...api, certificate.finding, key, ...ofRelay] }
 }
 

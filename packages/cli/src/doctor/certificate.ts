@@ -1,9 +1,11 @@
 /** Checks the certificate that the API presents, and whether a wrong clock makes it look invalid. */
 import { once } from 'node:events'
 import { connect, type TLSSocket } from 'node:tls'
+import { groupOf, TLS_GROUPS } from '@static/node/tls-groups'
 import type { AccountSettings } from '@static/sdk/account'
 import { clockFinding } from './clock.ts'
 import { type Finding, fix, ok, skipped } from './finding.ts'
+import type { CheckedConnection } from './key-agreement.ts'
 
 const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
@@ -19,6 +21,8 @@ export interface CheckedCertificate {
   readonly isAccepted: boolean | undefined
   /** The clock, if it helps explain why the certificate is refused. */
   readonly clock: Finding | undefined
+  /** Undefined if no server answered. */
+  readonly connection: CheckedConnection | undefined
 }
 
 /** Connects to the API and examines its certificate. */
@@ -30,22 +34,26 @@ export async function checkCertificate({ apiUrl, ca }: AccountSettings): Promise
     host,
     port: Number(port || 443),
     minVersion: 'TLSv1.3',
+    ecdhCurve: TLS_GROUPS,
     rejectUnauthorized: false,
     ...(/^[\d.]+$|:/.test(host) ? {} : { servername: host }),
     ...(ca === undefined ? {} : { ca }),
   })
   try {
     await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
-    return socket.authorized ? accepted(socket) : await refused(socket, apiUrl)
+    const connection = { name: 'API', group: groupOf(socket) }
+    return { ...(socket.authorized ? accepted(socket) : await refused(socket, apiUrl)), connection }
   } catch {
     const finding = skipped('certificate', 'not checked: cannot reach the API')
-    return { finding, isAccepted: undefined, clock: undefined }
+    return { finding, isAccepted: undefined, clock: undefined, connection: undefined }
   } finally {
     socket.destroy()
   }
 }
 
-function accepted(socket: TLSSocket): CheckedCertificate {
+type Verdict = Omit<CheckedCertificate, 'connection'>
+
+function accepted(socket: TLSSocket): Verdict {
   const { end } = validityOf(socket)
   const until = dateOf(end)
   const finding =
@@ -58,7 +66,7 @@ function accepted(socket: TLSSocket): CheckedCertificate {
   return { finding, isAccepted: true, clock: undefined }
 }
 
-async function refused(socket: TLSSocket, apiUrl: string): Promise<CheckedCertificate> {
+async function refused(socket: TLSSocket, apiUrl: string): Promise<Verdict> {
   // A name from OpenSSL, despite its type.
   const why = String(socket.authorizationError)
   if (!TIME_FAULTS.includes(why)) {

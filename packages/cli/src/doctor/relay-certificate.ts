@@ -4,8 +4,10 @@
  */
 import { once } from 'node:events'
 import { connect, type TLSSocket } from 'node:tls'
+import { groupOf, TLS_GROUPS } from '@static/node/tls-groups'
 import { type AccountSettings, parseEndpoint } from '@static/sdk/account'
 import { type Finding, fix, ok, skipped } from './finding.ts'
+import { type CheckedConnection, QUIC_CONNECTION } from './key-agreement.ts'
 import type { CheckedNode } from './network.ts'
 
 const CHECK = 'relay certificate'
@@ -14,6 +16,12 @@ const PORT_UNTOLD = 'announces its gRPC port only to agents that it admits. Set 
 const TIMEOUT_MS = 5_000
 const SOON_DAYS = 7
 const DAY_MS = 86_400_000
+
+/** The results for the certificates of a relay, and the connections on which they came. */
+export interface CheckedRelay {
+  readonly findings: readonly Finding[]
+  readonly connections: readonly CheckedConnection[]
+}
 
 /**
  * The certificates of all nodes. Skips a node that does not answer over TCP, because the check of the relay reports
@@ -26,18 +34,24 @@ export async function checkRelayCertificate(
   { ca, relayName }: Pick<AccountSettings, 'ca'> & Partial<Pick<AccountSettings, 'relayName'>>,
   nodes: readonly CheckedNode[],
   now: number = Date.now(),
-): Promise<readonly Finding[]> {
+): Promise<CheckedRelay> {
   const relay = parseEndpoint(endpoint, { relayName })
   const given = Number(process.env['STATIC_GRPC_PORT'] || Number.NaN)
   const findings: Finding[] = []
+  const connections: CheckedConnection[] = []
   for (const [index, { host, port }] of relay.addresses.entries()) {
     const { finding, grpcPort } = nodes[index] ?? {}
     const known = relay.way === 'grpc' ? port : Number.isNaN(given) ? grpcPort : given
     if (known === undefined && finding?.ok === true)
       findings.push(skipped(CHECK, `not checked: ${host} ${PORT_UNTOLD}`))
-    else findings.push(...(await check(host, known ?? GRPC_PORT, relay.serverName, { ca, now })))
+    else {
+      const checked = await check(host, known ?? GRPC_PORT, relay.serverName, { ca, now })
+      findings.push(...checked.findings)
+      connections.push(...checked.connections)
+    }
+    if (relay.way === 'quic' && finding?.ok === true) connections.push(QUIC_CONNECTION)
   }
-  return findings
+  return { findings, connections }
 }
 
 async function check(
@@ -45,7 +59,7 @@ async function check(
   port: number,
   serverName: string,
   { ca, now }: { readonly ca: string | undefined; readonly now: number },
-): Promise<readonly Finding[]> {
+): Promise<CheckedRelay> {
   let socket: TLSSocket | undefined
   try {
     // Accepts any certificate so that it can report what is wrong with it; nothing is sent over this connection.
@@ -54,13 +68,15 @@ async function check(
       port,
       servername: serverName,
       minVersion: 'TLSv1.3',
+      ecdhCurve: TLS_GROUPS,
       rejectUnauthorized: false,
       ...(ca === undefined ? {} : { ca }),
     })
     await once(socket, 'secureConnect', { signal: AbortSignal.timeout(TIMEOUT_MS) })
-    return [findingOf(socket, `${host} port ${port}`, serverName, now)]
+    const findings = [findingOf(socket, `${host} port ${port}`, serverName, now)]
+    return { findings, connections: [{ name: 'relay over gRPC', group: groupOf(socket) }] }
   } catch {
-    return []
+    return { findings: [], connections: [] }
   } finally {
     socket?.destroy()
   }

@@ -1,6 +1,7 @@
 /** HTTPS client for an API in other processes: fetches token keys and quota. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:https'
+import { TLS_GROUPS } from '@static/node/tls-groups'
 import { type ChannelDeletion, type Lease, type Problem, StaticError } from '@static/protocol'
 import type { BlockedAnswer, DeletionSource, OverviewSink, QuotaSource, Time } from '../ports.ts'
 import { ApiNodes, CALL_MS } from './nodes.ts'
@@ -52,6 +53,7 @@ export function makeApiClient(
     keepAlive: true,
     maxSockets: 8,
     minVersion: 'TLSv1.3',
+    ecdhCurve: TLS_GROUPS,
     ...(ca === undefined ? {} : { ca }),
   })
   const nodes = new ApiNodes(urls)

@@ -6,6 +6,7 @@ import { type AddressInfo, connect as connectTcp, createServer, type Socket } fr
 import { connect as connectTls, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { LOOPBACKS } from '@static/testkit/ports'
 import { connectGrpc, type GrpcClient } from '@static/testkit/agent/grpc-client'
+import { groupOf, HYBRID_GROUP } from '@static/node/tls-groups'
 import { certificates } from '@static/testkit/certificates'
 import type { Certificate } from '../../src/ports.ts'
 import { SLOW_MS } from '../../src/transport/http2/limits.ts'
@@ -37,6 +38,12 @@ test('TLS 1.2 and other curves are refused, before and after a new certificate',
       const socket = await dial(bench, { host, ALPNProtocols: ['h2'] })
       assert.deepEqual([socket.getProtocol(), socket.alpnProtocol], ['TLSv1.3', 'h2'])
       fingerprints.add(socket.getPeerCertificate().fingerprint256)
+      assert.equal(groupOf(socket), HYBRID_GROUP)
+      socket.destroy()
+    }
+    for (const group of [HYBRID_GROUP, 'X25519']) {
+      const socket = await dial(bench, { ecdhCurve: group })
+      assert.equal(groupOf(socket), group)
       socket.destroy()
     }
     await assert.rejects(dial(bench, { maxVersion: 'TLSv1.2' }))

@@ -5,6 +5,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { request } from 'node:https'
 import { peerSentence, peerText } from '@static/node/peer-text'
+import { TLS_GROUPS } from '@static/node/tls-groups'
 import { ERRORS, type ErrorCode, type Problem, StaticError } from '@static/protocol'
 import { tcpFailure } from '../transport/tcp-failure.ts'
 
@@ -48,6 +49,7 @@ export async function callApi({ url, method, headers, apiKey, body, ca, timeoutM
       ...headers,
     },
     minVersion: 'TLSv1.3',
+    ecdhCurve: TLS_GROUPS,
     // Regardless of NODE_TLS_REJECT_UNAUTHORIZED.
     rejectUnauthorized: true,
     ...(ca === undefined ? {} : { ca }),

@@ -12,6 +12,7 @@ import {
 import { connect as connectTls } from 'node:tls'
 import { ConnectionError } from '@static/node/connection-error'
 import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '@static/node/dial'
+import { TLS_GROUPS } from '@static/node/tls-groups'
 import { CellUnframer, frameCells, StaticError } from '@static/protocol'
 import { Relay } from '@static/protocol/relay'
 import type { CellStream, StreamHandlers, Target, Transport } from '../ports/index.ts'
@@ -50,6 +51,7 @@ async function dial(
     port,
     servername: serverName,
     minVersion: 'TLSv1.3',
+    ecdhCurve: TLS_GROUPS,
     ALPNProtocols: ['h2'],
     // Regardless of NODE_TLS_REJECT_UNAUTHORIZED.
     rejectUnauthorized: true,

@@ -6,6 +6,7 @@ import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
+import { HYBRID_GROUP } from '@static/node/tls-groups'
 import { CELL_BYTES, type ErrorCode, frameCells } from '@static/protocol'
 import type { Target } from '../../src/ports/index.ts'
 import { makeGrpcTransport } from '../../src/transport/grpc.ts'
@@ -24,7 +25,8 @@ async function serve(
   answer: (stream: ServerHttp2Stream) => void,
 ): Promise<{ target: Target; session: () => ServerHttp2Session }> {
   const sessions: ServerHttp2Session[] = []
-  const server = createSecureServer({ ...pair, minVersion: 'TLSv1.3' })
+  // Only who offers the hybrid gets in: what is recorded of an agent stays closed.
+  const server = createSecureServer({ ...pair, minVersion: 'TLSv1.3', ecdhCurve: HYBRID_GROUP })
   server.on('session', (session) => sessions.push(session.on('error', () => {})))
   server.on('stream', (stream: ServerHttp2Stream) => {
     stream.on('error', () => {})

@@ -4,15 +4,15 @@ import type { Http2SecureServer } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import type { SecureContextOptions } from 'node:tls'
 import { listenError } from '@static/node/listen-error'
+import { TLS_GROUPS } from '@static/node/tls-groups'
 import type { Certificate } from '../../ports.ts'
 
-const CURVES = 'X25519:P-256:P-384'
 /** A port that is free on one address may be in use on the other. */
 const MOST_TRIES = 10
 
 /** TLS options of every connection, even after a certificate was renewed. */
 export function tlsOptions(certificate: Certificate): SecureContextOptions {
-  return { cert: certificate.cert, key: certificate.key, minVersion: 'TLSv1.3', ecdhCurve: CURVES }
+  return { cert: certificate.cert, key: certificate.key, minVersion: 'TLSv1.3', ecdhCurve: TLS_GROUPS }
 }
 
 /** Servers that listen on the same port. */
