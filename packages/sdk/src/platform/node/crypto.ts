@@ -24,6 +24,7 @@ import { sodium } from '@static/node/sodium'
 
 export { sameBytes } from '@static/node/compare'
 export { ed25519, generateSignatureKeyPair, type SignatureKeyPair, type Verifier } from '@static/node/ed25519'
+export { mlKem768 } from './ml-kem.ts'
 
 /** Signs with a fixed key. */
 export type Signer = (bytes: Uint8Array) => Uint8Array
