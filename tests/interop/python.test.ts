@@ -85,6 +85,6 @@ test('the Python client produces the bytes of the vectors', async () => {
     vouch: 2,
     receipt: 4,
     chain: 3,
-    invite: 9,
+    invite: 10,
   })
 })

@@ -25,6 +25,7 @@ import {
   signedBytes,
   text,
 } from './bytes.ts'
+import { sealedWelcomes } from './sealed-welcome.ts'
 
 const messageId = idOf(0x40)
 
@@ -224,9 +225,10 @@ const keys = {
   join: derive(membersKey, 'join', 32),
   welcome: derive(membersKey, 'welcome', 32),
   box: derive(membersKey, 'box', 32),
+  seal: derive(membersKey, 'seal', 32),
 }
 const token = Buffer.concat([
-  Buffer.of(1, 1),
+  Buffer.of(2, 1),
   number8(expiresAt),
   secret,
   owner.agentId,
@@ -250,7 +252,7 @@ const sessionNonce = run(0x80, 32)
 const proofBytes = lengthPrefixed([JOIN, sessionNonce, keys.invite_id, guest.agentId, sha256(box)])
 const welcome = run(0xd0, 60)
 const authenticator = run(0x33, 32)
-const WELCOME = 'static welcome 1'
+const WELCOME = 'static welcome 2'
 const welcomeBytes = signedBytes(WELCOME, [keys.invite_id, sha256(keyPackage), welcome, authenticator])
 
 const invite = {
@@ -535,7 +537,7 @@ const group = {
     owner: owner.agentId,
     standby,
     offered,
-    required_capabilities: Buffer.from('02f57a00020001', 'hex'),
+    required_capabilities: Buffer.from('04f57af57c00020001', 'hex'),
     channel: Buffer.concat([Buffer.of(2, offered ? 1 : 0), owner.agentId, standby, Buffer.from(name)]),
   })),
   founder: { context: FOUNDER, credential: Buffer.concat([Buffer.of(0), Buffer.from(FOUNDER)]) },
@@ -680,6 +682,7 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['invite.json', text(invite)],
   ['invite-list.json', text(lists)],
   ['claim.json', text(claims)],
+  ['sealed-welcome.json', text(sealedWelcomes({ id: keys.invite_id, seal: keys.seal }))],
   ['link.json', text(links)],
   ['verify.json', text(verify)],
   ['group.json', text(group)],

@@ -93,7 +93,7 @@ export {
   maxCommitBytes,
   MAX_WELCOME_BYTES,
 } from './wire/limits.ts'
-export { signedBytes } from './signed/layout.ts'
+export { lengthPrefixed, signedBytes } from './signed/layout.ts'
 export { type RosterClaim, rosterBytes, type VouchClaim, vouchBytes } from './signed/roster.ts'
 export {
   decodeReceipt,

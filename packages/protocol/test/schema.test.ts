@@ -39,7 +39,7 @@ void test('one ack cell advances the cursors of at least 25 channels in either f
 
 void test('limits match the contract', () => {
   assert.equal(REVISION, 2)
-  assert.equal(maxCommitBytes(1), 18_432)
-  assert.equal(maxCommitBytes(250), 528_384)
+  assert.equal(maxCommitBytes(1), 20_480)
+  assert.equal(maxCommitBytes(250), 1_040_384)
   assert.equal(maxCommitBytes(10_000), 4_194_304)
 })

@@ -82,8 +82,8 @@ export const DEFAULT_SETTINGS: Settings = {
     channelEntries: 500_000,
     accountBytes: 16 * 1024 * MIB,
     freeControl: 120,
-    freeCommitBytes: 256 * 1024,
-    freeChannelCommitBytes: 4 * MIB,
+    freeCommitBytes: 512 * 1024,
+    freeChannelCommitBytes: 8 * MIB,
     memberAddsPerHour: 60,
   },
   session: {

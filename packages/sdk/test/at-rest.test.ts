@@ -86,7 +86,7 @@ class Secrets {
   #note(change: Change): void {
     switch (change.type) {
       case 'putKeyPackage':
-        return this.#add('key package', change.record.privatePart)
+        return this.#addKeyPackage(change.record.privatePart)
       case 'putEpoch':
         for (const row of change.epoch?.rows.values() ?? []) this.#adopted.add(hex(row))
         if (change.epoch) this.#addEpoch('', change.epoch)
@@ -105,6 +105,12 @@ class Secrets {
         return this.#add('key of a received message', change.record.messageKey)
       default:
     }
+  }
+
+  #addKeyPackage(privatePart: Uint8Array): void {
+    this.#add('key package', privatePart)
+    this.#add('init key', privatePart.subarray(1, 33))
+    this.#add('seed of a seal', privatePart.subarray(65, 129))
   }
 
   #addEpoch(prefix: string, { group, rows }: EpochRecord): void {
@@ -207,7 +213,16 @@ test('with the key, nothing deleted is found after a checkpoint', async (t) => {
   assert.equal(held.count('key of a received message'), 1)
   assert.equal(held.count('key of a sent message'), 0)
   const past = [...secrets.found].filter(([secret]) => !held.found.has(secret))
-  for (const kind of ['ratchet', 'epoch', 'pending ratchet', 'pending epoch', 'key package', 'key of a sent message']) {
+  for (const kind of [
+    'ratchet',
+    'epoch',
+    'pending ratchet',
+    'pending epoch',
+    'key package',
+    'init key',
+    'seed of a seal',
+    'key of a sent message',
+  ]) {
     assert.ok(
       past.some(([, found]) => found === kind),
       `nothing past of the kind: ${kind}`,

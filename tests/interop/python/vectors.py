@@ -107,7 +107,7 @@ def check_invite(invite):
     labels = {"invite_id": "id", "admission": "admission", "members": "members"}
     for name, label in labels.items():
         assert derived(unhex(token["secret"]), label).startswith(keys[name]), name
-    members = ["join", "welcome", "box"]
+    members = ["join", "welcome", "box", "seal"]
     for name in members:
         assert derived(unhex(keys["members"]), name) == keys[name], name
     invite_id, key_package = unhex(keys["invite_id"]), unhex(join["key_package"])
@@ -117,7 +117,7 @@ def check_invite(invite):
     claim = ["static join 1", session_nonce, invite_id, agent_id, sha256(unhex(join["box"]))]
     assert mac("admission", length_prefixed(claim)) == admission["proof"]
     made = [invite_id, sha256(key_package), unhex(welcome["welcome"]), unhex(welcome["epoch_authenticator"])]
-    assert mac("welcome", signed_bytes("static welcome 1", made)) == welcome["mac"]
+    assert mac("welcome", signed_bytes("static welcome 2", made)) == welcome["mac"]
     return len(labels) + len(members) + 3
 
 

@@ -36,7 +36,7 @@ export const MAX_MEMBERS = 250
  * Maximum size of a group to which unvouched members add. The other places are left to the owner and vouched members.
  */
 export const MAX_UNVOUCHED_SIZE = 200
-/** The largest KeyPackage, as an MLSMessage or without that header. Ours take about 330 bytes. */
+/** The largest KeyPackage, as an MLSMessage or without that header. Ours take about 1,500 bytes. */
 export const MAX_KEY_PACKAGE_BYTES = 4096
 /** The largest Welcome. A Welcome to a channel of 250 members takes about 75 KiB. */
 export const MAX_WELCOME_BYTES = 131_072
@@ -53,7 +53,7 @@ export const ENVELOPE_LIMITS = {
   member: 4_194_304,
 } as const
 
-/** The longest commit, including its Welcomes, for a roster of this size. */
+/** The longest commit, including its Welcomes, for a roster of this size. Each add takes about 3 KB. */
 export function maxCommitBytes(rosterSize: number): number {
-  return Math.min(16_384 + 2048 * rosterSize, 4_194_304)
+  return Math.min(16_384 + 4096 * rosterSize, 4_194_304)
 }

@@ -49,7 +49,8 @@ function check(vector: Signed, bytes: Uint8Array): void {
 }
 
 test('the vectors match their generator', () => {
-  const names = readdirSync(folder).filter((name) => name.endsWith('.json'))
+  // ml-kem.go makes this one, so that another implementation has made it.
+  const names = readdirSync(folder).filter((name) => name.endsWith('.json') && name !== 'ml-kem.json')
   assert.deepEqual(names.toSorted(), [...files.keys()].toSorted())
   for (const name of names) assert.equal(readFileSync(join(folder, name), 'utf8'), files.get(name), name)
 })

@@ -132,8 +132,8 @@ test('64 agents wait for one invite, and their boxes leave half of the room to o
   for (const agent of first) await ask(agent, token)
   await assert.rejects(ask(last, token), refusal('rate_limited'))
   assert.equal((await polled(owner, channelId)).length, 64)
-  // 1 MiB for all, 64 * 600 bytes of it for the first invite. What one invite has counts twice.
-  const count = Math.floor((1_048_576 - 64 * 600 - 16_884) / (2 * 16_884)) + 1
+  // 2 MiB for all, 64 * 600 bytes of it for the first invite. What one invite has counts twice.
+  const count = Math.floor((2_097_152 - 64 * 600 - 16_884) / (2 * 16_884)) + 1
   for (const agent of first.slice(0, count)) await ask(agent, large, 16_384)
   await assert.rejects(ask(last, large, 16_384), refusal('rate_limited'))
   await ask(last, other, 16_384)
@@ -177,8 +177,8 @@ test('successive polls return a request once, however often and large', async (t
   assert.deepEqual((await bob.request('pollJoinRequests', { channelId, after })).pending, numbers.slice(1))
 })
 
-test('a large request counts once per KiB, and a poll once', async (t) => {
-  const at = await scene(t, { rates: { joinsPerMinute: 20, pollsPerMinute: 3 } })
+test('a large request counts once per 2 KiB, and a poll once', async (t) => {
+  const at = await scene(t, { rates: { joinsPerMinute: 10, pollsPerMinute: 3 } })
   const { bob, channelId, world } = at
   const token = await invite(at)
   await ask(await connect(world), token, 16_384)

@@ -7,7 +7,7 @@ import type { Account } from '../../src/ports.ts'
 import { readKeyPackage } from '../../src/core/channels/key-package-reader.ts'
 import { KeyPackagePool } from '../../src/core/channels/key-package-pool.ts'
 import { Agent, type AgentKey, makeKey, Refused } from '@static/testkit/agent'
-import { makeKeyPackage } from '../support/key-package.ts'
+import { makeKeyPackage, makeSealKey } from '../support/key-package.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { refusal } from '@static/testkit/agent'
 import { openMemoryRelay, quiet, type MemoryRelay } from '../support/memory-relay.ts'
@@ -56,8 +56,9 @@ test('the signature key and the lifetime are read, and nothing else passes for a
   assert.deepEqual(facts && { ...facts, identity: '', signatureKey: Buffer.from(facts.signatureKey) }, {
     signatureKey: Buffer.from(key),
     identity: '',
-    extensions: [0xf57a],
-    longestList: 1,
+    extensions: [0xf57a, 0xf57c],
+    sealable: true,
+    longestList: 2,
     notBefore: 5,
     notAfter: 2 ** 40,
   })
@@ -145,9 +146,15 @@ test('a KeyPackage that no member would accept is refused at upload, with the re
   const grease = (count: number): number[] => Array.from({ length: count }, (_, at) => 0x1000 + at)
   await assert.rejects(upload(made([0x000a, 0x0a0a])), /do not list the extension type 0xF57A/)
   await assert.rejects(upload(made([])), refusal('invalid_request'))
-  await assert.rejects(upload(made([0xf57a, ...grease(32)])), /has 33 entries; at most 32 are allowed/)
-  await assert.rejects(upload(made([0xf57a, ...grease(2000)])), /bytes; at most 4096 are allowed/)
-  await upload(made([...grease(31), 0xf57a]))
+  await assert.rejects(upload(made([0xf57a])), /do not list the extension type 0xF57C/)
+  await assert.rejects(upload(made([0xf57a, 0xf57c, ...grease(31)])), /has 33 entries; at most 32 are allowed/)
+  await assert.rejects(upload(made([0xf57a, 0xf57c, ...grease(2000)])), /bytes; at most 4096 are allowed/)
+  const key = makeSealKey()
+  for (const sealKeys of [[], [key.subarray(1)], [Buffer.concat([key, key])], [key.with(0, 2)], [key, key]]) {
+    const bytes = makeKeyPackage(bob.key.publicKey, { sealKeys, notBefore: 0, notAfter: 2 ** 40 })
+    await assert.rejects(upload(bytes), /no key to seal its Welcome/)
+  }
+  await upload(made([0xf57c, ...grease(30), 0xf57a]))
 })
 
 test('the relay keeps the 64 newest per agent, without duplicates', async (t) => {
@@ -155,9 +162,9 @@ test('the relay keeps the 64 newest per agent, without duplicates', async (t) =>
   const many = Array.from({ length: 64 }, () => fresh())
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many.slice(0, 40) })).held, 40)
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many.slice(0, 40) })).held, 40)
-  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many })).held, 64)
+  assert.equal((await bob.request('uploadKeyPackage', { keyPackages: many.slice(40) })).held, 64)
   assert.equal((await bob.request('uploadKeyPackage', { keyPackages: [fresh()] })).held, 64)
-  const tooMany = [...many, fresh()]
+  const tooMany = Array.from({ length: 65 }, () => new Uint8Array(1))
   await assert.rejects(bob.request('uploadKeyPackage', { keyPackages: tooMany }), refusal('invalid_request'))
 })
 

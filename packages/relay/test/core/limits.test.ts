@@ -329,9 +329,9 @@ test('names, ids and Welcomes of channels are checked, and channels per account 
   }
   await assert.rejects(found('a/b/c', { channelId: randomBytes(15) }), refusal('invalid_request'))
   await assert.rejects(found('a/b/c', { welcome: new Uint8Array() }), refusal('invalid_request'))
-  await assert.rejects(found('a/b/c', { welcome: randomBytes(18_433) }), refusal('invalid_request'))
+  await assert.rejects(found('a/b/c', { welcome: randomBytes(20_481) }), refusal('invalid_request'))
   const channelId = randomBytes(16)
-  const welcome = randomBytes(18_432)
+  const welcome = randomBytes(20_480)
   await found('a/b/c', { channelId, welcome })
   const again = await owner.request('createChannel', { name: 'a/b/c', channelId, welcome: randomBytes(5) })
   assert.deepEqual(Buffer.from(again.welcome), welcome, 'the same answer as the first time')

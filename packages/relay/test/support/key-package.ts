@@ -4,10 +4,23 @@ import { randomBytes } from 'node:crypto'
 /** One with this signature key and these extension types in its capabilities; times in seconds. */
 export function makeKeyPackage(
   signatureKey: Uint8Array,
-  options: { notBefore?: number; notAfter?: number; extensions?: readonly number[]; identity?: string } = {},
+  options: {
+    notBefore?: number
+    notAfter?: number
+    extensions?: readonly number[]
+    identity?: string
+    /** The data of extensions that look like keys to seal Welcomes. */
+    sealKeys?: readonly Uint8Array[]
+  } = {},
 ): Uint8Array {
   const now = Math.floor(Date.now() / 1000)
-  const { notBefore = now - 60, notAfter = now + 86_400, extensions = [0xf57a], identity = 'somebody' } = options
+  const {
+    notBefore = now - 60,
+    notAfter = now + 86_400,
+    extensions = [0xf57a, 0xf57c],
+    identity = 'somebody',
+  } = options
+  const { sealKeys = [makeSealKey()] } = options
   return new Uint8Array(
     Buffer.concat([
       number(1, 2), // MLSMessage: version
@@ -25,10 +38,15 @@ export function makeKeyPackage(
       number(notAfter, 8),
       vector(Buffer.of()), // extensions of the leaf
       vector(randomBytes(64)), // signature of the leaf
-      vector(Buffer.of()), // extensions
+      vector(Buffer.concat(sealKeys.flatMap((key) => [number(0xf57c, 2), vector(key)]))), // extensions
       vector(randomBytes(64)), // signature
     ]),
   )
+}
+
+/** What the relay takes for a key of ML-KEM-768: it does not look inside. */
+export function makeSealKey(): Uint8Array {
+  return Buffer.concat([Buffer.of(1), randomBytes(1184)])
 }
 
 function number(value: number, size: number): Buffer {

@@ -314,6 +314,7 @@ function changeFor<Asking extends Candidate>(
   })
   return {
     adds: candidates.map(({ keyPackage }) => keyPackage),
+    invited: candidates.map(({ agentId, keys: { inviteId, seal } }) => ({ agentId, inviteId, seal })),
     removes: back.map(({ agentId }) => agentId),
     leaveNotices: back.flatMap(({ agent }) => decision.noticeOf(agent) ?? []),
     vouches: candidates.filter((each) => decision.isVouched(each)).map(({ agentId }) => agentId),

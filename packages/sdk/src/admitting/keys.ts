@@ -22,6 +22,8 @@ export interface AdmitKeys {
   readonly welcome: Uint8Array
   /** Kbox: seals join requests. */
   readonly box: Uint8Array
+  /** Kseal: seals Welcomes, together with the key of the KeyPackage. */
+  readonly seal: Uint8Array
 }
 
 export interface InviteKeys extends AdmitKeys {
@@ -45,6 +47,7 @@ export function admitKeys(inviteId: Uint8Array, members: Uint8Array): AdmitKeys 
     join: derive(members, 'join', KEY_BYTES),
     welcome: derive(members, 'welcome', KEY_BYTES),
     box: derive(members, 'box', KEY_BYTES),
+    seal: derive(members, 'seal', KEY_BYTES),
   }
 }
 
@@ -79,7 +82,10 @@ export function joinTag(
   return mac(join, signedBytes('static join 1', [channelId, name, inviteId, owner, nonce, keyPackage]))
 }
 
-/** The tag of a Welcome: proves that its sender holds the token and made it for this KeyPackage and epoch. */
+/**
+ * The tag of a Welcome, over the bytes that are delivered: proves that its sender holds the token and made it for this
+ * KeyPackage and epoch.
+ */
 export function welcomeTag(
   { welcome: key, inviteId }: AdmitKeys,
   keyPackage: Uint8Array,
@@ -87,7 +93,7 @@ export function welcomeTag(
   epochAuthenticator: Uint8Array,
 ): Uint8Array {
   const fields = [inviteId, sha256(keyPackage), welcome, epochAuthenticator]
-  return mac(key, signedBytes('static welcome 1', fields))
+  return mac(key, signedBytes('static welcome 2', fields))
 }
 
 /** Seals data for the holders of the token. */

@@ -135,8 +135,9 @@ function readParts(parts: {
   readonly token: string
 }): InviteLink | undefined {
   const { way, addresses, grpcPort, relayId, certificates, token } = parts
+  // The link is not damaged, so what is wrong with its token has another reason, such as its version.
+  const read: InviteToken = decodeToken(token)
   try {
-    const read: InviteToken = decodeToken(token)
     const written = endpointUrl(way, addresses)
     const endpoint = parseEndpoint(written, { relayName: read.relay })
     // A link has exactly one encoding, and points to the relay that its token is for.

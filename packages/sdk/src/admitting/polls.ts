@@ -23,7 +23,7 @@ const TURN_MS = 200
  * An honest relay returns no more, and no larger ones. Beyond that, the oldest are forgotten until the next session.
  */
 const MOST_REQUESTS = 2048
-const MOST_BYTES = 2_097_152
+const MOST_BYTES = 4_194_304
 const MOST_BOX_BYTES = 16_384
 
 type Polling = Pick<AgentServices, 'context' | 'requests' | 'timers'>

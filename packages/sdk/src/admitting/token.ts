@@ -2,7 +2,7 @@
  * Invite tokens (SPEC.md, 6.1): a string with which an agent can join a channel. It is a secret: anyone who presents
  * it first can use it. Only the people involved see it, never the API and never the relay.
  *
- *     st_inv_ + base64url: version(1) = 1, flags(1): 1 if members may admit, expiry(8, milliseconds), secret S(32),
+ *     st_inv_ + base64url: version(1) = 2, flags(1): bit 1 if members may admit, expiry(8, milliseconds), secret S(32),
  *     SHA-256 of the owner's key(32), channel id(16), name behind its length(1), relay name behind its length(1)
  */
 import {
@@ -17,9 +17,9 @@ import { concat, fromBase64url, latin1, toBase64url, utf8, viewOf } from '../pla
 import type { Admit, Time } from '../ports/index.ts'
 
 const PREFIX = 'st_inv_'
-const VERSION = 1
-/** The agents that admit joiners, by the flags byte. */
-const ADMITS: readonly Admit[] = ['owner', 'members']
+const VERSION = 2
+/** The flags; no other is known. */
+const BY_MEMBERS = 1
 export const SECRET_BYTES = 32
 const HEAD_BYTES = 2 + 8 + SECRET_BYTES + AGENT_ID_BYTES + CHANNEL_ID_BYTES
 const MAX_RELAY_LENGTH = 253
@@ -45,7 +45,7 @@ export interface InviteToken {
 export function encodeToken(token: InviteToken): string {
   const head = new Uint8Array(10)
   head[0] = VERSION
-  head[1] = ADMITS.indexOf(token.admit)
+  head[1] = token.admit === 'members' ? BY_MEMBERS : 0
   viewOf(head).setBigUint64(2, BigInt(token.expiresAt))
   const texts = [token.name, token.relay].flatMap((text) => {
     const bytes = utf8(text)
@@ -61,7 +61,12 @@ export function encodeToken(token: InviteToken): string {
  */
 export function decodeToken(text: string): InviteToken {
   // JavaScript callers and callers from other languages can pass anything.
-  const token = typeof text === 'string' ? parse(text.trim()) : undefined
+  const bytes = typeof text === 'string' ? bytesOf(text.trim()) : undefined
+  const [version = 0, flags = 0] = bytes ?? []
+  if (version === 1) invalid('The invite token was made by an older version of Static. Ask for a new one.')
+  if (version > VERSION || (version === VERSION && (flags & ~BY_MEMBERS) !== 0))
+    invalid('The invite token was made by a newer version of Static. Update Static.')
+  const token = bytes && parse(bytes)
   return token ?? invalid('The invite token is damaged or incomplete. Copy all of it again.')
 }
 
@@ -70,13 +75,15 @@ export function invalid(message: string): never {
   throw StaticError.of('invite_invalid', message)
 }
 
-function parse(text: string): InviteToken | undefined {
-  if (!text.startsWith(PREFIX)) return undefined
-  const encoded = text.slice(PREFIX.length)
-  const bytes = fromBase64url(encoded)
-  if (bytes === undefined || bytes.length < HEAD_BYTES + 2) return undefined
-  const admit = ADMITS[bytes[1] ?? ADMITS.length]
-  if (bytes[0] !== VERSION || admit === undefined) return undefined
+/** The bytes of a text that is long enough for a token. */
+function bytesOf(text: string): Uint8Array | undefined {
+  const bytes = text.startsWith(PREFIX) ? fromBase64url(text.slice(PREFIX.length)) : undefined
+  return bytes && bytes.length >= HEAD_BYTES + 2 ? bytes : undefined
+}
+
+function parse(bytes: Uint8Array): InviteToken | undefined {
+  if (bytes[0] !== VERSION) return undefined
+  const admit: Admit = bytes[1] === BY_MEMBERS ? 'members' : 'owner'
   let at = 10
   const read = (length: number): Uint8Array => Uint8Array.from(bytes.subarray(at, (at += length)))
   const [secret, owner, channelId] = [read(SECRET_BYTES), read(AGENT_ID_BYTES), read(CHANNEL_ID_BYTES)]

@@ -135,12 +135,13 @@ export class Joins {
    * can name it, but only an agent that has read the request knows the KeyPackage.
    */
   welcomed(delivered: DeliverWelcome): Promise<void> | undefined {
-    const { inviteId = new Uint8Array(), welcome = new Uint8Array() } = delivered.welcome ?? {}
-    const { keyPackages } = this.#agent
+    const { welcome = new Uint8Array() } = delivered.welcome ?? {}
+    const { keyPackages, context } = this.#agent
     const named = keyPackages.named(welcome)
     // Tokens to one channel share a request.
     const asked = [...this.#open].filter(({ record: own }) => named.some((one) => same(one.keyPackage, own.keyPackage)))
-    const join = asked.find(({ record }) => record.invite === toHex(inviteId)) ?? asked[0]
+    const inviteId = context.engine.welcomeInvite(welcome)
+    const join = asked.find(({ keys }) => inviteId && same(keys.inviteId, inviteId)) ?? asked[0]
     if (!join) return undefined
     return this.#enter(join, delivered).then(
       (entry) => {

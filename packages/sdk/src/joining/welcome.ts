@@ -39,7 +39,7 @@ export type CheckedWelcome = DeliverWelcome & { readonly name: ChannelName }
  * @throws {StaticError} `invalid_welcome`
  */
 export function checkWelcome({ channelId, name, welcome, position }: DeliverWelcome): CheckedWelcome {
-  const { welcome: bytes = NONE, inviteId = NONE, tag = NONE } = welcome ?? {}
+  const { welcome: bytes = NONE, tag = NONE } = welcome ?? {}
   const { index = 0n, hash = NONE, slot = 0n } = position ?? {}
   checkWelcomeSize(bytes)
   if (!isChannelName(name))
@@ -49,7 +49,8 @@ export function checkWelcome({ channelId, name, welcome, position }: DeliverWelc
   const copy = create(DeliverWelcomeSchema, {
     channelId: Uint8Array.from(channelId),
     name,
-    welcome: { welcome: Uint8Array.from(bytes), inviteId: short(inviteId), tag: short(tag) },
+    // The relay's word for the invite is not needed: a Welcome itself names the one that it is sealed with.
+    welcome: { welcome: Uint8Array.from(bytes), tag: short(tag) },
     position: { index, hash: short(hash), slot },
   })
   return Object.assign(copy, { name })
@@ -109,8 +110,8 @@ export async function openWelcome(
   const { privatePart, keyPackage } = keyPackages.forWelcome(welcome)
   const { channel, name, admit } = record
   const owner = fromHex(record.owner)
-  const expected = { channelId: fromHex(channel), name, owner, ...(admit === 'owner' && { signer: owner }) }
-  const joined = await engine.join(welcome, privatePart, key, expected)
+  const place = { channelId: fromHex(channel), name, owner, ...(admit === 'owner' && { signer: owner }) }
+  const joined = await engine.join(welcome, privatePart, key, { ...place, invite: keys })
   const { epochAuthenticator } = engine.facts(joined.group)
   const isRight = sameBytes(welcomeTag(keys, keyPackage, welcome, epochAuthenticator), tag)
   if (same(keyPackage, record.keyPackage) && isRight) return joined

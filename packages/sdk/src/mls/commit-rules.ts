@@ -31,7 +31,8 @@ export interface RuleLeaf {
 }
 
 export type RuleProposal =
-  | ({ readonly kind: 'add' } & Omit<RuleLeaf, 'leaf'>)
+  /** `sealable`: whether the KeyPackage has a key to which its Welcome can be sealed. */
+  | ({ readonly kind: 'add'; readonly sealable: boolean } & Omit<RuleLeaf, 'leaf'>)
   | { readonly kind: 'remove'; readonly leaf: number }
   /** A GroupContextExtensions; the context is undefined if it is not that of a channel. */
   | { readonly kind: 'context'; readonly context: ChannelContext | undefined }
@@ -73,6 +74,7 @@ export type Violation =
   | 'founder_added'
   | 'credential_invalid'
   | 'capabilities_missing'
+  | 'seal_key_missing'
   | 'credential_changed'
   | 'signature_key_changed'
   | 'signature_key_twice'
@@ -138,6 +140,8 @@ export function checkCommit(group: RuleGroup, commit: RuleCommit, declared: Decl
   // A joiner rejects a tree with such leaves or keys, so accepting one here would stop all later joins.
   const fresh = [...added, ...(path === undefined ? [] : [path])]
   if (!fresh.every(({ able }) => able)) return 'capabilities_missing'
+  // A recorded Welcome that is not sealed opens all later epochs once X25519 is broken.
+  if (!added.every(({ sealable }) => sealable)) return 'seal_key_missing'
   const newKeys = [...fresh.map(({ encryptionKey }) => encryptionKey), ...(path?.nodeKeys ?? [])]
   const oldKeys = new Set([...group.leaves.map(({ encryptionKey }) => encryptionKey), ...group.parentKeys].map(latin1))
   if (twice(newKeys) || newKeys.some((key) => oldKeys.has(latin1(key)))) return 'encryption_key_used'

@@ -11,6 +11,7 @@ import type { DeclarationFields } from '@static/protocol'
 import type { Declared, Violation } from './commit-rules.ts'
 import type { ChannelContext, Ownership } from './channel-context.ts'
 import type { ExpectedSender, Opened, RatchetRow, Ratchets, Sealed } from './ratchet.ts'
+import type { InviteSeal } from './sealed-welcome.ts'
 
 declare const opaque: unique symbol
 
@@ -95,8 +96,13 @@ export interface ExpectedWelcome {
   readonly owner?: Uint8Array
   /** The agent id of the leaf that signed the GroupInfo. */
   readonly signer?: Uint8Array
-  /** The Welcome to this agent's own new channel: the founder leaf made it, and there are no other members. */
+  /**
+   * The Welcome to this agent's own new channel: the founder leaf made it, there are no other members, and it is not
+   * sealed. Any other Welcome must be.
+   */
   readonly founding?: boolean
+  /** The invite by which this agent joins. Without it, a Welcome by any invite is refused. */
+  readonly invite?: InviteSeal
 }
 
 export interface Joined extends Epoch {
@@ -104,10 +110,17 @@ export interface Joined extends Epoch {
   readonly signer: Member
 }
 
+/** An agent that joins by an invite. */
+export interface Invited extends InviteSeal {
+  readonly agentId: Uint8Array
+}
+
 /** The changes a commit makes. With none, it only replaces the keys. */
 export interface CommitChange {
   /** KeyPackages. */
   readonly adds?: readonly Uint8Array[]
+  /** Those among `adds` that join by an invite. */
+  readonly invited?: readonly Invited[]
   /** Agent ids. */
   readonly removes?: readonly Uint8Array[]
   readonly removeFounder?: boolean
@@ -128,7 +141,7 @@ export interface CommitChange {
 export interface PendingCommit {
   /** A PrivateMessage. */
   readonly commit: Uint8Array
-  /** One per KeyPackage, in the same order, each with the tree. */
+  /** One per KeyPackage, in the same order, each with the tree, and sealed to its KeyPackage. */
   readonly welcomes: readonly { readonly agentId: Uint8Array; readonly welcome: Uint8Array }[]
   /** The end that all Welcomes share: the encrypted GroupInfo with its length. Empty when there are none. */
   readonly groupInfo: Uint8Array
@@ -188,6 +201,9 @@ export interface MlsEngine {
 
   /** The `ref`s of the KeyPackages that a Welcome is for. Empty if the bytes are not a Welcome. */
   welcomeRefs(welcome: Uint8Array): readonly Uint8Array[]
+
+  /** The id of the invite that a Welcome is sealed with, if it is. */
+  welcomeInvite(welcome: Uint8Array): Uint8Array | undefined
 
   /**
    * Joins a group with a Welcome.

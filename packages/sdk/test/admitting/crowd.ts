@@ -92,7 +92,7 @@ export class Crowd {
       agentId: toHex(agentId),
       request: create(JoinRequestSchema, { inviteId: keys.inviteId, agentId, box }),
       enter: async () => {
-        const player = await person.join(this.welcomeOf(toHex(agentId)))
+        const player = await person.join(this.welcomeOf(toHex(agentId)), keys)
         player.journal.flush()
         return player
       },

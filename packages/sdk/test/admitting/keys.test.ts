@@ -25,6 +25,7 @@ const VECTORS: Readonly<Record<keyof InviteKeys, string>> = {
   join: '4a6bd416bc6065ff6b633983ccb20e0ba34e51054b99c78dd3e60b0e69a9edd0',
   welcome: 'eb295f75fb8c6688bba080f3cb4c164a252ca95d0115487c12c02a334bb00173',
   box: '6ddba3723e981ee764be4a4bbd96a6108bd5d3223425af383099f6e7319a384e',
+  seal: 'faab364b8cd809333b9b7a7c42c56cb8437e7c69d73358a400795dbb1315495e',
 }
 
 const PLACE = { channelId: fill(16, 1), name: 'acme/support/routing', owner: fill(32, 2) }
@@ -52,17 +53,18 @@ test('the keys of a secret match their test vector', () => {
   }
 })
 
-test('the five keys of a secret differ from each other and from those of another secret', () => {
+test('the keys of a secret differ from each other and from those of another secret', () => {
   const other = inviteKeys(Uint8Array.from(SECRET, (value, at) => (at === 31 ? value ^ 1 : value)))
   const ids = [KEYS, other].flatMap((keys) => Object.values<Uint8Array>({ ...keys }).map((key) => key.slice(0, 16)))
   allDiffer(ids)
 })
 
 test('the values that the relay knows reveal none of the others', () => {
-  // As a secret, for a start: the five are all different from those of the invite.
+  // As a secret, for a start: its keys are all different from those of the invite.
   const derived = [inviteKeys(KEYS.admission), inviteKeys(KEYS.inviteId)]
   const known = [KEYS.admission, KEYS.inviteId, ...derived.flatMap((keys) => Object.values<Uint8Array>({ ...keys }))]
-  for (const key of [KEYS.join, KEYS.welcome, KEYS.box]) for (const one of known) assert.notEqual(hex(one), hex(key))
+  for (const key of [KEYS.join, KEYS.welcome, KEYS.box, KEYS.seal])
+    for (const one of known) assert.notEqual(hex(one), hex(key))
   // Nor does it do in their place.
   const { admission } = KEYS
   const relays = { ...KEYS, join: admission, welcome: admission, box: admission }
@@ -83,7 +85,7 @@ test('the tags of a request match their test vector', () => {
   )
   assert.equal(
     hex(welcomeTag(KEYS, KEY_PACKAGE, WELCOME, AUTHENTICATOR)),
-    '59bd1e09731e2c0be615c74463fb2e41293cf5e38e72b547e98281d960dcc77a',
+    '4c5810c3de1264ab300f3441b5edc171edd6619cda9b9c823b3b0556e7e3d7e5',
   )
   assert.equal(hex(admissionProof(KEYS, REQUEST)), 'c7ee1e28fb24d04aa24d28280af0e212623b1cfe1d9ccc2a0fe1c7a30920a017')
 })

@@ -220,7 +220,8 @@ test('a member adds a joiner and does not let it in: it asks with a new KeyPacka
   }
   // Once it was heard, the relay cannot have it replaced by one of its other requests.
   const player = new Player(stage, agent)
-  player.enter(await engine.join(crowd.welcomeOf(toHex(agent.agentId)), second.privatePart, agent.key, { name: NAME }))
+  const welcome = crowd.welcomeOf(toHex(agent.agentId))
+  player.enter(await engine.join(welcome, second.privatePart, agent.key, { name: NAME, invite: invite.keys }))
   void player.send('here')
   await stage.settle()
   crowd.poll(crowd.owner, [ask(third.keyPackage)])

@@ -19,7 +19,7 @@ const TOKEN: InviteToken = {
 }
 /** Made by another program. */
 const WRITTEN =
-  'st_inv_AQAAAAGgxFBsew' +
+  'st_inv_AgAAAAGgxFBsew' +
   'ABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq7u7u7u7u7u7u7u7u7u7u7F' +
   'GFjbWUvc3VwcG9ydC9yb3V0aW5nDXJlbGF5LmV4YW1wbGU'
 
@@ -133,7 +133,8 @@ test('malformed bytes are refused, field by field', () => {
   }
   const cases: Record<string, Buffer> = {
     'version 0': set(0, 0),
-    'version 2': set(0, 2),
+    'version 1': set(0, 1),
+    'version 3': set(0, 3),
     'a flag that is not known': set(1, 2),
     'a flag beside that of members': set(1, 3),
     'a time that is no safe number': set(2, 0x00, 0x20),
@@ -169,4 +170,18 @@ test('any bytes are decoded or refused without another error, and no two encode 
     }),
     { seed: SEED, numRuns: 2000 },
   )
+})
+
+test('a token of another version is told from a damaged one', () => {
+  const raw = Buffer.from(WRITTEN.slice(PREFIX.length), 'base64url')
+  for (const [at, value, message] of [
+    [0, 1, /made by an older version of Static\. Ask for a new one/],
+    [0, 3, /made by a newer version of Static\. Update Static/],
+    [1, 2, /made by a newer version of Static/],
+    [0, 0, /damaged or incomplete/],
+  ] as const) {
+    const changed = Buffer.from(raw)
+    changed[at] = value
+    assert.throws(() => decodeToken(`${PREFIX}${changed.toString('base64url')}`), { code: 'invite_invalid', message })
+  }
 })

@@ -153,6 +153,25 @@ test('8 a Welcome into a fake group while bob waits to join: refused', async (t)
   await joining
 })
 
+test('8 of two tokens the relay passes on the request of the second alone, and names the first: bob joins by the second', async (t) => {
+  const place = await scene(t)
+  const { world, alice, bob } = place
+  const { keys, joining } = await asking(place)
+  const handOut = world.relay.handOut.bind(world.relay)
+  world.relay.handOut = () => {}
+  const second = bob.joinWithToken(NAME, await alice.invite(NAME))
+  await world.relay.until(() => world.relay.joins.length === 2)
+  world.relay.joins.shift()
+  world.relay.welcome = (delivered) => {
+    delivered.welcome!.inviteId = keys.inviteId
+    return delivered
+  }
+  world.relay.handOut = handOut
+  handOut()
+  assert.equal(await second, await joining)
+  await goOn(alice.client.channel(NAME), await second)
+})
+
 for (const admit of ['owner', 'members'] as const) {
   test(`8 a Welcome into another channel names the invite that bob waits for (${admit}): he joins with the same request`, async (t) => {
     const place = await scene(t)
@@ -168,6 +187,13 @@ for (const admit of ['owner', 'members'] as const) {
     // Joining does not end before that.
     const first = await Promise.race([offered, joining])
     assert.equal((first as Awaited<typeof offered>).value?.name, 'mallory/x/y')
+    // One that names it in its own head is no offer either.
+    const other = { ...pretence, victim: pooled(world, bob.client)!, invite: { ...keys, seal: new Uint8Array(32) } }
+    other.channelId = new Uint8Array(randomBytes(16))
+    const refused = event(bob.client, 'welcome_refused')
+    world.relay.welcomeTo(agentId, delivering(other, (await fakeGroup(other)).welcome))
+    const { error } = (await Promise.race([refused, joining])) as Awaited<typeof refused>
+    assert.match(error.message, /is for a join by invite/)
     const [box] = world.relay.requests(agentId, 'requestJoin').map((request) => Uint8Array.from(request.box))
     await honestAfterAll(place, token)
     await joining
@@ -578,7 +604,7 @@ test("25 the owner's own KeyPackage on leaf 0, by another token holder: the sign
     { channelId: room.channelId, name: NAME, owner: owner.agentId },
     world.relay.joins[0]!.box,
   )
-  const pretence = { ...pretenceOf(place), victim: request!.keyPackage }
+  const pretence = { ...pretenceOf(place), victim: request!.keyPackage, invite: keys }
   const { welcome, mallory } = await fakeGroup(pretence)
   assert.deepEqual(engine.facts(mallory.group).members.find(({ leaf }) => leaf === 0)?.agentId, owner.agentId)
   const tag = welcomeTag(keys, request!.keyPackage, welcome, engine.facts(mallory.group).epochAuthenticator)
@@ -598,12 +624,13 @@ for (const names of ['the invite', 'nothing'] as const) {
     const where = { channelId: room.channelId, name: NAME, owner: owner.agentId }
     const keyPackageOf = (box: Uint8Array): Uint8Array => openRequest(keys, where, box)!.keyPackage
     const victim = keyPackageOf(world.relay.joins[0]!.box)
-    const pretence = { ...pretenceOf(place), victim }
+    const pretence = { ...pretenceOf(place), victim, ...(names === 'the invite' && { invite: keys }) }
     const { welcome } = await fakeGroup(pretence)
     const { inviteId } = keys
     const named = names === 'nothing' ? {} : { inviteId, tag: new Uint8Array(32) }
     deliverTo(place, pretence, delivering(pretence, welcome, named))
-    await assert.rejects(joining, code('invalid_welcome'))
+    const why = names === 'nothing' ? /not for a join by this invite/ : /has not confirmed it/
+    await assert.rejects(joining, code('invalid_welcome', why))
     world.relay.joins.length = 0
     const handOut = world.relay.handOut.bind(world.relay)
     world.relay.handOut = () => {}

@@ -81,7 +81,7 @@ test('a token for a channel that bob meanwhile joins under its real name: its We
   const keyPackage = await bob.client.generateKeyPackage()
   const joined = await bob.client.joinChannel(NAME, await channel.addMember(keyPackage))
   const { keyPackage: victim } = openRequest(keys, place, box)!
-  const pretence = { channelId, name: EVIL, victim, maker }
+  const pretence = { channelId, name: EVIL, victim, maker, invite: keys }
   const { welcome, mallory } = await fakeGroup(pretence)
   const tag = welcomeTag(keys, victim, welcome, engine.facts(mallory.group).epochAuthenticator)
   const telling = event(bob.client, 'welcome_refused')

@@ -4,7 +4,6 @@ import type { Commit } from 'ts-mls/commit.js'
 import { directPath, leafToNodeIndex, leafWidth, toLeafIndex } from 'ts-mls/treemath.js'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { fromHex, maxCommitBytes } from '@static/protocol'
-import { CONTEXT_TYPE } from '../../src/mls/channel-context.ts'
 import { capabilitiesOf } from '../../src/mls/ts-mls/config.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { crypto } from '../mls/attacker.ts'
@@ -88,7 +87,7 @@ const leaves = CAPABILITIES.map((list): Attack => [
   `a leaf with many ${list}`,
   async ({ attacker }) => {
     const ours = capabilitiesOf(suite)
-    const base: readonly unknown[] = list === 'extensions' ? [CONTEXT_TYPE] : ours[list]
+    const base: readonly unknown[] = ours[list]
     const filler =
       list === 'versions'
         ? 'mls10'

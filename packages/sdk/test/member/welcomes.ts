@@ -1,12 +1,13 @@
 /** Welcomes of a malicious member to an agent that expects to be added to the channel. */
 import assert from 'node:assert/strict'
-import { createCommit } from 'ts-mls'
+import { createCommit, type Welcome } from 'ts-mls'
 import type { NewKeyPackage } from '../../src/mls/engine.ts'
 import { capabilitiesOf } from '../../src/mls/ts-mls/config.ts'
 import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { crypto } from '../mls/attacker.ts'
 import { withLeaf } from '../mls/forbidden-commits.ts'
+import { sealedFor } from '../mls/sealing.ts'
 import { Agent as MlsAgent, engine, NAME } from '../mls/support.ts'
 import { fakeGroup } from '../support/fake-group.ts'
 import type { Attack, Scene } from './attack.ts'
@@ -32,14 +33,18 @@ async function ownerPackage({ owner }: Scene): Promise<{ agentId: Uint8Array; ke
 }
 
 /** A Welcome into the real group, with the attacker's leaf changed. */
-async function realWelcome({ attacker }: Scene, victim: Uint8Array, leaf: object): Promise<Uint8Array> {
+async function welcomeFrom({ attacker }: Scene, victim: Uint8Array, leaf: object): Promise<Welcome> {
   const state = { ...inside(attacker.mls.group).state, ...withLeaf(attacker.mls, leaf) }
   const { keyPackage } = decodeMessage('mls_key_package', victim) ?? assert.fail('no KeyPackage')
   const { welcome } = await createCommit(
     { state, cipherSuite: crypto.provider },
     { extraProposals: [{ proposalType: 'add', add: { keyPackage } }], ratchetTreeExtension: true },
   )
-  return encodeWelcome(welcome ?? assert.fail('no Welcome'))
+  return welcome ?? assert.fail('no Welcome')
+}
+
+async function realWelcome(scene: Scene, victim: Uint8Array, leaf: object): Promise<Uint8Array> {
+  return await sealedFor(victim, await welcomeFrom(scene, victim, leaf))
 }
 
 export const WELCOMES: readonly Attack[] = [
@@ -78,6 +83,11 @@ export const WELCOMES: readonly Attack[] = [
       )
       return await refused(scene, (victim) => realWelcome(scene, victim, { capabilities: { ...ours, extensions } }))
     },
+  ],
+  [
+    'a Welcome that is not sealed',
+    async (scene) =>
+      await refused(scene, async (victim) => encodeWelcome(await welcomeFrom(scene, victim, {})), /not sealed/),
   ],
   [
     'a damaged Welcome',

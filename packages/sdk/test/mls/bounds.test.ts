@@ -4,25 +4,28 @@ import { createCommit, encodeGroupState, type LeafNode, type Proposal } from 'ts
 import type { Commit } from 'ts-mls/commit.js'
 import type { DeclarationFields } from '@static/protocol'
 import fc from 'fast-check'
-import { CONTEXT_TYPE } from '../../src/mls/channel-context.ts'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { capabilitiesOf } from '../../src/mls/ts-mls/config.ts'
 import { decodeState, encodeState } from '../../src/mls/ts-mls/group-codec.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
-import { decodeMessage, encodeKeyPackage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
+import { decodeMessage, encodeKeyPackage } from '../../src/mls/ts-mls/message.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
 import { crypto } from './attacker.ts'
 import { add, bare, remove, withLeaf } from './forbidden-commits.ts'
 import { reshaped } from './forgery.ts'
+import { sealedFor } from './sealing.ts'
 import { Agent, channelOf, text } from './support.ts'
 
 const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [], vouches: [] }
 const { provider, suite } = crypto
 const OURS = capabilitiesOf(suite)
 
-/** The channel's own extension and so many that nobody knows, GREASE values among them. */
+/** The channel's own extensions and so many that nobody knows, GREASE values among them. */
 function extensionTypes(count: number): number[] {
-  return [CONTEXT_TYPE, ...Array.from({ length: count - 1 }, (_, at) => (at % 2 === 0 ? 0x0a0a : 0xff00 + (at % 256)))]
+  const others = Array.from({ length: count - OURS.extensions.length }, (_, at) =>
+    at % 2 ? 0xff00 + (at % 256) : 0x0a0a,
+  )
+  return [...OURS.extensions, ...others]
 }
 
 function claiming(count: number): { capabilities: LeafNode['capabilities'] } {
@@ -110,7 +113,10 @@ test('a Welcome into a tree with such a leaf is refused by the joiner', async ()
     { state, cipherSuite: provider, pskIndex: { findPsk: () => new Uint8Array(32) } },
     { extraProposals: [{ proposalType: 'add', add: { keyPackage } }], ratchetTreeExtension: true },
   )
-  await assert.rejects(cid.join(encodeWelcome(welcome!), own), { code: 'invalid_welcome', message: /too large/ })
+  await assert.rejects(cid.join(await sealedFor(own.keyPackage, welcome!), own), {
+    code: 'invalid_welcome',
+    message: /too large/,
+  })
 })
 
 /** A commit of ann with other content, sealed with the keys that every member has; nobody gets to its signature. */

@@ -62,7 +62,7 @@ test('rules that other checks precede', () => {
   assert.equal(checkCommit(group, remove(0), declared()), 'removes_itself')
   const add = (...leaves: RuleLeaf[]): RuleCommit => ({
     ...byOwner,
-    proposals: leaves.map((leaf) => ({ kind: 'add', ...leaf })),
+    proposals: leaves.map((leaf) => ({ kind: 'add', sealable: true, ...leaf })),
   })
   assert.equal(checkCommit(group, add(leaf(3, { identity: undefined })), declared()), 'credential_invalid')
   assert.equal(checkCommit(group, add(leaf(3, { identity: new Uint8Array() })), declared()), 'credential_invalid')
@@ -82,6 +82,8 @@ test('rules that other checks precede', () => {
     'encryption_key_used',
   )
   assert.equal(checkCommit(group, add(leaf(3, { able: false })), declared()), 'capabilities_missing')
+  const unsealable = { ...byOwner, proposals: [{ kind: 'add' as const, sealable: false, ...leaf(3) }] }
+  assert.equal(checkCommit(group, unsealable, declared()), 'seal_key_missing')
   const unable = { ...path, nodeKeys: [], able: false }
   assert.equal(checkCommit(group, { ...byOwner, path: unable }, declared()), 'capabilities_missing')
   const zero = new Uint8Array(32)
@@ -129,7 +131,7 @@ test('a declaration names each agent once', () => {
 
 test('the owner vouches for agents that the commit adds, once for each, and no one else vouches', () => {
   const joiner = leaf(3)
-  const commit: RuleCommit = { ...byOwner, proposals: [{ kind: 'add', ...joiner }] }
+  const commit: RuleCommit = { ...byOwner, proposals: [{ kind: 'add', sealable: true, ...joiner }] }
   const id = idOf(joiner)
   const vouching = (...vouches: Uint8Array[]): Declared => declared({ adds: [id], vouches })
   assert.equal(typeof checkCommit(group, commit, vouching(id)), 'object')

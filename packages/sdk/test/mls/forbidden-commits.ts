@@ -11,6 +11,7 @@ import {
   joinGroupExternal,
   type Proposal,
 } from 'ts-mls'
+import { signKeyPackage } from 'ts-mls/keyPackage.js'
 import { ed25519, generateSignatureKeyPair, type SignatureKeyPair } from '@static/node/ed25519'
 import { type DeclarationFields, leaveBytes, type LeaveNoticeFields, parseChannelName } from '@static/protocol'
 import { type ChannelContext, CONTEXT_TYPE } from '../../src/mls/channel-context.ts'
@@ -63,6 +64,23 @@ export async function add(
   const identity = typeof name === 'string' ? text(name) : name
   const { publicPackage } = await makeKeyPackage(crypto, identity, key, Date.now())
   return [{ proposalType: 'add', add: { keyPackage: publicPackage } }, agentIdOf(key.publicKey)]
+}
+
+/** The addition of an agent whose KeyPackage has other extensions, and its id. */
+async function addWith(
+  name: string,
+  change: (extensions: readonly Extension[]) => Extension[],
+): Promise<[Proposal, Uint8Array]> {
+  const key = generateSignatureKeyPair()
+  const { publicPackage } = await makeKeyPackage(crypto, text(name), key, Date.now())
+  const unsigned = { ...publicPackage, extensions: change(publicPackage.extensions) }
+  const keyPackage = await signKeyPackage(unsigned, key.seed, provider.signature)
+  return [{ proposalType: 'add', add: { keyPackage } }, agentIdOf(key.publicKey)]
+}
+
+function resized(extension: Extension | undefined, change: (data: Uint8Array) => Uint8Array): Extension {
+  assert.ok(extension)
+  return { ...extension, extensionData: change(extension.extensionData) }
 }
 
 /** A commit by the library alone, which does not know our rules. */
@@ -190,6 +208,21 @@ export const FORBIDDEN: readonly (readonly [string, Rejection, (scene: Scene) =>
       return { commit: await bare(ann, [], { state: withLeaf(ann, { capabilities }) }) }
     },
   ],
+  ...(
+    [
+      ['without a key to seal its Welcome', () => []],
+      ['whose key to seal its Welcome is cut off', ([key]) => [resized(key, (data) => data.subarray(0, -1))]],
+      ['whose key to seal its Welcome has another version', ([key]) => [resized(key, (data) => data.with(0, 2))]],
+      ['with two keys to seal its Welcome', (extensions) => [...extensions, ...extensions]],
+    ] as readonly (readonly [string, (extensions: readonly Extension[]) => Extension[]])[]
+  ).map(([what, change]): (typeof FORBIDDEN)[number] => [
+    `an Add ${what}`,
+    'seal_key_missing',
+    async ({ ann }) => {
+      const [proposal, agentId] = await addWith('cid', change)
+      return { commit: await bare(ann, [proposal]), declaration: { adds: [agentId] } }
+    },
+  ]),
   [
     'the same GroupContext once more, by a member that may not change it',
     'ownership_without_right',

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { createCommit, createGroup, type ClientState, type Extension, type KeyPackage } from 'ts-mls'
+import { createCommit, createGroup, type ClientState, type Extension, type KeyPackage, type Welcome } from 'ts-mls'
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { FOUNDER_IDENTITY } from '../../src/mls/credential.ts'
 import type { NewKeyPackage } from '../../src/mls/engine.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
-import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
+import { decodeMessage, encodeKeyPackage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
 import { ownedBy } from '../../src/mls/channel-context.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
 import { crypto } from './attacker.ts'
+import { sealedFor } from './sealing.ts'
 import { Agent, channelOf, engine, hex, makeChannel, NAME, text } from './support.ts'
 
 const { provider } = crypto
@@ -29,20 +30,32 @@ async function group(
   return createGroup(randomBytes(16), publicPackage, privatePackage, extensions, provider, CONFIG)
 }
 
+/** The Welcome is sealed to the last one. */
 async function addTo(state: ClientState, ...keyPackages: KeyPackage[]): Promise<[Uint8Array, ClientState]> {
+  const [welcome, next] = await addBare(state, ...keyPackages)
+  return [await sealedFor(encodeKeyPackage(keyPackages.at(-1)!), welcome), next]
+}
+
+async function addBare(state: ClientState, ...keyPackages: KeyPackage[]): Promise<[Welcome, ClientState]> {
   const extraProposals = keyPackages.map((keyPackage) => ({ proposalType: 'add' as const, add: { keyPackage } }))
   const made = await createCommit({ state, cipherSuite: provider }, { extraProposals, ratchetTreeExtension: true })
-  return [encodeWelcome(made.welcome!), made.newState]
+  return [made.welcome!, made.newState]
 }
 
 test('a relay that slips its own leaf into a new channel is detected', async () => {
   const owner = new Agent('owner')
   const own = await owner.keyPackage()
   const ghost = await new Agent('ghost').keyPackage()
-  const [welcome] = await addTo(await group(FOUNDER_IDENTITY, owner.agentId), publicOf(own), publicOf(ghost))
-  await assert.rejects(owner.join(welcome, own, { founding: true }), { ...INVALID, message: /other members/ })
-  const [unmarked] = await addTo(await group(text('relay'), owner.agentId), publicOf(own))
-  await assert.rejects(owner.join(unmarked, own, { founding: true }), INVALID)
+  const [welcome] = await addBare(await group(FOUNDER_IDENTITY, owner.agentId), publicOf(own), publicOf(ghost))
+  await assert.rejects(owner.join(encodeWelcome(welcome), own, { founding: true }), {
+    ...INVALID,
+    message: /other members/,
+  })
+  const [unmarked] = await addBare(await group(text('relay'), owner.agentId), publicOf(own))
+  await assert.rejects(owner.join(encodeWelcome(unmarked), own, { founding: true }), {
+    ...INVALID,
+    message: /founder leaf did not sign/,
+  })
 })
 
 test("a fake group with the owner's real key on a leaf is refused by its signer, not by its members", async () => {
@@ -84,7 +97,7 @@ test('a Welcome must match what the caller expects', async () => {
     [{ name: 'acme/support/other' }, /is for channel/],
     [{ owner: bob.agentId }, /is owned by/],
     [{ signer: bob.agentId }, /made by agent/],
-    [{ founding: true }, /founder leaf did not sign/],
+    [{ founding: true }, /Not a Welcome/],
   ] as const)
     await assert.rejects(bob.join(welcome, own, wrong), { ...INVALID, message })
   const { signer } = await engine.join(welcome, own.privatePart, bob.key, { channelId, name: NAME })

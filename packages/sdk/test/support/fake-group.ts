@@ -12,11 +12,13 @@ import { type DeliverWelcome, DeliverWelcomeSchema } from '@static/protocol/rela
 import { generateSignatureKeyPair } from '@static/node/ed25519'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { makeKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
-import { decodeMessage, encodeWelcome } from '../../src/mls/ts-mls/message.ts'
+import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { adopt } from '../../src/mls/ts-mls/state.ts'
 import { ownedBy } from '../../src/mls/channel-context.ts'
 import { contextExtensions } from '../../src/mls/ts-mls/view.ts'
+import type { InviteSeal } from '../../src/mls/sealed-welcome.ts'
 import { crypto } from '../mls/attacker.ts'
+import { sealedFor } from '../mls/sealing.ts'
 import { Agent as MlsAgent } from '../mls/support.ts'
 
 /** What the attacker pretends. */
@@ -27,6 +29,8 @@ export interface Pretence {
   readonly owner?: { readonly agentId: Uint8Array; readonly keyPackage: Uint8Array }
   /** A KeyPackage of the victim. */
   readonly victim: Uint8Array
+  /** The invite that the Welcome is sealed with. */
+  readonly invite?: InviteSeal
   /** The attacker, if it was somebody before. */
   readonly maker?: MlsAgent
   /** The epoch that the Welcome leads to, instead of the third. */
@@ -58,7 +62,7 @@ export async function fakeGroup(pretence: Pretence): Promise<{ welcome: Uint8Arr
   state = (await commit(state, [{ proposalType: 'remove', remove: { removed: 0 } }, ...leaf0])).newState
   const last = await commit(state, [adding(victim)])
   mallory.enter(adopt(crypto, last.newState, mallory.key))
-  return { welcome: encodeWelcome(last.welcome!), mallory }
+  return { welcome: await sealedFor(victim, last.welcome!, pretence.invite), mallory }
 }
 
 /** How the relay would deliver it. */

@@ -41,6 +41,7 @@ import type { LogEntry } from '../../src/channel/log/log-entry.ts'
 import { AgentChannel } from '../../src/channel/channel.ts'
 import { Pins } from '../../src/agent/pins.ts'
 import type { AgentContext } from '../../src/agent/context.ts'
+import type { InviteSeal } from '../../src/mls/sealed-welcome.ts'
 import { agentIdOf, ed25519, type Joined, type MlsEngine, type SignatureKeyPair } from '../../src/mls/index.ts'
 import type {
   AgentId,
@@ -587,12 +588,16 @@ export async function outsider(
   stage: Stage,
   name: string,
   options: PlayerOptions = {},
-): Promise<{ keyPackage: Uint8Array; agentId: Uint8Array; join(welcome: Uint8Array): Promise<Player> }> {
+): Promise<{
+  keyPackage: Uint8Array
+  agentId: Uint8Array
+  join(welcome: Uint8Array, invite?: InviteSeal): Promise<Player>
+}> {
   const agent = new MlsAgent(name)
   const made = await agent.keyPackage(Date.now())
-  const join = async (welcome: Uint8Array): Promise<Player> => {
+  const join = async (welcome: Uint8Array, invite?: InviteSeal): Promise<Player> => {
     const player = new Player(stage, agent, options)
-    player.enter(await engine.join(welcome, made.privatePart, agent.key, { name: NAME }))
+    player.enter(await engine.join(welcome, made.privatePart, agent.key, { name: NAME, ...(invite && { invite }) }))
     return player
   }
   return { keyPackage: made.keyPackage, agentId: agent.agentId, join }

@@ -45,6 +45,8 @@ export interface AgentOptions {
   /** Wraps the database, for instance to fail in it. */
   readonly store?: (store: AgentStore) => AgentStore
   readonly storeOptions?: Partial<AgentStoreOptions>
+  /** Wraps the MLS engine, for instance to see the keys that it makes. */
+  readonly engine?: (engine: AgentParts['engine']) => AgentParts['engine']
   /** Wraps the transport, for instance to cut it. */
   readonly transport?: (transport: Transport) => Transport
   /** `standard` if nothing is said. */
@@ -113,7 +115,7 @@ export class TestSystem {
     const store = await openStoreOf(name, this.directoryOf(name), options.storeOptions)
     const [quicPort = 0] = relay.quicPorts
     const port = way === 'quic' ? quicPort : relay.grpcPort
-    return agentParts({
+    const parts = agentParts({
       store: wrap(store),
       now: options.now,
       chance: options.chance,
@@ -133,6 +135,7 @@ export class TestSystem {
       cellsPerSecond: options.cellsPerSecond,
       jwt: account === null ? null : () => relay.api.token(account, { claims: options.claims?.() ?? {} }),
     })
+    return { ...parts, engine: (options.engine ?? same)(parts.engine) }
   }
 
   /** An owner and members in one channel; all named, all joined. */

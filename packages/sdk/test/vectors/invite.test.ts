@@ -20,7 +20,7 @@ interface Invite {
     readonly relay: string
     readonly text: string
   }
-  readonly keys: Record<'invite_id' | 'admission' | 'members' | 'join' | 'welcome' | 'box', string>
+  readonly keys: Record<'invite_id' | 'admission' | 'members' | 'join' | 'welcome' | 'box' | 'seal', string>
   readonly join: Record<'nonce' | 'key_package' | 'mac' | 'box', string>
   readonly admission: Record<'session_nonce' | 'agent_id' | 'proof', string>
   readonly welcome: Record<'welcome' | 'epoch_authenticator' | 'mac', string>

@@ -18,7 +18,7 @@ import type { SignatureKeyPair } from '@static/node/ed25519'
 import { isSound } from '../../src/mls/ts-mls/commit.ts'
 import { CONFIG } from '../../src/mls/ts-mls/config.ts'
 import { decodeState } from '../../src/mls/ts-mls/group-codec.ts'
-import type { MlsCrypto, OwnKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
+import type { MlsCrypto, MlsKeyPackage } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { openCommit } from '../../src/mls/ts-mls/open-commit.ts'
 import { adopt, decodeGroup, encodeGroup, inside, type TsMlsGroup } from '../../src/mls/ts-mls/state.ts'
@@ -45,7 +45,7 @@ interface EpochStep {
 }
 
 /** The Welcome of an entry, and the KeyPackage that it answers. */
-export function readWelcome(vector: PassiveClient): { welcome: Welcome; own: OwnKeyPackage; key: SignatureKeyPair } {
+export function readWelcome(vector: PassiveClient): { welcome: Welcome; own: MlsKeyPackage; key: SignatureKeyPair } {
   const publicPackage = decodeMessage('mls_key_package', bytesOf(vector.key_package))?.keyPackage
   const welcome = decodeMessage('mls_welcome', bytesOf(vector.welcome))?.welcome
   assert.ok(publicPackage && welcome)

@@ -58,14 +58,14 @@ const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
 /** Limits of one poll's result: as many requests as a channel can have members, and a number of bytes. */
 const MAX_POLLED = MAX_MEMBERS
-const MAX_POLLED_BYTES = 524_288
+const MAX_POLLED_BYTES = 1_048_576
 /** Pending requests for all invites of an agent. Beyond it, the oldest is dropped: its joiner retries. */
 const MAX_PER_OWNER = 1000
 /** Pending requests for an invite for members, and the bytes of all such requests in a channel. */
 const MAX_FOR_MEMBERS = 64
-const MAX_FOR_MEMBERS_BYTES = 1_048_576
-/** A request to members counts once per this many bytes of its box. */
-const JOIN_UNIT_BYTES = 1024
+const MAX_FOR_MEMBERS_BYTES = 2_097_152
+/** A request to members counts once per this many bytes of its box. Ours take about 1,600. */
+const JOIN_UNIT_BYTES = 2048
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
 const ANSWERS: readonly string[] = [

@@ -5,8 +5,8 @@
 import { MAX_KEY_PACKAGES } from '@static/protocol'
 import { type Account, accountKey, type AgentId, type Time } from '../../ports.ts'
 
-/** The memory limit for all KeyPackages. */
-const POOL_BYTES = 256 * 1024 * 1024
+/** The memory limit for all KeyPackages. An agent's 16 take 24 KB. */
+const POOL_BYTES = 1024 * 1024 * 1024
 
 /** A KeyPackage waiting to be claimed. */
 export interface PooledKeyPackage {

@@ -11,6 +11,8 @@ export interface KeyPackageFacts {
   readonly identity: Uint8Array
   /** Extension types in the leaf's capabilities. */
   readonly extensions: readonly number[]
+  /** Whether it has a key to which a Welcome can be sealed. */
+  readonly sealable: boolean
   /** Entries in the longest list of the leaf's capabilities. */
   readonly longestList: number
   /** Seconds since 1970. */
@@ -24,6 +26,10 @@ const SOURCE_KEY_PACKAGE = 1
 const BASIC_CREDENTIAL = 1
 /** MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519. */
 const SUITE = 1
+/** The key to which Welcomes are sealed (SPEC.md, 4.5): a version, then a key of ML-KEM-768. */
+export const SEAL_KEY_EXTENSION = 0xf57c
+const SEAL_KEY_VERSION = 1
+const SEAL_KEY_BYTES = 1 + 1184
 
 /** Reads an MLSMessage that contains a KeyPackage; undefined for anything else. */
 export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
@@ -42,12 +48,25 @@ export function readKeyPackage(bytes: Uint8Array): KeyPackageFacts | undefined {
   const notAfter = reader.number(8)
   reader.vector() // extensions of the leaf
   reader.vector() // signature of the leaf
-  reader.vector() // extensions
+  const own = reader.vector()
   reader.vector() // signature
   if (!reader.complete) return undefined
   const extensions = numbers(capabilities[2] ?? new Uint8Array())
   const longestList = Math.max(...capabilities.map(({ length }) => Math.ceil(length / 2)))
-  return { signatureKey, identity, extensions, longestList, notBefore, notAfter }
+  return { signatureKey, identity, extensions, sealable: hasSealKey(own), longestList, notBefore, notAfter }
+}
+
+/** Whether exactly one extension of a KeyPackage is a well-formed key of this kind. */
+function hasSealKey(extensions: Uint8Array): boolean {
+  const reader = new Reader(extensions)
+  const keys: Uint8Array[] = []
+  while (!reader.complete && !reader.isShort) {
+    const type = reader.number(2)
+    const data = reader.vector()
+    if (type === SEAL_KEY_EXTENSION) keys.push(data)
+  }
+  const [key, ...more] = keys
+  return reader.complete && more.length === 0 && key?.length === SEAL_KEY_BYTES && key[0] === SEAL_KEY_VERSION
 }
 
 /** A list of two-byte numbers. */
@@ -69,6 +88,11 @@ class Reader {
   /** Whether everything was read, with no bytes missing or left over. */
   get complete(): boolean {
     return !this.#short && this.#at === this.#bytes.length
+  }
+
+  /** Whether something was read past the end. */
+  get isShort(): boolean {
+    return this.#short
   }
 
   number(size: number): number {

@@ -15,11 +15,11 @@ import { type RefusalDetails, serverMessage, tooOften } from '../server-messages
 import { accepted, actorOf, type ChannelContext } from './context.ts'
 import { ClaimShares, LOW_KEY_PACKAGES } from './claim-shares.ts'
 import { KeyPackagePool, type PooledKeyPackage } from './key-package-pool.ts'
-import { readKeyPackage } from './key-package-reader.ts'
+import { readKeyPackage, SEAL_KEY_EXTENSION } from './key-package-reader.ts'
 import type { Claimed } from './other-nodes.ts'
 
-/** The GroupContext extension of channels (SPEC.md 4): an agent that does not support it cannot be added. */
-const REQUIRED_EXTENSION = 0xf57a
+/** The extensions that every leaf of a channel must support (SPEC.md, 4.1): without them, an agent cannot be added. */
+const REQUIRED_EXTENSIONS: readonly number[] = [0xf57a, SEAL_KEY_EXTENSION]
 /** Entries of a list in a leaf's capabilities: the limit that members enforce. */
 const MAX_CAPABILITIES = 32
 const SUITE_NAME = 'MLS_128_DHKEMX25519_AES128GCM_SHA256_Ed25519'
@@ -131,9 +131,12 @@ export class KeyPackages {
         `a list of its capabilities has ${facts.longestList} entries; at most ${MAX_CAPABILITIES} are allowed`,
       )
     }
-    if (!facts.extensions.includes(REQUIRED_EXTENSION)) {
-      throw unusable("its leaf's capabilities do not list the extension type 0xF57A, which every channel requires")
+    const missing = REQUIRED_EXTENSIONS.find((type) => !facts.extensions.includes(type))
+    if (missing !== undefined) {
+      const type = `0x${missing.toString(16).toUpperCase()}`
+      throw unusable(`its leaf's capabilities do not list the extension type ${type}, which every channel requires`)
     }
+    if (!facts.sealable) throw unusable('it has no key to seal its Welcome (extension type 0xF57C)')
     if (!crypto.equal(facts.signatureKey, publicKey)) throw unusable('its signature key is not the key of this agent')
     const { notBefore, notAfter } = facts
     if (notAfter * 1000 <= now || notBefore > notAfter || notBefore * 1000 > now + CLOCK_SKEW_MS) {

@@ -5,15 +5,16 @@ import { mlsExporter } from 'ts-mls/keySchedule.js'
 import { generateSignatureKeyPair } from '#platform/crypto'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
 import { SUITE, type Suite } from '../aead.ts'
-import { CONTEXT_TYPE, ownedBy } from '../channel-context.ts'
+import { ownedBy } from '../channel-context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from '../credential.ts'
 import type { NewGroup, Group, GroupFacts, MlsEngine } from '../engine.ts'
 import { parsePrivateMessage } from '../framing.ts'
 import { reopen } from '../ratchet.ts'
+import { parseSealedWelcome } from '../sealed-welcome.ts'
 import { followCommit, makeCommit } from './commit.ts'
-import { CONFIG } from './config.ts'
+import { CHANNEL_EXTENSIONS, CONFIG } from './config.ts'
 import { commitsMade } from './handshake.ts'
-import { checkKeyPackage, type MlsCrypto, encodeOwn, makeKeyPackage } from './key-package.ts'
+import { checkKeyPackage, type MlsCrypto, encodeOwn, makeKeyPackage, wipeOwn } from './key-package.ts'
 import { decodeMessage, encodeWelcome } from './message.ts'
 import { makeProvider } from './provider.ts'
 import { decodeGroup, encodeGroup, inside, outside, wipe } from './state.ts'
@@ -24,15 +25,27 @@ import { joinMlsGroup } from './join-group.ts'
 export function makeEngine(suite: Suite = SUITE): MlsEngine {
   const crypto: MlsCrypto = { suite, provider: makeProvider(suite) }
   return {
-    generateKeyPackage: async (identity, key, now) =>
-      encodeOwn(crypto, await makeKeyPackage(crypto, memberIdentity(identity), key, now)),
+    generateKeyPackage: async (identity, key, now) => {
+      const own = await makeKeyPackage(crypto, memberIdentity(identity), key, now)
+      const made = await encodeOwn(crypto, own)
+      wipeOwn(own)
+      return made
+    },
     checkKeyPackage: async (bytes, now, agentId) => {
-      const { parsed: _, ...checked } = await checkKeyPackage(crypto, bytes, [CONTEXT_TYPE], now, agentId)
+      const {
+        parsed: _,
+        recipient: __,
+        ...checked
+      } = await checkKeyPackage(crypto, bytes, CHANNEL_EXTENSIONS, now, agentId)
       return checked
     },
     found: (group) => found(crypto, group),
-    welcomeRefs: (bytes) =>
-      decodeMessage('mls_welcome', bytes)?.welcome.secrets.map(({ newMember }) => newMember) ?? [],
+    welcomeRefs: (bytes) => {
+      const sealed = parseSealedWelcome(bytes)
+      if (sealed) return [sealed.ref]
+      return decodeMessage('mls_welcome', bytes)?.welcome.secrets.map(({ newMember }) => newMember) ?? []
+    },
+    welcomeInvite: (bytes) => parseSealedWelcome(bytes)?.inviteId,
     join: (welcome, privatePart, key, expected) => joinMlsGroup(crypto, welcome, privatePart, key, expected),
     facts,
     exportSecret: (group, label, context, length) =>
@@ -76,14 +89,18 @@ function facts(group: Group): GroupFacts {
   }
 }
 
-/** The founder leaf's secrets exist only during this call. */
+/**
+ * The founder leaf's secrets exist only during this call. The Welcome is not sealed, because it leads to nothing: the
+ * commit that removes the founder mixes in a PreSharedKey that no one else has, and before it nothing is sent.
+ */
 async function found(crypto: MlsCrypto, { channelId, name, keyPackage, now }: NewGroup): Promise<Uint8Array> {
   const { provider } = crypto
   if (channelId.length !== CHANNEL_ID_BYTES)
     throw StaticError.of('invalid_request', `A channel id must be ${CHANNEL_ID_BYTES} bytes, not ${channelId.length}.`)
-  const { parsed, agentId } = await checkKeyPackage(crypto, keyPackage, [CONTEXT_TYPE], now)
+  const { parsed, agentId } = await checkKeyPackage(crypto, keyPackage, CHANNEL_EXTENSIONS, now)
   const key = generateSignatureKeyPair()
-  const { publicPackage, privatePackage } = await makeKeyPackage(crypto, FOUNDER_IDENTITY, key, now)
+  const founder = await makeKeyPackage(crypto, FOUNDER_IDENTITY, key, now)
+  const { publicPackage, privatePackage } = founder
   const extensions = contextExtensions({ name, ...ownedBy(agentId) })
   const groupId = Uint8Array.from(channelId)
   const state = await createGroup(groupId, publicPackage, privatePackage, extensions, provider, CONFIG)
@@ -96,7 +113,8 @@ async function found(crypto: MlsCrypto, { channelId, name, keyPackage, now }: Ne
   )
   wipe(state)
   wipe(newState)
-  for (const secret of [privatePackage.initPrivateKey, privatePackage.hpkePrivateKey, key.seed]) secret.fill(0)
+  wipeOwn(founder)
+  key.seed.fill(0)
   if (welcome === undefined) throw new TypeError('The MLS library returned no Welcome for the Add.')
   return encodeWelcome(welcome)
 }

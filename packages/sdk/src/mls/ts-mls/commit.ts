@@ -10,7 +10,7 @@
  *
  * Commits that change the owner or the standby are not created by the library (context-commit.ts).
  */
-import type { ClientState, Proposal, PskIndex } from 'ts-mls'
+import type { ClientState, Proposal, PskIndex, Welcome } from 'ts-mls'
 import { createCommit } from 'ts-mls/createCommit.js'
 import { encodeMlsMessage } from 'ts-mls/message.js'
 import { processPrivateMessage } from 'ts-mls/processMessages.js'
@@ -26,16 +26,18 @@ import { toLeafIndex } from 'ts-mls/treemath.js'
 import { applyUpdatePath } from 'ts-mls/updatePath.js'
 import { sameBytes } from '#platform/crypto'
 import { type DeclarationFields, type ErrorCode, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
-import { concat, toBase64 } from '../../platform/bytes.ts'
+import { concat, same, toBase64 } from '../../platform/bytes.ts'
 import { type ChannelContext, ownedBy, type Ownership } from '../channel-context.ts'
 import { checkCommit, type Declared, type Violation } from '../commit-rules.ts'
 import { agentIdOf } from '../credential.ts'
-import type { CommitChange, Epoch, Member, PendingCommit, Processed } from '../engine.ts'
+import type { CommitChange, Epoch, Invited, Member, PendingCommit, Processed } from '../engine.ts'
 import { CONTENT_TYPES, parsePrivateMessage } from '../framing.ts'
+import { sha256 } from '../hash.ts'
+import { sealWelcome } from '../sealed-welcome.ts'
 import { CONFIG } from './config.ts'
 import { createContextCommit } from './context-commit.ts'
 import { checkCommitsMade, withHandshakeUsed } from './handshake.ts'
-import { checkKeyPackage, type MlsCrypto } from './key-package.ts'
+import { checkKeyPackage, type MlsCrypto, type ParsedKeyPackage } from './key-package.ts'
 import { decodeMessage, encodeGroupInfo, encodeSecrets } from './message.ts'
 import { openCommit } from './open-commit.ts'
 import { adopt, enclose, outside, type TsMlsGroup } from './state.ts'
@@ -98,17 +100,32 @@ export async function makeCommit(crypto: MlsCrypto, group: TsMlsGroup, change: C
   const groupInfo = welcome === undefined ? new Uint8Array() : encodeGroupInfo(welcome)
   return {
     commit: encodeMlsMessage(made.commit),
-    welcomes: keyPackages.map(({ agentId }, at) => {
-      const secrets = welcome?.secrets[at]
-      if (welcome === undefined || secrets === undefined) throw new TypeError('Every KeyPackage gets a Welcome.')
-      return { agentId, welcome: concat(encodeSecrets({ ...welcome, secrets: [secrets] }), groupInfo) }
-    }),
+    welcomes: sealAll(welcome, groupInfo, keyPackages, change.invited ?? []),
     groupInfo,
     declaration,
     next: adopt(crypto, made.newState, key),
     current: outside(enclose(crypto, withHandshakeUsed(state), key)),
     rekeyDue: members.length === 1 && keyPackages.length > 0,
   }
+}
+
+/** A Welcome for each KeyPackage, sealed: nothing else of the library's Welcome leaves this function. */
+function sealAll(
+  welcome: Welcome | undefined,
+  groupInfo: Uint8Array,
+  keyPackages: readonly ParsedKeyPackage[],
+  invited: readonly Invited[],
+): PendingCommit['welcomes'] {
+  const groupInfoHash = sha256(groupInfo)
+  return keyPackages.map(({ agentId, recipient }, at) => {
+    const secrets = welcome?.secrets[at]
+    if (welcome === undefined || secrets === undefined) throw new TypeError('Every KeyPackage gets a Welcome.')
+    const ownPart = encodeSecrets({ ...welcome, secrets: [secrets] })
+    const invite = invited.find((each) => same(each.agentId, agentId))
+    const sealed = sealWelcome(ownPart, groupInfoHash, recipient, invite)
+    ownPart.fill(0)
+    return { agentId, welcome: concat(sealed, groupInfo) }
+  })
 }
 
 /** Checks and applies a commit; see `MlsEngine.process`. */

@@ -3,6 +3,7 @@ import type { Capabilities, ClientConfig, Lifetime } from 'ts-mls'
 import { defaultKeyPackageEqualityConfig } from 'ts-mls/keyPackageEqualityConfig.js'
 import type { Suite } from '../aead.ts'
 import { CONTEXT_TYPE } from '../channel-context.ts'
+import { SEAL_KEY_TYPE } from '../seal-key.ts'
 
 const DAY_SECONDS = 86_400n
 /** How long a KeyPackage is valid. */
@@ -32,12 +33,15 @@ export const CONFIG: ClientConfig = {
   authService: { validateCredential: async ({ credentialType }) => credentialType === 'basic' },
 }
 
+/** The extensions of private types that every leaf of a channel must support. */
+export const CHANNEL_EXTENSIONS: readonly number[] = [CONTEXT_TYPE, SEAL_KEY_TYPE]
+
 /** The capabilities of this SDK's leaves. */
 export function capabilitiesOf(suite: Suite): Capabilities {
   return {
     versions: ['mls10'],
     ciphersuites: [suite.name],
-    extensions: [CONTEXT_TYPE],
+    extensions: [...CHANNEL_EXTENSIONS],
     proposals: [],
     credentials: ['basic'],
   }

@@ -21,12 +21,13 @@ import { firstCommonAncestor } from 'ts-mls/updatePath.js'
 import { decryptGroupInfo, decryptGroupSecrets } from 'ts-mls/welcome.js'
 import { sameBytes, type SignatureKeyPair } from '#platform/crypto'
 import { CHANNEL_ID_BYTES, MAX_MEMBERS, MAX_NUMBER, StaticError, toHex } from '@static/protocol'
-import { latin1 } from '../../platform/bytes.ts'
+import { latin1, same } from '../../platform/bytes.ts'
 import { isIdentity } from '../credential.ts'
 import type { ExpectedWelcome, Joined, Member } from '../engine.ts'
+import { isSealed, openSealedWelcome, parseSealedWelcome } from '../sealed-welcome.ts'
 import { isGroupInfoBounded, isTreeBounded, MAX_LIST } from './bounds.ts'
 import { CONFIG } from './config.ts'
-import { type MlsCrypto, decodeOwn, type OwnKeyPackage } from './key-package.ts'
+import { decodeOwn, type MlsCrypto, type MlsKeyPackage, type OwnKeyPackage } from './key-package.ts'
 import { decodeMessage } from './message.ts'
 import { adopt } from './state.ts'
 import { faultOf } from './tree.ts'
@@ -44,10 +45,9 @@ export async function joinMlsGroup(
   key: SignatureKeyPair,
   expected: ExpectedWelcome,
 ): Promise<Joined> {
-  const welcome = decodeMessage('mls_welcome', bytes)?.welcome
-  if (welcome === undefined) throw invalid(`Not a Welcome: ${bytes.length} bytes that do not parse as one.`)
   const own = decodeOwn(privatePart, key)
   try {
+    const welcome = expected.founding === true ? decodePlain(bytes) : unseal(bytes, own, expected)
     const opened = await decryptWelcome(crypto, welcome, own)
     const signer = await checkGroup(crypto, opened, expected)
     const state = await enter(crypto, opened, own)
@@ -57,7 +57,39 @@ export async function joinMlsGroup(
     throw StaticError.of('invalid_welcome', 'The Welcome is damaged or not for this agent.', { cause: error })
   } finally {
     own.privatePackage.initPrivateKey.fill(0)
+    own.sealPair.seed.fill(0)
   }
+}
+
+/** A Welcome as MLS has it. */
+function decodePlain(bytes: Uint8Array): Welcome {
+  const welcome = decodeMessage('mls_welcome', bytes)?.welcome
+  if (welcome === undefined) throw invalid(`Not a Welcome: ${bytes.length} bytes that do not parse as one.`)
+  return welcome
+}
+
+/** Opens the seal of a Welcome. What was changed shows only now, whatever it is: all of it has the same code. */
+function unseal(bytes: Uint8Array, { sealPair }: OwnKeyPackage, { invite }: ExpectedWelcome): Welcome {
+  const sealed = parseSealedWelcome(bytes)
+  if (sealed === undefined) throw invalid(unsealedReason(bytes))
+  const { inviteId } = sealed
+  if (invite === undefined && inviteId !== undefined)
+    throw invalid(`The Welcome is for a join by invite ${toHex(inviteId)}, which this agent does not wait for.`)
+  if (invite !== undefined && (inviteId === undefined || !same(inviteId, invite.inviteId)))
+    throw invalid('The Welcome is not for a join by this invite.')
+  const plain = openSealedWelcome(sealed, sealPair, invite?.seal)
+  try {
+    return decodePlain(plain)
+  } finally {
+    plain.fill(0)
+  }
+}
+
+function unsealedReason(bytes: Uint8Array): string {
+  if (isSealed(bytes)) return `The Welcome is cut off, or of a newer version: ${bytes.length} bytes.`
+  if (decodeMessage('mls_welcome', bytes) === undefined)
+    return `Not a Welcome: ${bytes.length} bytes that do not parse as one.`
+  return 'The Welcome is not sealed, so a recording of it could be opened one day. The agent that added this one runs an older version: update it.'
 }
 
 /** The content of a Welcome for this agent. */
@@ -75,7 +107,7 @@ export interface DecryptedWelcome {
 export async function decryptWelcome(
   { suite, provider }: MlsCrypto,
   welcome: Welcome,
-  { publicPackage, privatePackage }: OwnKeyPackage,
+  { publicPackage, privatePackage }: MlsKeyPackage,
 ): Promise<DecryptedWelcome> {
   const ref = await makeKeyPackageRef(publicPackage, provider.hash)
   const initKey = await provider.hpke.importPrivateKey(privatePackage.initPrivateKey)
@@ -152,7 +184,7 @@ async function checkGroup(
  *
  * @throws {StaticError} `invalid_welcome`, or an error of the library
  */
-export async function enter(crypto: MlsCrypto, opened: DecryptedWelcome, own: OwnKeyPackage): Promise<ClientState> {
+export async function enter(crypto: MlsCrypto, opened: DecryptedWelcome, own: MlsKeyPackage): Promise<ClientState> {
   const { provider } = crypto
   const { secrets, info, tree } = opened
   const { joinerSecret } = secrets

@@ -1,6 +1,6 @@
 /** Converts the library's trees and commits to the types of engine.ts and commit-rules.ts. */
 import type { ClientState, Extension, GroupContext, LeafNode, RatchetTree } from 'ts-mls'
-import { encodeRequiredCapabilities } from 'ts-mls/requiredCapabilities.js'
+import { decodeRequiredCapabilities, encodeRequiredCapabilities } from 'ts-mls/requiredCapabilities.js'
 import type { Commit } from 'ts-mls/commit.js'
 import { sameBytes } from '#platform/crypto'
 import { StaticError } from '@static/protocol'
@@ -8,6 +8,8 @@ import type { RuleCommit, RuleGroup, RuleLeaf, RuleProposal } from '../commit-ru
 import { type ChannelContext, CONTEXT_TYPE, decodeContext, encodeContext } from '../channel-context.ts'
 import { agentIdOf, isFounder } from '../credential.ts'
 import type { Member } from '../engine.ts'
+import { findSealKey } from '../seal-key.ts'
+import { CHANNEL_EXTENSIONS } from './config.ts'
 
 /** A leaf as the rules see it. */
 export function ruleLeaf(node: LeafNode, context: GroupContext): Omit<RuleLeaf, 'leaf'> {
@@ -65,7 +67,10 @@ export function ruleCommit(sender: number, { proposals, path }: Commit, context:
     proposals: proposals.map((item): RuleProposal => {
       if (item.proposalOrRefType !== 'proposal') return { kind: 'other' }
       const { proposal } = item
-      if ('add' in proposal) return { kind: 'add', ...ruleLeaf(proposal.add.keyPackage.leafNode, context) }
+      if ('add' in proposal) {
+        const { leafNode, extensions } = proposal.add.keyPackage
+        return { kind: 'add', ...ruleLeaf(leafNode, context), sealable: findSealKey(extensions) !== undefined }
+      }
       if ('remove' in proposal) return { kind: 'remove', leaf: proposal.remove.removed }
       if ('psk' in proposal) return { kind: 'psk', external: proposal.psk.preSharedKeyId.psktype === 'external' }
       if ('groupContextExtensions' in proposal)
@@ -119,7 +124,7 @@ export function isConfirmed(tree: RatchetTree, { leaf }: Pick<Member, 'leaf'>): 
 }
 
 const REQUIRED = encodeRequiredCapabilities({
-  extensionTypes: [CONTEXT_TYPE],
+  extensionTypes: [...CHANNEL_EXTENSIONS],
   proposalTypes: [],
   credentialTypes: ['basic'],
 })
@@ -147,7 +152,11 @@ export function contextOf({ groupContext }: ClientState): ChannelContext {
   return context
 }
 
-/** The extensions of private types that every leaf of this group must support. */
+/** The extensions of private types that every leaf of this group must support: those that it has or requires. */
 export function neededExtensions({ extensions }: GroupContext): number[] {
-  return extensions.map(({ extensionType }) => extensionType).filter((type) => typeof type === 'number')
+  const needed = extensions.flatMap(({ extensionType, extensionData }) => {
+    if (extensionType !== 'required_capabilities') return extensionType
+    return decodeRequiredCapabilities(extensionData, 0)?.[0].extensionTypes ?? []
+  })
+  return [...new Set(needed)].filter((type) => typeof type === 'number')
 }
