@@ -143,6 +143,7 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "fork_detected": (MlsError, 409, "MLS engine error:", False),
     "key_package_unavailable": (MlsError, 404, "MLS engine error:", True),
     "invalid_request": (StaticError, 400, "runtime error:", False),
+    "schema_mismatch": (StaticError, 422, "runtime error:", False),
     "invalid_json": (StaticError, 400, "runtime error:", False),
     "method_not_allowed": (StaticError, 405, "runtime error:", False),
     "body_too_large": (StaticError, 413, "runtime error:", False),

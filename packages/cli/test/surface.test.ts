@@ -14,6 +14,8 @@ const METHODS: Readonly<Record<string, `static ${string}` | { readonly why: stri
   'Channel.envelopes': 'static channel listen',
   'Channel.handle': 'static channel listen',
   'Channel.ask': 'static channel ask',
+  'Channel.askOne': 'static channel ask',
+  'Channel.askJson': { why: '`ask` takes JSON as any other text' },
   'Channel.asked': { why: 'for a program that was restarted; a command asks again' },
   'Channel.serve': 'static channel serve',
   'Channel.receipts': 'static channel receipts',

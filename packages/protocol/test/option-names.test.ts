@@ -50,6 +50,7 @@ test('options that are no object are refused, and a secret among them is not rep
     'a string': 'x',
     'a number': 5,
     null: null,
+    undefined,
     'a list': [{ ttl: 1 }],
   }
   for (const [kind, options] of Object.entries(wrong)) {

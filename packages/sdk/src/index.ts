@@ -15,8 +15,25 @@ export {
   TransportError,
 } from '@static/protocol'
 export { Ask } from './public/ask.ts'
-export { Channel, type ChannelStandby } from './public/channel.ts'
-export type { AddOptions, AskOptions, CatchUpOptions, PoisonMessages, SendOptions } from './public/channel-options.ts'
+export type { JsonAnswers } from './public/json-answers.ts'
+export type {
+  SchemaInput,
+  SchemaIssue,
+  SchemaOption,
+  SchemaOutput,
+  SchemaResult,
+  StandardSchema,
+} from './public/standard-schema.ts'
+export { Channel } from './public/channel.ts'
+export type {
+  AddOptions,
+  AskOneOptions,
+  AskOptions,
+  CatchUpOptions,
+  ChannelStandby,
+  PoisonMessages,
+  SendOptions,
+} from './public/channel-options.ts'
 export { type JoinOffer, StaticClient } from './public/client.ts'
 export type { AgentEvent } from './agent/events.ts'
 export type { OfferPolicy } from './joining/offers.ts'

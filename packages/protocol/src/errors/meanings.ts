@@ -45,7 +45,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   removed: 'This agent is no longer a member of the channel: the owner removed it, or it left.',
   ask_timeout:
     'A request to a member (`channel.ask`) was not fully answered before its timeout. The member may be offline, slow, or not serving requests.',
-  ask_failed: 'The handler of the asked member threw an error. `details.answer` has the code and text that it sent.',
+  ask_failed:
+    'The handler of the asked member threw an error, or it ended without an answer (`askOne`). `details.answer` has the code and text that it sent.',
   group_full: 'The channel has the maximum number of members.',
   too_large: 'The payload or commit is larger than one message can be.',
   queue_full:
@@ -73,6 +74,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   key_package_unavailable: 'The relay has no KeyPackage for the agent to be added.',
 
   invalid_request: 'A field, option or setting is missing, unknown or wrong. The message names the first one.',
+  schema_mismatch:
+    'A value that was sent, received or answered as JSON does not fit the option `schema` of the call. `handle` puts such a message aside at once; `serve` answers such a request with this error.',
   invalid_json: 'The body is not JSON, is not UTF-8, or repeats a name.',
   method_not_allowed: 'The path exists but does not support this method.',
   body_too_large: 'The body is larger than the API accepts.',

@@ -16,7 +16,8 @@ const MISTYPED: number = 1 / 3
  */
 export function checkOptionNames(call: string, options: unknown, known: readonly string[]): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    const kind = options === null ? 'null' : Array.isArray(options) ? 'a list' : `a ${typeof options}`
+    const isNothing = options === null || options === undefined
+    const kind = isNothing ? String(options) : Array.isArray(options) ? 'a list' : `a ${typeof options}`
     throw StaticError.of('invalid_request', `The options of \`${call}\` must be an object, not ${kind}.`)
   }
   const unknown = Object.keys(options).find((name) => !known.includes(name))

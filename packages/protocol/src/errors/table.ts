@@ -52,6 +52,7 @@ export type ErrorCode =
   | 'key_package_unavailable'
   | 'invalid_request'
   | 'invalid_json'
+  | 'schema_mismatch'
   | 'method_not_allowed'
   | 'body_too_large'
   | 'unsupported_media_type'
@@ -480,6 +481,12 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     400,
     'Invalid request',
     ['The request is not valid.', 'Correct the fields listed in `errors`.'],
+    GRPC.invalidArgument,
+  ),
+  schema_mismatch: other(
+    422,
+    'Does not fit the schema',
+    ['The value does not fit the schema.', 'Correct the fields that the message names.'],
     GRPC.invalidArgument,
   ),
   invalid_json: other(

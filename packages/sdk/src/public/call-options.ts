@@ -7,17 +7,22 @@ import { inspect } from 'node:util'
 import { checkOptionNames, StaticError } from '@static/protocol'
 import type { ServeOptions } from '../channel/asking/serving.ts'
 import type { HandleOptions } from '../channel/receiving/handling.ts'
-import type { AddOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
+import type { AddOptions, AskOneOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
 import type { InviteOptions, JoinOptions, LinkOptions } from './invite-options.ts'
 import type { ReachedOptions } from './receipt-view.ts'
+import { isSchema, type SchemaOption, type StandardSchema } from './standard-schema.ts'
+
+type AnySchema = SchemaOption<StandardSchema | undefined>
 
 /** The options of each call. */
 interface CallOptions {
   readonly send: SendOptions
-  readonly sendJson: SendOptions
-  readonly handle: HandleOptions
+  readonly sendJson: SendOptions & AnySchema
+  readonly handle: HandleOptions & AnySchema
   readonly ask: AskOptions
-  readonly serve: ServeOptions
+  readonly askOne: AskOneOptions
+  readonly askJson: AskOneOptions & AnySchema
+  readonly serve: ServeOptions & AnySchema
   readonly reached: ReachedOptions
   readonly waitForMember: SendOptions
   readonly addMember: AddOptions
@@ -34,9 +39,11 @@ const KINDS = {
   text: { words: 'a string', fits: (value: unknown) => typeof value === 'string' },
   texts: { words: 'an array of strings', fits: isTexts },
   signal: { words: 'an AbortSignal', fits: isSignal },
+  schema: { words: 'a Standard Schema (https://standardschema.dev)', fits: isSchema },
 } as const
 
 const LIMITS = { signal: 'signal', timeout: 'number' } as const
+const ASK = { to: 'text', ...LIMITS } as const
 const ADD = { acceptNewKey: 'flag' } as const
 const INVITE = { maxUses: 'number', ttl: 'number', admit: 'text' } as const
 
@@ -45,10 +52,12 @@ const CALLS: {
   readonly [Call in keyof CallOptions]: { readonly [Name in keyof CallOptions[Call]]-?: keyof typeof KINDS }
 } = {
   send: LIMITS,
-  sendJson: LIMITS,
-  handle: { concurrency: 'number', attempts: 'number', signal: 'signal' },
-  ask: { to: 'text', ...LIMITS },
-  serve: { concurrency: 'number', perAsker: 'number', signal: 'signal' },
+  sendJson: { ...LIMITS, schema: 'schema' },
+  handle: { concurrency: 'number', attempts: 'number', signal: 'signal', schema: 'schema' },
+  ask: ASK,
+  askOne: ASK,
+  askJson: { ...ASK, schema: 'schema' },
+  serve: { concurrency: 'number', perAsker: 'number', signal: 'signal', schema: 'schema' },
   reached: { by: 'texts', ...LIMITS },
   waitForMember: LIMITS,
   addMember: ADD,

@@ -35,6 +35,19 @@ export interface AskOptions {
   readonly signal?: AbortSignal
 }
 
+/** The member that may take a channel over. */
+export interface ChannelStandby {
+  readonly agentId: AgentId
+  /** Whether the owner wants it to: `Channel.takeOver`. */
+  readonly offered: boolean
+}
+
+/** Options of `Channel.askOne`. */
+export interface AskOneOptions extends AskOptions {
+  /** The member to ask. */
+  readonly to: AgentId
+}
+
 /** Messages of a channel that a handler failed on too often. */
 export interface PoisonMessages {
   /** All messages put aside, in log order. */

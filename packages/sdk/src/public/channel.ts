@@ -7,6 +7,7 @@ import { nameStandby, takeOver } from '../agent/ownership.ts'
 import { deleteChannel, liftBar, rejectCommit, removeMember, resetRoster, vouch } from '../agent/owning.ts'
 import { waitForMember } from './member-wait.ts'
 import { handleMessages, type HandleOptions } from '../channel/receiving/handling.ts'
+import { Unfit } from '../channel/receiving/unfit.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { InboxEntry } from '../channel/receiving/inbox.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
@@ -17,14 +18,17 @@ import { Ask } from './ask.ts'
 import { checkHandler, checkOptions } from './call-options.ts'
 import {
   type AddOptions,
+  type AskOneOptions,
   type AskOptions,
   type CatchUpOptions,
+  type ChannelStandby,
   lifetimeOf,
   limitsOf,
   type PoisonMessages,
   type SendOptions,
 } from './channel-options.ts'
 import {
+  type Answer,
   type ChannelMember,
   ChannelRequest,
   Envelope,
@@ -33,6 +37,7 @@ import {
   poisonMessageOf,
 } from './envelope.ts'
 import { ErrorEdge } from './error-edge.ts'
+import { type AnyServeHandler, type JsonAnswers, jsonAnswers, onlyAnswer } from './json-answers.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from '../channel/sending/payload.ts'
 import type { AgentId } from '../ports/index.ts'
@@ -46,14 +51,14 @@ import {
   type ReachedOptions,
   reachedOf,
 } from './receipt-view.ts'
+import {
+  fitted,
+  type SchemaInput,
+  type SchemaOption,
+  type SchemaOutput,
+  type StandardSchema,
+} from './standard-schema.ts'
 import { verificationWords } from './verification.ts'
-
-/** The member that may take a channel over. */
-export interface ChannelStandby {
-  readonly agentId: AgentId
-  /** Whether the owner wants it to: `Channel.takeOver`. */
-  readonly offered: boolean
-}
 
 /**
  * A channel this agent is a member of. You can send and receive concurrently, from any number of callers. Network
@@ -118,14 +123,22 @@ export class Channel implements AsyncDisposable {
   }
 
   /**
-   * Sends a value as JSON. The receiver gets it with `envelope.json()`.
+   * Sends a value as JSON. The receiver gets it with `envelope.json()`. With `schema`, a value that does not fit is not
+   * sent; one that fits is sent as it was passed, so that the receiver's schema finds what yours did.
    *
-   * @throws {StaticError} `invalid_request` for a value that JSON cannot hold; see `send`
+   * @throws {StaticError} `schema_mismatch`, `invalid_request` for a value that JSON cannot hold; see `send`
    */
-  async sendJson(value: unknown, options: SendOptions = {}): Promise<SentMessage> {
+  async sendJson<Schema extends StandardSchema | undefined = undefined>(
+    value: SchemaInput<Schema>,
+    options: SendOptions & SchemaOption<Schema> = {},
+  ): Promise<SentMessage> {
     return await this.#edge.wait(async () => {
       checkOptions('sendJson', options)
-      return await this.send(jsonText(value), options)
+      const { schema, ...limits } = options
+      const text = jsonText(value)
+      // The value as the receiver will read it.
+      if (schema) await fitted(schema, JSON.parse(text), 'The value')
+      return await this.send(text, limits)
     })
   }
 
@@ -157,18 +170,30 @@ export class Channel implements AsyncDisposable {
    * `attempts` failures (10) the message is put aside on disk and the next one is handled. Events report each failure
    * (`handler_failed`) and each message put aside (`poison`).
    *
+   * With `schema`, payloads are JSON, and the function gets the checked value as well. A message whose payload does not
+   * fit is put aside at once, with the reason.
+   *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the messages in progress are done.
    *
    * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel, as in `messages`
-   * @example await channel.handle(async (envelope) => save(envelope.json()))
+   * @example await channel.handle(async (envelope, order) => save(order.id), { schema: z.object({ id: z.string() }) })
    */
-  async handle(handler: (envelope: Envelope) => unknown, options: HandleOptions = {}): Promise<void> {
+  async handle<Schema extends StandardSchema | undefined = undefined>(
+    handler: (envelope: Envelope, value: SchemaOutput<Schema, undefined>) => unknown,
+    options: HandleOptions & SchemaOption<Schema> = {},
+  ): Promise<void> {
     const { inbox } = this.#channel
     await this.#edge.wait(async () => {
       checkHandler('handle', handler)
       checkOptions('handle', options)
-      const handle = (entry: InboxEntry): unknown => handler(new Envelope(entry, inbox))
-      await handleMessages(this.#agent.context, this.#channel, handle, options)
+      const { schema, ...limits } = options
+      const call = handler as (envelope: Envelope, value?: unknown) => unknown
+      const handle = async (entry: InboxEntry): Promise<unknown> => {
+        const envelope = new Envelope(entry, inbox)
+        if (!schema) return call(envelope)
+        return call(envelope, await Unfit.unless(() => fitted(schema, envelope.json(), 'The payload')))
+      }
+      await handleMessages(this.#agent.context, this.#channel, handle, limits)
     })
   }
 
@@ -184,9 +209,42 @@ export class Channel implements AsyncDisposable {
   ask(payload: Uint8Array | string, options: AskOptions = {}): Ask {
     return this.#edge.run(() => {
       checkOptions('ask', options)
-      const to = options.to === undefined ? undefined : parseAgentId(options.to)
-      const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
-      return new Ask(this.#channel.asks.ask({ ...question, signal: options.signal }), this.#edge)
+      return this.#ask(payload, options)
+    })
+  }
+
+  /**
+   * Asks one member and resolves with its answer. If there are several, this is the first, and the request is
+   * cancelled.
+   *
+   * @throws {StaticError} `ask_failed` if the member answers with an error or without a payload, `ask_timeout`,
+   *   `cancelled` if `signal` is aborted; see `ask`
+   * @example const answer = await channel.askOne('status?', { to: agentId, timeout: 10 })
+   */
+  async askOne(payload: Uint8Array | string, options: AskOneOptions): Promise<Answer> {
+    return await this.#edge.wait(async () => {
+      checkOptions('askOne', options)
+      return await this.#askOne(payload, options)
+    })
+  }
+
+  /**
+   * Asks one member with a value as JSON, and resolves with the value of its answer, which is JSON as well. With
+   * `schema`, the value of the answer is checked. The other side is `serve` with a schema.
+   *
+   * @throws {StaticError} `schema_mismatch` or `invalid_json` for the answer; see `askOne`
+   * @example const { total } = await channel.askJson({ items }, { to: agentId, schema: z.object({ total: z.number() }) })
+   */
+  async askJson<Schema extends StandardSchema | undefined = undefined>(
+    value: unknown,
+    options: AskOneOptions & SchemaOption<Schema>,
+  ): Promise<SchemaOutput<Schema, unknown>> {
+    return await this.#edge.wait(async () => {
+      checkOptions('askJson', options)
+      const { schema, ...limits } = options
+      const answer = await this.#askOne(jsonText(value), limits)
+      const found = answer.json()
+      return (schema ? await fitted(schema, found, 'The answer') : found) as SchemaOutput<Schema, unknown>
     })
   }
 
@@ -202,6 +260,9 @@ export class Channel implements AsyncDisposable {
    * (`redelivered`); the asker takes each answer once. A handler keeps its place until it ends, even if the asker no
    * longer waits: heed `request.signal`.
    *
+   * With `schema`, requests and answers are JSON: the handler gets the checked value of the request as well, and what it
+   * yields or returns is sent as JSON. A request that does not fit is answered with `schema_mismatch`.
+   *
    * Resolves when the channel or client is closed, or when `signal` is aborted and the requests in progress are done.
    *
    * @throws {StaticError} `invalid_request` for invalid options, or the error that ended the channel
@@ -210,12 +271,23 @@ export class Channel implements AsyncDisposable {
    *   yield `You asked ${request.text()}`
    * })
    */
-  async serve(handler: (request: ChannelRequest) => Answers, options: ServeOptions = {}): Promise<void> {
-    const serve: RequestHandler = (entry, served) => handler(new ChannelRequest(entry, served))
+  async serve<Schema extends StandardSchema | undefined = undefined>(
+    handler: (
+      request: ChannelRequest,
+      value: SchemaOutput<Schema, undefined>,
+    ) => Schema extends StandardSchema ? JsonAnswers : Answers,
+    options: ServeOptions & SchemaOption<Schema> = {},
+  ): Promise<void> {
     await this.#edge.wait(async () => {
       checkHandler('serve', handler)
       checkOptions('serve', options)
-      await serveRequests(this.#agent.context, this.#channel, serve, options)
+      const { schema, ...limits } = options
+      const call = handler as AnyServeHandler
+      const serve: RequestHandler = (entry, served) => {
+        const request = new ChannelRequest(entry, served)
+        return schema ? jsonAnswers(request, schema, (value) => call(request, value)) : (call(request) as Answers)
+      }
+      await serveRequests(this.#agent.context, this.#channel, serve, limits)
     })
   }
 
@@ -255,7 +327,7 @@ export class Channel implements AsyncDisposable {
    * has settled it (`settled`, the default), even if the two were never online at the same time. Members that left,
    * were removed, missed the message, put it aside or have receipts off are returned in `unreached`, not waited for.
    *
-   * @throws {StaticError} `cancelled` when `signal` is aborted or `timeout` expires, `not_found` if this agent sent no
+   * @throws {StaticError} `cancelled`, which names the missing members, when `signal` is aborted or `timeout` expires, `not_found` if this agent sent no
    * such message, `invalid_request`, or the error that ended the channel
    * @example const { unreached } = await channel.reached(await channel.send('deploy'), 'settled', { timeout: 30 })
    */
@@ -493,6 +565,18 @@ export class Channel implements AsyncDisposable {
    */
   close(): void {
     this.#channel.stopReaders()
+  }
+
+  #ask(payload: Uint8Array | string, options: AskOptions): Ask {
+    const to = options.to === undefined ? undefined : parseAgentId(options.to)
+    const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
+    return new Ask(this.#channel.asks.ask({ ...question, signal: options.signal }), this.#edge)
+  }
+
+  async #askOne(payload: Uint8Array | string, options: AskOneOptions): Promise<Answer> {
+    if (options.to === undefined)
+      throw StaticError.of('invalid_request', '`to` is required: the agent id of the member to ask.')
+    return await onlyAnswer(this.#ask(payload, options), options.signal)
   }
 
   /**

@@ -4,6 +4,7 @@ import { after, test, type TestContext } from 'node:test'
 import { StaticError } from '@static/protocol'
 import type { Ask } from '../../src/public/ask.ts'
 import type { Channel } from '../../src/public/channel.ts'
+import type { Answers, ChannelRequest } from '../../src/index.ts'
 import type { StaticClient } from '../../src/public/client.ts'
 import { code, event, take, TestSystem, waysFor } from '../support/test-system.ts'
 
@@ -37,7 +38,7 @@ async function texts(ask: Ask): Promise<string[]> {
 }
 
 /** Serves in the background; ends with the client. */
-function serving(channel: Channel, handler: Parameters<Channel['serve']>[0], options = {}): Promise<void> {
+function serving(channel: Channel, handler: (request: ChannelRequest) => Answers, options = {}): Promise<void> {
   return channel.serve(handler, options).catch(() => {})
 }
 

@@ -154,6 +154,8 @@ test('a call refuses an option that it does not know, or of another type, and do
     handle: [(options) => channel.handle(() => {}, options), { attempt: 1 }, 'attempts'],
     serve: [(options) => channel.serve(async () => 'x', options), { per_asker: 1 }, 'perAsker'],
     ask: [(options) => channel.ask('x', options), { two: id }, 'to'],
+    askOne: [(options) => channel.askOne('x', options), { too: id }, 'to'],
+    askJson: [(options) => channel.askJson('x', options), { shema: undefined }, 'schema'],
     reached: [(options) => channel.reached(sent, 'settled', options), { bye: [id] }, 'by'],
     waitForMember: [(options) => channel.waitForMember(id, options), { time: 1 }, 'timeout'],
     addMember: [(options) => channel.addMember(id, options), { acceptNewKeys: true }, 'acceptNewKey'],

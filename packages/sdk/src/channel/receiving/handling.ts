@@ -13,6 +13,7 @@ import type { HandlerFailure } from '../../agent/handler-log.ts'
 import type { Inbox } from './inbox.ts'
 import type { InboxEntry } from './inbox.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'
+import { Unfit } from './unfit.ts'
 
 /** Options of `Channel.handle`. */
 export interface HandleOptions {
@@ -207,6 +208,7 @@ class Handling {
         // It may quote the message, which can be 256 KiB long.
         trial.reason = (error instanceof Error ? error.message : String(error)).slice(0, MOST_REASON_CHARACTERS)
         trial.failure = { error, payload: entry.payload }
+        trial.isUnfit = error instanceof Unfit
       }
       if (entry.settled) return undefined
       if (isFirst) inbox.count(entry, trial.attempts)
@@ -214,7 +216,7 @@ class Handling {
     const { attempts, reason, failure } = trial
     const about = { channel: this.#channel.name, ...namesOf(entry), attempts, reason }
     const delay = delayAfter(attempts)
-    if (attempts < this.#attempts) {
+    if (attempts < this.#attempts && !trial.isUnfit) {
       this.#context.emit({ type: 'handler_failed', ...about, retryInMs: delay }, failure)
       return delay
     }
@@ -253,6 +255,8 @@ function namesOf({ record }: InboxEntry): { sender: AgentId; index: number; mess
 interface Trial {
   attempts: number
   reason: string
+  /** Whether its payload does not fit, so that another attempt would be in vain. */
+  isUnfit: boolean
   /** What the handler threw; undefined if the program ended during the attempt. */
   failure: HandlerFailure | undefined
   /** Whether it was reported as due to be put aside. */
@@ -262,7 +266,7 @@ interface Trial {
 function newTrial({ record }: InboxEntry): Trial {
   // Kept if the last recorded attempt ended with the process, so that its error is unknown.
   const reason = 'The program ended during the last attempt.'
-  return { attempts: record.attempts, reason, failure: undefined, isReported: false }
+  return { attempts: record.attempts, reason, failure: undefined, isUnfit: false, isReported: false }
 }
 
 /** The handlers that may run at the same time. */
