@@ -237,9 +237,10 @@ void test(
     await ok(`static channel invite ${name} --as doomed > ${workspace.path}/token`)
     await hers(`static channel join ${name} --as backup < ${workspace.path}/token`)
     await ok(`static channel invite ${name} --as doomed | static channel join ${name} --as friend`)
-    await end(listener)
     await refused(`static channel standby ${name} --as doomed`, /Name one member as the standby, or pass --none/)
+    assert.match(await ok(`static channel standby ${name} --none --as doomed`), / has no standby: /)
     assert.match(await ok(`static channel transfer ${name} backup --as doomed --yes`), /^Offered \S+ to backup, which/)
+    await end(listener)
     assert.match(await ok(`static channel members ${name} --as friend`), /\nbackup +standby +[\da-f]{4} /)
     await ok('static agent delete --as doomed --yes')
 

@@ -519,6 +519,7 @@ function countOf(
 }
 
 function isArguments(args: unknown): args is readonly unknown[] {
-  const isPlain = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number'
+  const isPlain = (value: unknown): boolean =>
+    value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
   return Array.isArray(args) && args.every((value) => isPlain(value) || (Array.isArray(value) && value.every(isPlain)))
 }
