@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 from static_sdk import StaticChannelManager, StaticError
 
@@ -285,7 +286,7 @@ class Agent:
     def _listen(self):
         for event in self.manager.client.events():
             if event.type not in DULL:
-                JOURNAL.note("event", name=event.type, detail=str(event))
+                JOURNAL.note("event", name=event.type, detail=json.dumps(asdict(event), default=str))
 
     def _has_channel(self):
         return any(channel.name == TASK["channel"] for channel in self.manager.channels())
