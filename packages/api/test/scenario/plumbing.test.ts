@@ -120,6 +120,7 @@ onEachEngine('plumbing', (engine) => {
       '/v1/accounts/{id}/password',
       '/v1/audit',
       '/v1/channels',
+      '/v1/channels/deletions',
       '/v1/keys',
       '/v1/keys/{id}',
       '/v1/passwords',
