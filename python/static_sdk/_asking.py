@@ -110,6 +110,15 @@ def answer_of(
     )
 
 
+def only_answer(
+    told: Mapping[str, Any], data: bytes, error: Callable[[Mapping[str, Any]], StaticError]
+) -> Answer:
+    """Converts the only answer to a request."""
+    answer = answer_of(told, data, error)
+    assert answer is not None
+    return answer
+
+
 def failure_of(error: BaseException) -> Dict[str, str]:
     """The driver's form of a handler's error. Only errors of Static are meant for the asker."""
     if isinstance(error, StaticError):

@@ -36,6 +36,7 @@ class Pending(Protocol):
 
 
 AnyCall = TypeVar("AnyCall", bound=Pending)
+Result = TypeVar("Result")
 Hear = Callable[[Mapping[str, Any], bytes], None]
 
 
@@ -170,6 +171,13 @@ class BaseConnection(Generic[AnyCall]):
     def error(self, told: Mapping[str, Any]) -> StaticError:
         """Converts an error from the driver."""
         return self._prefixed(error_from(told, self.api_url))
+
+    def explain(self, work: Callable[[], Result]) -> Result:
+        """Runs something whose errors leave the package like those of the driver."""
+        try:
+            return work()
+        except StaticError as error:
+            raise self._prefixed(error)
 
     def _make(self, code: str, message: str) -> StaticError:
         return self._prefixed(make_error(code, message, self.api_url))

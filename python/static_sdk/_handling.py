@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from ._connection import LOOK_SECONDS, BaseConnection, Connection
 from ._inbox import Inbox
+from ._schema import Unfit
 from ._values import Arrival, Settlement
 from .errors import StaticError
 
@@ -32,12 +33,21 @@ def warn_of_message(
     connection: BaseConnection[Any], channel: str, header: Mapping[str, Any], data: bytes, error: BaseException
 ) -> None:
     """Warns that the handler of a message has failed."""
+    then = "It is called again until the message is put aside (`channel.poison`)."
+    connection.log.warn(f"The handler of `handle` failed on {_message(channel, header)}. {then}", error, data)
+
+
+def warn_of_unfit(
+    connection: BaseConnection[Any], channel: str, header: Mapping[str, Any], data: bytes, error: Unfit
+) -> None:
+    """Warns that a message does not fit the schema."""
+    what = _message(channel, header)
+    connection.log.warn(f"The message does not fit, and is put aside (`channel.poison`): {what}.", error, data)
+
+
+def _message(channel: str, header: Mapping[str, Any]) -> str:
     sender = header["sender"]["agentId"][:8]
-    sentence = (
-        f"The handler of `handle` failed on message {header['messageId']} from agent {sender}… in channel {channel}. "
-        "It is called again until the message is put aside (`channel.poison`)."
-    )
-    connection.log.warn(sentence, error, data)
+    return f"message {header['messageId']} from agent {sender}… in channel {channel}"
 
 
 def handle(
@@ -72,6 +82,9 @@ def handle(
             token = header["token"]
             try:
                 handler(Arrival(token, header, data, Settlement(inbox, token)))
+            except Unfit as error:
+                warn_of_unfit(connection, channel, header, data, error)
+                connection.say("handled", on=on, token=token, error=str(error), isUnfit=True)
             except Exception as error:
                 warn_of_message(connection, channel, header, data, error)
                 connection.say("handled", on=on, token=token, error=reason_of(error))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+from collections.abc import Iterator as IteratorType
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 from ._asking import Answer, Answers, ChannelRequest, answer_of, deadline_of, failure_of, is_payload, warn_of_request
 from ._connection import Connection
 from ._closing import Closing
+from ._schema import Check, fitted, value_text
 from ._values import payload_bytes
 
 #: The number of requests served at the same time, unless the caller says otherwise.
@@ -113,6 +115,23 @@ def serve(
         raise
     for thread in list(threads):
         thread.join()
+
+
+def json_server(
+    handler: Callable[[ChannelRequest, Any], Any], check: Check
+) -> Callable[[ChannelRequest], Answers]:
+    """A handler of requests whose payloads are JSON, and whose answers are sent as JSON."""
+
+    def answers(request: ChannelRequest) -> Iterator[str]:
+        given = handler(request, fitted(check, request.payload, "The request"))
+        # A list is one answer.
+        if isinstance(given, IteratorType):
+            for value in given:
+                yield value_text(value)
+        elif given is not None:
+            yield value_text(given)
+
+    return answers
 
 
 def _answers(given: Answers) -> "Tuple[bytes, ...] | Any":

@@ -25,6 +25,7 @@ const SHORT = [
     'life.KilledDriverTest.test_killed_in_send',
     'life.ParentTest.test_killed',
     'asks.AsksTest.test_a_member_answers_and_its_errors_have_codes',
+    'asks.SchemaTest',
     'driver.DriverTest.test_no_secret_in_the_arguments_and_no_node_variable_in_the_environment',
     'driver.DriverTest.test_compiled_code_is_kept_only_where_this_user_alone_can_write',
     'options.AccountTest',

@@ -7,7 +7,8 @@ import contextlib
 import inspect
 from typing import Any, Callable, Mapping, Set
 
-from .._handling import reason_of, warn_of_message
+from .._handling import reason_of, warn_of_message, warn_of_unfit
+from .._schema import Unfit
 from .._values import Arrival, Settlement
 from ..errors import StaticError
 from ._connection import Connection
@@ -32,11 +33,14 @@ async def handle(
             result = handler(Arrival(token, header, data, Settlement(inbox, token)))
             if inspect.isawaitable(result):
                 await result
+        except Unfit as error:
+            warn_of_unfit(connection, channel, header, data, error)
+            _report(connection, on, token, error=str(error), isUnfit=True)
         except Exception as error:
             warn_of_message(connection, channel, header, data, error)
-            _report(connection, on, token, reason_of(error))
+            _report(connection, on, token, error=reason_of(error))
         except BaseException:
-            _report(connection, on, token, "The program was interrupted.")
+            _report(connection, on, token, error="The program was interrupted.")
             raise
         else:
             _report(connection, on, token)
@@ -66,9 +70,9 @@ async def handle(
             await _all(tasks)
 
 
-def _report(connection: Connection, on: int, token: int, *errors: str) -> None:
+def _report(connection: Connection, on: int, token: int, **failure: Any) -> None:
     if not connection.is_over:
-        connection.say("handled", on=on, token=token, **({"error": errors[0]} if errors else {}))
+        connection.say("handled", on=on, token=token, **failure)
 
 
 async def _all(tasks: Set["asyncio.Task[None]"]) -> None:

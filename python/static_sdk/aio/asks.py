@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, AsyncIterable, AsyncIterator, Awaitable, Callable, Dict, Generator, Mapping, Optional, Union
 
 from .._asking import Answer, ChannelRequest, answer_of, deadline_of, failure_of, warn_of_request
+from .._schema import Check, fitted, value_text
 from .._values import Payload, payload_bytes
 from ..errors import StaticError, make_error
 from ._closing import Closing
@@ -149,6 +150,24 @@ async def serve(
     finally:
         if tasks:
             await asyncio.wait(set(tasks.values()))
+
+
+def json_server(
+    handler: Callable[[ChannelRequest, Any], Any], check: Check
+) -> Callable[[ChannelRequest], Answers]:
+    """A handler of requests whose payloads are JSON, and whose answers are sent as JSON."""
+
+    async def answers(request: ChannelRequest) -> AsyncIterator[str]:
+        given = handler(request, fitted(check, request.payload, "The request"))
+        if inspect.isawaitable(given):
+            value = await given
+            if value is not None:
+                yield value_text(value)
+            return
+        async for value in given:
+            yield value_text(value)
+
+    return answers
 
 
 async def _answers(given: Answers) -> AsyncIterator[bytes]:

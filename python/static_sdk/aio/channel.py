@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generator, Generic, List, Literal, Mapping, Optional, Protocol, Sequence, TypeVar, Union
+from typing import Any, Callable, Generator, Generic, List, Literal, Mapping, Optional, Protocol, Sequence, TypeVar, Union, overload
 
-from .._asking import ChannelRequest, ask_fields
+from .._asking import Answer, ChannelRequest, ask_fields, only_answer
 from .._options import identity_bytes
+from .._schema import Schema, Value, check_of, fitted, fitted_message, value_text
 from .._values import (
     Arrival,
     ChannelMember,
@@ -18,7 +19,6 @@ from .._values import (
     Reached,
     SentMessage,
     envelope_of,
-    json_text,
     limit,
     listed_member_of,
     member_of,
@@ -38,7 +38,7 @@ from ._closing import Closing
 from ._connection import Connection
 from ._handling import handle
 from ._inbox import Inbox
-from .asks import Answers, Ask, serve
+from .asks import Answers, Ask, json_server, serve
 
 Item = TypeVar("Item")
 
@@ -221,12 +221,19 @@ class Channel(Closing):
         told, _ = await self._connection.call("send", payload_bytes(payload), on=self._on, **limit(timeout))
         return SentMessage(told["messageId"], told["index"])
 
-    async def send_json(self, value: Any, *, timeout: Optional[float] = None) -> SentMessage:
+    async def send_json(
+        self, value: Any, *, timeout: Optional[float] = None, schema: Optional[Schema[Any]] = None
+    ) -> SentMessage:
         """Sends a value as JSON. The receiver gets it with ``envelope.json()``. Returns the id and position.
 
-        Raises ``TypeError`` or ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
+        A value of pydantic writes itself. With ``schema``, a pydantic model, another type that pydantic knows, or a
+        ``TypeAdapter``, a value that does not fit is not sent: ``schema_mismatch``. Raises ``TypeError`` or
+        ``ValueError`` for a value that JSON cannot hold; otherwise like ``send``.
         """
-        return await self.send_envelope(json_text(value), timeout=timeout)
+        text = value_text(value)
+        if schema is not None:
+            self._connection.explain(lambda: fitted(check_of(schema), text.encode(), "The value"))
+        return await self.send_envelope(text, timeout=timeout)
 
     def messages(self) -> "Reading[bytes]":
         """The payloads from other members, starting with the first unsettled one: an endless asynchronous iterator.
@@ -246,7 +253,29 @@ class Channel(Closing):
         """
         return Reading(self, self._inbox, envelope_of)
 
-    async def handle(self, handler: Callable[[Envelope], Any], *, concurrency: int = 1, attempts: int = 10) -> None:
+    @overload
+    async def handle(
+        self, handler: Callable[[Envelope], Any], *, concurrency: int = 1, attempts: int = 10, schema: None = None
+    ) -> None: ...
+
+    @overload
+    async def handle(
+        self,
+        handler: Callable[[Envelope, Value], Any],
+        *,
+        concurrency: int = 1,
+        attempts: int = 10,
+        schema: Schema[Value],
+    ) -> None: ...
+
+    async def handle(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 1,
+        attempts: int = 10,
+        schema: Optional[Schema[Any]] = None,
+    ) -> None:
         """Calls a function or coroutine function for each message and settles the message when it returns.
 
         If it raises an ``Exception``, it is called again after 1, 5, 30, 60 and then every 300 seconds; later messages
@@ -256,14 +285,24 @@ class Channel(Closing):
         the channel or the client is closed; raises the error that ended the channel, as ``messages`` does.
 
         Cancelling it cancels the handlers in progress. Their messages count as tried, and are delivered again.
+
+        With ``schema``, payloads are JSON, and the function gets the checked value as a second argument: an instance of
+        a pydantic model, or what a ``TypeAdapter`` gives. A message that does not fit is put aside at once.
         """
+        check = None if schema is None else self._connection.explain(lambda: check_of(schema))
+
+        def call(arrival: Arrival) -> Any:
+            if check is None:
+                return handler(envelope_of(arrival))
+            return handler(envelope_of(arrival), fitted_message(check, arrival.payload))
+
         inbox = await self._open()
         await handle(
             self._connection,
             self._name,
             inbox.on,
             inbox,
-            lambda arrival: handler(envelope_of(arrival)),
+            call,
             concurrency,
             attempts,
         )
@@ -281,17 +320,70 @@ class Channel(Closing):
         opening = self._connection.begin("ask", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
         return Ask(self, self._connection, opening)
 
+    async def ask_one(self, payload: Payload, *, to: str, timeout: Optional[float] = None) -> Answer:
+        """Asks one member and returns its answer: the first, if it gives several.
+
+        Raises ``ask_failed`` if the member answers with an error or without a payload, ``ask_timeout``, or as ``ask``.
+        """
+        told, data = await self._connection.call("askOne", payload_bytes(payload), on=self._on, **ask_fields(to, timeout))
+        return only_answer(told, data, self._connection.error)
+
+    @overload
+    async def ask_json(
+        self, value: Any, *, to: str, timeout: Optional[float] = None, schema: None = None
+    ) -> Any: ...
+
+    @overload
+    async def ask_json(
+        self, value: Any, *, to: str, timeout: Optional[float] = None, schema: Schema[Value]
+    ) -> Value: ...
+
+    async def ask_json(
+        self, value: Any, *, to: str, timeout: Optional[float] = None, schema: Optional[Schema[Any]] = None
+    ) -> Any:
+        """Asks one member with a value as JSON, and returns the value of its answer, which is JSON as well.
+
+        With ``schema``, as in ``handle``, the value of the answer is checked. Raises ``schema_mismatch`` or
+        ``invalid_json`` for the answer, and as ``ask_one``.
+        """
+        check = None if schema is None else self._connection.explain(lambda: check_of(schema))
+        answer = await self.ask_one(value_text(value), to=to, timeout=timeout)
+        if check is None:
+            return answer.json()
+        return self._connection.explain(lambda: fitted(check, answer.payload, "The answer"))
+
     async def asked(self) -> List[Ask]:
         """The open requests of this agent: not fully answered, or with unread answers."""
         told, _ = await self._connection.call("asked", on=self._on)
         return [Ask(self, self._connection, None, each) for each in told]
 
+    @overload
     async def serve(
         self,
         handler: Callable[[ChannelRequest], Answers],
         *,
         concurrency: int = 64,
         per_asker: int = 1,
+        schema: None = None,
+    ) -> None: ...
+
+    @overload
+    async def serve(
+        self,
+        handler: Callable[[ChannelRequest, Value], Any],
+        *,
+        concurrency: int = 64,
+        per_asker: int = 1,
+        schema: Schema[Value],
+    ) -> None: ...
+
+    async def serve(
+        self,
+        handler: Callable[..., Any],
+        *,
+        concurrency: int = 64,
+        per_asker: int = 1,
+        schema: Optional[Schema[Any]] = None,
     ) -> None:
         """Calls a coroutine function or an asynchronous generator for each request, in a task, and sends its answers.
 
@@ -299,8 +391,13 @@ class Channel(Closing):
         without details. If the asker cancels the request, its task is cancelled. A request is settled when the relay
         has accepted its last answer: after a crash it is served again (``redelivered``). Returns when the channel or
         the client is closed; raises the error that ended the channel.
+
+        With ``schema``, as in ``handle``, requests and answers are JSON: the function gets the checked value as a second
+        argument, and what it returns or yields is sent as JSON. A request that does not fit gets ``schema_mismatch``.
         """
-        await serve(self._connection, self._name, self._on, handler, concurrency, per_asker)
+        check = None if schema is None else self._connection.explain(lambda: check_of(schema))
+        answers = handler if check is None else json_server(handler, check)
+        await serve(self._connection, self._name, self._on, answers, concurrency, per_asker)
 
     @property
     def poison(self) -> PoisonMessages:

@@ -32,7 +32,11 @@ export class AskCalls {
     this.#tell = tell
   }
 
-  async answer(channel: (on: ChannelRef) => Channel, call: AskCall, bytes: Uint8Array): Promise<CallResult> {
+  async answer(
+    channel: (on: ChannelRef) => Channel,
+    call: Exclude<AskCall, { do: 'askOne' }>,
+    bytes: Uint8Array,
+  ): Promise<CallResult> {
     switch (call.do) {
       case 'ask': {
         const { on, to, timeout } = call
@@ -79,10 +83,7 @@ export class AskCalls {
     const { done, value } = await held.next
     if (done === true) this.#asks.delete(on)
     if (!value) return { result: { done: true } }
-    const { error } = value
-    const fields = fieldsOf(value)
-    if (!error) return { result: fields, bytes: value.payload }
-    return { result: { ...fields, error: { code: error.code, message: error.message, answer: error.details.answer } } }
+    return plainAnswer(value)
   }
 
   async *#serve(call: number, request: ChannelRequest): AsyncGenerator<Uint8Array, void> {
@@ -131,6 +132,14 @@ export class AskCalls {
     served.push(Uint8Array.from(payload))
     return await served.ready.promise
   }
+}
+
+/** An answer for the program. */
+export function plainAnswer(answer: Answer): CallResult {
+  const { error } = answer
+  const fields = fieldsOf(answer)
+  if (!error) return { result: fields, bytes: answer.payload }
+  return { result: { ...fields, error: { code: error.code, message: error.message, answer: error.details.answer } } }
 }
 
 function fieldsOf({ sender, messageId, index, epoch, time }: ReceivedMessage): ReceivedFields {

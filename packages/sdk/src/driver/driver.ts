@@ -7,7 +7,9 @@ import type { Channel } from '../public/channel.ts'
 import { type JoinOffer, StaticClient } from '../public/client.ts'
 import type { AgentEvent } from '../agent/events.ts'
 import { resolveSettings } from '../public/settings.ts'
-import { AskCalls } from './ask-calls.ts'
+import type { SendOptions } from '../public/channel-options.ts'
+import type { Answer } from '../public/envelope.ts'
+import { AskCalls, plainAnswer } from './ask-calls.ts'
 import { answerChannelCall } from './channel-calls.ts'
 import { HeldOffers } from './held-offers.ts'
 import { answerInviteCall } from './invite-calls.ts'
@@ -85,7 +87,7 @@ export class Driver {
         this.#hasSaidBye = true
         return
       case 'handled':
-        return this.#held(notice.on).reading.handled(notice.token, notice.error)
+        return this.#held(notice.on).reading.handled(notice.token, notice.error, notice.isUnfit === true)
       case 'answered':
         return this.#askCalls.answered(notice.token, notice.error)
       case 'cancel':
@@ -129,6 +131,11 @@ export class Driver {
           this.#askCalls.serve(this.#held(on).channel, id, { concurrency, perAsker, signal }),
         )
         return {}
+      }
+      case 'askOne': {
+        const { on, to } = call
+        const wait = (limits: SendOptions): Promise<Answer> => this.#held(on).channel.askOne(bytes, { to, ...limits })
+        return plainAnswer(await this.#pending.run(call, wait))
       }
       case 'ask':
       case 'asked':

@@ -108,6 +108,8 @@ export type PoisonCall =
 export type AskCall =
   /** Bytes: the payload. */
   | { readonly do: 'ask'; readonly on: ChannelRef; readonly to?: string; readonly timeout?: number }
+  /** Bytes: the payload. The answer is that of `nextAnswer`. */
+  | { readonly do: 'askOne'; readonly on: ChannelRef; readonly to: string; readonly timeout?: number }
   | { readonly do: 'asked'; readonly on: ChannelRef }
   /** `on` is the number of a request. Bytes of the answer to `nextAnswer`: the payload. */
   | { readonly do: 'nextAnswer' | 'cancelAsk'; readonly on: number }
@@ -147,7 +149,14 @@ export type Notice =
   | { readonly do: 'given'; readonly on: number; readonly upTo: number }
   /** The program ends in order: its readers have seen nothing beyond what it reported as given. */
   | { readonly do: 'bye' }
-  | { readonly do: 'handled'; readonly on: number; readonly token: number; readonly error?: string }
+  /** `isUnfit`: the payload does not fit the program's schema, so the message is put aside at once. */
+  | {
+      readonly do: 'handled'
+      readonly on: number
+      readonly token: number
+      readonly error?: string
+      readonly isUnfit?: boolean
+    }
   /** A request is fully answered. An error with a code is for the asker, an error without one is not. */
   | {
       readonly do: 'answered'

@@ -2,7 +2,8 @@
  * Messages of one channel that the program reads ahead or handles. Each is held until the program settles it: anything
  * that the program received but did not settle is delivered again.
  */
-import { toHex } from '@static/protocol'
+import { StaticError, toHex } from '@static/protocol'
+import { Unfit } from '../channel/receiving/unfit.ts'
 import type { Channel } from '../public/channel.ts'
 import type { HandleOptions } from '../channel/receiving/handling.ts'
 import type { Envelope } from '../public/envelope.ts'
@@ -78,9 +79,12 @@ export class Reading {
   }
 
   /** The program has handled a message, or failed to. */
-  handled(token: number, failure: string | undefined): void {
+  handled(token: number, failure: string | undefined, isUnfit: boolean): void {
     if (failure === undefined) this.#handled.get(token)?.resolve()
-    else this.#handled.get(token)?.reject(new Error(failure))
+    else
+      this.#handled
+        .get(token)
+        ?.reject(isUnfit ? new Unfit(StaticError.of('schema_mismatch', failure)) : new Error(failure))
   }
 
   #wait(run: number): void {
