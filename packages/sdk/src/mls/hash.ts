@@ -53,6 +53,8 @@ export function hmac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
   const mac = new Uint8Array(DIGEST_BYTES)
   hmacInto(mac, block, input)
   block.fill(0)
+  // What is authenticated may be a secret as well, as in HKDF-Extract.
+  input.fill(0)
   return mac
 }
 
@@ -70,8 +72,12 @@ export function expand(secret: Uint8Array, info: Uint8Array, length: number): Ui
     input.set(block)
     input.set(info, block.length)
     input[input.length - 1] = count
-    block = hmac(secret, input)
-    output.set(block.subarray(0, length - at), at)
+    const next = hmac(secret, input)
+    output.set(next.subarray(0, length - at), at)
+    input.fill(0)
+    block.fill(0)
+    block = next
   }
+  block.fill(0)
   return output
 }

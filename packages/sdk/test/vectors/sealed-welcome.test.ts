@@ -9,11 +9,31 @@ import { nodeMlKem } from '../../src/platform/node/ml-kem.ts'
 import { readVectors } from './own.ts'
 
 type Name = 'about' | 'seed' | 'key_package_ref' | 'invite_id' | 'seal_key' | 'kem_secret' | 'own_part' | 'group_info'
-interface Vector extends Readonly<Record<Name | 'head' | 'welcome', string>> {
+type Result = 'head' | 'prk' | 'key' | 'welcome'
+interface Vector extends Readonly<Record<Name | Result, string>> {
   readonly extension: { readonly type: number; readonly data: string }
 }
 
 const vectors = readVectors('sealed-welcome.json') as readonly Vector[]
+
+/** The arrays that a call makes, as they are when it has returned. Not those that Node makes. */
+function arraysOf(call: () => void): readonly Uint8Array[] {
+  const arrays: Uint8Array[] = []
+  const { Uint8Array } = globalThis
+  globalThis.Uint8Array = new Proxy(Uint8Array, {
+    construct: (target, given, newTarget) => {
+      const made = Reflect.construct(target, given, newTarget) as Uint8Array
+      arrays.push(made)
+      return made
+    },
+  })
+  try {
+    call()
+  } finally {
+    globalThis.Uint8Array = Uint8Array
+  }
+  return arrays
+}
 
 for (const vector of vectors) {
   const { about } = vector
@@ -42,6 +62,21 @@ for (const vector of vectors) {
     const invite = isInvited ? { inviteId: fromHex(vector.invite_id), seal: fromHex(vector.seal_key) } : undefined
     const made = sealWelcome(ownPart, sha256(groupInfo), recipient, invite)
     assert.equal(toHex(made) + vector.group_info, vector.welcome)
+  })
+
+  test(`vectors: no secret of a seal is left in memory: ${about}`, () => {
+    const { head, ciphertext } = parseSealedWelcome(welcome) ?? assert.fail()
+    const secret = fromHex(vector.kem_secret)
+    const recipient = { ref: fromHex(vector.key_package_ref), sealKey, encapsulate: () => ({ ciphertext, secret }) }
+    const invite = isInvited ? { inviteId: fromHex(vector.invite_id), seal: fromHex(vector.seal_key) } : undefined
+    const groupInfoHash = sha256(groupInfo)
+    const left = [...arraysOf(() => sealWelcome(ownPart, groupInfoHash, recipient, invite)), secret].map(toHex)
+    assert.ok(
+      left.some((bytes) => bytes.includes(toHex(head))),
+      'arrays are seen',
+    )
+    for (const name of ['kem_secret', 'prk', 'key'] as const)
+      assert.ok(!left.some((bytes) => bytes.includes(vector[name])), `${name} is left`)
   })
 
   test(`vectors: the extension of a KeyPackage: ${about}`, () => {
