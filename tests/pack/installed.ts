@@ -77,7 +77,9 @@ function inspect(path: string): InstalledPackage {
   const entries = readdirSync(path, { recursive: true, withFileTypes: true })
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name))
   const manifest = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Manifest
-  return { path, manifest, files: files.map((file) => file.slice(path.length + 1)) }
+  // npm puts packages of others in there of which it needs two versions.
+  const own = files.map((file) => file.slice(path.length + 1)).filter((file) => !file.startsWith('node_modules/'))
+  return { path, manifest, files: own }
 }
 
 /** The oldest Node that the packages say they run on, fetched from npm once; undefined when npm does not have it. */
