@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Client } from '@modelcontextprotocol/client'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
+import { StreamableHTTPClientTransport as OldHttpTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { type ClientOptions, StaticChannelManager } from '@static/sdk'
 import { type Server, startServer } from '@static/testkit/server'
 import { signUp } from '@static/testkit/server/accounts'
@@ -178,6 +179,30 @@ export async function oldHost(command: Command): Promise<Host & { readonly clien
     call: async (name, args = {}) => (await client.callTool({ name, arguments: args })) as Result,
     close: () => client.close(),
   }
+}
+
+/** Hosts of both generations at a server of `static mcp --http`. */
+export async function httpHosts(url: string, token: string): Promise<readonly [Host, Host]> {
+  const given = { requestInit: { headers: { authorization: `Bearer ${token}` } } }
+  const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode: 'auto' } })
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), given))
+  assert.equal(client.getProtocolEra?.(), 'modern')
+  const old = new OldClient({ name: 'test', version: '1' })
+  const transport = new OldHttpTransport(new URL(url), given)
+  await old.connect(transport as Parameters<OldClient['connect']>[0])
+  return [
+    {
+      call: async (name, args = {}) => (await client.callTool({ name, arguments: args })) as Result,
+      close: () => client.close(),
+    },
+    {
+      call: async (name, args = {}) => (await old.callTool({ name, arguments: args })) as Result,
+      close: async () => {
+        await transport.terminateSession()
+        await old.close()
+      },
+    },
+  ]
 }
 
 /** The answer of a call that succeeds, which must say the same as text. */

@@ -1,10 +1,13 @@
 /** Two models talk through `static mcp`: the official clients of both generations, each with its own server. */
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readFileSync, statSync } from 'node:fs'
+import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
 import { WHOLE_ONLY } from '@static/testkit/whole'
 import { snippetsOf } from '../docs/markdown.ts'
-import { type Entry, entriesOf, type Host, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
+import { type Entry, entriesOf, type Host, httpHosts, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
 
 const place = await Place.open()
 after(() => place[Symbol.asyncDispose]())
@@ -59,6 +62,12 @@ test('a host of the 2026 revision and one of 2025 exchange messages', async () =
   assert.deepEqual(one, other)
   await Promise.all([ann.close(), bob.close()])
 })
+
+const HANDSHAKE = {
+  id: 1,
+  method: 'initialize',
+  params: { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'raw', version: '1' } },
+}
 
 /** What `ask` resolves to. */
 interface Asked {
@@ -231,6 +240,68 @@ test('a host that accepts pushes is told that a message waits, and from whom, bu
   const [entry] = entriesOf(await received(modern))
   assert.deepEqual([entry?.text, entry?.redelivered], ['a secret', false])
   await modern.close()
+})
+
+test('hosts of both generations use an agent over HTTP, and nobody without its token', async (t) => {
+  const channel = 'acme/support/http'
+  await using owner = await place.agent('owner')
+  await place.channel(owner, channel, 'hal')
+  const { command, args, env } = place.command('hal', 'mcp', '--http', '0', '--json')
+  const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
+  t.after(() => child.kill('SIGKILL'))
+  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
+  const { url, token, token_file: file } = JSON.parse(line) as Record<'url' | 'token' | 'token_file', string>
+  assert.deepEqual([readFileSync(file, 'utf8'), statSync(file).mode & 0o777], [`${token}\n`, 0o600])
+  assert.match(url, /^http:\/\/127\.0\.0\.1:\d+\/mcp$/)
+  const [modern, old] = await httpHosts(url, token)
+  await ok(modern, 'send', { channel, text: 'over HTTP' })
+  assert.equal(Buffer.from((await owner.receive(channel, 60)) ?? []).toString(), 'over HTTP')
+  for (const [host, text] of [
+    [modern, 'one'],
+    [old, 'two'],
+  ] as const) {
+    await owner.send(channel, text)
+    assert.deepEqual(
+      entriesOf(await received(host)).map((entry) => [entry.text, entry.redelivered]),
+      [[text, false]],
+    )
+  }
+  const ask = (headers: Record<string, string>, body: string, signal?: AbortSignal): Promise<Response> => {
+    const accept = 'application/json, text/event-stream'
+    const all = { 'content-type': 'application/json', accept, ...headers }
+    return fetch(url, { method: 'POST', body, headers: all, ...(signal && { signal }) })
+  }
+  const authorization = `Bearer ${token}`
+  const statuses = [
+    await ask({}, '{}'),
+    await ask({ authorization: 'Bearer wrong' }, '{}'),
+    await ask({ authorization, origin: 'https://evil.example' }, '{}'),
+    await ask({ authorization }, '{'),
+    await ask({ authorization }, '[]'),
+    await ask({ authorization }, JSON.stringify('x'.repeat(2 * 1024 * 1024))),
+    await ask({ authorization, 'mcp-session-id': 'unknown' }, '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'),
+  ].map(({ status }) => status)
+  assert.deepEqual(statuses, [401, 401, 403, 400, 400, 413, 404])
+
+  // A host that is gone loses nothing: the next one gets it.
+  const begin = await ask({ authorization }, JSON.stringify({ jsonrpc: '2.0', ...HANDSHAKE }))
+  const session = { authorization, 'mcp-session-id': begin.headers.get('mcp-session-id') ?? '' }
+  const call = (id: number, name: string): string =>
+    JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: { name, arguments: {} } })
+  const gone = new AbortController()
+  const lost = assert.rejects(ask(session, call(2, 'receive'), gone.signal))
+  assert.equal((await ask(session, call(3, 'channels'))).status, 200)
+  gone.abort()
+  await lost
+  await owner.send(channel, 'three')
+  assert.deepEqual(
+    entriesOf(await received(modern)).map((entry) => entry.text),
+    ['three'],
+  )
+  await Promise.all([modern.close(), old.close()])
+  const ended = once(child, 'exit')
+  child.kill('SIGTERM')
+  assert.deepEqual(await ended, [143, null])
 })
 
 /** A server in the configuration of a host. */

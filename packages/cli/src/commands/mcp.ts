@@ -1,17 +1,20 @@
-/** `static mcp`: an agent as an MCP server on stdin and stdout, for a language model. */
-import { Command } from 'commander'
+/** `static mcp`: an agent as an MCP server, for a language model. */
+import { Command, InvalidArgumentError, Option } from 'commander'
 import type { AgentFlags } from '../agent/open.ts'
 import { addAgentFlags } from '../agent/open.ts'
 import { agentPlace } from '../agent/place.ts'
 import { examples } from '../terminal/examples.ts'
 import { untilInterrupted } from '../terminal/interrupt.ts'
-import { note } from '../terminal/output.ts'
+import { facts, note, print, printJson } from '../terminal/output.ts'
 
 interface Flags extends AgentFlags {
   readonly manage?: boolean
   readonly push?: boolean
+  readonly http?: number
+  readonly json?: boolean
 }
 
+const MOST_PORT = 65_535
 /** How long closing may take before the process ends anyway; unsettled messages are delivered again. */
 const CLOSE_MS = 1500
 
@@ -19,6 +22,11 @@ export function mcpCommand(): Command {
   return addAgentFlags(
     new Command('mcp')
       .option('--manage', 'let the model create, invite to, join and leave channels; invites end up in its context')
+      .addOption(
+        new Option('--http <port>', 'serve hosts over HTTP on this port of 127.0.0.1 instead of stdin; 0: a free one')
+          .argParser(port)
+          .conflicts('push'),
+      )
       .option('--push', 'notify hosts that support claude/channel when a message is waiting'),
   )
     .addHelpText(
@@ -26,12 +34,42 @@ export function mcpCommand(): Command {
       `
 For the configuration of an MCP host, such as a coding agent. The model gets the tools channels, members, send, receive,
 ask, answer and verify. The relay need not be reachable when it starts.
-${examples('static mcp --as reviewer', 'static mcp --as reviewer --manage')}`,
+
+--http prints its address and, when it is made, the token that hosts must send (Authorization: Bearer …). The file
+mcp-token in the agent's directory keeps it, for you alone; delete the file to get another one.
+${examples('static mcp --as reviewer', 'static mcp --as reviewer --manage', 'static mcp --as reviewer --http 4440')}`,
     )
     .action(serve)
 }
 
+function port(text: string): number {
+  if (/^\d{1,5}$/.test(text) && Number(text) <= MOST_PORT) return Number(text)
+  throw new InvalidArgumentError(`Expected a port number from 0 to ${MOST_PORT}.`)
+}
+
 async function serve(flags: Flags): Promise<void> {
+  if (flags.http === undefined) await serveStdio(flags)
+  else await serveOverHttp(flags, flags.http)
+  process.exit()
+}
+
+async function serveOverHttp(flags: Flags, wanted: number): Promise<void> {
+  const { serveHttp } = await import('../mcp/http.ts')
+  const { dataDir } = agentPlace(flags)
+  const host = await serveHttp(flags, { dataDir, manage: flags.manage === true }, wanted)
+  try {
+    const { url, token, path, isNew } = host
+    if (flags.json) printJson({ url, token_file: path, ...(isNew && { token }) })
+    else print(facts([['url', url], ...(isNew ? ([['token', token]] as const) : []), ['token file', path]]))
+    note('serving MCP hosts on this machine; press Ctrl-C to stop.')
+    await untilInterrupted(new Promise<never>(() => {}))
+  } finally {
+    setTimeout(() => process.exit(), CLOSE_MS).unref()
+    await host.close()
+  }
+}
+
+async function serveStdio(flags: Flags): Promise<void> {
   const { runHost } = await import('../mcp/run.ts')
   const { dataDir } = agentPlace(flags)
   if (process.stdin.isTTY) note('this is an MCP server: it speaks JSON-RPC on stdin. Start it from an MCP host.')
@@ -43,5 +81,4 @@ async function serve(flags: Flags): Promise<void> {
     setTimeout(() => process.exit(), CLOSE_MS).unref()
     await host.close()
   }
-  process.exit()
 }

@@ -9,6 +9,7 @@ import {
 } from '@modelcontextprotocol/server'
 import packageJson from '../../package.json' with { type: 'json' }
 import { plainJson } from '../terminal/output.ts'
+import type { RequestId } from './handed-over.ts'
 import { MANAGE_TOOLS } from './manage-tools.ts'
 import { PUSH_CAPABILITY } from './push.ts'
 import { checkArguments } from './schema.ts'
@@ -24,6 +25,8 @@ export interface ServerParts {
   readonly manage: boolean
   /** Whether to notify the host when something is waiting. */
   readonly push: boolean
+  /** What the session calls a request of this host, if it has several hosts, whose ids may be the same. */
+  readonly keyOf?: (id: RequestId) => RequestId
 }
 
 /** For the model, before its first call. */
@@ -73,7 +76,7 @@ interface ToolResult {
 
 /** Makes the server of one connection. */
 export function makeServer(parts: ServerParts): Server {
-  const { session, dataDir, manage, push } = parts
+  const { session, dataDir, manage, push, keyOf = (id) => id } = parts
   const tools = manage ? [...TOOLS, ...MANAGE_TOOLS] : TOOLS
   const capabilities = { tools: {}, ...(push && { experimental: PUSH_CAPABILITY }) }
   const info = { name: 'static', title: 'Static', version: packageJson.version }
@@ -89,7 +92,7 @@ export function makeServer(parts: ServerParts): Server {
     }
     try {
       const args = checkArguments(tool.inputSchema, params?.['arguments'] ?? {})
-      return resultOf(await tool.run(args, { session, dataDir, request: mcpReq.id, signal: mcpReq.signal }))
+      return resultOf(await tool.run(args, { session, dataDir, request: keyOf(mcpReq.id), signal: mcpReq.signal }))
     } catch (error) {
       return failure(error)
     }
