@@ -32,6 +32,13 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/11-mcp.md#Configure a host json 2': 'the same',
   'docs/11-mcp.md#Configure a host json 3': 'the same',
   'docs/11-mcp.md#Configure a host toml 1': 'the same',
+  ...Object.fromEntries(
+    ['Anna creates the channel sh 1', 'Anna creates the channel json 1', 'Anna creates the channel json 2']
+      .concat('Anna creates the channel sh 2', 'Ben joins sh 1', 'Ben joins json 1', 'Ben joins toml 1')
+      .concat('They compare twelve words sh 1', 'One agent for several hosts json 1')
+      .concat('One agent for several hosts toml 1')
+      .map((name) => [`docs/16-two-coding-agents.md#${name}`, 'tests/mcp/talk.test.ts runs it for two users']),
+  ),
   'docs/11-mcp.md#Without a waiting model sh 1': 'tests/mcp/handlers.test.ts runs such a command',
   ...Object.fromEntries(
     ['The command sh 1', 'The SDK sh 1', 'The SDK sh 2'].map((name) => [

@@ -189,7 +189,7 @@ export async function httpHosts(url: string, token: string): Promise<readonly [H
   assert.equal(client.getProtocolEra?.(), 'modern')
   const old = new OldClient({ name: 'test', version: '1' })
   const transport = new OldHttpTransport(new URL(url), given)
-  await old.connect(transport as Parameters<OldClient['connect']>[0])
+  await old.connect(transport)
   return [
     {
       call: async (name, args = {}) => (await client.callTool({ name, arguments: args })) as Result,

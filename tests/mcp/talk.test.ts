@@ -2,12 +2,25 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
 import { after, test } from 'node:test'
 import { WHOLE_ONLY } from '@static/testkit/whole'
-import { snippetsOf } from '../docs/markdown.ts'
-import { type Entry, entriesOf, type Host, httpHosts, newHost, ok, oldHost, Place, received, refusal } from './support.ts'
+import { type Snippet, snippetsOf } from '../docs/markdown.ts'
+import {
+  type Entry,
+  entriesOf,
+  type Host,
+  httpHosts,
+  newHost,
+  ok,
+  oldHost,
+  Place,
+  received,
+  refusal,
+} from './support.ts'
 
 const place = await Place.open()
 after(() => place[Symbol.asyncDispose]())
@@ -307,34 +320,105 @@ test('hosts of both generations use an agent over HTTP, and nobody without its t
 /** A server in the configuration of a host. */
 interface Configured {
   readonly type?: string
-  readonly command: string
-  readonly args: readonly string[]
+  readonly command?: string
+  readonly args?: readonly string[]
+  readonly url?: string
 }
 
-/** The servers of a configuration by name. */
-function serversOf(language: string, code: string): Readonly<Record<string, Configured>> {
+/** The server in a configuration, and the key that the host looks for. */
+function configuredIn({ language, code }: Snippet): readonly [key: string, server: Configured] {
   if (language === 'json') {
-    const { mcpServers, servers } = JSON.parse(code) as Record<string, Record<string, Configured> | undefined>
-    return mcpServers ?? servers ?? {}
+    const [[key, servers] = ['', {}], ...rest] = Object.entries(JSON.parse(code) as Record<string, object>)
+    assert.deepEqual([rest, Object.keys(servers)], [[], ['static']])
+    return [key, (servers as { readonly static: Configured }).static]
   }
-  const [, name = ''] = /^\[mcp_servers\.(\w+)\]$/m.exec(code) ?? []
-  const valueOf = (key: string): unknown => JSON.parse(new RegExp(`^${key} = (.*)$`, 'm').exec(code)?.[1] ?? 'null')
-  return { [name]: { command: valueOf('command') as string, args: valueOf('args') as string[] } }
+  const [first, ...lines] = code.split('\n')
+  assert.equal(first, '[mcp_servers.static]')
+  const fields = lines.map((line) => line.split(' = ', 2)).map(([name, value = '']) => [name, JSON.parse(value)])
+  return ['toml', Object.fromEntries(fields) as Configured]
 }
+
+const PAGES = ['docs/11-mcp.md', 'docs/16-two-coding-agents.md']
+const [CONFIGS = [], GUIDE = []] = PAGES.map((page) =>
+  snippetsOf(page).filter(({ language }) => ['json', 'toml'].includes(language)),
+)
+
+test('the documentation configures the four hosts as they want it', () => {
+  for (const snippets of [CONFIGS, GUIDE.slice(0, 4)]) {
+    const found = snippets.map(configuredIn)
+    assert.deepEqual(
+      found.map(([key]) => key),
+      ['mcpServers', 'mcpServers', 'servers', 'toml'],
+    )
+    for (const [, { type = 'stdio', command, args = [] }] of found) {
+      assert.deepEqual([type, command, args.slice(0, 2), args.length], ['stdio', 'static', ['mcp', '--as'], 3])
+    }
+  }
+  const overHttp = GUIDE.slice(4).map(configuredIn)
+  assert.deepEqual(
+    overHttp.map(([key, { url }]) => [key, url]),
+    [
+      ['mcpServers', 'http://127.0.0.1:4440/mcp'],
+      ['toml', 'http://127.0.0.1:4440/mcp'],
+    ],
+  )
+})
 
 test('each of the four configurations in the documentation starts a server', WHOLE_ONLY, async () => {
-  const snippets = snippetsOf('docs/11-mcp.md').filter(({ language }) => language === 'json' || language === 'toml')
-  assert.equal(snippets.length, 4)
-  const keys = snippets.map(({ language, code }) => (language === 'json' ? Object.keys(JSON.parse(code))[0] : 'toml'))
-  assert.deepEqual(keys, ['mcpServers', 'mcpServers', 'servers', 'toml'])
-  for (const { language, code } of snippets) {
-    const [[name, entry] = ['', undefined], ...rest] = Object.entries(serversOf(language, code))
-    assert.deepEqual([name, rest.length, entry?.command, entry?.type ?? 'stdio'], ['static', 0, 'static', 'stdio'])
-    const [word = '', flag, identity = '', ...others] = entry?.args ?? []
-    assert.deepEqual([word, flag, others], ['mcp', '--as', []])
+  for (const snippet of CONFIGS) {
+    const [, { args = [] }] = configuredIn(snippet)
+    const [word = '', , identity = ''] = args
+    await using owner = await place.agent('owner')
+    const channel = `acme/support/${identity}`
+    if (snippet === CONFIGS[0]) await place.channel(owner, channel, identity)
     const host = await oldHost(place.command(identity, word))
     const { tools } = await host.client.listTools()
     assert.equal(tools.length, 7)
     await host.close()
   }
+})
+
+test('two people follow the guide: their agents ask and answer across companies', async () => {
+  const { command: node, args, env } = place.command('anna')
+  const homes = { anna: join(place.workspace.path, 'anna'), ben: join(place.workspace.path, 'ben') }
+  for (const home of Object.values(homes)) mkdirSync(home)
+  // Ben has no account, and knows nothing of the server.
+  const { PATH = '', NODE_COMPILE_CACHE = '' } = env
+  const envs = { anna: { ...env, HOME: homes.anna }, ben: { PATH, NODE_COMPILE_CACHE, HOME: homes.ben } }
+  const run = async (who: 'anna' | 'ben', heading: string, input = ''): Promise<string> => {
+    const snippet = snippetsOf(PAGES[1] ?? '').find(({ name }) => name.endsWith(`#${heading}`))
+    // The link goes from one home to the other as they would send it.
+    const script = `static() { '${node}' '${args[0]}' "$@"; }\n${snippet?.code ?? 'exit 9'}`
+    writeFileSync(join(homes[who], 'link'), input, { flag: input === '' ? 'a' : 'w' })
+    const child = spawn('sh', ['-ec', script], { cwd: homes[who], env: { ...envs[who], AGENT: who } })
+    const [said, wrong, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
+    assert.equal(code, 0, wrong)
+    return said
+  }
+  const hostOf = async (who: 'anna' | 'ben', snippet: Snippet | undefined): ReturnType<typeof newHost> => {
+    assert.ok(snippet)
+    const [, { args: words = [] }] = configuredIn(snippet)
+    return await newHost({ command: node, args: [args[0] ?? '', ...words], env: envs[who] })
+  }
+  await run('anna', 'Anna creates the channel sh 1')
+  const anna = await hostOf('anna', GUIDE[0])
+  // As hosts do at once; from then on, her agent is online.
+  await anna.client.listTools()
+  await run('anna', 'Anna creates the channel sh 2')
+  await run('ben', 'Ben joins sh 1', readFileSync(join(homes.anna, 'link'), 'utf8'))
+  const ben = await hostOf('ben', GUIDE[3])
+  const [one, other] = [
+    await run('anna', 'They compare twelve words sh 1'),
+    await run('ben', 'They compare twelve words sh 1'),
+  ]
+  assert.equal(one, other)
+  const channel = 'anna/partners/checkout'
+  const asking = ok<Asked>(anna, 'ask', { channel, to: 'ben', text: 'Which fields?' })
+  const [entry] = entriesOf(await received(ben))
+  await ok(ben, 'answer', { channel, request: entry?.request, text: 'amount and currency' })
+  assert.deepEqual(
+    (await asking).answers.map((answer) => answer.text),
+    ['amount and currency'],
+  )
+  await Promise.all([anna.close(), ben.close()])
 })

@@ -29,5 +29,8 @@ export function httpToken(agentDirectory: string): HttpToken {
   }
   const token = readPrivateFile(path)?.toString().trim() ?? ''
   if (TOKEN.test(token)) return { token, path, isNew }
-  throw StaticError.of('store_corrupt', `${path} does not contain a token. Delete it, and the next start makes another.`)
+  throw StaticError.of(
+    'store_corrupt',
+    `${path} does not contain a token. Delete it, and the next start makes another.`,
+  )
 }

@@ -104,10 +104,11 @@ class Hosts {
   async #exchange(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = request.method === 'POST' ? await bodyOf(request) : undefined
     if (body instanceof Response) return await write(response, closing(body))
-    const { key, cancelled, answer } = await this.#exchanges.begin(webRequest(request, response), body)
+    const exchange = await this.#exchanges.begin(webRequest(request, response), body)
+    const { key, cancelled } = exchange
     if (key !== undefined) this.#session.arrived(key)
     try {
-      const answered = await answer()
+      const answered = await exchange.answer()
       if (cancelled !== undefined) this.#session.putBack(cancelled)
       await write(response, answered)
     } finally {

@@ -23,7 +23,15 @@ test('only a request to this server, from no other web page, with the token, pas
   for (const origin of ['null', '', 'https://evil.example', 'http://localhost:4441', 'https://localhost:4440']) {
     assert.equal(status({ ...GOOD, origin }), 403, origin)
   }
-  for (const authorization of ['', TOKEN, 'Bearer', 'Bearer x', `Bearer ${TOKEN}T`, `Basic ${TOKEN}`, 'Bearer undefined']) {
+  for (const authorization of [
+    '',
+    TOKEN,
+    'Bearer',
+    'Bearer x',
+    `Bearer ${TOKEN}T`,
+    `Basic ${TOKEN}`,
+    'Bearer undefined',
+  ]) {
     assert.equal(status({ ...GOOD, authorization }), 401, authorization)
   }
   const { authorization: _, ...without } = GOOD
