@@ -33,7 +33,7 @@ export type {
   ChannelStandby,
   PoisonMessages,
   SendOptions,
-} from './public/channel-options.ts'
+} from './public/options/channel-options.ts'
 export { type JoinOffer, StaticClient } from './public/client.ts'
 export type { AgentEvent } from './agent/events.ts'
 export type { OfferPolicy } from './joining/offers.ts'
@@ -52,7 +52,7 @@ export {
 } from './public/envelope.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link.ts'
 export type { IssuedInvite } from './admitting/issued.ts'
-export type { InviteOptions, JoinOptions, LinkOptions } from './public/invite-options.ts'
+export type { InviteOptions, JoinOptions, LinkOptions } from './public/options/invite-options.ts'
 export { StaticChannelManager } from './public/manager.ts'
 export type { Admit, AgentId, Logger } from './ports/index.ts'
 export type { MemberReceipt, Reached, ReachedOptions } from './public/receipt-view.ts'

@@ -1,6 +1,7 @@
 /** Checks that only their owner can access files with secrets. */
-import { lstatSync, readdirSync, type Stats } from 'node:fs'
+import { lstatSync, type Stats } from 'node:fs'
 import { join } from 'node:path'
+import { namesIn } from '@static/sdk/account'
 import { type Finding, fix, ok } from './finding.ts'
 
 /** Certificates, which anyone may read. */
@@ -51,13 +52,5 @@ function statOf(path: string): Stats | undefined {
   } catch {
     // The parent directory is not accessible, which is reported separately.
     return undefined
-  }
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory)
-  } catch {
-    return []
   }
 }

@@ -107,7 +107,8 @@ function userDirectory(env: Environment, variable: string, inHome: string): stri
   return join(isAbsolute(home) ? home : homedir(), inHome)
 }
 
-function namesIn(directory: string): readonly string[] {
+/** The names in a directory; none if it cannot be read. */
+export function namesIn(directory: string): readonly string[] {
   try {
     return readdirSync(directory)
   } catch {

@@ -6,7 +6,7 @@ import type { Journal } from '../channel/journal.ts'
 import type { FollowTurns } from '../channel/log/follow-turns.ts'
 import type { Deliveries } from './deliveries.ts'
 import type { AgentEvent } from './events.ts'
-import type { HandlerFailure } from './handler-log.ts'
+import type { HandlerFailure } from './log/handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
 import type { Pins } from './pins.ts'
 

@@ -1,5 +1,5 @@
 /** Pending calls that the program can cancel. */
-import type { SendOptions } from '../public/channel-options.ts'
+import type { SendOptions } from '../public/options/channel-options.ts'
 
 /** Limits of a call: the program's signal, and its timeout if it set one. */
 type CallLimits = SendOptions & { readonly signal: AbortSignal }

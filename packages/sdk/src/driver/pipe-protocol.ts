@@ -3,7 +3,7 @@
  * `pipe-frame.ts`.
  */
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
-import type { InviteOptions } from '../public/invite-options.ts'
+import type { InviteOptions } from '../public/options/invite-options.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { Environment } from '../account/places.ts'
 import type { KeySource } from '../store/keys/sources.ts'

@@ -15,7 +15,7 @@ import type { ReceiptLevel } from '../channel/receipts/reached.ts'
 import { type Answers, type RequestHandler, type ServeOptions, serveRequests } from '../channel/asking/serving.ts'
 import { MOST_ASK_BYTES } from '../channel/asking/ask-frame.ts'
 import { Ask } from './ask.ts'
-import { checkHandler, checkOptions } from './call-options.ts'
+import { checkHandler, checkOptions } from './options/call-options.ts'
 import {
   type AddOptions,
   type AskOneOptions,
@@ -26,7 +26,7 @@ import {
   limitsOf,
   type PoisonMessages,
   type SendOptions,
-} from './channel-options.ts'
+} from './options/channel-options.ts'
 import {
   type Answer,
   type ChannelMember,

@@ -1,15 +1,15 @@
 /** Channels by name, with calls that return what has arrived: for programs that poll. */
 import { withinTime } from '@static/node/within-time'
 import { StaticError } from '@static/protocol'
-import { checkSeconds } from './call-options.ts'
+import { checkSeconds } from './options/call-options.ts'
 import type { Channel } from './channel.ts'
-import type { SendOptions } from './channel-options.ts'
+import type { SendOptions } from './options/channel-options.ts'
 import { StaticClient } from './client.ts'
 import type { AgentParts } from '../agent/agent.ts'
 import type { Envelope } from './envelope.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
-import type { InviteOptions, LinkOptions } from './invite-options.ts'
+import type { InviteOptions, LinkOptions } from './options/invite-options.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 
 const MS = 1000

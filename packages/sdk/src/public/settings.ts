@@ -10,7 +10,7 @@ import { checkOptionNames, fromHex, type ReceiptMode, StaticError, type TrafficP
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { OfferPolicy } from '../joining/offers.ts'
-import { shownValue } from './call-options.ts'
+import { shownValue } from './options/call-options.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
 import type { Logger } from '../ports/index.ts'
 import type { KeySource } from '../store/keys/sources.ts'

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { StaticError } from '@static/protocol'
-import { errorText } from '../../src/agent/error-text.ts'
+import { errorText } from '../../src/agent/log/error-text.ts'
 import type { AgentEvent } from '../../src/agent/events.ts'
-import { HandlerLog } from '../../src/agent/handler-log.ts'
+import { HandlerLog } from '../../src/agent/log/handler-log.ts'
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
 const PAYLOAD = 'order {"name":"Ada Lovelace","card":"4000 1234"}\nsecond line'

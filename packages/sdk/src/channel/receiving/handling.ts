@@ -9,7 +9,7 @@
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentId } from '../../ports/index.ts'
 import type { AgentContext } from '../../agent/context.ts'
-import type { HandlerFailure } from '../../agent/handler-log.ts'
+import type { HandlerFailure } from '../../agent/log/handler-log.ts'
 import type { Inbox } from './inbox.ts'
 import type { InboxEntry } from './inbox.ts'
 import { MOST_REASON_CHARACTERS, type Poison } from './poison.ts'

@@ -1,9 +1,9 @@
 /** Options of a channel's methods, and how they are checked. */
 import { StaticError } from '@static/protocol'
-import { MOST_LIFETIME_MS } from '../channel/asking/ask-frame.ts'
-import type { SendLimits } from '../channel/sending/send-wait.ts'
-import type { PoisonMessage } from './envelope.ts'
-import type { AgentId } from '../ports/index.ts'
+import { MOST_LIFETIME_MS } from '../../channel/asking/ask-frame.ts'
+import type { SendLimits } from '../../channel/sending/send-wait.ts'
+import type { PoisonMessage } from '../envelope.ts'
+import type { AgentId } from '../../ports/index.ts'
 
 /** How long a call waits. */
 export interface SendOptions {

@@ -5,12 +5,12 @@
  */
 import { inspect } from 'node:util'
 import { checkOptionNames, StaticError } from '@static/protocol'
-import type { ServeOptions } from '../channel/asking/serving.ts'
-import type { HandleOptions } from '../channel/receiving/handling.ts'
+import type { ServeOptions } from '../../channel/asking/serving.ts'
+import type { HandleOptions } from '../../channel/receiving/handling.ts'
 import type { AddOptions, AskOneOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
 import type { InviteOptions, JoinOptions, LinkOptions } from './invite-options.ts'
-import type { ReachedOptions } from './receipt-view.ts'
-import { isSchema, type SchemaOption, type StandardSchema } from './standard-schema.ts'
+import type { ReachedOptions } from '../receipt-view.ts'
+import { isSchema, type SchemaOption, type StandardSchema } from '../standard-schema.ts'
 
 type AnySchema = SchemaOption<StandardSchema | undefined>
 

@@ -1,5 +1,5 @@
 /** Options of the calls that let agents into a channel, or enter one. */
-import type { Admit } from '../ports/index.ts'
+import type { Admit } from '../../ports/index.ts'
 
 /** Limits of an invite. */
 export interface InviteOptions {

@@ -3,9 +3,9 @@
  * program that does not read events. A sender can make handlers fail as often as it likes, so the warnings are limited.
  */
 import { shortFingerprint, StaticError } from '@static/protocol'
-import type { Logger, Time } from '../ports/index.ts'
+import type { Logger, Time } from '../../ports/index.ts'
 import { errorText } from './error-text.ts'
-import type { AgentEvent } from './events.ts'
+import type { AgentEvent } from '../events.ts'
 
 /** The log of an agent. */
 export interface AgentLog {
