@@ -3,7 +3,7 @@
  * seams for them. Everything that the product computes is synchronous or a promise, so nothing else decides an order.
  */
 import type { CipherGCM, KeyObject } from 'node:crypto'
-import { syncBuiltinESMExports } from 'node:module'
+import { createRequire, syncBuiltinESMExports } from 'node:module'
 
 /** A world's replacements for them. */
 export interface Environment {
@@ -23,6 +23,14 @@ type Cancel = () => void
 
 const crypto = process.getBuiltinModule('node:crypto')
 const realImmediate = globalThis.setImmediate
+
+/** The SDK's own ML-KEM in JavaScript: unlike OpenSSL's, it takes its random bytes as an argument. */
+const { ml_kem768: mlKem } = createRequire(import.meta.resolve('@static/sdk'))('@noble/post-quantum/ml-kem.js') as {
+  readonly ml_kem768: {
+    encapsulate(key: Uint8Array, random: Uint8Array): Record<'cipherText' | 'sharedSecret', Uint8Array>
+  }
+}
+const KEM_PUBLIC_BYTES = 1184
 
 /** PKCS #8 prefixes of 32-byte private keys (RFC 8410). */
 const PREFIXES = {
@@ -96,6 +104,11 @@ function randomness({ bytes, random }: Environment): object {
       const key = Buffer.concat([PREFIXES[type], bytes(32)])
       const privateKey = crypto.createPrivateKey({ key, format: 'der', type: 'pkcs8' })
       return { privateKey, publicKey: crypto.createPublicKey(privateKey) }
+    },
+    encapsulate: (key: KeyObject): { ciphertext: Buffer; sharedKey: Buffer } => {
+      const publicKey = Uint8Array.from(key.export({ format: 'der', type: 'spki' }).subarray(-KEM_PUBLIC_BYTES))
+      const { cipherText, sharedSecret } = mlKem.encapsulate(publicKey, Uint8Array.from(bytes(32)))
+      return { ciphertext: Buffer.from(cipherText), sharedKey: Buffer.from(sharedSecret) }
     },
   }
 }
