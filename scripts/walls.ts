@@ -26,7 +26,8 @@ const SERVERS = ['up', 'api', 'relay', 'proxy', 'admin/backup', 'admin/copy', 'a
 )
 
 /** The inside of the SDK, which must run without Node. */
-const INSIDE = 'sdk/agent sdk/channel sdk/joining sdk/admitting sdk/session sdk/mls sdk/store/rows sdk/store/ring'
+const INSIDE =
+  'sdk/agent sdk/channel sdk/joining sdk/admitting sdk/session sdk/proofs sdk/mls sdk/store/rows sdk/store/ring'
 
 const INTERNAL = '^@static/[a-z0-9]+/internal$'
 const TEST_KIT = '^@static/testkit(/|$)'
@@ -82,6 +83,11 @@ const WALLS: readonly Wall[] = [
     'sdk/session',
     '/(admitting|agent|channel|driver|joining|mls|public|store|transport)/',
     'Sessions know the ports, not agents, channels, engines and transports.',
+  ],
+  [
+    'sdk/proofs',
+    '/(account|admitting|agent|channel|driver|joining|mls|public|session|store|transport)/',
+    'Proofs know the platform alone: what they need is in CheckerPorts.',
   ],
   [
     'sdk/store',

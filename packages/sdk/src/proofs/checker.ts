@@ -1,0 +1,153 @@
+/**
+ * Checks proofs for an agent: keeps the keys of its roots current, on a schedule that does not depend on proofs, and
+ * says what a proof is worth. Files, network, clock and randomness are ports; `account/trust-store.ts` and
+ * `account/fetch-keys.ts` implement them in Node.
+ *
+ * Use: `start()` once; `check(bytes, context)` when a proof arrives, and store a checked verdict; `standing(verdict)`
+ * for a stored one, at start and after each `changed()`. Never for each message.
+ */
+import { afterFetch, contradictedId, type Fetched, type KeyState } from './key-state.ts'
+import type { ProofContext } from './proof.ts'
+import type { Root } from './roots.ts'
+import { type KnownRoot, standingOf } from './standing.ts'
+import type { CheckedProof, Verdict } from './verdict.ts'
+
+/** What the checker asks of its surroundings. */
+export interface CheckerPorts {
+  /** The roots of this agent, as they are on disk now. */
+  roots(): readonly Root[]
+  /** What is stored about the keys of a root. */
+  load(root: Root): KeyState
+  /** Changes it durably, although other processes may do the same. */
+  update(root: Root, change: (state: KeyState) => KeyState): void
+  /** Changes whenever another process may have changed something. */
+  version(): string
+  /** Never throws. */
+  fetch(root: Root): Promise<Fetched>
+  now(): number
+  /** Between 0 and 1. */
+  chance(): number
+  /** Runs an action after a delay. Returns a function that cancels it. */
+  later(milliseconds: number, action: () => void): () => void
+}
+
+const MINUTE_MS = 60_000
+const HOUR_MS = 60 * MINUTE_MS
+/** Hourly fetches are up to this much earlier or later. */
+const JITTER_MS = 6 * MINUTE_MS
+/** A fetch for an unknown key id is delayed by up to this, so that it does not show when a proof arrived. */
+const LONGEST_DELAY_MS = 5 * MINUTE_MS
+
+export class Checker {
+  readonly #ports: CheckerPorts
+  readonly #changed: () => void
+  /** When the keys of each root are fetched next. */
+  readonly #due = new Map<string, number>()
+  #known: readonly KnownRoot[] = []
+  #version: string | undefined
+  /** Cancels the next look at what is due; undefined while stopped. */
+  #cancel: (() => void) | undefined
+
+  /** `changed` runs when roots or keys have changed, and after each hourly fetch: verdicts may have another worth then. */
+  constructor(ports: CheckerPorts, changed: () => void) {
+    this.#ports = ports
+    this.#changed = changed
+  }
+
+  /** Begins to keep keys current. Resolves when those that are missing or old were fetched, or cannot be. */
+  async start(): Promise<void> {
+    this.#watch()
+    await this.#round()
+  }
+
+  stop(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  get roots(): readonly Root[] {
+    return this.#known.map(({ root }) => root)
+  }
+
+  /** Checks a proof that the member of the context has shown there. Also an agent's own, before it shows it. */
+  async check(bytes: Uint8Array, context: ProofContext): Promise<Verdict> {
+    // Agents that never see a proof do not load the library.
+    const { checkProof } = await import('./check.ts')
+    const { verdict, unknownKey, ids } = await checkProof(bytes, context, this.#known, this.#ports.now())
+    if (unknownKey) this.#expectKey(unknownKey)
+    if (verdict.state !== 'checked' || ids === undefined) return verdict
+    const moved = this.#keepIds(verdict, ids)
+    return moved === undefined
+      ? verdict
+      : { state: 'invalid', reason: `${moved} has another id`, claimed: verdict.name }
+  }
+
+  /** What a verdict of earlier is worth now. */
+  standing(checked: CheckedProof): Verdict {
+    return standingOf(checked, this.#known, this.#ports.now())
+  }
+
+  #watch(): void {
+    this.#cancel = this.#ports.later(MINUTE_MS, () => {
+      this.#watch()
+      void this.#round()
+    })
+  }
+
+  /** Reads what other processes have changed, and fetches what is due. */
+  async #round(): Promise<void> {
+    const isOther = this.#read()
+    const now = this.#ports.now()
+    const due = this.#known.filter(({ root: { text } }) => {
+      const at = this.#due.get(text) ?? 0
+      // Later than any that was set: the clock was set back.
+      return at <= now || at > now + HOUR_MS + JITTER_MS
+    })
+    // Before the first wait, so that no other round takes them as well.
+    for (const { root } of due) this.#due.set(root.text, now + HOUR_MS)
+    await Promise.all(due.map(({ root }) => this.#renew(root)))
+    if (!isOther && due.length === 0) return
+    this.#read()
+    this.#changed()
+  }
+
+  async #renew(root: Root): Promise<void> {
+    const fetched = await this.#ports.fetch(root)
+    this.#ports.update(root, (state) => afterFetch(root, state, fetched, this.#ports.now()))
+  }
+
+  /** Returns whether anything is different from before. */
+  #read(): boolean {
+    const version = this.#ports.version()
+    if (version === this.#version) return false
+    this.#version = version
+    const before = new Map(this.#known.map(({ root, state }) => [root.text, state.triedAt]))
+    this.#known = this.#ports.roots().map((root) => ({ root, state: this.#ports.load(root) }))
+    for (const { root, state } of this.#known) {
+      // Another process of the account may have fetched them: the hour counts from there.
+      if (before.get(root.text) === state.triedAt) continue
+      this.#due.set(root.text, state.triedAt + HOUR_MS + (2 * this.#ports.chance() - 1) * JITTER_MS)
+    }
+    return true
+  }
+
+  /** A new key of the issuer: one more fetch in an hour, at a time that does not show when the proof came. */
+  #expectKey(root: Root): void {
+    const now = this.#ports.now()
+    if (Math.abs(now - this.#ports.load(root).addedAt) < HOUR_MS) return
+    this.#ports.update(root, (state) => ({ ...state, addedAt: now }))
+    const at = now + this.#ports.chance() * LONGEST_DELAY_MS
+    this.#due.set(root.text, Math.min(at, this.#due.get(root.text) ?? at))
+  }
+
+  /** The first proof decides which owner and repository a name stands for. Returns the name that stands for another. */
+  #keepIds({ facts }: CheckedProof, ids: Readonly<Record<string, string>>): string | undefined {
+    const root = this.roots.find(({ text }) => text === facts.root)
+    if (root === undefined) return undefined
+    if (Object.keys(ids).some((name) => !Object.hasOwn(this.#ports.load(root).ids, name))) {
+      this.#ports.update(root, (state) => ({ ...state, ids: { ...ids, ...state.ids } }))
+      this.#read()
+    }
+    return contradictedId(this.#ports.load(root), ids)
+  }
+}
