@@ -236,6 +236,8 @@ export interface Overview {
 /** A channel that a relay is to delete. */
 export interface ChannelDeletion {
   readonly id: string
+  /** No channel that was created later is deleted. */
+  readonly requested_at: string
   readonly account_id: string
   readonly mode: Mode
   readonly name: string
@@ -244,7 +246,7 @@ export interface ChannelDeletion {
 }
 
 /** A deletion that waits for the relay. */
-export interface RequestedDeletion extends Omit<ChannelDeletion, 'account_id'> {
+export interface RequestedDeletion extends Omit<ChannelDeletion, 'account_id' | 'requested_at'> {
   /** When it is dropped if no relay has such a channel. */
   readonly expires_at: string
 }

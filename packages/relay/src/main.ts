@@ -5,10 +5,10 @@ import { Balancers } from '@static/node/balancers'
 import { makeLog } from '@static/node/logger'
 import { RepeatLog } from '@static/node/repeat-log'
 import { StaticError, toHex } from '@static/protocol'
-import { ChannelDeletions } from './api/channel-deletions.ts'
+import { channelDeletions } from './api/channel-deletions.ts'
 import { type ApiLog, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
-import { OverviewReporter } from './api/overview-reporter.ts'
+import { overviewReporter } from './api/overview-reporter.ts'
 import { openNode, type RelayLog, type RelayNode, type Transports } from './node.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
 import { type ApiState, type Certificate, type Health, MAX_STORE_CLOCK_OFFSET_MS } from './ports.ts'
@@ -62,14 +62,14 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
   const node = await openNode({ options, settings, api, log, repeats, now, monotonic, onError })
   const { store, runner } = node
   const relayId = toHex(store.deployment.relayId)
-  const reporter = new OverviewReporter({
+  const reporter = overviewReporter({
     sink: api,
     store,
     agentsOf: (account, limit) => runner.agentsOf(account, limit),
     relay: { id: relayId, name, since: new Date(now()).toISOString() },
     onError,
   })
-  const deletions = new ChannelDeletions({ source: api, store, relayId, onError })
+  const deletions = channelDeletions({ source: api, store, relayId, onError })
   let stopping = false
   const health = (): Health => {
     const clockOffsetMs = store.clockOffsetMs?.()

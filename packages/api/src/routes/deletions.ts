@@ -53,7 +53,11 @@ export function deletionReportRoutes(app: App, service: Service): void {
         security,
         body: Type.Object({ relay_id: relayId }, strict),
         response: answers(
-          { 200: Type.Object({ deletions: Type.Array(Type.Object({ id: uuid, account_id: uuid, ...wanted })) }) },
+          {
+            200: Type.Object({
+              deletions: Type.Array(Type.Object({ id: uuid, requested_at: time, account_id: uuid, ...wanted })),
+            }),
+          },
           BODY_ERRORS,
         ),
       },

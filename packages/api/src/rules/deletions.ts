@@ -1,7 +1,7 @@
 /**
  * Channels that relays are to delete (SPEC.md, "Deletion"). The API knows no channels: it hands a request to every
- * relay that asks, until one has deleted the channel of that name. Only the relay knows whose a channel is, and deletes
- * none but those of the account in the request.
+ * relay that asks, until one has deleted the channel of that name. Only the relay knows whose a channel is and when it
+ * was created, and deletes none but those of the account in the request that are older than the request.
  */
 import { type ChannelDeletion, isChannelName, type Mode, type RequestedDeletion, StaticError } from '@static/protocol'
 import { noAccount } from './accounts.ts'
@@ -13,7 +13,7 @@ import type { AuditEntry, Clock, DeletionRecord, DeletionStore } from '../ports.
 import type { RateContext } from './rate-policy.ts'
 import { invalidField } from './text.ts'
 
-/** A request that no relay has carried out in this time is dropped, so that it meets no later channel of that name. */
+/** A request that no relay has carried out in this time is dropped. */
 const LIFE_MS = 24 * 3600_000
 /** The maximum number of requests of one account that wait. */
 const MOST_WAITING = 100
@@ -48,8 +48,9 @@ export class Deletions {
   /** The deletions that a relay should carry out, oldest first. */
   async pending(relayId: string): Promise<readonly ChannelDeletion[]> {
     const found = await this.#store.pending(relayId, this.#now(), MOST_ASKED)
-    return found.map(({ id, accountId, mode, name, channelId }) => {
-      return { id, account_id: accountId, mode, name, channel_id: channelId }
+    return found.map(({ id, accountId, mode, name, channelId, expiresAt }) => {
+      const requestedAt = isoTime(expiresAt - LIFE_MS)
+      return { id, requested_at: requestedAt, account_id: accountId, mode, name, channel_id: channelId }
     })
   }
 

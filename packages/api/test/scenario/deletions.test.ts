@@ -46,7 +46,8 @@ onEachEngine('deletions', (engine) => {
     assert.equal(status, 202)
     const asked = { id: body.id, name: NAME, mode: 'live', channel_id: CHANNEL }
     assert.deepEqual(body, { ...asked, expires_at: new Date(bench.clock.now + DAY).toISOString() })
-    assert.deepEqual(await pending(), [{ ...asked, account_id: account }])
+    const requested = new Date(bench.clock.now).toISOString()
+    assert.deepEqual(await pending(), [{ ...asked, account_id: account, requested_at: requested }])
     for (let times = 0; times < 2; times++) assert.equal((await report(body.id, false)).status, 200)
     assert.deepEqual(await pending(), [], 'this relay has answered')
     assert.equal((await pending('beef')).length, 1, 'another one has not')

@@ -3,10 +3,13 @@
  * API queues their requests, and the relay asks for them every few seconds. The store deletes only what belongs to the
  * account of a request, and its event tells the members, as after a deletion by an agent.
  */
-import { StaticError } from '@static/protocol'
+import type { ChannelDeletion } from '@static/protocol'
 import type { DeletionSource, Store } from '../ports.ts'
+import { Poller } from './poller.ts'
 
 const ASK_MS = 4000
+/** Maximum number of deletions per round, however many the API lists. */
+const MAX_DELETIONS = 64
 
 export interface ChannelDeletionsOptions {
   readonly source: DeletionSource
@@ -16,41 +19,30 @@ export interface ChannelDeletionsOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** Carries out what the API has queued, one after the other. */
-export class ChannelDeletions {
-  readonly #options: ChannelDeletionsOptions
-  #timer: NodeJS.Timeout | undefined
-  #asking = false
-
-  constructor(options: ChannelDeletionsOptions) {
-    this.#options = options
+/** Carries out the deletions that the API has queued. */
+export function channelDeletions({
+  source,
+  store,
+  relayId,
+  onError,
+}: ChannelDeletionsOptions): Poller<ChannelDeletion> {
+  const carryOut = async (deletion: ChannelDeletion): Promise<void> => {
+    const { id, account_id: account, mode, name, channel_id: channel, requested_at: requestedAt } = deletion
+    const outcome = await store.run('delete', {
+      account: { id: account, mode },
+      channel: channel ?? undefined,
+      name,
+      // Without a valid time, nothing is deleted.
+      createdBy: Date.parse(requestedAt) || 0,
+    })
+    // If this is lost, the next round finds no such channel, and the request expires.
+    await source.reportDeletion(id, relayId, 'done' in outcome)
   }
-
-  start(): void {
-    this.#timer = setInterval(() => void this.round(), ASK_MS)
-    this.#timer.unref()
-  }
-
-  stop(): void {
-    clearInterval(this.#timer)
-  }
-
-  /** Asks once, and deletes what the API names. */
-  async round(): Promise<void> {
-    if (this.#asking) return
-    this.#asking = true
-    const { source, store, relayId, onError } = this.#options
-    try {
-      for (const { id, account_id: account, mode, name, channel_id: channel } of await source.deletions(relayId)) {
-        const request = { account: { id: account, mode }, channel: channel ?? undefined, name }
-        const outcome = await store.run('delete', request)
-        // If this is lost, the next round finds no such channel, and the request expires.
-        await source.reportDeletion(id, relayId, 'done' in outcome)
-      }
-    } catch (error) {
-      // An API or store that is down is reported elsewhere, and the next round retries.
-      if (StaticError.from(error).code === 'internal_error') onError(error)
-    }
-    this.#asking = false
-  }
+  return new Poller({
+    everyMs: ASK_MS,
+    maxTasks: MAX_DELETIONS,
+    list: () => source.deletions(relayId),
+    carryOut,
+    onError,
+  })
 }

@@ -114,7 +114,13 @@ export interface StoreOperations extends InviteOperations {
   ]
   /** By the owner's account: by id, by name within that account, or by an id that must have that name. */
   delete: [
-    { readonly account: Account; readonly channel: ChannelId | undefined; readonly name: string | undefined },
+    {
+      readonly account: Account
+      readonly channel: ChannelId | undefined
+      readonly name: string | undefined
+      /** Leaves channels alone that were created later, such as another one of that name. */
+      readonly createdBy?: Time
+    },
     Done | Refusal,
   ]
   append: [

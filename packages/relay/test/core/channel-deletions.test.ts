@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type ChannelDeletion, StaticError, toHex } from '@static/protocol'
 import { Agent } from '@static/testkit/agent'
-import { ChannelDeletions } from '../../src/api/channel-deletions.ts'
+import { channelDeletions } from '../../src/api/channel-deletions.ts'
 import { openMemoryRelay } from '../support/memory-relay.ts'
 
 const NAME = 'acme/x/y'
@@ -12,7 +12,7 @@ test('a channel whose owner is gone is deleted for its members, and no channel o
   const world = await openMemoryRelay(t)
   const asked: ChannelDeletion[] = []
   const reported: string[] = []
-  const deletions = new ChannelDeletions({
+  const deletions = channelDeletions({
     source: {
       deletions: async (relay) => (assert.equal(relay, 'f00d'), asked.splice(0)),
       reportDeletion: async (id, _relay, deleted) => reported.push(`${id} ${deleted}`),
@@ -26,7 +26,8 @@ test('a channel whose owner is gone is deleted for its members, and no channel o
   const [alice, bob] = [await enter('acme'), await enter('other')]
   const own = toHex(await alice.createChannel(NAME))
   const foreign = toHex(await bob.createChannel(NAME))
-  const of = { account_id: 'acme', mode: 'live', name: NAME, channel_id: null } as const
+  const requested = new Date(world.now()).toISOString()
+  const of = { account_id: 'acme', mode: 'live', name: NAME, channel_id: null, requested_at: requested } as const
   asked.push(
     { ...of, id: 'foreign', channel_id: foreign },
     { ...of, id: 'test', mode: 'test' },
@@ -40,8 +41,13 @@ test('a channel whose owner is gone is deleted for its members, and no channel o
   await deletions.round()
   assert.deepEqual(reported.splice(0), ['own true'])
   assert.equal((await alice.next('channelDeleted')).name, NAME)
+
+  await world.advance(1)
   await alice.createChannel(NAME)
-  asked.push({ ...of, id: 'by name' })
+  asked.push({ ...of, id: 'earlier' }, { ...of, id: 'no time', requested_at: '' })
+  await deletions.round()
+  assert.deepEqual(reported.splice(0), ['earlier false', 'no time false'], 'it meant the one before')
+  asked.push({ ...of, id: 'by name', requested_at: new Date(world.now()).toISOString() })
   await deletions.round()
   assert.deepEqual(reported, ['by name true'])
   // Still there.
@@ -52,7 +58,7 @@ test('while the API or the store is down nothing is lost, and only a bug is repo
   const world = await openMemoryRelay(t)
   const errors: unknown[] = []
   let failure: Error = StaticError.of('unavailable')
-  const deletions = new ChannelDeletions({
+  const deletions = channelDeletions({
     source: { deletions: () => Promise.reject(failure), reportDeletion: () => Promise.resolve() },
     store: world.store,
     relayId: 'f00d',
@@ -63,4 +69,31 @@ test('while the API or the store is down nothing is lost, and only a bug is repo
   failure = new Error('a bug')
   await deletions.round()
   assert.deepEqual(errors, [failure])
+})
+
+test('a deletion that fails does not block those after it, and a round has at most 64', async () => {
+  const errors: unknown[] = []
+  const carriedOut: string[] = []
+  const requested = new Date().toISOString()
+  const asked = Array.from({ length: 100 }, (_, at): ChannelDeletion => {
+    return { id: String(at), account_id: 'acme', mode: 'live', name: NAME, channel_id: null, requested_at: requested }
+  })
+  const deletions = channelDeletions({
+    source: {
+      deletions: () => Promise.resolve(asked),
+      reportDeletion: async (id) => {
+        if (id === '0') throw new Error('a damaged row')
+        carriedOut.push(id)
+      },
+    },
+    store: { run: (() => Promise.resolve({ done: true })) as never },
+    relayId: 'f00d',
+    onError: (error) => errors.push(error),
+  })
+  await deletions.round()
+  assert.deepEqual(
+    carriedOut,
+    asked.slice(1, 64).map(({ id }) => id),
+  )
+  assert.equal(String(errors), 'Error: a damaged row')
 })

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type RelayOverview, toHex } from '@static/protocol'
 import { Agent } from '@static/testkit/agent'
-import { OverviewReporter } from '../../src/api/overview-reporter.ts'
+import { overviewReporter } from '../../src/api/overview-reporter.ts'
+import type { Poller } from '../../src/api/poller.ts'
 import { Presence } from '../../src/core/accounts/presence.ts'
 import { makeKeyPackage } from '../support/key-package.ts'
 import { type MemoryRelay, openMemoryRelay } from '../support/memory-relay.ts'
@@ -14,14 +15,14 @@ interface Scene {
   readonly world: MemoryRelay
   readonly watched: Set<string>
   readonly reports: Map<string, RelayOverview>
-  readonly reporter: OverviewReporter
+  readonly reporter: Poller<string>
 }
 
 async function scene(t: test.TestContext): Promise<Scene> {
   const world = await openMemoryRelay(t)
   const watched = new Set<string>()
   const reports = new Map<string, RelayOverview>()
-  const reporter = new OverviewReporter({
+  const reporter = overviewReporter({
     sink: {
       watched: () => Promise.resolve([...watched]),
       report: async (account, overview) => reports.set(account, overview),

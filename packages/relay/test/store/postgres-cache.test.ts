@@ -27,6 +27,7 @@ function makeKept(label: string, people = 1): Kept {
   const row = [
     id,
     `acme/ünïcode/${label}`,
+    START - 1,
     'account of acme',
     'test',
     owner,

@@ -19,7 +19,15 @@ test('after a roster reset a used-up window is open to all members again, and no
   const rows = { slots, channels: { changed: () => {} }, accounts: { get: () => record } }
   const context = { rows, retention: RETENTION } as unknown as Context
   const position = { index: MAX_SLOTS, hash: new Uint8Array(32), slot: MAX_SLOTS }
-  const fields = { id: '', name: '', account: account('alice'), owner: '', guestLimit: 0, last: position }
+  const fields = {
+    id: '',
+    name: '',
+    createdAt: START,
+    account: account('alice'),
+    owner: '',
+    guestLimit: 0,
+    last: position,
+  }
   const channel = { ...newChannel(1, fields), slotAt: START }
   assert.equal(judgeSlots(context, channel, START)?.refused, 'rate_limited')
   channel.settled = MAX_SLOTS

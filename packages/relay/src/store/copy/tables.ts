@@ -4,7 +4,7 @@ import { type Statement, statement } from '../postgres/session.ts'
 /** In SQLite's order of columns, except where `source.ts` says otherwise. */
 const COLUMNS = {
   accounts: 'account text, mode text, channel_bytes bigint, account_bytes bigint, told_at bigint, checksum bigint',
-  channels: `number bigint, id bytea, name text, account text, mode text, owner bytea, guest_limit bigint,
+  channels: `number bigint, id bytea, name text, created_at bigint, account text, mode text, owner bytea, guest_limit bigint,
     standby bytea, ownership_slot bigint, taken_slot bigint,
     last_index bigint, last_hash bytea, head bigint, base_index bigint, base_hash bytea, base_slot bigint, bytes bigint,
     oldest_at bigint, guest_day bigint, guest_count bigint, unvouched_bytes bigint, settled bigint, first_slot bigint,

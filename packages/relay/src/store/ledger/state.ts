@@ -189,6 +189,7 @@ export interface ChannelFields extends Ownership {
   readonly number: number
   readonly id: ChannelId
   readonly name: string
+  readonly createdAt: Time
   /** After the last entry; its slot is the head. */
   last: Position
   /** After the last deleted entry. */
@@ -261,7 +262,7 @@ export function emptyChannel(fields: ChannelFields): Channel {
 
 export function newChannel(
   number: number,
-  fields: Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>,
+  fields: Pick<Channel, 'id' | 'name' | 'createdAt' | 'account' | 'owner' | 'guestLimit' | 'last'>,
 ): Channel {
   return emptyChannel({
     ...fields,

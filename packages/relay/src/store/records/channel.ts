@@ -12,7 +12,7 @@ type OwnershipColumns = readonly [
   ownershipSlot: number | null,
   takenSlot: number | null,
 ]
-type FixedColumns = readonly [id: Uint8Array, name: string, ...OwnershipColumns]
+type FixedColumns = readonly [id: Uint8Array, name: string, createdAt: Time, ...OwnershipColumns]
 export type ChangingColumns = readonly [
   lastIndex: number,
   lastHash: Uint8Array,
@@ -37,7 +37,7 @@ export type ChangingColumns = readonly [
 export type ChannelRow = readonly [...FixedColumns, ...ChangingColumns]
 
 export function readChannel(number: number, row: ChannelRow): ChannelFields {
-  const [id, name, account, mode, owner, guestLimit, standby, ownershipSlot, takenSlot, ...others] = row
+  const [id, name, createdAt, account, mode, owner, guestLimit, standby, ownershipSlot, takenSlot, ...others] = row
   const [lastIndex, lastHash, head, ...state] = others
   const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
   const [unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
@@ -45,6 +45,7 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
     number,
     id: toHex(id),
     name,
+    createdAt,
     account: { id: account, mode },
     owner: toHex(owner),
     guestLimit,
@@ -69,14 +70,15 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
 }
 
 /** Number of columns of a channel's row that change only with its ownership, or never. They come first. */
-export const FIXED_COLUMNS = 9
+export const FIXED_COLUMNS = 10
 
 export function channelRow(channel: ChannelFields): ChannelRow {
-  const { id, name, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  const { id, name, createdAt, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
   const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
   return [
     fromHex(id),
     name,
+    createdAt,
     ...ownershipColumns(channel),
     last.index,
     last.hash,

@@ -36,6 +36,7 @@ const TABLES = `
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     id BLOB NOT NULL UNIQUE,
     name TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
     account TEXT NOT NULL,
     mode TEXT NOT NULL,
     owner BLOB NOT NULL,

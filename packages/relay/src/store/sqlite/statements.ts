@@ -12,8 +12,8 @@ const HEADER = 'key & 0xfffffffff, kind, slot, at, counter, control, sender, mes
 
 const SQL = {
   // ---- Channels ----
-  channel: `SELECT number, id, name, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot, last_index, last_hash, head, base_index,
-    base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at, hour, adds,
+  channel: `SELECT number, id, name, created_at, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot, last_index,
+    last_hash, head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at, hour, adds,
     commit_bytes, due, checksum FROM channels WHERE id = ?`,
   members: `${MEMBER} WHERE channel = ?`,
   member: `${MEMBER} WHERE channel = ? AND agent = ?`,
@@ -41,10 +41,10 @@ const SQL = {
   onRoster: `SELECT 1 FROM members
     WHERE agent = ? AND channel_id = ? AND ended_index IS NULL AND welcomed = 1`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
-  addChannel: `INSERT INTO channels (id, name, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot, last_index, last_hash, head,
-    base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at,
+  addChannel: `INSERT INTO channels (id, name, created_at, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot,
+    last_index, last_hash, head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at,
     hour, adds, commit_bytes, due, checksum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   addFounding: 'INSERT INTO foundings VALUES (?, ?, ?)',
   founding: 'SELECT welcome, checksum FROM foundings WHERE channel = ?',
   saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,

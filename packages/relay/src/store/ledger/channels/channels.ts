@@ -8,7 +8,7 @@ import { placeMember, roster } from '../state.ts'
 /** Creates a channel with its creator as owner and first member. A repeated request gets the same answer. */
 export function create(context: Context, request: StoreRequest<'create'>): StoreResult<'create'> {
   const { rows, hash } = context
-  const { actor, channel: id, name, welcome, guestLimit, maxChannels } = request
+  const { actor, channel: id, name, welcome, guestLimit, maxChannels, now } = request
   const { agent, account } = actor
   const known = rows.channels.get(id)
   if (known) {
@@ -26,7 +26,10 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
   }
 
   const start: Position = { index: 0, hash: chainStart(hash, fromHex(id)), slot: 0 }
-  const channel = rows.channels.add({ id, name, account, owner: agent, guestLimit, last: start }, welcome)
+  const channel = rows.channels.add(
+    { id, name, createdAt: now, account, owner: agent, guestLimit, last: start },
+    welcome,
+  )
   const owner = {
     agent,
     from: 0,
@@ -45,12 +48,14 @@ export function create(context: Context, request: StoreRequest<'create'>): Store
 }
 
 /** Deletes a channel and everything in it. */
-export function remove(context: Context, { account, channel: id, name }: StoreRequest<'delete'>): Done | Refusal {
+export function remove(context: Context, request: StoreRequest<'delete'>): Done | Refusal {
   const { rows } = context
+  const { account, channel: id, name, createdBy = Infinity } = request
   const found = id ?? (name === undefined ? undefined : rows.names.find(account, name))
   const channel = found === undefined ? undefined : rows.channels.get(found)
   if (!channel || !isSame(channel.account, account)) return refuse('not_found')
   if (name !== undefined && channel.name !== name) return refuse('not_found')
+  if (channel.createdAt > createdBy) return refuse('not_found')
   const members = roster(channel).map(({ agent }) => agent)
   refuseChannel(context, channel, 'invite_invalid')
   rows.dropChannel(channel)

@@ -3,7 +3,7 @@ import type { Account, AgentId, ChannelId, Head, MemberReceipt } from '../../../
 import type { Channel, ChannelFields, Member, Sender } from '../state.ts'
 
 /** The fields of a new channel. */
-export type NewChannel = Pick<Channel, 'id' | 'name' | 'account' | 'owner' | 'guestLimit' | 'last'>
+export type NewChannel = Pick<Channel, 'id' | 'name' | 'createdAt' | 'account' | 'owner' | 'guestLimit' | 'last'>
 
 /** An agent in a channel. */
 export interface Glance {

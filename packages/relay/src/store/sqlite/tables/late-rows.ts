@@ -9,7 +9,7 @@ import type { Channel, ChannelFields, Ownership, Sender } from '../../ledger/sta
 import { isEqual } from '../../records/entry.ts'
 
 /** The ownership is written as soon as it changes. */
-type FixedField = 'number' | 'id' | 'name' | keyof Ownership
+type FixedField = 'number' | 'id' | 'name' | 'createdAt' | keyof Ownership
 type PositionField = 'last' | 'base'
 type Counts = Omit<ChannelFields, FixedField | PositionField>
 
