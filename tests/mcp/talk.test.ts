@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
@@ -312,6 +313,30 @@ test('hosts of both generations use an agent over HTTP, and nobody without its t
     ['three'],
   )
   await Promise.all([modern.close(), old.close()])
+
+  // Each has announced a body and sends none.
+  const held = Array.from({ length: 64 }, () => {
+    const headers = { authorization, 'content-length': '2', expect: '100-continue' }
+    return request(url, { method: 'POST', headers, agent: false })
+  })
+  const begun = Promise.all(held.map((each) => once(each, 'continue')))
+  for (const each of held) {
+    each.on('error', () => {})
+    each.flushHeaders()
+  }
+  await begun
+  assert.equal((await ask({ authorization }, '{}')).status, 503)
+  const [first] = held
+  const refused = once(first as ClientRequest, 'response')
+  first?.end('{,')
+  assert.equal(((await refused) as [IncomingMessage])[0].statusCode, 400, 'the others are still served')
+  for (const each of held) each.destroy()
+
+  const { args: again } = place.command('pat', 'mcp', '--http', new URL(url).port)
+  const second = spawn(command, again, { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  const [said, [code]] = await Promise.all([text(second.stderr), once(second, 'exit')])
+  assert.equal(code, 4)
+  assert.match(said, /Cannot listen on 127\.0\.0\.1 port \d+: it is in use by another program\./m)
   const ended = once(child, 'exit')
   child.kill('SIGTERM')
   assert.deepEqual(await ended, [143, null])

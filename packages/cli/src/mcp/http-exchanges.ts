@@ -81,25 +81,30 @@ export class HttpExchanges {
   }
 
   async #open(request: Request, body: unknown): Promise<Response> {
-    if (this.#sessions.size >= MOST_SESSIONS) {
-      const [oldest] = [...this.#sessions].find(([, { running }]) => running === 0) ?? []
-      if (oldest === undefined) return refused(503, `${MOST_SESSIONS} hosts use this server, the limit.`)
-      await this.#end(oldest)
-    }
+    // Everything before the first await, so that hosts that begin at the same time cannot exceed the limit.
+    const [idle] = [...this.#sessions].find(([, { running }]) => running === 0) ?? []
+    const isFull = this.#sessions.size >= MOST_SESSIONS
+    if (isFull && idle === undefined) return refused(503, `${MOST_SESSIONS} hosts use this server, the limit.`)
     const name = randomUUID()
+    let isInitialized = false
     const transport = new Transport({
       sessionIdGenerator: () => name,
       enableJsonResponse: true,
-      onsessioninitialized: () => void this.#sessions.set(name, session),
+      onsessioninitialized: () => void (isInitialized = true),
       onsessionclosed: () => void this.#sessions.delete(name),
     })
-    const server = this.#make(keysOf(name))
-    const session: HostSession = { server, transport, running: 0 }
-    await server.connect(transport)
-    const response = await this.#run(session, request, body)
-    // The agent could not be opened, or the request was wrong.
-    if (!this.#sessions.has(name)) await server.close()
-    return response
+    const session: HostSession = { server: this.#make(keysOf(name)), transport, running: 0 }
+    const ending = isFull && idle !== undefined ? this.#end(idle) : undefined
+    this.#sessions.set(name, session)
+    count(session, request)
+    try {
+      await ending
+      await session.server.connect(transport)
+      return await answer(session, request, body)
+    } finally {
+      // The agent could not be opened, or the request was wrong.
+      if (!isInitialized) await this.#end(name)
+    }
   }
 
   async #continue(name: string, request: Request, body: unknown): Promise<Response> {
@@ -107,13 +112,8 @@ export class HttpExchanges {
     if (!session) return refused(name === '' ? 400 : 404, 'This session does not exist. Begin with `initialize`.')
     this.#sessions.delete(name)
     this.#sessions.set(name, session)
-    return await this.#run(session, request, body)
-  }
-
-  async #run(session: HostSession, request: Request, body: unknown): Promise<Response> {
-    session.running++
-    request.signal.addEventListener('abort', () => session.running--)
-    return await session.transport.handleRequest(request, body === undefined ? {} : { parsedBody: body })
+    count(session, request)
+    return await answer(session, request, body)
   }
 
   async #end(name: string): Promise<void> {
@@ -121,6 +121,17 @@ export class HttpExchanges {
     this.#sessions.delete(name)
     await session?.server.close()
   }
+}
+
+/** Counts a request of a session until its host has the answer, or is gone. */
+function count(session: HostSession, { signal }: Request): void {
+  if (signal.aborted) return
+  session.running++
+  signal.addEventListener('abort', () => session.running--)
+}
+
+async function answer({ transport }: HostSession, request: Request, body: unknown): Promise<Response> {
+  return await transport.handleRequest(request, body === undefined ? {} : { parsedBody: body })
 }
 
 function keysOf(place: string): (id: RequestId) => RequestId {
