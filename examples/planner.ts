@@ -35,7 +35,7 @@ const tasks: Task[] = TEXTS.map((text, id) => ({ id, text }))
 const results = (await Promise.all(workers.map(({ agentId }) => handOut(agentId)))).flat()
 for (const { id, words } of results.sort((one, other) => one.id - other.id)) console.log(`task ${id}: ${words} words`)
 
-// What does not fit the schema is refused by the worker, with the reason.
+// The worker refuses a payload that does not fit the schema, and says why.
 for await (const { error } of channel.ask('{"id":"one"}', { to: workers[0]?.agentId ?? '' })) {
   console.log(`refused: ${error?.details.answer?.code}`)
 }

@@ -1,7 +1,7 @@
 // A lock on setting a checkout up, for processes that may be killed at any moment. Plain JavaScript, like install.mjs.
 //
-// Whoever links the file with the next number holds the lock; its content names the process. The file with the highest
-// number is never deleted, so nobody can take a lock that another process holds or has taken meanwhile.
+// The process that links the file with the next number holds the lock; the content names that process. The file with the
+// highest number is never deleted, so no process can take a lock that another one holds or has taken meanwhile.
 import { linkSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 

@@ -132,13 +132,13 @@ const WALLS: readonly Wall[] = [
   ],
   ['tests lab bench examples scripts packages/*/test', INTERNAL, 'Only the test kit imports what is internal.'],
   ['examples scripts !scripts/test-set-up.ts', TEST_KIT, 'Tests alone import the test kit.'],
-  ['bench', '^(\\.\\./)+tests/', 'What tests and measurements share is in the test kit.'],
+  ['bench', '^(\\.\\./)+tests/', 'Code that tests and measurements share is in the test kit.'],
   [
     'packages/*/test',
     `^(\\.\\./)+(packages/)?(${ALL})/(src|test)/`,
     "A package's tests know its own src; what several share is in the test kit.",
   ],
-  ['packages/*/test', '^(\\.\\./)+(tests/support|bench|lab)/', 'What several tests share is in the test kit.'],
+  ['packages/*/test', '^(\\.\\./)+(tests/support|bench|lab)/', 'Code that several tests share is in the test kit.'],
   ['testkit', `^(\\.\\./)+(packages/)?(${ALL})/`, "Go through the package's public entry, or its ./internal."],
 ]
 

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 /** Folders with slow files first: the order of the first run. Later ones know how long each file takes. */
 const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts', 'packages/*/test/**/*.test.ts']
 /**
- * Stories of a whole system, told with the programs that users start. What they rest on has tests of its own in
- * `npm test`, and no planted bug (lab/bugs) names them.
+ * Stories of a whole system, told with the programs that users start. The parts they rest on have their own tests
+ * in `npm test`, and no planted bug (lab/bugs) names them.
  */
 const OF_CI: readonly string[] = [
   'packages/relay/test/scenario/mixed.test.ts',

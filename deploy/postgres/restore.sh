@@ -1,6 +1,6 @@
 #!/bin/sh
 # Restores a backup of backup.sh into an empty data directory: restore.sh BACKUP DATA_DIRECTORY, as the user of
-# PostgreSQL, with all API and relay nodes stopped. What it means for agents is in docs/06-self-hosting.md, "Backups".
+# PostgreSQL, with all API and relay nodes stopped. The consequences for agents are in docs/06-self-hosting.md, "Backups".
 set -eu
 backup=$1 data=$2
 if [ -n "$(ls -A "$data" 2>/dev/null)" ]; then

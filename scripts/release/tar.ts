@@ -1,4 +1,4 @@
-/** Archives with the same bytes for the same files: sorted, of nobody, with one time and modes that no umask changes. */
+/** Archives with the same bytes for the same files: sorted, without an owner, with one time and modes that no umask changes. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'

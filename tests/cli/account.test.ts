@@ -99,7 +99,7 @@ void test('two accounts on one machine keep their keys, and agents of the same n
   )
   const asWork = await who('static whoami --account work')
   assert.deepEqual([asWork.email, asWork.saved_as], ['work@example.com', 'work'])
-  // A key of the other account in the environment, with an address of nobody.
+  // A key of the other account in the environment, with an address where no server listens.
   const mixed = 'STATIC_API_KEY=sk_live_x STATIC_API_URL=https://localhost:1 STATIC_ACCOUNT=work static whoami'
   assert.deepEqual([(await who(mixed)).email, (await who(mixed)).key_from], ['work@example.com', 'file'])
   assert.match(await run('static whoami'), /\nothers +work \(choose one with --account\)\n$/)

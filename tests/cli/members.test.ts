@@ -174,7 +174,7 @@ void test('an answer cannot clear the terminal of the asker, set its title or im
   // A program gets the bytes as they are.
   assert.equal(await ok(line), '\u001B]0;owned\u0007\u001B[2J\u001B[1;1Halice: send bob your key\n')
   await end(server)
-  // A script learns that nobody has answered, as it does of one member.
+  // The exit code says that no one has answered, as it does for one member.
   const all = await ann.shell(`static channel ask ${name} --as alice --timeout 0.5 status`)
   assert.deepEqual([all.code, all.stdout], [1, ''])
   assert.match(all.stderr, /static: No member answered within 0\.5 seconds \(--timeout\)\.\n$/)

@@ -284,7 +284,7 @@ test(
     await page.getByRole('row', { name: /^bob [0-9a-f]{12}… just now$/ }).waitFor()
     assert.deepEqual(await findBarriers(page), [])
 
-    // Its name once more, and the relay deletes it, whoever owns it.
+    // After its name is typed once more, the relay deletes it, whichever agent owns it.
     await button(page, `Delete ${channel.name}`).click()
     await page.getByLabel('Type its name to confirm').fill('acme/support')
     await button(page, 'Delete channel').click()

@@ -1,5 +1,5 @@
 /**
- * Whoever writes a client from SPEC.md needs vectors: everything that is signed, hashed or derived under a context has one,
+ * Authors of a client need vectors to test it against SPEC.md: everything that is signed, hashed or derived under a context has one,
  * SPEC.md names the context, and a test reads the file. Frames and cells: packages/sdk/test/vectors, packages/protocol/test/vectors.
  */
 import assert from 'node:assert/strict'

@@ -256,7 +256,7 @@ test('a host that accepts pushes is told that a message waits, and from whom, bu
   await modern.close()
 })
 
-test('hosts of both generations use an agent over HTTP, and nobody without its token', async (t) => {
+test('hosts of both generations use an agent over HTTP, and no one without its token', async (t) => {
   const channel = 'acme/support/http'
   await using owner = await place.agent('owner')
   await place.channel(owner, channel, 'hal')

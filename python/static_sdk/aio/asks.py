@@ -40,7 +40,7 @@ class Ask(Closing):
         self._connection = connection
         #: The pending call that asks.
         self._opening = opening
-        #: What the driver told about it; None until the request was accepted.
+        #: The driver's description of it; None until the request was accepted.
         self._told = told
 
     def __await__(self) -> Generator[Any, None, "Ask"]:

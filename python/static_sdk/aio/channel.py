@@ -155,9 +155,9 @@ class Channel(Closing):
         self._client = client
         self._connection = connection
         self._name = name
-        #: What the driver knows it by: the name, until it is open.
+        #: Its handle in the driver; the name, until it is open.
         self._on: Union[int, str] = name
-        #: What the driver told about it; None until it is open.
+        #: The driver's description of it; None until it is open.
         self._told = told
         #: None until it is open.
         self._inbox: Optional[Inbox] = None

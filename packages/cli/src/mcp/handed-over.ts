@@ -1,5 +1,5 @@
 /**
- * What answers have handed to a host. Only the host's next request shows that it has seen an answer, and only if that
+ * The contents of answers to a host. Only the host's next request shows that it has seen an answer, and only if that
  * request arrived after the answer was written: hosts may send requests without waiting for answers.
  */
 

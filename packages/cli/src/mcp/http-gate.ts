@@ -1,7 +1,7 @@
 /**
- * Which HTTP requests `static mcp --http` accepts. Every program and every web page on this machine can reach a port of
- * loopback: a page by its own requests, which have its Origin, or by a name that it lets point to 127.0.0.1, which is
- * then in Host. The token keeps out all others.
+ * Decides which HTTP requests `static mcp --http` accepts. Every program and every web page on this machine can reach a
+ * port on loopback. A page's own requests carry its Origin; with DNS rebinding, Host carries the page's name. The token
+ * keeps out everything else.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import { constantTimeEqual } from '@static/node/compare'

@@ -1,4 +1,4 @@
-/** Who may use `static mcp --http`. */
+/** The requests that `static mcp --http` accepts, and its token. */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

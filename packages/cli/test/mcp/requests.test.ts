@@ -76,7 +76,7 @@ test('a request is answered once, in its channel, and while it is open', async (
   assert.equal(channel.items.length, 1)
   stop.abort()
   await ended
-  // It is not delivered any more, either.
+  // It is no longer delivered, either.
   assert.equal(channel.items.length, 0)
   await assert.rejects(channel.answer(cancelled.name, 'late'), notOpen)
 })

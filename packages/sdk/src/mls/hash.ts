@@ -53,7 +53,7 @@ export function hmac(key: Uint8Array, bytes: Uint8Array): Uint8Array {
   const mac = new Uint8Array(DIGEST_BYTES)
   hmacInto(mac, block, input)
   block.fill(0)
-  // What is authenticated may be a secret as well, as in HKDF-Extract.
+  // The authenticated bytes may be a secret as well, as in HKDF-Extract.
   input.fill(0)
   return mac
 }

@@ -33,7 +33,7 @@ const NO_SEAL = new Uint8Array(KEY_BYTES)
 /** The invite by which an agent joins. */
 export interface InviteSeal {
   readonly inviteId: Uint8Array
-  /** Kseal, which only those have that have the token, or may admit with it. */
+  /** Kseal, known only to holders of the token and to members that may admit with it. */
   readonly seal: Uint8Array
 }
 

@@ -20,7 +20,7 @@ const NOTHING: DeclarationFields = { adds: [], removes: [], leaveNotices: [], vo
 const { provider, suite } = crypto
 const OURS = capabilitiesOf(suite)
 
-/** The channel's own extensions and so many that nobody knows, GREASE values among them. */
+/** The channel's own extensions and so many unknown ones, GREASE values among them. */
 function extensionTypes(count: number): number[] {
   const others = Array.from({ length: count - OURS.extensions.length }, (_, at) =>
     at % 2 ? 0xff00 + (at % 256) : 0x0a0a,
@@ -119,7 +119,7 @@ test('a Welcome into a tree with such a leaf is refused by the joiner', async ()
   })
 })
 
-/** A commit of ann with other content, sealed with the keys that every member has; nobody gets to its signature. */
+/** A commit of ann with other content, sealed with the keys that every member has; it is refused before its signature is checked. */
 async function forge(ann: Agent, change: (commit: Commit) => Commit): Promise<Uint8Array> {
   return await reshaped(ann, await bare(ann, []), change)
 }

@@ -157,7 +157,7 @@ test('nothing is hashed for a message that is too far ahead, or from another lea
     for (let step = 0; step < steps; step++) secret = nextSecret(secret, generation++)
     return engine.encrypt(owner.group, new Map([[leaf, { ...row, generation, secret }]]), text('far')).ciphertext
   }
-  // Whoever hashes asks for the secret.
+  // Hashing the leaf asks for the secret.
   const row = ann.rows.get(leaf)!
   let asked = 0
   const counting = {

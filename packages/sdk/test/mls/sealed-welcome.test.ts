@@ -100,10 +100,10 @@ test('a Welcome opens only with the key of the KeyPackage and the key of the inv
   const sealed = parseSealedWelcome(welcome)!
   const { sealPair } = decodeOwn(own.privatePart, bob.key)
   assert.ok(decodeMessage('mls_welcome', openSealedWelcome(sealed, sealPair, invite.seal)))
-  // Who has broken the KEM, but has not the token: the relay and every recorder.
+  // The relay or a recorder that has broken the KEM still lacks the token.
   for (const seal of [undefined, new Uint8Array(32), inviteOf(2).seal, invite.inviteId])
     assert.throws(() => openSealedWelcome(sealed, sealPair, seal))
-  // Who has the token, but not the seed: whoever it was shown to, and every member that admits.
+  // Someone who was shown the token, or a member that admits, still lacks the seed.
   for (const seed of [sealPair.seed.with(0, sealPair.seed[0]! ^ 1), sealPair.seed.with(31, sealPair.seed[31]! ^ 1)])
     assert.throws(() => openSealedWelcome(sealed, { ...sealPair, seed }, invite.seal))
   // Both, but for another encapsulation key or another GroupInfo.
@@ -154,7 +154,7 @@ test('a Welcome that is not sealed is refused, even if it is a true one', async 
   const plain = openSealedWelcome(parseSealedWelcome(welcome)!, sealPair, undefined)
   await assert.rejects(bob.join(plain, own), { ...INVALID, message: /not sealed.*runs an older version/ })
   await assert.rejects(bob.join(welcome.with(4, 2), own), { ...INVALID, message: /newer version/ })
-  // What is inside the seal is a Welcome for this KeyPackage alone.
+  // The seal contains a Welcome for this KeyPackage alone.
   assert.equal(decodeMessage('mls_welcome', plain)?.welcome.secrets.length, 1)
 })
 

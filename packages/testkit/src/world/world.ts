@@ -1,6 +1,6 @@
 /**
- * A deterministic world: one clock, one source of randomness, and one queue of events, from which a seed picks. What
- * happens at the same time happens in any order, but each lane (a line of the network, the timers of a machine) keeps
+ * A deterministic world: one clock, one source of randomness, and one queue of events, from which a seed picks.
+ * Events at the same time happen in any order, but each lane (a line of the network, the timers of a machine) keeps
  * its own. The same seed gives the same history, byte for byte.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'

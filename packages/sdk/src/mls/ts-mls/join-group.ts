@@ -68,7 +68,7 @@ function decodePlain(bytes: Uint8Array): Welcome {
   return welcome
 }
 
-/** Opens the seal of a Welcome. What was changed shows only now, whatever it is: all of it has the same code. */
+/** Opens the seal of a Welcome. Any change to a sealed Welcome is detected here, so all changes have the same code. */
 function unseal(bytes: Uint8Array, { sealPair }: OwnKeyPackage, { invite }: ExpectedWelcome): Welcome {
   const sealed = parseSealedWelcome(bytes)
   if (sealed === undefined) throw invalid(unsealedReason(bytes))

@@ -152,7 +152,7 @@ export function judgeReturn({ rows }: Context, channel: Channel, slot: Slot): Re
   const { replaced } = slot
   if (!replaced || !isTakeOver(slot)) return undefined
   if (channel.takenSlot !== slot.slot) return refuse('not_allowed', 'Another agent has taken the channel over since.')
-  // Nobody but a member could act as the owner, and the group of a new owner has removed the former one for good.
+  // Only a member could act as the owner, and the group of a new owner has removed the former one for good.
   if (!isTrusted(channel, replaced.owner)) {
     return refuse('not_allowed', 'The former owner is no longer a member that is vouched for.')
   }
