@@ -19,6 +19,10 @@ export interface UserPlaces {
   readonly server: string
   /** The directory of the agents that the command line creates. */
   readonly agents: string
+  /** The directory of the trust list. */
+  readonly trust: string
+  /** The directory of the keys of domains. */
+  readonly domains: string
 }
 
 /** Lower case, because some file systems ignore it. */
@@ -46,6 +50,8 @@ export function userPlaces(
     credentials: join(config, ...own, CREDENTIALS),
     server: join(data, 'server'),
     agents: join(data, ...own, AGENTS),
+    trust: join(data, ...own, 'trust'),
+    domains: join(data, ...own, 'domains'),
   }
 }
 

@@ -2,12 +2,13 @@
  * What must hold for every JWT in a proof, with whatever root it is checked (SPEC.md, 7.2): its header, its claims, and
  * that it is bound to the key of the member. Says nothing about who signed it.
  */
+import { sha256 } from '#platform/crypto'
+import { toHex } from '@static/protocol'
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { isRecord } from './json.ts'
-import { toBase64url } from '../platform/bytes.ts'
-import { thumbprintOf } from './keys.ts'
 import { domainOf, GITHUB_ISSUER, isPlain, repositoryOf, trustDomainOf } from './names.ts'
 import { audienceOf, type Proof, type ProofContext } from './proof.ts'
+import { STATEMENT_TYPE } from './statement.ts'
 import type { NameKind } from './verdict.ts'
 
 /** The signatures that are accepted, and the keys that make them. */
@@ -18,8 +19,6 @@ export const ALGORITHMS: Readonly<Record<string, { readonly kty: string; readonl
   ES384: { kty: 'EC', crv: 'P-384' },
   EdDSA: { kty: 'OKP', crv: 'Ed25519' },
 }
-/** The type of a domain's statement. */
-export const STATEMENT_TYPE = 'static-agent+jwt'
 
 /** Most tokens have the first or none, SVIDs also the second. Access tokens with another proof of possession have none of them. */
 const TOKEN_TYPES = [undefined, 'JWT', 'jwt', 'JOSE']
@@ -80,8 +79,8 @@ function statement(claims: Json, typ: unknown, { publicKey }: ProofContext): Nam
   const { iss, sub, aud, jti, cnf } = claims
   if (typ !== STATEMENT_TYPE) return `the type of a statement must be ${STATEMENT_TYPE}`
   if (aud !== undefined) return 'a statement has no audience'
-  const thumbprint = thumbprintOf({ kty: 'OKP', crv: 'Ed25519', x: toBase64url(publicKey) })
-  if (!isRecord(cnf) || Object.keys(cnf).join(' ') !== 'jkt' || cnf['jkt'] !== thumbprint) {
+  const agentId = toHex(sha256(publicKey))
+  if (!isRecord(cnf) || Object.keys(cnf).join(' ') !== 'kid' || cnf['kid'] !== agentId) {
     return 'it is about the key of another agent'
   }
   if (typeof jti !== 'string' || !STATEMENT_ID.test(jti)) return 'it has no `jti` of 16 to 64 characters'

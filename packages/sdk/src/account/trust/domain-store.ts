@@ -1,0 +1,186 @@
+/**
+ * The keys of a domain on this machine, and what was signed with them:
+ *
+ *     domains/acme.example/key.json             the private key
+ *     domains/acme.example/statements/ID.json   a statement that was made
+ *     domains/acme.example/revoked/ID.json      one that is revoked
+ *     domains/acme.example/not-before.json      everything before is revoked
+ *
+ * A command may revoke a statement while an agent renews its own: as each writes other files, neither undoes the other.
+ */
+import { readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { randomBytes } from '#platform/crypto'
+import { createFile, isErrno, makeDirectories, readPrivateFile, replaceFile } from '@static/node/files'
+import { StaticError } from '@static/protocol'
+import { toBase64url } from '../../platform/bytes.ts'
+import { type KeySet, MOST_REVOKED, revocationOf } from '../../proofs/keys.ts'
+import {
+  type DomainKey,
+  domainFile,
+  makeDomainKey,
+  MOST_STATEMENT_DAYS,
+  publicPart,
+  signStatement,
+  type Statement,
+} from '../../proofs/statement.ts'
+
+/** A statement of which there is a record. */
+export interface RecordedStatement extends Statement {
+  readonly isRevoked: boolean
+}
+
+/** What both kinds of records have. */
+type Entry = Pick<Statement, 'id' | 'expiresAt'>
+
+const KEY = 'key.json'
+const NOT_BEFORE = 'not-before.json'
+const ID_BYTES = 16
+const DAY_SECONDS = 86_400
+const STATEMENT_ID = /^[\w-]{16,64}$/
+
+export class DomainStore {
+  readonly domain: string
+  readonly #directory: string
+
+  /** `directory`: that of all domains (`UserPlaces.domains`). */
+  constructor(directory: string, domain: string) {
+    this.domain = domain
+    this.#directory = join(directory, domain)
+  }
+
+  /** Whether this machine has the key of the domain. */
+  get hasKey(): boolean {
+    return this.#read(KEY) !== undefined
+  }
+
+  /** Makes the key of the domain; returns false if there is one. */
+  init(): boolean {
+    makeDirectories(this.#directory)
+    return createFile(join(this.#directory, KEY), `${JSON.stringify(makeDomainKey())}\n`, 0o600)
+  }
+
+  /**
+   * Signs a statement about an agent and records it.
+   *
+   * @throws {StaticError} `not_found` if the key is not on this machine
+   */
+  async sign(about: Pick<Statement, 'agentId' | 'subject'>, days: number, now: number): Promise<string> {
+    const key = this.#key()
+    const issuedAt = Math.floor(now / 1000)
+    const id = toBase64url(randomBytes(ID_BYTES))
+    const statement = { domain: this.domain, ...about, id, issuedAt, expiresAt: issuedAt + days * DAY_SECONDS }
+    const jwt = await signStatement(key, statement)
+    // Recorded before anyone has it: a statement that is not on the list could not be found to be revoked.
+    this.#write(join('statements', `${id}.json`), statement)
+    return jwt
+  }
+
+  /** The statements that have not ended, oldest first. */
+  statements(now: number): readonly RecordedStatement[] {
+    const revoked = new Set(this.#revoked(now).map(({ id }) => id))
+    const notBefore = this.#notBefore()
+    return (this.#all('statements') as readonly Statement[])
+      .filter(({ expiresAt }) => expiresAt * 1000 > now)
+      .map((statement) => ({
+        ...statement,
+        isRevoked: revoked.has(statement.id) || statement.issuedAt < notBefore,
+      }))
+      .toSorted((one, other) => one.issuedAt - other.issuedAt)
+  }
+
+  /** Revokes a statement, which another machine may have made. It counts when the file of the domain is published. */
+  revoke(id: string, now: number): void {
+    if (!STATEMENT_ID.test(id))
+      throw StaticError.of('invalid_request', `${JSON.stringify(id)} is not the id of a statement.`)
+    const known = this.#all('statements').find((statement) => statement.id === id)
+    const expiresAt = known?.expiresAt ?? Math.floor(now / 1000) + MOST_STATEMENT_DAYS * DAY_SECONDS
+    if (this.#revoked(now).length >= MOST_REVOKED) {
+      throw StaticError.of(
+        'invalid_request',
+        `${MOST_REVOKED} statements of ${this.domain} are revoked already. Revoke all with \`static domain revoke --all\` and sign those again that are to stay.`,
+      )
+    }
+    this.#write(join('revoked', `${id}.json`), { id, expiresAt })
+  }
+
+  /** Revokes everything that was signed before now. */
+  revokeAll(now: number): void {
+    this.#write(NOT_BEFORE, { notBefore: Math.floor(now / 1000) })
+  }
+
+  /** The file to publish. */
+  publicFile(now: number): string {
+    return domainFile(this.domain, this.keySet(now))
+  }
+
+  /** What the file to publish says. */
+  keySet(now: number): KeySet {
+    const revoked = this.#revoked(now).map(({ id }) => revocationOf(id))
+    return { keys: [publicPart(this.#key())], notBefore: this.#notBefore(), revoked: revoked.toSorted() }
+  }
+
+  /** Deletes records of statements that have ended. */
+  sweep(now: number): void {
+    for (const folder of ['statements', 'revoked']) {
+      for (const { id, expiresAt } of this.#all(folder)) {
+        if (expiresAt * 1000 <= now) rmSync(join(this.#directory, folder, `${id}.json`), { force: true })
+      }
+    }
+  }
+
+  #key(): DomainKey {
+    const key = this.#read(KEY)
+    if (key !== undefined) return key as DomainKey
+    throw StaticError.of(
+      'not_found',
+      `The key of ${this.domain} is not on this machine. Run \`static domain init ${this.domain}\`, or sign where it is.`,
+    )
+  }
+
+  #revoked(now: number): readonly Entry[] {
+    return this.#all('revoked').filter(({ expiresAt }) => expiresAt * 1000 > now)
+  }
+
+  #notBefore(): number {
+    return (this.#read(NOT_BEFORE) as { readonly notBefore: number } | undefined)?.notBefore ?? 0
+  }
+
+  #all(folder: string): readonly Entry[] {
+    return filesIn(join(this.#directory, folder)).flatMap((name) => {
+      return name.startsWith('.') ? [] : [this.#read(join(folder, name)) as Entry]
+    })
+  }
+
+  #write(name: string, content: object): void {
+    const path = join(this.#directory, name)
+    makeDirectories(join(path, '..'))
+    replaceFile(path, `${JSON.stringify(content)}\n`, 0o600)
+  }
+
+  #read(name: string): unknown {
+    const path = join(this.#directory, name)
+    const bytes = readPrivateFile(path)
+    if (bytes === undefined) return undefined
+    try {
+      return JSON.parse(bytes.toString())
+    } catch {
+      // Not attached as the cause: the parser quotes the text, which may be the key.
+      throw StaticError.of('invalid_request', `${path} is damaged. Restore it from a backup.`)
+    }
+  }
+}
+
+/** The domains whose keys are on this machine. */
+export function domainsIn(directory: string): readonly string[] {
+  return filesIn(directory).filter((domain) => !domain.startsWith('.') && new DomainStore(directory, domain).hasKey)
+}
+
+function filesIn(directory: string): readonly string[] {
+  try {
+    return readdirSync(directory)
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return []
+    throw error
+  }
+}

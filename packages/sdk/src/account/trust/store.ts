@@ -1,0 +1,138 @@
+/**
+ * The trust list of an account and what is known of the keys of its roots, as files (SPEC.md, 7.3):
+ *
+ *     trust/roots.json        the roots; people change it, by commands
+ *     trust/keys-….json       the keys of one root; each process that fetches them changes it
+ *
+ * Each file is replaced as a whole and is durable before anything counts. Of two processes that change the keys of a
+ * root at once, the last wins: both have fetched the same file.
+ */
+import { rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { sha256 } from '#platform/crypto'
+import { isErrno, makeDirectories, readPrivateFile, replaceFile, sweepDirectory } from '@static/node/files'
+import { StaticError, toHex } from '@static/protocol'
+import { utf8 } from '../../platform/bytes.ts'
+import { isRecord } from '../../proofs/json.ts'
+import { type KeyState, NO_KEYS } from '../../proofs/key-state.ts'
+import { parseRoot, type Root } from '../../proofs/roots.ts'
+
+/** A root on the list. */
+export interface ListedRoot {
+  readonly root: Root
+  /** The identities of the agents that use it; undefined: all agents of the account. */
+  readonly agents?: readonly string[]
+}
+
+const LIST = 'roots.json'
+const MOST_ROOTS = 256
+const HASH_DIGITS = 32
+
+/** The files of a trust list. Nothing is kept in memory. */
+export class TrustStore {
+  readonly #directory: string
+
+  constructor(directory: string) {
+    this.#directory = directory
+  }
+
+  /**
+   * The roots on the list.
+   *
+   * @throws {StaticError} `store_permissions` if others can access the file, `invalid_request` if it is damaged
+   */
+  list(): readonly ListedRoot[] {
+    const path = join(this.#directory, LIST)
+    const bytes = readPrivateFile(path)
+    if (bytes === undefined) return []
+    try {
+      const { roots } = JSON.parse(bytes.toString()) as { readonly roots: readonly ListedEntry[] }
+      return roots.map(({ root, agents, ...how }) => ({ root: parseRoot(root, how), ...(agents && { agents }) }))
+    } catch (cause) {
+      throw StaticError.of(
+        'invalid_request',
+        `${path} is not a list of roots. Repair it, or delete it and add the roots again.`,
+        { cause },
+      )
+    }
+  }
+
+  /** Replaces the list. */
+  write(list: readonly ListedRoot[]): void {
+    if (list.length > MOST_ROOTS) {
+      throw StaticError.of(
+        'invalid_request',
+        `There are already ${MOST_ROOTS} roots. Remove one with \`static trust remove\`.`,
+      )
+    }
+    const roots = list.map(({ root: { text, keys, pin }, agents }): ListedEntry => {
+      return { root: text, ...(keys !== undefined && { keys }), ...(pin && { pin }), ...(agents && { agents }) }
+    })
+    this.#replace(LIST, { version: 1, roots })
+  }
+
+  /** What is known of the keys of a root. */
+  load(root: Root): KeyState {
+    const name = keysFile(root)
+    try {
+      const bytes = readPrivateFile(join(this.#directory, name))
+      return bytes === undefined ? NO_KEYS : keyState(JSON.parse(bytes.toString()))
+    } catch (error) {
+      const reason = error instanceof StaticError ? error.message : `${name} is damaged`
+      // Not as if nothing were known: whoever damages the file would choose the keys.
+      return { ...NO_KEYS, refused: `${reason}. Remove the root and add it again` }
+    }
+  }
+
+  /** Changes what is known of the keys of a root. */
+  update(root: Root, change: (state: KeyState) => KeyState): void {
+    this.#replace(keysFile(root), { root: root.text, ...change(this.load(root)) })
+  }
+
+  /** Forgets the keys of a root. */
+  forget(root: Root): void {
+    rmSync(join(this.#directory, keysFile(root)), { force: true })
+  }
+
+  /** Another text after each change by any process. */
+  version(): string {
+    try {
+      // Replacing a file changes the directory, and gives the list another inode.
+      const { mtimeNs } = statSync(this.#directory, { bigint: true })
+      return `${mtimeNs} ${statSync(join(this.#directory, LIST)).ino}`
+    } catch (error) {
+      if (isErrno(error, 'ENOENT')) return ''
+      throw error
+    }
+  }
+
+  #replace(name: string, content: object): void {
+    makeDirectories(this.#directory)
+    sweepDirectory(this.#directory)
+    replaceFile(join(this.#directory, name), `${JSON.stringify(content, null, 1)}\n`, 0o600)
+  }
+}
+
+/** A root as it is in the file. */
+interface ListedEntry extends Pick<Root, 'keys' | 'pin'> {
+  readonly root: string
+  readonly agents?: readonly string[]
+}
+
+/** By hash, because roots contain characters that file names cannot have. */
+function keysFile({ text }: Root): string {
+  return `keys-${toHex(sha256(utf8(text))).slice(0, HASH_DIGITS)}.json`
+}
+
+function keyState(json: unknown): KeyState {
+  if (!isRecord(json)) throw new TypeError('not an object')
+  const { root: _root, ...state } = json
+  const times = [state['renewedAt'], state['triedAt'], state['addedAt'], state['seenAt']]
+  const sets = [state['accepted'], state['waiting']].filter((set) => set !== undefined)
+  if (!times.every((time) => typeof time === 'number') || !isRecord(state['ids']))
+    throw new TypeError('no times or ids')
+  const isSet = (set: unknown): boolean =>
+    isRecord(set) && Array.isArray(set['keys']) && Array.isArray(set['revoked']) && typeof set['notBefore'] === 'number'
+  if (!sets.every(isSet)) throw new TypeError('no sets of keys')
+  return state as unknown as KeyState
+}
