@@ -132,6 +132,7 @@ CODES: Dict[str, Tuple[Type[StaticError], int, str, bool]] = {
     "invite_expired": (ChannelError, 410, "runtime error:", False),
     "invite_used_up": (ChannelError, 410, "runtime error:", False),
     "invite_revoked": (ChannelError, 410, "runtime error:", False),
+    "proof_required": (ChannelError, 403, "runtime error:", False),
     "identity_changed": (ChannelError, 409, "runtime error:", False),
     "relay_rolled_back": (ChannelError, 409, "runtime error:", False),
     "quota_exceeded": (QuotaExceededError, 429, "runtime error:", False),

@@ -25,6 +25,7 @@ import {
   signedBytes,
   text,
 } from './bytes.ts'
+import { proofBoxes } from './proof-box.ts'
 import { sealedWelcomes } from './sealed-welcome.ts'
 
 const messageId = idOf(0x40)
@@ -238,6 +239,13 @@ const token = Buffer.concat([
   Buffer.of(relay.length),
   Buffer.from(relay),
 ])
+/** The same for an owner that asks for a proof. */
+const provingToken = Buffer.concat([
+  Buffer.of(2, 2),
+  token.subarray(2, 2 + 8 + 32 + 32 + 16),
+  run(0x77, 32),
+  token.subarray(2 + 8 + 32 + 32 + 16),
+])
 const joinNonce = run(0x70, 16)
 const keyPackage = run(0x90, 40)
 const JOIN = 'static join 1'
@@ -266,6 +274,12 @@ const invite = {
     relay,
     bytes: token,
     text: `st_inv_${token.toString('base64url')}`,
+  },
+  proving_token: {
+    admit: 'owner',
+    box_key_hash: run(0x77, 32),
+    bytes: provingToken,
+    text: `st_inv_${provingToken.toString('base64url')}`,
   },
   context: INVITE,
   keys,
@@ -682,6 +696,19 @@ export const files: ReadonlyMap<string, string> = new Map([
   ['invite.json', text(invite)],
   ['invite-list.json', text(lists)],
   ['claim.json', text(claims)],
+  [
+    'proof-box.json',
+    text(
+      proofBoxes({
+        inviteId: keys.invite_id,
+        box: keys.box,
+        agentId: guest.agentId,
+        nonce: joinNonce,
+        mac: joinMac,
+        keyPackage,
+      }),
+    ),
+  ],
   ['sealed-welcome.json', text(sealedWelcomes({ id: keys.invite_id, seal: keys.seal }))],
   ['link.json', text(links)],
   ['verify.json', text(verify)],

@@ -71,7 +71,13 @@ export {
   type ServerAnnouncement,
   type SignupMode,
 } from './http.ts'
-export { inviteListBytes, type InviteListClaim, type JoinClaim, joinProofBytes } from './signed/invite.ts'
+export {
+  inviteListBytes,
+  type InviteListClaim,
+  JOIN_REFUSALS,
+  type JoinClaim,
+  joinProofBytes,
+} from './signed/invite.ts'
 export {
   AGENT_ID_BYTES,
   CHANNEL_ID_BYTES,

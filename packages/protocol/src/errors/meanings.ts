@@ -54,6 +54,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   invite_invalid: 'The token is damaged, is for another channel or relay, or is unknown to the relay or the owner.',
   invite_expired: 'The invite was used after its expiry time.',
   invite_used_up: 'The maximum number of agents has already joined with this invite.',
+  proof_required:
+    'The channel’s owner admits only agents whose issuer it trusts, such as a company’s domain or GitHub Actions.',
   invite_revoked: 'The owner revoked the invite, or removed an agent that joined with it.',
   identity_changed:
     'An agent with this identity but a different key was added before, or is a member. Either the agent has a new data directory, or someone else is using the same identity. `Channel.acceptNewKey` (`static channel accept-new-key`) accepts the new key, for invites as well; a member that has the identity must be removed first.',

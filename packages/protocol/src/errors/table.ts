@@ -40,6 +40,7 @@ export type ErrorCode =
   | 'invite_expired'
   | 'invite_used_up'
   | 'invite_revoked'
+  | 'proof_required'
   | 'identity_changed'
   | 'relay_rolled_back'
   | 'quota_exceeded'
@@ -384,6 +385,15 @@ export const ERRORS: Readonly<Record<ErrorCode, ErrorRow>> = {
     410,
     'Invite revoked',
     ['The invite token was revoked.', NEW_INVITE],
+    GRPC.failedPrecondition,
+  ),
+  proof_required: channel(
+    403,
+    'Proof required',
+    [
+      'The owner of the channel admits only agents that show a proof which it accepts.',
+      'Show one (option `show`, or `static channel join --show`), or ask the owner which proofs it accepts.',
+    ],
     GRPC.failedPrecondition,
   ),
   identity_changed: channel(

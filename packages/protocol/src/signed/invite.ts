@@ -3,7 +3,19 @@
  * checks without seeing the token, and the owner's signature on the list of invites that members may use, which the
  * relay never sees either.
  */
+import type { ErrorCode } from '../errors/table.ts'
 import { lengthPrefixed, signedBytes } from './layout.ts'
+
+/** The codes with which a join request may be refused. A joiner hears any other reason as the first of them. */
+export const JOIN_REFUSALS: readonly ErrorCode[] = [
+  'invite_invalid',
+  'invite_expired',
+  'invite_used_up',
+  'invite_revoked',
+  'identity_changed',
+  'group_full',
+  'proof_required',
+]
 
 /** The fields of a joiner's proof. */
 export interface JoinClaim {

@@ -15,6 +15,8 @@ export interface Invite {
   readonly revoked: boolean
   /** Whether any member with an account may admit joiners, not only the agent that registered it. */
   readonly members: boolean
+  /** The key to which joiners encrypt their requests, because they hold proofs; absent if they need not. */
+  readonly boxKey?: Uint8Array
 }
 
 /** A request to join with an invite, until it is refused or the joiner is added. */

@@ -144,12 +144,14 @@ test('fields of an invite and of a request are checked', async (t) => {
     { expiresAtMs: now + 400n * 86_400_000n },
     { expiresAtMs: 2n ** 63n },
     { maxUses: 0 },
+    { boxKey: randomBytes(2049) },
+    { boxKey: randomBytes(9), members: true },
   ]) {
     await assert.rejects(invite(at, changes), refusal('invalid_request'))
   }
   const token = await invite(at)
   const bob = await joiner(at)
-  await assert.rejects(ask(bob, token, new Uint8Array()), refusal('invalid_request'))
+  await assert.rejects(ask(bob, token, new Uint8Array()), refusal('invite_invalid'))
   await assert.rejects(ask(bob, token, randomBytes(16_385)), refusal('invalid_request'))
   await assert.rejects(ask(bob, { ...token, inviteId: randomBytes(3) }), refusal('invalid_request'))
   await ask(bob, token, randomBytes(16_384))
@@ -157,6 +159,33 @@ test('fields of an invite and of a request are checked', async (t) => {
   await assert.rejects(owner.request('answerJoin', answer), refusal('invalid_request'))
   await assert.rejects(owner.request('pollJoinRequests', { channelId: randomBytes(1) }), refusal('invalid_request'))
   assert.equal((await polled(owner, channelId)).length, 1)
+})
+
+test('a joiner with the token gets the key for its box, which stores nothing', async (t) => {
+  const at = await scene(t)
+  const { owner, channelId } = at
+  const boxKey = new Uint8Array(randomBytes(1217))
+  const token = await invite(at, { boxKey })
+  const bob = await joiner(at)
+  const empty = new Uint8Array()
+  assert.deepEqual(await ask(bob, token, empty), await ask(bob, token, empty))
+  const answer = (await ask(bob, token, empty)) as { readonly boxKey: Uint8Array }
+  assert.deepEqual(Uint8Array.from(answer.boxKey), boxKey)
+  assert.deepEqual(await polled(owner, channelId), [])
+  // Registered again: the key stays, because tokens have its hash.
+  await owner.request('registerInvite', {
+    channelId,
+    ...token,
+    expiresAtMs: BigInt(at.world.now() + HOUR),
+    maxUses: 2,
+    boxKey: randomBytes(1217),
+  })
+  assert.deepEqual(await ask(bob, token, empty), answer)
+  await assert.rejects(ask(bob, { ...token, admissionKey: randomBytes(32) }, empty), refusal('invite_invalid'))
+  await ask(bob, token)
+  assert.deepEqual(await polled(owner, channelId), [toHex(bob.id)])
+  await owner.request('revokeInvite', { inviteId: token.inviteId })
+  await assert.rejects(ask(bob, token, empty), refusal('invite_revoked'))
 })
 
 test('only members with an account can register invites, and guests cannot poll, answer or revoke', async (t) => {

@@ -146,8 +146,8 @@ forEachEngine((open) => {
       'too_large',
     )
     accepted(await world.say('bob', { ciphertext: new Uint8Array(MAX_CIPHERTEXT_BYTES) }))
-    refused(await world.say('bob', { control: true, ciphertext: new Uint8Array(4097), paid: undefined }), 'too_large')
-    accepted(await world.say('bob', { control: true, ciphertext: new Uint8Array(4096), paid: undefined }))
+    refused(await world.say('bob', { control: true, ciphertext: new Uint8Array(4978), paid: undefined }), 'too_large')
+    accepted(await world.say('bob', { control: true, ciphertext: new Uint8Array(4977), paid: undefined }))
     assert.equal((await world.stand('bob')).lastCounter, 3)
   })
 

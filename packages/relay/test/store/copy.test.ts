@@ -69,6 +69,7 @@ const registered = (world: ChannelFixture, label: string): Promise<unknown> =>
       expiresAt: world.now + HOUR,
       maxUses: 3,
       members: true,
+      boxKey: publicKey('box'),
     },
     maxInvites: 10,
     now: world.now,

@@ -52,6 +52,9 @@ forLedger((open) => {
       members: false,
     }
     assert.deepEqual(await world.run('invite', { id: hex16('one') }), { invite: expected })
+    await register(world, 'alice', 'asking', { boxKey: text('key') })
+    const asking = await world.run('invite', { id: hex16('asking') })
+    assert.deepEqual(Uint8Array.from(asking.invite?.boxKey ?? []), text('key'))
     // More uses, when some came to nothing; never fewer.
     assert.deepEqual(await register(world, 'alice', 'one', { maxUses: 9 }), { done: true })
     assert.deepEqual(await register(world, 'alice', 'one', { maxUses: 2 }), { done: true })

@@ -23,7 +23,7 @@ import type { AgentChannel } from '../channel/channel.ts'
 import type { Roster } from '../channel/members/roster.ts'
 import type { CheckedKeyPackage, CommitChange } from '../mls/index.ts'
 import type { AgentId } from '../ports/index.ts'
-import { type JoinRequest, openRequest } from '../joining/request.ts'
+import { type JoinRequest, openProvingRequest, openRequest } from '../joining/request.ts'
 import { type AdmitKeys, type JoinPlace, welcomeTag } from './keys.ts'
 
 // ---- By hand ----
@@ -219,7 +219,7 @@ export interface Decision<Asking extends Candidate> {
 }
 
 /**
- * Checks a request: its box, its tag and its KeyPackage.
+ * Checks a request: its box, its tag and its KeyPackage. `boxSecret` opens the boxes of an invite that asks for proofs.
  *
  * @throws {StaticError} `invite_invalid`, or the fault of the KeyPackage
  */
@@ -228,10 +228,14 @@ export async function checkRequest(
   place: JoinPlace,
   keys: AdmitKeys,
   request: PolledRequest,
+  boxSecret?: Uint8Array,
 ): Promise<Candidate> {
-  const opened = openRequest(keys, place, request.box)
+  const { agentId, box } = request
+  const opened = boxSecret
+    ? await openProvingRequest(context.engine, { keys, place, agentId }, boxSecret, box)
+    : openRequest(keys, place, box)
   if (!opened) throw StaticError.of('invite_invalid')
-  const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), request.agentId)
+  const checked = await context.engine.checkKeyPackage(opened.keyPackage, context.now(), agentId)
   return { ...checked, ...opened, agent: toHex(checked.agentId), keys, request }
 }
 

@@ -4,7 +4,7 @@
  * first, as the owner or as any member with an account (SPEC.md, 6.5). Both add them by one commit (`addJoiners`).
  */
 import { sha256 } from '#platform/crypto'
-import { type ErrorCode, fromHex, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
+import { fromHex, JOIN_REFUSALS, MAX_MEMBERS, message, StaticError, toHex } from '@static/protocol'
 import { AnswerJoinRequestSchema, type JoinRequest as PolledRequest } from '@static/protocol/relay'
 import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
@@ -15,15 +15,6 @@ import { MOST_CLAIMED } from './claims.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 import { admitKeys, type JoinPlace } from './keys.ts'
 import { isMember, isSame, replayToMember, replayToOwner } from './replays.ts'
-
-/** Error codes that a joiner may see. Any other reason is reported as `invite_invalid`. */
-const ANSWERS: ReadonlySet<ErrorCode> = new Set([
-  'invite_expired',
-  'invite_used_up',
-  'invite_revoked',
-  'identity_changed',
-  'group_full',
-] satisfies ErrorCode[])
 
 /** Members other than the owner wait for this long plus a random share of the spread, so that usually only one acts. */
 const DELAY_MS = 500
@@ -80,7 +71,9 @@ async function checkAsOwner(
       const invite = issued.get(toHex(request.inviteId))
       if (!invite || invite.record.channel !== channel.id) throw StaticError.of('invite_invalid')
       issued.checkAlive(invite.record.id)
-      candidates.push({ ...(await checkRequest(context, joinPlaceOf(channel), invite.keys, request)), invite })
+      const { boxSecret } = invite.record
+      const candidate = await checkRequest(context, joinPlaceOf(channel), invite.keys, request, boxSecret)
+      candidates.push({ ...candidate, invite })
     } catch (error) {
       refused.push({ request, error })
     }
@@ -323,7 +316,7 @@ export async function answerJoin(
   const value = message(AnswerJoinRequestSchema, {
     inviteId,
     agentId,
-    code: ANSWERS.has(code) ? code : 'invite_invalid',
+    code: JOIN_REFUSALS.includes(code) ? code : 'invite_invalid',
   })
   // The relay refuses this if the request is gone, and then no joiner is waiting for the answer. If there were too many
   // answers, the request stays at the relay and is decided again with the other pending ones (`JoinPolls`). Waiting

@@ -20,6 +20,7 @@ import type { AgentChannel } from '../channel/channel.ts'
 import type { CheckedKeyPackage } from '../mls/index.ts'
 import type { Admit, AgentId, ChannelId, InviteRecord, JoinerRecord, RequestBody } from '../ports/index.ts'
 import { refusalError } from '../ports/refusal.ts'
+import { boxKeyOf } from '../joining/proof-box.ts'
 import type { JoinRequest } from '../joining/request.ts'
 import { type InviteKeys, inviteKeys } from './keys.ts'
 
@@ -393,7 +394,8 @@ async function refusalOf(task: Promise<void>): Promise<StaticError | undefined> 
 }
 
 /** Registers an invite at the relay, which counts the uses it sees, so it must learn how many were returned. */
-function registrationOf({ channel, secret, expiresAt, maxUses, returned, admit }: InviteRecord): Registration {
+function registrationOf(record: InviteRecord): Registration {
+  const { channel, secret, expiresAt, maxUses, returned, admit, boxSecret } = record
   const { inviteId, admission } = inviteKeys(secret)
   const value = message(RegisterInviteRequestSchema, {
     channelId: fromHex(channel),
@@ -402,6 +404,7 @@ function registrationOf({ channel, secret, expiresAt, maxUses, returned, admit }
     expiresAtMs: BigInt(expiresAt),
     maxUses: maxUses + returned,
     members: admit === 'members',
+    boxKey: boxSecret ? boxKeyOf(boxSecret) : new Uint8Array(),
   })
   return { case: 'registerInvite', value }
 }

@@ -207,6 +207,8 @@ export function isPast({ admit, expiresAt }: Pick<AttemptRecord, 'admit' | 'expi
 export interface Join {
   record: AttemptRecord
   readonly keys: InviteKeys
+  /** If the owner asks for a proof: the key to which the request is encrypted, once the relay has returned it. */
+  boxKey: Uint8Array | undefined
   /** The state in which the last step found it. */
   seen: JoinState | undefined
   end: JoinEnd | undefined

@@ -16,24 +16,17 @@ import { leaveChannel } from '../agent/leaving.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import { wipeEpoch } from '../channel/group-state.ts'
-import { type Joined, KeyedMutex } from '../mls/index.ts'
+import type { Joined } from '../mls/index.ts'
 import { same } from '../platform/bytes.ts'
 import type { AgentId, AttemptRecord, ChannelId, SessionInfo, Time } from '../ports/index.ts'
-import { refusalError, retryDelay } from '../ports/refusal.ts'
+import { retryDelay } from '../ports/refusal.ts'
+import { JoinRequests, LATE_WELCOME_MS } from './asking.ts'
 import { checkName, heldChannel } from './held-channel.ts'
 import { helloDelayMs, isAmong, sendHello } from './hello.ts'
-import { isEntered, isIn, isOver, type Join } from './join.ts'
+import { isEntered, isOver, type Join } from './join.ts'
 import { OpenJoins } from './open-joins.ts'
-import { JOIN_NONCE_BYTES, requestOf, withdrawalOf } from './request.ts'
+import { withdrawalOf } from './request.ts'
 import { indexOf, openWelcome, startOf } from './welcome.ts'
-
-/** A request deferred for at least this long is reported to the application. */
-const REPORTED_WAIT_MS = 2000
-
-/**
- * How long a joiner waits for a Welcome after its invite expired, or after it was removed in order to be added again.
- */
-const LATE_WELCOME_MS = 5000
 
 /** How often in one session an unusable Welcome is retried, or a spoilt request replaced. */
 const MOST_ENTRIES = 16
@@ -57,13 +50,11 @@ export class Joins {
   readonly #agent: AgentServices
   readonly #relay: string
   readonly #open: OpenJoins
-  /** The joins of a channel share one request, so each waits for the request that another creates. */
-  readonly #requests = new KeyedMutex()
+  readonly #asking: JoinRequests
   /** Channels whose Welcome is being checked: it may replace an earlier one for the same request. */
   readonly #checking = new Set<ChannelId>()
   /** Channels that were entered with the pending request. */
   readonly #entered = new Set<ChannelId>()
-  #info: SessionInfo | undefined
   #stopped = false
 
   /** `relay` is the relay's name. */
@@ -71,6 +62,10 @@ export class Joins {
     this.#agent = agent
     this.#relay = relay
     this.#open = new OpenJoins(agent)
+    this.#asking = new JoinRequests(agent, this.#open, {
+      stepLater: (join, waitMs) => this.#stepLater(join, undefined, waitMs),
+      refuse: (join, error) => this.#refuse(join, error),
+    })
     for (const { record } of this.#open) {
       const state = agent.channels.get(record.channel)?.state ?? 'offered'
       if (state !== 'offered' && state !== 'joined') this.#entered.add(record.channel)
@@ -97,7 +92,7 @@ export class Joins {
     const invite = toHex(inviteKeys(token.secret).inviteId)
     const known = this.#open.get(invite)
     const begin = async (): Promise<Join> => this.#open.get(invite) ?? (await this.#begin(token))
-    const join = known ?? (await this.#requests.run(name, begin))
+    const join = known ?? (await this.#asking.inTurn(name, begin))
     // Joined meanwhile, by another token or an offer.
     const joined = this.#open.joinedChannel(join)
     if (joined) return joined
@@ -119,7 +114,7 @@ export class Joins {
 
   /** A session is open: pending requests are resent. */
   opened(info: SessionInfo): void {
-    this.#info = info
+    this.#asking.opened(info)
     for (const held of this.#agent.channels)
       if (this.#open.isAbandoned(held)) leaveChannel(this.#agent, held).catch(() => {})
     for (const join of this.#open) {
@@ -291,11 +286,11 @@ export class Joins {
 
   async #begin(token: InviteToken): Promise<Join> {
     if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
-    const { name, channelId, owner, secret, expiresAt, admit } = token
+    const { name, channelId, owner, secret, expiresAt, admit, boxKeyHash } = token
     const channel = toHex(channelId)
     // The same request with another token: whichever the owner accepts first, it adds this agent once.
     const [other] = this.#open.alike({ channel, name, owner: toHex(owner) })
-    const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
+    const { nonce, keyPackage } = other?.record ?? (await this.#asking.fresh())
     const join = this.#open.begin({
       invite: toHex(inviteKeys(secret).inviteId),
       channel,
@@ -307,6 +302,7 @@ export class Joins {
       keyPackage,
       admit,
       takenBack: false,
+      boxKeyHash,
     })
     await this.#agent.context.journal.written()
     this.#step(join)
@@ -331,50 +327,7 @@ export class Joins {
 
   /** Sends the request. */
   #ask(join: Join): void {
-    this.#sendRequest(join).catch((error: unknown) => this.#failIfFatal(join, StaticError.from(error)))
-  }
-
-  async #sendRequest(join: Join): Promise<void> {
-    const { context } = this.#agent
-    await this.#requests.run(join.record.name, () => this.#renewRequest(join))
-    const info = this.#info
-    const { record } = join
-    checkName(this.#agent, record.name, record.channel)
-    const state = this.#open.stateOf(join)
-    if (!info || isOver(state) || isIn(state)) return
-    // Neither the relay nor the owner answers a request whose invite expired while it waited.
-    const left = record.expiresAt - context.now()
-    const dueMs = left > 0 ? left + LATE_WELCOME_MS : Infinity
-    if (left > 0) this.#stepLater(join, undefined, dueMs)
-    const value = requestOf(join.keys, record, info, context.agentId)
-    context.session.request({ case: 'requestJoin', value }, (outcome) => {
-      if (outcome.type !== 'refused' || isIn(this.#open.stateOf(join))) return
-      const { code, retryAfterMs } = outcome.error
-      const error = refusalError(outcome.error)
-      if (code !== 'rate_limited' && code !== 'unavailable') return this.#refuse(join, error)
-      const waitMs = retryDelay(retryAfterMs)
-      if (waitMs >= REPORTED_WAIT_MS) context.emit({ type: 'throttled', channel: record.name, error, waitMs })
-      this.#stepLater(join, undefined, Math.min(waitMs, dueMs))
-    })
-  }
-
-  /**
-   * Makes a new request if a membership that has ended used the KeyPackage. All tokens share the new one, because
-   * otherwise a member that adds this agent by one would remove it in order to add it by the next.
-   */
-  async #renewRequest(join: Join): Promise<void> {
-    const { context, keyPackages } = this.#agent
-    if (isOver(this.#open.stateOf(join)) || keyPackages.has(join.record.keyPackage)) return
-    const other = this.#open.alike(join.record).find(({ record }) => keyPackages.has(record.keyPackage))
-    const { nonce, keyPackage } = other?.record ?? (await this.#freshRequest())
-    if (isOver(this.#open.stateOf(join))) return keyPackages.forget(keyPackage)
-    this.#open.change(join, { nonce, keyPackage })
-    await context.journal.written()
-  }
-
-  async #freshRequest(): Promise<Pick<AttemptRecord, 'nonce' | 'keyPackage'>> {
-    const { keyPackage } = await this.#agent.keyPackages.make(false)
-    return { nonce: this.#agent.context.random(JOIN_NONCE_BYTES), keyPackage }
+    this.#asking.send(join).catch((error: unknown) => this.#failIfFatal(join, StaticError.from(error)))
   }
 
   /** Asks with a new KeyPackage, after a delay: otherwise a member could make it ask forever. */
@@ -540,7 +493,7 @@ export class Joins {
    */
   #withdraw(join: Join): void {
     if (!join.record.takenBack) this.#open.change(join, { takenBack: true })
-    if (!this.#info) return
+    if (!this.#asking.info) return
     const { session, agentId } = this.#agent.context
     // Repeated in every session.
     session.request({ case: 'answerJoin', value: withdrawalOf(join.keys, agentId) }, () => {})
@@ -552,7 +505,7 @@ export class Joins {
    * wait.
    */
   #dropAfterLateWelcome(join: Join): void {
-    const info = this.#info
+    const { info } = this.#asking
     const { context, channels } = this.#agent
     const { channel } = join.record
     const isOut = (): boolean => {
@@ -561,7 +514,7 @@ export class Joins {
     }
     const wait = (then: () => void): void => {
       context.later(LATE_WELCOME_MS, () => {
-        if (this.#info === info && !context.offline && isOut()) then()
+        if (this.#asking.info === info && !context.offline && isOut()) then()
       })
     }
     // Deferred, because acknowledgements still pending for the earlier membership would count for the Welcome's.

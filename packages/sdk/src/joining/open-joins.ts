@@ -144,6 +144,7 @@ export class OpenJoins {
     const join: Join = {
       record,
       keys: inviteKeys(record.secret),
+      boxKey: undefined,
       seen: undefined,
       end: undefined,
       waiting: new Set(),

@@ -1,4 +1,7 @@
-/** The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. */
+/**
+ * The sealed content of a join request (SPEC.md, 6.3): nonce(16), tag(32), then the KeyPackage. If the owner asks for a
+ * proof, the KeyPackage is behind its length(2), and the proof follows it, if the joiner shows one.
+ */
 import { sameBytes } from '#platform/crypto'
 import { fromHex, message } from '@static/protocol'
 import {
@@ -7,7 +10,8 @@ import {
   type RequestJoinRequest,
   RequestJoinRequestSchema,
 } from '@static/protocol/relay'
-import { concat } from '../platform/bytes.ts'
+import type { MlsEngine } from '../mls/index.ts'
+import { concat, viewOf } from '../platform/bytes.ts'
 import type { AgentId, AttemptRecord, SessionInfo } from '../ports/index.ts'
 import {
   admissionProof,
@@ -18,29 +22,58 @@ import {
   sealBox,
   openBox,
 } from '../admitting/keys.ts'
+import { openProofBox, sealProofBox } from './proof-box.ts'
 
 export const JOIN_NONCE_BYTES = 16
 const TAG_BYTES = 32
+const LENGTH_BYTES = 2
 
 /** The content of a join request, as the owner reads it. */
 export interface JoinRequest {
   readonly nonce: Uint8Array
   readonly keyPackage: Uint8Array
+  /** What the joiner shows. Not checked. */
+  readonly proof?: Uint8Array
+}
+
+type Hpke = Pick<MlsEngine, 'hpkeSeal' | 'hpkeOpen'>
+
+/** What a request is for, and the agent that makes it. */
+export interface ProvingPlace {
+  readonly keys: AdmitKeys
+  readonly place: JoinPlace
+  /** The joiner. */
+  readonly agentId: Uint8Array
 }
 
 export function sealRequest(keys: AdmitKeys, place: JoinPlace, { nonce, keyPackage }: JoinRequest): Uint8Array {
   return sealBox(keys, concat(nonce, joinTag(keys, place, nonce, keyPackage), keyPackage))
 }
 
-/** The request that a joiner sends to the relay. It is valid in one session. */
+/** The same for an owner that asks for a proof, encrypted to its key. */
+export async function sealProvingRequest(
+  engine: Hpke,
+  { keys, place, agentId }: ProvingPlace,
+  boxKey: Uint8Array,
+  { nonce, keyPackage, proof = new Uint8Array() }: JoinRequest,
+): Promise<Uint8Array> {
+  const length = Uint8Array.of(keyPackage.length >>> 8, keyPackage.length & 0xff)
+  const content = concat(nonce, joinTag(keys, place, nonce, keyPackage), length, keyPackage, proof)
+  return await sealProofBox(engine, { keys, agentId }, boxKey, content)
+}
+
+/** What the record of a join says that a request is for. */
+export function placeOf({ channel, name, owner }: AttemptRecord): JoinPlace {
+  return { channelId: fromHex(channel), name, owner: fromHex(owner) }
+}
+
+/** The request that a joiner sends to the relay. It is valid in one session. An empty box asks for the box key. */
 export function requestOf(
   keys: InviteKeys,
-  record: AttemptRecord,
+  box: Uint8Array,
   { nonce: sessionNonce }: SessionInfo,
   agent: AgentId,
 ): RequestJoinRequest {
-  const place = { channelId: fromHex(record.channel), name: record.name, owner: fromHex(record.owner) }
-  const box = sealRequest(keys, place, record)
   const proof = admissionProof(keys, { sessionNonce, agentId: fromHex(agent), box })
   return message(RequestJoinRequestSchema, { inviteId: keys.inviteId, box, proof })
 }
@@ -58,4 +91,23 @@ export function openRequest(keys: AdmitKeys, place: JoinPlace, box: Uint8Array):
   const tag = opened.subarray(JOIN_NONCE_BYTES, JOIN_NONCE_BYTES + TAG_BYTES)
   const keyPackage = opened.slice(JOIN_NONCE_BYTES + TAG_BYTES)
   return sameBytes(tag, joinTag(keys, place, nonce, keyPackage)) ? { nonce, keyPackage } : undefined
+}
+
+/** The same for a request that was encrypted to this agent's key. */
+export async function openProvingRequest(
+  engine: Hpke,
+  { keys, place, agentId }: ProvingPlace,
+  boxSecret: Uint8Array,
+  box: Uint8Array,
+): Promise<JoinRequest | undefined> {
+  const opened = await openProofBox(engine, { keys, agentId }, boxSecret, box)
+  const keyPackageAt = JOIN_NONCE_BYTES + TAG_BYTES + LENGTH_BYTES
+  if (!opened || opened.length <= keyPackageAt) return undefined
+  const nonce = opened.slice(0, JOIN_NONCE_BYTES)
+  const tag = opened.subarray(JOIN_NONCE_BYTES, JOIN_NONCE_BYTES + TAG_BYTES)
+  const end = keyPackageAt + viewOf(opened).getUint16(keyPackageAt - LENGTH_BYTES)
+  if (end > opened.length) return undefined
+  const keyPackage = opened.slice(keyPackageAt, end)
+  if (!sameBytes(tag, joinTag(keys, place, nonce, keyPackage))) return undefined
+  return end === opened.length ? { nonce, keyPackage } : { nonce, keyPackage, proof: opened.slice(end) }
 }

@@ -252,6 +252,19 @@ export interface MlsEngine {
    */
   reopen(ciphertext: Uint8Array, messageKey: Uint8Array): Uint8Array
 
+  /**
+   * Encrypts to an X25519 key outside any group: HPKE (RFC 9180) in base mode. Returns the encapsulated key, then the
+   * ciphertext.
+   */
+  hpkeSeal(publicKey: Uint8Array, info: Uint8Array, plaintext: Uint8Array): Promise<Uint8Array>
+
+  /**
+   * Opens the result of `hpkeSeal`.
+   *
+   * @throws {Error} if it was made for another key or `info`, or was changed
+   */
+  hpkeOpen(privateKey: Uint8Array, info: Uint8Array, sealed: Uint8Array): Promise<Uint8Array>
+
   /** The epoch of a message or commit; undefined if it is neither. */
   epochOf(message: Uint8Array): bigint | undefined
 

@@ -18,6 +18,8 @@ export interface InviteRecord {
   readonly returned: number
   readonly revoked: boolean
   readonly admit: Admit
+  /** If joiners must show a proof: the secret of the key to which they encrypt their requests. */
+  readonly boxSecret?: Uint8Array | undefined
 }
 
 /** An agent that has joined, or is joining, with an invite of this agent. */
@@ -51,6 +53,8 @@ export interface AttemptRecord {
   readonly admit: Admit
   /** Whether this agent has joined by an offer instead, so that it no longer asks. */
   readonly takenBack: boolean
+  /** If the owner asks for a proof: SHA-256 of the key to which the request is encrypted. */
+  readonly boxKeyHash?: Uint8Array | undefined
 }
 
 /** The owner's list of the invites that members may use. */

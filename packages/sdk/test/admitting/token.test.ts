@@ -25,18 +25,22 @@ const WRITTEN =
 
 const part = fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/)
 const bytes = (length: number): fc.Arbitrary<Uint8Array> => fc.uint8Array({ minLength: length, maxLength: length })
-const tokens: fc.Arbitrary<InviteToken> = fc.record<InviteToken>(
-  {
-    admit: fc.constantFrom('owner', 'members'),
-    expiresAt: fc.maxSafeNat(),
-    secret: bytes(32),
-    owner: bytes(32),
-    channelId: bytes(16),
-    name: fc.tuple(part, part, part).map((parts) => parts.join('/') as ChannelName),
-    relay: fc.stringMatching(/^[a-z0-9][a-z0-9.-]{0,252}$/),
-  },
-  { noNullPrototype: true },
-)
+const tokens: fc.Arbitrary<InviteToken> = fc
+  .record<InviteToken>(
+    {
+      admit: fc.constantFrom('owner', 'members'),
+      expiresAt: fc.maxSafeNat(),
+      secret: bytes(32),
+      owner: bytes(32),
+      channelId: bytes(16),
+      name: fc.tuple(part, part, part).map((parts) => parts.join('/') as ChannelName),
+      relay: fc.stringMatching(/^[a-z0-9][a-z0-9.-]{0,252}$/),
+      boxKeyHash: bytes(32),
+    },
+    { noNullPrototype: true, requiredKeys: ['admit', 'expiresAt', 'secret', 'owner', 'channelId', 'name', 'relay'] },
+  )
+  // Only the owner reads proofs.
+  .map((token) => (token.boxKeyHash ? { ...token, admit: 'owner' } : token))
 
 /** What a text says; undefined when it is refused, which it must be with `invite_invalid`. */
 function read(text: string): InviteToken | undefined {
@@ -135,8 +139,9 @@ test('malformed bytes are refused, field by field', () => {
     'version 0': set(0, 0),
     'version 1': set(0, 1),
     'version 3': set(0, 3),
-    'a flag that is not known': set(1, 2),
-    'a flag beside that of members': set(1, 3),
+    'a flag that is not known': set(1, 4),
+    'both flags': set(1, 3),
+    'no room for the hash of a key': set(1, 2),
     'a time that is no safe number': set(2, 0x00, 0x20),
     'a longer name': set(nameAt, TOKEN.name.length + 1),
     'a shorter name': set(nameAt, TOKEN.name.length - 1),
@@ -177,7 +182,7 @@ test('a token of another version is told from a damaged one', () => {
   for (const [at, value, message] of [
     [0, 1, /made by an older version of Static\. Ask for a new one/],
     [0, 3, /made by a newer version of Static\. Update Static/],
-    [1, 2, /made by a newer version of Static/],
+    [1, 4, /made by a newer version of Static/],
     [0, 0, /damaged or incomplete/],
   ] as const) {
     const changed = Buffer.from(raw)

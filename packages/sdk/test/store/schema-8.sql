@@ -218,7 +218,8 @@ CREATE TABLE invite (
   uses INTEGER NOT NULL,
   returned INTEGER NOT NULL,
   revoked INTEGER NOT NULL,
-  admit TEXT NOT NULL
+  admit TEXT NOT NULL,
+  box_secret BLOB
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE joiner (
@@ -270,7 +271,8 @@ CREATE TABLE attempt (
   nonce BLOB NOT NULL,
   key_package BLOB NOT NULL,
   admit TEXT NOT NULL,
-  taken_back INTEGER NOT NULL
+  taken_back INTEGER NOT NULL,
+  box_key_hash BLOB
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pin (

@@ -150,6 +150,7 @@ export function inviteRecord(id: string, fields: Partial<InviteRecord> = {}): In
     returned: 0,
     revoked: false,
     admit: 'owner',
+    boxSecret: undefined,
     ...fields,
   }
 }
@@ -180,6 +181,7 @@ export function attemptRecord(invite: string, fields: Partial<AttemptRecord> = {
     keyPackage: bytesOf(`${invite} package`, 400),
     admit: 'members',
     takenBack: false,
+    boxKeyHash: bytesOf(`${invite} box`, 32),
     ...fields,
   }
 }

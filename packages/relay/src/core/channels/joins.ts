@@ -6,9 +6,9 @@
 import { create } from '@bufbuild/protobuf'
 import {
   AGENT_ID_BYTES,
-  type ErrorCode,
   fromHex,
   INVITE_ID_BYTES,
+  JOIN_REFUSALS,
   joinProofBytes,
   MAX_MEMBERS,
   message,
@@ -53,6 +53,8 @@ interface Poll {
 
 const ADMISSION_KEY_BYTES = 32
 const MAX_BOX_BYTES = 16_384
+/** The relay cannot check a box key; the agents' have 1,217 bytes. */
+const MAX_BOX_KEY_BYTES = 2048
 const MAX_INVITE_MS = 366 * 86_400_000
 const REQUEST_MS = 600_000
 const MAX_WAIT_MS = 60_000
@@ -68,14 +70,8 @@ const MAX_FOR_MEMBERS_BYTES = 2_097_152
 const JOIN_UNIT_BYTES = 2048
 /** Concurrent polls per agent. */
 const MAX_POLLS = 4
-const ANSWERS: readonly string[] = [
-  'invite_invalid',
-  'invite_expired',
-  'invite_used_up',
-  'invite_revoked',
-  'identity_changed',
-  'group_full',
-] satisfies ErrorCode[]
+/** The codes of answers. */
+const ANSWERS: readonly string[] = JOIN_REFUSALS
 
 export class Joins {
   readonly #effects: Effects
@@ -114,6 +110,9 @@ export class Joins {
     if (expiresAt <= now || expiresAt > now + MAX_INVITE_MS)
       throw wrong(`\`expires_at_ms\` must be between now, ${now}, and 366 days later, not ${expiresAt}`)
     if (value.maxUses < 1) throw wrong('`max_uses` must be at least 1')
+    const { length } = value.boxKey
+    if (length > MAX_BOX_KEY_BYTES) throw wrong(`\`box_key\` must be at most ${MAX_BOX_KEY_BYTES} bytes, not ${length}`)
+    if (length > 0 && value.members) throw wrong('an invite for members cannot have a `box_key`')
     const invite = {
       id: idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id'),
       channel: channelIdOf(value.channelId),
@@ -122,6 +121,7 @@ export class Joins {
       expiresAt,
       maxUses: value.maxUses,
       members: value.members,
+      ...(length > 0 && { boxKey: new Uint8Array(value.boxKey) }),
     }
     if (this.#isTooOften(request)) return
     const actor = { agent: request.caller.agent, account }
@@ -148,8 +148,8 @@ export class Joins {
   request(request: PendingRequest, value: RequestJoinRequest): void {
     const id = idOf(value.inviteId, INVITE_ID_BYTES, 'invite_id')
     const { agent, nonce } = request.caller
-    if (value.box.length === 0 || value.box.length > MAX_BOX_BYTES)
-      throw wrong(`\`box\` must be 1 to ${MAX_BOX_BYTES} bytes, not ${value.box.length}`)
+    if (value.box.length > MAX_BOX_BYTES)
+      throw wrong(`\`box\` must be at most ${MAX_BOX_BYTES} bytes, not ${value.box.length}`)
     if (this.#joinsTooOften(request)) return
     const boxHash = this.#crypto.hash(value.box)
     const claim = joinProofBytes({ sessionNonce: nonce, inviteId: value.inviteId, agentId: fromHex(agent), boxHash })
@@ -159,6 +159,7 @@ export class Joins {
       if (!invite || !this.#crypto.equal(this.#crypto.mac(invite.admissionKey, claim), value.proof)) {
         return request.refuse({ refused: 'invite_invalid' })
       }
+      if (value.box.length === 0) return answerBoxKey(request, outcome.value)
       // A retrying agent may already have been added with the last use: its Welcome is on the way.
       if (welcomed === true && (ended || invite.members)) return request.answer(ASKED)
       if (ended) return request.refuse(ended)
@@ -331,7 +332,15 @@ export class Joins {
   }
 }
 
-const ASKED: Body = { case: 'requestJoin', value: message(RequestJoinResponseSchema, {}) }
+const ASKED: Body = { case: 'requestJoin', value: message(RequestJoinResponseSchema, { boxKey: new Uint8Array() }) }
+
+/** Answers a joiner that does not have the key of its box yet. */
+function answerBoxKey(request: PendingRequest, { invite, ended, welcomed }: StoreResult<'invite'>): void {
+  if (ended && welcomed !== true) return request.refuse(ended)
+  const { boxKey } = invite ?? {}
+  if (!boxKey) return request.refuse({ refused: 'invite_invalid', message: 'This invite asks for no proof.' })
+  request.answer({ case: 'requestJoin', value: message(RequestJoinResponseSchema, { boxKey }) })
+}
 
 /**
  * When a request expires: with its invite, if any member may answer it. A member that asks again needs the owner's

@@ -97,8 +97,8 @@ const PARTS: readonly Part[] = [
   {
     // Their order is that of the last change.
     table: 'invites',
-    sql: `SELECT rowid, id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum
-      FROM invites WHERE rowid > ? ORDER BY rowid`,
+    sql: `SELECT rowid, id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, box_key,
+      checksum FROM invites WHERE rowid > ? ORDER BY rowid`,
     first: [0],
     key: (row) => row.slice(0, 1),
     checked: withoutFirst,

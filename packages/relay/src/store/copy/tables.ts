@@ -23,7 +23,7 @@ const COLUMNS = {
     checksum bigint, welcome bytea`,
   group_infos: 'channel bigint, entry bigint, checksum bigint, group_info bytea',
   invites: `changed bigint, id text, channel bytea, agent bytea, admission_key bytea, expires_at bigint, max_uses bigint,
-    uses bigint, revoked int, members int, checksum bigint`,
+    uses bigint, revoked int, members int, box_key bytea, checksum bigint`,
   joins: `number bigint, queue bytea, channel bytea, invite text, agent bytea, until bigint,
     checksum bigint, box bytea`,
   nonces: 'nonce bytea, until bigint',

@@ -13,10 +13,11 @@ export type InviteRow = readonly [
   uses: number,
   revoked: 0 | 1,
   members: 0 | 1,
+  boxKey: Uint8Array | null,
 ]
 
 export function readInvite(row: InviteRow): Invite {
-  const [id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members] = row
+  const [id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members, boxKey] = row
   return {
     id,
     channel: toHex(channel),
@@ -27,11 +28,12 @@ export function readInvite(row: InviteRow): Invite {
     uses,
     revoked: revoked === 1,
     members: members === 1,
+    ...(boxKey && { boxKey }),
   }
 }
 
 export function inviteRow(invite: Invite): InviteRow {
-  const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members } = invite
+  const { id, channel, agent, admissionKey, expiresAt, maxUses, uses, revoked, members, boxKey = null } = invite
   const flags = [revoked ? 1 : 0, members ? 1 : 0] as const
-  return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, ...flags]
+  return [id, fromHex(channel), fromHex(agent), admissionKey, expiresAt, maxUses, uses, ...flags, boxKey]
 }

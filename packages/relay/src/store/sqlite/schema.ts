@@ -203,6 +203,7 @@ const TABLES = `
     uses INTEGER NOT NULL,
     revoked INTEGER NOT NULL,
     members INTEGER NOT NULL,
+    box_key BLOB,
     checksum INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX invites_of ON invites (channel);

@@ -4,6 +4,7 @@ import { createCommit } from 'ts-mls/createCommit.js'
 import { mlsExporter } from 'ts-mls/keySchedule.js'
 import { generateSignatureKeyPair } from '#platform/crypto'
 import { CHANNEL_ID_BYTES, StaticError } from '@static/protocol'
+import { concat } from '../../platform/bytes.ts'
 import { SUITE, type Suite } from '../aead.ts'
 import { ownedBy } from '../channel-context.ts'
 import { FOUNDER_IDENTITY, memberIdentity } from '../credential.ts'
@@ -16,7 +17,7 @@ import { CHANNEL_EXTENSIONS, CONFIG } from './config.ts'
 import { commitsMade } from './handshake.ts'
 import { checkKeyPackage, type MlsCrypto, encodeOwn, makeKeyPackage, wipeOwn } from './key-package.ts'
 import { decodeMessage, encodeWelcome } from './message.ts'
-import { makeProvider } from './provider.ts'
+import { makeProvider, POINT_BYTES } from './provider.ts'
 import { decodeGroup, encodeGroup, inside, outside, wipe } from './state.ts'
 import { contextExtensions, contextOf, membersOf } from './view.ts'
 import { joinMlsGroup } from './join-group.ts'
@@ -64,6 +65,16 @@ export function makeEngine(suite: Suite = SUITE): MlsEngine {
     open: (group, ratchets, ciphertext, expected) => inside(group).cipher.open(ratchets, ciphertext, expected),
     reopen: (ciphertext, messageKey) => reopen(suite, ciphertext, messageKey),
     commitsMade: (group) => commitsMade(inside(group).state),
+    hpkeSeal: async (publicKey, info, plaintext) => {
+      const { hpke } = crypto.provider
+      const { enc, ct } = await hpke.seal(await hpke.importPublicKey(Uint8Array.from(publicKey)), plaintext, info)
+      return concat(enc, ct)
+    },
+    hpkeOpen: async (privateKey, info, sealed) => {
+      const { hpke } = crypto.provider
+      const enc = Uint8Array.from(sealed.subarray(0, POINT_BYTES))
+      return await hpke.open(await hpke.importPrivateKey(privateKey), enc, sealed.subarray(POINT_BYTES), info)
+    },
     epochOf: (message) => parsePrivateMessage(message)?.epoch,
     encodeGroup: (group) => encodeGroup(inside(group)),
     decodeGroup: (bytes, key) => outside(decodeGroup(crypto, bytes, key)),

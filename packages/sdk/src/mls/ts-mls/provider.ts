@@ -83,7 +83,7 @@ const KEM_ID = 0x0020
 const KDF_ID = 0x0001
 const MODE_BASE = new Uint8Array([0])
 /** The length of X25519 keys and shared points. */
-const POINT_BYTES = 32
+export const POINT_BYTES = 32
 
 /** HPKE in base mode, single shot: DHKEM(X25519, HKDF-SHA256). */
 function makeHpke(suite: Suite): Hpke {

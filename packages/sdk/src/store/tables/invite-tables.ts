@@ -10,7 +10,7 @@ import type {
   JoinerRecord,
   UseRecord,
 } from '../../ports/index.ts'
-import { BYTES, FLAG, INTEGER, oneOf, type Table, TEXT } from '../rows/table.ts'
+import { BYTES, FLAG, INTEGER, oneOf, OPTIONAL_BYTES, type Table, TEXT } from '../rows/table.ts'
 import type { InChannel } from './channel-tables.ts'
 
 export const INVITE: Table<InviteRecord> = {
@@ -25,6 +25,7 @@ export const INVITE: Table<InviteRecord> = {
     returned: INTEGER,
     revoked: FLAG,
     admit: oneOf('owner', 'members'),
+    boxSecret: OPTIONAL_BYTES,
   },
   key: ['id'],
   parent: { table: 'channel', by: ['channel'] },
@@ -60,6 +61,7 @@ export const ATTEMPT: Table<AttemptRecord> = {
     keyPackage: BYTES,
     admit: oneOf('owner', 'members'),
     takenBack: FLAG,
+    boxKeyHash: OPTIONAL_BYTES,
   },
   key: ['invite'],
 }

@@ -20,8 +20,8 @@ import { ENTRY_OVERHEAD } from '../rows/log.ts'
 import type { IdKey } from '../rows/ids.ts'
 import { type Channel, type Sender, findMember, isUnwelcomed } from '../state.ts'
 
-/** Control messages use only the smallest padded sizes. */
-const MAX_CONTROL_BYTES = 4096
+/** Control messages use only the two smallest padded sizes. */
+const MAX_CONTROL_BYTES = 4977
 const DAY = 24 * HOUR
 
 /** What remains to be done for an accepted message. */

@@ -8,14 +8,14 @@ import { Facts, Missing, type Table } from '../facts.ts'
 import { statement } from '../session.ts'
 import { type Transaction, ask, bytea, send } from '../write.ts'
 
-const FIND = statement(`SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum
-  FROM invites WHERE id = ANY($1::text[])`)
+const FIND = statement(`SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members,
+  box_key, checksum FROM invites WHERE id = ANY($1::text[])`)
 const STATES = statement(`SELECT id, expires_at, max_uses, uses, revoked FROM invites
   WHERE channel = $1 ORDER BY changed`)
 const USED_UP = statement('SELECT id FROM invites WHERE channel = $1 AND uses >= max_uses')
 const PUT = statement(`INSERT INTO invites
-    (id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum)
-  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at,
+    (id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, box_key, checksum)
+  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at,
   max_uses = excluded.max_uses, uses = excluded.uses, revoked = excluded.revoked, checksum = excluded.checksum,
   changed = excluded.changed WHERE invites.channel = excluded.channel AND invites.agent = excluded.agent`)
 const DROP = statement('DELETE FROM invites WHERE id = ANY($1::text[])')

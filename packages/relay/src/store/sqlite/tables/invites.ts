@@ -9,9 +9,9 @@ import { type InviteRow, inviteRow, readInvite } from '../../records/invite.ts'
 import { type Prepared, prepared } from '../statements.ts'
 
 const SQL = {
-  find: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, checksum
-    FROM invites WHERE id = ?`,
-  put: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  find: `SELECT id, channel, agent, admission_key, expires_at, max_uses, uses, revoked, members, box_key,
+    checksum FROM invites WHERE id = ?`,
+  put: 'INSERT OR REPLACE INTO invites VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   // Does not visit ended invites.
   countActive: `SELECT count(*) FROM invites INDEXED BY open_invites
     WHERE channel = ? AND revoked = 0 AND uses < max_uses AND expires_at > ?`,
