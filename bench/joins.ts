@@ -1,15 +1,16 @@
 /**
  * How long it takes to fill a channel, and what it costs: guests that join by one token all at once, `addMembers` of
- * many, and members and owners that replace their keys. The owner is this process, the relay `static up`, the guests
+ * many, agents that are added by id one after another, and members and owners that replace their keys. The owner is this process, the relay `static up`, the guests
  * share five processes, so on few cores their work is most of the time: each member follows each commit.
  * `STATIC_BENCH_JOINS=30,100` chooses the sizes; `STATIC_BENCH_PROFILE=1` writes CPU profiles.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { makeWorkspace } from '@static/testkit/server/workspace'
-import { StaticChannelManager } from '@static/sdk'
+import { type AgentId, type Channel, StaticChannelManager, StaticClient } from '@static/sdk'
 import { startSystem } from './agent/system.ts'
 import { cpuMs, median } from './api/processor.ts'
 import type { Ask, Told } from './joins/messages.ts'
@@ -17,6 +18,10 @@ import type { Ask, Told } from './joins/messages.ts'
 const SIZES = (process.env['STATIC_BENCH_JOINS'] ?? '30,100,249').split(',').map(Number)
 const CROWDS = 5
 const ADDED = 240
+const BY_ID = 30
+/** An agent uploads its KeyPackages some time after it has connected. */
+const MOST_TRIES = 100
+const TRY_MS = 50
 const ROTATIONS = 9
 
 const profile = process.env['STATIC_BENCH_PROFILE'] === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir=bench/results']
@@ -55,20 +60,30 @@ async function ask(crowd: ChildProcess, question: Ask): Promise<Told> {
 
 interface Cost {
   readonly seconds: number
+  /** What crossed the loopback interface: all traffic of the system, and that of others on this machine. */
+  readonly kibibytes: number
   readonly cpuSeconds: { readonly owner: number; readonly relay: number; readonly crowd: number }
 }
 
-/** How long something takes, and the CPU time of all processes meanwhile. */
+/** Bytes that the loopback interface has received since the machine started; 0 where the kernel does not say. */
+function loopbackBytes(): number {
+  const table = existsSync('/proc/net/dev') ? readFileSync('/proc/net/dev', 'utf8') : ''
+  return Number(/^\s*lo:\s*(\d+)/m.exec(table)?.[1] ?? 0)
+}
+
+/** How long something takes, what it sends, and the CPU time of all processes meanwhile. */
 async function cost(work: () => Promise<unknown>): Promise<Cost> {
   const pids = [process.pid, system.pid, ...crowds.map(({ pid }) => pid ?? 0)]
   const before = pids.map(cpuMs)
+  const sentBefore = loopbackBytes()
   const start = performance.now()
   await work()
   const seconds = (performance.now() - start) / 1000
+  const kibibytes = Math.round((loopbackBytes() - sentBefore) / 1024)
   const [mine = 0, relay = 0, ...parts] = pids.map((pid, at) => (cpuMs(pid) - (before[at] ?? 0)) / 1000)
   const guests = parts.reduce((sum, part) => sum + part, 0)
   const round = (value: number): number => Number(value.toFixed(2))
-  return { seconds: round(seconds), cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
+  return { seconds: round(seconds), kibibytes, cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
 }
 
 /**
@@ -90,6 +105,38 @@ async function rotations(name: string): Promise<object> {
     mostMs: Math.round(Math.max(...times)),
   })
   return { guest: figures(guest), owner: figures(own), ratio: Number((median(guest) / median(own)).toFixed(1)) }
+}
+
+/** Adds an agent as soon as the relay has a KeyPackage of it. Returns when the add that succeeded began. */
+async function added(channel: Channel, agentId: AgentId): Promise<number> {
+  for (let left = MOST_TRIES; ; left--) {
+    const start = performance.now()
+    try {
+      await channel.addMember(agentId)
+      return start
+    } catch (error) {
+      if (left === 0 || (error as { code?: string }).code !== 'key_package_unavailable') throw error
+      await pause(TRY_MS)
+    }
+  }
+}
+
+/** Times from `addMember` with an agent's id until that agent is a member. */
+async function addsById(name: string): Promise<object> {
+  const channel = await owner.create(name)
+  const times: number[] = []
+  for (let at = 0; at < BY_ID; at++) {
+    const identity = `by-id-${at}`
+    const dataDir = workspace.directory(identity)
+    await using agent = await StaticClient.connect({ ...connection, apiKey, identity, dataDir })
+    const offers = agent.joins()[Symbol.asyncIterator]()
+    const start = await added(channel, agent.agentId)
+    const { value } = await offers.next()
+    if (value === undefined) throw new Error('The agent was closed.')
+    await value.accept()
+    times.push(performance.now() - start)
+  }
+  return { medianMs: Math.round(median(times)), leastMs: Math.round(Math.min(...times)) }
 }
 
 /** Membership changes in the owner's channels: one for each commit that adds or removes. */
@@ -126,6 +173,7 @@ for (const count of SIZES) {
   const bytes = told.flatMap(({ keyPackages }) => keyPackages).map((text) => Buffer.from(text, 'base64'))
   tell(`addMembers of ${ADDED}`, await cost(() => channel.addMembers(bytes)))
 }
+tell(`${BY_ID} adds by id`, await addsById('bench/joins/by-id'))
 writeFileSync(join(import.meta.dirname, 'results/joins.json'), `${JSON.stringify(results, null, 2)}\n`)
 await owner.close()
 for (const crowd of crowds) crowd.disconnect()
