@@ -120,6 +120,8 @@ export class Delivery {
       this.#readings.set(channel, new Set([reading]))
       this.onReading(channel, true)
     }
+    // Entries follow the Welcome of their membership.
+    if (standing.welcome && session.welcomes.waiting) session.welcomes.before.add(reading)
     this.#catchUp(reading)
     return reading
   }
@@ -263,6 +265,7 @@ export class Delivery {
     // The agent has yet to acknowledge the last entries.
     noteStay(session, channel, session.stays.get(channel) ?? from)
     session.behind.delete(reading)
+    session.welcomes.before.delete(reading)
     const readings = this.#readings.get(channel)
     readings?.delete(reading)
     if (readings?.size !== 0) return
@@ -277,7 +280,8 @@ export class Delivery {
     const session = this.#sessions.get(agent)
     const reading = session?.subscriptions.get(channel)
     if (!session || !reading) return
-    session.behind.add(reading)
+    // Otherwise its log is read once the Welcomes are sent.
+    if (!session.welcomes.before.has(reading)) session.behind.add(reading)
     this.#pull(session)
   }
 
@@ -294,19 +298,22 @@ export class Delivery {
   #catchUp(reading: Reading): void {
     if (reading.sent >= reading.last) return
     const { session } = reading
+    if (session.welcomes.before.has(reading)) return
     session.behind.add(reading)
     this.#pull(session)
   }
 
   /**
-   * Continues reading, Welcomes first. One read per session at a time, so that the result fits into the stream's
-   * window.
+   * Continues reading. Welcomes and entries take turns, because strangers can send any number of Welcomes. One read per
+   * session at a time, so that the result fits into the stream's window.
    */
   #pull(session: Session): void {
     if (session.stream.congested || session.reading) return
-    if (session.welcomes.waiting) return this.#pullWelcomes(session)
+    const { welcomes } = session
     const [reading] = session.behind
+    if (welcomes.waiting && !(welcomes.yields && reading)) return this.#pullWelcomes(session)
     if (!reading) return
+    welcomes.yields = false
     session.reading = true
     const { channel, sent, last: known } = reading
     const request = { channel, agent: session.agent, after: sent, maxBytes: READ_BYTES, maxEntries: READ_ENTRIES }
@@ -325,9 +332,9 @@ export class Delivery {
   #pullWelcomes(session: Session): void {
     const { welcomes, agent, stream } = session
     session.reading = true
-    // Set again if more Welcomes arrive during the read. Entries wait until all Welcomes are sent, because they must
-    // follow them.
+    // Set again if more Welcomes arrive during the read.
     welcomes.more = false
+    welcomes.yields = true
     this.#effects.store('welcomes', { agent, after: welcomes.after, maxBytes: READ_BYTES }, (outcome) => {
       session.reading = false
       if (!outcome.ok) return
@@ -339,8 +346,15 @@ export class Delivery {
         noteStay(session, welcome.channel, welcome.position.index)
         this.#effects.send([stream.id], welcomeMessage(welcome))
       }
+      if (!welcomes.waiting) this.#follow(session)
       this.#pull(session)
     })
+  }
+
+  /** All Welcomes are sent: the entries that had to wait for them follow. */
+  #follow({ welcomes: { before }, behind }: Session): void {
+    for (const reading of before) behind.add(reading)
+    before.clear()
   }
 
   /** `known` is the last index that was known when the store was asked. */
@@ -384,5 +398,5 @@ function noteStay({ stays }: Session, channel: ChannelId, from: number): void {
 /** Whether the next entry may be sent directly, because nothing is pending before it. */
 function isLive(reading: Reading): boolean {
   const { stream, behind, welcomes } = reading.session
-  return !stream.congested && !behind.has(reading) && !welcomes.waiting
+  return !stream.congested && !behind.has(reading) && !welcomes.before.has(reading)
 }

@@ -21,7 +21,7 @@ export function readingSession(agent: AgentId): {
     reading: false,
     resumed: true,
     acknowledged: new Map(),
-    welcomes: { waiting: false, more: false, after: 0 },
+    welcomes: { waiting: false, more: false, after: 0, yields: false, before: new Set() },
   } as unknown as Session
   delivery.enter(session)
   return { effects, delivery, session }

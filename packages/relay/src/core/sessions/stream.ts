@@ -61,8 +61,21 @@ export interface Session extends Caller {
   resumed: boolean
   /** Acknowledgements to store at the next tick. */
   readonly acknowledged: Map<ChannelId, AckedPosition>
-  /** Whether Welcomes are pending in the store, and the last one sent. */
-  readonly welcomes: { waiting: boolean; more: boolean; after: number }
+  readonly welcomes: Welcomes
+}
+
+/** The Welcomes of a session. */
+export interface Welcomes {
+  /** Whether some are pending in the store. */
+  waiting: boolean
+  /** Whether more have arrived during a read. */
+  more: boolean
+  /** The last one sent. */
+  after: number
+  /** Whether entries take the next turn. */
+  yields: boolean
+  /** Deliveries of memberships whose Welcomes are pending: their entries follow them. */
+  readonly before: Set<Reading>
 }
 
 /** The latest membership in a channel that a session knows of; undefined if there is none or it was too long ago. */
