@@ -243,7 +243,8 @@ const TOGETHER = LIVES === 0 ? 1 : (IS_LONG ? 200 : 40) * LIVES
 test(`${ALONE} simulated channels survive lost connections, lost answers and failing parts`, async (t) => {
   const { entries, stays, gaps } = await runAll(ALONE, 1)
   t.diagnostic(`seeds from ${SEED}: ${entries} entries, ${stays} stays, ${gaps} gaps`)
-  if (LIVES > 0) assert.ok(gaps > 0 && stays > ALONE * 4, 'the runs meet what they are meant to meet')
+  // One node meets a gap in every fifty seeds or so; three nodes, below, must meet some.
+  if (LIVES > 0) assert.ok((gaps > 0 || !IS_LONG) && stays > ALONE * 4, 'the runs meet what they are meant to meet')
 })
 
 test(`${TOGETHER} simulated channels over three nodes survive the same, dying nodes, and a bus at its worst`, async (t) => {

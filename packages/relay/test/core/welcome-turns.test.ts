@@ -37,7 +37,13 @@ function taken(effects: Effects): { readonly calls: string[]; readonly sent: num
 function answerWelcomes(effects: Effects, call: number, sequence: number, more: boolean): void {
   const bytes = { agent: AGENT, welcome: HASH, inviteId: HASH, tag: HASH }
   const position = { index: 20, hash: HASH, slot: 3 }
-  const about = { channel: sequence.toString(16).padStart(32, '0'), name: 'a/b/c', owner: OWNER, sender: OWNER, slot: 2 }
+  const about = {
+    channel: sequence.toString(16).padStart(32, '0'),
+    name: 'a/b/c',
+    owner: OWNER,
+    sender: OWNER,
+    slot: 2,
+  }
   effects.done(call, { ok: true, value: { welcomes: [{ ...bytes, ...about, position, sequence }], more } })
 }
 
