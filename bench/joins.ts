@@ -83,7 +83,11 @@ async function cost(work: () => Promise<unknown>): Promise<Cost> {
   const [mine = 0, relay = 0, ...parts] = pids.map((pid, at) => (cpuMs(pid) - (before[at] ?? 0)) / 1000)
   const guests = parts.reduce((sum, part) => sum + part, 0)
   const round = (value: number): number => Number(value.toFixed(2))
-  return { seconds: round(seconds), kibibytes, cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) } }
+  return {
+    seconds: round(seconds),
+    kibibytes,
+    cpuSeconds: { owner: round(mine), relay: round(relay), crowd: round(guests) },
+  }
 }
 
 /**
