@@ -8,7 +8,7 @@ import type { Root } from './roots.ts'
 export interface KeyState {
   /** The keys that count. */
   readonly accepted?: KeySet
-  /** When a fetch last found them unchanged, or changed in part. */
+  /** When a fetch last found them unchanged, or changed in part; never before `seenAt`. */
   readonly renewedAt: number
   /** When a fetch was last tried, and when one was added for an unknown key id. */
   readonly triedAt: number
@@ -52,12 +52,12 @@ export function afterFetch(root: Root, state: KeyState, fetched: Fetched, now: n
   const { accepted } = state
   // The owner of this machine writes a file of keys.
   const isOther = root.keys === undefined && accepted !== undefined && !overlaps(accepted, found)
-  return isOther ? { ...tried, seenAt, waiting: found } : { ...tried, seenAt, accepted: found, renewedAt: now }
+  return isOther ? { ...tried, seenAt, waiting: found } : { ...tried, seenAt, accepted: found, renewedAt: seenAt }
 }
 
 /** The state after a person has accepted the keys that wait. */
 export function afterAccepting({ waiting, ...state }: KeyState, now: number): KeyState {
-  return waiting === undefined ? state : { ...state, accepted: waiting, renewedAt: now }
+  return waiting === undefined ? state : { ...state, accepted: waiting, renewedAt: Math.max(now, state.seenAt) }
 }
 
 /** The keys that count now; a text says why none does. */

@@ -74,6 +74,7 @@ function domainKeys(root: Root, json: Readonly<Record<string, unknown>>, listed:
   if (version !== VERSION) return 'has another `version` than 1'
   if (issuer !== issuerOfRoot(root)) return `must have the \`issuer\` ${issuerOfRoot(root)}`
   if (listed.length > MOST_DOMAIN_KEYS) return `has more than ${MOST_DOMAIN_KEYS} keys`
+  if (listed.length === 0) return 'has no keys'
   const keys = listed.map((key) => (isRecord(key) && !('d' in key) ? publicKey(key) : undefined))
   if (!keys.every((key) => key !== undefined)) return 'has a key that is not a public key of a known kind'
   if (new Set(keys.map(({ kid }) => kid)).size < keys.length || keys.some(({ kid }) => kid === undefined)) {

@@ -34,7 +34,7 @@ export function domainOf(text: string): string | undefined {
 
 /** An issuer as in `iss`: `https`, a host, no query and no fragment; undefined for anything else. */
 export function issuerOf(text: string): string | undefined {
-  if (!isPlain(text) || !URL.canParse(text) || /[?#@*]/.test(text)) return undefined
+  if (!isPlain(text) || !URL.canParse(text) || /[?#@*]|\.\./.test(text)) return undefined
   const { protocol, host, pathname, href } = new URL(text)
   const plain = `https://${host}${pathname}`
   // As it is written: an issuer is compared character for character, and only one form of it has these.

@@ -12,6 +12,7 @@
  * | `spiffe://acme.example/ns/prod/*` | an SVID for this SPIFFE ID |
  */
 import { StaticError } from '@static/protocol'
+import { isRecord } from './json.ts'
 import { covers, domainOf, GITHUB_ISSUER, isPattern, isPlain, issuerOf, repositoryOf, trustDomainOf } from './names.ts'
 import type { CheckedProof } from './verdict.ts'
 
@@ -43,8 +44,7 @@ export function parseRule(given: string | Rule): Rule {
   if (typeof given !== 'object' || given === null) throw invalid(given, 'It is neither a text nor an object.')
   // Through its text, so that both forms have the same checks and the same result.
   const rule = fromText(ruleText(given))
-  const namesOf = (of: Rule): string => Object.keys(of).sort().join(' ')
-  if (namesOf(rule) !== namesOf(given)) throw invalid(given, `It must have ${Object.keys(rule).join(' and ')} alone.`)
+  if (shapeOf(rule) !== shapeOf(given)) throw invalid(given, 'It lacks a field, or has one that does not belong there.')
   return rule
 }
 
@@ -70,6 +70,13 @@ export function satisfies({ kind, name, subject, facts }: CheckedProof, rule: Ru
   return workflow !== undefined && workflow.toLowerCase().startsWith(`${name}/`)
     ? covers(rule.workflow, workflow.slice(name.length + 1))
     : false
+}
+
+/** The names of the fields, and which are texts. */
+function shapeOf(value: unknown): string {
+  if (!isRecord(value)) return typeof value
+  const names = Object.keys(value).sort()
+  return `{${names.map((name) => `${name} ${shapeOf(value[name])}`).join()}}`
 }
 
 function fromText(text: string): Rule {

@@ -1,0 +1,239 @@
+/** The checker: when it fetches keys, and that proofs have no say in it. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Checker } from '../../src/proofs/checker.ts'
+import { type Fetched, type KeyState, NO_KEYS } from '../../src/proofs/key-state.ts'
+import type { Root } from '../../src/proofs/roots.ts'
+import { randomNumbers, SEED } from '@static/testkit/random'
+import {
+  Agent,
+  DOMAIN,
+  domainFile,
+  issuers,
+  Issuer,
+  job,
+  lineOf,
+  NOW,
+  REPOSITORY,
+  signedStatement,
+  statement,
+} from './scene.ts'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const alice = new Agent()
+
+/** A machine with a clock of its own, a disk and a network. */
+class Machine {
+  now = NOW
+  roots: readonly Root[] = []
+  files = new Map<string, Fetched>()
+  readonly disk: Map<string, KeyState>
+  readonly fetches: { readonly root: string; readonly minute: number }[] = []
+  changes = 0
+  readonly checker: Checker
+  #version = 0
+  #timers: { readonly at: number; readonly action: () => void }[] = []
+
+  constructor(disk: Map<string, KeyState> = new Map(), seed = SEED) {
+    this.disk = disk
+    const chance = randomNumbers(seed)
+    this.checker = new Checker(
+      {
+        roots: () => this.roots,
+        load: ({ text }) => disk.get(text) ?? NO_KEYS,
+        update: ({ text }, change) => {
+          disk.set(text, change(disk.get(text) ?? NO_KEYS))
+          this.touch()
+        },
+        version: () => `${this.#version}`,
+        fetch: ({ text }) => {
+          this.fetches.push({ root: text, minute: Math.round((this.now - NOW) / MINUTE) })
+          return Promise.resolve(this.files.get(text) ?? { failed: 'no answer within 5 s' })
+        },
+        now: () => this.now,
+        chance,
+        later: (milliseconds, action) => {
+          const timer = { at: this.now + milliseconds, action }
+          this.#timers.push(timer)
+          return () => (this.#timers = this.#timers.filter((each) => each !== timer))
+        },
+      },
+      () => this.changes++,
+    )
+  }
+
+  touch(): void {
+    this.#version++
+  }
+
+  publish(root: Root, file: unknown): void {
+    this.files.set(root.text, { bytes: Buffer.from(JSON.stringify(file)) })
+  }
+
+  get pending(): number {
+    return this.#timers.length
+  }
+
+  /** Lets time pass. */
+  async pass(milliseconds: number): Promise<void> {
+    const end = this.now + milliseconds
+    for (;;) {
+      const next = this.#timers.toSorted((one, two) => one.at - two.at)[0]
+      if (next === undefined || next.at > end) break
+      this.now = next.at
+      this.#timers = this.#timers.filter((each) => each !== next)
+      next.action()
+      await new Promise(setImmediate)
+    }
+    this.now = end
+  }
+
+  minutesOf(root: Root): readonly number[] {
+    return this.fetches.filter((fetch) => fetch.root === root.text).map(({ minute }) => minute)
+  }
+
+  async line(proof: Uint8Array): Promise<string> {
+    return lineOf(await this.checker.check(proof, alice.context()))
+  }
+}
+
+async function machineWithDomain(disk?: Map<string, KeyState>, seed?: number): Promise<Machine> {
+  const machine = new Machine(disk, seed)
+  machine.roots = [DOMAIN]
+  machine.publish(DOMAIN, await domainFile([issuers.domain]))
+  return machine
+}
+
+const goodProof = await alice.proof('statement', () => signedStatement(alice))
+
+test('keys are fetched at the start and then every hour, more or less', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  assert.match(await machine.line(goodProof), /^checked/)
+  await machine.pass(100 * HOUR)
+  const minutes = machine.minutesOf(DOMAIN)
+  const gaps = minutes.slice(1).map((minute, at) => minute - (minutes[at] ?? 0))
+  assert.ok(
+    gaps.every((gap) => gap >= 53 && gap <= 68),
+    String(gaps),
+  )
+  assert.ok(new Set(gaps).size > 5, String(gaps))
+  assert.equal(machine.changes, minutes.length)
+  machine.checker.stop()
+  assert.equal(machine.pending, 0)
+})
+
+test('the times of fetches are the same with a thousand proofs and with none', async () => {
+  const [quiet, busy] = [await machineWithDomain(), await machineWithDomain()]
+  await Promise.all([quiet.checker.start(), busy.checker.start()])
+  const strangers = await Promise.all(
+    Array.from({ length: 8 }, (_, at) =>
+      alice.proof('statement', () => signedStatement(alice, { iss: `https://evil${at}.example` })),
+    ),
+  )
+  for (let round = 0; round < 100; round++) {
+    for (const proof of [goodProof, ...strangers, goodProof.slice(1)]) await busy.checker.check(proof, alice.context())
+    await Promise.all([quiet.pass(7 * MINUTE), busy.pass(7 * MINUTE)])
+  }
+  assert.deepEqual(busy.fetches, quiet.fetches)
+  assert.ok(busy.fetches.every(({ root }) => root === DOMAIN.text))
+})
+
+test('proofs with unknown keys bring one more fetch in an hour, later', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const unknown = await Promise.all(
+    Array.from({ length: 20 }, (_, at) =>
+      alice.proof('statement', () => new Issuer(`u${at}`, 'EdDSA').sign(statement(alice), { typ: 'static-agent+jwt' })),
+    ),
+  )
+  for (let minute = 0; minute < 45; minute++) {
+    assert.match(await machine.line(unknown[minute % 20] ?? goodProof), /^unchecked: its key is not among/)
+    await machine.pass(MINUTE)
+  }
+  const [first, second, ...more] = machine.minutesOf(DOMAIN)
+  assert.ok(first === 0 && second !== undefined && second <= 6, String(second))
+  assert.deepEqual(more, [])
+})
+
+test('a new key of an issuer is found without a proof that waits for it', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const next = new Issuer('c2', 'EdDSA')
+  machine.publish(DOMAIN, await domainFile([issuers.domain, next]))
+  const proof = await alice.proof('statement', () => next.sign(statement(alice), { typ: 'static-agent+jwt' }))
+  assert.match(await machine.line(proof), /^unchecked/)
+  const before = machine.changes
+  await machine.pass(7 * MINUTE)
+  assert.ok(machine.changes > before)
+  assert.match(await machine.line(proof), /^checked/)
+})
+
+test('an issuer that is out of reach makes verdicts lapse after a day, and they come back with it', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const verdict = await machine.checker.check(goodProof, alice.context())
+  assert.ok(verdict.state === 'checked')
+  machine.files.clear()
+  await machine.pass(23 * HOUR)
+  assert.equal(machine.checker.standing(verdict).state, 'checked')
+  await machine.pass(2 * HOUR)
+  assert.match(lineOf(machine.checker.standing(verdict)), /^lapsed: its keys have been out of reach/)
+  assert.match(await machine.line(goodProof), /^unchecked: its keys have been out of reach/)
+  machine.publish(DOMAIN, await domainFile([issuers.domain]))
+  await machine.pass(2 * HOUR)
+  assert.equal(machine.checker.standing(verdict).state, 'checked')
+})
+
+test('another process of the account fetches for all, and its changes are seen', async () => {
+  const disk = new Map<string, KeyState>()
+  const one = await machineWithDomain(disk)
+  await one.checker.start()
+  const two = await machineWithDomain(disk, SEED + 1)
+  two.now = NOW + 30 * MINUTE
+  await two.checker.start()
+  assert.deepEqual(two.fetches, [])
+  assert.match(await two.line(goodProof), /^checked/)
+  two.roots = []
+  two.touch()
+  const verdict = await two.checker.check(goodProof, alice.context())
+  assert.ok(verdict.state === 'checked')
+  const { changes } = two
+  await two.pass(2 * MINUTE)
+  assert.equal(two.changes, changes + 1)
+  assert.equal(lineOf(two.checker.standing(verdict)), 'unchecked: no root')
+})
+
+test('a clock that is set back stops neither the schedule nor the end of a statement', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const short = await alice.proof('statement', () => signedStatement(alice, { exp: NOW / 1000 + 3600 }))
+  assert.match(await machine.line(short), /^checked/)
+  await machine.pass(3 * HOUR)
+  assert.match(await machine.line(short), /^lapsed/)
+  machine.now -= 48 * HOUR
+  const before = machine.fetches.length
+  assert.match(await machine.line(short), /^lapsed/)
+  // The timers of a machine do not follow its clock.
+  await machine.checker.start()
+  assert.equal(machine.fetches.length, before + 1)
+  assert.match(await machine.line(short), /^lapsed/)
+})
+
+test('the first proof decides which owner and repository a name stands for', async () => {
+  const disk = new Map<string, KeyState>()
+  const machine = new Machine(disk)
+  machine.roots = [REPOSITORY]
+  machine.publish(REPOSITORY, { keys: [await issuers.github.jwk()] })
+  await machine.checker.start()
+  const proof = async (more: object): Promise<Uint8Array> =>
+    await alice.proof('token', (audience) => issuers.github.sign(job(audience, more)))
+  const [first, second] = [await proof({}), await proof({ repository_id: '5' })]
+  // At once: the second must not pass before the first is on disk.
+  const lines = await Promise.all([machine.line(first), machine.line(second)])
+  assert.deepEqual(lines.map((line) => line.split(' ')[0]).sort(), ['checked', 'invalid:'])
+  assert.deepEqual(Object.keys(disk.get(REPOSITORY.text)?.ids ?? {}), ['acme', 'acme/app'])
+  await machine.pass(2 * HOUR)
+  assert.equal(Object.keys(disk.get(REPOSITORY.text)?.ids ?? {}).length, 2)
+})
