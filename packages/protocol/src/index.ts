@@ -96,6 +96,7 @@ export {
   PUBLIC_KEY_BYTES,
   RELAY_ID_BYTES,
   SIGNATURE_BYTES,
+  countedAdds,
   maxCommitBytes,
   MAX_WELCOME_BYTES,
 } from './wire/limits.ts'

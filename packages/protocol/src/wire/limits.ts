@@ -57,3 +57,14 @@ export const ENVELOPE_LIMITS = {
 export function maxCommitBytes(rosterSize: number): number {
   return Math.min(16_384 + 4096 * rosterSize, 4_194_304)
 }
+
+/** Maximum number of agents without a Welcome that raise the limit for members other than the owner. */
+const MAX_COUNTED_ADDS = 8
+
+/**
+ * By how many entries of the roster agents without a Welcome, and those that a commit adds, raise the limit of that
+ * commit. They count in full only for the owner; otherwise a commit could raise its own limit by naming many agents.
+ */
+export function countedAdds(named: number, byOwner: boolean): number {
+  return byOwner ? named : Math.min(named, MAX_COUNTED_ADDS)
+}

@@ -10,7 +10,7 @@ import {
   SendCommitRequestSchema,
   SendMessageRequestSchema,
 } from '@static/protocol/relay'
-import { makePending } from '../../src/channel/members/commits.ts'
+import { makePending, type Pending } from '../../src/channel/members/commits.ts'
 import { GroupState } from '../../src/channel/group-state.ts'
 import { outsider, type Player, Stage } from '../support/stage.ts'
 import { randomNumbers, SEED } from '@static/testkit/random'
@@ -58,6 +58,23 @@ async function commitOf(player: Player): Promise<SendCommitRequest> {
   const job = { change: () => ({}), done: () => {}, failed: () => {} }
   return (await makePending(player, id, group ?? assert.fail(), job, {}, history.position.slot)).request
 }
+
+test('a commit whose adds the relay would not count in full is not sent, unless the owner makes it', async () => {
+  const stage = await Stage.start(['owner', 'ann'])
+  const adds = await Promise.all(
+    Array.from({ length: 20 }, async (_, at) => (await outsider(stage, `${at}`)).keyPackage),
+  )
+  const by = async (name: string, count: number): Promise<Pending> => {
+    const player = stage.player(name)
+    const { group, history, id } = player.channel
+    const job = { change: () => ({}), done: () => {}, failed: () => {} }
+    const change = { adds: adds.slice(0, count) }
+    return await makePending(player, id, group ?? assert.fail(), job, change, history.position.slot)
+  }
+  await assert.rejects(by('ann', 20), { code: 'too_large' })
+  assert.equal((await by('ann', 10)).welcomes.length, 10)
+  assert.equal((await by('owner', 20)).welcomes.length, 20)
+})
 
 // ---- Re-key ----
 

@@ -5,7 +5,15 @@
  */
 import { sha256 } from '#platform/crypto'
 import { create } from '@bufbuild/protobuf'
-import { commitBody, declarationBytes, fromHex, MAX_WELCOME_BYTES, maxCommitBytes, StaticError } from '@static/protocol'
+import {
+  commitBody,
+  countedAdds,
+  declarationBytes,
+  fromHex,
+  MAX_WELCOME_BYTES,
+  maxCommitBytes,
+  StaticError,
+} from '@static/protocol'
 import { decodeEnvelope, encodeEnvelope } from '@static/protocol/envelope'
 import { type SendCommitRequest, SendCommitRequestSchema } from '@static/protocol/relay'
 import { decodeRow, type CommitChange, type Epoch, type PendingCommit } from '../../mls/index.ts'
@@ -98,7 +106,9 @@ export async function makePending(
   const shared = commit.length + groupInfo.length
   const size = welcomes.reduce((sum, { welcome }) => sum + secretsOf(welcome).length, shared)
   const isLarge = welcomes.some(({ welcome }) => welcome.length > MAX_WELCOME_BYTES)
-  if (isLarge || size > maxCommitBytes(group.members.size + declaration.adds.length)) {
+  // Only the relay knows which members have no Welcome yet: it may still refuse a commit that is within this limit.
+  const limit = maxCommitBytes(group.members.size + countedAdds(declaration.adds.length, group.isOwner))
+  if (isLarge || size > limit) {
     wipeEpoch(engine, made.next, made.current)
     throw StaticError.of(
       'too_large',

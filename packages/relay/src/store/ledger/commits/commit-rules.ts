@@ -1,13 +1,19 @@
 /** The checks of a commit: its slot, its size, its roster changes, and its Welcomes. */
-import { leaveBody, MAX_MEMBERS, MAX_UNVOUCHED_SIZE, MAX_WELCOME_BYTES, maxCommitBytes, toHex } from '@static/protocol'
+import {
+  countedAdds,
+  leaveBody,
+  MAX_MEMBERS,
+  MAX_UNVOUCHED_SIZE,
+  MAX_WELCOME_BYTES,
+  maxCommitBytes,
+  toHex,
+} from '@static/protocol'
 import type { AgentId, Refusal, SignedDeclaration, StoreRequest, WelcomeFields } from '../../../ports.ts'
 import { type Context, refuse } from '../context.ts'
 import { type Channel, isVouchedIn, roster } from '../state.ts'
 
 /** Maximum number of Welcomes of one account's channels pending for an agent: anyone can add any agent. */
 const MAX_WAITING = 64
-/** Maximum number of agents without a Welcome that raise the size limit for members other than the owner. */
-const MAX_COUNTED_ADDS = 8
 
 /** Checks the sender's bar, the slot and the size. */
 export function judgePlace(
@@ -25,14 +31,11 @@ export function judgePlace(
   return refuse('too_large', `The commit and its Welcomes have ${size} bytes. The limit is ${limit}.`)
 }
 
-/**
- * The largest commit or Welcome that an agent may send in this channel. It grows with the roster. Agents without a
- * Welcome count in full only for the owner; otherwise a commit could raise its own limit by naming many agents.
- */
+/** The largest commit or Welcome that an agent may send in this channel. It grows with the roster. */
 export function sizeLimit(channel: Channel, agent: AgentId, adds: number): number {
   const { length } = roster(channel)
   const named = channel.members.size - length + adds
-  return maxCommitBytes(length + (agent === channel.owner ? named : Math.min(named, MAX_COUNTED_ADDS)))
+  return maxCommitBytes(length + countedAdds(named, agent === channel.owner))
 }
 
 /** Checks whether the actor may make these roster changes. */
