@@ -32,10 +32,15 @@ import { decodeToken, encodeToken } from '../../src/admitting/token.ts'
 import { ed25519 } from '../../src/mls/index.ts'
 import { decodeContext, encodeContext, ownedBy } from '../../src/mls/channel-context.ts'
 import { parsePrivateMessage } from '../../src/mls/framing.ts'
+import { sha256 } from '../../src/mls/hash.ts'
+import { openSealedWelcome, parseSealedWelcome, sealWelcome } from '../../src/mls/sealed-welcome.ts'
 import { isKeyPackageBounded } from '../../src/mls/ts-mls/bounds.ts'
+import { CHANNEL_EXTENSIONS } from '../../src/mls/ts-mls/config.ts'
 import { decodeState, encodeState } from '../../src/mls/ts-mls/group-codec.ts'
+import { checkKeyPackage, decodeOwn } from '../../src/mls/ts-mls/key-package.ts'
 import { decodeMessage } from '../../src/mls/ts-mls/message.ts'
 import { inside } from '../../src/mls/ts-mls/state.ts'
+import { crypto } from '../mls/attacker.ts'
 import { bare } from '../mls/forbidden-commits.ts'
 import { Agent, channelOf, engine, NAME } from '../mls/support.ts'
 
@@ -44,6 +49,8 @@ const PREFIX = 'st_inv_'
 const ID = new Uint8Array(16).fill(0x30)
 const HASH = new Uint8Array(32).fill(5)
 const HIGH = Uint8Array.of(0, 0, 255, 255, 255, 255, 255, 255)
+/** The longest own part of a Welcome, without its tag. */
+const MOST_OWN_BYTES = 0xffff - 16
 const PACK = encodePack([Buffer.from('one'), new Uint8Array(), Buffer.from('three')])
 
 /** A decoder of texts. */
@@ -286,13 +293,15 @@ test('invite links, with a checksum that fits', async (t) => {
 test('MLS messages, KeyPackages, Welcomes and groups', async (t) => {
   const { agents } = await channelOf('owner', 'ann', 'bob')
   const [owner, ann] = agents as [Agent, Agent]
-  const cid = await new Agent('cid').keyPackage()
+  const joiner = new Agent('cid')
+  const cid = await joiner.keyPackage()
   const commit = await bare(ann, [])
   const { welcomes } = await owner.commit({ adds: [cid.keyPackage] })
+  const sealed = welcomes[0]?.welcome ?? HASH
   const kinds = ['mls_key_package', 'mls_private_message', 'mls_welcome'] as const
   await fuzz(t, {
     name: 'mls-messages',
-    seeds: [cid.keyPackage, commit, ann.send('hello'), ...welcomes.map(({ welcome }) => welcome)],
+    seeds: [cid.keyPackage, commit, ann.send('hello'), sealed, opened(sealed, cid.privatePart, joiner)],
     decode: (bytes) => {
       for (const kind of kinds) {
         const message = decodeMessage(kind, bytes)
@@ -300,6 +309,11 @@ test('MLS messages, KeyPackages, Welcomes and groups', async (t) => {
         if (message && kind === 'mls_private_message')
           assert.deepEqual(encodeMlsMessage({ version: 'mls10', wireformat: kind, ...message } as never), bytes)
         if (message && 'keyPackage' in message) isKeyPackageBounded(message.keyPackage)
+      }
+      const parts = parseSealedWelcome(bytes)
+      if (parts) {
+        const { head, sealed: ownPart, groupInfo } = parts
+        assert.deepEqual(Buffer.concat([head, ownPart, groupInfo]), Buffer.from(bytes))
       }
       parsePrivateMessage(bytes)
       engine.welcomeRefs(bytes)
@@ -329,14 +343,23 @@ test('KeyPackages of others, Welcomes and commits that pass the decoder', async 
   const own = await cid.keyPackage()
   const commit = await bare(ann, [])
   const { welcomes } = await owner.commit({ adds: [own.keyPackage] })
+  const sealed = welcomes[0]?.welcome ?? HASH
+  const { groupInfo } = parseSealedWelcome(sealed)!
+  const whole = opened(sealed, own.privatePart, cid)
+  const ownPart = whole.subarray(0, whole.length - groupInfo.length)
+  const { recipient } = await checkKeyPackage(crypto, own.keyPackage, CHANNEL_EXTENSIONS, Date.now())
   const nothing = { adds: [], removes: [], leaveNotices: [], vouches: [] }
   await fuzz(t, {
     name: 'mls-engine',
-    seeds: [own.keyPackage, commit, ...welcomes.map(({ welcome }) => welcome)],
+    seeds: [own.keyPackage, commit, sealed, ownPart],
     decode: async (bytes) => {
       await engine.process(owner.group, bytes, { declaration: nothing, declarer: ann.agentId })
       await engine.checkKeyPackage(bytes, Date.now()).catch(refusal)
       await engine.join(bytes, own.privatePart, cid.key, {}).catch(refusal)
+      // As by a member that admits: a seal that opens, around anything.
+      const part = bytes.subarray(0, MOST_OWN_BYTES)
+      const welcome = Buffer.concat([sealWelcome(part, sha256(groupInfo), recipient, undefined), groupInfo])
+      await engine.join(welcome, own.privatePart, cid.key, {}).catch(refusal)
     },
   })
 })
@@ -351,6 +374,11 @@ test("the driver's pipe", async (t) => {
     isRefusal: (error) => error instanceof RangeError,
   })
 })
+
+/** The Welcome inside a seal. */
+function opened(welcome: Uint8Array, privatePart: Uint8Array, { key }: Agent): Uint8Array {
+  return openSealedWelcome(parseSealedWelcome(welcome)!, decodeOwn(privatePart, key).sealPair, undefined)
+}
 
 function refusal(error: unknown): void {
   if (!(error instanceof Error && 'code' in error && error.name.endsWith('Error'))) throw error
