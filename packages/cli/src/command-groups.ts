@@ -78,6 +78,14 @@ export const GROUPS: readonly Group[] = [
         'list and delete the agents on this machine, and manage the keys that unlock them',
         async () => (await import('./commands/agent.ts')).agentCommand(),
       ],
+      trust: [
+        'list the issuers whose proofs your agents believe, add and remove them',
+        async () => (await import('./commands/trust.ts')).trustCommand(),
+      ],
+      domain: [
+        'say which agents your domain runs: make its key, sign and revoke statements',
+        async () => (await import('./commands/domain.ts')).domainCommand(),
+      ],
       a2a: [
         'A2A over a channel: print the entry for an Agent Card',
         async () => (await import('./commands/a2a.ts')).a2aCommand(),

@@ -39,7 +39,7 @@ function listed(page: string): string[] {
 
 void test('every command of the contract has a help page with an example, and every one that acts takes --json', () => {
   const expected = {
-    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent a2a mcp doctor completion help',
+    '': 'up api relay proxy admin signup login logout whoami keys token usage console channel agent trust domain a2a mcp doctor completion help',
     admin: 'accounts audit backup restore copy plan suspend resume delete-channel migrate proxy-certificate help',
     'admin accounts': 'list find create invite reset-password close help',
     'admin accounts invite': 'list revoke',
@@ -49,7 +49,9 @@ void test('every command of the contract has a help page with an example, and ev
     'channel invite': 'list revoke',
     'channel poison': 'list retry drop help',
     a2a: 'card help',
-    agent: 'create list export-fingerprint delete accept-relay slots help',
+    trust: 'add list remove accept-keys help',
+    domain: 'init check list sign revoke renew help',
+    agent: 'create list export-fingerprint delete add-proof accept-relay slots help',
     'agent slots': 'list add remove change-passphrase help',
   }
   const pages = new Map<string, string>()

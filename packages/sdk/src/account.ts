@@ -8,7 +8,14 @@ export { apiRefusal, type ApiCall, callApi } from './account/api-call.ts'
 export { isLocal, isLoopback, parseEndpoint } from './account/endpoint.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link.ts'
 export { type ClientOption, OPTIONS } from './public/option-table.ts'
-export { checkAccount, checkAccountName, namedAccounts, namesIn, userPlaces } from './account/places.ts'
+export {
+  checkAccount,
+  checkAccountName,
+  namedAccounts,
+  namesIn,
+  userPlaces,
+  type UserPlaces,
+} from './account/places.ts'
 export { type AccountSettings, resolveAccount } from './public/settings.ts'
 export { addKeySlot, listKeySlots, removeKeySlot, replaceKeySlot } from './store/keys/slots.ts'
 export { readRelayFile } from './store/relay-file.ts'

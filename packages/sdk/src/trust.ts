@@ -8,7 +8,7 @@ export { type CheckerOptions, openChecker } from './account/trust/open-checker.t
 export { DomainStore, domainsIn, type RecordedStatement } from './account/trust/domain-store.ts'
 export { DOMAIN_PATH, fetchKeys } from './account/trust/fetch-keys.ts'
 export { splitAddress } from './account/trust/https-file.ts'
-export type { Proxy } from './account/trust/proxy.ts'
+export { type Proxy, proxyOf } from './account/trust/proxy.ts'
 export {
   callbackSource,
   fileSource,
@@ -22,10 +22,11 @@ export { type HeldStatement, heldStatements, holdStatement } from './account/tru
 export { type ListedRoot, TrustStore } from './account/trust/store.ts'
 export type { Checker, CheckerPorts } from './proofs/checker.ts'
 export { afterAccepting, afterFetch, type KeyState, NO_KEYS, usableKeys } from './proofs/key-state.ts'
-export { type KeySet, thumbprintOf } from './proofs/keys.ts'
+export { type KeySet, readKeys, thumbprintOf } from './proofs/keys.ts'
 export { domainOf, isPlain } from './proofs/names.ts'
 export { audienceOf, makeProof, type ProofContext, type ProofKind, SALT_BYTES } from './proofs/proof.ts'
 export { parseRoot, type Root } from './proofs/roots.ts'
 export { parseRule, type Rule, ruleText, satisfies } from './proofs/rules.ts'
-export { MOST_STATEMENT_DAYS, readStatement, STATEMENT_DAYS } from './proofs/statement.ts'
+export { isStatement, MOST_STATEMENT_DAYS, readStatement, STATEMENT_DAYS } from './proofs/statement.ts'
 export { isSameSubject, provenName, type Verdict } from './proofs/verdict.ts'
+export { parseAgentId } from './public/fingerprint.ts'

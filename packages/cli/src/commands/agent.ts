@@ -1,6 +1,7 @@
 /** `static agent`: commands on the agent itself rather than its channels. */
 import { Command } from 'commander'
 import { examples } from '../terminal/examples.ts'
+import { addProofCommand } from './agent/add-proof.ts'
 import { acceptRelayCommand } from './agent/accept-relay.ts'
 import { deleteCommand, exportFingerprintCommand, listCommand } from './agent/directories.ts'
 import { createCommand } from './agent/create.ts'
@@ -12,6 +13,7 @@ export function agentCommand(): Command {
     .addCommand(listCommand())
     .addCommand(exportFingerprintCommand())
     .addCommand(deleteCommand())
+    .addCommand(addProofCommand())
     .addCommand(acceptRelayCommand())
     .addCommand(slotsCommand())
     .addHelpText(

@@ -54,7 +54,10 @@ function markOf(finding: Finding): string {
 async function examine(flags: Flags): Promise<Finding[]> {
   const places = userPlaces()
   const credentials = checkCredentials(places.credentials)
-  const files = [versions(), credentials, checkServerData(places.server), checkAgents(places.agents)]
+  const { checkStatements, checkTrust } = await import('../doctor/proofs.ts')
+  const now = Date.now()
+  const proofs = [checkTrust(places, now), checkStatements(places, now)]
+  const files = [versions(), credentials, checkServerData(places.server), checkAgents(places.agents), ...proofs]
   // Without readable credentials, the network checks are meaningless, so report the file first.
   if (!credentials.ok) return files
   const configured = accountOf(flags)

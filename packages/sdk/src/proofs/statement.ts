@@ -3,7 +3,7 @@
  * the keys of the domain are, which the agent's machine need not be: an agent id is enough.
  */
 import { generateSignatureKeyPair } from '#platform/crypto'
-import { decodeJwt, importJWK, SignJWT } from 'jose'
+import { decodeJwt, decodeProtectedHeader, importJWK, SignJWT } from 'jose'
 import { toBase64url } from '../platform/bytes.ts'
 import { isRecord } from './json.ts'
 import { type IssuerKey, type KeySet, thumbprintOf } from './keys.ts'
@@ -49,6 +49,15 @@ export async function signStatement(key: DomainKey, statement: Statement): Promi
     .setIssuedAt(issuedAt)
     .setExpirationTime(expiresAt)
     .sign(await importJWK({ ...key }, 'EdDSA'))
+}
+
+/** Whether a JWT has the type of a statement. */
+export function isStatement(jwt: string): boolean {
+  try {
+    return decodeProtectedHeader(jwt).typ === STATEMENT_TYPE
+  } catch {
+    return false
+  }
 }
 
 /** What a statement says, unchecked; undefined if it is none. */

@@ -2,8 +2,9 @@
 import { Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { userPlaces } from '@static/sdk/account'
+import { ownId } from '../../agent/agent-id.ts'
 import { HostClient } from '../../agent/host-client.ts'
-import { addKeyFlags, type KeyFlags, keySourceOf, slotsOf } from '../../agent/key.ts'
+import { addKeyFlags, type KeyFlags } from '../../agent/key.ts'
 import { addPlaceFlags, agentPlace, existingAgents, type PlaceFlags } from '../../agent/place.ts'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
@@ -81,26 +82,9 @@ async function list({ json }: Flags): Promise<void> {
 
 async function exportFingerprint(flags: Flags & KeyFlags): Promise<void> {
   const { dataDir } = agentPlace(flags)
-  const { agent_id: id, fingerprint } = await identityOf(dataDir, flags)
+  const { agent_id: id, fingerprint } = await ownId(dataDir, flags)
   if (flags.json) printJson({ agent_id: id, fingerprint })
   else print(fingerprint)
-}
-
-async function identityOf(
-  dataDir: string,
-  flags: KeyFlags,
-): Promise<{ readonly agent_id: string; readonly fingerprint: string }> {
-  const held = await HostClient.connect(dataDir)
-  if (held !== undefined) {
-    try {
-      return (await held.request('fingerprint', [])) as { agent_id: string; fingerprint: string }
-    } finally {
-      held.close()
-    }
-  }
-  const { readAgentIdentity } = await import('@static/sdk')
-  const { agentId, fingerprint } = await readAgentIdentity(dataDir, await keySourceOf(flags, await slotsOf(dataDir)))
-  return { agent_id: agentId, fingerprint }
 }
 
 async function deleteOne(flags: DeleteFlags): Promise<void> {

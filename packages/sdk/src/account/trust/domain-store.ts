@@ -67,7 +67,8 @@ export class DomainStore {
    */
   async sign(about: Pick<Statement, 'agentId' | 'subject'>, days: number, now: number): Promise<string> {
     const key = this.#key()
-    const issuedAt = Math.floor(now / 1000)
+    // Not before `revokeAll`, which counts whole seconds.
+    const issuedAt = Math.max(Math.floor(now / 1000), this.#notBefore())
     const id = toBase64url(randomBytes(ID_BYTES))
     const statement = { domain: this.domain, ...about, id, issuedAt, expiresAt: issuedAt + days * DAY_SECONDS }
     const jwt = await signStatement(key, statement)
@@ -104,9 +105,9 @@ export class DomainStore {
     this.#write(join('revoked', `${id}.json`), { id, expiresAt })
   }
 
-  /** Revokes everything that was signed before now. */
+  /** Revokes everything that was signed until now. */
   revokeAll(now: number): void {
-    this.#write(NOT_BEFORE, { notBefore: Math.floor(now / 1000) })
+    this.#write(NOT_BEFORE, { notBefore: Math.floor(now / 1000) + 1 })
   }
 
   /** The file to publish. */

@@ -2,6 +2,7 @@
 import { request as plainRequest } from 'node:http'
 import { request as tlsRequest } from 'node:https'
 import type { Socket } from 'node:net'
+import { StaticError } from '@static/protocol'
 
 /** The proxy of a user. */
 export interface Proxy {
@@ -51,4 +52,16 @@ export async function throughProxy({ url }: Proxy, server: string, signal: Abort
   sent.on('error', reject)
   sent.end()
   return await promise
+}
+
+/**
+ * The proxy in the environment; undefined if there is none.
+ *
+ * @throws {StaticError} `invalid_request` if it is not the address of one
+ */
+export function proxyOf(env: Readonly<Record<string, string | undefined>>): Proxy | undefined {
+  const url = env['HTTPS_PROXY'] || env['https_proxy'] || ''
+  if (url === '') return undefined
+  if (/^https?:\/\//.test(url) && URL.canParse(url)) return { url, except: env['NO_PROXY'] || env['no_proxy'] || '' }
+  throw StaticError.of('invalid_request', 'HTTPS_PROXY is not an address that begins with http:// or https://.')
 }

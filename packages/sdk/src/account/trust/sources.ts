@@ -4,10 +4,9 @@
  */
 import { readFileSync } from 'node:fs'
 import { StaticError } from '@static/protocol'
-import { decodeProtectedHeader } from 'jose'
 import { isRecord } from '../../proofs/json.ts'
 import type { ProofKind } from '../../proofs/proof.ts'
-import { STATEMENT_TYPE } from '../../proofs/statement.ts'
+import { isStatement } from '../../proofs/statement.ts'
 import { DomainStore } from './domain-store.ts'
 import { fetchHttpsFile } from './https-file.ts'
 import { type HeldStatement, heldStatements, holdStatement } from './statements-file.ts'
@@ -70,7 +69,7 @@ export function fileSource(path: string): ProofSource {
     name: path,
     mint: () => {
       const jwt = readFileSync(path, 'utf8').slice(0, LONGEST_FILE).trim()
-      return Promise.resolve({ kind: kindOf(jwt), jwt })
+      return Promise.resolve({ kind: isStatement(jwt) ? 'statement' : 'token', jwt })
     },
   }
 }
@@ -115,13 +114,5 @@ async function requested(url: URL, secret: string): Promise<string | undefined> 
   } catch (cause) {
     const why = cause instanceof SyntaxError || !(cause instanceof Error) ? 'its answer is not JSON' : cause.message
     throw StaticError.of('unavailable', `GitHub Actions gave no token: ${why}. Try again.`, { cause })
-  }
-}
-
-function kindOf(jwt: string): ProofKind {
-  try {
-    return decodeProtectedHeader(jwt).typ === STATEMENT_TYPE ? 'statement' : 'token'
-  } catch {
-    return 'token'
   }
 }
