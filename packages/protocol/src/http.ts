@@ -196,6 +196,9 @@ export interface OverviewChannel {
   readonly mode: Mode
   /** The owner's agent id. */
   readonly owner: string
+  readonly created_at: string
+  /** When the relay accepted the last entry of its log, or created it. */
+  readonly last_at: string
   /** The number of members. */
   readonly members: number
   /** The size of the log that the relay keeps until all members have fetched it; 0 if they have. */

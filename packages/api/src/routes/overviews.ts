@@ -19,6 +19,8 @@ const channel = Type.Object(
     name: Type.String({ maxLength: MAX_NAME_LENGTH }),
     mode,
     owner: hex(32),
+    created_at: time,
+    last_at: Type.String({ format: 'date-time', description: 'When its log got its last entry, or it was created' }),
     members: count,
     waiting_bytes: Type.Integer({ ...count, description: 'Bytes that members have not fetched yet' }),
     behind: Type.Array(member, { maxItems: OVERVIEW_LIMITS.membersPerChannel, description: 'Furthest behind first' }),
@@ -49,7 +51,7 @@ const node = Type.Optional(
 )
 const report = Type.Object({ account_id: Type.String({ maxLength: 36 }), node, ...reportFields }, strict)
 
-/** The largest report: about 250 bytes for each channel and agent, 100 for each member, and long names. */
+/** The largest report: about 300 bytes for each channel and agent, 100 for each member, and long names. */
 const REPORT_BYTES = 256 * 1024
 
 export function overviewRoutes(app: App, service: Service, origin: () => string): void {

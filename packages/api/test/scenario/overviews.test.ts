@@ -36,6 +36,8 @@ const overview = (fields: object = {}): object => ({
       name: 'acme/x/y',
       mode: 'live',
       owner: agent,
+      created_at: '2031-01-01T00:00:00.000Z',
+      last_at: '2031-01-02T00:00:00.000Z',
       members: 2,
       waiting_bytes: 1234,
       behind: [{ agent, waiting: 3 }],
@@ -125,8 +127,9 @@ test('an API key does not show channels, and a stranger cannot report any', asyn
 test('a hostile relay cannot fill the memory', async () => {
   const { id, cookie } = await signedIn()
   await look(cookie)
+  const at = '2031-01-01T00:00:00.000Z'
   const channel = { id: '0'.repeat(32), name: 'n'.repeat(191), mode: 'live', owner: agent, members: 1 }
-  const full = { ...channel, waiting_bytes: 0, behind: [] }
+  const full = { ...channel, created_at: at, last_at: at, waiting_bytes: 0, behind: [] }
   assertProblem(await report(id, { channels: times(201, full) }), 400, 'invalid_request')
   assertProblem(await report(id, { channels: [{ ...full, name: 'n'.repeat(192) }] }), 400, 'invalid_request')
   assertProblem(await report(id, { channels: [{ ...full, content: 'x' }] }), 400, 'invalid_request')

@@ -56,8 +56,9 @@ async function overviewOf(
     relay: relay.name,
     since: relay.since,
     total_channels: total,
-    channels: [...channels.values()].map(({ waitingBytes, ...channel }) => {
-      return { ...channel, waiting_bytes: waitingBytes }
+    channels: [...channels.values()].map(({ createdAt, lastAt, waitingBytes, ...channel }) => {
+      const [created, last] = [new Date(createdAt).toISOString(), new Date(lastAt).toISOString()]
+      return { ...channel, created_at: created, last_at: last, waiting_bytes: waitingBytes }
     }),
     agents: agentsOf(account, agents),
   }

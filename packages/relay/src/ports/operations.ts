@@ -64,6 +64,9 @@ export interface OwnedChannel {
   readonly name: string
   readonly mode: Mode
   readonly owner: AgentId
+  readonly createdAt: Time
+  /** When the last entry was accepted, or the channel created. */
+  readonly lastAt: Time
   /** The size of the log while a member has not fetched all of it, else 0. */
   readonly waitingBytes: number
   /** The size of the roster. */

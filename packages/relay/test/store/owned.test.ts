@@ -10,6 +10,8 @@ forEachEngine((open) => {
   test('an account sees its own channels, with members and what waits for them', async (t) => {
     const world = await open(t)
     await world.found('alice', 'bob', 'carol')
+    const created = world.now
+    world.now += 5000
     await world.chatter('alice', 3, { ciphertext: new Uint8Array(1000) })
     const { lastIndex } = await world.stand('bob')
     const positions = [{ channel: world.channel, index: lastIndex }]
@@ -30,6 +32,7 @@ forEachEngine((open) => {
       ],
     )
     const [first] = channels
+    assert.deepEqual([first?.createdAt, first?.lastAt], [created, world.now])
     assert.ok((first?.waitingBytes ?? 0) > 3000)
     const { cursor } = await world.stand('carol')
     assert.equal(channels[1]?.waitingBytes, 0, 'nobody is behind')

@@ -23,7 +23,7 @@ const position = (index: number): [number, Uint8Array, number] => [index, sha256
 function makeKept(label: string, people = 1): Kept {
   const id = id16(label)
   const owner = sha256(`owner of ${label}`)
-  const ends = [...position(300), ...position(127)]
+  const ends = [...position(300), START + 3, ...position(127)]
   const row = [
     id,
     `acme/ünïcode/${label}`,

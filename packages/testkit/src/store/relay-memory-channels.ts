@@ -131,9 +131,9 @@ export class MemoryOwnedRows implements OwnedRows {
   list(account: string, skip: number, limit: number): { readonly total: number; readonly channels: readonly Owned[] } {
     const all = allChannels(this.#state)
       .filter((channel) => channel.account.id === account)
-      .map(({ number, id, name, owner, senders, last, account: { mode } }) => {
+      .map(({ number, id, name, owner, createdAt, lastAt, senders, last, account: { mode } }) => {
         const logBytes = [...senders.values()].reduce((sum, { bytes }) => sum + bytes, 0)
-        return { number, id, name, owner, logBytes, mode, lastIndex: last.index }
+        return { number, id, name, owner, createdAt, lastAt, logBytes, mode, lastIndex: last.index }
       })
       .sort((one, other) => (`${one.mode} ${one.name}` < `${other.mode} ${other.name}` ? -1 : 1))
     return { total: all.length, channels: all.slice(skip, skip + limit) }

@@ -6,7 +6,7 @@ const COLUMNS = {
   accounts: 'account text, mode text, channel_bytes bigint, account_bytes bigint, told_at bigint, checksum bigint',
   channels: `number bigint, id bytea, name text, created_at bigint, account text, mode text, owner bytea, guest_limit bigint,
     standby bytea, ownership_slot bigint, taken_slot bigint,
-    last_index bigint, last_hash bytea, head bigint, base_index bigint, base_hash bytea, base_slot bigint, bytes bigint,
+    last_index bigint, last_hash bytea, head bigint, last_at bigint, base_index bigint, base_hash bytea, base_slot bigint, bytes bigint,
     oldest_at bigint, guest_day bigint, guest_count bigint, unvouched_bytes bigint, settled bigint, first_slot bigint,
     slot_at bigint, hour bigint, adds bigint, commit_bytes bigint, due bigint, checksum bigint`,
   foundings: 'channel bigint, welcome bytea, checksum bigint',

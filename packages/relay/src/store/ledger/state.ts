@@ -192,6 +192,8 @@ export interface ChannelFields extends Ownership {
   readonly createdAt: Time
   /** After the last entry; its slot is the head. */
   last: Position
+  /** When the last entry was accepted, or the channel created. */
+  lastAt: Time
   /** After the last deleted entry. */
   base: Position
   /** Size of the log, of pending Welcomes, and of the records of commits that can still be rejected. */
@@ -270,6 +272,7 @@ export function newChannel(
     standby: undefined,
     ownershipSlot: undefined,
     takenSlot: undefined,
+    lastAt: fields.createdAt,
     base: fields.last,
     bytes: 0,
     oldestAt: undefined,

@@ -79,6 +79,7 @@ export const HOT_CHANNELS: HotColumns<HotChannel> = new HotColumns<HotChannel>([
   ['last_index', 'number'],
   ['last_hash', 'hash'],
   ['head', 'number'],
+  ['last_at', 'number'],
   ['base_index', 'number'],
   ['base_hash', 'hash'],
   ['base_slot', 'number'],

@@ -49,6 +49,7 @@ export const TABLES: string = `
     last_index bigint NOT NULL,
     last_hash bytea NOT NULL,
     head bigint NOT NULL,
+    last_at bigint NOT NULL,
     base_index bigint NOT NULL,
     base_hash bytea NOT NULL,
     base_slot bigint NOT NULL,

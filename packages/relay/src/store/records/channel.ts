@@ -17,6 +17,7 @@ export type ChangingColumns = readonly [
   lastIndex: number,
   lastHash: Uint8Array,
   head: number,
+  lastAt: Time,
   baseIndex: number,
   baseHash: Uint8Array,
   baseSlot: number,
@@ -38,7 +39,7 @@ export type ChannelRow = readonly [...FixedColumns, ...ChangingColumns]
 
 export function readChannel(number: number, row: ChannelRow): ChannelFields {
   const [id, name, createdAt, account, mode, owner, guestLimit, standby, ownershipSlot, takenSlot, ...others] = row
-  const [lastIndex, lastHash, head, ...state] = others
+  const [lastIndex, lastHash, head, lastAt, ...state] = others
   const [baseIndex, baseHash, baseSlot, bytes, oldestAt, guestDay, guestCount, ...counts] = state
   const [unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes, due] = counts
   return {
@@ -53,6 +54,7 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
     ownershipSlot: ownershipSlot ?? undefined,
     takenSlot: takenSlot ?? undefined,
     last: { index: lastIndex, hash: lastHash, slot: head },
+    lastAt,
     base: { index: baseIndex, hash: baseHash, slot: baseSlot },
     bytes,
     oldestAt: oldestAt ?? undefined,
@@ -73,7 +75,7 @@ export function readChannel(number: number, row: ChannelRow): ChannelFields {
 export const FIXED_COLUMNS = 10
 
 export function channelRow(channel: ChannelFields): ChannelRow {
-  const { id, name, createdAt, last, base, bytes, oldestAt, guestDay, guestCount, due } = channel
+  const { id, name, createdAt, last, lastAt, base, bytes, oldestAt, guestDay, guestCount, due } = channel
   const { unvouchedBytes, settled, firstSlot, slotAt, hour, adds, commitBytes } = channel
   return [
     fromHex(id),
@@ -83,6 +85,7 @@ export function channelRow(channel: ChannelFields): ChannelRow {
     last.index,
     last.hash,
     last.slot,
+    lastAt,
     base.index,
     base.hash,
     base.slot,

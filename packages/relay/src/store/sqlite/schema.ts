@@ -47,6 +47,7 @@ const TABLES = `
     last_index INTEGER NOT NULL,
     last_hash BLOB NOT NULL,
     head INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
     base_index INTEGER NOT NULL,
     base_hash BLOB NOT NULL,
     base_slot INTEGER NOT NULL,

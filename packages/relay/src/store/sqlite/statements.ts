@@ -13,7 +13,7 @@ const HEADER = 'key & 0xfffffffff, kind, slot, at, counter, control, sender, mes
 const SQL = {
   // ---- Channels ----
   channel: `SELECT number, id, name, created_at, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot, last_index,
-    last_hash, head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at, hour, adds,
+    last_hash, head, last_at, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at, hour, adds,
     commit_bytes, due, checksum FROM channels WHERE id = ?`,
   members: `${MEMBER} WHERE channel = ?`,
   member: `${MEMBER} WHERE channel = ? AND agent = ?`,
@@ -26,7 +26,7 @@ const SQL = {
     + (SELECT coalesce(sum(bytes), 0) FROM dropped WHERE account = ? AND mode = ?)`,
   named: 'SELECT id FROM channels WHERE account = ? AND mode = ? AND name = ?',
   countChannels: 'SELECT count(*) FROM channels WHERE account = ? AND mode = ?',
-  ownedChannels: `SELECT number, id, name, mode, owner, last_index,
+  ownedChannels: `SELECT number, id, name, mode, owner, created_at, last_at, last_index,
       (SELECT coalesce(sum(bytes), 0) FROM senders WHERE channel = number)
     FROM channels WHERE account = ? ORDER BY mode, name LIMIT ? OFFSET ?`,
   countOwned: 'SELECT count(*) FROM channels WHERE account = ?',
@@ -42,12 +42,12 @@ const SQL = {
     WHERE agent = ? AND channel_id = ? AND ended_index IS NULL AND welcomed = 1`,
   dueChannels: 'SELECT id FROM channels WHERE due <= ? ORDER BY due LIMIT ?',
   addChannel: `INSERT INTO channels (id, name, created_at, account, mode, owner, guest_limit, standby, ownership_slot, taken_slot,
-    last_index, last_hash, head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at,
+    last_index, last_hash, head, last_at, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot, slot_at,
     hour, adds, commit_bytes, due, checksum)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   addFounding: 'INSERT INTO foundings VALUES (?, ?, ?)',
   founding: 'SELECT welcome, checksum FROM foundings WHERE channel = ?',
-  saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, base_index = ?, base_hash = ?,
+  saveChannel: `UPDATE channels SET last_index = ?, last_hash = ?, head = ?, last_at = ?, base_index = ?, base_hash = ?,
     base_slot = ?, bytes = ?, oldest_at = ?, guest_day = ?, guest_count = ?, unvouched_bytes = ?, settled = ?,
     first_slot = ?, slot_at = ?, hour = ?, adds = ?, commit_bytes = ?, due = ?, checksum = ? WHERE number = ?`,
   saveOwnership: `UPDATE channels SET account = ?, mode = ?, owner = ?, guest_limit = ?, standby = ?, ownership_slot = ?,

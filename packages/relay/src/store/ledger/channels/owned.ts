@@ -11,13 +11,13 @@ export function owned(
   return {
     total,
     channels: channels.map((channel): OwnedChannel => {
-      const { id, name, mode, owner, logBytes, lastIndex } = channel
+      const { id, name, mode, owner, createdAt, lastAt, logBytes, lastIndex } = channel
       const { count, members } = rows.owned.furthestBehind(channel, Math.min(left, maxMembersPerChannel))
       left -= members.length
       const behind = members.map(({ agent, cursor }) => ({ agent, waiting: Math.max(0, lastIndex - cursor) }))
       // Entries that all members have fetched are deleted a little later.
       const waitingBytes = behind[0]?.waiting === 0 ? 0 : logBytes
-      return { id, name, mode, owner, waitingBytes, members: count, behind }
+      return { id, name, mode, owner, createdAt, lastAt, waitingBytes, members: count, behind }
     }),
   }
 }

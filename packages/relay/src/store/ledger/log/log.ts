@@ -36,6 +36,7 @@ export function addEntry(context: Context, channel: Channel, draft: EntryDraft, 
   sender.seen = index
   touchSender(context, channel, sender)
   channel.last = position
+  channel.lastAt = draft.at
   if (channel.oldestAt === undefined) {
     channel.oldestAt = draft.at
     channel.due = Math.min(channel.due ?? Infinity, draft.at + retention.entryMs)

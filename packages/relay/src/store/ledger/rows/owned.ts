@@ -4,7 +4,7 @@ import type { AgentId } from '../../../ports.ts'
 import type { ChannelFields } from '../state.ts'
 
 /** The fields of a channel that its owner's account may see. */
-export type Owned = Pick<ChannelFields, 'number' | 'id' | 'name' | 'owner'> & {
+export type Owned = Pick<ChannelFields, 'number' | 'id' | 'name' | 'owner' | 'createdAt' | 'lastAt'> & {
   readonly mode: Mode
   readonly lastIndex: number
   /** The size of its log. */

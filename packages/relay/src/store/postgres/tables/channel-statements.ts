@@ -2,7 +2,7 @@
 import { type Statement, statement } from '../session.ts'
 
 const CHANNEL = `c.id, c.name, c.created_at, c.account, c.mode, c.owner, c.guest_limit, c.standby, c.ownership_slot, c.taken_slot,
-  c.last_index, c.last_hash, c.head,
+  c.last_index, c.last_hash, c.head, c.last_at,
   c.base_index, c.base_hash, c.base_slot, c.bytes, c.oldest_at, c.guest_day, c.guest_count, c.unvouched_bytes, c.settled,
   c.first_slot, c.slot_at, c.hour, c.adds, c.commit_bytes, c.due, c.checksum`
 const MEMBER = `m.channel_id, m.agent, m.added, m.sponsor, m.vouched, m.welcomed, m.cursor_index, m.cursor_hash, m.cursor_slot,
@@ -38,7 +38,7 @@ export const GLANCE: Statement =
   JOIN channels c ON c.id = u.id JOIN members m ON m.channel = c.number AND m.agent = $2
   LEFT JOIN senders s ON s.channel = c.number AND s.agent = $2`)
 /** Numbers of columns in GLANCE and READ_ENDS. */
-export const CHANNEL_COLUMNS = 29
+export const CHANNEL_COLUMNS = 30
 export const MEMBER_COLUMNS = 19
 export const OF_AGENT: Statement = statement(`SELECT channel_id FROM members
   WHERE agent = $1 AND channel_id > $2 AND ended_index IS NULL AND welcomed = 1 ORDER BY channel_id LIMIT $3`)

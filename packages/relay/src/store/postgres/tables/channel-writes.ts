@@ -14,10 +14,10 @@ import type { Kept } from './kept.ts'
 const ADD =
   statement(`INSERT INTO channels (number, id, name, created_at, account, mode, owner, guest_limit, standby, ownership_slot,
   taken_slot, last_index, last_hash,
-  head, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot,
+  head, last_at, base_index, base_hash, base_slot, bytes, oldest_at, guest_day, guest_count, unvouched_bytes, settled, first_slot,
   slot_at, hour, adds, commit_bytes, due, checksum)
   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-  $25, $26, $27, $28, $29, $30)`)
+  $25, $26, $27, $28, $29, $30, $31)`)
 const ADD_FOUNDING = statement('INSERT INTO foundings VALUES ($1, $2, $3)')
 const DROP = [
   'DELETE FROM channels WHERE number = $1',

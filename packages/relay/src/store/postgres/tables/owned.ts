@@ -1,18 +1,19 @@
 /** What accounts see of their channels. Checksums are not verified, because nothing is decided by it. */
 import { type Mode, toHex } from '@static/protocol'
+import type { Time } from '../../../ports.ts'
 import type { Behind, Owned, OwnedRows } from '../../ledger/rows/owned.ts'
 import { Facts } from '../facts.ts'
 import { statement } from '../session.ts'
 import { type Transaction, ask } from '../write.ts'
 
-const OWNED = statement(`SELECT number, id, name, mode, owner, last_index,
+const OWNED = statement(`SELECT number, id, name, mode, owner, created_at, last_at, last_index,
     (SELECT coalesce(sum(bytes), 0)::bigint FROM senders WHERE channel = number)
   FROM channels WHERE account = $1 ORDER BY mode, name LIMIT $2 OFFSET $3`)
 const COUNT = statement('SELECT count(*) FROM channels WHERE account = $1')
 const BEHIND = statement(`SELECT agent, cursor_index, count(*) OVER () FROM members
   WHERE channel = $1 AND ended_index IS NULL AND welcomed = 1 ORDER BY cursor_index, agent LIMIT $2`)
 
-type OwnedRow = [number, Uint8Array, string, Mode, Uint8Array, number, number]
+type OwnedRow = [number, Uint8Array, string, Mode, Uint8Array, Time, Time, number, number]
 
 /** The channels of accounts, as stored. */
 export class OwnedReads implements OwnedRows {
@@ -32,8 +33,8 @@ export class OwnedReads implements OwnedRows {
     const rows = this.#facts.need(`owned ${account} ${skip} ${limit}`, () =>
       ask(this.#transaction, OWNED, [account, limit, skip]),
     )
-    const channels = (rows as OwnedRow[]).map(([number, id, name, mode, owner, lastIndex, logBytes]) => {
-      return { number, id: toHex(id), name, mode, owner: toHex(owner), lastIndex, logBytes }
+    const channels = (rows as OwnedRow[]).map(([number, id, name, mode, owner, createdAt, lastAt, lastIndex, logBytes]) => {
+      return { number, id: toHex(id), name, mode, owner: toHex(owner), createdAt, lastAt, lastIndex, logBytes }
     })
     return { total: count?.[0] as number, channels }
   }

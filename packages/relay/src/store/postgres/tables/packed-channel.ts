@@ -9,7 +9,7 @@ import { type MemberRow, memberRow, readMember } from '../../records/member.ts'
 import { type SenderRow, readSender, senderRow } from '../../records/sender.ts'
 import type { Kept } from './kept.ts'
 
-const CHANNEL_VALUES = 28
+const CHANNEL_VALUES = 29
 /** Excludes the channel's id, which members need not repeat. */
 const MEMBER_VALUES = 17
 const SENDER_VALUES = 10

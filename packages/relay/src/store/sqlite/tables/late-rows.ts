@@ -16,6 +16,7 @@ type Counts = Omit<ChannelFields, FixedField | PositionField>
 /** An object, so that the compiler notices a missing one. */
 const COUNTS: Readonly<Record<keyof Counts, true>> = {
   bytes: true,
+  lastAt: true,
   oldestAt: true,
   guestDay: true,
   guestCount: true,
@@ -89,6 +90,7 @@ function isSamePosition(one: State['last'], other: State['last']): boolean {
 export function follow(channel: State, sender: Sender, entry: Entry, size: number, entryMs: number): void {
   const { kind, index, hash, slot, at } = entry
   channel.last = { index, hash, slot: kind === 'commit' ? slot + 1 : slot }
+  channel.lastAt = at
   channel.bytes += size
   if (channel.oldestAt === undefined) {
     channel.oldestAt = at

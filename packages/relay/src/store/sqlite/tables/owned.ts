@@ -1,5 +1,6 @@
 /** What accounts see of their channels in SQLite. Checksums are not verified, because nothing is decided by it. */
 import { type Mode, toHex } from '@static/protocol'
+import type { Time } from '../../../ports.ts'
 import type { Behind, Owned, OwnedRows } from '../../ledger/rows/owned.ts'
 import type { Statements } from '../statements.ts'
 
@@ -9,6 +10,8 @@ type OwnedRow = [
   name: string,
   mode: Mode,
   owner: Uint8Array,
+  createdAt: Time,
+  lastAt: Time,
   lastIndex: number,
   logBytes: number,
 ]
@@ -28,8 +31,8 @@ export class SqliteOwnedRows implements OwnedRows {
     this.#store()
     const [total] = this.#statements.countOwned.get(account) as unknown as [number]
     const rows = this.#statements.ownedChannels.all(account, limit, skip) as unknown as OwnedRow[]
-    const channels = rows.map(([number, id, name, mode, owner, lastIndex, logBytes]) => {
-      return { number, id: toHex(id), name, mode, owner: toHex(owner), lastIndex, logBytes }
+    const channels = rows.map(([number, id, name, mode, owner, createdAt, lastAt, lastIndex, logBytes]) => {
+      return { number, id: toHex(id), name, mode, owner: toHex(owner), createdAt, lastAt, lastIndex, logBytes }
     })
     return { total, channels }
   }
