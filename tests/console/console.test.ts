@@ -278,14 +278,28 @@ test(
     await bob.joinChannel(channel.name, await channel.addMember(await bob.generateKeyPackage()))
     await bob.close()
     for (let n = 0; n < 3; n++) await channel.send('hello')
-    const row = page.getByRole('row', { name: /^acme\/support\/routing alice 2 .* kB bob \(\d+\) Delete/ })
+    const row = page.getByRole('row', { name: /^acme\/support\/routing alice 2, 1 behind .* kB just now$/ })
     await row.waitFor()
+    assert.deepEqual(await findBarriers(page), [])
+    await page.getByText('2, 1 connected').click()
     await page.getByRole('row', { name: /^alice [0-9a-f]{12}… connected$/ }).waitFor()
     await page.getByRole('row', { name: /^bob [0-9a-f]{12}… just now$/ }).waitFor()
     assert.deepEqual(await findBarriers(page), [])
+    assert.equal(await page.getByRole('searchbox').count(), 0, 'for one channel')
+
+    // Its page has the same address after the page was loaded anew.
+    await page.getByRole('link', { name: channel.name }).click()
+    await heading(page, channel.name).waitFor()
+    await page.reload()
+    await heading(page, channel.name).waitFor()
+    assert.equal(await page.title(), `${channel.name} · Static console`)
+    await page.getByRole('row', { name: /^bob \d+ entries just now$/ }).waitFor()
+    await page.getByRole('row', { name: /^alice owner nothing connected$/ }).waitFor()
+    assert.match(await page.locator('dl').innerText(), /Owner\s+alice\s+Members\s+2\s+Waiting\s+.* kB\s+Last entry\s/)
+    assert.deepEqual(await findBarriers(page), [])
 
     // After its name is typed once more, the relay deletes it, whichever agent owns it.
-    await button(page, `Delete ${channel.name}`).click()
+    await button(page, 'Delete…').click()
     await page.getByLabel('Type its name to confirm').fill('acme/support')
     await button(page, 'Delete channel').click()
     await page.getByText('That is not the name of the channel, acme/support/routing.').waitFor()
@@ -293,7 +307,7 @@ test(
     await page.getByLabel('Type its name to confirm').fill(channel.name)
     await button(page, 'Delete channel').click()
     await page.getByText('The relay deletes acme/support/routing within seconds.').waitFor()
-    await page.getByRole('row', { name: /^acme\/support\/routing/ }).waitFor({ state: 'detached' })
+    await page.getByText('This account has no such channel.').waitFor()
     await assert.rejects(channel.send('too late'), { code: 'not_found' })
     await page.getByRole('link', { name: 'Activity' }).click()
     await page.getByRole('row', { name: /^Channel deleted system acme\/support\/routing/ }).waitFor()
@@ -305,6 +319,53 @@ test(
     assert.ok(await other.page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
   },
 )
+
+test('a list of many channels is searched, and an address that leads nowhere says so', WHOLE_ONLY, async () => {
+  await using visitor = await enter({ width: 375 })
+  const { page, key } = visitor
+  const endpoint = `quic://localhost:${server.relay.quicPort}`
+  const dataDirectory = workspace.directory('many')
+  const account = { endpoint, apiUrl: server.url, apiKey: key, ca, identity: 'ann', dataDir: dataDirectory }
+  await using ann = await StaticClient.connect(account)
+  for (let n = 0; n < 7; n++) await ann.createChannel(`acme/${n % 2 === 0 ? 'billing' : 'support'}/desk-${n}`)
+  await page.getByRole('link', { name: 'Channels' }).click()
+  await page.getByRole('row').nth(6).waitFor()
+  await page.getByRole('searchbox').fill('Support ann')
+  await page
+    .getByRole('row', { name: /billing/ })
+    .first()
+    .waitFor({ state: 'detached' })
+  assert.equal(await page.getByRole('row', { name: /acme\/support/ }).count(), 3)
+  await page.getByRole('searchbox').fill('support nobody')
+  await page.getByText('No channel matches “support nobody”.').waitFor()
+  assert.deepEqual(await findBarriers(page), [])
+
+  for (const [address, words] of [
+    ['#/channels/00', 'This account has no such channel.'],
+    ['#/nowhere', 'The console has no page at this address.'],
+  ] as const) {
+    await page.goto(`${server.url}/console${address}`)
+    await page.getByText(words).waitFor()
+    assert.deepEqual(await findBarriers(page), [])
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
+  }
+  assert.equal(await page.getByRole('link', { name: 'Keys', exact: true }).getAttribute('aria-current'), null)
+})
+
+test('the API reference looks like the console, and has no barrier', WHOLE_ONLY, async () => {
+  await using visitor = await visit(browser, server.url, { width: 375, dark: true })
+  const { page } = visitor
+  await page.getByRole('link', { name: 'API reference' }).click()
+  await heading(page, 'API reference').waitFor()
+  for (const name of ['API reference', 'Errors']) {
+    await page.getByRole('navigation').getByRole('link', { name }).click()
+    await heading(page, name).waitFor()
+    assert.deepEqual(await findBarriers(page), [])
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'))
+  }
+  await page.getByRole('link', { name: 'Static', exact: true }).click()
+  await heading(page, 'Sign in').waitFor()
+})
 
 test('/ leads to the console, which explains how to trust its certificate', WHOLE_ONLY, async () => {
   await using visitor = await visit(browser, server.url, { width: 360 })

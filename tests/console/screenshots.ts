@@ -16,17 +16,17 @@ import { launchBrowser } from '../support/browser.ts'
 import { visit } from '../support/console.ts'
 
 const LOOKS = [
-  ['light', {}],
-  ['dark', { dark: true }],
-  ['phone', { width: 390 }],
-  ['phone-dark', { width: 360, dark: true }],
+  ['light', { width: 1280 }],
+  ['dark', { width: 1280, dark: true }],
+  ['phone', { width: 375 }],
+  ['phone-dark', { width: 375, dark: true }],
 ] as const
 const VIEWS = ['Keys', 'Channels', 'Usage', 'Activity', 'Account'] as const
 /** What the docs show. */
 const SHOWN: Readonly<Record<string, readonly string[]>> = {
-  light: ['new-key', 'channels', 'account'],
+  light: ['new-key', 'channels', 'channel', 'account'],
   dark: ['usage'],
-  phone: ['channels'],
+  phone: ['channels', 'channel'],
 }
 
 const [given] = process.argv.slice(2)
@@ -50,7 +50,10 @@ try {
 
 async function shoot(page: Page, look: string, name: string): Promise<void> {
   if (given === undefined && !SHOWN[look]?.includes(name)) return
-  await page.screenshot({ path: join(directory, `console-${name}-${look}.png`), fullPage: name !== 'new-key' })
+  await page.screenshot({
+    path: join(directory, `console-${name}-${look}.png`),
+    fullPage: !['new-key', 'delete', 'reference', 'errors'].includes(name),
+  })
 }
 
 /** Signs up in the browser; returns the first key. */
@@ -64,7 +67,7 @@ async function signUp(): Promise<string> {
   return (await page.getByRole('dialog').locator('pre').first().innerText()).trim()
 }
 
-/** Two channels and three agents, one of which is away and behind. */
+/** Eight channels and three agents, one of which is away and behind. */
 async function populate(apiKey: string): Promise<AsyncDisposable & { readonly count: number }> {
   const ca = readFileSync(join(dataDir, 'ca.pem'), 'utf8')
   const account = { endpoint: `quic://localhost:${server.relay.quicPort}`, apiUrl: server.url, apiKey, ca }
@@ -79,6 +82,10 @@ async function populate(apiKey: string): Promise<AsyncDisposable & { readonly co
   const orders = await billing.createChannel('acme/billing/orders')
   for (let n = 0; n < 40; n++) await support.send(`order ${n}`)
   for (let n = 0; n < 4; n++) await orders.send(`invoice ${n}`)
+  for (const name of ['sales/leads', 'sales/renewals', 'support/escalations', 'ops/alerts', 'ops/on-call']) {
+    await billing.createChannel(`acme/${name}`)
+  }
+  await router.createChannel('acme/support/night-desk')
   await untilCounted(apiKey, ca)
   return {
     count: 3,
@@ -114,7 +121,27 @@ async function tour(page: Page, look: string): Promise<void> {
   await page.getByRole('button', { name: 'I have saved it' }).click()
   for (const view of VIEWS) {
     await page.getByRole('link', { name: view }).click()
+    await page.getByRole('heading', { name: view, level: 1 }).waitFor()
     await page.getByRole('row').nth(1).waitFor()
     await shoot(page, look, view.toLowerCase())
+    if (view === 'Channels') await openChannel(page, look)
   }
+  await page.getByRole('link', { name: 'API reference' }).click()
+  await page.getByRole('heading', { name: 'API reference' }).waitFor()
+  await shoot(page, look, 'reference')
+  await page.getByRole('navigation').getByRole('link', { name: 'Errors' }).click()
+  await page.getByRole('heading', { name: 'Errors' }).waitFor()
+  await shoot(page, look, 'errors')
+}
+
+async function openChannel(page: Page, look: string): Promise<void> {
+  await page.getByText('3, 2 connected').click()
+  await shoot(page, look, 'agents')
+  await page.getByRole('link', { name: 'acme/support/routing' }).click()
+  await page.getByRole('heading', { name: 'acme/support/routing' }).waitFor()
+  await shoot(page, look, 'channel')
+  await page.getByRole('button', { name: 'Delete…' }).click()
+  await page.getByRole('dialog').waitFor()
+  await shoot(page, look, 'delete')
+  await page.getByRole('button', { name: 'Cancel' }).click()
 }

@@ -4,6 +4,7 @@ import type { JSX, RefObject } from 'preact'
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Account } from './views/account.tsx'
 import { Activity } from './views/activity.tsx'
+import { Channel } from './views/channel.tsx'
 import { Channels } from './views/channels.tsx'
 import { ApiError, call, messageOf } from './api.ts'
 import { Problem } from './form.tsx'
@@ -11,6 +12,7 @@ import { Health } from './health.tsx'
 import { Keys } from './views/keys.tsx'
 import { NewKey } from './views/new-key.tsx'
 import { type SecretKey, type Session, SessionContext } from './session.ts'
+import { NotFound } from './views/not-found.tsx'
 import { SetPassword } from './views/set-password.tsx'
 import { SignIn } from './views/sign-in.tsx'
 import { Trust } from './views/trust.tsx'
@@ -20,6 +22,8 @@ import { useWho } from './who.ts'
 
 /** Views that everyone can open; they have no navigation. */
 const PUBLIC: ReadonlySet<string> = new Set(['set-password', 'trust'])
+/** Addresses of the signed-out: once signed in, they lead to the first view. */
+const ENTRANCES: ReadonlySet<string> = new Set(['', 'sign-in', 'sign-up'])
 
 /** How long a result stays visible. */
 const RESULT_MS = 8000
@@ -27,7 +31,7 @@ const RESULT_MS = 8000
 export function App(): JSX.Element {
   const { who, setWho, look } = useWho()
   const [secret, setSecret] = useState<SecretKey>()
-  const { view, token } = usePlace()
+  const { view, item, token } = usePlace()
   const [result, say] = useResult(view)
   const main = useRef<HTMLElement>(null)
 
@@ -68,7 +72,7 @@ export function App(): JSX.Element {
   return (
     <SessionContext.Provider value={session}>
       <SkipLink main={main} />
-      <Header view={PUBLIC.has(view) ? undefined : account && viewOf(view)} onSignOut={signOut} />
+      <Header view={viewOf(view)} hasNavigation={account !== undefined && !PUBLIC.has(view)} onSignOut={signOut} />
       <main ref={main} id="main" tabIndex={-1}>
         {view === 'set-password' ? (
           <SetPassword token={token} onSignedIn={enter} onSet={signInAgain} />
@@ -86,7 +90,7 @@ export function App(): JSX.Element {
                 onSignedIn={(entered) => setWho({ is: 'in', account: entered })}
               />
             )}
-            {who.is === 'in' && <Shown view={viewOf(view)} />}
+            {who.is === 'in' && <Entered name={view} item={item} />}
           </>
         )}
       </main>
@@ -128,14 +132,21 @@ function SkipLink({ main }: { main: RefObject<HTMLElement | null> }): JSX.Elemen
   )
 }
 
-/** `view` is undefined if the user is not signed in; then there is no navigation. */
-function Header({ view, onSignOut }: { view: View | undefined; onSignOut: () => Promise<void> }): JSX.Element {
+interface HeaderProps {
+  /** Undefined if the address names no view. */
+  readonly view: View | undefined
+  /** Whether the user is signed in. */
+  readonly hasNavigation: boolean
+  readonly onSignOut: () => Promise<void>
+}
+
+function Header({ view, hasNavigation, onSignOut }: HeaderProps): JSX.Element {
   return (
     <header>
       <a class="brand" href="#/keys">
         Static
       </a>
-      {view && (
+      {hasNavigation && (
         <>
           <nav aria-label="Console">
             {Object.entries(VIEWS).map(([name, title]) => (
@@ -165,8 +176,9 @@ function Footer(): JSX.Element {
   )
 }
 
-function viewOf(name: string): View {
-  return Object.hasOwn(VIEWS, name) ? (name as View) : 'keys'
+function viewOf(name: string): View | undefined {
+  if (ENTRANCES.has(name)) return 'keys'
+  return Object.hasOwn(VIEWS, name) ? (name as View) : undefined
 }
 
 const SHOWN: Readonly<Record<View, JSX.Element>> = {
@@ -175,6 +187,13 @@ const SHOWN: Readonly<Record<View, JSX.Element>> = {
   usage: <Usage />,
   activity: <Activity />,
   account: <Account />,
+}
+
+/** The view that the address names, for a signed-in user. */
+function Entered({ name, item }: { name: string; item: string }): JSX.Element {
+  const view = viewOf(name)
+  if (view === undefined) return <NotFound />
+  return view === 'channels' && item !== '' ? <Channel key={item} id={item} /> : <Shown view={view} />
 }
 
 function Shown({ view }: { view: View }): JSX.Element {

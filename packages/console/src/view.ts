@@ -11,10 +11,13 @@ export const VIEWS = {
 } as const
 export type View = keyof typeof VIEWS
 
-/** A view, and the one-time token from the operator's link. */
+/** A view, and what the address names in it. */
 export interface Place {
   /** The view's name in the address, which may be any text. */
   readonly view: string
+  /** The id of a channel. */
+  readonly item: string
+  /** The one-time token from the operator's link. */
   readonly token: string
 }
 
@@ -31,19 +34,25 @@ export function usePlace(): Place {
   return place
 }
 
-let last: Place = { view: '', token: '' }
+let last: Place = { view: '', item: '', token: '' }
 
 function current(): Place {
-  const [view = '', token = ''] = location.hash.replace(/^#\//, '').split('/')
+  const [view = '', second = ''] = location.hash.replace(/^#\//, '').split('/')
+  const [item, token] = view === 'channels' ? [second, ''] : ['', second]
   // A token must stay neither on the screen nor in the history.
   if (token !== '') history.replaceState(null, '', `#/${view}`)
   // The event for the address with the token may arrive after the token was removed from the address.
-  if (token !== '' || view !== last.view) last = { view, token }
+  if (token !== '' || view !== last.view || item !== last.item) last = { view, item, token }
   return last
 }
 
 /** Announces a new view: sets the title of the tab, and moves the focus to the start of the view. */
 export function enterView(title: string, start: HTMLElement | null): void {
-  document.title = `${title} · Static console`
+  nameView(title)
   start?.focus()
+}
+
+/** Sets the title of the tab. */
+export function nameView(title: string): void {
+  document.title = `${title} · Static console`
 }

@@ -2,13 +2,50 @@
 import { createHash } from 'node:crypto'
 import { ERROR_MEANINGS, type ErrorCode, ERRORS } from '@static/protocol'
 
+/** The look of the console; `tests/house/page-style.test.ts` compares the colours. */
 const STYLE = `
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
-body { max-width: 56rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.1rem; margin: 2rem 0 0 } h3 { font-size: 1rem; margin: 1rem 0 0 }
-code, pre { font: .9em ui-monospace, monospace } pre { overflow: auto; padding: .75rem; border: 1px solid #8886 }
-section { scroll-margin-top: 1rem } section:target { outline: 2px solid; outline-offset: .5rem; border-radius: 2px } section > p { margin: .4rem 0 }
-table { border-collapse: collapse } td, th { padding: .2rem .75rem .2rem 0; text-align: left; vertical-align: top }
+:root {
+  color-scheme: light dark;
+  --ground: light-dark(#f6f7f7, #111516); --card: light-dark(#ffffff, #191f20); --line: light-dark(#dfe4e4, #2b3435);
+  --ink: light-dark(#16201f, #e7eded); --soft: light-dark(#556261, #9fadac);
+  --accent: light-dark(#0f6b63, #6fd3c4); --accent-soft: light-dark(#e5f1ef, #1b302e); --radius: 10px;
+  font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--ground)
+}
+*, *::before { box-sizing: border-box }
+body { margin: 0 } header, main { width: min(53rem, 100% - 2rem); margin-inline: auto }
+header { display: flex; flex-wrap: wrap; align-items: center; gap: .5rem 2rem; padding-block: 1.25rem }
+h1, h2, h3, p { margin: 0; overflow-wrap: anywhere }
+h1 { font-size: 1.6rem; line-height: 1.25 } h2 { font-size: 1.1rem } h3 { font-size: 1rem; margin-top: .5rem }
+a { color: var(--accent); text-underline-offset: .2em } small, .soft { color: var(--soft) }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px }
+.brand { font-weight: 650; font-size: 1.15rem; color: var(--ink); text-decoration: none }
+.brand::before {
+  content: ''; display: inline-block; width: .7em; height: .7em; margin-right: .5em; border-radius: .2em;
+  background: var(--accent)
+}
+nav { display: flex; flex-wrap: wrap; gap: .25rem }
+nav a { padding: .4rem .8rem; border-radius: var(--radius); color: var(--soft); text-decoration: none }
+nav a:hover { color: var(--ink) }
+nav a[aria-current] { color: var(--accent); background: var(--accent-soft); font-weight: 550 }
+main { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1.5rem; padding-block: 1.5rem 3rem }
+section {
+  display: grid; grid-template-columns: minmax(0, 1fr); gap: .6rem; padding: 1.5rem; scroll-margin-top: 1rem;
+  border: 1px solid var(--line); border-radius: calc(var(--radius) + 4px); background: var(--card)
+}
+section:target { border-color: var(--accent) }
+code { font: .9em ui-monospace, 'SF Mono', Menlo, Consolas, monospace; overflow-wrap: anywhere }
+h2 .method { color: var(--accent) }
+.index { columns: 2 18rem; column-gap: 2rem; margin: 0; padding: 0; list-style: none; line-height: 1.9 }
+.index li { break-inside: avoid; overflow-wrap: anywhere }
+.index a { text-decoration: none } .index a:hover { text-decoration: underline }
+table { width: 100%; border-collapse: collapse } tr { border-top: 1px solid var(--line) }
+td, th { padding: .45rem 1rem .45rem 0; text-align: left; vertical-align: baseline; font-weight: 400; overflow-wrap: anywhere }
+td:last-child { padding-right: 0 } th { width: 30% } summary { width: fit-content; color: var(--accent); cursor: pointer }
+@media (width < 40rem) {
+  nav a { padding-inline: .5rem }
+  section { padding: 1.15rem } table, tbody, tr, th, td { display: block; width: auto }
+  tr { padding-block: .5rem } td, th { padding: .05rem 0 }
+}
 `
 
 /** Allows only the inline style above; the page may load nothing. */
@@ -67,13 +104,23 @@ interface Operation {
 /** The API reference, made from the OpenAPI document. */
 export function docsPage(document: { readonly paths?: unknown }): string {
   const paths = Object.entries((document.paths ?? {}) as Record<string, Record<string, Operation>>)
-  const sections = paths.flatMap(([path, operations]) =>
-    Object.entries(operations).map(([method, operation]) => section(method, path, operation)),
+  const all = paths.flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, operation]) => ({ method, path, operation })),
   )
-  return page(
-    'Static API',
-    `<p>Also available as <a href="/openapi.json">OpenAPI 3.1</a>. See also <a href="/docs/errors">all errors</a>.</p>${sections.join('\n')}`,
+  const index = all.map(
+    ({ method, path }) => `<li><a href="#${anchorOf(method, path)}"><code>${nameOf(method, path)}</code></a></li>`,
   )
+  const sections = all.map(({ method, path, operation }) => section(method, path, operation))
+  return page('API reference', `<section><ul class="index">${index.join('')}</ul></section>${sections.join('\n')}`)
+}
+
+/** As in the heading of its section. */
+function nameOf(method: string, path: string): string {
+  return `<span class="method">${method.toUpperCase()}</span> ${escapeHtml(path)}`
+}
+
+function anchorOf(method: string, path: string): string {
+  return `${method}${path.replaceAll(/[^a-z0-9]+/gi, '-')}`
 }
 
 function section(method: string, path: string, operation: Operation): string {
@@ -89,7 +136,7 @@ function section(method: string, path: string, operation: Operation): string {
   const answer = schemaOf(success)
   const answerRows = answer ? fields(answer) : []
   return (
-    `<section><h2><code>${method.toUpperCase()} ${escapeHtml(path)}</code></h2><p>${markUp(operation.summary ?? '')}.</p>` +
+    `<section id="${anchorOf(method, path)}"><h2><code>${nameOf(method, path)}</code></h2><p>${markUp(operation.summary ?? '')}.</p>` +
     `<p><small>Authentication: ${escapeHtml(auth)}</small></p>` +
     (rows.length > 0 ? `<h3>Request</h3><table>${rows.join('')}</table>` : '') +
     `<h3>Response ${escapeHtml(status)}</h3>${answerRows.length > 0 ? `<table>${answerRows.join('')}</table>` : ''}` +
@@ -141,10 +188,18 @@ function links(codes: string): string {
     .join(', ')
 }
 
-function page(title: string, body: string): string {
+/** The pages, as in the navigation. */
+const PAGES = { '/docs': 'API reference', '/docs/errors': 'Errors' } as const
+
+function page(title: (typeof PAGES)[keyof typeof PAGES], body: string): string {
+  const links = Object.entries(PAGES).map(
+    ([path, name]) => `<a href="${path}"${name === title ? ' aria-current="page"' : ''}>${name}</a>`,
+  )
   return (
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">` +
-    `<title>${escapeHtml(title)} · Static</title><style>${STYLE}</style></head><body><main><h1>${escapeHtml(title)}</h1>${body}</main></body></html>`
+    `<title>${title} · Static</title><style>${STYLE}</style></head><body><header><a class="brand" href="/">Static</a>` +
+    `<nav aria-label="Reference">${links.join('')}<a href="/openapi.json">OpenAPI 3.1</a></nav></header>` +
+    `<main><h1>${title}</h1>${body}</main></body></html>`
   )
 }
 

@@ -1,4 +1,4 @@
-/** Deletes a channel: the button in its row, and the dialog that asks for its name. */
+/** Deletes a channel: the button on its page, and the dialog that asks for its name. */
 import type { OverviewChannel, RequestedDeletion } from '@static/protocol'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
@@ -20,19 +20,16 @@ export function DeleteChannel({ channel }: { channel: OverviewChannel }): JSX.El
     setState('queued')
     say(`The relay deletes ${name} within seconds.`)
   }
-  // The row goes with the relay's next report.
-  if (state === 'queued') return <span class="quiet">being deleted</span>
+  // The page says that it is gone with the relay's next report.
+  if (state === 'queued') return <span class="quiet">It is being deleted.</span>
   return (
     <>
-      <button type="button" aria-label={`Delete ${name}`} onClick={() => setState('asking')}>
-        Delete
+      <button type="button" class="danger" onClick={() => setState('asking')}>
+        Delete…
       </button>
       {state === 'asking' && (
         <Dialog title={`Delete ${name}?`} onClose={() => setState((now) => (now === 'asking' ? 'kept' : now))}>
-          <p>
-            It ends for all its members, permanently, even if the machine of its owner is gone. Messages that members
-            have not fetched are lost.
-          </p>
+          <p>It ends for all its members, permanently. Messages that members have not fetched are lost.</p>
           <Form submit="Delete channel" danger beside={<Cancel />} onSubmit={queue}>
             <Field label="Type its name to confirm" name="typed" maxLength={191} autocomplete="off" />
           </Form>

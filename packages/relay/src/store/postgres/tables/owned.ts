@@ -33,9 +33,11 @@ export class OwnedReads implements OwnedRows {
     const rows = this.#facts.need(`owned ${account} ${skip} ${limit}`, () =>
       ask(this.#transaction, OWNED, [account, limit, skip]),
     )
-    const channels = (rows as OwnedRow[]).map(([number, id, name, mode, owner, createdAt, lastAt, lastIndex, logBytes]) => {
-      return { number, id: toHex(id), name, mode, owner: toHex(owner), createdAt, lastAt, lastIndex, logBytes }
-    })
+    const channels = (rows as OwnedRow[]).map(
+      ([number, id, name, mode, owner, createdAt, lastAt, lastIndex, logBytes]) => {
+        return { number, id: toHex(id), name, mode, owner: toHex(owner), createdAt, lastAt, lastIndex, logBytes }
+      },
+    )
     return { total: count?.[0] as number, channels }
   }
 
