@@ -8,6 +8,7 @@
  */
 import { spawnSync } from 'node:child_process'
 import {
+  chmodSync,
   cpSync,
   existsSync,
   globSync,
@@ -16,6 +17,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -99,7 +101,17 @@ function stage(folder: string): string[] {
   }
   const files = [...(own.files ?? []), ...(isCompiled ? ['dist'] : [])]
   writeFileSync(join(place, 'package.json'), `${JSON.stringify(published(own, files, isCompiled), null, 2)}\n`)
+  setModes(place)
   return [place]
+}
+
+/** npm packs the modes of files, which depend on the umask of the clone: others could not read what they install. */
+function setModes(folder: string): void {
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue
+    const file = join(entry.parentPath, entry.name)
+    chmodSync(file, statSync(file).mode & 0o100 ? 0o755 : 0o644)
+  }
 }
 
 /**

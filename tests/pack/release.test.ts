@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { bom } from '../../scripts/release/bom.ts'
 import { contextFiles } from '../../scripts/release/context.ts'
 import { packFiles, packFolder } from '../../scripts/release/tar.ts'
 import { ROOT } from './installed.ts'
@@ -40,6 +41,14 @@ test('an archive does not depend on the time, the umask, or the order in which i
     ['-rw-r--r--', 'c/d'],
   ] as const)
     assert.match(stdout, line(mode, name))
+})
+
+test('the bill of materials names the product, whatever the folder of the clone is called', () => {
+  const { metadata, serialNumber } = JSON.parse(bom(ROOT)) as {
+    metadata: { timestamp?: string; component: { name: string } }
+    serialNumber?: string
+  }
+  assert.deepEqual([metadata.component.name, metadata.timestamp, serialNumber], ['static', undefined, undefined])
 })
 
 test('the context of the image has what the build needs, by the rules of .dockerignore, and no tests', () => {
