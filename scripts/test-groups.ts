@@ -11,7 +11,7 @@ const FOLDERS: Readonly<Record<string, readonly string[]>> = {
   a2a: ['packages/a2a/test/'],
   api: ['packages/api/test/'],
   cli: ['packages/cli/test/'],
-  protocol: ['packages/protocol/test/', 'packages/node/test/'],
+  protocol: ['packages/protocol/test/', 'packages/node/test/', 'packages/quic/test/'],
   'relay-core': ['packages/relay/test/core/'],
   'relay-scenario': ['packages/relay/test/scenario/'],
   'relay-store': ['packages/relay/test/store/'],

@@ -11,8 +11,9 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   node: ['protocol'],
   api: ['protocol', 'node'],
-  relay: ['protocol', 'node'],
-  sdk: ['protocol', 'node'],
+  quic: ['protocol', 'node'],
+  relay: ['protocol', 'node', 'quic'],
+  sdk: ['protocol', 'node', 'quic'],
   a2a: ['protocol', 'sdk'],
   cli: ['protocol', 'node', 'sdk', 'api', 'relay'],
   console: ['protocol'],
@@ -48,7 +49,7 @@ const WALLS: readonly Wall[] = [
     [name, INTERNAL, 'Only the test kit imports what is internal.'],
   ]),
   ['protocol', '^node:', 'protocol is pure: no I/O, clock or randomness.'],
-  ['node relay', 'mls', 'Only the SDK knows an MLS library.'],
+  ['node quic relay', 'mls', 'Only the SDK knows an MLS library.'],
 
   [
     'api !api/db !api/http !api/routes !api/index.ts !api/main.ts',
@@ -66,6 +67,19 @@ const WALLS: readonly Wall[] = [
     'Neither engine knows the other, and what both use knows neither; only copy/ knows both.',
   ],
   ['relay/transport', '/(core|store)/', 'Transports know ports.ts, not the core and engines.'],
+
+  [
+    'sdk !sdk/transport/quic-package.ts',
+    '^@static/quic$',
+    'QUIC may not be installed: use transport/quic-package.ts.',
+    { allowTypeImports: true },
+  ],
+  [
+    'sdk/transport/quic-package.ts',
+    '^@static/quic$',
+    'Load QUIC when it is used: await import().',
+    { allowTypeImports: true, importNamePattern: '.' },
+  ],
 
   ['sdk !sdk/mls/ts-mls', '^ts-mls(/|$)', 'Only the adapter knows the MLS library: use engine.ts.'],
   ['sdk/ports', '^\\.\\./', 'Ports know nothing else of the package.'],
@@ -101,7 +115,7 @@ const WALLS: readonly Wall[] = [
   ],
   [
     INSIDE,
-    '^node:|^@static/node/(checksum|compare|dial|digest|disk-space|ed25519|files|logger|quic|sodium|turns)',
+    '^node:|^@static/quic$|^@static/node/(checksum|compare|dial|digest|disk-space|ed25519|files|logger|sodium|turns)',
     'The inside of the SDK reaches Node through #platform/crypto and #platform/turn alone.',
   ],
 

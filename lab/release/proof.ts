@@ -28,6 +28,8 @@ const readme = readFileSync(join(root, 'README.md'), 'utf8')
 const [, program = ''] = /```ts\n([\s\S]*?)```/.exec(readme) ?? []
 const home = mkdtempSync('/var/tmp/static-release-')
 const running = new Set<ChildProcess>()
+/** The SDK with all that it needs, and without QUIC. */
+const MOST_SDK_MB = 60
 
 /** A directory with nothing but what was published, and an environment that knows nothing of this checkout. */
 class Machine {
@@ -157,7 +159,9 @@ async function installPackages(): Promise<void> {
   machine.receive(...tarballs)
   const begin = performance.now()
   machine.shell(snippets[1]!)
-  report('the SDK by npm', begin, ...tarballs.filter((name) => /-(?:node|protocol|sdk)-/.test(name)), machine.path)
+  const sdk = tarballs.filter((name) => /-(?:node|protocol|sdk)-/.test(name))
+  const megabytes = report('the SDK by npm', begin, ...sdk, join(machine.path, 'node_modules'))
+  if (megabytes > MOST_SDK_MB) throw new Error(`The SDK takes ${megabytes} MB, more than ${MOST_SDK_MB}.`)
   machine.shell(`npm install --silent ${tarballs.map((name) => `./${name}`).join(' ')}`)
   const command = 'node_modules/.bin/static'
   const { url, relay } = await machine.serve(command)
@@ -197,14 +201,15 @@ function installContext(): void {
   machine.shell('node_modules/.bin/static --version')
 }
 
-/** `place`, the last name, is where it was installed. */
-function report(what: string, begin: number, ...names: readonly string[]): void {
+/** `place`, the last name, is where it was installed. Returns its megabytes on disk. */
+function report(what: string, begin: number, ...names: readonly string[]): number {
   const place = names.at(-1)!
   const packed = names.slice(0, -1).reduce((sum, name) => sum + statSync(join(release, name)).size, 0)
   const disk = Number(
     spawnSync('bash', ['-c', `du -s --block-size=1 ${place}`], { encoding: 'utf8' }).stdout.split('\t')[0],
   )
   say(`Installed ${what} in ${seconds(begin)}: ${(packed / 1e6).toFixed(1)} MB, ${(disk / 1e6).toFixed(0)} MB on disk`)
+  return Math.round(disk / 1e6)
 }
 
 function seconds(begin: number): string {

@@ -48,7 +48,7 @@ export async function assembleArchive({ root, packed, node, folder }: Sources): 
   const modules = join(folder, 'lib/node_modules')
   mkdirSync(join(folder, 'bin'), { recursive: true })
   mkdirSync(modules, { recursive: true })
-  const parts = ['api', 'cli', 'console', 'node', 'protocol', 'relay', 'sdk']
+  const parts = ['api', 'cli', 'console', 'node', 'protocol', 'quic', 'relay', 'sdk']
   for (const part of parts) cpSync(join(packed, part), join(modules, '@static', part), { recursive: true })
   const workspaces = parts.map((part) => `packages/${part}`)
   for (const path of runtimePaths(root, workspaces, BUILDS_PAGE)) {

@@ -46,13 +46,25 @@ export interface InstalledPackage {
   readonly files: readonly string[]
 }
 
-/**
- * Packs every package and installs the tarballs. Other people's packages come in the versions of the checkout's lock, so
- * that a release of theirs changes nothing here.
- */
+/** Packs every package and installs the tarballs. */
 export async function installProject(path: string): Promise<Project> {
-  const { stderr } = await start(process.execPath, [join(ROOT, 'scripts/pack.ts'), join(path, 'packed')])
+  const sizes = await installSdk(path)
+  const home = join(path, 'node_modules/@static')
+  const sdk = readdirSync(home)
   const tarballs = readdirSync(join(path, 'packed')).filter((name) => name.endsWith('.tgz'))
+  await start('npm', ['install', ...tarballs.map((name) => `./packed/${name}`), ...FROM_CACHE], { cwd: path })
+  const packages = readdirSync(home).map((name) => inspect(join(home, name)))
+  return { path, sdk, packages, sizes }
+}
+
+/**
+ * Packs every package and installs the SDK alone, by the line of the quickstart. Other people's packages come in the
+ * versions of the checkout's lock, so that a release of theirs changes nothing here. Resolves to the sizes.
+ */
+export async function installSdk(path: string): Promise<readonly string[]> {
+  // With a umask that would keep others from reading the files, if it reached them.
+  const pack = ['-c', 'umask 077 && exec "$0" "$@"', process.execPath, join(ROOT, 'scripts/pack.ts')]
+  const { stderr } = await start('bash', [...pack, join(path, 'packed')])
   const { packages: locked } = readJson('package-lock.json') as { packages: Record<string, { link?: boolean }> }
   const theirs = Object.entries(locked).filter(([at, { link }]) => at.startsWith('node_modules/') && link !== true)
   // The types of Node are what every program in TypeScript has that runs there.
@@ -62,15 +74,10 @@ export async function installProject(path: string): Promise<Project> {
   const lock = { ...root, lockfileVersion: 3, requires: true, packages: { '': root, ...Object.fromEntries(theirs) } }
   writeFileSync(join(path, 'package.json'), JSON.stringify({ ...root, private: true, type: 'module' }))
   writeFileSync(join(path, 'package-lock.json'), JSON.stringify(lock))
-  const home = join(path, 'node_modules/@static')
-  // The line of the quickstart, for the SDK alone; then the rest.
   const [line = ''] = /^npm install .*\.tgz$/m.exec(readFileSync(join(ROOT, 'docs/01-quickstart.md'), 'utf8')) ?? []
   const here = line.replace('~/static/.cache/pack/', './packed/')
   await start('bash', ['-c', `${here} ${FROM_CACHE.join(' ')}`], { cwd: path })
-  const sdk = readdirSync(home)
-  await start('npm', ['install', ...tarballs.map((name) => `./packed/${name}`), ...FROM_CACHE], { cwd: path })
-  const packages = readdirSync(home).map((name) => inspect(join(home, name)))
-  return { path, sdk, packages, sizes: stderr.trim().split('\n') }
+  return stderr.trim().split('\n')
 }
 
 function inspect(path: string): InstalledPackage {

@@ -1,7 +1,7 @@
 /** What `npm run pack` makes is what a user needs: in an empty project, on the oldest Node and on this one. */
 import assert from 'node:assert/strict'
 import { execFile, execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
@@ -14,11 +14,12 @@ import { installProject, olderNode, oldestNode, ROOT } from './installed.ts'
 const nodes = { 'the oldest Node': await oldestNode(), 'this Node': process.execPath }
 // Not below the checkout, where Node would find in its node_modules what a package has forgotten to ask for.
 const outside = mkdtempSync('/tmp/static-pack-')
+const bare = mkdtempSync('/tmp/static-bare-')
 const workspace = await makeWorkspace()
 // Also when the lines below fail: `after` would not run then.
 process.once('exit', () => {
   workspace[Symbol.dispose]()
-  rmSync(outside, { recursive: true, force: true })
+  for (const folder of [outside, bare]) rmSync(folder, { recursive: true, force: true })
 })
 const project = await installProject(outside)
 const start = promisify(execFile)
@@ -66,7 +67,7 @@ test('the packages contain what runs and nothing else', (t) => {
   const names = project.packages.map(({ manifest }) => manifest.name)
   assert.deepEqual(
     names,
-    ['a2a', 'api', 'cli', 'console', 'node', 'protocol', 'relay', 'sdk'].map((name) => `@static/${name}`),
+    ['a2a', 'api', 'cli', 'console', 'node', 'protocol', 'quic', 'relay', 'sdk'].map((name) => `@static/${name}`),
   )
   for (const { path, manifest, files } of project.packages) {
     assert.ok(files.includes('README.md'))
@@ -82,6 +83,19 @@ test('the packages contain what runs and nothing else', (t) => {
       assert.ok(!text.includes(ROOT), `${file} names a path of this machine`)
       assert.doesNotMatch(text, /sk_(live|test)_\w{20}|PRIVATE KEY-----\s+[\w+/]{40}/, file)
     }
+  }
+})
+
+test('all users can read what a package installs, whatever the umask was', () => {
+  for (const name of readdirSync(join(project.path, 'packed')).filter((name) => name.endsWith('.tgz'))) {
+    const listing = execFileSync('tar', ['-tvzf', join(project.path, 'packed', name)], { encoding: 'utf8' })
+    const modes = new Set(
+      listing
+        .trim()
+        .split('\n')
+        .map((line) => line.slice(0, 10)),
+    )
+    assert.deepEqual([...modes.difference(new Set(['-rw-r--r--', '-rwxr-xr-x']))], [], name)
   }
 })
 
@@ -180,6 +194,40 @@ test('an older Node gets one sentence from the SDK and from the command', { skip
     run('node_modules/.bin/static', 'whoami'),
     new RegExp(`^static${said.source}: install a newer one and .*\\n$`),
   )
+})
+
+/** Makes `bare` the project without the package for QUIC. */
+function removeQuic(): void {
+  mkdirSync(join(bare, 'node_modules/@static'), { recursive: true })
+  const modules = join(project.path, 'node_modules')
+  for (const name of readdirSync(modules).filter((name) => !['@static', '@currentspace'].includes(name)))
+    symlinkSync(join(modules, name), join(bare, 'node_modules', name))
+  // Copies, because Node looks for what a package imports beside its real path.
+  for (const name of project.sdk)
+    cpSync(join(modules, '@static', name), join(bare, 'node_modules/@static', name), { recursive: true })
+  writeFileSync(join(bare, 'package.json'), '{"type":"module"}')
+}
+
+test('the SDK without QUIC speaks gRPC, and says how to add QUIC where only that will do', async () => {
+  const home = workspace.directory('without-quic')
+  const env = { PATH: '/usr/bin:/bin', HOME: home, TMPDIR: home }
+  const usual = { env, cwd: home, timeout: 60_000 }
+  const dataDir = join(home, '.local/share/static/server')
+  const program = [process.execPath, join(project.path, 'node_modules/.bin/static')]
+  await using server = await startServer({ workspace, dataDir, command: 'up', logLevel: 'silent', program })
+  const flags = `--email you@example.com --password-stdin --api-url ${server.url} --relay quic://localhost:${server.relay.quicPort}`
+  await start('bash', ['-c', `echo 'choose a good one' | ${program.join(' ')} signup ${flags}`], usual)
+  removeQuic()
+  writeFileSync(join(bare, 'program.js'), examples[0]!)
+  const grpc = { ...usual, env: { ...env, STATIC_GRPC_PORT: String(server.relay.grpcPort) } }
+  const { stdout } = await start(process.execPath, [join(bare, 'program.js')], grpc)
+  assert.equal(stdout, 'hello\n')
+  const only = `
+    import { StaticClient } from '@static/sdk'
+    await StaticClient.connect({ dataDir: './carol', identity: 'carol', fallback: false }).catch((error) => console.log(error.message))`
+  writeFileSync(join(bare, 'only.js'), only)
+  const refused = await start(process.execPath, [join(bare, 'only.js')], usual)
+  assert.match(refused.stdout, /^QUIC needs the package @static\/quic, which is not installed\. Install it, or /)
 })
 
 for (const [name, node] of Object.entries(nodes)) {

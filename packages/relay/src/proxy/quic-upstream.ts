@@ -7,7 +7,7 @@
 import { ConnectionError } from '@static/node/connection-error'
 import { makeCell, StaticError } from '@static/protocol'
 import type { Upstream, UpstreamHandlers, UpstreamStream } from './upstream.ts'
-import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/node/quic'
+import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/quic'
 
 interface Lane {
   /** The node to dial first, an index of the targets. */

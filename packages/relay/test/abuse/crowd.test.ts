@@ -1,5 +1,5 @@
 /** Very many: sessions that do nothing, and sessions that one address opens faster than it may. */
-import { connectQuic } from '@static/node/quic'
+import { connectQuic } from '@static/quic'
 import assert from 'node:assert/strict'
 import { after, before, describe, test, type TestContext } from 'node:test'
 import { create } from '@bufbuild/protobuf'

@@ -1,5 +1,5 @@
 /** A QUIC transport with a handler that writes down what happens, and peers for it. */
-import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/node/quic'
+import { connectQuic, type QuicClientStream, type QuicConnection, type QuicTarget } from '@static/quic'
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -1,5 +1,5 @@
 /** A QUIC peer in a process of its own, which can be stopped, killed, or run while the relay's thread is blocked. */
-import { connectQuic } from '@static/node/quic'
+import { connectQuic } from '@static/quic'
 import type { PeerOrder } from './quic-bench.ts'
 
 const { target, what, streams, bytesEach } = JSON.parse(process.argv[2] ?? '') as PeerOrder

@@ -1,4 +1,4 @@
-import { withPrivateTemp, connectQuic } from '@static/node/quic'
+import { withPrivateTemp, connectQuic } from '@static/quic'
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createSocket } from 'node:dgram'

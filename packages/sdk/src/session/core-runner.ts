@@ -273,7 +273,7 @@ class CoreRunner implements RelaySession {
       ? transport
           .dial({ host, port: port ?? usual, serverName, ca, avoid }, handlers)
           .then((stream) => this.#checked(stream))
-      : Promise.reject(StaticError.of('connection_error', 'This agent has no QUIC transport.'))
+      : Promise.reject(new ConnectionError('unusable', 'This agent has no QUIC transport.'))
     dialled.then(
       (stream) => {
         this.#lastAddress = stream.address
@@ -282,7 +282,7 @@ class CoreRunner implements RelaySession {
       },
       (cause: unknown) => {
         const error = StaticError.from(cause)
-        this.#handle({ type: 'dialFailed', stream: number, error, untrusted: isUntrusted(error) })
+        this.#handle({ type: 'dialFailed', stream: number, error, kind: kindOf(error) })
       },
     )
   }
@@ -358,8 +358,15 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return first && parts.length === 1 ? first : concatAll(parts)
 }
 
-/** Whether the peer is not the expected relay, or cannot be identified. */
-function isUntrusted(error: StaticError): boolean {
-  if (!(error instanceof ConnectionError)) return false
-  return error.reason === 'untrusted_certificate' || error.reason === 'unreadable_authority'
+/** How the core sees a failed dial. */
+function kindOf(error: StaticError): 'certificate' | 'unreachable' | 'unusable' {
+  switch (error instanceof ConnectionError ? error.reason : undefined) {
+    case 'untrusted_certificate':
+    case 'unreadable_authority':
+      return 'certificate'
+    case 'unusable':
+      return 'unusable'
+    default:
+      return 'unreachable'
+  }
 }

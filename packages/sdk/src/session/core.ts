@@ -187,9 +187,9 @@ export class SessionCore<Key> {
     })
   }
 
-  #dialFailed({ stream, error, untrusted: isUntrusted }: Extract<Input<Key>, { type: 'dialFailed' }>): void {
+  #dialFailed({ stream, error, kind }: Extract<Input<Key>, { type: 'dialFailed' }>): void {
     const dial = this.#find(stream)
-    if (dial) this.#failed(dial, { kind: isUntrusted ? 'certificate' : 'unreachable', error })
+    if (dial) this.#failed(dial, { kind, error })
   }
 
   #streamClosed({ stream, reason }: Extract<Input<Key>, { type: 'streamClosed' }>): void {
@@ -277,6 +277,10 @@ export class SessionCore<Key> {
     const giveUp = this.#first?.failed(dial.way, meant, rule)
     if (giveUp && !this.#keepsTrying(rule.final, giveUp)) return this.#giveUp(giveUp)
     if (wasOpen || dial.isSwitch || (rule.final && !this.#first)) this.#emit({ type: 'lost', reason: meant.error })
+    if (meant.kind === 'unusable' && this.#route.hasFallback) {
+      this.#route.unusable()
+      return
+    }
     if (rule.otherWay && !wasOpen) this.#route.unreachable(dial.way)
     if (rule.otherNode) this.#nodes.next(this.#now)
     if (wasOpen && this.#now - (dial.openedAt ?? 0) >= HEALTHY_MS) this.#backoff.reset()

@@ -23,6 +23,7 @@ const SOON: FailureRule = { floorMs: 0, jitterMs: 0, otherWay: false, otherNode:
 
 export type FailureKind =
   | 'unreachable'
+  | 'unusable'
   | 'busy'
   | 'full'
   | 'shutdown'
@@ -38,6 +39,8 @@ export type FailureKind =
 export const FAILURES: Readonly<Record<FailureKind, FailureRule>> = {
   /** No answer, a late one, or one that is not in this protocol. */
   unreachable: { ...SOON, otherWay: true },
+  /** This process cannot use the transport at all, so each node would fail alike. */
+  unusable: { ...SOON, otherWay: true, otherNode: false },
   /** The relay answered but does not accept the session now, or has ended it. */
   busy: SOON,
   /** The relay has no room for this connection, but may have room for one over another transport. */

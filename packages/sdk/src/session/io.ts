@@ -24,8 +24,11 @@ export type Input<Key> =
       readonly type: 'dialFailed'
       readonly stream: StreamNumber
       readonly error: StaticError
-      /** The peer's certificate is not trusted. Another transport would not help. */
-      readonly untrusted: boolean
+      /**
+       * `certificate`: the peer's is not trusted, and another transport would not help. `unusable`: this process cannot
+       * use the transport at all.
+       */
+      readonly kind: 'certificate' | 'unreachable' | 'unusable'
     }
   | { readonly type: 'data'; readonly stream: StreamNumber; readonly bytes: Uint8Array }
   | { readonly type: 'streamClosed'; readonly stream: StreamNumber; readonly reason: StaticError | undefined }

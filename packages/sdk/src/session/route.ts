@@ -11,8 +11,8 @@ const PROBE_MS = { first: 60_000, max: 600_000 } as const
 
 /** The transports of one endpoint. */
 export class Route {
-  readonly #preferred: Way
-  readonly #fallback: boolean
+  #preferred: Way
+  #fallback: boolean
   readonly #addresses: number
   #way: Way
   #quicFailures = 0
@@ -46,6 +46,13 @@ export class Route {
     // Every address is tried over gRPC before the next attempt with QUIC.
     if (this.#grpcFailures >= this.#addresses) this.#forget()
     this.#way = this.#quicFailures >= QUIC_DIALS ? 'grpc' : 'quic'
+  }
+
+  /** QUIC can never work in this process: from now on gRPC is the only transport, without a wait or a probe. */
+  unusable(): void {
+    this.#preferred = 'grpc'
+    this.#fallback = false
+    this.#way = 'grpc'
   }
 
   opened(way: Way, now: Time): void {

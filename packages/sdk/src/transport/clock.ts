@@ -5,12 +5,13 @@
  */
 import { isMainThread, Worker } from 'node:worker_threads'
 import { ConnectionError } from '@static/node/connection-error'
-import { withPrivateTemp, wrongThread } from '@static/node/quic'
+import type { Shield } from '@static/quic'
 import { StaticError } from '@static/protocol'
 import type { CellStream, StreamHandlers, Transport } from '../ports/index.ts'
 import type { ClockSettings, FromClock, SentError, ToClock } from './clock-message.ts'
 import { StreamEvents } from './stream-events.ts'
 import type { DialOptions } from './dial-options.ts'
+import { loadQuic } from './quic-package.ts'
 
 export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
   readonly way: 'quic' | 'grpc'
@@ -19,16 +20,22 @@ export interface ClockOptions extends Pick<DialOptions, 'connectTimeoutMs'> {
 export function makeClockedTransport({ way, connectTimeoutMs }: ClockOptions): Transport {
   return {
     form: way === 'quic' ? 'cbor' : 'protobuf',
-    dial: (target, handlers) => {
+    dial: async (target, handlers) => {
+      const shield = way === 'quic' ? await loadShield() : undefined
       const consumed = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT)
-      return dial({ way, target, connectTimeoutMs, consumed }, handlers)
+      return await dial({ way, target, connectTimeoutMs, consumed }, handlers, shield)
     },
   }
 }
 
-function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<CellStream> {
-  // In a worker thread, `withPrivateTemp` would change a copy of the environment.
-  if (workerData.way === 'quic' && !isMainThread) return Promise.reject(wrongThread())
+/** In a worker thread, it would change a copy of the environment. */
+async function loadShield(): Promise<Shield> {
+  const { withPrivateTemp, wrongThread } = await loadQuic()
+  if (!isMainThread) throw wrongThread()
+  return withPrivateTemp
+}
+
+function dial(workerData: ClockSettings, handlers: StreamHandlers, shield: Shield | undefined): Promise<CellStream> {
   const worker = new Worker(new URL('./clock-worker.ts', import.meta.url), { workerData })
   const post = (message: ToClock): void => worker.postMessage(message, [])
   const write = (part: Uint8Array, urgent: boolean): void => {
@@ -64,7 +71,7 @@ function dial(workerData: ClockSettings, handlers: StreamHandlers): Promise<Cell
       case 'shield': {
         const { promise: done, resolve: finish } = Promise.withResolvers<void>()
         unshield = finish
-        void withPrivateTemp(() => {
+        void shield?.(() => {
           post({ type: 'shielded' })
           return done
         })

@@ -1,5 +1,5 @@
 /** Options for dialing. */
-import type { Shield } from '@static/node/quic'
+import type { Shield } from '@static/quic'
 
 export interface DialOptions {
   /** Timeout in milliseconds for the name lookup, and then for each address. Default: 5,000. */

@@ -3,10 +3,11 @@
  * with its marks, and its pings keep the connection alive.
  */
 import { CONNECT_TIMEOUT_MS, dialAddresses } from '@static/node/dial'
-import { dialQuic, type QuicClientStream, type QuicConnection } from '@static/node/quic'
+import type { QuicClientStream, QuicConnection } from '@static/quic'
 import type { CellStream, StreamHandlers, Transport } from '../ports/index.ts'
 import { StreamEvents } from './stream-events.ts'
 import type { DialOptions } from './dial-options.ts'
+import { loadQuic } from './quic-package.ts'
 
 /** A reachable relay has answered by then; otherwise the agent tries another transport. */
 const PROBE_AFTER_MS = 500
@@ -17,11 +18,13 @@ const END_MS = 2_000
 export function makeQuicTransport({ connectTimeoutMs = CONNECT_TIMEOUT_MS, shield }: DialOptions = {}): Transport {
   return {
     form: 'cbor',
-    dial: (target, handlers) =>
-      dialAddresses(target, connectTimeoutMs, async (address, timeoutMs) => {
+    dial: async (target, handlers) => {
+      const { dialQuic } = await loadQuic()
+      return await dialAddresses(target, connectTimeoutMs, async (address, timeoutMs) => {
         const limits = { connectTimeoutMs: timeoutMs, probeAfterMs: PROBE_AFTER_MS }
         return openLine(address, await dialQuic(address, { ...target, ...limits }, shield), handlers)
-      }),
+      })
+    },
   }
 }
 

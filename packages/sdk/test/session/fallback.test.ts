@@ -129,9 +129,33 @@ test('an untrusted certificate does not lead to gRPC', () => {
   stage.cut(1)
   for (let stream = 2; stream < 5; stream++) {
     stage.redial(stream)
-    stage.failDial(stream, 'The certificate is not signed.', true)
+    stage.failDial(stream, 'The certificate is not signed.', 'certificate')
   }
   assert.deepEqual(ways(stage), ['quic', 'quic', 'quic', 'quic'])
+})
+
+test('an agent without QUIC uses gRPC at once, and from then on alone', () => {
+  const stage = new Stage(QUIC)
+  stage.do({ type: 'start' })
+  stage.failDial(1, 'QUIC is not installed.', 'unusable')
+  assert.deepEqual(stage.taken(), ['dial 1 quic', 'dial 2 grpc'])
+  stage.open(2)
+  stage.live(2, 60 * MINUTE_MS)
+  stage.cut(2)
+  for (let stream = 3; stream < 8; stream++) {
+    stage.redial(stream)
+    stage.failDial(stream)
+  }
+  assert.deepEqual(ways(stage), ['quic', 'grpc', 'grpc', 'grpc', 'grpc', 'grpc', 'grpc'])
+})
+
+test('an agent without QUIC and without fallback fails with the reason', () => {
+  const stage = new Stage({ way: 'quic' })
+  stage.do({ type: 'start' })
+  stage.failDial(1, 'QUIC is not installed.', 'unusable')
+  stage.redial(2)
+  stage.failDial(2, 'QUIC is not installed.', 'unusable')
+  assert.equal(stage.taken().at(-1), 'failed connection_error')
 })
 
 test('without fallback there is no gRPC', () => {

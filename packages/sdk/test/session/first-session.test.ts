@@ -42,7 +42,7 @@ test('a refusal of the account fails at once', () => {
 test('an untrusted certificate fails at once', () => {
   const stage = new Stage({ way: 'quic', fallback: true })
   stage.do({ type: 'start' })
-  stage.failDial(1, 'The certificate is not signed.', true)
+  stage.failDial(1, 'The certificate is not signed.', 'certificate')
   assert.deepEqual(stage.taken(), ['dial 1 quic', 'failed connection_error'])
 })
 
@@ -104,6 +104,6 @@ test('an agent that waits keeps waiting when the relay cannot be reached, and sa
   // What no time heals is the last word all the same, when it is the first.
   const refused = new Stage({ way: 'grpc', wait: true })
   refused.do({ type: 'start' })
-  refused.failDial(1, 'The certificate is not signed.', true)
+  refused.failDial(1, 'The certificate is not signed.', 'certificate')
   assert.deepEqual(refused.taken(), ['dial 1 grpc', 'failed connection_error'])
 })

@@ -76,7 +76,7 @@ for (const way of ['quic', 'grpc'] as const) {
       stage.cut(1)
       stage.redial(2)
       for (let stream = 2; stream < 20; stream++) {
-        stage.failDial(stream, 'The certificate has expired.', true)
+        stage.failDial(stream, 'The certificate has expired.', 'certificate')
         const wait = stage.redial(stream + 1)
         assert.ok(wait >= 9000 && wait <= 15_000, `${wait} ms (random: ${fraction})`)
       }

@@ -242,7 +242,7 @@ class Life {
       if (fails) {
         line.over = true
         const error = StaticError.of('connection_error', 'Nobody is there.')
-        return this.#do({ type: 'dialFailed', stream, error, untrusted: false })
+        return this.#do({ type: 'dialFailed', stream, error, kind: 'unreachable' })
       }
       line.up = true
       this.#do({ type: 'dialled', stream, serverName: 'relay.test' })

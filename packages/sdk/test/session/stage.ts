@@ -150,9 +150,13 @@ export class Stage {
     this.do({ type: 'dialled', stream, serverName })
   }
 
-  failDial(stream: number, message = 'Nobody is there.', untrusted = false): void {
+  failDial(
+    stream: number,
+    message = 'Nobody is there.',
+    kind: 'certificate' | 'unreachable' | 'unusable' = 'unreachable',
+  ): void {
     const error = StaticError.of('connection_error', message)
-    this.do({ type: 'dialFailed', stream, error, untrusted })
+    this.do({ type: 'dialFailed', stream, error, kind })
   }
 
   cut(stream: number): void {

@@ -1,5 +1,5 @@
 /** Streams of cells over real transports. */
-import { connectQuic } from '@static/node/quic'
+import { connectQuic } from '@static/quic'
 import type { Wire } from './agent.ts'
 import { connectGrpc } from './grpc-client.ts'
 

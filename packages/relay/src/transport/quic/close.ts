@@ -1,5 +1,5 @@
 /** Error codes and reasons for closing a connection or stream. */
-import { QUIC_FULL } from '@static/node/quic'
+import { QUIC_FULL } from '@static/quic'
 
 /** A row of `QUIC_CLOSE`. */
 export interface QuicClose {

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { listenError } from '@static/node/listen-error'
-import { withPrivateTemp } from '@static/node/quic'
+import { withPrivateTemp } from '@static/quic'
 import { type Pace, StaticError } from '@static/protocol'
 import type { PacingCounts } from '../../session/pacing.ts'
 import type { Peer, StreamId } from '../../ports.ts'

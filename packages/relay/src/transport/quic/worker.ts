@@ -7,7 +7,7 @@
 import { isMainThread, type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { createQuicServer, type QuicServer, type QuicServerSession, type QuicStream } from '@currentspace/http3'
 import { plainAddress, subjectOf } from '@static/node/address'
-import { QUIC_SETTINGS } from '@static/node/quic'
+import { QUIC_SETTINGS } from '@static/quic'
 import { Holdings, type Pace, sourceOf } from '@static/protocol'
 import { Pacing } from '../../session/pacing.ts'
 import { ArrivalBatch } from './arrivals.ts'

@@ -2,10 +2,10 @@
 import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
 import { ALPN, StaticError } from '@static/protocol'
-import { type CertificateFault, certificateError, otherCertificateError } from '../certificate-fault.ts'
-import { ConnectionError } from '../connection-error.ts'
-import { placeOf } from '../dial.ts'
-import { peerSentence } from '../peer-text.ts'
+import { type CertificateFault, certificateError, otherCertificateError } from '@static/node/certificate-fault'
+import { ConnectionError } from '@static/node/connection-error'
+import { placeOf } from '@static/node/dial'
+import { peerSentence } from '@static/node/peer-text'
 import { QUIC_FULL } from './settings.ts'
 
 /** A TLS alert as QUIC carries it (RFC 9001, section 4.8). */

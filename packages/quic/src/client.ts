@@ -15,8 +15,8 @@ import type {
   QuicStream,
   SessionCloseInfo,
 } from '@currentspace/http3'
-import { ConnectionError } from '../connection-error.ts'
-import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '../dial.ts'
+import { ConnectionError } from '@static/node/connection-error'
+import { CONNECT_TIMEOUT_MS, dialAddresses, placeOf } from '@static/node/dial'
 import { closeReason, connectFailure, isRefused } from './diagnosis.ts'
 import { type Shield, withPrivateTemp } from './private-temp.ts'
 import { QUIC_SETTINGS } from './settings.ts'

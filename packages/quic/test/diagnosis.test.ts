@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { connectFailure } from '../src/quic/diagnosis.ts'
-import { QUIC_FULL } from '../src/quic/settings.ts'
+import { connectFailure } from '../src/diagnosis.ts'
+import { QUIC_FULL } from '../src/settings.ts'
 
 const FAILED = { address: '127.0.0.1', port: 4433, serverName: 'localhost', shown: false, cause: undefined }
 

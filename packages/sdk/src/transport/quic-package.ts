@@ -1,0 +1,17 @@
+/** Loads `@static/quic`, which is not part of the SDK: its library is native, large, and not built for every system. */
+import { ConnectionError } from '@static/node/connection-error'
+
+const MISSING = 'QUIC needs the package @static/quic, which is not installed. Install it, or use an https endpoint.'
+
+/**
+ * Loads the package on first use.
+ *
+ * @throws {ConnectionError} `unusable` if it is not installed
+ */
+export async function loadQuic(): Promise<typeof import('@static/quic')> {
+  try {
+    return await import('@static/quic')
+  } catch (cause) {
+    throw new ConnectionError('unusable', MISSING, cause)
+  }
+}
