@@ -46,6 +46,8 @@ export interface ApiOptions {
   readonly name?: string | undefined
   /** Without one, the API serves plain HTTP, on loopback only. */
   readonly certificate?: Certificate | undefined
+  /** For clients that name the host in the TLS handshake; by default the same. */
+  readonly namedCertificate?: Certificate | undefined
   /** The listener for relay nodes, and the credentials that it accepts: two while they are being rotated. */
   readonly internal?:
     | { readonly host: string; readonly port: number; readonly credentials: readonly string[] }
@@ -81,8 +83,12 @@ export interface Api {
   readonly url: string
   readonly internalUrl: string | undefined
   readonly service: Service
-  /** Uses a new certificate for new connections. */
-  renew(certificate: Certificate): void
+  /**
+   * Uses new certificates for new connections.
+   *
+   * @throws if certificate and key do not match; the old ones stay in use
+   */
+  renew(certificate: Certificate, namedCertificate?: Certificate): void
   /** Lets pending requests finish, writes pending usage, and closes everything. */
   close(): Promise<void>
 }
@@ -122,8 +128,8 @@ export async function startApi(options: ApiOptions): Promise<Api> {
     let { certificate } = options
     const addresses = await listenAll({ options, service, log, page, current: () => certificate }, servers)
     await service.savePublicUrl(addresses.url)
-    const renew = (fresh: Certificate): void => {
-      for (const server of servers) server.renew(fresh)
+    const renew = (fresh: Certificate, namedCertificate = fresh): void => {
+      for (const server of servers) server.renew({ certificate: fresh, namedCertificate })
       certificate = fresh
     }
     const stop = async (): Promise<void> => {
@@ -173,11 +179,12 @@ interface Parts {
 /** Creates the public server and, if configured, the one for relay nodes, and listens. Adds each to `servers`. */
 async function listenAll(parts: Parts, servers: WebServer[]): Promise<Pick<Api, 'url' | 'internalUrl'>> {
   const { options, service, log } = parts
-  const { certificate, trustedProxies = [], internal } = options
+  const { certificate, namedCertificate = certificate, trustedProxies = [], internal } = options
+  const certificates = certificate && namedCertificate && { certificate, namedCertificate }
   const scheme = certificate ? 'https' : 'http'
   let url = ''
   const name = new URL(publicUrl(scheme, options.name ?? options.host, options.port)).hostname
-  const common = { service, log, certificate, name, logClients: options.logClients ?? false, url: (): string => url }
+  const common = { service, log, certificates, name, logClients: options.logClients ?? false, url: (): string => url }
   const balancers = new Balancers(options.proxyProtocolFrom)
   // Behind a proxy, no request is local, because the proxy often runs on this machine itself.
   const isLocal = ({ socket }: FastifyRequest): boolean => trustedProxies.length === 0 && balancers.isLocal(socket)

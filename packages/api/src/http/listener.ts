@@ -9,7 +9,7 @@ import {
 } from 'node:http'
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https'
 import type { Socket } from 'node:net'
-import type { SecureContextOptions } from 'node:tls'
+import type { SecureContextOptions, TlsOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import { subjectOf } from '@static/node/address'
 import type { Balancers } from '@static/node/balancers'
@@ -39,11 +39,11 @@ export function tlsOptions(certificate: Certificate): SecureContextOptions {
   return { ...certificate, minVersion: 'TLSv1.3', ecdhCurve: TLS_GROUPS }
 }
 
-/** Creates a server; without a certificate it serves plain HTTP. */
+/** Creates a server; without TLS options it serves plain HTTP. */
 export function makeServer(
   handler: FastifyServerFactoryHandler,
   settings: Settings['http'],
-  certificate: Certificate | undefined,
+  tls: TlsOptions | undefined,
   balancers: Balancers,
   apiUrl: () => string,
   rateHeaders: (subject: string) => Record<string, string>,
@@ -62,8 +62,8 @@ export function makeServer(
   const places = new Places(settings.connections)
   const listener = capPipelining(requireHost(handler, apiUrl, headers), places)
   const handshakeTimeout = settings.headersSeconds * 1000
-  const server = certificate
-    ? createHttpsServer({ ...options, ...tlsOptions(certificate), handshakeTimeout }, listener)
+  const server = tls
+    ? createHttpsServer({ ...options, ...tls, handshakeTimeout }, listener)
     : createHttpServer(options, listener)
   // Also ends connections of clients that do not read their responses.
   server.timeout = settings.requestSeconds * 1000

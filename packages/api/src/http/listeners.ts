@@ -1,19 +1,37 @@
 /** The listening sockets of one web server: two if the host is `localhost`, which means both loopback addresses. */
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
+import { createSecureContext, type SecureContext, type TlsOptions } from 'node:tls'
 import type { FastifyServerFactoryHandler } from 'fastify'
 import type { App } from './app.ts'
 import { type Certificate, type makeServer, tlsOptions } from './listener.ts'
 
 type Server = ReturnType<typeof makeServer>
 
+type MakeServer = (handler: FastifyServerFactoryHandler, tls: TlsOptions | undefined) => Server
+
+/** What a server presents: the named certificate to clients that name the host in the handshake, the other to the rest. */
+export interface Certificates {
+  readonly certificate: Certificate
+  readonly namedCertificate: Certificate
+}
+
 export class Listeners {
-  readonly #make: (handler: FastifyServerFactoryHandler) => Server
+  readonly #make: MakeServer
   readonly #servers: Server[] = []
+  readonly #tls: TlsOptions | undefined
+  #named: SecureContext | undefined
   #handler: FastifyServerFactoryHandler | undefined
 
-  constructor(make: (handler: FastifyServerFactoryHandler) => Server) {
+  /** Without certificates the servers speak plain HTTP. */
+  constructor(certificates: Certificates | undefined, make: MakeServer) {
     this.#make = make
+    if (certificates === undefined) return
+    this.#named = createSecureContext(tlsOptions(certificates.namedCertificate))
+    this.#tls = {
+      ...tlsOptions(certificates.certificate),
+      SNICallback: (_name, done) => done(null, this.#named),
+    }
   }
 
   /** Creates the server that Fastify listens with and closes. */
@@ -32,11 +50,17 @@ export class Listeners {
     return bound
   }
 
-  /** Uses a new certificate for new connections. */
-  renew(certificate: Certificate): void {
+  /**
+   * Uses new certificates for new connections.
+   *
+   * @throws if certificate and key do not match; the old ones stay in use
+   */
+  renew({ certificate, namedCertificate }: Certificates): void {
+    const named = createSecureContext(tlsOptions(namedCertificate))
     for (const server of this.#servers) {
       if ('setSecureContext' in server) server.setSecureContext(tlsOptions(certificate))
     }
+    this.#named = named
   }
 
   /** Closes every connection, even with requests pending. */
@@ -55,7 +79,7 @@ export class Listeners {
   }
 
   #add(handler: FastifyServerFactoryHandler): Server {
-    const server = this.#make(handler)
+    const server = this.#make(handler, this.#tls)
     this.#servers.push(server)
     return server
   }

@@ -11,8 +11,8 @@ import { addAnswerHooks, addRateHeaders, beginAnswer } from './answer-hooks.ts'
 import type { App } from './app.ts'
 import { commonHeaders, isLoopbackName, rateHeaders } from './headers.ts'
 import { useStrictJson } from './json.ts'
-import { type Certificate, makeServer } from './listener.ts'
-import { Listeners } from './listeners.ts'
+import { makeServer } from './listener.ts'
+import { type Certificates, Listeners } from './listeners.ts'
 import { watchMethods } from './methods.ts'
 import { useOpenApi } from './openapi.ts'
 import { type ErrorHandler, makeErrorHandler } from './problem.ts'
@@ -21,7 +21,7 @@ import { problemSchema } from './schemas.ts'
 export interface ServerOptions {
   readonly service: Service
   readonly log: FastifyBaseLogger & Pick<Logger, 'isLevelEnabled'>
-  readonly certificate: Certificate | undefined
+  readonly certificates: Certificates | undefined
   /** The public host name. */
   readonly name: string
   /** The public address; known once the server listens. */
@@ -44,17 +44,17 @@ export interface WebServer {
   readonly app: App
   /** Listens; `localhost` means both loopback addresses. Resolves to the port. */
   listen(host: string, port: number): Promise<number>
-  renew(certificate: Certificate): void
+  renew(certificates: Certificates): void
   /** Closes every connection, for a shutdown that takes too long. */
   destroyConnections(): void
 }
 
 /** Creates a web server; `addRoutes` is called once the hooks are in place. */
 export async function makeWebServer(options: ServerOptions, addRoutes: (app: App) => void): Promise<WebServer> {
-  const { service, certificate, url, balancers = new Balancers(), log, logClients } = options
+  const { service, certificates, url, balancers = new Balancers(), log, logClients } = options
   const common = commonHeaders(!isLoopbackName(options.name))
-  const listeners = new Listeners((handler) =>
-    makeServer(handler, service.settings.http, certificate, balancers, url, (address) => ({
+  const listeners = new Listeners(certificates, (handler, tls) =>
+    makeServer(handler, service.settings.http, tls, balancers, url, (address) => ({
       ...common,
       ...rateHeaders([service.limits.failures.state(address)]),
     })),

@@ -46,6 +46,7 @@ async function up(flags: Flags): Promise<void> {
     relayOptionsFrom(flags),
     certificate(),
   ])
+  const firstNamed = await namedCertificate()
   const [{ startApi }, { startRelay }] = await Promise.all([import('@static/api'), import('@static/relay')])
   // The API starts first and reports the readiness of the relay once that runs.
   let relayIsReady = (): boolean => false
@@ -55,6 +56,7 @@ async function up(flags: Flags): Promise<void> {
     ...options,
     database,
     certificate: first,
+    namedCertificate: firstNamed,
     relayIsReady: () => relayIsReady(),
     relay: () => announced,
   })
@@ -63,7 +65,7 @@ async function up(flags: Flags): Promise<void> {
     relay = await startRelay({
       ...relayOptions,
       certificate: first,
-      namedCertificate: await namedCertificate(),
+      namedCertificate: firstNamed,
       // Proxies get their certificates from the same authority: `static admin proxy-certificate`.
       proxyCa: await textOf(flags.proxyCa ?? ca),
       api: localApi(api),
@@ -76,9 +78,13 @@ async function up(flags: Flags): Promise<void> {
   }
   relayIsReady = () => relay.isReady()
   // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
-  const renewRelay = async (fresh: Certificate): Promise<void> => relay.renew(fresh, await namedCertificate())
+  const renew = async (fresh: Certificate): Promise<void> => {
+    const named = await namedCertificate()
+    api.renew(fresh, named)
+    await relay.renew(fresh, named)
+  }
   const control = await serveRelayControl(flags.dataDir, relay)
-  const servers = [api, { renew: renewRelay, close: () => relay.close() }, control]
+  const servers = [{ renew, close: () => api.close() }, { close: () => relay.close() }, control]
   runUntilStopped(servers, certificate, [flags.cert, flags.key])
   const { name } = relayOptions
   const host = publicName(flags, others).name ?? name
