@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
 import { recordPromises } from './promises.ts'
+import { ensureRuntimes } from './runtimes.ts'
 import { fail, run } from './step.ts'
 import { wholeTests } from './whole-tests.ts'
 
@@ -275,6 +276,13 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   release: {
     about: 'build a release twice, compare its bytes, install each part into an empty directory, and let agents talk',
     prove: (words) => node('lab/release/proof.ts', words),
+  },
+  runtimes: {
+    about: 'run the SDK in Bun and Deno from npm, installed from its tarballs and without QUIC',
+    prove: async (words) =>
+      node('scripts/test.ts', ['lab/runtimes/runtimes.test.ts', ...words], {
+        STATIC_RUNTIMES: await ensureRuntimes(),
+      }),
   },
   repeat: {
     about:
