@@ -45,7 +45,9 @@ const env = {
   DENO_NO_UPDATE_CHECK: '1',
 }
 const usual = { env, cwd: project, timeout: 120_000 }
-const address = `--api-url ${server.url} --relay quic://localhost:${server.relay.quicPort}`
+// By its name: Bun rejects addresses under the constraints of the authority.
+const api = `https://localhost:${new URL(server.url).port}`
+const address = `--api-url ${api} --relay quic://localhost:${server.relay.quicPort}`
 const signup = `${process.execPath} ${join(ROOT, 'packages/cli/src/main.js')} signup --email you@example.com --password-stdin`
 await start('bash', ['-c', `echo 'choose a good one' | ${signup} ${address}`], usual)
 
