@@ -2,6 +2,7 @@
 import { resolve } from 'node:path'
 import { ensureCapture, ensureDebian, unpackDebian } from './debian.ts'
 import { ensureNats } from './nats.ts'
+import { findPebble } from './pebble.ts'
 import { recordPromises } from './promises.ts'
 import { ensureRuntimes } from './runtimes.ts'
 import { fail, run } from './step.ts'
@@ -276,6 +277,12 @@ const PROOFS: Readonly<Record<string, Proof>> = {
   release: {
     about: 'build a release twice, compare its bytes, install each part into an empty directory, and let agents talk',
     prove: (words) => node('lab/release/proof.ts', words),
+  },
+  acme: {
+    about:
+      'let `static up --acme` get and renew its certificate from Pebble, which Go builds where it is not installed',
+    prove: async (words) =>
+      node('scripts/test.ts', ['lab/acme/acme.test.ts', ...words], { STATIC_PEBBLE: (await findPebble()) ?? '' }),
   },
   runtimes: {
     about: 'run the SDK in Bun and Deno from npm, installed from its tarballs and without QUIC',

@@ -16,6 +16,7 @@ import { Reader } from './reader.ts'
 /** Snippets that no reader runs here, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {
   'docs/01-quickstart.md#A program sh 2': 'tests/pack/installed.ts runs it',
+  'docs/06-self-hosting.md#On one machine sh 2': 'needs an authority; lab/acme/acme.test.ts runs it with Pebble',
   'docs/06-self-hosting.md#As a service sh 1':
     'needs systemd; the command of the unit is compared with the one that is run',
   'docs/a2a-binding.md#A2A over a channel json 1':

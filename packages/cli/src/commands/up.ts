@@ -2,18 +2,19 @@
 import { existsSync } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { join } from 'node:path'
-import { Command } from 'commander'
+import { Command, InvalidArgumentError } from 'commander'
 import type { Api } from '@static/api'
 import type { ServerAnnouncement } from '@static/protocol'
 import type { LocalApi, RunningRelay } from '@static/relay'
 import { openAuthority, serverCertificate } from '../authority.ts'
 import { DEFAULT_API_URL } from '../account/account.ts'
+import { type AcmeFlags, acmeOptions, publicCertificate } from '../acme/public-certificate.ts'
 import { apiOptionsFrom } from '../server/api-options.ts'
 import { type Certificate, givenCertificate } from '../server/certificate.ts'
 import { defaultDataDirectory, ensurePrivateDirectory } from '../server/data-dir.ts'
-import { addApiServerFlags, addStateFlags, type ApiServerFlags } from '../server/flags.ts'
+import { addApiServerFlags, addStateFlags, type ApiServerFlags, portNumber } from '../server/flags.ts'
 import { textOf } from '../server/input-files.ts'
-import { isWildcard, reachableAddresses } from '../server/interfaces.ts'
+import { anyAddress, isWildcard, reachableAddresses } from '../server/interfaces.ts'
 import { serveRelayControl } from '../server/relay-control.ts'
 import { addRelayFlags, type RelayFlags } from '../server/relay-flags.ts'
 import { relayOptionsFrom } from '../server/relay-options.ts'
@@ -21,32 +22,59 @@ import { runUntilStopped } from '../server/run-until-stopped.ts'
 import { examples } from '../terminal/examples.ts'
 import { commandLine, note } from '../terminal/output.ts'
 
-type Flags = ApiServerFlags & RelayFlags
+type Flags = ApiServerFlags & RelayFlags & AcmeFlags
 type RelayAnnouncement = Omit<ServerAnnouncement, 'signup'>
 
 export function upCommand(): Command {
   return addRelayFlags(addApiServerFlags(addStateFlags(new Command('up'))))
-    .addHelpText('after', examples('static up', 'static up --data-dir ./data --api-port 9443'))
-    .action(up)
+    .option(
+      '--acme <email>',
+      "get a certificate for --name from Let's Encrypt, accepting its terms, and renew it; listens on all addresses unless --host says otherwise",
+    )
+    .option('--acme-directory <url>', 'directory of another ACME authority', acmeDirectory, LETS_ENCRYPT)
+    .option('--acme-port <port>', 'port at which requests of the authority to port 80 arrive', portNumber, 80)
+    .addHelpText(
+      'after',
+      examples(
+        'static up',
+        'static up --data-dir ./data --api-port 9443',
+        'static up --name static.example.com --acme you@example.com',
+      ),
+    )
+    .action((flags: Flags, command: Command) => {
+      const isPublic = flags.acme !== undefined && command.getOptionValueSource('host') === 'default'
+      return up(isPublic ? { ...flags, host: anyAddress() } : flags)
+    })
+}
+
+const LETS_ENCRYPT = 'https://acme-v02.api.letsencrypt.org/directory'
+
+function acmeDirectory(text: string): string {
+  if (URL.canParse(text) && new URL(text).protocol === 'https:') return text
+  throw new InvalidArgumentError(
+    'Expected an HTTPS URL such as https://acme-staging-v02.api.letsencrypt.org/directory.',
+  )
 }
 
 async function up(flags: Flags): Promise<void> {
+  const acme = acmeOptions(flags, flags)
   ensurePrivateDirectory(flags.dataDir)
   const others = await certifiableAddresses(flags)
   const names = [...namesOf(flags), ...others]
   const certificate = async (): Promise<Certificate> =>
-    (await givenCertificate(flags)) ?? (await serverCertificate(flags.dataDir, names))
-  const namedCertificate = async (): Promise<Certificate> =>
     (await givenCertificate(flags)) ??
-    (await serverCertificate(flags.dataDir, names, { file: 'quic', addresses: false }))
-  const ca = flags.cert === undefined ? join(flags.dataDir, 'ca.pem') : undefined
+    (acme === undefined ? await serverCertificate(flags.dataDir, names) : await publicCertificate(acme))
+  /** For clients that name the host; of the local authority alone it is another one. */
+  const namedCertificate = async (usual: Certificate): Promise<Certificate> =>
+    ca === undefined ? usual : await serverCertificate(flags.dataDir, names, { file: 'quic', addresses: false })
+  const ca = flags.cert === undefined && acme === undefined ? join(flags.dataDir, 'ca.pem') : undefined
   // First, because loading the servers takes longest, and wrong options should be reported at once.
   const [options, relayOptions, first] = await Promise.all([
     apiOptionsFrom({ ...flags, ...publicName(flags, others) }),
     relayOptionsFrom(flags),
     certificate(),
   ])
-  const firstNamed = await namedCertificate()
+  const firstNamed = await namedCertificate(first)
   const [{ startApi }, { startRelay }] = await Promise.all([import('@static/api'), import('@static/relay')])
   // The API starts first and reports the readiness of the relay once that runs.
   let relayIsReady = (): boolean => false
@@ -79,7 +107,7 @@ async function up(flags: Flags): Promise<void> {
   relayIsReady = () => relay.isReady()
   // Servers close in reverse order: the relay first, because it returns its unused quota to the API.
   const renew = async (fresh: Certificate): Promise<void> => {
-    const named = await namedCertificate()
+    const named = await namedCertificate(fresh)
     api.renew(fresh, named)
     await relay.renew(fresh, named)
   }

@@ -9,6 +9,12 @@ export function isWildcard(host: string): boolean {
   return host === '0.0.0.0' || host === '::'
 }
 
+/** The host that means all addresses: of IPv4 alone on a machine without IPv6. */
+export function anyAddress(interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces()): string {
+  const all = Object.values(interfaces).flatMap((list) => list ?? [])
+  return all.some(({ family }) => family === 'IPv6') ? '::' : '0.0.0.0'
+}
+
 /** The addresses of this machine's interfaces, IPv4 first, without those valid only here or on one link. */
 export function reachableAddresses(interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces()): string[] {
   const found = Object.values(interfaces).flatMap((list) => list ?? [])
