@@ -91,12 +91,12 @@ interface Line {
   readonly ca?: string
 }
 
-const upWords = (dataDir: string, port = challenges): string[] => [
-  ...['up', '--json', '--log-level', 'silent', '--host', '127.0.0.1', '--data-dir', dataDir],
-  ...['--api-port', '0', '--grpc-port', '0', '--quic-port', '0', '--quic-endpoints', '1'],
-  ...['--name', NAME, '--acme', 'you@example.com', '--acme-port', String(port)],
-  ...['--acme-directory', `https://127.0.0.1:${acme}/dir`],
-]
+const upWords = (dataDir: string, port = challenges): string[] =>
+  [
+    `up --json --log-level silent --host 127.0.0.1 --data-dir ${dataDir}`,
+    '--api-port 0 --grpc-port 0 --quic-port 0 --quic-endpoints 1',
+    `--name ${NAME} --acme you@example.com --acme-port ${port} --acme-directory https://127.0.0.1:${acme}/dir`,
+  ].flatMap((line) => line.split(' '))
 
 function ports({ ready }: Ready<Line>): { readonly tcp: readonly number[]; readonly udp: number } {
   const portOf = (url: string): number => Number(new URL(url).port)

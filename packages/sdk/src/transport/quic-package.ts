@@ -1,5 +1,6 @@
 /** Loads `@static/quic`, which is not part of the SDK: its library is native, large, and not built for every system. */
 import { ConnectionError } from '@static/node/connection-error'
+import type * as Quic from '@static/quic'
 
 const MISSING = 'QUIC needs the package @static/quic, which is not installed. Install it, or use an https endpoint.'
 
@@ -8,7 +9,7 @@ const MISSING = 'QUIC needs the package @static/quic, which is not installed. In
  *
  * @throws {ConnectionError} `unusable` if it is not installed
  */
-export async function loadQuic(): Promise<typeof import('@static/quic')> {
+export async function loadQuic(): Promise<typeof Quic> {
   try {
     return await import('@static/quic')
   } catch (cause) {
