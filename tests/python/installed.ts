@@ -1,6 +1,6 @@
 /** The Python package as users get it: installed by pip, without an index, into its own directory. */
 import { execFile } from 'node:child_process'
-import { readdirSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
@@ -39,8 +39,30 @@ export async function install(directory: string): Promise<void> {
   if (code !== 0) throw new Error(`pip could not install the package:\n${stdout}${stderr}`)
 }
 
-/** The names of the package's test modules. */
+/** The version of a2a-sdk that the tests use. */
+const A2A_SDK = 'a2a-sdk==1.3.0'
+/** Kept for later runs. */
+const A2A_DIRECTORY = resolve(import.meta.dirname, '../../.cache/a2a-sdk')
+
+/** Installs a2a-sdk from PyPI. Returns its directory, or why it cannot be installed. */
+export async function installA2A(): Promise<{ readonly directory: string } | { readonly reason: string }> {
+  const done = join(A2A_DIRECTORY, A2A_SDK)
+  if (!existsSync(done)) {
+    mkdirSync(A2A_DIRECTORY, { recursive: true })
+    const words = ['-m', 'pip', 'install', '--quiet', '--upgrade', '--target', A2A_DIRECTORY, A2A_SDK]
+    const settings = Object.entries(process.env).filter(([name]) =>
+      /^(PIP_|HTTPS?_PROXY|https?_proxy|NO_PROXY|no_proxy)/.test(name),
+    )
+    const env = { ...Object.fromEntries(settings), PIP_ROOT_USER_ACTION: 'ignore', HOME: process.env['HOME'] }
+    const { code, stderr } = await runPython(words, env, A2A_DIRECTORY)
+    if (code !== 0) return { reason: stderr.trim().split('\n').at(-1) ?? '' }
+    writeFileSync(done, '')
+  }
+  return { directory: A2A_DIRECTORY }
+}
+
+/** The names of the package's test modules, except for the one that needs a2a-sdk. */
 export function testNames(): readonly string[] {
-  const files = readdirSync(join(SOURCES, 'tests')).filter((name) => /^test_\w+\.py$/.test(name))
+  const files = readdirSync(join(SOURCES, 'tests')).filter((name) => /^test_(?!a2a)\w+\.py$/.test(name))
   return files.map((name) => `tests.${name.slice(0, -'.py'.length)}`)
 }

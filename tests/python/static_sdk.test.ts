@@ -8,8 +8,8 @@ import { signUp } from '@static/testkit/server/accounts'
 import { type Server, startServer } from '@static/testkit/server'
 import { QUICK } from '@static/testkit/server/settings'
 import { makeWorkspace, type Workspace } from '@static/testkit/server/workspace'
-import { IS_WHOLE } from '@static/testkit/whole'
-import { install, runPython, SOURCES, testNames } from './installed.ts'
+import { IS_WHOLE, WHOLE_ONLY } from '@static/testkit/whole'
+import { install, installA2A, type Ran, runPython, SOURCES, testNames } from './installed.ts'
 
 /** The short form: what dies, what is told once more, what is hostile, and one of everything else. */
 const SHORT = [
@@ -62,29 +62,42 @@ after(async () => {
   workspace[Symbol.dispose]()
 })
 
+// To run some of them: STATIC_PYTHON_TESTS=tests.test_life npm test -- tests/python/static_sdk.test.ts
 test('the tests of static_sdk pass with the package installed by pip', async (t) => {
+  const chosen = process.env['STATIC_PYTHON_TESTS']?.split(' ') ?? (IS_WHOLE ? testNames() : SHORT)
+  const { code, stdout, stderr } = await runTests(['-X', 'dev', '-m', 'unittest', '-v', ...chosen])
+  assert.equal(code, 0, stdout + stderr)
+  assert.doesNotMatch(stdout + stderr, /Warning|Traceback/)
+  t.diagnostic(stderr.trim().split('\n').slice(-3).join(' '))
+})
+
+test('A2A over a channel works with a2a-sdk', WHOLE_ONLY, async (t) => {
+  const found = await installA2A()
+  if ('reason' in found) return t.skip(`a2a-sdk cannot be installed from PyPI: ${found.reason}`)
+  const { code, stdout, stderr } = await runTests(['-m', 'unittest', '-v', 'tests.test_a2a'], found.directory)
+  assert.equal(code, 0, stdout + stderr)
+  assert.doesNotMatch(stderr, /skipped/)
+})
+
+/** Runs Python with the installed package, its tests and where the server is. */
+async function runTests(words: readonly string[], ...paths: readonly string[]): Promise<Ran> {
   const place = {
     quic: `quic://localhost:${server.relay.quicPort}`,
     grpc: `https://localhost:${server.relay.grpcPort}`,
     apiUrl: server.url,
     ca: join(home, '.local/share/static/server/ca.pem'),
     apiKey,
-    directory: workspace.directory('agents'),
+    directory: workspace.directory(`agents-${words.length}`),
   }
   const env = {
     HOME: home,
-    PYTHONPATH: [installed, SOURCES].join(delimiter),
+    PYTHONPATH: [installed, SOURCES, ...paths].join(delimiter),
     STATIC_NODE: process.execPath,
     STATIC_MESSAGES: process.env['STATIC_MESSAGES'],
     STATIC_TEST_SERVER: JSON.stringify(place),
   }
-  // To run some of them: STATIC_PYTHON_TESTS=tests.test_life npm test -- tests/python/static_sdk.test.ts
-  const chosen = process.env['STATIC_PYTHON_TESTS']?.split(' ') ?? (IS_WHOLE ? testNames() : SHORT)
-  const { code, stdout, stderr } = await runPython(['-X', 'dev', '-m', 'unittest', '-v', ...chosen], env, home)
-  assert.equal(code, 0, stdout + stderr)
-  assert.doesNotMatch(stdout + stderr, /Warning|Traceback/)
-  t.diagnostic(stderr.trim().split('\n').slice(-3).join(' '))
-})
+  return await runPython(words, env, home)
+}
 
 const examples = [...readFileSync(join(SOURCES, 'README.md'), 'utf8').matchAll(/```python\n([\s\S]*?)```/g)]
 
