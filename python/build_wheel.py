@@ -113,6 +113,8 @@ def bundle(node: str, source: str, file: Path) -> None:
     # rolldown is installed with Vite, which builds the console.
     rolldown = ROOT / "node_modules" / "rolldown" / "bin" / "cli.mjs"
     words = [node, str(rolldown), source, "--format", "esm", "--platform", "node", "--file", str(file)]
+    # QUIC, which the SDK imports when it is used, belongs to the same file.
+    words.append("--no-code-splitting")
     for name in NATIVE:
         words += ["--external", name]
     done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
