@@ -78,6 +78,13 @@ test('a backup has every file with its mode, and overwrites nothing', async (t) 
   )
 })
 
+test('a directory that cannot be made is named, without a word of bugs', async (t) => {
+  const { data } = await scene(t)
+  const target = join(data, 'master.key/backup')
+  const message = `Cannot create the directory ${target}. Choose one that this user can create.`
+  await assert.rejects(backUp({ dataDir: data, target }), { code: 'invalid_request', message })
+})
+
 test('an interrupted or damaged backup is refused before anything is restored', async (t) => {
   const { backup, target } = await scene(t)
   const manifest = join(backup, 'manifest.json')

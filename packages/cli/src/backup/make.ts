@@ -5,11 +5,11 @@
  */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { checkAccess, createFile, makeDirectories } from '@static/node/files'
+import { checkAccess, createFile, isErrno, makeDirectories } from '@static/node/files'
 import { isPostgresUrl } from '@static/node/postgres-address'
 import { StaticError } from '@static/protocol'
 import packageJson from '../../package.json' with { type: 'json' }
-import { INCOMPLETE } from '../server/data-dir.ts'
+import { CANNOT_MAKE, INCOMPLETE } from '../server/data-dir.ts'
 import { takeRelayCopy } from '../server/relay-control.ts'
 import { moveFile } from './copy-file.ts'
 import { type BackupFile, describeFiles, type Manifest, MANIFEST } from './manifest.ts'
@@ -85,7 +85,13 @@ function smallFiles(dataDir: string): Pick<BackupFile, 'name' | 'mode'>[] {
 }
 
 function makeTarget(target: string): void {
-  makeDirectories(target)
+  try {
+    makeDirectories(target)
+  } catch (error) {
+    if (!CANNOT_MAKE.some((code) => isErrno(error, code))) throw error
+    const text = `Cannot create the directory ${target}. Choose one that this user can create.`
+    throw StaticError.of('invalid_request', text, { cause: error })
+  }
   const found = statSync(target)
   if (!found.isDirectory() || readdirSync(target).length > 0) throw occupied(target)
   checkAccess(target, found, { refused: 0o022, how: 'writable', chmod: '700' })

@@ -19,7 +19,8 @@ import { StaticError } from '@static/protocol'
 const TRIES = 5
 /** Marks a directory while `static admin restore` fills it. */
 export const INCOMPLETE = 'restore.incomplete'
-const CANNOT_MAKE = ['EACCES', 'EPERM', 'EROFS', 'ENOENT']
+/** Why a user cannot create a directory. */
+export const CANNOT_MAKE: readonly string[] = ['EACCES', 'EPERM', 'EROFS', 'ENOENT', 'ENOTDIR']
 
 /** The default data directory of `static up`: `<XDG data>/static/server`. */
 export function defaultDataDirectory(
