@@ -44,7 +44,7 @@ export async function fetchHttpsFile(url: URL, way: Way): Promise<Buffer> {
 }
 
 /** The options of a request that decide where it goes. */
-type Route = Pick<Parameters<typeof request>[1] & object, 'lookup' | 'port' | 'createConnection'>
+type Route = Pick<Parameters<typeof request>[1] & object, 'agent' | 'lookup' | 'port' | 'createConnection'>
 
 async function routeTo(url: URL, { pin, proxy, anyAddress = false }: Way, signal: AbortSignal): Promise<Route> {
   const host = url.hostname.replaceAll(/[[\]]/g, '')
@@ -61,13 +61,12 @@ async function routeTo(url: URL, { pin, proxy, anyAddress = false }: Way, signal
     if (all) done(null, [{ address, family }])
     else done(null, address, family)
   }
-  return { lookup: fixed, ...(port === undefined ? {} : { port }) }
+  return { agent: false, lookup: fixed, ...(port === undefined ? {} : { port }) }
 }
 
 async function answered(url: URL, route: Route, { pin, authorization }: Way, signal: AbortSignal): Promise<Buffer> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
   const sent = request(url, {
-    agent: false,
     signal,
     headers: { host: url.host, accept: 'application/json', ...(authorization === undefined ? {} : { authorization }) },
     ...trustOf(pin),

@@ -29,13 +29,14 @@ const INSIDE_V6: readonly (readonly [string, number])[] = [
   ['8000::', 1],
 ]
 
-const inside = new BlockList()
-for (const [network, bits] of INSIDE_V4) inside.addSubnet(network, bits, 'ipv4')
-for (const [network, bits] of INSIDE_V6) inside.addSubnet(network, bits, 'ipv6')
+// Two lists: one would take every address of IPv4 for the one of IPv6 that contains it.
+const [insideV4, insideV6] = [new BlockList(), new BlockList()]
+for (const [network, bits] of INSIDE_V4) insideV4.addSubnet(network, bits, 'ipv4')
+for (const [network, bits] of INSIDE_V6) insideV6.addSubnet(network, bits, 'ipv6')
 
 /** Whether an address, as DNS gives it, is one of the public internet. */
 export function isPublicAddress(address: string): boolean {
-  if (isIPv4(address)) return !inside.check(address, 'ipv4')
+  if (isIPv4(address)) return !insideV4.check(address, 'ipv4')
   // Colons alone: `::ffff:10.0.0.1%eth0` and its like are not public.
-  return isIPv6(address) && /^[\da-f:]+$/i.test(address) && !inside.check(address, 'ipv6')
+  return isIPv6(address) && /^[\da-f:]+$/i.test(address) && !insideV6.check(address, 'ipv6')
 }

@@ -10,7 +10,7 @@
 import { rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { sha256 } from '#platform/crypto'
-import { isErrno, makeDirectories, readPrivateFile, replaceFile, sweepDirectory } from '@static/node/files'
+import { makeDirectories, readPrivateFile, replaceFile, sweepDirectory } from '@static/node/files'
 import { StaticError, toHex } from '@static/protocol'
 import { utf8 } from '../../platform/bytes.ts'
 import { isRecord } from '../../proofs/json.ts'
@@ -96,14 +96,10 @@ export class TrustStore {
 
   /** Another text after each change by any process. */
   version(): string {
-    try {
-      // Replacing a file changes the directory, and gives the list another inode.
-      const { mtimeNs } = statSync(this.#directory, { bigint: true })
-      return `${mtimeNs} ${statSync(join(this.#directory, LIST)).ino}`
-    } catch (error) {
-      if (isErrno(error, 'ENOENT')) return ''
-      throw error
-    }
+    // Replacing a file changes the directory, and gives the list another inode.
+    const directory = statSync(this.#directory, { bigint: true, throwIfNoEntry: false })
+    const list = statSync(join(this.#directory, LIST), { throwIfNoEntry: false })
+    return `${directory?.mtimeNs} ${list?.ino}`
   }
 
   #replace(name: string, content: object): void {

@@ -1,0 +1,344 @@
+/** Keys of real issuers over TLS, and everything that a server, a name or a file can do wrong. */
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { StaticError } from '@static/protocol'
+import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
+import { type IssuerWeb, startIssuerWeb } from '@static/testkit/issuers/web'
+import { DOMAIN_PATH, fetchKeys } from '../../src/account/trust/fetch-keys.ts'
+import { DomainStore, domainsIn } from '../../src/account/trust/domain-store.ts'
+import { openChecker } from '../../src/account/trust/open-checker.ts'
+import { isProxied, proxyOf } from '../../src/account/trust/proxy.ts'
+import { isPublicAddress } from '../../src/account/trust/public-address.ts'
+import { fileSource, githubActionsSource, renewed, statementSource } from '../../src/account/trust/sources.ts'
+import { heldStatements, holdStatement } from '../../src/account/trust/statements-file.ts'
+import { TrustStore } from '../../src/account/trust/store.ts'
+import { NO_KEYS } from '../../src/proofs/key-state.ts'
+import { MAX_KEYS_BYTES, readKeys, revocationOf } from '../../src/proofs/keys.ts'
+import { parseRoot, type Root } from '../../src/proofs/roots.ts'
+import { isStatement, readStatement } from '../../src/proofs/statement.ts'
+import { Agent, GITHUB, issuers, job, lineOf } from '../proofs/scene.ts'
+
+const DAY = 86_400_000
+const PLACE = `acme.example${DOMAIN_PATH}`
+const alice = new Agent()
+let web: IssuerWeb
+let oidc: OidcIssuer
+const home = mkdtempSync(join(tmpdir(), 'static-trust-'))
+const directory = (name: string): string => join(home, name)
+
+before(async () => {
+  ;[web, oidc] = await Promise.all([startIssuerWeb(), startOidcIssuer()])
+})
+after(async () => {
+  await Promise.all([web[Symbol.asyncDispose](), oidc[Symbol.asyncDispose]()])
+  rmSync(home, { recursive: true, force: true })
+})
+
+const pinned = (text: string): Root => parseRoot(text, { pin: { address: web.address, ca: web.ca } })
+
+/** Why keys are out of reach; `N bytes` if they are not. */
+async function outcome(root: Root, proxy?: Parameters<typeof fetchKeys>[1]): Promise<string> {
+  const fetched = await fetchKeys(root, proxy)
+  return 'failed' in fetched ? fetched.failed : `${fetched.bytes.length} bytes`
+}
+
+test('a domain signs a statement, publishes its key, and a stranger checks the proof', async () => {
+  const domain = new DomainStore(directory('domains'), 'acme.example')
+  assert.ok(domain.init() && !domain.init())
+  web.pages.set(PLACE, domain.publicFile(Date.now()))
+  const statement = await domain.sign({ agentId: alice.id, subject: 'deployer' }, 30, Date.now())
+  const store = new TrustStore(directory('trust-domain'))
+  store.write([{ root: pinned('acme.example') }])
+  const checker = openChecker({ directory: directory('trust-domain'), identity: 'verifier' }, () => {})
+  await checker.start()
+  const proof = await alice.proof('statement', () => statement)
+  const verdict = await checker.check(proof, alice.context())
+  assert.equal(lineOf(verdict), 'checked domain acme.example deployer')
+  assert.ok(verdict.state === 'checked')
+  domain.revoke(readStatement(statement)?.id ?? '', Date.now())
+  web.pages.set(PLACE, domain.publicFile(Date.now()))
+  const later = openChecker({ directory: directory('trust-domain'), identity: 'verifier' }, () => {})
+  store.update(pinned('acme.example'), (state) => ({ ...state, triedAt: 0 }))
+  await later.start()
+  assert.equal(lineOf(later.standing(verdict)), 'invalid: its issuer has revoked it')
+  assert.match(lineOf(await later.check(proof, alice.context())), /^invalid: its issuer has revoked it/)
+  checker.stop()
+  later.stop()
+})
+
+test('a real OIDC issuer vouches for an agent, and its access tokens do not', async () => {
+  const root = parseRoot(`oidc:${oidc.issuer}`, { pin: { address: oidc.address, ca: oidc.ca } })
+  const checker = openChecker({ directory: directory('trust-oidc'), identity: 'verifier', roots: [root] }, () => {})
+  await checker.start()
+  const line = async (access: boolean): Promise<string> => {
+    const proof = await alice.proof('token', (audience) => oidc.mint(audience, { access }))
+    return lineOf(await checker.check(proof, alice.context()))
+  }
+  assert.equal(await line(false), 'checked oidc https://idp.example billing')
+  assert.equal(await line(true), 'invalid: its type is not that of an identity token')
+  checker.stop()
+})
+
+test('whatever a server answers but the file, its keys are out of reach', async () => {
+  const root = pinned('acme.example')
+  web.pages.set(PLACE, (_, response) => response.writeHead(302, { location: `https://acme.example/other` }).end())
+  assert.equal(await outcome(root), 'the server answered with HTTP status 302')
+  web.pages.set(PLACE, (_, response) => response.writeHead(500).end('{}'))
+  assert.equal(await outcome(root), 'the server answered with HTTP status 500')
+  web.pages.set(PLACE, (request) => request.destroy())
+  assert.match(await outcome(root), /socket hang up|ECONNRESET/)
+  web.pages.set(PLACE, (_, response) =>
+    response.writeHead(200, { 'content-length': '900' }).write('{', () => response.destroy()),
+  )
+  assert.match(await outcome(root), /aborted|hang up|ECONNRESET/)
+  web.pages.set(PLACE, 'x'.repeat(MAX_KEYS_BYTES + 1))
+  const long = await fetchKeys(root, undefined)
+  assert.ok('bytes' in long && readKeys(root, long.bytes) === `is longer than ${MAX_KEYS_BYTES} bytes`)
+  const endless = (response: { write(text: string, done: () => void): void; readonly destroyed: boolean }): void => {
+    if (!response.destroyed) response.write('x'.repeat(1000), () => endless(response))
+  }
+  web.pages.set(PLACE, (_, response) => endless(response))
+  assert.equal(await outcome(root), `${MAX_KEYS_BYTES + 1} bytes`)
+  assert.deepEqual(new Set(web.requests.filter((place) => place.includes('other'))), new Set())
+})
+
+test('a server that does not answer is given up after five seconds', async () => {
+  web.pages.set(PLACE, () => {})
+  assert.equal(await outcome(pinned('acme.example')), 'no answer within 5 s')
+})
+
+test('a name is believed only with its certificate, at a public address', async () => {
+  web.pages.set(PLACE, '{}')
+  const without = parseRoot('acme.example', { pin: { address: web.address } })
+  assert.match(await outcome(without), /certificate/)
+  const other = parseRoot('evil.example', { pin: { address: web.address, ca: web.ca } })
+  assert.match(await outcome(other), /evil\.example|altnames/)
+  // An issuer that leads to this machine, or into its network.
+  for (const host of ['localhost', '127.0.0.1', '10.0.0.1', '169.254.169.254']) {
+    const { port } = new URL(`https://${web.address}`)
+    const before = web.requests.length
+    assert.match(await outcome(parseRoot(`oidc:https://${host}:${port}`)), /has no public address/, host)
+    assert.equal(web.requests.length, before)
+  }
+})
+
+test('an issuer answers for itself, on its own host where an address is pinned', async () => {
+  const root = pinned('oidc:https://idp.example')
+  const configuration = 'idp.example/.well-known/openid-configuration'
+  web.pages.set(configuration, JSON.stringify({ issuer: 'https://evil.example', jwks_uri: 'https://idp.example/jwks' }))
+  assert.equal(await outcome(root), 'the configuration of its issuer names another issuer')
+  web.pages.set(configuration, JSON.stringify({ issuer: 'https://idp.example', jwks_uri: 'https://acme.example/jwks' }))
+  assert.match(await outcome(root), /on another host, acme\.example/)
+  web.pages.set(configuration, JSON.stringify({ issuer: 'https://idp.example', jwks_uri: 'http://idp.example/jwks' }))
+  assert.equal(await outcome(root), 'it is not an https address')
+  web.pages.set(configuration, JSON.stringify({ issuer: 'https://idp.example' }))
+  assert.match(await outcome(root), /names no `jwks_uri`/)
+  web.pages.set(configuration, '[')
+  assert.match(await outcome(root), /names another issuer/)
+})
+
+test('only addresses of the public internet are public', () => {
+  const inside =
+    '0.0.0.0 10.1.2.3 100.64.0.1 127.0.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.168.1.1 198.18.0.1 224.0.0.1 255.255.255.255 :: ::1 ::ffff:8.8.8.8 64:ff9b::7f00:1 fc00::1 fe80::1 ff02::1 2001::1 2001:db8::1 2002:7f00:1:: localhost 8.8.8 '
+  const outside = '1.1.1.1 8.8.8.8 172.32.0.1 192.167.1.1 2606:4700::1111 2a00:1450:4001::1'
+  for (const address of inside.split(' ')) assert.ok(!isPublicAddress(address), address)
+  for (const address of outside.split(' ')) assert.ok(isPublicAddress(address), address)
+})
+
+test('keys are fetched through a proxy, which TLS does not trust', async (t) => {
+  const asked: string[] = []
+  const proxy = createServer()
+  proxy.on('connect', ({ url, headers }, socket: Socket) => {
+    asked.push(`${url} ${Buffer.from(headers['proxy-authorization']?.slice(6) ?? '', 'base64').toString()}`)
+    if (url !== 'acme.example:443') return void socket.end('HTTP/1.1 403 Forbidden\r\n\r\n')
+    const [host = '', port = ''] = web.address.split(':')
+    const server = connect(Number(port), host, () => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\n')
+      socket.pipe(server).pipe(socket)
+    })
+    for (const each of [server, socket]) each.on('error', () => each.destroy())
+  })
+  proxy.listen(0, '127.0.0.1')
+  await once(proxy, 'listening')
+  const sockets = new Set<Socket>()
+  proxy.on('connection', (socket: Socket) => sockets.add(socket))
+  t.after(() => {
+    for (const socket of sockets) socket.destroy()
+    proxy.close()
+  })
+  const { port } = proxy.address() as AddressInfo
+  const env = { HTTPS_PROXY: `http://user:p%20w@127.0.0.1:${port}`, NO_PROXY: 'intern.example, .corp.example' }
+  const way = proxyOf(env)
+  assert.ok(way)
+  web.pages.set(PLACE, '{"keys":[]}')
+  assert.equal(await outcome(parseRoot('acme.example', { pin: { ca: web.ca } }), way), '11 bytes')
+  assert.match(await outcome(parseRoot('acme.example'), way), /certificate/)
+  assert.equal(await outcome(parseRoot('evil.example'), way), 'the proxy answered with 403')
+  // A pinned address is on this side of it.
+  assert.equal(await outcome(pinned('acme.example'), way), '11 bytes')
+  assert.deepEqual(asked, ['acme.example:443 user:p w', 'acme.example:443 user:p w', 'evil.example:443 user:p w'])
+  const proxied = ['acme.example', 'intern.example', 'a.corp.example', 'notcorp.example'].map((host) =>
+    isProxied(way, host),
+  )
+  assert.deepEqual(proxied, [true, false, false, true])
+  assert.equal(proxyOf({}), undefined)
+  assert.throws(() => proxyOf({ HTTPS_PROXY: 'socks5://x' }), StaticError)
+})
+
+test('the trust list is a private file, and damage to it makes nothing valid', () => {
+  const place = directory('trust-list')
+  const store = new TrustStore(place)
+  assert.deepEqual(store.list(), [])
+  const bundle = parseRoot('spiffe:acme.example', { keys: '/run/bundle.json' })
+  store.write([{ root: pinned('acme.example') }, { root: bundle, agents: ['deployer'] }])
+  const first = store.version()
+  assert.deepEqual(store.list(), [{ root: pinned('acme.example') }, { root: bundle, agents: ['deployer'] }])
+  store.update(bundle, (state) => ({ ...state, triedAt: 5, failed: 'down' }))
+  assert.equal(store.load(bundle).triedAt, 5)
+  assert.notEqual(store.version(), first)
+  assert.equal(statSync(place).mode & 0o777, 0o700)
+  for (const name of readdirSync(place)) assert.equal(statSync(join(place, name)).mode & 0o777, 0o600, name)
+  const keys = join(place, readdirSync(place).find((name) => name.startsWith('keys-')) ?? '')
+  for (const damage of ['', '{', '[]', '{"triedAt":1}', readFileSync(keys, 'utf8').replace('"ids"', '"idz"')]) {
+    writeFileSync(keys, damage)
+    assert.match(store.load(bundle).refused ?? '', /is damaged/, damage)
+  }
+  chmodSync(keys, 0o644)
+  assert.match(store.load(bundle).refused ?? '', /chmod 600/)
+  store.forget(bundle)
+  assert.deepEqual(store.load(bundle), NO_KEYS)
+  writeFileSync(join(place, 'roots.json'), '{"roots":[{"root":"*"}]}', { mode: 0o600 })
+  assert.throws(() => store.list(), /is not a list of roots/)
+  chmodSync(join(place, 'roots.json'), 0o666)
+  assert.throws(
+    () => store.list(),
+    (error) => error instanceof StaticError && error.code === 'store_permissions',
+  )
+})
+
+test('a root for one agent is not that of another', async () => {
+  const place = directory('trust-narrow')
+  new TrustStore(place).write([{ root: pinned('acme.example'), agents: ['deployer'] }])
+  web.pages.set(PLACE, '{}')
+  const rootsOf = async (identity: string): Promise<number> => {
+    const checker = openChecker({ directory: place, identity }, () => {})
+    await checker.start()
+    checker.stop()
+    return checker.roots.length
+  }
+  assert.deepEqual([await rootsOf('deployer'), await rootsOf('billing')], [1, 0])
+})
+
+test('the key of a domain stays private, and what it revokes stays revoked', async () => {
+  const place = directory('own-domains')
+  const domain = new DomainStore(place, 'acme.example')
+  await assert.rejects(domain.sign({ agentId: alice.id, subject: 'a' }, 30, Date.now()), /is not on this machine/)
+  domain.init()
+  assert.deepEqual(domainsIn(place), ['acme.example'])
+  const key = join(place, 'acme.example/key.json')
+  assert.equal(statSync(key).mode & 0o777, 0o600)
+  const secret = (JSON.parse(readFileSync(key, 'utf8')) as { readonly d: string }).d
+  const now = Date.now()
+  const [one, two] = [
+    await domain.sign({ agentId: alice.id, subject: 'a' }, 1, now),
+    await domain.sign({ agentId: alice.id, subject: 'b' }, 30, now),
+  ]
+  const idOf = (jwt: string): string => readStatement(jwt)?.id ?? ''
+  domain.revoke(idOf(one), now)
+  // Of a statement that another machine has made.
+  domain.revoke('x'.repeat(22), now)
+  assert.ok(!domain.publicFile(now).includes(secret))
+  const root = parseRoot('acme.example')
+  const published = readKeys(root, Buffer.from(domain.publicFile(now)))
+  assert.ok(typeof published !== 'string')
+  assert.deepEqual(published.revoked, [revocationOf(idOf(one)), revocationOf('x'.repeat(22))].toSorted())
+  assert.deepEqual(
+    domain
+      .statements(now)
+      .map(({ subject, isRevoked }) => [subject, isRevoked])
+      .toSorted(),
+    [
+      ['a', true],
+      ['b', false],
+    ],
+  )
+  // Dropped once they have ended by themselves.
+  assert.deepEqual(domain.keySet(now + 2 * DAY).revoked, [revocationOf('x'.repeat(22))])
+  assert.deepEqual(domain.keySet(now + 91 * DAY).revoked, [])
+  domain.sweep(now + 91 * DAY)
+  assert.deepEqual(readdirSync(join(place, 'acme.example/statements')), [])
+  const third = await domain.sign({ agentId: alice.id, subject: 'c' }, 30, now)
+  domain.revokeAll(now)
+  const fourth = await domain.sign({ agentId: alice.id, subject: 'd' }, 30, now)
+  const { notBefore } = domain.keySet(now)
+  assert.ok((readStatement(third)?.issuedAt ?? Infinity) < notBefore)
+  assert.equal(readStatement(fourth)?.issuedAt, notBefore)
+  assert.throws(() => domain.revoke('../../x', now), /is not the id of a statement/)
+  assert.ok(isStatement(two))
+})
+
+test('an agent renews its statement where the key of the domain is, and never a revoked one', async () => {
+  const [agent, place] = [directory('agent'), directory('renewing')]
+  new TrustStore(agent).write([])
+  const domain = new DomainStore(place, 'acme.example')
+  domain.init()
+  const now = Date.now()
+  const about = { agentId: alice.id, subject: 'deployer' }
+  await assert.rejects(statementSource(agent, 'acme.example', place).mint(''), /has no statement of acme\.example/)
+  const first = await domain.sign(about, 30, now)
+  holdStatement(agent, first)
+  assert.equal((await statementSource(agent, 'acme.example', place).mint('')).jwt, first)
+  const [held] = heldStatements(agent)
+  assert.ok(held && held.subject === 'deployer')
+  assert.equal(await renewed(agent, held, place, now + 22 * DAY), first)
+  assert.equal(await renewed(agent, held, directory('elsewhere'), now + 24 * DAY), first)
+  const second = await renewed(agent, held, place, now + 24 * DAY)
+  assert.notEqual(second, first)
+  assert.deepEqual(
+    heldStatements(agent).map(({ jwt }) => jwt),
+    [second],
+  )
+  assert.equal(readStatement(second)?.expiresAt, Math.floor((now + 54 * DAY) / 1000))
+  assert.equal(statSync(join(agent, 'statements.json')).mode & 0o777, 0o600)
+  const [again] = heldStatements(agent)
+  assert.ok(again)
+  assert.equal(await renewed(agent, again, place, now + 55 * DAY), second)
+  domain.revoke(again.id, now)
+  assert.equal(await renewed(agent, again, place, now + 50 * DAY), second)
+  writeFileSync(join(agent, 'statements.json'), '["x"]')
+  assert.throws(() => heldStatements(agent), /is damaged/)
+})
+
+test('a job of GitHub Actions gets a token for the audience', async () => {
+  const seen: string[] = []
+  web.pages.set('acme.example/token', (request, response) => {
+    seen.push(`${request.headers.authorization}`)
+    const audience = new URL(request.url ?? '', GITHUB).searchParams.get('audience') ?? ''
+    void issuers.github.sign(job(audience)).then((value) => response.end(JSON.stringify({ count: 1, value })))
+  })
+  web.pages.set(
+    'token.actions.githubusercontent.com/.well-known/jwks',
+    JSON.stringify({ keys: [await issuers.github.jwk()] }),
+  )
+  await assert.rejects(githubActionsSource({}).mint('a'), /id-token: write/)
+  const { port } = new URL(`https://${web.address}`)
+  const env = {
+    ACTIONS_ID_TOKEN_REQUEST_URL: `https://127.0.0.1:${port}/token?api=2`,
+    ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'secret',
+  }
+  // Its authority is one of the system, which this server's is not.
+  await assert.rejects(
+    githubActionsSource(env).mint('a'),
+    (error) => error instanceof StaticError && error.code === 'unavailable',
+  )
+  assert.deepEqual(seen, [])
+  const file = directory('token.jwt')
+  writeFileSync(file, `${await issuers.github.sign(job('fixed'))}\n`)
+  assert.equal((await fileSource(file).mint('a')).kind, 'token')
+})
