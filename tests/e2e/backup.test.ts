@@ -48,6 +48,12 @@ test('after a lost disk the backup is restored; agents that were ahead stop, and
   await owner.send(NAME, 'before the backup')
   assert.equal(await received(bob), 'before the backup')
 
+  const list = await runCommand(['admin', 'accounts', 'list', '--data-dir', dataDir, '--json'])
+  const [account] = (JSON.parse(list) as { accounts: { channels: number; bytes: number }[] }).accounts
+  assert.equal(account!.channels, 1)
+  // Carol has not read the message, so it is there.
+  assert.ok(account!.bytes > 1000, list)
+
   const output = await runCommand(['admin', 'backup', backup, '--data-dir', dataDir, '--json'])
   const printed = JSON.parse(output) as { directory: string; format: number; api_database: string }
   assert.deepEqual(

@@ -81,7 +81,9 @@ void test('the operator creates, finds, resets and closes an account; the audit 
   const listed = await admin('accounts', 'list', '--status', 'active')
   assert.match(
     listed.stdout,
-    new RegExp(`^ID +E-MAIL +PLAN +STATUS +CREATED +NAME\n${id} +ann@example\\.com +free +active .* Ann\n$`),
+    new RegExp(
+      `^ID +E-MAIL +PLAN +STATUS +CHANNELS +BYTES +CREATED +NAME\n${id} +ann@example\\.com +free +active +- +- .* Ann\n$`,
+    ),
   )
   assert.equal((await admin('accounts', 'find', 'nobody')).stderr, 'static: no such account.\n')
 

@@ -17,13 +17,13 @@ import { once } from 'node:events'
 import { test, type TestContext } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { copyDatabase, openStore } from '@static/api'
-import { copyDatabase as copyStoppedRelay } from '@static/relay'
+import { type AccountRoom, copyDatabase as copyStoppedRelay } from '@static/relay'
 import { copyFile } from '../src/backup/copy-file.ts'
 import { type BackupOptions, makeBackup } from '../src/backup/make.ts'
 import type { Manifest } from '../src/backup/manifest.ts'
 import { restoreBackup } from '../src/backup/restore.ts'
 import { ensurePrivateDirectory } from '../src/server/data-dir.ts'
-import { serveRelayControl } from '../src/server/relay-control.ts'
+import { roomsOf, serveRelayControl } from '../src/server/relay-control.ts'
 
 function backUp(options: Pick<BackupOptions, 'dataDir' | 'target'> & { database?: string }): Promise<Manifest> {
   return makeBackup({ database: undefined, copyApi: copyDatabase, copyStoppedRelay, ...options })
@@ -50,6 +50,8 @@ async function scene(t: TestContext): Promise<Scene> {
   await backUp({ dataDir: data, target: backup })
   return { home, data, backup, target: join(home, 'restored') }
 }
+
+const roomOf = (account: string): Promise<AccountRoom> => Promise.resolve({ channels: account.length, bytes: 0 })
 
 test('a backup has every file with its mode, and overwrites nothing', async (t) => {
   const { home, data, backup, target } = await scene(t)
@@ -145,6 +147,7 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   writeFileSync(join(data, '.relay.sqlite.0123456789abcdef.tmp'), 'left by a killed relay')
   let fails = true
   const control = await serveRelayControl(data, {
+    roomOf,
     backup: (path) => {
       writeFileSync(path, 'the copy')
       return fails ? Promise.reject(new Error('the disk is full')) : Promise.resolve()
@@ -166,11 +169,27 @@ test('a copy that the relay cannot make fails the backup; one that nobody takes 
   assert.deepEqual(temporary(), [])
 })
 
+test('a running relay says what accounts keep in it; a stopped one, nothing', async (t) => {
+  const { data } = await scene(t)
+  assert.equal(await roomsOf(data, ['a']), undefined)
+  const control = await serveRelayControl(data, { backup: () => Promise.resolve(), roomOf })
+  t.after(() => control.close())
+  assert.deepEqual(await roomsOf(data, ['a', 'bcd']), [
+    { channels: 1, bytes: 0 },
+    { channels: 3, bytes: 0 },
+  ])
+  const refusing = { backup: () => Promise.resolve(), roomOf: () => Promise.reject(new Error('the disk is gone')) }
+  await control.close()
+  await using again = { [Symbol.asyncDispose]: (await serveRelayControl(data, refusing)).close }
+  assert.ok(again)
+  await assert.rejects(roomsOf(data, ['a']), { code: 'internal_error' })
+})
+
 test('a relay runs without its socket where none can be made', async (t) => {
   const { data } = await scene(t)
   mkdirSync(join(data, 'relay.sock'))
   const written = t.mock.method(process.stderr, 'write', () => true)
-  const control = await serveRelayControl(data, { backup: () => Promise.resolve() })
+  const control = await serveRelayControl(data, { backup: () => Promise.resolve(), roomOf })
   assert.match(
     String(written.mock.calls[0]?.arguments[0]),
     /relay\.sock .*: stop the server before `static admin backup`/,

@@ -1,3 +1,4 @@
+export type { AccountRoom } from './api/account-room.ts'
 export type { ApiAccess } from './api/client.ts'
 export type { LogOptions } from '@static/node/logger'
 export { type RunningRelay, startRelay } from './main.ts'

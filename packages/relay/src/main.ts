@@ -8,6 +8,7 @@ import { StaticError, toHex } from '@static/protocol'
 import { channelDeletions } from './api/channel-deletions.ts'
 import { type ApiLog, makeApiClient } from './api/client.ts'
 import { ApiMonitor } from './api/monitor.ts'
+import { type AccountRoom, accountRoom } from './api/account-room.ts'
 import { overviewReporter } from './api/overview-reporter.ts'
 import { openNode, type RelayLog, type RelayNode, type Transports } from './node.ts'
 import type { LocalApi, RelayOptions } from './options.ts'
@@ -35,6 +36,8 @@ export interface RunningRelay {
    * Throws `unavailable` if the copy cannot be written, or if the store has no file to copy.
    */
   backup(path: string): Promise<void>
+  /** What an account keeps here, of both modes. */
+  roomOf(account: string): Promise<AccountRoom>
   /** Asks sessions to reconnect, finishes accepted requests, and closes everything. */
   close(): Promise<void>
 }
@@ -106,6 +109,7 @@ export async function startRelay(options: RelayOptions): Promise<RunningRelay> {
         if (!store.backup) throw StaticError.of('unavailable', 'The store of this relay is not a file.')
         await store.backup(path)
       },
+      roomOf: (account) => accountRoom(store, account),
       close: async () => {
         log.info('relay stopping')
         await close()

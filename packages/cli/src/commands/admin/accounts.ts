@@ -4,6 +4,7 @@ import { ACCOUNT_STATUSES, type AccountStatus } from '@static/protocol'
 import { confirm } from '../../terminal/ask.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printable, printJson, shortTime, table } from '../../terminal/output.ts'
+import { roomsOf } from '../../server/relay-control.ts'
 import { accountArgument, addYesFlag, changeAccount, type ChangeFlags, describe } from './change.ts'
 import { addDatabaseFlags, type DatabaseFlags, withAdmin } from './database.ts'
 import { addExpiry, type LinkFlags, untilOf } from './expiry.ts'
@@ -39,7 +40,7 @@ export function accountsCommand(): Command {
 
 function listCommand(): Command {
   return addPageFlags(addDatabaseFlags(new Command('list')))
-    .description('list accounts, oldest first')
+    .description('list accounts, oldest first, with the channels and bytes that they keep at the relay running here')
     .addOption(new Option('--status <status>', 'only accounts with this status').choices(ACCOUNT_STATUSES))
     .addHelpText(
       'after',
@@ -91,19 +92,27 @@ export function pageSize(text: string): number {
 }
 
 async function list(text: string | undefined, flags: ListFlags): Promise<void> {
-  const { status, limit, after } = flags
+  const { status, limit, after, dataDir } = flags
   const page = await withAdmin(flags, ({ admin }) => admin.list({ text, status, limit, after }))
-  if (flags.json) return printJson(page)
-  if (page.accounts.length === 0) return note('no such account.')
-  const rows = page.accounts.map(({ id, email, name, plan, status: state, created_at: made }) => [
+  const ids = page.accounts.map(({ id }) => id)
+  const rooms = (await roomsOf(dataDir, ids)) ?? []
+  const accounts = page.accounts.map((account, at) => {
+    const { channels = null, bytes = null } = rooms[at] ?? {}
+    return { ...account, channels, bytes }
+  })
+  if (flags.json) return printJson({ ...page, accounts })
+  if (accounts.length === 0) return note('no such account.')
+  const rows = accounts.map(({ id, email, name, plan, status: state, created_at: made, channels, bytes }) => [
     id,
     email,
     plan,
     state,
+    String(channels ?? '-'),
+    String(bytes ?? '-'),
     shortTime(made),
     name ?? '',
   ])
-  print(table(['ID', 'E-MAIL', 'PLAN', 'STATUS', 'CREATED', 'NAME'], rows))
+  print(table(['ID', 'E-MAIL', 'PLAN', 'STATUS', 'CHANNELS', 'BYTES', 'CREATED', 'NAME'], rows))
   if (page.next !== null) note(`there are more; continue with --after ${page.next}`)
 }
 
