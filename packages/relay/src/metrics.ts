@@ -1,4 +1,5 @@
 /** Prometheus metrics of a relay. */
+import { addProcessMetrics } from '@static/node/loop-metrics'
 import { collectDefaultMetrics, Counter, Histogram, Registry } from 'prom-client'
 import type { StreamLimit } from './core/sessions/limits.ts'
 import { BUCKETS } from './metrics/buckets.ts'
@@ -19,7 +20,7 @@ export interface Metrics {
 
 export function makeMetrics(sources: LoadSources & TrafficSources & StoreSources & BusSources): Metrics {
   const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
+  addProcessMetrics(registry, collectDefaultMetrics)
   const sent = makeMessageMetrics(registry)
   const excess = new Counter({
     name: 'static_relay_limit_refusals_total',

@@ -1,6 +1,7 @@
 /** Metrics for Prometheus. Labels are routes and status codes, never anything about a caller. */
 import type { onResponseHookHandler } from 'fastify'
 import packageJson from '../../package.json' with { type: 'json' }
+import { addProcessMetrics } from '@static/node/loop-metrics'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { Service } from '../service.ts'
 import type { App } from './app.ts'
@@ -11,7 +12,7 @@ const BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10]
 /** Measures every request and the load of the service. */
 export function useMetrics(app: App, service: Service, certificateExpiry: () => number | undefined): Registry {
   const registry = new Registry()
-  collectDefaultMetrics({ register: registry })
+  addProcessMetrics(registry, collectDefaultMetrics)
   const seconds = new Histogram({
     name: 'static_api_request_seconds',
     help: 'Request duration, by method, route and status',
