@@ -10,6 +10,7 @@ const TESTS = ['tests/**/*.test.ts', 'packages/{cli,api,sdk}/test/**/*.test.ts',
  */
 const OF_CI: readonly string[] = [
   'packages/relay/test/scenario/mixed.test.ts',
+  'tests/cli/proofs.test.ts',
   'tests/cli/relay-changed.test.ts',
   'tests/cli/slots.test.ts',
   'tests/console/operator-links.test.ts',

@@ -48,6 +48,17 @@ const NOT_RUN: Readonly<Record<string, string>> = {
       'needs a release; lab/release/proof.ts runs it',
     ]),
   ),
+  ...Object.fromEntries(
+    ['A company sh 1', 'A company sh 2', 'A company sh 3', 'A company sh 4', 'The other company sh 1']
+      .concat('The other company sh 2')
+      .map((name) => [`docs/17-proofs.md#${name}`, 'needs a domain; tests/cli/proofs.test.ts has one on loopback']),
+  ),
+  ...Object.fromEntries(
+    ['GitHub Actions sh 1', 'Other issuers: GitLab, Google, companies sh 1', 'Kubernetes sh 1', 'SPIFFE sh 1'].map(
+      (name) => [`docs/17-proofs.md#${name}`, 'needs the issuer; tests/cli/proofs.test.ts trusts one on loopback'],
+    ),
+  ),
+  'docs/17-proofs.md#Other issuers: GitLab, Google, companies ts 1': 'needs a machine of Google',
   'docs/12-install.md#The image sh 1': 'needs docker; lab/image/proof.ts builds the image with buildah',
   'python/README.md#Install sh 1': 'tests/python/static_sdk.test.ts installs the package by pip',
   'python/README.md#Talk python 1': 'tests/python/static_sdk.test.ts runs it',

@@ -25,6 +25,7 @@ import {
   signedBytes,
   text,
 } from './bytes.ts'
+import { proofVectors } from './proof.ts'
 import { proofBoxes } from './proof-box.ts'
 import { sealedWelcomes } from './sealed-welcome.ts'
 
@@ -710,6 +711,7 @@ export const files: ReadonlyMap<string, string> = new Map([
     ),
   ],
   ['sealed-welcome.json', text(sealedWelcomes({ id: keys.invite_id, seal: keys.seal }))],
+  ['proof.json', text(proofVectors)],
   ['link.json', text(links)],
   ['verify.json', text(verify)],
   ['group.json', text(group)],

@@ -145,7 +145,10 @@ export class Checker {
     const root = this.roots.find(({ text }) => text === facts.root)
     if (root === undefined) return undefined
     if (Object.keys(ids).some((name) => !Object.hasOwn(this.#ports.load(root).ids, name))) {
-      this.#ports.update(root, (state) => ({ ...state, ids: { ...ids, ...state.ids } }))
+      // Another proof may have been first, for one of the names.
+      this.#ports.update(root, (state) =>
+        contradictedId(state, ids) === undefined ? { ...state, ids: { ...state.ids, ...ids } } : state,
+      )
       this.#read()
     }
     return contradictedId(this.#ports.load(root), ids)

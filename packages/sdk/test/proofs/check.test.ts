@@ -224,6 +224,8 @@ test('only keys of the root sign, with accepted algorithms', async () => {
   // The domain is trusted for statements, and the trust domain of the same name for SVIDs: neither signs for the other.
   const crossed = await alice.proof('token', (aud) => issuers.github.sign(token(aud, { sub: SPIFFE_ID })))
   assert.match(await line(crossed), /^unchecked/)
+  const named = await alice.proof('token', (aud) => issuers.domain.sign(token(aud, { sub: SPIFFE_ID })))
+  assert.match(await line(named), /^unchecked/)
   const x509 = await alice.proof('token', (aud) => new Issuer('x1', 'ES256').sign(token(aud, { sub: SPIFFE_ID })))
   assert.match(await line(x509), /^unchecked/)
   const bytes = Buffer.from(await statementProof())
