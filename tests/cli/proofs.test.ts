@@ -1,6 +1,6 @@
 /** Two companies on one machine: one says which agents its domain runs, the other decides what it believes. */
 import assert from 'node:assert/strict'
-import { chmodSync, readFileSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
@@ -166,4 +166,6 @@ test('what a company revokes is in its file', async () => {
   )
   await output(acme, 'printf "{}" > other.json')
   assert.match(await failure(acme, 'static domain revoke --all --out other.json'), /is not the file of acme\.example/)
+  await output(initech, 'static agent delete --as buyer --yes')
+  assert.ok(!existsSync(join(initech.home, '.local/share/static/agents/buyer')))
 })

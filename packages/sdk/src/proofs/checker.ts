@@ -6,6 +6,7 @@
  * Use: `start()` once; `check(bytes, context)` when a proof arrives, and store a checked verdict; `standing(verdict)`
  * for a stored one, at start and after each `changed()`. Never for each message.
  */
+import { StaticError } from '@static/protocol'
 import { afterFetch, contradictedId, type Fetched, type KeyState } from './key-state.ts'
 import type { ProofContext } from './proof.ts'
 import type { Root } from './roots.ts'
@@ -47,6 +48,8 @@ export class Checker {
   #version: string | undefined
   /** Cancels the next look at what is due; undefined while stopped. */
   #cancel: (() => void) | undefined
+  /** Settles when the first fetches have ended. */
+  #started: Promise<void> | undefined
 
   /** `changed` runs when roots or keys have changed, and after each hourly fetch: verdicts may have another worth then. */
   constructor(ports: CheckerPorts, changed: () => void) {
@@ -54,10 +57,15 @@ export class Checker {
     this.#changed = changed
   }
 
-  /** Begins to keep keys current. Resolves when those that are missing or old were fetched, or cannot be. */
+  /**
+   * Begins to keep keys current. Resolves when those that are missing or old were fetched, or cannot be.
+   *
+   * @throws {StaticError} if the trust list cannot be read; it is read again every minute
+   */
   async start(): Promise<void> {
     this.#watch()
-    await this.#round()
+    this.#started = this.#round()
+    await this.#started
   }
 
   stop(): void {
@@ -73,13 +81,18 @@ export class Checker {
   async check(bytes: Uint8Array, context: ProofContext): Promise<Verdict> {
     // Agents that never see a proof do not load the library.
     const { checkProof } = await import('./check.ts')
+    // At its start, an agent would otherwise refuse joiners for want of keys.
+    await this.#started?.catch(() => {})
     const { verdict, unknownKey, ids } = await checkProof(bytes, context, this.#known, this.#ports.now())
-    if (unknownKey) this.#expectKey(unknownKey)
-    if (verdict.state !== 'checked' || ids === undefined) return verdict
-    const moved = this.#keepIds(verdict, ids)
-    return moved === undefined
-      ? verdict
-      : { state: 'invalid', reason: `${moved} has another id`, claimed: verdict.name }
+    try {
+      if (unknownKey) this.#expectKey(unknownKey)
+      const moved = verdict.state === 'checked' && ids ? this.#keepIds(verdict, ids) : undefined
+      if (moved === undefined) return verdict
+      return { state: 'invalid', reason: `${moved} is not the one that this name belonged to` }
+    } catch (error) {
+      // What a name stands for must be on disk before anyone is believed to have it.
+      return { state: 'unchecked', reason: `the trust list cannot be written: ${StaticError.from(error).message}` }
+    }
   }
 
   /** What a verdict of earlier is worth now. */
@@ -90,7 +103,8 @@ export class Checker {
   #watch(): void {
     this.#cancel = this.#ports.later(MINUTE_MS, () => {
       this.#watch()
-      void this.#round()
+      // The next round tries again. What cannot be renewed or stored ends by itself, after a day.
+      this.#round().catch(() => {})
     })
   }
 
@@ -106,13 +120,14 @@ export class Checker {
     // Before the first wait, so that no other round takes them as well.
     for (const { root } of due) this.#due.set(root.text, now + HOUR_MS)
     await Promise.all(due.map(({ root }) => this.#renew(root)))
-    if (!isOther && due.length === 0) return
+    if ((!isOther && due.length === 0) || this.#cancel === undefined) return
     this.#read()
     this.#changed()
   }
 
   async #renew(root: Root): Promise<void> {
     const fetched = await this.#ports.fetch(root)
+    if (this.#cancel === undefined) return
     this.#ports.update(root, (state) => afterFetch(root, state, fetched, this.#ports.now()))
   }
 
@@ -120,9 +135,9 @@ export class Checker {
   #read(): boolean {
     const version = this.#ports.version()
     if (version === this.#version) return false
-    this.#version = version
     const before = new Map(this.#known.map(({ root, state }) => [root.text, state.triedAt]))
     this.#known = this.#ports.roots().map((root) => ({ root, state: this.#ports.load(root) }))
+    this.#version = version
     for (const { root, state } of this.#known) {
       // Another process of the account may have fetched them: the hour counts from there.
       if (before.get(root.text) === state.triedAt) continue

@@ -46,6 +46,8 @@ const FILES = [
   'agent.opens',
   'agent.sock',
   RELAY_FILE,
+  // Statements of domains about this agent.
+  'statements.json',
   // For a model: unconfirmed notices, and a directory of payloads.
   'notices.json',
   'received',

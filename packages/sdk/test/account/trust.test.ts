@@ -1,5 +1,6 @@
 /** Keys of real issuers over TLS, and everything that a server, a name or a file can do wrong. */
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
@@ -7,6 +8,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
 import { StaticError } from '@static/protocol'
 import { type OidcIssuer, startOidcIssuer } from '@static/testkit/issuers/oidc'
 import { type IssuerWeb, startIssuerWeb } from '@static/testkit/issuers/web'
@@ -321,29 +323,48 @@ test('an agent renews its statement where the key of the domain is, and never a 
   assert.throws(() => heldStatements(agent), /is damaged/)
 })
 
-test('a job of GitHub Actions gets a token for the audience', async () => {
+/** A token from the service of the runner, in a process that trusts this authority as it would those of the system. */
+async function mintedInJob(env: Readonly<Record<string, string>>, audience: string): Promise<string> {
+  const source = join(import.meta.dirname, '../../src/account/trust/sources.ts')
+  const code = `import { githubActionsSource } from ${JSON.stringify(source)}
+    process.stdout.write((await githubActionsSource(process.env).mint(${JSON.stringify(audience)})).jwt)`
+  const options = { env: { ...env, NODE_EXTRA_CA_CERTS: web.caFile } }
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], options)
+  return stdout
+}
+
+test('a job of GitHub Actions proves what it is', async () => {
   const seen: string[] = []
-  web.pages.set('acme.example/token', (request, response) => {
-    seen.push(`${request.headers.authorization}`)
-    const audience = new URL(request.url ?? '', GITHUB).searchParams.get('audience') ?? ''
-    void issuers.github.sign(job(audience)).then((value) => response.end(JSON.stringify({ count: 1, value })))
+  web.pages.set(`${web.address}/token`, (request, response) => {
+    const { searchParams } = new URL(request.url ?? '', GITHUB)
+    seen.push(`${request.headers.authorization} ${searchParams.get('api')}`)
+    const now = Math.floor(Date.now() / 1000)
+    const claims = job(searchParams.get('audience') ?? '', { iat: now, nbf: now, exp: now + 300 })
+    void issuers.github.sign(claims).then((value) => response.end(JSON.stringify({ count: 1, value })))
   })
   web.pages.set(
     'token.actions.githubusercontent.com/.well-known/jwks',
     JSON.stringify({ keys: [await issuers.github.jwk()] }),
   )
-  await assert.rejects(githubActionsSource({}).mint('a'), /id-token: write/)
-  const { port } = new URL(`https://${web.address}`)
   const env = {
-    ACTIONS_ID_TOKEN_REQUEST_URL: `https://127.0.0.1:${port}/token?api=2`,
+    ACTIONS_ID_TOKEN_REQUEST_URL: `https://${web.address}/token?api=2`,
     ACTIONS_ID_TOKEN_REQUEST_TOKEN: 'secret',
   }
-  // Its authority is one of the system, which this server's is not.
+  const checker = openChecker(
+    { directory: directory('trust-job'), identity: 'verifier', roots: [pinned('github:acme/*')] },
+    () => {},
+  )
+  await checker.start()
+  const proof = await alice.proof('token', (audience) => mintedInJob(env, audience))
+  assert.equal(lineOf(await checker.check(proof, alice.context())), 'checked github acme/app refs/heads/main')
+  checker.stop()
+  await assert.rejects(githubActionsSource({}).mint('a'), /id-token: write/)
+  // This process does not trust the authority, so it does not get as far as to show the secret.
   await assert.rejects(
     githubActionsSource(env).mint('a'),
     (error) => error instanceof StaticError && error.code === 'unavailable',
   )
-  assert.deepEqual(seen, [])
+  assert.deepEqual(seen, ['Bearer secret 2'])
   const file = directory('token.jwt')
   writeFileSync(file, `${await issuers.github.sign(job('fixed'))}\n`)
   assert.equal((await fileSource(file).mint('a')).kind, 'token')

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { Checker } from '../../src/proofs/checker.ts'
 import { type Fetched, type KeyState, NO_KEYS } from '../../src/proofs/key-state.ts'
 import { parseRoot, type Root } from '../../src/proofs/roots.ts'
+import { StaticError } from '@static/protocol'
 import { randomNumbers, SEED } from '@static/testkit/random'
 import { Agent, DOMAIN, domainFile, issuers, Issuer, job, lineOf, NOW, signedStatement, statement } from './scene.ts'
 
@@ -19,6 +20,8 @@ class Machine {
   readonly disk: Map<string, KeyState>
   readonly fetches: { readonly root: string; readonly minute: number }[] = []
   changes = 0
+  isFull = false
+  hold: Promise<void> = Promise.resolve()
   readonly checker: Checker
   #version = 0
   #timers: { readonly at: number; readonly action: () => void }[] = []
@@ -31,13 +34,15 @@ class Machine {
         roots: () => this.roots,
         load: ({ text }) => disk.get(text) ?? NO_KEYS,
         update: ({ text }, change) => {
+          if (this.isFull) throw new StaticError('store_failed', 'The disk is full.')
           disk.set(text, change(disk.get(text) ?? NO_KEYS))
           this.touch()
         },
         version: () => `${this.#version}`,
-        fetch: ({ text }) => {
+        fetch: async ({ text }) => {
           this.fetches.push({ root: text, minute: Math.round((this.now - NOW) / MINUTE) })
-          return Promise.resolve(this.files.get(text) ?? { failed: 'no answer within 5 s' })
+          await this.hold
+          return this.files.get(text) ?? { failed: 'no answer within 5 s' }
         },
         now: () => this.now,
         chance,
@@ -186,6 +191,48 @@ test('an issuer that is out of reach makes verdicts lapse after a day, and they 
   machine.publish(DOMAIN, await domainFile([issuers.domain]))
   await machine.pass(2 * HOUR)
   assert.equal(machine.checker.standing(verdict).state, 'checked')
+})
+
+test('a disk that is full, or a list that is damaged, stops neither the agent nor its schedule', async () => {
+  const machine = await machineWithDomain()
+  await machine.checker.start()
+  const verdict = await machine.checker.check(goodProof, alice.context())
+  assert.ok(verdict.state === 'checked')
+  machine.isFull = true
+  await machine.pass(23 * HOUR)
+  assert.equal(machine.checker.standing(verdict).state, 'checked')
+  await machine.pass(2 * HOUR)
+  assert.match(lineOf(machine.checker.standing(verdict)), /^lapsed/)
+  machine.isFull = false
+  await machine.pass(2 * HOUR)
+  assert.equal(machine.checker.standing(verdict).state, 'checked')
+  const jobs = new Machine()
+  jobs.roots = [parseRoot('github:acme/app')]
+  jobs.publish(jobs.roots[0] ?? DOMAIN, { keys: [await issuers.github.jwk()] })
+  await jobs.checker.start()
+  jobs.isFull = true
+  const proof = await alice.proof('token', (audience) => issuers.github.sign(job(audience)))
+  assert.match(await jobs.line(proof), /^unchecked: the trust list cannot be written/)
+})
+
+test('an agent that has just started waits for its keys, and one that has stopped changes nothing', async () => {
+  const machine = await machineWithDomain()
+  const fetching = Promise.withResolvers<void>()
+  machine.hold = fetching.promise
+  const started = machine.checker.start()
+  const line = machine.line(goodProof)
+  await new Promise(setImmediate)
+  fetching.resolve()
+  assert.match(await line, /^checked/)
+  await started
+  const stopped = await machineWithDomain()
+  const late = Promise.withResolvers<void>()
+  stopped.hold = late.promise
+  const starting = stopped.checker.start()
+  stopped.checker.stop()
+  late.resolve()
+  await starting
+  assert.deepEqual([stopped.disk.size, stopped.changes], [0, 0])
 })
 
 test('another process of the account fetches for all, and its changes are seen', async () => {

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Authority, openAuthority } from '@static/cli/authority'
 
-/** The names for which the server has certificates. */
+/** The names for which the server has a certificate, besides its address. */
 export const ISSUER_NAMES = ['acme.example', 'idp.example', 'token.actions.githubusercontent.com'] as const
 
 /** How the server answers a path. */
@@ -40,7 +40,7 @@ export async function startIssuerWeb(): Promise<IssuerWeb> {
   const authority = await issuerAuthority()
   const pages = new Map<string, Page>()
   const requests: string[] = []
-  const server = createServer(await authority.issue(ISSUER_NAMES), (request, response) => {
+  const server = createServer(await authority.issue([...ISSUER_NAMES, '127.0.0.1']), (request, response) => {
     const place = `${request.headers.host}${request.url?.split('?')[0]}`
     requests.push(place)
     const page = pages.get(place)
