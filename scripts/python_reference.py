@@ -45,6 +45,7 @@ VALUES = (
     "ChannelMember",
     "SentMessage",
     "ListedMember",
+    "MemberProof",
     "Ownership",
     "MemberReceipt",
     "Reached",
@@ -53,6 +54,7 @@ VALUES = (
     "IssuedInvite",
     "KeyFile",
     "Passphrase",
+    "ProofFile",
 )
 ERRORS = ("StaticError", "AuthError", "TransportError", "ChannelError", "QuotaExceededError", "MlsError")
 

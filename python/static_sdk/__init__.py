@@ -8,12 +8,13 @@
 """
 
 from ._asking import Answer, ChannelRequest
-from ._options import KeyFile, Passphrase
+from ._options import KeyFile, Passphrase, ProofFile
 from ._values import (
     ChannelMember,
     Envelope,
     IssuedInvite,
     ListedMember,
+    MemberProof,
     MemberReceipt,
     Ownership,
     PoisonMessage,
@@ -42,10 +43,12 @@ __all__ = [
     "JoinOffer",
     "KeyFile",
     "ListedMember",
+    "MemberProof",
     "Listening",
     "MlsError",
     "Ownership",
     "Passphrase",
+    "ProofFile",
     "PoisonMessage",
     "PoisonMessages",
     "QuotaExceededError",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional, Union
+from typing import Literal, Optional, Sequence, Union
 
 from ._handler_log import Logger
-from ._options import KeyFile, Passphrase, Path, Request, absolute, key_source, milliseconds, request
+from ._options import KeyFile, Passphrase, Path, ProofFile, Request, absolute, key_source, milliseconds, proof_source, request
 
 
 class Configured:
@@ -39,6 +39,11 @@ class Configured:
             ``"settled"``, how far the application has settled messages; ``"delivered"``, only how far they were
             received; or ``"off"``, nothing. Default: ``"settled"``.
         key: The key that unlocks the agent's database. Default: the file ``agent.key`` in ``data_dir``.
+        roots: The issuers that this agent trusts to say who runs another agent: a domain (``acme.example``),
+            ``github:acme/app`` or ``oidc:https://issuer.example``. Default: the list of the account (``static trust``).
+        proof: Where this agent’s own proof comes from, which it shows only in channels that say so (``show``):
+            ``github-actions``, a file with a JWT, or a function that gets a token for an audience. Default: the
+            statements in ``data_dir`` (``static agent add-proof``).
         logger: Gets a warning, with the stack but without the payload, when a handler of ``handle`` or ``serve``
             fails; ``False``: none. Default: stderr, in Python through ``logging``, unless the program reads
             ``events()``.
@@ -71,6 +76,8 @@ class Configured:
         offers: Optional[Literal["anyone", "known", "none"]] = None,
         receipts: Optional[Literal["off", "delivered", "settled"]] = None,
         key: Union[KeyFile, Passphrase, None] = None,
+        roots: Optional[Sequence[str]] = None,
+        proof: Union[ProofFile, str, None] = None,
         logger: Union[Logger, Literal[False], None] = None,
         fallback: bool = True,
         grpc_port: Optional[int] = None,
@@ -95,6 +102,8 @@ class Configured:
                     "offers": offers,
                     "receipts": receipts,
                     "key": key_source(key),
+                    "roots": None if roots is None else list(roots),
+                    "proof": proof_source(proof),
                     "fallback": fallback,
                     "grpcPort": grpc_port,
                     "acceptRelay": accept_relay,

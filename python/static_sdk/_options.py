@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, Literal, Mapping, NamedTuple, Optional, Union
+from typing import Any, Dict, Literal, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ._handler_log import HandlerLog, Logger
 from .errors import make_error
 
+#: Whose proof an agent shows in a channel: an issuer, True for its only one, None for what it shows already.
+Show = Union[str, Literal[True], None]
+#: The rules that agents must satisfy, of which one must hold.
+Require = Union[str, Sequence[str], None]
 #: Path of a file or directory.
 Path = Union[str, "os.PathLike[str]"]
 
@@ -24,6 +28,13 @@ class Passphrase:
     """Unlocks an agent's database with a passphrase. Requires Node 24.7 or newer."""
 
     text: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ProofFile:
+    """A file with the JWT of an issuer about this agent, read each time that the agent shows its proof."""
+
+    path: Path
 
 
 class Request(NamedTuple):
@@ -81,6 +92,20 @@ def key_source(key: object) -> Optional[Dict[str, Optional[str]]]:
     raise TypeError(f"key must be a KeyFile or a Passphrase, not {type(key).__name__}")
 
 
+def proof_source(proof: object) -> Union[Dict[str, Optional[str]], str, None]:
+    if proof is None or isinstance(proof, str):
+        return proof
+    if isinstance(proof, ProofFile):
+        return {"file": absolute(proof.path)}
+    raise TypeError(f'proof must be a ProofFile or "github-actions", not {type(proof).__name__}')
+
+
+def proving(show: Show = None, require: Require = None) -> Dict[str, Any]:
+    """The fields of a call about proofs that are given."""
+    rules = require if require is None or isinstance(require, str) else list(require)
+    return {name: value for name, value in (("show", show), ("require", rules)) if value is not None}
+
+
 def milliseconds(name: str, seconds: float, least: float, most: float) -> int:
     if not least <= seconds <= most:
         raise make_error(
@@ -92,7 +117,10 @@ def milliseconds(name: str, seconds: float, least: float, most: float) -> int:
 def _environment(environment: Mapping[str, str]) -> Dict[str, str]:
     """The variables that options come from. The driver may have started before they, or the directory, changed."""
     given = {
-        name: value for name, value in environment.items() if name == "HOME" or name.startswith(("STATIC_", "XDG_"))
+        name: value
+        for name, value in environment.items()
+        if name in ("HOME", "HTTPS_PROXY", "NO_PROXY")
+        or name.startswith(("STATIC_", "XDG_", "ACTIONS_ID_TOKEN_REQUEST_"))
     }
     for name in ("STATIC_DATA_DIR", "STATIC_CA"):
         if name in given:

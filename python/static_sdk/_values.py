@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Dict, List, Literal, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 
 from .errors import make_error
 
 #: The types that can be sent.
 Payload = Union[bytes, bytearray, memoryview, str]
+
+
+Member = TypeVar("Member", bound="ChannelMember")
 
 
 class Settling(Protocol):
@@ -46,6 +49,29 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True)
+class MemberProof:
+    """Who runs a member, as far as it has shown that and this agent has checked it."""
+
+    #: ``checked``: an issuer that this agent trusts has vouched for the member's key. ``lapsed``: one had. ``unchecked``:
+    #: this agent trusts no such issuer, or does not have its keys now. ``invalid``: nothing an honest agent would show.
+    state: Literal["checked", "lapsed", "unchecked", "invalid"]
+    #: It in words for people and language models, made by this agent.
+    shown: str
+    #: Of a checked one: ``domain``, ``github``, ``oidc`` or ``spiffe``.
+    kind: Optional[str] = None
+    #: Of a checked one: the domain, the repository, the issuer or the trust domain.
+    name: Optional[str] = None
+    #: Of a checked one: what the issuer calls the agent.
+    subject: Optional[str] = None
+    #: When a checked one lapses, unless the member shows it again.
+    until: Optional[datetime] = None
+    #: Of others: why it is not checked.
+    reason: Optional[str] = None
+    #: Of others: the issuer that it claims, which nothing verifies.
+    claimed: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class ChannelMember:
     """A member of a channel, identified by its key."""
 
@@ -55,6 +81,8 @@ class ChannelMember:
     fingerprint: str
     #: The name that the holder of this key chose. Not verified.
     identity: bytes
+    #: Who runs it; None if it has shown nothing.
+    proof: Optional[MemberProof] = field(default=None, init=False)
 
 
 @dataclass(frozen=True)
@@ -244,7 +272,19 @@ def time_of(milliseconds: float) -> datetime:
 
 
 def member_of(told: Mapping[str, Any]) -> ChannelMember:
-    return ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]))
+    return _proven(ChannelMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"])), told)
+
+
+def proof_of(told: Mapping[str, Any]) -> MemberProof:
+    until = told.get("until")
+    return MemberProof(**{**told, "until": None if until is None else time_of(until)})
+
+
+def _proven(member: Member, told: Mapping[str, Any]) -> Member:
+    if told.get("proof") is not None:
+        # The dataclass is frozen for everyone else.
+        object.__setattr__(member, "proof", proof_of(told["proof"]))
+    return member
 
 
 def ownership_of(told: Mapping[str, Any]) -> Ownership:
@@ -253,7 +293,8 @@ def ownership_of(told: Mapping[str, Any]) -> Ownership:
 
 
 def listed_member_of(told: Mapping[str, Any]) -> ListedMember:
-    return ListedMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]), told["vouched"])
+    member = ListedMember(told["agentId"], told["fingerprint"], bytes.fromhex(told["identity"]), told["vouched"])
+    return _proven(member, told)
 
 
 def receipt_of(told: Mapping[str, Any]) -> MemberReceipt:

@@ -10,7 +10,7 @@ from ._connection import Connection
 from ._handling import handle
 from ._inbox import Inbox
 from .asks import CONCURRENCY, Ask, json_server, serve
-from ._options import identity_bytes
+from ._options import Require, identity_bytes, proving
 from ._schema import Schema, Value, check_of, fitted, fitted_message, value_text
 from ._values import (
     Arrival,
@@ -391,21 +391,22 @@ class Channel(Closing):
         told, _ = self._connection.call("reached", on=self._on, **fields, **limit(timeout))
         return reached_of(told)
 
-    def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False) -> bytes:
+    def add_member(self, key_package: Union[bytes, str], *, accept_new_key: bool = False, require: Require = None) -> bytes:
         """Adds a member by a KeyPackage from an authenticated source, or by agent id, with a KeyPackage from the relay.
 
         Returns the Welcome, which the relay also delivers to the new member. Raises ``identity_changed`` unless
         ``accept_new_key`` (compare the fingerprint first), ``key_package_unavailable``, ``group_full`` or
-        ``invalid_request``.
+        ``invalid_request``. With ``require``, the member is asked to prove one of these rules, and removed after 10 minutes
+        if it has not.
         """
-        (welcome,) = self.add_members([key_package], accept_new_key=accept_new_key)
+        (welcome,) = self.add_members([key_package], accept_new_key=accept_new_key, require=require)
         return welcome
 
-    def add_members(self, members: Sequence[Union[bytes, str]], *, accept_new_key: bool = False) -> List[bytes]:
+    def add_members(self, members: Sequence[Union[bytes, str]], *, accept_new_key: bool = False, require: Require = None) -> List[bytes]:
         """Adds several members in as few commits as possible; returns their Welcomes in order. Like ``add_member``."""
         fields, data = members_fields(members)
         return welcomes_of(
-            *self._connection.call("addMembers", data, on=self._on, acceptNewKey=accept_new_key, **fields)
+            *self._connection.call("addMembers", data, on=self._on, acceptNewKey=accept_new_key, **proving(require=require), **fields)
         )
 
     def accept_new_key(self, identity: Union[bytes, str], agent_id: str) -> None:

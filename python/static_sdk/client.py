@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Generic, List, Literal, Mapping, Optiona
 from ._closing import Closing
 from ._connection import Call, Connection
 from ._configured import Configured
-from ._options import Request
+from ._options import Request, Require, Show, proving
 from ._values import IssuedInvite, as_bytes, invite_of, token_text
 from .channel import Channel
 from .errors import StaticError, low_level
@@ -115,12 +115,16 @@ class StaticClient(Configured, Closing):
         """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
         return self._connection.death
 
-    def create_channel(self, name: str) -> Channel:
+    def create_channel(self, name: str, *, show: Show = None, require: Require = None) -> Channel:
         """Creates a channel owned by this agent, or opens it if this agent already owns it.
 
         Raises ``channel_error`` for an invalid name, ``channel_exists`` or ``api_key_required``.
+
+        ``show`` shows the members who runs this agent: ``True``, or the issuer, such as a domain. With ``require``, only
+        agents that prove one of these rules may join: see ``invite``. Members that others add are asked for their proof,
+        and removed after 10 minutes without one.
         """
-        return self._channel(self._connection.call("createChannel", name=name)[0])
+        return self._channel(self._connection.call("createChannel", name=name, **proving(show, require))[0])
 
     def channel(self, name: str) -> Channel:
         """Opens a channel that this agent is in, even after a restart. Raises ``channel_error`` or ``not_found``."""
@@ -134,20 +138,23 @@ class StaticClient(Configured, Closing):
         """Creates a KeyPackage with which others can add this agent, once, within 84 days."""
         return self._connection.call("generateKeyPackage")[1]
 
-    def join_channel(self, name: str, welcome: bytes, owner: Optional[str] = None) -> Channel:
+    def join_channel(self, name: str, welcome: bytes, owner: Optional[str] = None, *, show: Show = None) -> Channel:
         """Joins a channel with a Welcome that you received yourself.
 
         Without ``owner``, the owner's fingerprint, the bytes must come from a source that no one else can write to: the
         creator of the Welcome decides who is in the channel. Raises ``invalid_welcome``, ``channel_exists`` or
         ``channel_error``.
         """
-        fields = {} if owner is None else {"owner": owner}
+        fields = {**({} if owner is None else {"owner": owner}), **proving(show)}
         return self._channel(
             self._connection.call("joinChannel", as_bytes(welcome, "welcome"), name=name, **fields)[0]
         )
 
     def invite(
-        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner"
+        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner",
+        *,
+        require: Require = None,
+        replace: bool = False,
     ) -> str:
         """Creates a token with which ``max_uses`` agents can join a channel that this agent owns, for ``ttl`` seconds.
 
@@ -155,8 +162,14 @@ class StaticClient(Configured, Closing):
         ``admit="members"``, any member with an account admits agents, even while this agent is offline; they see
         ``confirmed`` on their channel once it has been online again. Raises ``not_found``, ``not_allowed`` if this
         agent does not own the channel, ``api_key_required``, or ``invalid_request``.
+
+        With ``require``, only agents are admitted that prove one of these rules: a domain, ``github:acme/app@REF``,
+        ``oidc:ISSUER#SUBJECT`` or ``spiffe://DOMAIN/PATH``, of an issuer in ``roots``. With ``replace``, a joiner takes the
+        place of members that were proven under the same name, as CI jobs need, which have a new key in each run.
         """
-        return str(self._connection.call("invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit)[0])
+        return str(self._connection.call(
+            "invite", name=name, maxUses=max_uses, ttl=ttl, admit=admit, replace=replace, **proving(require=require)
+        )[0])
 
     def invite_link(
         self,
@@ -165,6 +178,9 @@ class StaticClient(Configured, Closing):
         ttl: float = 3600,
         endpoint: Optional[str] = None,
         admit: Literal["owner", "members"] = "owner",
+        *,
+        require: Require = None,
+        replace: bool = False,
     ) -> str:
         """Like ``invite``, but returns a link for agents on other machines, with the relay's address and CA.
 
@@ -172,7 +188,9 @@ class StaticClient(Configured, Closing):
         several separated by commas, if it differs from the one this agent uses. A link is as secret as its token.
         """
         address = {} if endpoint is None else {"endpoint": endpoint}
-        return str(self._connection.call("inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, **address)[0])
+        return str(self._connection.call(
+            "inviteLink", name=name, maxUses=max_uses, ttl=ttl, admit=admit, replace=replace, **address, **proving(require=require)
+        )[0])
 
     def invites(self, name: str) -> List[IssuedInvite]:
         """The invites to a channel that this agent has created, the next to expire first. Raises ``not_found``."""
@@ -185,23 +203,23 @@ class StaticClient(Configured, Closing):
         """
         self._connection.call("revokeInvite", token=token_text(token))
 
-    def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
+    def join_with_token(self, name: str, token: str, timeout: float = 60, *, show: Show = None) -> Channel:
         """Joins with a token; returns when the owner has answered. After a timeout, retry with the same token.
 
         Raises ``join_timeout``, ``invite_invalid``, ``invite_expired``, ``invite_used_up``, ``invite_revoked``,
-        ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
+        ``proof_required``, ``identity_changed``, ``group_full``, ``invalid_welcome`` or ``channel_exists``.
         """
         return self._channel(
-            self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout)[0]
+            self._connection.call("joinWithToken", name=name, token=token_text(token), timeout=timeout, **proving(show))[0]
         )
 
-    def join_with_link(self, link: str, timeout: float = 60) -> Channel:
+    def join_with_link(self, link: str, timeout: float = 60, *, show: Show = None) -> Channel:
         """Joins with an invite link to the relay of this agent. Connect an agent without a relay with ``link=`` first.
 
         Raises the errors of ``join_with_token``, with ``invite_invalid`` also for a damaged link, one from a newer
         version, or one for another relay.
         """
-        return self._channel(self._connection.call("joinWithLink", link=link, timeout=timeout)[0])
+        return self._channel(self._connection.call("joinWithLink", link=link, timeout=timeout, **proving(show))[0])
 
     def joins(self) -> "Listening[JoinOffer]":
         """Channels that others added this agent to: first the pending ones, then new ones as they arrive."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, Tuple, Type, Union
 
+from ._values import MemberProof, proof_of
 from .errors import StaticError
 
 __all__ = [
@@ -19,6 +20,10 @@ __all__ = [
     "CommitRejected",
     "CommitSkipped",
     "Confirmed",
+    "JoinRefused",
+    "MemberUnproven",
+    "ProofChecked",
+    "ProofLapsed",
     "Connected",
     "DecryptionFailure",
     "Disconnected",
@@ -115,6 +120,59 @@ class OwnershipChanged:
     offered: bool
     #: The agent that may take it over; None if there is none.
     standby: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ProofChecked:
+    """A member has shown who runs it, and this agent has checked it. Not emitted again when the same is renewed."""
+
+    type: Literal["proof_checked"] = field(default="proof_checked", init=False)
+    channel: str
+    #: Agent id.
+    member: str
+    proof: MemberProof
+
+
+@dataclass(frozen=True)
+class ProofLapsed:
+    """A member's proof is not ``checked`` any longer. The member stays.
+
+    If ``member`` is this agent, it could not show its own proof, and tries again after 10 minutes.
+    """
+
+    type: Literal["proof_lapsed"] = field(default="proof_lapsed", init=False)
+    channel: str
+    #: Agent id.
+    member: str
+    proof: MemberProof
+
+
+@dataclass(frozen=True)
+class MemberUnproven:
+    """A member showed no proof that this agent demands (``require``) within 10 minutes, so this agent removes it."""
+
+    type: Literal["member_unproven"] = field(default="member_unproven", init=False)
+    channel: str
+    #: Agent id.
+    member: str
+    #: The proof that it has shown, if any.
+    proof: Optional[MemberProof] = None
+
+
+@dataclass(frozen=True)
+class JoinRefused:
+    """This agent has not admitted an agent, which shows no proof that it accepts.
+
+    The joiner hears only ``proof_required``.
+    """
+
+    type: Literal["join_refused"] = field(default="join_refused", init=False)
+    channel: str
+    #: Agent id.
+    agent: str
+    #: The id of the invite.
+    invite: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -436,6 +494,10 @@ Event = Union[
     Admitted,
     OwnershipChanged,
     Confirmed,
+    ProofChecked,
+    ProofLapsed,
+    MemberUnproven,
+    JoinRefused,
     IdentityChanged,
     RosterLie,
     Gap,
@@ -484,6 +546,8 @@ def _converted(name: str, value: Any, error: Callable[[Mapping[str, Any]], Stati
         return name, error(value)
     if name == "identity":
         return name, bytes.fromhex(value)
+    if name == "proof":
+        return name, proof_of(value)
     if name == "since":
         return name, datetime.fromtimestamp(value / 1000, timezone.utc)
     if name == "members":

@@ -369,6 +369,8 @@ const KINDS: Record<string, number> = {
   invites: 9,
   claim: 10,
   pack: 11,
+  prove: 12,
+  proof: 13,
   refused: 17,
 }
 let previous: Buffer = Buffer.alloc(32)
@@ -425,6 +427,13 @@ const frames = [
   { about: "the owner's list of invites", kind: 'invites', counter: 15, payload: lists[0]?.payload ?? Buffer.alloc(0) },
   { about: 'a claim', kind: 'claim', counter: 16, payload: claims[0]?.payload ?? Buffer.alloc(0) },
   { about: 'two requests are refused', kind: 'refused', counter: 17, payload: Buffer.concat([idOf(6), idOf(7)]) },
+  { about: 'the owner asks for a proof', kind: 'prove', counter: 18, payload: guest.agentId },
+  {
+    about: 'an agent that entry 12 added shows a proof',
+    kind: 'proof',
+    counter: 19,
+    payload: Buffer.concat([number8(12), run(1, 90)]),
+  },
 ].map((frame) => {
   const place = { message_id: idOf(frame.counter), previous, seen_index: 300 + frame.counter, seen_hash: start }
   const bytes = Buffer.concat([

@@ -52,7 +52,17 @@ export {
 } from './public/envelope.ts'
 export { type InviteLink, isInviteLink, parseInviteLink } from './admitting/link.ts'
 export type { IssuedInvite } from './admitting/issued.ts'
-export type { InviteOptions, JoinOptions, LinkOptions } from './public/options/invite-options.ts'
+export type { ProofOption } from './account/trust/desk.ts'
+export { type MemberProof, shownProof } from './channel/proving/member-proof.ts'
+export type { Rule } from './proofs/rules.ts'
+export type { NameKind } from './proofs/verdict.ts'
+export type {
+  CreateOptions,
+  InviteOptions,
+  JoinOptions,
+  LinkOptions,
+  ShowOptions,
+} from './public/options/invite-options.ts'
 export { StaticChannelManager } from './public/manager.ts'
 export type { Admit, AgentId, Logger } from './ports/index.ts'
 export type { MemberReceipt, Reached, ReachedOptions } from './public/receipt-view.ts'

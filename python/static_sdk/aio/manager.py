@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Literal, Optional
 
-from .._options import Request
+from .._options import Request, Require, Show
 from .._values import Arrival, Envelope, IssuedInvite, Payload, envelope_of, limit, payload_bytes
 from ..errors import StaticError
 from ..manager import MOST_AT_ONCE
@@ -63,15 +63,18 @@ class StaticChannelManager(Connecting):
         """None, or ``listener_died`` if join requests are no longer answered: then close it and create a new one."""
         return self._client.died
 
-    async def create(self, name: str) -> Channel:
+    async def create(self, name: str, *, show: Show = None, require: Require = None) -> Channel:
         """Creates a channel, or opens it if this agent already owns it. Like ``StaticClient.create_channel``."""
-        return await self._client.create_channel(name)
+        return await self._client.create_channel(name, show=show, require=require)
 
     async def invite(
-        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner"
+        self, name: str, max_uses: int = 1, ttl: float = 3600, admit: Literal["owner", "members"] = "owner",
+        *,
+        require: Require = None,
+        replace: bool = False,
     ) -> str:
         """Creates an invite token. Like ``StaticClient.invite``."""
-        return await self._client.invite(name, max_uses, ttl, admit)
+        return await self._client.invite(name, max_uses, ttl, admit, require=require, replace=replace)
 
     async def invite_link(
         self,
@@ -80,9 +83,12 @@ class StaticChannelManager(Connecting):
         ttl: float = 3600,
         endpoint: Optional[str] = None,
         admit: Literal["owner", "members"] = "owner",
+        *,
+        require: Require = None,
+        replace: bool = False,
     ) -> str:
         """Creates an invite and returns it as a link. Like ``StaticClient.invite_link``."""
-        return await self._client.invite_link(name, max_uses, ttl, endpoint, admit)
+        return await self._client.invite_link(name, max_uses, ttl, endpoint, admit, require=require, replace=replace)
 
     async def invites(self, name: str) -> List[IssuedInvite]:
         """The invites to a channel that this agent has created. Like ``StaticClient.invites``."""
@@ -92,13 +98,13 @@ class StaticChannelManager(Connecting):
         """Revokes an invite. Like ``StaticClient.revoke_invite``."""
         await self._client.revoke_invite(token)
 
-    async def join_with_token(self, name: str, token: str, timeout: float = 60) -> Channel:
+    async def join_with_token(self, name: str, token: str, timeout: float = 60, *, show: Show = None) -> Channel:
         """Joins with a token. Like ``StaticClient.join_with_token``."""
-        return await self._client.join_with_token(name, token, timeout)
+        return await self._client.join_with_token(name, token, timeout, show=show)
 
-    async def join_with_link(self, link: str, timeout: float = 60) -> Channel:
+    async def join_with_link(self, link: str, timeout: float = 60, *, show: Show = None) -> Channel:
         """Joins with an invite link. Like ``StaticClient.join_with_link``."""
-        return await self._client.join_with_link(link, timeout)
+        return await self._client.join_with_link(link, timeout, show=show)
 
     async def send(self, name: str, payload: Payload, *, timeout: Optional[float] = None) -> None:
         """Sends bytes or a string. Like ``Channel.send``."""

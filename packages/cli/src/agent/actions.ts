@@ -8,8 +8,10 @@ import type {
   Channel,
   ChannelRequest,
   Envelope,
+  InviteOptions,
   PoisonMessage,
   ReceiptLevel,
+  ShowOptions,
   StaticChannelManager,
 } from '@static/sdk'
 import {
@@ -37,6 +39,9 @@ const LIST_TIMEOUT_MS = 3000
 const VERIFY_TIMEOUT_MS = 10_000
 /** How long `watchMembers` waits for a change before it answers anyway. */
 const WATCH_MS = 20_000
+
+/** What joiners by an invite must prove. */
+export type Demand = Pick<InviteOptions, 'require' | 'replace'>
 
 export interface ChannelSummary {
   readonly name: string
@@ -254,8 +259,9 @@ export const ACTIONS = {
     maxUses: number,
     ttl: number,
     admit: Admit,
+    proof: Demand = {},
   ): Promise<string> {
-    return await manager.invite(name, { maxUses, ttl, admit })
+    return await manager.invite(name, { maxUses, ttl, admit, ...proof })
   },
 
   /**
@@ -268,8 +274,9 @@ export const ACTIONS = {
     ttl: number,
     admit: Admit,
     endpoint: string,
+    proof: Demand = {},
   ): Promise<string> {
-    return await manager.inviteLink(name, { maxUses, ttl, admit, ...(endpoint === '' ? {} : { endpoint }) })
+    return await manager.inviteLink(name, { maxUses, ttl, admit, ...proof, ...(endpoint === '' ? {} : { endpoint }) })
   },
 
   async invites(manager: StaticChannelManager, name: string): Promise<readonly InviteSummary[]> {
@@ -287,12 +294,24 @@ export const ACTIONS = {
     await manager.revokeInvite(tokenOrId)
   },
 
-  async join(manager: StaticChannelManager, name: string, token: string, timeout: number): Promise<ChannelSummary> {
-    return summary(manager, await manager.joinWithToken(name, token, timeout))
+  /** `show`: the issuer whose proof the agent shows; empty for none. */
+  async join(
+    manager: StaticChannelManager,
+    name: string,
+    token: string,
+    timeout: number,
+    show: string = '',
+  ): Promise<ChannelSummary> {
+    return summary(manager, await manager.joinWithToken(name, token, timeout, shownBy(show)))
   },
 
-  async joinLink(manager: StaticChannelManager, link: string, timeout: number): Promise<ChannelSummary> {
-    return summary(manager, await manager.joinWithLink(link, timeout))
+  async joinLink(
+    manager: StaticChannelManager,
+    link: string,
+    timeout: number,
+    show: string = '',
+  ): Promise<ChannelSummary> {
+    return summary(manager, await manager.joinWithLink(link, timeout, shownBy(show)))
   },
 
   /** Sends base64 payloads in this order; resolves when the relay has stored all of them. `timeout` 0: no limit. */
@@ -451,6 +470,10 @@ export function holderWords({ pid, command }: Holder): string {
 function commandOf([, , ...words]: readonly string[]): string {
   const names = words.slice(0, words[0] === 'channel' ? 2 : 1).filter((word) => /^[a-z-]+$/.test(word))
   return ['static', ...names].join(' ')
+}
+
+function shownBy(show: string): ShowOptions {
+  return show === '' ? {} : { show }
 }
 
 /** Converts a message or request to JSON. */

@@ -1,6 +1,6 @@
 /** Members of a channel, as commands show and find them. */
 import { identityWithFingerprint, type NamedAgent, shortFingerprint, ShownNames, StaticError } from '@static/protocol'
-import type { Channel, ChannelMember, StaticChannelManager } from '@static/sdk'
+import { type Channel, type ChannelMember, type MemberProof, shownProof, type StaticChannelManager } from '@static/sdk'
 
 /** The minimum number of digits of an agent id that identify a member. */
 const MIN_ID_DIGITS = 8
@@ -16,6 +16,21 @@ export interface MemberSummary {
   readonly self: boolean
   /** Whether the owner vouches for it; only the owner's agent knows. */
   readonly vouched?: boolean
+  /** Who runs it, as far as it has shown that. */
+  readonly proof?: ProofSummary
+}
+
+/** A member's proof, with the name that we make of it. */
+export interface ProofSummary {
+  readonly state: MemberProof['state']
+  readonly name: string
+  /** When a checked one lapses. */
+  readonly until?: string
+}
+
+export function proofOf(proof: MemberProof): ProofSummary {
+  const { state } = proof
+  return { state, name: shownProof(proof), ...(proof.state === 'checked' && { until: proof.until.toISOString() }) }
 }
 
 /** The sender of a message. */
@@ -26,10 +41,12 @@ export interface SenderSummary {
   readonly identity: string
   /** The identity in readable form: escaped, with the short fingerprint if it could be mistaken for another. */
   readonly name: string
+  /** Who runs it, as far as it has shown that. */
+  readonly proof?: ProofSummary
 }
 
 export function membersOf(manager: StaticChannelManager, channel: Channel): readonly MemberSummary[] {
-  return channel.members().map(({ agentId, fingerprint, identity, vouched }) => ({
+  return channel.members().map(({ agentId, fingerprint, identity, vouched, proof }) => ({
     agent_id: agentId,
     fingerprint,
     identity: Buffer.from(identity).toString(),
@@ -37,6 +54,7 @@ export function membersOf(manager: StaticChannelManager, channel: Channel): read
     standby: agentId === channel.standby?.agentId,
     self: agentId === manager.client.agentId,
     ...(vouched !== undefined && { vouched }),
+    ...(proof && { proof: proofOf(proof) }),
   }))
 }
 
@@ -86,11 +104,11 @@ function digitsOf(wanted: string): string {
 export function senderOf(
   channel: Channel,
   epoch: number,
-  { agentId, fingerprint, identity }: ChannelMember,
+  { agentId, fingerprint, identity, proof }: ChannelMember,
 ): SenderSummary {
   const text = Buffer.from(identity).toString()
   const name = namesIn(channel, epoch).of({ agentId, identity: text })
-  return { agent_id: agentId, fingerprint, identity: text, name }
+  return { agent_id: agentId, fingerprint, identity: text, name, ...(proof && { proof: proofOf(proof) }) }
 }
 
 /** The names in each channel, as of the last message's epoch: members change only with the epoch. */

@@ -50,8 +50,10 @@ export async function addMembers(
   agent: Adding,
   channel: AgentChannel,
   members: readonly (Uint8Array | AgentId)[],
-  acceptNewKey: boolean,
+  { acceptNewKey, require }: { readonly acceptNewKey: boolean; readonly require?: string | undefined },
 ): Promise<Uint8Array[]> {
+  if (require !== undefined && channel.owner !== agent.context.agentId)
+    throw StaticError.of('not_allowed', `Only the owner of channel ${channel.name} can demand proofs (\`require\`).`)
   const size = channel.group?.members.size ?? 0
   if (size + members.length > MAX_MEMBERS) throw full(channel.name, size, members.length)
   const newMembers: NewMember[] = []
@@ -65,6 +67,8 @@ export async function addMembers(
       if (known !== undefined) throw changed(channel, identity, known, agentId)
     }
   }
+  // On disk before the commit: a crash must not let in a member of which nothing is demanded.
+  if (require !== undefined) for (const { agentId } of newMembers) channel.proving.demand(agentId, require)
   const welcomes = await channel.listedInvites.inTurn(() => commitUnclaimed(channel, newMembers))
   // The first add to a single-member group is not complete until this.
   if (channel.upkeep.isRekeyDue) await channel.upkeep.rekey()
@@ -216,6 +220,8 @@ export interface Decision<Asking extends Candidate> {
   noticeOf(agent: AgentId): LeaveNoticeFields | undefined
   /** Whether the owner vouches for a candidate. Always false for other members. */
   isVouched(each: Asking): boolean
+  /** The members whose place a candidate takes. */
+  replacedBy(each: Asking): readonly AgentId[]
 }
 
 /**
@@ -316,10 +322,11 @@ function changeFor<Asking extends Candidate>(
     const leaf = group.members.get(agent)
     return leaf !== undefined && same(leaf.signatureKey, signatureKey)
   })
+  const replaced = candidates.flatMap((each) => decision.replacedBy(each))
   return {
     adds: candidates.map(({ keyPackage }) => keyPackage),
     invited: candidates.map(({ agentId, keys: { inviteId, seal } }) => ({ agentId, inviteId, seal })),
-    removes: back.map(({ agentId }) => agentId),
+    removes: [...new Set([...back.map(({ agent }) => agent), ...replaced])].map(fromHex),
     leaveNotices: back.flatMap(({ agent }) => decision.noticeOf(agent) ?? []),
     vouches: candidates.filter((each) => decision.isVouched(each)).map(({ agentId }) => agentId),
   }

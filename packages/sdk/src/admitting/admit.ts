@@ -10,11 +10,13 @@ import { same } from '../platform/bytes.ts'
 import type { AgentServices } from '../agent/services.ts'
 import type { AgentChannel } from '../channel/channel.ts'
 import type { AgentId } from '../ports/index.ts'
+import { type CheckedProof, isSameSubject } from '../proofs/verdict.ts'
 import { addJoiners, type Candidate, checkRequest, TRANSIENT } from './adding.ts'
 import { MOST_CLAIMED } from './claims.ts'
 import { type Invite, type IssuedInvites, unlessRefused } from './issued.ts'
 import { admitKeys, type JoinPlace } from './keys.ts'
 import { isMember, isSame, replayToMember, replayToOwner } from './replays.ts'
+import { checkJoiner, replacedBy } from './requiring.ts'
 
 /** Members other than the owner wait for this long plus a random share of the spread, so that usually only one acts. */
 const DELAY_MS = 500
@@ -33,6 +35,8 @@ export interface RefusedJoiner {
 /** An agent that asks with an invite that only the owner may use. */
 interface OwnerCandidate extends Candidate {
   readonly invite: Invite
+  /** The verdict on its proof, if the invite asks for one. */
+  readonly proven: CheckedProof | undefined
 }
 
 /**
@@ -73,12 +77,35 @@ async function checkAsOwner(
       issued.checkAlive(invite.record.id)
       const { boxSecret } = invite.record
       const candidate = await checkRequest(context, joinPlaceOf(channel), invite.keys, request, boxSecret)
-      candidates.push({ ...candidate, invite })
+      // It may be a member by now: a proof that has ended since must not refuse it.
+      if (replayToOwner(issued, channel, candidate) === 'ignored') continue
+      candidates.push({ ...candidate, invite, proven: await provenOf(context, issued, channel, invite, candidate) })
     } catch (error) {
       refused.push({ request, error })
     }
   }
   return candidates
+}
+
+/** The verdict on the proof of a candidate. One that a use was taken for was checked before this agent stopped. */
+async function provenOf(
+  context: AgentServices['context'],
+  issued: IssuedInvites,
+  channel: AgentChannel,
+  { record: { id, require } }: Invite,
+  candidate: Candidate,
+): Promise<CheckedProof | undefined> {
+  if (require === undefined) return undefined
+  const known = issued.joiner(channel.id, candidate.agent)
+  if (known?.verdict !== undefined && known.invite === id && isSame(known, candidate))
+    return JSON.parse(known.verdict) as CheckedProof
+  try {
+    return await checkJoiner(context, channel, require, candidate, fromHex(context.agentId))
+  } catch (error) {
+    const { message: reason } = StaticError.from(error)
+    context.emit({ type: 'join_refused', channel: channel.name, agent: candidate.agent, invite: id, reason })
+    throw error
+  }
 }
 
 /**
@@ -93,11 +120,15 @@ function takeUses(
   const taken = new Map<AgentId, OwnerCandidate>()
   const identities = new Set<string>()
   for (const candidate of candidates) {
-    const { agent, invite, request } = candidate
+    const { agent, invite, request, proven } = candidate
     // It asks with two invites, and is added once.
     if (taken.has(agent)) continue
     const replay = replayToOwner(issued, channel, candidate)
     if (replay === 'ignored') continue
+    // Both would take the same place: this one takes that of the other, with a later poll.
+    const isTwin =
+      invite.record.replaces === true && [...taken.values()].some((one) => isSameSubject(one.proven, proven))
+    if (isTwin) continue
     try {
       if (replay === 'refused') throw StaticError.of('invite_invalid')
       const identity = toHex(candidate.identity)
@@ -105,7 +136,9 @@ function takeUses(
       const known = issued.joiner(channel.id, agent)
       const isAgain = known?.state === 'taken' && isSame(known, candidate)
       const hasUse = isAgain && known.invite === invite.record.id
-      if (!hasUse) issued.takeUse(channel, invite, candidate, candidate, taken.size)
+      const replaced = replacedBy(channel, invite, candidate, proven)
+      const verdict = proven && JSON.stringify(proven)
+      if (!hasUse) issued.takeUse(channel, invite, candidate, candidate, { others: taken.size, replaced, verdict })
       identities.add(identity)
       taken.set(agent, candidate)
     } catch (error) {
@@ -148,6 +181,7 @@ async function addAsOwner(
     noticeOf: () => undefined,
     // The owner gave a single-use token to this agent alone.
     isVouched: (each) => each.invite.record.maxUses === 1 || staysVouched(channel, each),
+    replacedBy: (each) => replacedBy(channel, each.invite, each, each.proven),
   })
 }
 
@@ -299,6 +333,7 @@ async function addAsMember(
     joiners: () => [],
     noticeOf: (agent) => roster.notice(agent),
     isVouched: (each) => staysVouched(channel, each),
+    replacedBy: () => [],
   })
 }
 

@@ -40,6 +40,16 @@ export interface IssuedInvite {
   readonly expiresAt: Date
 }
 
+/** The place that a joiner takes. */
+interface JoinerPlace {
+  /** How many others are added by the same commit. */
+  readonly others: number
+  /** The members whose place it takes. */
+  readonly replaced: readonly AgentId[]
+  /** The verdict on its proof. */
+  readonly verdict: string | undefined
+}
+
 type Registration = Extract<RequestBody, { readonly case: 'registerInvite' }>
 
 /** An invite issued by this agent. */
@@ -202,21 +212,22 @@ export class IssuedInvites {
 
   /**
    * Reserves a use, which must be on disk before the commit. A crash in between loses one use, but never allows one too
-   * many. `others` are to be added by the same commit.
+   * many.
    */
   takeUse(
     { roster, group, id }: AgentChannel,
     invite: Invite,
     { agentId, identity }: CheckedKeyPackage,
     { nonce, keyPackage }: JoinRequest,
-    others: number,
+    { others, replaced, verdict }: JoinerPlace,
   ): void {
     const { context } = this.#agent
     // Read again, because the invite may have been revoked, or a use returned, while KeyPackages were checked.
     const record = this.checkAlive(invite.record.id)
     const agent = toHex(agentId)
     if (record.uses >= record.maxUses) throw StaticError.of('invite_used_up')
-    if (roster.conflict(identity, agent) !== undefined) throw StaticError.of('identity_changed')
+    const namesake = roster.conflict(identity, agent)
+    if (namesake !== undefined && !replaced.includes(namesake)) throw StaticError.of('identity_changed')
     if ((group?.members.size ?? 0) + others >= MAX_MEMBERS) throw StaticError.of('group_full')
     this.#put({ ...invite, record: { ...record, uses: record.uses + 1 } })
     this.putJoiner({
@@ -228,6 +239,7 @@ export class IssuedInvites {
       spent: this.#spentBefore(id, agent, sha256(keyPackage)),
       state: 'taken',
       since: context.now(),
+      verdict,
     })
   }
 

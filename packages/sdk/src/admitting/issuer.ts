@@ -18,6 +18,7 @@
  * 7. `#tick` removes joiners that stay silent, or were added beyond the count (`SharedInvites.tidy`), and returns their
  *    uses.
  */
+import { sha256 } from '#platform/crypto'
 import { fromHex, MAX_MEMBERS, StaticError, toHex } from '@static/protocol'
 import type { AgentServices } from '../agent/services.ts'
 import type { JoinRequest } from '@static/protocol/relay'
@@ -28,9 +29,12 @@ import type { Admit, AgentId, ChannelId, Time } from '../ports/index.ts'
 import { Greeter } from './greeter.ts'
 import { type IssuedInvite, IssuedInvites, unlessRefused } from './issued.ts'
 import { type ChannelPolls, JoinPolls } from './polls.ts'
+import { BOX_SECRET_BYTES, boxKeyOf } from '../joining/proof-box.ts'
 import { JOIN_NONCE_BYTES } from '../joining/request.ts'
+import type { CheckedProof } from '../proofs/verdict.ts'
 import { inviteKeys } from './keys.ts'
 import { admitAsMember, admitAsOwner, answerJoin, joinPlaceOf } from './admit.ts'
+import { Requiring } from './requiring.ts'
 import { SharedInvites } from './shared.ts'
 import { decodeToken, encodeToken, SECRET_BYTES } from './token.ts'
 
@@ -55,6 +59,10 @@ export interface InviteLimits {
   readonly maxUses: number
   readonly lifetimeMs: number
   readonly admit: Admit
+  /** The rules that joiners must satisfy, as text; undefined for those of the channel, if it has any. */
+  readonly require?: string | undefined
+  /** Whether a joiner takes the place of members with the same proven subject. */
+  readonly replaces?: boolean | undefined
 }
 
 export class InviteIssuer {
@@ -65,6 +73,7 @@ export class InviteIssuer {
   readonly #polls: JoinPolls
   readonly #shared: SharedInvites
   readonly #greeter: Greeter
+  readonly #requiring: Requiring
   readonly #stopTicking: () => void
   /** Resolved when no member of the channel is being removed. */
   readonly #removals = new Map<ChannelId, Promise<void>>()
@@ -81,6 +90,7 @@ export class InviteIssuer {
     this.#issued = new IssuedInvites(agent)
     this.#shared = new SharedInvites(agent, this.#issued)
     this.#greeter = new Greeter(agent.context)
+    this.#requiring = new Requiring(agent.context)
     this.#polls = new JoinPolls(agent)
     this.#stopTicking = agent.timers.every(TICK_MS, () => this.#watch(this.#tick()))
   }
@@ -92,9 +102,10 @@ export class InviteIssuer {
    *
    * @throws {StaticError} `not_allowed`, `api_key_required`, `rate_limited`, `invalid_request`
    */
-  async invite(channel: AgentChannel, { maxUses, lifetimeMs, admit }: InviteLimits): Promise<string> {
+  async invite(channel: AgentChannel, limits: InviteLimits): Promise<string> {
     const { context } = this.#agent
     const { id, name, owner, failure } = channel
+    const { maxUses, lifetimeMs, admit, replaces = false, require = channel.proving.showing.require } = limits
     if (owner !== context.agentId) {
       throw StaticError.of('not_allowed', `This agent does not own channel ${name}. Only the owner can create invites.`)
     }
@@ -110,6 +121,12 @@ export class InviteIssuer {
         `\`ttl\` is ${seconds}. It must be more than 0 seconds and at most a year.`,
       )
     }
+    if (require === undefined && replaces)
+      throw StaticError.of('invalid_request', '`replace` needs `require`: only proven agents take the place of others.')
+    if (require !== undefined && admit !== 'owner') {
+      const text = 'With `require`, only the owner admits: members cannot be held to its rules.'
+      throw StaticError.of('invalid_request', `${text} Leave \`admit\` out.`)
+    }
     if (admit !== 'owner') {
       // A member being removed must not learn about the invite.
       while (this.#removals.has(id)) await this.#removals.get(id)
@@ -118,13 +135,15 @@ export class InviteIssuer {
     const secret = context.random(SECRET_BYTES)
     const keys = inviteKeys(secret)
     const expiresAt = context.now() + Math.floor(lifetimeMs)
-    const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses }
+    const boxSecret = require === undefined ? undefined : context.random(BOX_SECRET_BYTES)
+    const record = { id: toHex(keys.inviteId), channel: id, secret, expiresAt, maxUses, boxSecret, require, replaces }
     await this.#issued.issue({ record: { ...record, uses: 0, returned: 0, revoked: false, admit }, keys })
     await this.#shared.publish(channel)
     // A member was removed meanwhile, which ended all invites.
     if (admit !== 'owner') this.#issued.checkAlive(record.id)
     this.#startPolling(id)
-    return encodeToken({ ...joinPlaceOf(channel), admit, name, secret, expiresAt, relay: this.#relay })
+    const boxKeyHash = boxSecret && sha256(boxKeyOf(boxSecret))
+    return encodeToken({ ...joinPlaceOf(channel), admit, name, secret, expiresAt, relay: this.#relay, boxKeyHash })
   }
 
   /** Checks the rules that apply only to invites that members may use. */
@@ -224,6 +243,11 @@ export class InviteIssuer {
     const known = this.#issued.joiner(channel, agent)
     if (known?.state !== 'taken' || toHex(known.keyPackageHash) !== keyPackageHash) return
     this.#issued.putJoiner({ ...known, state: 'added', since: this.#agent.context.now() })
+    if (known.verdict === undefined) return
+    const entered = this.#agent.channels.get(channel)
+    entered?.proving.admitted(agent, JSON.parse(known.verdict) as CheckedProof)
+    // It has taken the place of a member with that name, whose pin would keep it out later.
+    if (this.#issued.get(known.invite)?.record.replaces === true) entered?.roster.repin(agent)
   }
 
   /** An agent was added. If an earlier join of it was never heard, that one is no longer pending. */
@@ -333,6 +357,7 @@ export class InviteIssuer {
       await this.#tickIn(channel, async () => {
         await this.#shared.publish(channel)
         await this.#shared.tidy(channel)
+        await this.#requiring.enforce(channel)
       })
     }
     for (const record of issued.records) {

@@ -11,6 +11,7 @@
  *
  * Calls with more than one step are in founding.ts, owning.ts and leaving.ts, in joining/ and in admitting/.
  */
+import type { Signer } from '#platform/crypto'
 import { type ReceiptMode, StaticError, toHex } from '@static/protocol'
 import type { CommitRejected, RosterReset } from '@static/protocol/relay'
 import { agentIdOf, ed25519, type MlsEngine, type SignatureKeyPair } from '../mls/index.ts'
@@ -40,6 +41,7 @@ import { finishLeaving } from './leaving.ts'
 import { AgentChannels } from './channels.ts'
 import type { Offer, OfferPolicy } from '../joining/offers.ts'
 import { Pins } from './pins.ts'
+import type { ProofDesk } from '../proofs/desk.ts'
 import { RelayRequests } from './relay-requests.ts'
 import type { AgentServices } from './services.ts'
 import { Timers } from './timers.ts'
@@ -65,6 +67,10 @@ export interface AgentParts {
   readonly receipts?: ReceiptMode | undefined
   /** Shared by the agents of a process. */
   readonly turns?: Pick<FollowTurns, 'wait'> | undefined
+  /**
+   * Opens what makes and checks proofs; undefined for none. `changed` is called when verdicts may have another worth.
+   */
+  readonly proofs?: ((sign: Signer, changed: () => void) => ProofDesk) | undefined
   /** Gets warnings about handlers that fail; undefined for none. */
   readonly log?: AgentLog | undefined
   /** The API that the agent uses. Its pages explain error codes. */
@@ -255,14 +261,17 @@ export class Agent implements SessionListener, AgentServices {
     const parts = agent.#parts
     const { store, engine } = parts
     const journal = new Journal(store, (error) => agent.#fail(error))
+    const sign = ed25519.signer(key)
+    const proofs = parts.proofs?.(sign, () => agent.#review())
     return {
       agentId: toHex(agentIdOf(key.publicKey)),
       key,
-      sign: ed25519.signer(key),
+      sign,
       engine,
       journal,
       turns: parts.turns,
       pins: new Pins(pins, journal),
+      proofs,
       receipts: parts.receipts ?? 'settled',
       session,
       get offline() {
@@ -323,7 +332,10 @@ export class Agent implements SessionListener, AgentServices {
 
   #tick(): void {
     const now = this.context.now()
-    for (const { upkeep } of this.channels) upkeep.tick(now)
+    for (const { upkeep, proving } of this.channels) {
+      upkeep.tick(now)
+      proving.tick()
+    }
     if (now < this.#checkpointAt) return
     this.#checkpointAt = now + CHECKPOINT_MS
     try {
@@ -331,6 +343,11 @@ export class Agent implements SessionListener, AgentServices {
     } catch (error) {
       this.#fail(StaticError.from(error))
     }
+  }
+
+  /** Roots or keys may have changed. */
+  #review(): void {
+    if (!this.#stopped) for (const { proving } of this.channels) proving.review()
   }
 
   /** Stops because the store failed: memory is ahead of the disk, and nothing may leave the process. */
@@ -344,6 +361,7 @@ export class Agent implements SessionListener, AgentServices {
     if (this.#stopped) return
     this.#stopped = true
     this.#invites?.stop(forReaders)
+    this.context.proofs?.stop()
     this.timers.stop(error)
     for (const channel of this.channels) {
       channel.end(error, forReaders)

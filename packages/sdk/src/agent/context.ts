@@ -9,6 +9,7 @@ import type { AgentEvent } from './events.ts'
 import type { HandlerFailure } from './log/handler-log.ts'
 import type { InviteHandler } from './invite-handler.ts'
 import type { Pins } from './pins.ts'
+import type { ProofDesk } from '../proofs/desk.ts'
 
 /** The agent as its channels see it. */
 export interface AgentContext {
@@ -20,6 +21,8 @@ export interface AgentContext {
   /** Undefined if no other agent shares this agent's thread. */
   readonly turns: Pick<FollowTurns, 'wait'> | undefined
   readonly pins: Pins
+  /** Undefined for an agent that neither shows nor checks proofs. */
+  readonly proofs: ProofDesk | undefined
   /** The level that this agent's receipts report to others. */
   readonly receipts: ReceiptMode
   readonly session: Pick<RelaySession, 'request'>

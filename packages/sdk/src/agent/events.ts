@@ -1,5 +1,6 @@
 /** Events: notifications for the application. It can ignore them. */
 import type { ReceiptMode, StaticError } from '@static/protocol'
+import type { MemberProof } from '../channel/proving/member-proof.ts'
 import type { AgentId } from '../ports/index.ts'
 
 /** An event from the agent or one of its channels. Listen with `client.events()`. */
@@ -221,6 +222,32 @@ export type AgentEvent =
       /** The id of the request that the answer names. */
       readonly request: string
       readonly reason: 'malformed' | 'not_open' | 'not_asked' | 'ended' | 'repeated' | 'out_of_order' | 'too_many'
+    }
+  /** A member has shown who runs it, and this agent has checked it. Not emitted again when the same is renewed. */
+  | { readonly type: 'proof_checked'; readonly channel: string; readonly member: AgentId; readonly proof: MemberProof }
+  /**
+   * A member's proof is not `checked` any longer. The member stays. If `member` is this agent, it could not show its own
+   * proof, and tries again after 10 minutes.
+   */
+  | { readonly type: 'proof_lapsed'; readonly channel: string; readonly member: AgentId; readonly proof: MemberProof }
+  /**
+   * A member that another member, or this agent, has added did not show a proof that this agent demands (`require`)
+   * within 10 minutes, so this agent removes it.
+   */
+  | {
+      readonly type: 'member_unproven'
+      readonly channel: string
+      readonly member: AgentId
+      /** The proof that it has shown, if any. */
+      readonly proof: MemberProof | undefined
+    }
+  /** This agent has not admitted an agent, which shows no proof that it accepts. The joiner hears only `proof_required`. */
+  | {
+      readonly type: 'join_refused'
+      readonly channel: string
+      readonly agent: AgentId
+      readonly invite: string
+      readonly reason: string
     }
   /** The inbox is full. No more messages are fetched until the application reads some. */
   | { readonly type: 'inbox_full'; readonly channel: string }

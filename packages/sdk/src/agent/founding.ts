@@ -183,6 +183,8 @@ export function newChannel(
     chain: [],
     ownReceipt: undefined,
     stays: [],
+    ownProof: undefined,
+    memberProofs: [],
     outbox: [],
     answered: [],
     inbox: { messages: 0, bytes: 0, first: 0 },

@@ -31,6 +31,7 @@ import { Committer } from './members/committer.ts'
 import { Roster } from './members/roster.ts'
 import { Upkeep } from './members/upkeep.ts'
 import type { Part, RosterChange } from './part.ts'
+import { Proving } from './proving/proving.ts'
 import { Receipts } from './receipts/receipts.ts'
 import { Inbox } from './receiving/inbox.ts'
 import { payloadTable } from './receiving/inbox-table.ts'
@@ -69,6 +70,7 @@ export class AgentChannel {
   readonly listedInvites: ListedInvites
   readonly requests: ReceivedRequests
   readonly asks: Asks
+  readonly proving: Proving
   readonly forks: Forks
   /**
    * All parts, in the order in which each is asked (part.ts). Intake comes first, so that nothing more arrives once a
@@ -109,6 +111,7 @@ export class AgentChannel {
     this.listedInvites = new ListedInvites(context, this, stored)
     this.requests = new ReceivedRequests(context, this, stored)
     this.asks = new Asks(context, this, stored)
+    this.proving = new Proving(context, this, stored)
     this.forks = new Forks(context, this)
     this.follower = new Follower(context, this)
     this.parts = [
@@ -123,6 +126,7 @@ export class AgentChannel {
       this.listedInvites,
       this.requests,
       this.asks,
+      this.proving,
       this.forks,
     ]
     // Only now: parts that read from disk make the journal write, and it would write this channel as well.
@@ -217,6 +221,7 @@ export class AgentChannel {
     this.#group = this.#begin(joined, { isProven: false, hasHeardOwner, leftOutBefore: [] })
     this.intake.start(position.index)
     this.receipts.start(position.index)
+    this.proving.start(position.index)
     this.turn.touchEpoch()
     this.keepWelcome(welcomeHash)
     const confirmed = hasHeardOwner || this.owner === this.#context.agentId

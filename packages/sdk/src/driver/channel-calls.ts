@@ -2,7 +2,7 @@
 import type { Channel } from '../public/channel.ts'
 import type { CallResult, ChannelCall } from './pipe-protocol.ts'
 import type { PendingCalls } from './pending-calls.ts'
-import { plainListedMember, plainMember, plainReceipt } from './plain.ts'
+import { given, plainListedMember, plainMember, plainReceipt } from './plain.ts'
 
 export async function answerChannelCall(
   channel: Channel,
@@ -17,7 +17,7 @@ export async function answerChannelCall(
       return { result: plainMember(await pending.run(call, (limits) => channel.waitForMember(call.agentId, limits))) }
     case 'addMembers': {
       const members = call.members.map((member) => (typeof member === 'string' ? member : bytes.subarray(...member)))
-      const welcomes = await channel.addMembers(members, { acceptNewKey: call.acceptNewKey })
+      const welcomes = await channel.addMembers(members, given(call, 'acceptNewKey', 'require'))
       return { result: welcomes.map(({ length }) => length), bytes: Buffer.concat(welcomes) }
     }
     case 'members':

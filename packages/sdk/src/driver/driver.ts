@@ -16,7 +16,7 @@ import { answerInviteCall } from './invite-calls.ts'
 import type { Call, CallResult, ChannelRef, Notice, Tell } from './pipe-protocol.ts'
 import { PendingCalls } from './pending-calls.ts'
 import type { PipeFrame } from './pipe-frame.ts'
-import { plainError, plainEvent } from './plain.ts'
+import { given, plainError, plainEvent } from './plain.ts'
 import { answerPoisonCall } from './poison-calls.ts'
 import { Reading } from './reading.ts'
 
@@ -101,7 +101,7 @@ export class Driver {
         this.#connecting = this.#connect(call, bytes).finally(() => (this.#connecting = undefined))
         return { result: await this.#connecting }
       case 'createChannel':
-        return { result: this.#describe(await this.#open().createChannel(call.name)) }
+        return { result: this.#describe(await this.#open().createChannel(call.name, given(call, 'show', 'require'))) }
       case 'channel':
         return { result: this.#describe(this.#open().channel(call.name)) }
       case 'channels': {
@@ -111,8 +111,9 @@ export class Driver {
       case 'generateKeyPackage':
         return { bytes: await this.#open().generateKeyPackage() }
       case 'joinChannel': {
-        const options = call.owner === undefined ? {} : { owner: call.owner }
-        return { result: this.#describe(await this.#open().joinChannel(call.name, bytes, options)) }
+        return {
+          result: this.#describe(await this.#open().joinChannel(call.name, bytes, given(call, 'owner', 'show'))),
+        }
       }
       case 'sendTo':
         return {

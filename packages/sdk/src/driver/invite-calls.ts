@@ -2,7 +2,7 @@
 import type { Channel } from '../public/channel.ts'
 import type { StaticClient } from '../public/client.ts'
 import type { CallResult, InviteCall } from './pipe-protocol.ts'
-import { plainInvite } from './plain.ts'
+import { given, plainInvite } from './plain.ts'
 
 /** `describe` turns the joined channel into the result. */
 export async function answerInviteCall(
@@ -12,18 +12,17 @@ export async function answerInviteCall(
 ): Promise<CallResult> {
   switch (call.do) {
     case 'invite': {
-      const { name, maxUses, ttl, admit } = call
-      return { result: await client.invite(name, { maxUses, ttl, admit }) }
+      const terms = given(call, 'maxUses', 'ttl', 'admit', 'replace', 'require')
+      return { result: await client.invite(call.name, terms) }
     }
     case 'inviteLink': {
-      const { name, maxUses, ttl, admit, endpoint } = call
-      const address = endpoint === undefined ? {} : { endpoint }
-      return { result: await client.inviteLink(name, { maxUses, ttl, admit, ...address }) }
+      const terms = given(call, 'maxUses', 'ttl', 'admit', 'replace', 'require', 'endpoint')
+      return { result: await client.inviteLink(call.name, terms) }
     }
     case 'joinWithLink':
-      return { result: describe(await client.joinWithLink(call.link, call.timeout)) }
+      return { result: describe(await client.joinWithLink(call.link, call.timeout, given(call, 'show'))) }
     case 'joinWithToken':
-      return { result: describe(await client.joinWithToken(call.name, call.token, call.timeout)) }
+      return { result: describe(await client.joinWithToken(call.name, call.token, call.timeout, given(call, 'show'))) }
     case 'revokeInvite':
       await client.revokeInvite(call.token)
       return {}

@@ -3,15 +3,21 @@
  * `pipe-frame.ts`.
  */
 import type { ReceiptLevel } from '../channel/receipts/reached.ts'
-import type { InviteOptions } from '../public/options/invite-options.ts'
+import type { ProofOption } from '../account/trust/desk.ts'
+import type { AddOptions } from '../public/options/channel-options.ts'
+import type { InviteOptions, ShowOptions } from '../public/options/invite-options.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { Environment } from '../account/places.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 
 /** The options of a client. Keyrings and loggers consist of functions, which a program in another language cannot pass. */
-export type DriverOptions = Omit<ClientOptions, 'identity' | 'key' | 'logger'> & {
+export type DriverOptions = Omit<ClientOptions, 'identity' | 'key' | 'logger' | 'proof'> & {
+  readonly proof?: Exclude<ProofOption, (...args: never[]) => unknown>
   readonly key?: Exclude<KeySource, { readonly type: 'keyring' }>
 }
+
+/** What an agent shows in a channel. */
+type Shown = Pick<ShowOptions, 'show'>
 
 /** A channel: the number that the driver gave it, or its name, from a program that did not ask for the number. */
 export type ChannelRef = number | string
@@ -28,10 +34,11 @@ type ClientCall =
       readonly environment: Environment
       readonly hasIdentity: boolean
     }
-  | { readonly do: 'createChannel' | 'channel'; readonly name: string }
+  | ({ readonly do: 'createChannel'; readonly name: string } & Shown & Pick<InviteOptions, 'require'>)
+  | { readonly do: 'channel'; readonly name: string }
   | { readonly do: 'channels' | 'generateKeyPackage' | 'events' | 'joins' }
   /** Bytes: the Welcome. */
-  | { readonly do: 'joinChannel'; readonly name: string; readonly owner?: string }
+  | ({ readonly do: 'joinChannel'; readonly name: string; readonly owner?: string } & Shown)
   /** Bytes: the payload. */
   | { readonly do: 'sendTo'; readonly name: string; readonly timeout?: number }
   /** Answered when the channel ends. */
@@ -54,6 +61,7 @@ export type ChannelCall =
       readonly on: ChannelRef
       readonly members: readonly (string | readonly [start: number, end: number])[]
       readonly acceptNewKey: boolean
+      readonly require?: Exclude<AddOptions['require'], undefined>
     }
   | {
       readonly do: 'removeMember' | 'vouch' | 'liftBar' | 'transfer'
@@ -117,14 +125,14 @@ export type AskCall =
   | { readonly do: 'answer'; readonly token: number }
 
 /** How an invite can be used. */
-type InviteTerms = Required<InviteOptions>
+type InviteTerms = Required<Omit<InviteOptions, 'require'>> & Pick<InviteOptions, 'require'>
 
 /** Calls about invites. */
 export type InviteCall =
   | ({ readonly do: 'invite'; readonly name: string } & InviteTerms)
   | ({ readonly do: 'inviteLink'; readonly name: string; readonly endpoint?: string } & InviteTerms)
-  | { readonly do: 'joinWithLink'; readonly link: string; readonly timeout: number }
-  | { readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number }
+  | ({ readonly do: 'joinWithLink'; readonly link: string; readonly timeout: number } & Shown)
+  | ({ readonly do: 'joinWithToken'; readonly name: string; readonly token: string; readonly timeout: number } & Shown)
   | { readonly do: 'invites'; readonly name: string }
   | { readonly do: 'revokeInvite'; readonly token: string }
 

@@ -1,13 +1,20 @@
 /** The SDK's values as JSON values, which a program in another language can read. */
 import { StaticError, toHex } from '@static/protocol'
 import type { AgentEvent } from '../agent/events.ts'
+import { type MemberProof, shownProof } from '../channel/proving/member-proof.ts'
 import type { ChannelMember, ListedMember } from '../public/envelope.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
 import type { MemberReceipt } from '../public/receipt-view.ts'
 import type { PlainError } from './pipe-protocol.ts'
 
-export function plainMember({ agentId, fingerprint, identity }: ChannelMember): unknown {
-  return { agentId, fingerprint, identity: toHex(identity) }
+export function plainMember({ agentId, fingerprint, identity, proof }: ChannelMember): unknown {
+  return { agentId, fingerprint, identity: toHex(identity), ...(proof && { proof: plainProof(proof) }) }
+}
+
+/** `shown` is the name that we make of it. */
+function plainProof(proof: MemberProof): unknown {
+  const shown = shownProof(proof)
+  return proof.state === 'checked' ? { ...proof, shown, until: proof.until.getTime() } : { ...proof, shown }
 }
 
 export function plainListedMember({ vouched, ...member }: ListedMember): unknown {
@@ -32,7 +39,19 @@ export function plainError(error: unknown): PlainError {
 export function plainEvent(event: AgentEvent): unknown {
   const fields = Object.entries(event).map(([name, value]): [string, unknown] => {
     if (value instanceof StaticError) return [name, plainError(value)]
+    if (name === 'proof' && value !== undefined) return [name, plainProof(value as MemberProof)]
     return [name, value instanceof Uint8Array ? toHex(value) : value]
   })
   return Object.fromEntries(fields)
+}
+
+/** The options of a call that are given. */
+export function given<Options extends object, Name extends keyof Options>(
+  call: Options,
+  ...names: readonly Name[]
+): Pick<Options, Name> {
+  return Object.fromEntries(names.flatMap((name) => (call[name] === undefined ? [] : [[name, call[name]]]))) as Pick<
+    Options,
+    Name
+  >
 }

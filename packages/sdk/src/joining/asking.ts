@@ -2,6 +2,7 @@
  * The requests of joins by token (SPEC.md, 6.3): makes, renews and sends them. The joins of a channel share one request.
  * If the owner asks for a proof, the relay is first asked for the key to which the request is encrypted.
  */
+import { sha256 } from '#platform/crypto'
 import { fromHex, StaticError } from '@static/protocol'
 import type { RequestJoinResponse } from '@static/protocol/relay'
 import type { AgentServices } from '../agent/services.ts'
@@ -16,6 +17,9 @@ import { JOIN_NONCE_BYTES, placeOf, requestOf, sealProvingRequest, sealRequest }
 
 /** A request deferred for at least this long is reported to the application. */
 const REPORTED_WAIT_MS = 2000
+
+/** How long after a failure a token is asked for again. */
+const AGAIN_MS = 15_000
 
 /**
  * How long a joiner waits for a Welcome after its invite expired, or after it was removed in order to be added again.
@@ -82,7 +86,9 @@ export class JoinRequests {
     join.boxKey ??= await this.#boxKeyFor(join, info, dueMs)
     if (!join.boxKey) return
     const proving = { keys: join.keys, place: placeOf(record), agentId: fromHex(context.agentId) }
-    const box = await sealProvingRequest(context.engine, proving, join.boxKey, record)
+    const proof = await this.#proofFor(join)
+    if (!proof) return
+    const box = await sealProvingRequest(context.engine, proving, join.boxKey, { ...record, proof })
     // Otherwise another step asks, in the session or with the request that there is now.
     if (info === this.#info && join.record.nonce === record.nonce && mayAsk()) {
       await this.#request(join, info, box, dueMs)
@@ -113,6 +119,29 @@ export class JoinRequests {
       this.#then.stepLater(join, Math.min(waitMs, dueMs))
     })
     return await answer.promise
+  }
+
+  /** The proof that the request carries. A token lives for minutes, so each session has another. */
+  async #proofFor(join: Join): Promise<Uint8Array | undefined> {
+    const { proofs, key } = this.#agent.context
+    const { record } = join
+    const { show, keyPackage, owner, channel } = record
+    if (show === undefined || !proofs) {
+      const text = `The owner of channel ${record.name} asks for a proof of who runs this agent, and it shows none. Name one: \`show\`, or \`--show\` on the command line.`
+      this.#then.refuse(join, StaticError.of('proof_required', text))
+      return undefined
+    }
+    try {
+      const [channelId, ownerId] = [fromHex(channel), fromHex(owner)]
+      return await proofs.make(show, { channelId, ownerId, publicKey: key.publicKey, place: sha256(keyPackage) })
+    } catch (error) {
+      const reason = StaticError.from(error)
+      if (reason.retryable) {
+        this.#agent.context.emit({ type: 'throttled', channel: record.name, error: reason, waitMs: AGAIN_MS })
+        this.#then.stepLater(join, AGAIN_MS)
+      } else this.#then.refuse(join, reason)
+      return undefined
+    }
   }
 
   /** The key to which the request is encrypted, from the relay. A key that the token does not name ends the join. */

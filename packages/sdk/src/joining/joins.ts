@@ -73,12 +73,13 @@ export class Joins {
   }
 
   /**
-   * Joins with a token. Resolves once the owner has answered this agent's hello.
+   * Joins with a token. Resolves once the owner has answered this agent's hello. `show` names the issuer whose proof this
+   * agent shows from now on.
    *
    * @throws {StaticError} `invite_*`, `join_timeout`, `invalid_welcome`, `channel_exists`, `identity_changed`,
    *   `group_full`
    */
-  async join(name: string, text: string, timeoutMs: number): Promise<AgentChannel> {
+  async join(name: string, text: string, timeoutMs: number, show?: string): Promise<AgentChannel> {
     const token = decodeToken(text)
     if (token.name !== name) invalid(`The invite token is for channel ${token.name}, not ${name}.`)
     if (token.relay !== this.#relay) {
@@ -88,10 +89,13 @@ export class Joins {
     }
     const until = this.#agent.context.now() + timeoutMs
     const held = await heldChannel(this.#agent, this.#open, token, timeoutMs)
-    if (held) return held
+    if (held) {
+      if (show !== undefined) held.proving.showing.choose({ show })
+      return held
+    }
     const invite = toHex(inviteKeys(token.secret).inviteId)
     const known = this.#open.get(invite)
-    const begin = async (): Promise<Join> => this.#open.get(invite) ?? (await this.#begin(token))
+    const begin = async (): Promise<Join> => this.#open.get(invite) ?? (await this.#begin(token, show))
     const join = known ?? (await this.#asking.inTurn(name, begin))
     // Joined meanwhile, by another token or an offer.
     const joined = this.#open.joinedChannel(join)
@@ -104,6 +108,7 @@ export class Joins {
     // The relay may have forgotten the earlier request, or this agent has withdrawn it.
     if (known) {
       if (known.record.takenBack) this.#open.change(known, { takenBack: false })
+      if (show !== undefined) this.#open.change(known, { show })
       this.#step(known)
     }
     if (this.#stopped) throw StaticError.of('closed')
@@ -284,7 +289,7 @@ export class Joins {
     })
   }
 
-  async #begin(token: InviteToken): Promise<Join> {
+  async #begin(token: InviteToken, show: string | undefined): Promise<Join> {
     if (token.expiresAt <= this.#agent.context.now()) throw StaticError.of('invite_expired')
     const { name, channelId, owner, secret, expiresAt, admit, boxKeyHash } = token
     const channel = toHex(channelId)
@@ -303,6 +308,7 @@ export class Joins {
       admit,
       takenBack: false,
       boxKeyHash,
+      show,
     })
     await this.#agent.context.journal.written()
     this.#step(join)
@@ -413,6 +419,8 @@ export class Joins {
         const start = startOf(state)
         if (start.index !== indexOf(delivered)) throw new Superseded()
         channel.enter(joined, 'joining', start, welcomeHash)
+        const { show } = join.record
+        if (show !== undefined) channel.proving.showing.choose({ show })
         this.#entered.add(id)
         if (join.record.takenBack) this.#open.change(join, { takenBack: false })
         for (const each of joins) this.#open.noteState(each)

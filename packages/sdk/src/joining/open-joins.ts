@@ -102,7 +102,7 @@ export class OpenJoins {
   }
 
   /** From now on, asks with another request, or stops asking. */
-  change(join: Join, fields: Partial<Pick<AttemptRecord, 'nonce' | 'keyPackage' | 'takenBack'>>): void {
+  change(join: Join, fields: Partial<Pick<AttemptRecord, 'nonce' | 'keyPackage' | 'takenBack' | 'show'>>): void {
     join.record = { ...join.record, ...fields }
     this.#agent.context.journal.add({ type: 'putAttempt', record: join.record })
   }

@@ -23,13 +23,15 @@ import { NONCE_BYTES, TAG_BYTES } from '../mls/aead.ts'
 import type { MlsEngine } from '../mls/index.ts'
 import { expand, extract } from '../mls/hash.ts'
 import { concat } from '../platform/bytes.ts'
-import { KEM_CIPHERTEXT_BYTES, KEM_PUBLIC_BYTES } from '../platform/ml-kem.ts'
+import { KEM_CIPHERTEXT_BYTES, KEM_PUBLIC_BYTES, KEM_SEED_BYTES } from '../platform/ml-kem.ts'
 
 const VERSION = 1
 const CONTEXT = 'static proof box 1'
 const POINT_BYTES = 32
 const KEY_BYTES = 32
 const HEAD_BYTES = 1 + KEM_CIPHERTEXT_BYTES
+/** The length of the secret from which both keys follow: the private key of X25519, then the seed of ML-KEM. */
+export const BOX_SECRET_BYTES: number = POINT_BYTES + KEM_SEED_BYTES
 const BOX_KEY_BYTES = 1 + POINT_BYTES + KEM_PUBLIC_BYTES
 
 type Hpke = Pick<MlsEngine, 'hpkeSeal' | 'hpkeOpen'>
@@ -41,7 +43,7 @@ export interface BoxPlace {
   readonly agentId: Uint8Array
 }
 
-/** The public key of a secret (private key of X25519, then seed of ML-KEM), as the owner registers it. */
+/** The public key of a secret, as the owner registers it. */
 export function boxKeyOf(secret: Uint8Array): Uint8Array {
   const point = agreementPublicBytes(privateAgreementKey(secret.subarray(0, POINT_BYTES)))
   return concat(Uint8Array.of(VERSION), point, mlKem768.publicKeyOf(secret.subarray(POINT_BYTES)))

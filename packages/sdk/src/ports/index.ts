@@ -50,4 +50,5 @@ export type {
   StayRecord,
   StoredChannel,
 } from './store.ts'
+export type { MemberProofRecord, OwnProofRecord } from './proof-records.ts'
 export type { CellStream, StreamHandlers, Target, Transport } from './transport.ts'

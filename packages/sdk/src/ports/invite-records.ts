@@ -20,6 +20,9 @@ export interface InviteRecord {
   readonly admit: Admit
   /** If joiners must show a proof: the secret of the key to which they encrypt their requests. */
   readonly boxSecret?: Uint8Array | undefined
+  /** The rules that joiners must satisfy, as text, one a line; and whether one takes the place of the same subject. */
+  readonly require?: string | undefined
+  readonly replaces?: boolean | undefined
 }
 
 /** An agent that has joined, or is joining, with an invite of this agent. */
@@ -38,6 +41,8 @@ export interface JoinerRecord {
   readonly state: 'taken' | 'added' | 'here' | 'gone'
   /** When it entered this state; relevant for `added`. */
   readonly since: Time
+  /** The verdict on the proof that it has shown, as JSON that the layer above defines. */
+  readonly verdict?: string | undefined
 }
 
 /** A join by invite token that is in progress. */
@@ -55,6 +60,8 @@ export interface AttemptRecord {
   readonly takenBack: boolean
   /** If the owner asks for a proof: SHA-256 of the key to which the request is encrypted. */
   readonly boxKeyHash?: Uint8Array | undefined
+  /** The issuer whose proof this agent shows in the channel; empty for its only one, undefined for none. */
+  readonly show?: string | undefined
 }
 
 /** The owner's list of the invites that members may use. */

@@ -25,6 +25,7 @@ import type {
   PoisonRecord,
   WaitingTotals,
 } from './message-records.ts'
+import type { MemberProofRecord, OwnProofRecord } from './proof-records.ts'
 import type { KnownRelay } from './session.ts'
 
 /** The agent's identity. Created once, at the first start. */
@@ -241,6 +242,9 @@ export type Change =
   | { readonly type: 'putOwnReceipt'; readonly id: ChannelId; readonly own: OwnReceiptRecord }
   | { readonly type: 'putStay'; readonly id: ChannelId; readonly stay: StayRecord }
   | { readonly type: 'dropStay'; readonly id: ChannelId; readonly agent: AgentId; readonly addedAt: number }
+  | { readonly type: 'putOwnProof'; readonly id: ChannelId; readonly own: OwnProofRecord }
+  | { readonly type: 'putMemberProof'; readonly id: ChannelId; readonly record: MemberProofRecord }
+  | { readonly type: 'dropMemberProof'; readonly id: ChannelId; readonly agent: AgentId }
   | { readonly type: 'putOutbox'; readonly id: ChannelId; readonly record: OutboxRecord }
   /** The relay has stored the message: only the hash of its body is kept, until the entry has come back in the log. */
   | {
@@ -302,6 +306,8 @@ export interface StoredChannel {
   readonly chain: readonly ChainRecord[]
   readonly ownReceipt: OwnReceiptRecord | undefined
   readonly stays: readonly StayRecord[]
+  readonly ownProof: OwnProofRecord | undefined
+  readonly memberProofs: readonly MemberProofRecord[]
   /** Ordered by counter. */
   readonly outbox: readonly OutboxRecord[]
   /** Ordered by counter. */

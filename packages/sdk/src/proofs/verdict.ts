@@ -56,7 +56,7 @@ export function isSameSubject(one: Verdict | undefined, other: Verdict | undefin
 const NAMES: Readonly<Record<NameKind, string>> = { domain: '', github: 'GitHub Actions ', oidc: '', spiffe: '' }
 
 /** The name that people and models read: `GitHub Actions acme/app refs/heads/main`, `acme.example deployer`. */
-export function provenName({ kind, name, subject }: CheckedProof): string {
+export function provenName({ kind, name, subject }: Pick<CheckedProof, 'kind' | 'name' | 'subject'>): string {
   // A SPIFFE ID contains its trust domain.
   return kind === 'spiffe' ? subject : `${NAMES[kind]}${name} ${subject}`
 }

@@ -13,6 +13,7 @@ import type { Settings } from './settings.ts'
 import { makeRandom } from '../platform/random-stock.ts'
 import { writeRelayFile } from '../store/relay-file.ts'
 import { openAgentStore } from '../store/sqlcipher.ts'
+import { openProofDesk } from '../account/trust/desk.ts'
 import { makeTokenSource } from '../account/token-source.ts'
 import { makeClockedTransport } from '../transport/clock.ts'
 import { makeGrpcTransport } from '../transport/grpc.ts'
@@ -114,6 +115,7 @@ function partsOf(settings: Settings, store: AgentStore): AgentParts {
     apiUrl,
     offers: settings.offers,
     receipts: settings.receipts,
+    proofs: (sign, changed) => openProofDesk(settings.proofs, sign, changed),
     log: logOf(settings.logger),
     now: Date.now,
     random: makeRandom(),

@@ -1,5 +1,6 @@
 /** The public view of a request and its answers. */
 import type { StaticError } from '@static/protocol'
+import type { MemberProof } from '../channel/proving/member-proof.ts'
 import type { OpenAsk } from '../channel/asking/open-ask.ts'
 import { Answer } from './envelope.ts'
 import type { ErrorEdge } from './error-edge.ts'
@@ -13,11 +14,13 @@ import type { AgentId } from '../ports/index.ts'
 export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> {
   readonly #ask: OpenAsk
   readonly #edge: ErrorEdge
+  readonly #proofOf: (agent: AgentId) => MemberProof | undefined
 
   /** @internal Get it from `Channel.ask` or `Channel.asked`. */
-  constructor(ask: OpenAsk, edge: ErrorEdge) {
+  constructor(ask: OpenAsk, edge: ErrorEdge, proofOf: (agent: AgentId) => MemberProof | undefined) {
     this.#ask = ask
     this.#edge = edge
+    this.#proofOf = proofOf
   }
 
   /** The request's message id, 32 hexadecimal digits. */
@@ -43,7 +46,9 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
    */
   async next(): Promise<IteratorResult<Answer, undefined>> {
     const entry = await this.#edge.wait(() => this.#ask.next())
-    return entry ? { done: false, value: new Answer(entry) } : { done: true, value: undefined }
+    return entry
+      ? { done: false, value: new Answer(entry, this.#proofOf(entry.record.sender)) }
+      : { done: true, value: undefined }
   }
 
   /** Cancels the request. */
@@ -59,7 +64,7 @@ export class Ask implements AsyncIterableIterator<Answer, undefined, undefined> 
 
   /** @internal The answers that are not settled, oldest first. */
   get unread(): readonly Answer[] {
-    return this.#ask.unsettled.map((entry) => new Answer(entry))
+    return this.#ask.unsettled.map((entry) => new Answer(entry, this.#proofOf(entry.record.sender)))
   }
 
   /** @internal Whether nothing more will arrive, and the error that ended it. */

@@ -36,7 +36,9 @@ import {
   memberOf,
   poisonMessageOf,
 } from './envelope.ts'
+import { type MemberProof, memberProofOf } from '../channel/proving/member-proof.ts'
 import { ErrorEdge } from './error-edge.ts'
+import { requireOf } from './options/invite-options.ts'
 import { type AnyServeHandler, type JsonAnswers, jsonAnswers, onlyAnswer } from './json-answers.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
 import { jsonText, payloadBytes } from '../channel/sending/payload.ts'
@@ -161,7 +163,7 @@ export class Channel implements AsyncDisposable {
    */
   envelopes(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#channel
-    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox)))
+    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox, this.#proofOf(entry.record.sender))))
   }
 
   /**
@@ -189,7 +191,7 @@ export class Channel implements AsyncDisposable {
       const { schema, ...limits } = options
       const call = handler as (envelope: Envelope, value?: unknown) => unknown
       const handle = async (entry: InboxEntry): Promise<unknown> => {
-        const envelope = new Envelope(entry, inbox)
+        const envelope = new Envelope(entry, inbox, this.#proofOf(entry.record.sender))
         if (!schema) return call(envelope)
         return call(envelope, await Unfit.unless(() => fitted(schema, envelope.json(), 'The payload')))
       }
@@ -250,7 +252,7 @@ export class Channel implements AsyncDisposable {
 
   /** The open requests of this agent: not fully answered, or with unread answers. */
   asked(): readonly Ask[] {
-    return this.#channel.asks.list().map((ask) => new Ask(ask, this.#edge))
+    return this.#channel.asks.list().map((ask) => new Ask(ask, this.#edge, (agent) => this.#proofOf(agent)))
   }
 
   /**
@@ -284,7 +286,7 @@ export class Channel implements AsyncDisposable {
       const { schema, ...limits } = options
       const call = handler as AnyServeHandler
       const serve: RequestHandler = (entry, served) => {
-        const request = new ChannelRequest(entry, served)
+        const request = new ChannelRequest(entry, served, this.#proofOf(entry.record.sender))
         return schema ? jsonAnswers(request, schema, (value) => call(request, value)) : (call(request) as Answers)
       }
       await serveRequests(this.#agent.context, this.#channel, serve, limits)
@@ -306,7 +308,9 @@ export class Channel implements AsyncDisposable {
   /** @internal Like `envelopes`, for messages that count as delivered only once marked as given. */
   readAhead(): AsyncIterableIterator<Envelope, undefined, undefined> {
     const { inbox } = this.#channel
-    return this.#edge.iterate(inbox.read((entry) => new Envelope(entry, inbox), { ahead: true }))
+    return this.#edge.iterate(
+      inbox.read((entry) => new Envelope(entry, inbox, this.#proofOf(entry.record.sender)), { ahead: true }),
+    )
   }
 
   /**
@@ -347,7 +351,10 @@ export class Channel implements AsyncDisposable {
     const isOwner = owner === this.#agent.agentId
     return [...group.members.values()].map(({ agentId: id, identity }) => {
       const agentId = toHex(id)
-      return { ...memberOf(agentId, identity), vouched: isOwner ? receipts.isVouched(agentId) : undefined }
+      return {
+        ...memberOf(agentId, identity, this.#proofOf(agentId)),
+        vouched: isOwner ? receipts.isVouched(agentId) : undefined,
+      }
     })
   }
 
@@ -389,7 +396,8 @@ export class Channel implements AsyncDisposable {
     return await this.#asMember(async () => {
       checkOptions('addMembers', options)
       const parsed = members.map((member) => (typeof member === 'string' ? parseAgentId(member) : member))
-      return await addMembers(this.#agent, this.#channel, parsed, options.acceptNewKey === true)
+      const { acceptNewKey = false, require } = options
+      return await addMembers(this.#agent, this.#channel, parsed, { acceptNewKey, require: requireOf(require) })
     })
   }
 
@@ -567,10 +575,18 @@ export class Channel implements AsyncDisposable {
     this.#channel.stopReaders()
   }
 
+  /** What a member's last proof is worth. Looked up, never checked for a message. */
+  #proofOf(agent: AgentId): MemberProof | undefined {
+    const verdict = this.#channel.proving.of(agent)
+    return verdict && memberProofOf(verdict)
+  }
+
   #ask(payload: Uint8Array | string, options: AskOptions): Ask {
     const to = options.to === undefined ? undefined : parseAgentId(options.to)
     const question = { payload: payloadBytes(payload, MOST_ASK_BYTES), to, lifetimeMs: lifetimeOf(options) }
-    return new Ask(this.#channel.asks.ask({ ...question, signal: options.signal }), this.#edge)
+    return new Ask(this.#channel.asks.ask({ ...question, signal: options.signal }), this.#edge, (agent) =>
+      this.#proofOf(agent),
+    )
   }
 
   async #askOne(payload: Uint8Array | string, options: AskOneOptions): Promise<Answer> {

@@ -14,7 +14,15 @@ import type { AgentChannel } from '../channel/channel.ts'
 import { joinByWelcome, type Offer, waitingOffers } from '../joining/offers.ts'
 import { ErrorEdge } from './error-edge.ts'
 import { fingerprintOf, parseAgentId } from './fingerprint.ts'
-import type { InviteOptions, JoinOptions, LinkOptions } from './options/invite-options.ts'
+import {
+  type CreateOptions,
+  type InviteOptions,
+  type JoinOptions,
+  type LinkOptions,
+  requireOf,
+  type ShowOptions,
+  showOf,
+} from './options/invite-options.ts'
 import { openAgentParts, rememberLink } from './agent-parts.ts'
 import type { AgentId, KnownRelay } from '../ports/index.ts'
 import { removedFrom } from '../channel/removed-error.ts'
@@ -159,8 +167,15 @@ export class StaticClient implements AsyncDisposable {
    * @throws {StaticError} `channel_error` for an invalid name, `channel_exists` if another agent has the name,
    *   `api_key_required` for a guest, `store_rolled_back` if creation was interrupted in an old copy of the data directory
    */
-  async createChannel(name: string): Promise<Channel> {
-    return await this.edge.wait(async () => this.channelOf(await foundChannel(this.#agent, parseChannelName(name))))
+  async createChannel(name: string, options: CreateOptions = {}): Promise<Channel> {
+    return await this.edge.wait(async () => {
+      checkOptions('createChannel', options)
+      const { show, require } = options
+      const rules = requireOf(require)
+      const channel = await foundChannel(this.#agent, parseChannelName(name))
+      if (rules !== undefined) channel.proving.showing.choose({ require: rules })
+      return this.channelOf(await this.#showing(channel, show))
+    })
   }
 
   /**
@@ -213,7 +228,8 @@ export class StaticClient implements AsyncDisposable {
       checkOptions('joinChannel', options)
       const parsed = parseChannelName(name)
       const expected = options.owner === undefined ? {} : { owner: fromHex(parseAgentId(options.owner)) }
-      return this.channelOf(await joinByWelcome(this.#agent, parsed, Uint8Array.from(welcome), expected))
+      const channel = await joinByWelcome(this.#agent, parsed, Uint8Array.from(welcome), expected)
+      return this.channelOf(await this.#showing(channel, options.show))
     })
   }
 
@@ -281,14 +297,21 @@ export class StaticClient implements AsyncDisposable {
    * not use the token. A removed agent joins again, and its unread messages of the earlier membership are dropped.
    *
    * @throws {StaticError} `join_timeout`, `invite_invalid`, `invite_expired`, `invite_used_up`, `invite_revoked`,
-   *   `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
+   *   `proof_required`, `identity_changed`, `group_full`, `invalid_welcome`, `channel_exists`
    */
-  async joinWithToken(name: string, token: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
+  async joinWithToken(
+    name: string,
+    token: string,
+    timeout: number = JOIN_SECONDS,
+    options: ShowOptions = {},
+  ): Promise<Channel> {
     this.checkAlive()
     return await this.edge.wait(async () => {
       checkSeconds('joinWithToken', timeout)
+      checkOptions('joinWithToken', options)
       if (isChannelName(token) && !isChannelName(name)) throw swapped(token)
-      return this.channelOf(await this.#invites.joins.join(parseChannelName(name), token, timeout * MS))
+      const show = showOf(options.show)
+      return this.channelOf(await this.#invites.joins.join(parseChannelName(name), token, timeout * MS, show))
     })
   }
 
@@ -299,13 +322,13 @@ export class StaticClient implements AsyncDisposable {
    * @throws {StaticError} as `joinWithToken`; `invite_invalid` also if the link is damaged, of a newer version, or for
    * another relay
    */
-  async joinWithLink(link: string, timeout: number = JOIN_SECONDS): Promise<Channel> {
+  async joinWithLink(link: string, timeout: number = JOIN_SECONDS, options: ShowOptions = {}): Promise<Channel> {
     const parsed = this.edge.run(() => parseInviteLink(link))
     const { relay } = this
     if (relay && toHex(relay.relayId) !== parsed.relayId) {
       throw this.edge.mark(otherRelay(parsed, this.#place?.endpoint.url ?? toHex(relay.relayId)))
     }
-    return await this.joinWithToken(parsed.channel, parsed.token, timeout)
+    return await this.joinWithToken(parsed.channel, parsed.token, timeout, options)
   }
 
   /**
@@ -360,9 +383,17 @@ export class StaticClient implements AsyncDisposable {
     return channel
   }
 
-  async #issue(name: string, { maxUses = 1, ttl = TTL_SECONDS, admit = 'owner' }: InviteOptions): Promise<string> {
+  /** Shows this agent's proof in a channel, if the application says so. */
+  async #showing(channel: AgentChannel, show: string | true | undefined): Promise<AgentChannel> {
+    if (show !== undefined) channel.proving.showing.choose({ show: showOf(show) })
+    await this.#agent.context.journal.written()
+    return channel
+  }
+
+  async #issue(name: string, options: InviteOptions): Promise<string> {
     this.checkAlive()
-    const limits = { maxUses, lifetimeMs: ttl * MS, admit }
+    const { maxUses = 1, ttl = TTL_SECONDS, admit = 'owner', require, replace = false } = options
+    const limits = { maxUses, lifetimeMs: ttl * MS, admit, require: requireOf(require), replaces: replace }
     return await this.#invites.issuer.invite(this.membershipOf(parseChannelName(name)), limits)
   }
 

@@ -6,6 +6,7 @@ import type { ServedRequest } from '../channel/asking/serving.ts'
 import type { Inbox } from '../channel/receiving/inbox.ts'
 import type { InboxEntry } from '../channel/receiving/inbox.ts'
 import type { PutAside } from '../channel/receiving/poison.ts'
+import type { MemberProof } from '../channel/proving/member-proof.ts'
 import { fingerprintOf } from './fingerprint.ts'
 import type { AgentId, InboxRecord } from '../ports/index.ts'
 
@@ -20,6 +21,8 @@ export interface ChannelMember {
   readonly fingerprint: string
   /** The name this agent chose for itself. Nothing verifies it. */
   readonly identity: Uint8Array
+  /** Who runs it, as far as it has shown that and this agent has checked it; absent if it has shown nothing. */
+  readonly proof?: MemberProof
 }
 
 /** A member in the list of `Channel.members`. */
@@ -29,8 +32,9 @@ export interface ListedMember extends ChannelMember {
 }
 
 /** @internal */
-export function memberOf(agentId: AgentId, identity: Uint8Array): ChannelMember {
-  return { agentId, fingerprint: fingerprintOf(agentId), identity }
+export function memberOf(agentId: AgentId, identity: Uint8Array, proof?: MemberProof): ChannelMember {
+  const member = { agentId, fingerprint: fingerprintOf(agentId), identity }
+  return proof ? { ...member, proof } : member
 }
 
 /** The common part of messages, requests and answers. */
@@ -47,8 +51,8 @@ export abstract class ReceivedMessage {
   readonly time: Date
 
   /** @internal */
-  constructor({ sender, identity, messageId, index, epoch, receivedAt }: InboxRecord) {
-    this.sender = memberOf(sender, identity)
+  constructor({ sender, identity, messageId, index, epoch, receivedAt }: InboxRecord, proof: MemberProof | undefined) {
+    this.sender = memberOf(sender, identity, proof)
     this.messageId = toHex(messageId)
     this.index = index
     this.epoch = epoch
@@ -100,8 +104,8 @@ export class Envelope extends ReceivedMessage {
   readonly #inbox: Inbox
 
   /** @internal Get envelopes from a channel. */
-  constructor(entry: InboxEntry, inbox: Inbox) {
-    super(entry.record)
+  constructor(entry: InboxEntry, inbox: Inbox, proof: MemberProof | undefined) {
+    super(entry.record, proof)
     this.payload = entry.payload
     this.redelivered = entry.redelivered
     this.#entry = entry
@@ -131,8 +135,8 @@ export class ChannelRequest extends ReceivedMessage {
   readonly #served: ServedRequest
 
   /** @internal Handlers receive requests. */
-  constructor(entry: InboxEntry, served: ServedRequest) {
-    super(entry.record)
+  constructor(entry: InboxEntry, served: ServedRequest, proof: MemberProof | undefined) {
+    super(entry.record, proof)
     const body = decodeRequest(entry.payload)
     this.payload = body?.payload ?? new Uint8Array()
     this.isToMe = body?.to !== undefined
@@ -159,8 +163,8 @@ export class Answer extends ReceivedMessage {
   readonly #payload: Uint8Array
 
   /** @internal Get answers from `Channel.ask`. */
-  constructor({ record, content }: AnswerEntry) {
-    super(record)
+  constructor({ record, content }: AnswerEntry, proof: MemberProof | undefined) {
+    super(record, proof)
     const isError = 'error' in content
     this.#payload = isError ? new Uint8Array() : content.payload
     this.error = isError ? askFailed(record.sender, content.error) : undefined

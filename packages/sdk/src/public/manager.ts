@@ -9,7 +9,7 @@ import type { AgentParts } from '../agent/agent.ts'
 import type { Envelope } from './envelope.ts'
 import type { SentMessage } from '../channel/sending/outbox.ts'
 import type { IssuedInvite } from '../admitting/issued.ts'
-import type { InviteOptions, LinkOptions } from './options/invite-options.ts'
+import type { CreateOptions, InviteOptions, LinkOptions, ShowOptions } from './options/invite-options.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 
 const MS = 1000
@@ -65,8 +65,8 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /** Creates a channel, or opens it if this agent already owns it. See `StaticClient.createChannel`. */
-  async create(name: string): Promise<Channel> {
-    return await this.client.createChannel(name)
+  async create(name: string, options: CreateOptions = {}): Promise<Channel> {
+    return await this.client.createChannel(name, options)
   }
 
   /** Creates an invite token. See `StaticClient.invite`. */
@@ -90,13 +90,13 @@ export class StaticChannelManager implements AsyncDisposable {
   }
 
   /** Joins a channel with an invite token. See `StaticClient.joinWithToken`. */
-  async joinWithToken(name: string, token: string, timeout?: number): Promise<Channel> {
-    return await this.client.joinWithToken(name, token, timeout)
+  async joinWithToken(name: string, token: string, timeout?: number, options: ShowOptions = {}): Promise<Channel> {
+    return await this.client.joinWithToken(name, token, timeout, options)
   }
 
   /** Joins a channel with an invite link. See `StaticClient.joinWithLink`. */
-  async joinWithLink(link: string, timeout?: number): Promise<Channel> {
-    return await this.client.joinWithLink(link, timeout)
+  async joinWithLink(link: string, timeout?: number, options: ShowOptions = {}): Promise<Channel> {
+    return await this.client.joinWithLink(link, timeout, options)
   }
 
   /** Sends a string or bytes. See `Channel.send`. */

@@ -49,9 +49,12 @@ export interface FlagOption extends About {
   readonly usual: boolean
 }
 
-/** A text, a path, a secret (where null means none), bytes or a text, what unlocks the database, or a logger. */
+/**
+ * A text, texts, a path, a secret (where null means none), bytes or a text, what unlocks the database, where proofs come
+ * from, or a logger.
+ */
 export interface PlainOption extends About {
-  readonly kind: 'text' | 'path' | 'secret' | 'bytes' | 'key' | 'logger'
+  readonly kind: 'text' | 'texts' | 'path' | 'secret' | 'bytes' | 'key' | 'proof' | 'logger'
 }
 
 export type ClientOption = ChoiceOption | IntegerOption | DurationOption | FlagOption | PlainOption
@@ -149,6 +152,18 @@ export const OPTIONS: {
     kind: 'key',
     about: "The key that unlocks the agent's database.",
     otherwise: 'the file `agent.key` in `dataDir`',
+  },
+  roots: {
+    kind: 'texts',
+    about:
+      'The issuers that this agent trusts to say who runs another agent: a domain (`acme.example`), `github:acme/app` or `oidc:https://issuer.example`.',
+    otherwise: 'the list of the account (`static trust`)',
+  },
+  proof: {
+    kind: 'proof',
+    about:
+      'Where this agent’s own proof comes from, which it shows only in channels that say so (`show`): `github-actions`, a file with a JWT, or a function that gets a token for an audience.',
+    otherwise: 'the statements in `dataDir` (`static agent add-proof`)',
   },
   logger: {
     kind: 'logger',

@@ -8,11 +8,13 @@
 import { resolve } from 'node:path'
 import { checkOptionNames, fromHex, type ReceiptMode, StaticError, type TrafficProfileName } from '@static/protocol'
 import { type Endpoint, isLocal, isLoopback, parseApiUrl, parseEndpoint } from '../account/endpoint.ts'
+import type { ProofSettings } from '../account/trust/desk.ts'
 import type { ClientOptions } from '../gen/client-options.ts'
 import type { OfferPolicy } from '../joining/offers.ts'
 import { shownValue } from './options/call-options.ts'
 import { type InviteLink, linkEndpoint, parseInviteLink } from '../admitting/link.ts'
 import type { Logger } from '../ports/index.ts'
+import { parseRoot } from '../proofs/roots.ts'
 import type { KeySource } from '../store/keys/sources.ts'
 import { readRelayFile } from '../store/relay-file.ts'
 import { checkApiKey } from '../account/token-source.ts'
@@ -55,6 +57,7 @@ export interface Settings {
   /** False: none. Undefined: the default. */
   readonly logger: Logger | false | undefined
   readonly wait: boolean
+  readonly proofs: ProofSettings
   /** Set if the endpoint comes from a link that this agent has not used yet. */
   readonly adopt: Adoption | undefined
 }
@@ -116,7 +119,7 @@ export function resolveSettings(
   const bound = readRelayFile(dataDir)
   const link = options.link === undefined ? undefined : parseInviteLink(options.link)
   const linked = bound ?? link
-  const common = commonSettings(options, env, dataDir, text)
+  const common = commonSettings(options, env, dataDir, { places, text })
   const account = accountSettings(options, text)
   const ownRelay = (endpoint: Endpoint): Settings => {
     const { apiKey, apiUrl } = account
@@ -146,14 +149,16 @@ function commonSettings(
   options: ClientOptions,
   env: Environment,
   dataDir: string,
-  text: Lookup['text'],
+  { places, text }: Pick<Lookup, 'places' | 'text'>,
 ): Omit<Settings, 'endpoint' | 'fallback' | 'apiKey' | 'apiUrl' | 'ca'> {
+  const identity = checkIdentity(
+    options.identity instanceof Uint8Array ? options.identity : (text('identity') ?? missing('identity')),
+  )
   return {
     grpcPort: checkPort(options.grpcPort ?? variableOf(OPTIONS.grpcPort, env)),
     dataDir,
-    identity: checkIdentity(
-      options.identity instanceof Uint8Array ? options.identity : (text('identity') ?? missing('identity')),
-    ),
+    identity,
+    proofs: proofSettings(options, env, { dataDir, identity, places }),
     ...trafficOf(options),
     offers: choice('offers', options.offers, OPTIONS.offers),
     receipts: choice('receipts', options.receipts, OPTIONS.receipts),
@@ -164,6 +169,32 @@ function commonSettings(
     logger: checkLogger(options.logger),
     wait: flag('wait', options),
     adopt: undefined,
+  }
+}
+
+/** What the agent shows, and whom it believes. */
+function proofSettings(
+  { roots, proof }: ClientOptions,
+  env: Environment,
+  { dataDir, identity, places }: { dataDir: string; identity: Uint8Array; places: UserPlaces },
+): ProofSettings {
+  if (roots !== undefined && !(Array.isArray(roots) && roots.every((root) => typeof root === 'string')))
+    throw invalid(`\`roots\` is ${shownValue(roots)}. It must be an array of strings.`)
+  const isProof = proof === undefined || proof === 'github-actions' || typeof proof === 'function'
+  if (!isProof && typeof proof?.file !== 'string')
+    throw invalid(`\`proof\` is ${shownValue(proof)}. It must be github-actions, { file } or a function.`)
+  const { HTTPS_PROXY: url, NO_PROXY: except = '' } = env
+  return {
+    trust: places.trust,
+    domains: places.domains,
+    dataDir,
+    identity: new TextDecoder().decode(identity),
+    roots: roots?.map((root) => parseRoot(root)),
+    proof,
+    proxy: url === undefined || url === '' ? undefined : { url, except },
+    environment: Object.fromEntries(
+      Object.entries(env).filter(([name]) => name.startsWith('ACTIONS_ID_TOKEN_REQUEST_')),
+    ),
   }
 }
 

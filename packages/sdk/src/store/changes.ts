@@ -17,6 +17,7 @@ import {
 } from './tables/channel-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './tables/invite-tables.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './tables/message-tables.ts'
+import { MEMBER_PROOF, OWN_PROOF } from './tables/proof-tables.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRow } from './tables/receipt-tables.ts'
 
 /** The handler of each type of change. */
@@ -32,6 +33,7 @@ export function prepareChanges(rowsOf: WritesOf): (change: Change) => void {
     ...epochSteps(rowsOf),
     ...messageSteps(rowsOf),
     ...receiptSteps(rowsOf),
+    ...proofSteps(rowsOf),
     ...askSteps(rowsOf),
     ...inviteSteps(rowsOf),
     ...admissionSteps(rowsOf),
@@ -133,6 +135,15 @@ function receiptSteps(
     putOwnReceipt: ({ id, own }) => ownReceipts.put({ ...own, channel: id }),
     putStay: ({ id, stay }) => stays.put({ ...stayRow(stay), channel: id }),
     dropStay: ({ id, agent, addedAt }) => stays.drop(id, agent, addedAt),
+  }
+}
+
+function proofSteps(rowsOf: WritesOf): Pick<Steps, 'putOwnProof' | 'putMemberProof' | 'dropMemberProof'> {
+  const [own, members] = [rowsOf(OWN_PROOF), rowsOf(MEMBER_PROOF)]
+  return {
+    putOwnProof: ({ id, own: record }) => own.put({ ...record, channel: id }),
+    putMemberProof: ({ id, record }) => members.put({ ...record, channel: id }),
+    dropMemberProof: ({ id, agent }) => members.drop(id, agent),
   }
 }
 

@@ -39,6 +39,7 @@ import {
   POISON,
   REQUEST,
 } from './tables/message-tables.ts'
+import { MEMBER_PROOF, OWN_PROOF } from './tables/proof-tables.ts'
 import { CHAIN, OWN_RECEIPT, STAY, stayRecord } from './tables/receipt-tables.ts'
 
 export function readIdentity(rowsOf: ReadsOf): IdentityRecord {
@@ -115,6 +116,8 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
   const chains = byChannel(rowsOf(CHAIN).all())
   const ownReceipts = byChannel(rowsOf(OWN_RECEIPT).all())
   const stays = byChannel(rowsOf(STAY).all())
+  const ownProofs = byChannel(rowsOf(OWN_PROOF).all())
+  const memberProofs = byChannel(rowsOf(MEMBER_PROOF).all())
   const messages = byChannel(rowsOf(OUTBOX).all())
   const asks = byChannel(rowsOf(ASK).all())
   const answerers = byChannel(rowsOf(ANSWERER).all())
@@ -152,6 +155,8 @@ function readChannels(rowsOf: ReadsOf): readonly StoredChannel[] {
         chain: chains(row.id),
         ownReceipt: ownReceipts(row.id)[0],
         stays: stays(row.id).map(stayRecord),
+        ownProof: ownProofs(row.id)[0],
+        memberProofs: memberProofs(row.id),
         outbox: sent.flatMap(unanswered),
         answered: sent.flatMap(answered),
         inbox: { ...messagesOf(inbox.get(row.id)), first: inbox.has(row.id) ? first(INBOX, row.id) : 0 },

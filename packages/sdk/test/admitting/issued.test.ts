@@ -18,6 +18,9 @@ const MEMBERSHIP = {
 } as never
 
 /** How many of 200 joiners, one after the other, get a use that the one before them gave back. */
+/** The place of a joiner that replaces nobody. */
+const PLACE = { others: 0, replaced: [], verdict: undefined }
+
 async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
   const secret = randomBytes(32)
   const keys = inviteKeys(secret)
@@ -39,7 +42,13 @@ async function admitted(maxUses: number, isSilent: boolean): Promise<number> {
     const agentId = randomBytes(32)
     try {
       const checked = { agentId, identity: randomBytes(8), signatureKey: agentId }
-      issued.takeUse(MEMBERSHIP, invite, checked as never, { nonce: randomBytes(16), keyPackage: randomBytes(9) }, 0)
+      issued.takeUse(
+        MEMBERSHIP,
+        invite,
+        checked as never,
+        { nonce: randomBytes(16), keyPackage: randomBytes(9) },
+        PLACE,
+      )
     } catch (error) {
       assert.equal(StaticError.from(error).code, 'invite_used_up')
       return joiner

@@ -38,7 +38,8 @@ function scene(): Scene {
   }
   const group = { members: new Map([['bob', {}]]) }
   const place = { id: CHANNEL, channelId: fromHex(CHANNEL), name: 'acme/x/y', owner: OWNER, state: 'joined' }
-  const channel = { ...place, group, listedInvites }
+  const proving = { showing: { require: undefined }, demands: [] }
+  const channel = { ...place, group, listedInvites, proving }
   const requests = {
     ask: ({ case: kind }: { case: string }) => at.asking(kind),
     outcome: async ({ case: kind }: { case: string }) => {
@@ -119,7 +120,8 @@ function offline(
   const listedInvites = { invites: [], uses, unanswered: [] }
   const group = { members: new Map([['bob', {}]]) }
   const history = { hasHeard: () => false }
-  const channel = { id: CHANNEL, owner: OWNER, state: 'joined', group, listedInvites, committer, history }
+  const proving = { demands: [] }
+  const channel = { id: CHANNEL, owner: OWNER, state: 'joined', group, listedInvites, committer, history, proving }
   const channels = { get: () => channel, [Symbol.iterator]: () => [channel].values() }
   const timers = { every: (_: number, action: () => void) => ((tick = action), () => undefined) }
   const context = { agentId: OWNER, now: () => now }

@@ -64,7 +64,9 @@ test('in a fork, adding a member fails at once, even while a claim of this agent
     return true
   })
   let outcome = 'waits'
-  addMembers({ context: bob, requests: undefined as never }, bob.channel, [eve.keyPackage], false).then(
+  addMembers({ context: bob, requests: undefined as never }, bob.channel, [eve.keyPackage], {
+    acceptNewKey: false,
+  }).then(
     () => (outcome = 'added'),
     (error: unknown) => (outcome = StaticError.from(error).code),
   )

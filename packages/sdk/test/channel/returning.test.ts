@@ -10,7 +10,9 @@ const WRONG_KEY = new Uint8Array(32).fill(7)
 /** Adds an agent by a fresh KeyPackage, as the application of a member asks. */
 async function addAgain(adder: Player, player: Player): Promise<Uint8Array[]> {
   const { keyPackage } = await engine.generateKeyPackage(player.identity, player.key, Date.now())
-  const added = addMembers({ context: adder, requests: undefined as never }, adder.channel, [keyPackage], false)
+  const added = addMembers({ context: adder, requests: undefined as never }, adder.channel, [keyPackage], {
+    acceptNewKey: false,
+  })
   let isOver = false
   added.finally(() => (isOver = true)).catch(() => {})
   while (!isOver) {

@@ -51,7 +51,7 @@ function throws(run: () => unknown, code: ErrorCode, message: RegExp): void {
 }
 
 void test('options alone are sufficient', () => {
-  const expected: Settings = {
+  const expected: Omit<Settings, 'proofs'> = {
     endpoint: {
       way: 'quic',
       addresses: [{ host: 'relay.example', port: 4433 }],
@@ -77,7 +77,10 @@ void test('options alone are sufficient', () => {
     wait: false,
     adopt: undefined,
   }
-  assert.deepEqual(resolveSettings(OPTIONS, home()), expected)
+  const { proofs, ...settings } = resolveSettings(OPTIONS, { ...home(), HTTPS_PROXY: 'http://proxy.example:3128' })
+  assert.deepEqual(settings, expected)
+  assert.deepEqual([proofs.roots, proofs.proof, proofs.identity], [undefined, undefined, 'billing'])
+  assert.deepEqual(proofs.proxy, { url: 'http://proxy.example:3128', except: '' })
   const key = { type: 'passphrase', passphrase: 'x' } as const
   const more = {
     traffic: 'strict',
@@ -92,7 +95,8 @@ void test('options alone are sufficient', () => {
     logger: false,
   } as const
   const acceptRelay = new Uint8Array(32).fill(0xab)
-  assert.deepEqual(resolveSettings({ ...OPTIONS, ...more }, home()), { ...expected, ...more, acceptRelay })
+  const { proofs: _, ...others } = resolveSettings({ ...OPTIONS, ...more }, home())
+  assert.deepEqual(others, { ...expected, ...more, acceptRelay })
   assert.equal(resolveSettings({ ...OPTIONS, endpoint: 'https://relay.example' }, home()).fallback, false)
   assert.equal(resolveSettings(OPTIONS, { ...home(), STATIC_GRPC_PORT: '5443' }).grpcPort, 5443)
 })

@@ -80,6 +80,8 @@ function stored(fields: Partial<StoredChannel> = {}): StoredChannel {
     chain: [],
     ownReceipt: undefined,
     stays: [],
+    ownProof: undefined,
+    memberProofs: [],
     outbox: [],
     answered: [],
     inbox: { messages: 0, bytes: 0, first: 0 },

@@ -113,6 +113,25 @@ CREATE TABLE leaver (
 CREATE TABLE body (number INTEGER PRIMARY KEY, ciphertext BLOB NOT NULL) STRICT;
 
 -- Answered: body_hash is set, message_key is empty, and the number in body may be another message's by now.
+CREATE TABLE own_proof (
+  channel TEXT PRIMARY KEY REFERENCES channel ON DELETE CASCADE,
+  place INTEGER NOT NULL,
+  show TEXT,
+  due INTEGER NOT NULL,
+  shown_at INTEGER NOT NULL,
+  require TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE member_proof (
+  channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
+  agent TEXT NOT NULL,
+  verdict TEXT,
+  pending BLOB,
+  demand TEXT,
+  demanded_at INTEGER NOT NULL,
+  PRIMARY KEY (channel, agent)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE outbox (
   channel TEXT NOT NULL REFERENCES channel ON DELETE CASCADE,
   message_id BLOB NOT NULL,
@@ -219,7 +238,9 @@ CREATE TABLE invite (
   returned INTEGER NOT NULL,
   revoked INTEGER NOT NULL,
   admit TEXT NOT NULL,
-  box_secret BLOB
+  box_secret BLOB,
+  require TEXT,
+  replaces INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE joiner (
@@ -231,6 +252,7 @@ CREATE TABLE joiner (
   spent BLOB NOT NULL,
   state TEXT NOT NULL,
   since INTEGER NOT NULL,
+  verdict TEXT,
   PRIMARY KEY (channel, agent)
 ) STRICT, WITHOUT ROWID;
 
@@ -272,7 +294,8 @@ CREATE TABLE attempt (
   key_package BLOB NOT NULL,
   admit TEXT NOT NULL,
   taken_back INTEGER NOT NULL,
-  box_key_hash BLOB
+  box_key_hash BLOB,
+  show TEXT
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pin (

@@ -151,6 +151,8 @@ export function inviteRecord(id: string, fields: Partial<InviteRecord> = {}): In
     revoked: false,
     admit: 'owner',
     boxSecret: undefined,
+    require: undefined,
+    replaces: true,
     ...fields,
   }
 }
@@ -165,6 +167,7 @@ export function joinerRecord(agent: string, invite: string, fields: Partial<Join
     spent: bytesOf(`${agent} before`),
     state: 'taken',
     since: 1_700_000_000_000,
+    verdict: undefined,
     ...fields,
   }
 }
@@ -182,6 +185,7 @@ export function attemptRecord(invite: string, fields: Partial<AttemptRecord> = {
     admit: 'members',
     takenBack: false,
     boxKeyHash: bytesOf(`${invite} box`, 32),
+    show: 'acme.example',
     ...fields,
   }
 }

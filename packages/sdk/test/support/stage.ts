@@ -365,6 +365,7 @@ export class Player implements AgentContext {
   readonly sign: (bytes: Uint8Array) => Uint8Array
   readonly journal: Journal
   readonly pins: Pins
+  readonly proofs = undefined
   readonly store: AgentStore
   readonly events: AgentEvent[] = []
   readonly requests: { readonly body: RequestBody; readonly done: (outcome: Outcome) => void }[] = []

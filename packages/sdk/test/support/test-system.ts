@@ -42,6 +42,7 @@ export interface AgentOptions {
   readonly now?: () => number
   readonly chance?: () => number
   readonly turns?: AgentParts['turns']
+  readonly proofs?: AgentParts['proofs']
   /** Wraps the database, for instance to fail in it. */
   readonly store?: (store: AgentStore) => AgentStore
   readonly storeOptions?: Partial<AgentStoreOptions>
@@ -135,7 +136,7 @@ export class TestSystem {
       cellsPerSecond: options.cellsPerSecond,
       jwt: account === null ? null : () => relay.api.token(account, { claims: options.claims?.() ?? {} }),
     })
-    return { ...parts, engine: (options.engine ?? same)(parts.engine) }
+    return { ...parts, proofs: options.proofs, engine: (options.engine ?? same)(parts.engine) }
   }
 
   /** An owner and members in one channel; all named, all joined. */

@@ -1,6 +1,6 @@
 /** Agent events other than messages, printed for the person at the terminal. */
 import { identityWithFingerprint, shortFingerprint } from '@static/protocol'
-import type { AgentEvent } from '@static/sdk'
+import { type AgentEvent, shownProof } from '@static/sdk'
 import type { OpenAgent } from '../../agent/open.ts'
 import { note } from '../../terminal/output.ts'
 
@@ -181,6 +181,14 @@ function describe(event: AgentEvent, name: NameOf): string | undefined {
       return `${event.channel}: ignored request ${event.index} from ${name(event.sender)}: ${event.reason === 'malformed' ? 'it is malformed.' : 'too many are waiting for this agent.'}`
     case 'answer_ignored':
       return `${event.channel}: ignored answer ${event.index} from ${name(event.sender)} (${event.reason}).`
+    case 'proof_checked':
+      return `${event.channel}: ${name(event.member)} is ${shownProof(event.proof)}.`
+    case 'proof_lapsed':
+      return `${event.channel}: the proof of ${name(event.member)} does not count now: ${shownProof(event.proof)}.`
+    case 'member_unproven':
+      return `${event.channel}: ${name(event.member)} did not show a proof that you require${event.proof ? `; it ${shownProof(event.proof)}` : ''}. Removing it.`
+    case 'join_refused':
+      return `${event.channel}: refused agent ${shortFingerprint(event.agent)}, which asked to join with invite ${shortFingerprint(event.invite)}: ${event.reason}`
     case 'inbox_full':
       return `${event.channel}: the inbox is full. No more messages are fetched until you read some.`
     case 'welcome_refused':

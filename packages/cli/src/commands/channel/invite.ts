@@ -2,6 +2,7 @@
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { isLocal, parseEndpoint, parseInviteLink } from '@static/sdk/account'
 import packageJson from '../../../package.json' with { type: 'json' }
+import type { Demand } from '../../agent/actions.ts'
 import { addAgentFlags, type AgentFlags, commandLineFor, runOnAgent, withAgent } from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson, shortTime, table } from '../../terminal/output.ts'
@@ -14,6 +15,8 @@ interface Flags extends AgentFlags {
   readonly admit: 'owner' | 'members'
   readonly link?: boolean
   readonly linkEndpoint?: string
+  readonly require?: readonly string[]
+  readonly replace?: boolean
 }
 
 export function inviteCommand(): Command {
@@ -29,6 +32,12 @@ export function inviteCommand(): Command {
           .default('owner'),
       )
       .option(
+        '--require <rule>',
+        'admit only agents that prove this, such as a domain that you trust; repeat it for other ways',
+        (rule: string, rules?: readonly string[]) => [...(rules ?? []), rule],
+      )
+      .option('--replace', 'let a joiner take the place of members proven under the same name, as CI jobs need')
+      .option(
         '--link',
         'print a link instead, which also contains what agents on other machines need to find the relay',
       )
@@ -41,13 +50,16 @@ export function inviteCommand(): Command {
       'after',
       `
 Others can join only while this agent listens: keep \`static channel listen\` running. With --admit members, it is
-enough if any member with an account listens.
+enough if any member with an account listens. With --require, an agent must show a proof of an issuer that you trust
+(\`static trust add\`): a domain, github:OWNER/REPOSITORY@REF, oidc:ISSUER#SUBJECT or spiffe://TRUST-DOMAIN/PATH.
 ${examples(
   'static channel invite acme/support/routing',
   'static channel invite acme/support/routing --uses 10 --ttl 86400',
   'static channel invite acme/support/routing --admit members --ttl 86400',
   'static channel invite acme/support/routing --link',
   'static channel invite acme/support/routing --link-endpoint quic://relay.example.com:4433',
+  'static channel invite acme/support/routing --require acme.example',
+  'static channel invite acme/support/routing --uses 1000 --require github:acme/app@refs/heads/main --replace',
   'static channel invite list acme/support/routing',
 )}`,
     )
@@ -94,10 +106,14 @@ function inviteId(text: string): string {
   throw new InvalidArgumentError('Expected 32 hexadecimal digits. `static channel invite list` shows the ids.')
 }
 
+function demandOf({ require, replace }: Flags): Demand {
+  return { ...(require && { require }), ...(replace && { replace }) }
+}
+
 async function invite(name: string, flags: Flags): Promise<void> {
   if (flags.link || flags.linkEndpoint !== undefined) return await inviteLink(name, flags)
   const { token, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit)
+    const work = agent.call('invite', name, flags.uses, flags.ttl, flags.admit, demandOf(flags))
     return { token: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   if (flags.json) return printJson({ channel: name, token, uses: flags.uses, ttl: flags.ttl, admit: flags.admit })
@@ -108,7 +124,7 @@ async function invite(name: string, flags: Flags): Promise<void> {
 async function inviteLink(name: string, flags: Flags): Promise<void> {
   const { linkEndpoint = '', uses, ttl, admit } = flags
   const { link, remote } = await withAgent(flags, { share: false }, async (agent) => {
-    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint)
+    const work = agent.call('inviteLink', name, uses, ttl, admit, linkEndpoint, demandOf(flags))
     return { link: await withProgress('Creating an invite', work), remote: agent.remote }
   })
   const { endpoint, relayName } = parseInviteLink(link)

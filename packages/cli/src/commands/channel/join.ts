@@ -3,16 +3,26 @@ import { Argument, Command } from 'commander'
 import { StaticError } from '@static/protocol'
 import { isInviteLink, parseInviteLink } from '@static/sdk/account'
 import type { ChannelSummary } from '../../agent/actions.ts'
-import { addAgentFlags, type AgentFlags, commandLineFor, withAgent } from '../../agent/open.ts'
+import {
+  addAgentFlags,
+  type AgentFlags,
+  commandLineFor,
+  type OpenAgent,
+  openAgent,
+  withAgent,
+} from '../../agent/open.ts'
 import { examples } from '../../terminal/examples.ts'
 import { note, print, printJson } from '../../terminal/output.ts'
 import { withProgress } from '../../terminal/progress.ts'
+import { untilInterrupted } from '../../terminal/interrupt.ts'
 import { secretOf } from '../../terminal/secrets.ts'
 import { seconds } from './arguments.ts'
 
 interface Flags extends AgentFlags {
   readonly tokenFile?: string
   readonly timeout: number
+  readonly show?: string
+  readonly ephemeral?: boolean
 }
 
 export function joinCommand(): Command {
@@ -26,7 +36,9 @@ export function joinCommand(): Command {
         new Argument('[token]', 'the token, visible in the process list; prefer the prompt, stdin or --token-file'),
       )
       .option('--token-file <file>', 'read the link or token from a file')
-      .option('--timeout <seconds>', 'how long to wait to be let in', seconds, 60),
+      .option('--timeout <seconds>', 'how long to wait to be let in', seconds, 60)
+      .option('--show <issuer>', 'show the members who runs this agent: a domain, or github-actions')
+      .option('--ephemeral', 'stay open for other commands until Ctrl-C or SIGTERM, then leave the channel'),
   )
     .addHelpText(
       'after',
@@ -34,7 +46,14 @@ export function joinCommand(): Command {
 A link (\`static channel invite --link\`) contains the relay's address and works on any machine. An agent keeps the relay of
 its first link; for a link to another relay, use another agent (--as). An agent that joins with a link is a guest: your API
 key is never sent to an address from a link.
-${examples('static channel join < link', 'static channel join acme/support/routing --as bob < token')}`,
+With --show, all members see the proof that this agent has (\`static agent add-proof\`), and can show it to others. In a
+job of GitHub Actions, --show github-actions gets a token from it.
+${examples(
+  'static channel join < link',
+  'static channel join acme/support/routing --as bob < token',
+  'static channel join acme/support/routing --as deployer --show acme.example < token',
+  'static channel join acme/support/routing --show github-actions --ephemeral < token',
+)}`,
     )
     .action(join)
 }
@@ -49,9 +68,34 @@ async function join(first: string | undefined, second: string | undefined, flags
     file: flags.tokenFile,
     instead: 'stdin or --token-file',
   })
-  const joined = isInviteLink(secret)
-    ? await joinLink(secret.trim(), name, flags)
-    : await joinToken(secret, name, flags)
+  if (isInviteLink(secret)) await joinLink(secret.trim(), name, flags)
+  else await joinToken(secret, name, flags)
+}
+
+type Joining = (agent: OpenAgent) => Promise<ChannelSummary>
+
+/** Joins. With --ephemeral, the agent then stays open until the command is stopped, and leaves. */
+async function enter(flags: Flags, link: string | undefined, joining: Joining): Promise<void> {
+  const how = { share: true, create: true, link }
+  if (!flags.ephemeral) {
+    return show(await withAgent(flags, how, (agent) => withProgress('Waiting to be admitted', joining(agent))), flags)
+  }
+  const agent = await openAgent(flags, how)
+  try {
+    const joined = await untilInterrupted(withProgress('Waiting to be admitted', joining(agent)))
+    try {
+      show(joined, flags)
+      await untilInterrupted(Promise.withResolvers<never>().promise)
+    } finally {
+      // Not cut short by the signal that ends the command.
+      await agent.call('leave', joined.name)
+    }
+  } finally {
+    await agent.close()
+  }
+}
+
+function show(joined: ChannelSummary, flags: Flags): void {
   if (flags.json) return printJson(joined)
   print(`Joined ${joined.name} (${joined.members} members). Its owner is ${joined.owner}.`)
   if (!joined.confirmed)
@@ -62,25 +106,21 @@ async function join(first: string | undefined, second: string | undefined, flags
   note(`next: \`${listen}\`; \`${verify}\` checks that all members see the same history.`)
 }
 
-async function joinToken(token: string, name: string | undefined, flags: Flags): Promise<ChannelSummary> {
+async function joinToken(token: string, name: string | undefined, flags: Flags): Promise<void> {
   if (name === undefined) {
     throw StaticError.of(
       'invalid_request',
       'This is not an invite link. Name the channel to join with a token: `static channel join NAME`.',
     )
   }
-  return await withAgent(flags, { share: true, create: true }, (agent) =>
-    withProgress('Waiting to be admitted', agent.call('join', name, token.trim(), flags.timeout)),
-  )
+  await enter(flags, undefined, (agent) => agent.call('join', name, token.trim(), flags.timeout, flags.show))
 }
 
-async function joinLink(link: string, name: string | undefined, flags: Flags): Promise<ChannelSummary> {
+async function joinLink(link: string, name: string | undefined, flags: Flags): Promise<void> {
   const { channel, endpoint } = parseInviteLink(link)
   if (name !== undefined && name !== channel) {
     throw StaticError.of('invite_invalid', `The invite link is for channel ${channel}, not ${name}.`)
   }
   if (!flags.json) note(`the link is for ${channel} at ${endpoint}.`)
-  return await withAgent(flags, { share: true, create: true, link }, (agent) =>
-    withProgress('Waiting to be admitted', agent.call('joinLink', link, flags.timeout)),
-  )
+  await enter(flags, link, (agent) => agent.call('joinLink', link, flags.timeout, flags.show))
 }

@@ -141,7 +141,8 @@ async function nextMembers(
 }
 
 function printMembers(members: readonly MemberSummary[]): void {
-  const rows = members.map(({ identity, owner, standby, self, vouched, fingerprint }) => [
+  const isProven = members.some(({ proof }) => proof)
+  const rows = members.map(({ identity, owner, standby, self, vouched, fingerprint, proof }) => [
     shownIdentity(identity),
     [
       ...(owner ? ['owner'] : []),
@@ -150,8 +151,9 @@ function printMembers(members: readonly MemberSummary[]): void {
       ...(vouched === false ? ['not vouched'] : []),
     ].join(', '),
     fingerprint,
+    ...(isProven ? [proof?.name ?? ''] : []),
   ])
-  print(table(['IDENTITY', 'ROLE', 'FINGERPRINT'], rows))
+  print(table(['IDENTITY', 'ROLE', 'FINGERPRINT', ...(isProven ? ['RUN BY'] : [])], rows))
 }
 
 function printIfChanged(

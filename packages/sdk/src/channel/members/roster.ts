@@ -133,6 +133,14 @@ export class Roster extends Part {
     this.#context.emit({ type: 'members_changed', channel: name, by, added, removed })
   }
 
+  /** A member has proven to be the one that its identity was pinned to. */
+  repin(agent: AgentId): void {
+    const { owner, group } = this.#channel
+    const identity = group?.members.get(agent)?.identity
+    if (identity && this.#context.pins.conflict(owner, identity, agent) !== undefined)
+      this.#context.pins.set(owner, identity, agent)
+  }
+
   /** Pins a member that asked to join and that the owner vouches for, unless another agent has its name by now. */
   pin(agent: AgentId): void {
     const { owner, group } = this.#channel

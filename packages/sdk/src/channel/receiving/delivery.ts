@@ -7,7 +7,7 @@ import { decodePack, partId } from '../sending/pack.ts'
 
 /** Delivers a frame with this record. Unknown kinds are ignored. */
 export function deliverFrame(
-  { intake, inbox, requests, asks, listedInvites }: AgentChannel,
+  { intake, inbox, requests, asks, listedInvites, proving }: AgentChannel,
   { kind, payload }: DecodedFrame,
   received: Omit<InboxRecord, 'part' | 'attempts'>,
 ): void {
@@ -30,6 +30,9 @@ export function deliverFrame(
     case 'invites':
     case 'claim':
       return listedInvites.receive(kind, record.sender, payload)
+    case 'prove':
+    case 'proof':
+      return proving.receive(kind, record.sender, payload)
     default:
   }
 }

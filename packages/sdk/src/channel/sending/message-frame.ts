@@ -20,7 +20,7 @@ const PAYLOAD_AT: number = SEEN_HASH_AT + HASH_BYTES
 /** The bytes of a frame besides its payload. */
 export const FRAME_HEAD_BYTES: number = PAYLOAD_AT
 
-/** The purpose of a message. `messages()` returns only payloads, alone or from a pack. 12 to 16 are reserved. */
+/** The purpose of a message. `messages()` returns only payloads, alone or from a pack. 14 to 16 are reserved. */
 const KINDS = {
   payload: 0,
   heartbeat: 1,
@@ -34,6 +34,8 @@ const KINDS = {
   invites: 9,
   claim: 10,
   pack: 11,
+  prove: 12,
+  proof: 13,
   refused: 17,
 } as const
 export type FrameKind = keyof typeof KINDS
@@ -41,7 +43,16 @@ const NAMES: ReadonlyMap<number | undefined, FrameKind> = new Map(
   (Object.keys(KINDS) as readonly FrameKind[]).map((kind) => [KINDS[kind], kind]),
 )
 
-const CONTROL: ReadonlySet<FrameKind> = new Set(['heartbeat', 'hello', 'greeting', 'invites', 'claim', 'refused'])
+const CONTROL: ReadonlySet<FrameKind> = new Set([
+  'heartbeat',
+  'hello',
+  'greeting',
+  'invites',
+  'claim',
+  'prove',
+  'proof',
+  'refused',
+])
 
 /** Whether the agent sends frames of this kind on its own. All others are charged like payloads. */
 export function isControl(kind: FrameKind): boolean {

@@ -8,7 +8,7 @@ import { checkOptionNames, StaticError } from '@static/protocol'
 import type { ServeOptions } from '../../channel/asking/serving.ts'
 import type { HandleOptions } from '../../channel/receiving/handling.ts'
 import type { AddOptions, AskOneOptions, AskOptions, CatchUpOptions, SendOptions } from './channel-options.ts'
-import type { InviteOptions, JoinOptions, LinkOptions } from './invite-options.ts'
+import type { CreateOptions, InviteOptions, JoinOptions, LinkOptions, ShowOptions } from './invite-options.ts'
 import type { ReachedOptions } from '../receipt-view.ts'
 import { isSchema, type SchemaOption, type StandardSchema } from '../standard-schema.ts'
 
@@ -28,7 +28,10 @@ interface CallOptions {
   readonly addMember: AddOptions
   readonly addMembers: AddOptions
   readonly catchUp: CatchUpOptions
+  readonly createChannel: CreateOptions
   readonly joinChannel: JoinOptions
+  readonly joinWithToken: ShowOptions
+  readonly joinWithLink: ShowOptions
   readonly invite: InviteOptions
   readonly inviteLink: LinkOptions
 }
@@ -38,14 +41,23 @@ const KINDS = {
   flag: { words: 'true or false', fits: (value: unknown) => typeof value === 'boolean' },
   text: { words: 'a string', fits: (value: unknown) => typeof value === 'string' },
   texts: { words: 'an array of strings', fits: isTexts },
+  show: {
+    words: 'a string or true',
+    fits: (value: unknown) => value === true || (typeof value === 'string' && value !== ''),
+  },
+  rules: {
+    words: 'a rule or an array of rules',
+    fits: (value: unknown) => typeof value === 'string' || (typeof value === 'object' && value !== null),
+  },
   signal: { words: 'an AbortSignal', fits: isSignal },
   schema: { words: 'a Standard Schema (https://standardschema.dev)', fits: isSchema },
 } as const
 
 const LIMITS = { signal: 'signal', timeout: 'number' } as const
 const ASK = { to: 'text', ...LIMITS } as const
-const ADD = { acceptNewKey: 'flag' } as const
-const INVITE = { maxUses: 'number', ttl: 'number', admit: 'text' } as const
+const ADD = { acceptNewKey: 'flag', require: 'rules' } as const
+const INVITE = { maxUses: 'number', ttl: 'number', admit: 'text', require: 'rules', replace: 'flag' } as const
+const SHOW = { show: 'show' } as const
 
 /** The kind of each option. */
 const CALLS: {
@@ -63,7 +75,10 @@ const CALLS: {
   addMember: ADD,
   addMembers: ADD,
   catchUp: { signal: 'signal' },
-  joinChannel: { owner: 'text' },
+  createChannel: { ...SHOW, require: 'rules' },
+  joinChannel: { owner: 'text', ...SHOW },
+  joinWithToken: SHOW,
+  joinWithLink: SHOW,
   invite: INVITE,
   inviteLink: { ...INVITE, endpoint: 'text' },
 }

@@ -4,6 +4,7 @@ import { MOST_LIFETIME_MS } from '../../channel/asking/ask-frame.ts'
 import type { SendLimits } from '../../channel/sending/send-wait.ts'
 import type { PoisonMessage } from '../envelope.ts'
 import type { AgentId } from '../../ports/index.ts'
+import type { Rule } from '../../proofs/rules.ts'
 
 /** How long a call waits. */
 export interface SendOptions {
@@ -23,6 +24,11 @@ export interface CatchUpOptions {
 export interface AddOptions {
   /** Accept a key that differs from the one known for this identity. Compare the fingerprint first. */
   readonly acceptNewKey?: boolean
+  /**
+   * Rules that the member must satisfy (see `InviteOptions.require`); owner only. It is asked for its proof, and removed
+   * after 10 minutes without one. Default: the rules of the channel, if it has any.
+   */
+  readonly require?: string | Rule | readonly (string | Rule)[]
 }
 
 /** Options of `Channel.ask`. */

@@ -4,6 +4,7 @@ import { IDENTITY, KEY_PACKAGE, PIN, RELAY, REMOVED } from './agent-tables.ts'
 import { CHANNEL, EPOCH, LEAVER, PENDING_COMMIT, RATCHET, SENDER, WELCOME } from './channel-tables.ts'
 import { ATTEMPT, CLAIM, INVITE, INVITE_LIST, JOINER, USE } from './invite-tables.ts'
 import { ANSWER, ANSWERER, ASK, INBOX, OUTBOX, POISON, REQUEST } from './message-tables.ts'
+import { MEMBER_PROOF, OWN_PROOF } from './proof-tables.ts'
 import { CHAIN, OWN_RECEIPT, STAY } from './receipt-tables.ts'
 
 export const TABLES: readonly TableDeclaration[] = [
@@ -20,6 +21,8 @@ export const TABLES: readonly TableDeclaration[] = [
   CHAIN,
   OWN_RECEIPT,
   STAY,
+  OWN_PROOF,
+  MEMBER_PROOF,
   OUTBOX,
   INBOX,
   POISON,

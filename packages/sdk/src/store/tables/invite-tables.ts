@@ -10,8 +10,25 @@ import type {
   JoinerRecord,
   UseRecord,
 } from '../../ports/index.ts'
-import { BYTES, FLAG, INTEGER, oneOf, OPTIONAL_BYTES, type Table, TEXT } from '../rows/table.ts'
+import {
+  BYTES,
+  FLAG,
+  INTEGER,
+  type Column,
+  oneOf,
+  OPTIONAL_BYTES,
+  OPTIONAL_TEXT,
+  type Table,
+  TEXT,
+} from '../rows/table.ts'
 import type { InChannel } from './channel-tables.ts'
+
+const OPTIONAL_FLAG: Column<boolean | undefined> = {
+  type: 'INTEGER',
+  nullable: true,
+  write: (flag) => (flag === undefined ? null : Number(flag)),
+  read: (value, column) => (value === null ? undefined : FLAG.read(value, column)),
+}
 
 export const INVITE: Table<InviteRecord> = {
   name: 'invite',
@@ -26,6 +43,8 @@ export const INVITE: Table<InviteRecord> = {
     revoked: FLAG,
     admit: oneOf('owner', 'members'),
     boxSecret: OPTIONAL_BYTES,
+    require: OPTIONAL_TEXT,
+    replaces: OPTIONAL_FLAG,
   },
   key: ['id'],
   parent: { table: 'channel', by: ['channel'] },
@@ -42,6 +61,7 @@ export const JOINER: Table<JoinerRecord> = {
     spent: BYTES,
     state: oneOf('taken', 'added', 'here', 'gone'),
     since: INTEGER,
+    verdict: OPTIONAL_TEXT,
   },
   key: ['channel', 'agent'],
   parent: { table: 'invite', by: ['invite'] },
@@ -62,6 +82,7 @@ export const ATTEMPT: Table<AttemptRecord> = {
     admit: oneOf('owner', 'members'),
     takenBack: FLAG,
     boxKeyHash: OPTIONAL_BYTES,
+    show: OPTIONAL_TEXT,
   },
   key: ['invite'],
 }

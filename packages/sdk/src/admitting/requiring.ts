@@ -1,0 +1,138 @@
+/**
+ * What an owner demands of those who join (`require`; SPEC.md, 7.4): its own policy, on which no commit depends. Of those
+ * that ask, its agent admits only the ones whose proof it has checked. Those that members add, and those that it adds by
+ * hand, are in the group before they can prove anything: it asks them, and removes those that have shown nothing that
+ * could satisfy it after a while. Nobody is removed because an issuer is out of reach.
+ */
+import { sha256 } from '#platform/crypto'
+import { StaticError } from '@static/protocol'
+import type { AgentContext } from '../agent/context.ts'
+import { removeMember } from '../agent/owning.ts'
+import type { AgentChannel } from '../channel/channel.ts'
+import { memberProofOf } from '../channel/proving/member-proof.ts'
+import type { AgentId, Time } from '../ports/index.ts'
+import { covers, trustDomainOf } from '../proofs/names.ts'
+import { parseRule, type Rule, ruleText, satisfies } from '../proofs/rules.ts'
+import { type CheckedProof, isSameSubject, type Verdict } from '../proofs/verdict.ts'
+import type { Candidate } from './adding.ts'
+import { type Invite, unlessRefused } from './issued.ts'
+
+/** How long a member has to show a proof, and how often it is asked. */
+const PATIENCE_MS = 10 * 60_000
+const ASK_AGAIN_MS = 4 * 60_000
+
+/** The rules of `require` as text, one a line: how they are stored. */
+export function rulesText(rules: readonly (string | Rule)[]): string {
+  return rules.map((rule) => ruleText(parseRule(rule))).join('\n')
+}
+
+function rulesOf(text: string): readonly Rule[] {
+  return text.split('\n').map((line) => parseRule(line))
+}
+
+/**
+ * The proof of an agent that asks to join, if it satisfies the rules.
+ *
+ * @throws {StaticError} `proof_required`, with the reason, which the joiner does not hear
+ */
+export async function checkJoiner(
+  { proofs }: Pick<AgentContext, 'proofs'>,
+  { channelId }: AgentChannel,
+  rules: string,
+  { signatureKey, keyPackage, proof }: Pick<Candidate, 'signatureKey' | 'keyPackage' | 'proof'>,
+  owner: Uint8Array,
+): Promise<CheckedProof> {
+  if (!proof || !proofs) throw StaticError.of('proof_required', 'It shows none.')
+  const context = { channelId, ownerId: owner, publicKey: signatureKey, place: sha256(keyPackage) }
+  const verdict = await proofs.check(proof, context)
+  if (verdict.state !== 'checked') {
+    const claims = verdict.claimed === undefined ? '' : ` It claims ${verdict.claimed}.`
+    throw StaticError.of('proof_required', `Its proof is ${verdict.state}: ${verdict.reason}.${claims}`)
+  }
+  if (rulesOf(rules).some((rule) => satisfies(verdict, rule))) return verdict
+  throw StaticError.of('proof_required', `It is ${verdict.name} ${verdict.subject}, which no rule names.`)
+}
+
+/**
+ * The members whose place a joiner takes: with an invite that replaces, those of the same proven subject. No commit
+ * replaces the owner or the standby.
+ */
+export function replacedBy(
+  { group, owner, standby, proving }: AgentChannel,
+  { record }: Invite,
+  { agent }: Candidate,
+  proven: CheckedProof | undefined,
+): readonly AgentId[] {
+  if (record.replaces !== true || !proven) return []
+  return [...(group?.members.keys() ?? [])].filter((member) => {
+    const mayGo = member !== agent && member !== owner && member !== standby?.agent
+    return mayGo && isSameSubject(proving.lastChecked(member), proven)
+  })
+}
+
+/** Asks members for their proofs, and removes those that have shown none for too long. */
+export class Requiring {
+  readonly #context: AgentContext
+  /** When each member was last asked, by channel and agent. */
+  readonly #asked = new Map<string, Time>()
+
+  constructor(context: AgentContext) {
+    this.#context = context
+  }
+
+  /** Called regularly for each channel. */
+  async enforce(channel: AgentChannel): Promise<void> {
+    const { owner, failure, intake, proving, state } = channel
+    if (proving.demands.length === 0) return
+    if (owner !== this.#context.agentId || failure || state !== 'joined' || !intake.isOnline) return
+    const overdue = proving.demands.filter((demand) => this.#isOverdue(channel, demand))
+    if (overdue.length === 0) return
+    // Its proof may be in the log already.
+    await unlessRefused(channel.intake.catchUp())
+    for (const { agent } of overdue) {
+      const demand = proving.demands.find((each) => each.agent === agent)
+      if (!demand || !this.#isOverdue(channel, demand)) continue
+      const verdict = proving.of(agent)
+      const proof = verdict && memberProofOf(verdict)
+      this.#context.emit({ type: 'member_unproven', channel: channel.name, member: agent, proof })
+      await unlessRefused(removeMember(this.#context, channel, agent))
+    }
+  }
+
+  /** Whether a member has to go. Asks it, if it has more time, and takes the demand back once it is satisfied. */
+  #isOverdue(
+    { id, proving }: AgentChannel,
+    { agent, rules, since }: AgentChannel['proving']['demands'][number],
+  ): boolean {
+    const now = this.#context.now()
+    const verdict = proving.of(agent)
+    const wanted = rulesOf(rules)
+    if (verdict?.state === 'checked' && wanted.some((rule) => satisfies(verdict, rule))) {
+      proving.satisfied(agent)
+      return false
+    }
+    if (verdict && wanted.some((rule) => mayCome(verdict, rule))) return false
+    // The clock was set back.
+    if (since > now) proving.demand(agent, rules)
+    if (now - since >= PATIENCE_MS) return true
+    const key = `${id} ${agent}`
+    const asked = this.#asked.get(key) ?? 0
+    if (Math.abs(now - asked) >= ASK_AGAIN_MS) {
+      this.#asked.set(key, now)
+      proving.ask(agent)
+    }
+    return false
+  }
+}
+
+/** Whether a proof that this agent could not check, or that has lapsed, is of the issuer that a rule names. */
+function mayCome(verdict: Verdict, rule: Rule): boolean {
+  if (verdict.state === 'checked' || verdict.state === 'invalid') return false
+  const { claimed } = verdict
+  // Not checked yet.
+  if (claimed === undefined) return true
+  if ('domain' in rule) return claimed === rule.domain
+  if ('github' in rule) return covers(rule.github, claimed)
+  if ('oidc' in rule) return claimed === rule.oidc.issuer
+  return claimed === trustDomainOf(rule.spiffe.replace(/\*$/, 'x'))
+}

@@ -1,0 +1,18 @@
+/** Makes and checks proofs for an agent: a port, because keys are fetched, and tokens come from files and services. */
+import type { ProofContext } from './proof.ts'
+import type { CheckedProof, Verdict } from './verdict.ts'
+
+export interface ProofDesk {
+  /**
+   * Makes a proof for a place, and checks that it is bound to it. `show` names the issuer; empty for the only one.
+   *
+   * @throws {StaticError} `invalid_request` if there is no such proof, or what there is cannot be shown there
+   */
+  make(show: string, context: ProofContext): Promise<Uint8Array>
+  /** Checks a proof that the member of the context has shown. */
+  check(proof: Uint8Array, context: ProofContext): Promise<Verdict>
+  /** What a verdict of earlier is worth now. */
+  standing(checked: CheckedProof): Verdict
+  /** Fetches nothing more. */
+  stop(): void
+}
