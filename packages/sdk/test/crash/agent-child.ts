@@ -47,6 +47,10 @@ async function run(client: StaticClient, name: string, task: Task): Promise<void
       return await client.channel(name).removeMember(task.member)
     case 'leave':
       return await client.channel(name).leave()
+    case 'transfer':
+      return await client.channel(name).transfer(task.member)
+    case 'takeOver':
+      return await client.channel(name).takeOver()
   }
 }
 

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { StaticError } from '@static/protocol'
 import type { CrashPoint } from '@static/testkit/crash/agent-ports'
 import type { Channel } from '../../src/public/channel.ts'
+import { parseAgentId } from '../../src/public/fingerprint.ts'
+import { take } from '../support/test-system.ts'
 import type { Received, Report } from './child.ts'
 import { reading, type Scene, until } from './scene.ts'
 
@@ -211,6 +213,65 @@ function unless(code: string): (error: unknown) => void {
   }
 }
 
+/** The agent offers its channel to the peer, which takes it over. */
+async function transfer(scene: Scene, crashAt: CrashPoint | undefined): Promise<Report> {
+  const { peer } = scene
+  const [own, peers] = await scene.world.channel(await scene.start(), [peer], scene.channel)
+  assert.ok(own && peers)
+  // Only an agent that has acted for an account can be offered a channel.
+  await peers.send('first')
+  assert.deepEqual(await take(own, 1), ['first'])
+  await scene.stop()
+  const report = await scene.crash({ type: 'transfer', member: peer.agentId }, crashAt)
+  const client = await scene.start()
+  const channel = client.channel(scene.channel)
+  if (!report.done) await channel.transfer(peer.agentId)
+  await until(
+    () => peers.standby?.offered === true,
+    () => 'The peer was not offered the channel.',
+  )
+  await peers.takeOver()
+  await ownedBy(peer.agentId, channel, peers)
+  await scene.goesOn(reading(channel), reading(peers))
+  await scene.end(peers)
+  return report
+}
+
+/** The agent takes the peer's channel over, as its standby; `loses`: after a commit that it has not heard of. */
+async function takeOver(scene: Scene, crashAt: CrashPoint | undefined, loses: boolean): Promise<Report> {
+  const peers = await scene.withMember()
+  const standby = await scene.start()
+  const named = standby.channel(scene.channel)
+  await named.send('here')
+  await peers.setStandby(standby.agentId)
+  await until(
+    () => named.standby?.agentId === standby.agentId,
+    () => 'The agent has not heard that it is the standby.',
+  )
+  await scene.stop()
+  const report = await scene.crash({ type: 'takeOver' }, crashAt, {
+    deaf: loses,
+    meanwhile: () => (loses ? peers.rotate() : Promise.resolve()),
+  })
+  const client = await scene.start()
+  const channel = client.channel(scene.channel)
+  if (!report.done) await channel.takeOver()
+  await ownedBy(client.agentId, channel, peers)
+  await scene.goesOn(reading(channel), reading(peers))
+  // The relay's books name the new owner as well: only the account that pays may delete the channel.
+  await scene.end(channel)
+  return report
+}
+
+/** Waits until everyone names this owner, and no standby. */
+async function ownedBy(agentId: string, ...channels: readonly Channel[]): Promise<void> {
+  await until(
+    () => channels.every((channel) => parseAgentId(channel.owner) === agentId && channel.standby === undefined),
+    () =>
+      `Not owned by ${agentId}: ${channels.map(({ owner, standby }) => `${owner} ${standby?.agentId}`).join(' / ')}`,
+  )
+}
+
 /** The table. */
 export const OPERATIONS: readonly Operation[] = [
   { name: 'create a channel', role: 'owner', round: create },
@@ -222,4 +283,7 @@ export const OPERATIONS: readonly Operation[] = [
   { name: 'commit and lose', role: 'guest', round: (scene, crashAt) => commit(scene, crashAt, true) },
   { name: 'remove a member', role: 'owner', round: remove },
   { name: 'leave', role: 'guest', round: leave },
+  { name: 'transfer a channel', role: 'owner', round: transfer },
+  { name: 'take over at once', role: 'owner', round: (scene, crashAt) => takeOver(scene, crashAt, false) },
+  { name: 'take over late', role: 'owner', round: (scene, crashAt) => takeOver(scene, crashAt, true) },
 ]

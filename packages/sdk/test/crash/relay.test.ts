@@ -3,16 +3,25 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { randomNumbers, SEED } from '@static/testkit/random'
+import type { FailAt } from '@static/testkit/crash/store-steps'
 import { type RelayChild, RelayHome } from '@static/testkit/relay/process'
 import { IS_WHOLE } from '@static/testkit/whole'
 import type { Channel } from '../../src/public/channel.ts'
 import type { StaticClient } from '../../src/public/client.ts'
+import { parseAgentId } from '../../src/public/fingerprint.ts'
 import { take, text } from '../support/test-system.ts'
 import { until } from './scene.ts'
 import { startAgent } from './start.ts'
 
+/** The steps of a transaction of the relay. */
+const STEPS = ['before_begin', 'after_insert_before_commit', 'after_commit_before_answer'] as const
 /** More with STATIC_CRASH=all. */
 const ROUNDS = process.env['STATIC_CRASH'] === 'all' ? 20 : IS_WHOLE ? 2 : 1
+/** Where the relay dies while a channel changes hands. Its agents also acknowledge what they have read. */
+const POINTS: readonly FailAt[] =
+  process.env['STATIC_CRASH'] === 'all'
+    ? STEPS.flatMap((point) => Array.from({ length: 3 }, (_, at) => ({ point, count: at + 1 })))
+    : [{ point: 'after_commit_before_answer', count: 2 }]
 const BURST = 40
 const ROTATIONS = 4
 const NAME = 'acme/crash/relay'
@@ -78,10 +87,16 @@ class Stage {
     return client
   }
 
-  /** Starts the relay again after it was killed. */
-  async restart(): Promise<void> {
+  /** Starts the relay again after it was killed, perhaps to die once more. */
+  async restart(failAt?: FailAt): Promise<void> {
     assert.equal(await this.relay.exited, 'SIGKILL', this.relay.errors())
-    this.relay = await this.home.start(SETTINGS)
+    try {
+      this.relay = await this.home.start(SETTINGS, failAt)
+    } catch (error) {
+      // It has died before it was ready.
+      if (!failAt) throw error
+      this.relay = await this.home.start(SETTINGS)
+    }
   }
 
   /** No session ended because an agent did what the relay does not allow. */
@@ -210,4 +225,56 @@ test('a relay that has forgotten how far an agent has read delivers again, and b
     () => 'They have seen different logs.',
   )
   stage.expectNoRefusal()
+})
+
+test('the relay is killed at each step of a change of hands, and one owner is left', async (t) => {
+  const stage = await Stage.make(t)
+  const alice = await stage.start('alice', 'grpc')
+  const bob = await stage.start('bob', 'quic')
+  const own = await alice.createChannel(NAME)
+  const joined = await bob.joinChannel(NAME, await own.addMember(await bob.generateKeyPackage()))
+  let [owner, standby] = [new Member('alice', alice, own), new Member('bob', bob, joined)]
+  for (const { channel } of [owner, standby]) await channel.send('here')
+  let killed = 0
+  for (const point of POINTS) {
+    stage.relay.kill()
+    await stage.restart(point)
+    const [from, to] = [owner, standby]
+    const handed = (async () => {
+      await from.channel.transfer(to.client.agentId)
+      await until(
+        () => to.channel.standby?.offered === true,
+        () => `${to.name} was not offered the channel.`,
+      )
+      await to.channel.takeOver()
+      return false
+    })()
+    const isDead = await Promise.race([handed, stage.relay.exited.then(() => true)])
+    if (isDead) {
+      killed++
+      await stage.restart()
+    }
+    await handed
+    ;[owner, standby] = [to, from]
+    await until(
+      () => [from, to].every(({ channel }) => parseAgentId(channel.owner) === to.client.agentId && !channel.standby),
+      () => `${JSON.stringify(point)}: the owner is ${from.channel.owner} or ${to.channel.owner}`,
+    )
+    for (const { name, channel } of [from, to]) await channel.send(`${name} after ${point.point} ${point.count}`)
+    await until(
+      () => from.channel.verify() === to.channel.verify(),
+      () => 'They have seen different logs.',
+    )
+  }
+  for (const { received } of [owner, standby]) {
+    await until(
+      () => received.length === POINTS.length + 1,
+      () => `${received.length} of ${POINTS.length + 1} messages`,
+    )
+  }
+  assert.ok(killed > 0)
+  // The relay agrees: it takes this from the owner alone.
+  await owner.channel.setStandby(standby.client.agentId)
+  stage.expectNoRefusal()
+  t.diagnostic(`${killed} kills in ${POINTS.length} changes of hands`)
 })

@@ -12,6 +12,8 @@ export type Task =
   | { readonly type: 'rotate' }
   | { readonly type: 'remove'; readonly member: string }
   | { readonly type: 'leave' }
+  | { readonly type: 'transfer'; readonly member: string }
+  | { readonly type: 'takeOver' }
 
 /** Everything that the process needs to know. */
 export interface ChildOptions extends StartOptions {
