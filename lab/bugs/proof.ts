@@ -4,7 +4,7 @@
  * at a time on each core. `--resume` skips what an interrupted run of the same checkout has found.
  */
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { ensureDebian } from '../../scripts/debian.ts'
@@ -103,8 +103,13 @@ function makeCopy(copy: string): string {
   const isCopied = (path: string): boolean => !NOT_COPIED.has(basename(path))
   for (const name of readdirSync(root).filter(isCopied))
     cpSync(join(root, name), join(copy, name), { recursive: true, filter: isCopied })
-  const { status, stderr } = spawnSync('cp', ['-al', join(root, 'node_modules'), copy], { encoding: 'utf8' })
-  if (status !== 0) fail(`Linking the packages into ${copy} failed: ${stderr}`)
+  // A package has those of its own of which the others use another version.
+  for (const directory of ['.', ...readdirSync(join(root, 'packages')).map((name) => join('packages', name))]) {
+    if (!existsSync(join(root, directory, 'node_modules'))) continue
+    const words = ['-al', join(root, directory, 'node_modules'), join(copy, directory)]
+    const { status, stderr } = spawnSync('cp', words, { encoding: 'utf8' })
+    if (status !== 0) fail(`Linking the packages into ${copy} failed: ${stderr}`)
+  }
   return copy
 }
 

@@ -41,8 +41,13 @@ export async function heldChannel(
   checkName(agent, name, toHex(channelId))
   if (held.state === 'joined' && !held.failure) await askRelay(agent, held, timeoutMs)
   if (held.failure || held.state === 'leaving' || joins.isAbandoned(held)) {
-    await leaveChannel(agent, held)
-    return undefined
+    try {
+      await leaveChannel(agent, held)
+      return undefined
+    } catch (error) {
+      // The leave of another call, which failed because this agent has taken the channel over meanwhile: it stays.
+      if (held.owner !== agent.context.agentId || held.failure || joins.isAbandoned(held)) throw error
+    }
   }
   return held.state === 'joined' ? held : undefined
 }

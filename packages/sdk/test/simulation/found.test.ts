@@ -662,3 +662,7 @@ test('the same in a history of its own: seed 327', async () => {
 test('a join ends although its invite is revoked while the relay stores its request: seed 1440', async () => {
   await World.live(1440, (world) => new History(world).run())
 })
+
+test('a member that leaves and joins again, and takes the channel over meanwhile, stays in it: seed 101', async () => {
+  await World.live(101, (world) => new History(world, { changesHands: true }).run())
+})
