@@ -98,6 +98,14 @@ for (const [name, program] of Object.entries(runtimes)) {
     assert.equal(await run(program, file), 'hello\n')
   })
 
+  test(
+    `${name}: the vectors of Ed25519, by libsodium and by what the runtime has itself`,
+    { skip: missing(program) },
+    async () => {
+      assert.equal(await run(program, join(ROOT, 'packages/node/test/ed25519-child.ts')), 'libsodium\n')
+    },
+  )
+
   test(`${name}: the vectors of ML-KEM-768`, { skip: missing(program) }, async (t) => {
     const said = await run(program, join(ROOT, 'packages/sdk/test/platform/ml-kem-child.ts'))
     assert.match(said, name === 'Node' ? /^node:crypto, \d+ vectors\n$/ : /, \d+ vectors\n$/)

@@ -26,7 +26,7 @@ export interface Ed25519 {
   verifier(publicKey: Uint8Array): Verifier
 }
 
-/** By OpenSSL. Imports keys as JWK: DER costs ten times as much on older versions. */
+/** By OpenSSL; in Bun and Deno by BoringSSL. Imports keys as JWK: DER costs ten times as much on older versions. */
 export const nodeEd25519: Ed25519 = {
   name: 'node:crypto',
   signer: ({ publicKey, seed }) => {
@@ -37,10 +37,30 @@ export const nodeEd25519: Ed25519 = {
     return (bytes) => sign(null, bytes, key)
   },
   verifier: (publicKey) => {
-    if (publicKey.length !== PUBLIC_KEY_BYTES) return () => false
+    if (publicKey.length !== PUBLIC_KEY_BYTES || isSmall(publicKey)) return () => false
     const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: base64url(publicKey) }, format: 'jwk' })
-    return (bytes, signature) => signature.length === SIGNATURE_BYTES && verify(null, bytes, key, signature)
+    return (bytes, signature) =>
+      signature.length === SIGNATURE_BYTES && !isSmall(signature) && verify(null, bytes, key, signature)
   },
+}
+
+/** The y-coordinates of the points of small order, in each encoding. */
+const SMALL: ReadonlySet<string> = new Set([
+  '0000000000000000000000000000000000000000000000000000000000000000',
+  '0100000000000000000000000000000000000000000000000000000000000000',
+  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
+  'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+])
+
+/** Whether a key, or the point that a signature begins with, has a small order. OpenSSL refuses them, BoringSSL does not. */
+function isSmall(point: Uint8Array): boolean {
+  const y = Buffer.from(point.subarray(0, PUBLIC_KEY_BYTES))
+  // Without the sign of x.
+  y.writeUInt8(y.readUInt8(PUBLIC_KEY_BYTES - 1) & 0x7f, PUBLIC_KEY_BYTES - 1)
+  return SMALL.has(y.toString('hex'))
 }
 
 /** By libsodium. */
